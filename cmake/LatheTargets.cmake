@@ -1,0 +1,65 @@
+# What every target shares: the language level, warnings, sanitizers, where things are left, and
+# the vendor headers (types and constants only; the libraries themselves are opened at run time).
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 99)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(LATHE_CCACHE ccache)
+if(LATHE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${LATHE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LATHE_CCACHE})
+endif()
+
+# cuda.h, nvrtc.h and nccl.h: from a tool kit, or from the wheels that scripts/bootstrap unpacks.
+foreach(header cuda nvrtc nccl)
+  find_path(LATHE_${header}_INCLUDE ${header}.h
+    HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include ${PROJECT_SOURCE_DIR}/.deps/include)
+  if(NOT LATHE_${header}_INCLUDE)
+    message(FATAL_ERROR "${header}.h not found: run scripts/bootstrap, or set CUDA_HOME")
+  endif()
+endforeach()
+find_package(Threads REQUIRED)
+
+add_library(lathe_options INTERFACE)
+target_include_directories(lathe_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_include_directories(lathe_options SYSTEM INTERFACE
+  ${LATHE_cuda_INCLUDE} ${LATHE_nvrtc_INCLUDE} ${LATHE_nccl_INCLUDE})
+target_link_libraries(lathe_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+target_compile_options(lathe_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
+  $<$<BOOL:${LATHE_WERROR}>:-Werror>)
+if(LATHE_SANITIZE)
+  target_compile_options(lathe_options INTERFACE -fsanitize=${LATHE_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(lathe_options INTERFACE -fsanitize=${LATHE_SANITIZE})
+endif()
+
+# lathe_layer(NAME SOURCES... LAYERS...): one folder of the library as a static archive, so that
+# tests can reach inside; liblathe.so is made of all of them.
+function(lathe_layer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LAYERS" ${ARGN})
+  add_library(lathe_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(lathe_${name} PUBLIC lathe_options)
+  foreach(layer ${arg_LAYERS})
+    target_link_libraries(lathe_${name} PUBLIC lathe_${layer})
+  endforeach()
+endfunction()
+
+# lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
+function(lathe_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()

@@ -1,0 +1,22 @@
+// The only reader of the environment: one table, which README's is checked against.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lathe {
+
+struct EnvironmentVariable {
+  const char* name;
+  const char* fallback;  // what holds when it is unset, in words
+  const char* meaning;   // one sentence
+};
+
+const std::vector<EnvironmentVariable>& environment_table();
+
+// The value of a variable of the table; nothing if unset, empty, or if the process runs with raised
+// privileges (AT_SECURE). Never called on the launch path.
+std::optional<std::string> environment(const char* name);
+
+}  // namespace lathe

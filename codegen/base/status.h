@@ -1,0 +1,83 @@
+// How every layer reports failure: a code and a text, no exceptions.
+//
+// A text names the thing, the value found and the values allowed. An ok Status holds no text and
+// allocates nothing, so it is fit for the launch path.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace lathe {
+
+// The values of lathe_status in api/lathe.h, in the same order; api/boundary.cpp asserts it.
+enum class Code : int {
+  ok = 0,
+  invalid_argument,
+  unsupported,
+  no_device,
+  compile_failed,
+  not_cached,
+  cache_io,
+  cuda,
+  nccl,
+  timeout,
+  internal,
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string text) : code_(code), text_(std::move(text)) {}
+
+  bool ok() const { return code_ == Code::ok; }
+  Code code() const { return code_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  Code code_ = Code::ok;
+  std::string text_;
+};
+
+// A value, or the Status that says why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : status_(std::move(status)) {}
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+  T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+inline const Status& status_of(const Status& status) { return status; }
+template <typename T>
+const Status& status_of(const Result<T>& result) {
+  return result.status();
+}
+
+}  // namespace lathe
+
+// Returns from the enclosing function if `expression`, a Status or a Result, is not ok.
+#define LATHE_TRY(expression)                                                  \
+  do {                                                                         \
+    auto&& lathe_tried = (expression);                                         \
+    if (!lathe_tried.ok()) return ::lathe::status_of(lathe_tried);             \
+  } while (0)
+
+#define LATHE_JOIN_(a, b) a##b
+#define LATHE_JOIN(a, b) LATHE_JOIN_(a, b)
+// LATHE_ASSIGN(auto x, f()): x is the value of the Result, or the function returns its Status.
+#define LATHE_ASSIGN(declaration, expression)                                          \
+  auto LATHE_JOIN(lathe_result_, __LINE__) = (expression);                             \
+  if (!LATHE_JOIN(lathe_result_, __LINE__).ok())                                       \
+    return LATHE_JOIN(lathe_result_, __LINE__).status();                               \
+  declaration = std::move(*LATHE_JOIN(lathe_result_, __LINE__))

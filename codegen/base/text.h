@@ -1,0 +1,17 @@
+// Building messages.
+#pragma once
+
+#include <sstream>
+#include <string>
+
+namespace lathe {
+
+// text("width is ", 9, ", allowed are 2..8"): the arguments one after another.
+template <typename... Args>
+std::string text(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+
+}  // namespace lathe

@@ -1,0 +1,58 @@
+// NVRTC by dlopen: unit -> cubin, PTX, registers, spills; or COMPILE_FAILED with the whole log.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/base/status.h"
+#include "codegen/templates.h"
+
+namespace lathe {
+
+// -1 where the log could not be parsed: never a failed compile.
+struct CompileReport {
+  int registers = -1, barriers = -1, smem_static = -1;
+  int stack_bytes = -1, spill_stores = -1, spill_loads = -1;
+  std::string ptx_banner;  // the compiler's build as the PTX header names it
+  double milliseconds = 0;
+};
+
+struct CompiledUnit {
+  std::string cubin, ptx;
+  CompileReport report;
+};
+
+// Thread-safe. Held for the life of the process once opened.
+class Compiler {
+ public:
+  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else libnvrtc.so.13, .so.12, unversioned,
+  // else the wheel folder beside the library. Fails naming what was tried.
+  static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {});
+
+  // "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
+  const std::string& identity() const { return identity_; }
+  const std::string& path() const { return path_; }
+  const std::vector<std::string>& archs() const { return archs_; }  // "sm_90", ...
+
+  // Options that can alter bytes, sorted: what goes into the key. -arch is in the key apart.
+  static const std::vector<std::string>& options();
+
+  // `arch` is "sm_90a". On failure the text holds the log, the options and the path of the saved unit
+  // (in the temporary directory).
+  Result<CompiledUnit> compile(const std::string& unit, const std::string& arch) const;
+
+  ~Compiler();
+
+ private:
+  Compiler();
+  struct Api;
+  std::unique_ptr<Api> api_;
+  std::string identity_, path_;
+  std::vector<std::string> archs_;
+};
+
+// Reads "Used 31 registers", stack frame, spills and static shared memory of `entry` from a log.
+CompileReport parse_compile_log(const std::string& log);
+
+}  // namespace lathe

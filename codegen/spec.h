@@ -1,0 +1,44 @@
+// A kernel, specialised: template and constants, nothing else. Its canonical text is what the log
+// shows, what tests compare and what enters the cache key.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/base/dtype.h"
+
+namespace lathe {
+
+// One constant of the Config struct. `name` is its word in the canonical text, `member` its name in
+// the Config.
+struct Constant {
+  enum class Kind { type, integer, flag };
+  std::string name;
+  std::string member;
+  Kind kind = Kind::integer;
+  long long value = 0;  // the Dtype, the integer or 0/1
+
+  static Constant type(std::string name, std::string member, Dtype dtype);
+  static Constant integer(std::string name, std::string member, long long value);
+  static Constant flag(std::string name, std::string member, bool value);
+};
+
+struct KernelSpec {
+  std::string kernel;       // stem, function template and log name: "causal_conv1d_bwd"
+  std::string source;       // embedded name: "conv/causal_conv1d_bwd.cuh"
+  std::string params;       // "ConvBackwardParams"
+  int params_bytes = 0;     // sizeof on the host
+  std::string last_field;   // "state_tiles"
+  int last_field_offset = 0;
+  std::string smem;         // "ConvBackwardSmem": has kBytes<Config>; empty: no dynamic shared memory
+  int threads = 0;
+  int smem_bytes = 0;       // dynamic shared memory, asserted against the template's own sum
+  std::vector<Constant> constants;  // in the template's order
+
+  // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.
+  std::string text() const;
+  // The value of a constant; asserts that it is there.
+  long long constant(const std::string& name) const;
+};
+
+}  // namespace lathe

@@ -1,0 +1,73 @@
+// Device memory as the simulator sees it: host memory behind an allocation map and one shadow bit
+// per byte that says whether anybody has written it. Global addresses are host addresses.
+//
+// Thread-safe: the driver allocates while kernels of other streams run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+namespace sim {
+
+enum class MemoryKind { device, pinned_host, registered_host, managed, symbol };
+
+struct Allocation {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  int device = 0;
+  bool freed = false;      // kept for a while so that a use after free is told from a wild access
+  bool read_only = false;  // .const symbols
+  // Bit i: byte i was written. Null: every byte counts as written (pinned, registered, managed).
+  std::unique_ptr<std::vector<uint64_t>> defined;
+
+  bool contains(uint64_t address, uint64_t size) const {
+    return address >= base && address - base <= bytes && size <= bytes - (address - base);
+  }
+};
+
+class Memory {
+ public:
+  // `limit_bytes` is what device allocations may add up to.
+  Memory(int device, uint64_t limit_bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Fresh memory, aligned to at least 256 bytes, with guard gaps around it that no allocation ever
+  // uses; filled with a NaN pattern made from the seed. 0 when the limit is reached.
+  uint64_t allocate(uint64_t bytes, MemoryKind kind, uint64_t seed);
+  // Makes caller-owned host memory accessible (cuMemHostRegister). False if it overlaps another.
+  bool adopt(uint64_t base, uint64_t bytes, MemoryKind kind);
+  // False if `base` is not the start of a live allocation. The bytes stay mapped in a quarantine.
+  bool release(uint64_t base);
+
+  // The live or quarantined allocation that holds the address; null if none. The pointer stays good
+  // until the allocation leaves the quarantine (never while a launch of this device runs).
+  std::shared_ptr<const Allocation> find(uint64_t address) const;
+  // The allocation whose range is closest below or above, for reports.
+  std::string nearest(uint64_t address) const;
+
+  // Marks bytes as written (a host copy, a memset). Ignores addresses outside allocations.
+  void define(uint64_t address, uint64_t bytes);
+  // Copies the shadow along with a device-to-device copy.
+  void copy_definedness(uint64_t to, uint64_t from, uint64_t bytes);
+  // The first undefined byte in the range, or UINT64_MAX.
+  uint64_t first_undefined(uint64_t address, uint64_t bytes) const;
+
+  uint64_t used_bytes() const;
+  uint64_t limit_bytes() const;
+  int device() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sim

@@ -1,0 +1,115 @@
+// Runs one grid. The only door from sim/driver into the interpreter.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/check/memory.h"
+#include "sim/ptx/module.h"
+
+namespace sim {
+
+// What a device is: the numbers behind cuDeviceGetAttribute and the limits of a launch.
+struct Profile {
+  std::string arch;  // "sm_90a": PTX with this target, or an older plain one, runs
+  std::string name;  // what cuDeviceGetName says
+  int major = 9, minor = 0;
+  int multiprocessors = 132;
+  int threads_per_multiprocessor = 2048;
+  int blocks_per_multiprocessor = 32;
+  int registers_per_multiprocessor = 65536;
+  int shared_per_multiprocessor = 233472;
+  int shared_per_block_optin = 232448;
+  int shared_per_block = 49152;
+  int shared_reserved = 1024;
+  int l2_bytes = 52428800;
+  bool clusters = true;
+  uint64_t memory_bytes = 0;
+  double memory_bytes_per_second = 0;
+  double clock_hz = 0;
+};
+
+// Profiles by arch name (sm_80, sm_86, sm_89, sm_90, sm_90a); null if unknown.
+const Profile* find_profile(const std::string& arch);
+
+// A module loaded into a context: where its variables live.
+struct Image {
+  std::shared_ptr<const Module> module;
+  std::unordered_map<std::string, uint64_t> symbols;
+};
+// Allocates and initialises the module's variables. Null and `log` if memory runs out.
+std::shared_ptr<const Image> load_image(std::shared_ptr<const Module> module, Memory& memory,
+                                        std::string* log);
+void unload_image(const Image& image, Memory& memory);
+
+enum class Check { none, memory, all };  // all: also uninitialised reads, races, barrier misuse
+
+struct Settings {
+  uint64_t seed = 0;
+  int threads = 0;  // host threads that run CTAs; 0: as many as there are cores
+  Check check = Check::all;
+  uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
+  int findings_per_pc = 1;
+};
+
+struct Grid {
+  const Kernel* kernel = nullptr;
+  const Image* image = nullptr;
+  uint32_t grid[3] = {1, 1, 1};
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t cluster[3] = {1, 1, 1};
+  uint32_t dynamic_shared_bytes = 0;
+  std::vector<uint8_t> params;  // laid out as Kernel::params says
+};
+
+// One thing the checkers found.
+struct Finding {
+  std::string check;    // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
+  std::string text;     // one sentence: what, where, the nearest allocation
+  std::string kernel;
+  uint32_t block[3] = {0, 0, 0};
+  uint32_t thread[3] = {0, 0, 0};
+  uint64_t address = 0;
+  uint32_t bytes = 0;
+  int ptx_line = 0;
+  std::string source;  // "conv/causal_conv1d.cuh:42", empty without .loc
+};
+
+// Everything counted while a grid ran. Bytes are those the lanes asked for; sectors are the 32-byte
+// pieces of memory a warp's request touched, so sectors * 32 / bytes == 1 is full coalescing.
+struct Counters {
+  uint64_t warp_instructions = 0;
+  uint64_t thread_instructions = 0;
+  std::map<std::string, uint64_t> by_class;  // warp instructions: "integer", "float", "memory", ...
+  struct Traffic {
+    uint64_t requests = 0;
+    uint64_t bytes = 0;
+    uint64_t sectors = 0;           // global only
+    uint64_t minimum_sectors = 0;   // the least sectors a request of these bytes could touch
+    uint64_t conflicts = 0;         // shared only: extra passes beyond the first
+  };
+  Traffic global_load, global_store, global_atomic, shared_load, shared_store, local_load,
+      local_store, const_load;
+  // Distinct 32-byte sectors of global memory the whole grid touched.
+  uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
+  uint64_t tensor_ops = 0;
+  double seconds = 0;  // host time of the simulation
+
+  void add(const Counters& other);
+};
+
+struct Outcome {
+  int error = 0;  // CUresult: 0, 700 illegal address, 716 misaligned, 719 launch failure, 702, ...
+  std::vector<Finding> findings;
+  Counters counters;
+};
+
+// Blocks until the grid is done. Safe to call from several threads at once.
+Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
+                 const Settings& settings);
+
+}  // namespace sim

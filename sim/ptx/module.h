@@ -1,0 +1,74 @@
+// A parsed PTX module: what the driver may ask of it. The decoded instructions behind a kernel are
+// private to sim/exec.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sim {
+
+struct Function;  // decoded code; sim/ptx/code.h
+
+struct ParamInfo {
+  uint32_t offset = 0;
+  uint32_t bytes = 0;
+  uint32_t align = 1;
+};
+
+// One .visible .entry.
+struct Kernel {
+  std::string name;
+  std::vector<ParamInfo> params;
+  uint32_t param_bytes = 0;
+  uint32_t static_shared_bytes = 0;
+  uint32_t shared_align = 1;    // the largest alignment declared, the dynamic part included
+  uint32_t local_bytes = 0;     // one thread's depot
+  uint32_t registers = 1;       // estimate from liveness, capped by the performance directives
+  uint32_t max_threads = 0;     // product of .maxntid or .reqntid; 0: none given
+  uint32_t required_block[3] = {0, 0, 0};    // .reqntid, 0: none
+  uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster, 0: none
+  uint32_t max_cluster_rank = 0;
+  bool explicit_cluster = false;
+  std::shared_ptr<const Function> code;
+};
+
+// A module-level .global or .const variable.
+struct Variable {
+  std::string name;
+  uint64_t bytes = 0;
+  uint32_t align = 1;
+  bool constant = false;
+  std::vector<uint8_t> image;  // initial bytes; empty: undefined for .global, zero for .const
+  // Pointers inside the image: at `offset`, the address of `symbol` plus `addend`.
+  struct Relocation {
+    uint64_t offset;
+    std::string symbol;
+    int64_t addend;
+  };
+  std::vector<Relocation> relocations;
+};
+
+class Module {
+ public:
+  // Parses and decodes NUL-free PTX text. An unknown instruction, a bad operand or an undefined
+  // name fails here, with its line. On failure returns null and fills `log`.
+  static std::shared_ptr<const Module> parse(std::string_view text, std::string* log);
+
+  const std::string& target() const { return target_; }  // "sm_90a", without ", debug"
+  const std::vector<Kernel>& kernels() const { return kernels_; }
+  const std::vector<Variable>& variables() const { return variables_; }
+  const Kernel* find_kernel(std::string_view name) const;
+  const std::vector<std::string>& files() const { return files_; }  // .file table, by index
+
+ private:
+  friend class Parser;
+  std::string target_;
+  std::vector<Kernel> kernels_;
+  std::vector<Variable> variables_;
+  std::vector<std::string> files_;
+};
+
+}  // namespace sim
