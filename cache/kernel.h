@@ -1,0 +1,37 @@
+// A loaded kernel: library, function, geometry. Launching costs one driver call.
+#pragma once
+
+#include <memory>
+
+#include "cache/driver.h"
+#include "cache/entry.h"
+#include "codegen/kernels/conv.h"
+#include "codegen/spec.h"
+
+namespace lathe {
+
+class Kernel {
+ public:
+  // Loads the cubin, or the PTX where the driver has no code for this device; sets shared memory
+  // once and forces the code in, so that the first launch loads nothing.
+  static Result<std::shared_ptr<const Kernel>> load(std::shared_ptr<const Device> device,
+                                                    const Entry& entry, const KernelSpec& spec);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  // `params` is the kernel's parameter struct. The device's context must be current. No allocation,
+  // lock or synchronisation; ok at once for a grid with a zero dimension.
+  Status launch(const Grid& grid, const void* params, CUstream stream) const;
+
+  const KernelSpec& spec() const { return spec_; }
+
+ private:
+  Kernel() = default;
+  std::shared_ptr<const Device> device_;
+  KernelSpec spec_;
+  CUlibrary library_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+}  // namespace lathe

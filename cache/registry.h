@@ -1,0 +1,50 @@
+// Spec -> compiled -> loaded, each once: memory, disk, compiler. The miss path of every plan.
+//
+// Thread-safe: different keys compile in parallel, equal keys once, in the process and between
+// processes that share a cache directory.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cache/kernel.h"
+#include "cache/store.h"
+#include "codegen/nvrtc.h"
+
+namespace lathe {
+
+enum class Origin { compiler, disk, memory };
+const char* word(Origin origin);
+
+struct BuiltKernel {
+  KernelSpec spec;
+  Origin origin = Origin::compiler;
+  std::shared_ptr<const Entry> entry;  // key, metadata, cubin, PTX
+  std::string unit;                    // the emitted source
+};
+
+struct RegistryStat {
+  uint64_t compiled = 0, hits = 0;
+};
+
+class Registry {
+ public:
+  // The compiler is opened at the first miss. `device` null: compile only, for `arch`.
+  Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device, std::string arch);
+  ~Registry();
+
+  // Compiles or finds; needs no device.
+  Result<std::shared_ptr<const BuiltKernel>> build(const KernelSpec& spec);
+  // build, then load into the device, once per spec.
+  Result<std::shared_ptr<const Kernel>> load(const KernelSpec& spec);
+
+  RegistryStat stat() const;
+  Store& store() { return *store_; }
+
+ private:
+  struct State;
+  std::shared_ptr<Store> store_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lathe

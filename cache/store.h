@@ -1,0 +1,70 @@
+// Entries on disk: one directory, verified on every read, published by temp + fsync + rename, one
+// lock per key. A store that cannot be used degrades to memory only, with one warning.
+//
+// Thread-safe; any number of processes may share a directory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cache/entry.h"
+#include "cache/fs.h"
+
+namespace lathe {
+
+struct StoreStat {
+  uint64_t entries = 0, bytes = 0;             // on disk
+  uint64_t hits = 0, misses = 0, corrupt = 0;  // by this process
+  uint64_t published = 0, publish_failures = 0;
+};
+
+struct VerifyReport {
+  uint64_t checked = 0, removed = 0;
+  std::string problems;  // a line per bad entry
+};
+
+class Store {
+ public:
+  // `root` empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, HOME/.cache/lathe; none: memory only.
+  // Never fails: a refused or unusable root is reported through the log and by problem().
+  static std::shared_ptr<Store> open(const std::string& root, const FileSystem& fs = real_fs());
+  ~Store();
+
+  const std::string& root() const;     // empty: memory only
+  const std::string& problem() const;  // why it is memory only, with the remedy
+
+  // Nothing on a miss or a bad entry (which is removed and counted).
+  std::optional<Entry> get(const Key& key);
+  // Failing to store is a warning and a counter, never an error.
+  void put(const Entry& entry);
+
+  // Holds the key's lock across processes until destroyed. Without a usable lock `held` is false
+  // and the caller compiles privately.
+  class Lock {
+   public:
+    Lock() = default;
+    Lock(Lock&& other) noexcept;
+    Lock& operator=(Lock&&) = delete;
+    ~Lock();
+    bool held() const { return fd_ >= 0; }
+
+   private:
+    friend class Store;
+    const FileSystem* fs_ = nullptr;
+    int fd_ = -1;
+    int64_t offset_ = 0;
+  };
+  Lock lock(const Key& key);
+
+  StoreStat stat();
+  VerifyReport verify();
+
+ private:
+  Store();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,50 @@
+// The one table of NCCL entry points, found by dlopen: the real libnccl.so.2, or the drop-in whose
+// ranks are threads of one process.
+#pragma once
+
+#include <nccl.h>
+
+#include <memory>
+#include <string>
+
+#include "codegen/base/status.h"
+
+namespace lathe {
+
+#define LATHE_NCCL_FUNCTIONS(X) \
+  X(ncclGetVersion)             \
+  X(ncclGetUniqueId)            \
+  X(ncclCommInitRankConfig)     \
+  X(ncclCommFinalize)           \
+  X(ncclCommDestroy)            \
+  X(ncclCommAbort)              \
+  X(ncclCommGetAsyncError)      \
+  X(ncclCommCount)              \
+  X(ncclCommUserRank)           \
+  X(ncclCommCuDevice)           \
+  X(ncclGetErrorString)         \
+  X(ncclGetLastError)           \
+  X(ncclGroupStart)             \
+  X(ncclGroupEnd)               \
+  X(ncclSend)                   \
+  X(ncclRecv)                   \
+  X(ncclAllReduce)
+
+struct Nccl {
+#define LATHE_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
+  LATHE_NCCL_FUNCTIONS(LATHE_NCCL_MEMBER)
+#undef LATHE_NCCL_MEMBER
+  std::string path;
+  int version = 0;  // 22809
+};
+
+enum class NcclChoice { real, threads };  // threads: the drop-in beside the simulator
+
+// Opens the library once per process and choice. `LATHE_NCCL` names a file to use instead of the
+// real one.
+Result<std::shared_ptr<const Nccl>> open_nccl(NcclChoice choice);
+
+// NCCL, with the call, the error's sentence and the communicator's last error; ok for ncclSuccess.
+Status check(const Nccl& nccl, ncclComm_t comm, ncclResult_t result, const char* call);
+
+}  // namespace lathe

@@ -1,0 +1,55 @@
+// Who owns which tokens, and what a rank needs to know about the sequences it holds. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/base/status.h"
+
+namespace lathe {
+
+// chunk c of P of [lo, lo + n): [lo + floor(c n / P), lo + floor((c + 1) n / P)).
+struct Interval {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Interval&) const = default;
+};
+Interval chunk(int64_t c, int64_t lo, int64_t n, int64_t parts);
+
+// A cut of [0, length) into one part per rank, in rank order; parts may be uneven or empty.
+struct Partition {
+  std::vector<int64_t> bounds;  // world + 1 offsets, first 0, last = length
+  int world() const { return static_cast<int>(bounds.size()) - 1; }
+  int64_t length() const { return bounds.back(); }
+  Interval part(int rank) const { return {bounds[rank], bounds[rank + 1]}; }
+};
+Partition even_partition(int64_t length, int world);
+Status check_partition(const std::vector<int64_t>& bounds);
+
+// INVALID_ARGUMENT unless first is 0, last is `length` (-1: any) and nothing decreases.
+Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length);
+
+// The rank-local view of packed sequences (context_parallel.md, section 3).
+struct PartContext {
+  int part = 0, rank = 0;
+  Interval interval;
+  std::vector<int64_t> cu_seqlens;  // part-relative; [0] if the part is empty
+  std::vector<int> seq_ids;         // global numbers; an empty sequence is in no part
+  int pre = 0, post = 0;            // parts before (after) that hold the first (last) sequence
+  bool is_first = true, is_last = true;
+  int64_t pre_tokens = 0;           // tokens of the first sequence before the part
+};
+Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_seqlens,
+                                               const Partition& partition);
+
+// Where the rows of a part's halo come from, oldest first (context_parallel.md, section 9).
+struct HaloRow {
+  bool initial = false;  // a slot of initial_state, else a token
+  int64_t position = 0;  // token
+  int sequence = 0, slot = 0;
+};
+std::vector<HaloRow> conv_halo_rows(const std::vector<int64_t>& cu_seqlens,
+                                    const Partition& partition, int rank, int width);
+
+}  // namespace lathe
