@@ -1,0 +1,377 @@
+/* SPDX-FileCopyrightText: 2026 The lathe authors */
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lathe: CUDA kernel templates, compiled at run time for the problem at hand, cached, launched.
+ *
+ * The order of things: a context (a device and a cache), a problem (what is asked), a plan (the
+ * kernels for it, compiled or loaded), runs of the plan. Ranks of a sequence split over devices
+ * share a group.
+ *
+ *   lathe_context* context;  lathe_context_create(&context, NULL);
+ *   lathe_problem* problem;  lathe_problem_create(&problem, "causal_conv1d");
+ *   lathe_problem_tensor(problem, "x", LATHE_BF16, 3, (int64_t[]){-1, -1, 4096});  ...
+ *   lathe_plan* plan;        lathe_plan_create(&plan, context, problem);
+ *   lathe_plan_run(plan, slots, workspace, workspace_bytes, stream);
+ *
+ * Rules that hold everywhere
+ * - Every function returns a lathe_status unless it says otherwise. On failure nothing was launched
+ *   or written, `out` is untouched, and lathe_last_error() has the text: what was wrong, the value
+ *   found, the values allowed.
+ * - `out` comes first. A pointer to a pointer gives ownership, to be ended by the matching
+ * _destroy; a getter lends. _destroy takes NULL.
+ * - Contexts and plans are immutable or locked inside: use them from any thread. A problem or group
+ *   belongs to one thread at a time.
+ * - No function prints, exits, aborts or throws. Messages go to the sink of lathe_set_log.
+ * - Streams are CUstream values passed as void*; NULL is the legacy default stream. Device pointers
+ *   are plain addresses. Tensors are DLPack's.
+ */
+#ifndef LATHE_H
+#define LATHE_H
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(LATHE_BUILD)
+#define LATHE_API __attribute__((visibility("default")))
+#else
+#define LATHE_API
+#endif
+
+#define LATHE_VERSION_MAJOR 0
+#define LATHE_VERSION_MINOR 1
+#define LATHE_VERSION_PATCH 0
+
+typedef enum lathe_status {
+  LATHE_OK = 0,
+  LATHE_INVALID_ARGUMENT, /* the caller's input: tensor or option, value found, values allowed */
+  LATHE_UNSUPPORTED,      /* legal, but no template covers it; names the constant */
+  LATHE_NO_DEVICE,        /* no driver or no GPU; names the remedy */
+  LATHE_COMPILE_FAILED,   /* with NVRTC's log and the path of the saved source */
+  LATHE_NOT_CACHED, /* compilation is off (LATHE_JIT=off) and the kernel is not in the cache */
+  LATHE_CACHE_IO,   /* only from the cache functions: elsewhere a bad cache is a warning */
+  LATHE_CUDA,       /* a driver call failed; call, name, sentence */
+  LATHE_NCCL,       /* a collective failed */
+  LATHE_TIMEOUT,    /* a rank did not come */
+  LATHE_INTERNAL    /* a bug in lathe */
+} lathe_status;
+
+typedef enum lathe_dtype { LATHE_F32 = 0, LATHE_F16, LATHE_BF16, LATHE_I32, LATHE_I64 } lathe_dtype;
+
+typedef enum lathe_device_kind {
+  LATHE_DEVICE_DEFAULT = 0, /* LATHE_DEVICE if set, else LATHE_DEVICE_CUDA. Never falls back. */
+  LATHE_DEVICE_CUDA,        /* the real libcuda.so.1 */
+  LATHE_DEVICE_SIM,         /* the simulator beside the library, or in LATHE_SIM_DIR */
+  LATHE_DEVICE_NONE         /* compile only: plans can be made, described and warmed, not run */
+} lathe_device_kind;
+
+typedef struct lathe_context lathe_context;
+typedef struct lathe_problem lathe_problem;
+typedef struct lathe_plan lathe_plan;
+typedef struct lathe_group lathe_group;
+typedef struct lathe_shard lathe_shard;
+
+/* ---- errors, versions, log --------------------------------------------------------------------
+ */
+
+/* "INVALID_ARGUMENT" and so on. Never NULL. */
+LATHE_API const char* lathe_status_name(lathe_status status);
+
+/* The text of the calling thread's last failure; empty if there was none. Stays good until the
+ * thread's next failing call. */
+LATHE_API const char* lathe_last_error(void);
+
+/* "0.1.0" of the library that is loaded. */
+LATHE_API const char* lathe_version(void);
+
+/* Level 1 warnings, 2 what was compiled or found, 3 more. `sink` may be called from any thread;
+ * NULL drops everything, which is the default. */
+typedef void (*lathe_log_sink)(void* user, int level, const char* text);
+LATHE_API void lathe_set_log(lathe_log_sink sink, void* user);
+
+/* ---- contexts ---------------------------------------------------------------------------------
+ */
+
+/* Set `size` to sizeof(lathe_context_options), or use LATHE_CONTEXT_OPTIONS_INIT. A larger size is
+ * taken if all that this version does not know is zero. */
+typedef struct lathe_context_options {
+  size_t size;
+  lathe_device_kind device;
+  int ordinal;           /* which device of that kind */
+  const char* arch;      /* "sm_90a": what to compile for; NULL: the device's own. Required with
+                            LATHE_DEVICE_NONE. For the simulator it also picks the profile, for the
+                            whole process, at the first context. */
+  const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder */
+} lathe_context_options;
+#define LATHE_CONTEXT_OPTIONS_INIT \
+  { sizeof(lathe_context_options), LATHE_DEVICE_DEFAULT, 0, NULL, NULL }
+
+/* One device, one cache. `options` NULL: all defaults.
+ * INVALID_ARGUMENT (unknown arch or kind), NO_DEVICE, CUDA. An unusable cache directory is a
+ * warning. */
+LATHE_API lathe_status lathe_context_create(lathe_context** out,
+                                            const lathe_context_options* options);
+/* After all plans, groups and memory of the context. */
+LATHE_API void lathe_context_destroy(lathe_context* context);
+
+typedef struct lathe_context_info {
+  size_t size;              /* in: sizeof(lathe_context_info) */
+  lathe_device_kind device; /* never DEFAULT */
+  int ordinal;
+  const char* device_name; /* "" without a device */
+  const char* arch;
+  const char* driver_path;   /* "" without a device */
+  int driver_version;        /* 13000; 0 without a device */
+  const char* compiler;      /* "nvrtc 13.0 <build id>"; "" while nothing was compiled */
+  const char* cache_dir;     /* "" if memory only */
+  const char* cache_problem; /* why it is memory only, with the remedy; "" */
+  uint64_t compiled;         /* kernels compiled by this context */
+  uint64_t hits;             /* kernels found on disk or in memory */
+} lathe_context_info;
+/* Lent strings stay good as long as the context. */
+LATHE_API lathe_status lathe_context_get_info(const lathe_context* context,
+                                              lathe_context_info* out);
+
+/* What the machine offers, for `lathe doctor`: one line per item, "name<TAB>found|missing<TAB>where
+ * and version<TAB>remedy". Needs no context. Copies at most `bytes` with a final NUL; `needed` (may
+ * be NULL) gets the size of the whole. */
+LATHE_API lathe_status lathe_doctor(char* text, size_t bytes, size_t* needed);
+
+/* ---- device memory and streams: helpers for callers without a framework -------------------------
+ */
+
+LATHE_API lathe_status lathe_malloc(lathe_context* context, void** out, size_t bytes);
+LATHE_API lathe_status lathe_free(lathe_context* context, void* pointer);
+/* Ordered on `stream`; the host buffer may be reused when the call returns. */
+LATHE_API lathe_status lathe_copy_to_device(lathe_context* context, void* to, const void* from,
+                                            size_t bytes, void* stream);
+/* Returns when the bytes have arrived. */
+LATHE_API lathe_status lathe_copy_to_host(lathe_context* context, void* to, const void* from,
+                                          size_t bytes, void* stream);
+LATHE_API lathe_status lathe_stream_create(lathe_context* context, void** out);
+LATHE_API lathe_status lathe_stream_destroy(lathe_context* context, void* stream);
+LATHE_API lathe_status lathe_stream_synchronize(lathe_context* context, void* stream);
+
+/* ---- the operator table ------------------------------------------------------------------------
+ */
+
+typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_role;
+
+typedef struct lathe_operator_tensor {
+  const char* name;
+  const char* shape; /* "B,T,D": letters of operators.md */
+  lathe_role role;
+  int optional;
+  const char* dtypes;   /* "f32|f16|bf16", or "=x": that of tensor x */
+  const char* alias_of; /* "dy": always equal to that tensor, so it is no slot; NULL otherwise */
+  const char* sentence;
+} lathe_operator_tensor;
+
+typedef enum lathe_option_type {
+  LATHE_OPTION_INT = 0,
+  LATHE_OPTION_DOUBLE,
+  LATHE_OPTION_STRING
+} lathe_option_type;
+
+typedef struct lathe_operator_option {
+  const char* name;
+  lathe_option_type type;
+  const char* fallback; /* the default as text */
+  const char* allowed;  /* "none|silu", "0|1" */
+  const char* sentence;
+} lathe_operator_option;
+
+typedef struct lathe_operator_info {
+  const char* name;
+  const char* sentence;
+  const lathe_operator_tensor* tensors;
+  size_t tensor_count;
+  const lathe_operator_option* options;
+  size_t option_count;
+  int ranks; /* 1 if it can be split over a group */
+} lathe_operator_info;
+
+LATHE_API size_t lathe_operator_count(void);
+/* NULL if there is no such operator. Lent for ever. */
+LATHE_API const lathe_operator_info* lathe_operator_at(size_t index);
+LATHE_API const lathe_operator_info* lathe_operator_find(const char* name);
+
+/* ---- problems ----------------------------------------------------------------------------------
+ */
+
+/* A problem says which tensors there are and of what kind; what is declared among the outputs is
+ * what a plan computes. INVALID_ARGUMENT names the operators there are. */
+LATHE_API lathe_status lathe_problem_create(lathe_problem** out, const char* op);
+LATHE_API void lathe_problem_destroy(lathe_problem* problem);
+
+/* `shape` [rank]; -1: varies from run to run. Extents that change the code (W) must be given;
+ * others (D) are taken as a promise that picks the widest memory accesses. */
+LATHE_API lathe_status lathe_problem_tensor(lathe_problem* problem, const char* name,
+                                            lathe_dtype dtype, int rank, const int64_t* shape);
+/* Every activation pointer and every stride of the runs is a multiple of `bytes` (1 to 16, a power
+ * of two). Default 16: what allocators give, with contiguous rows of the declared D. A plan refuses
+ * tensors that are less aligned than its problem promised. */
+LATHE_API lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes);
+
+LATHE_API lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option,
+                                             int64_t value);
+LATHE_API lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option,
+                                                double value);
+/* Any option can be given as text: "1", "silu". */
+LATHE_API lathe_status lathe_problem_set_string(lathe_problem* problem, const char* option,
+                                                const char* value);
+
+/* The sequence axis is split over `group`, which must outlive the plan. */
+#define LATHE_REDUCE_PARAMETER_GRADS 1u /* weight and bias gradients are summed over the ranks */
+LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
+                                           unsigned flags);
+
+/* ---- plans --------------------------------------------------------------------------------------
+ */
+
+/* Validates, chooses, compiles or loads. May take as long as a compile; a plan for a problem whose
+ * kernels are cached takes about a millisecond. INVALID_ARGUMENT, UNSUPPORTED, COMPILE_FAILED,
+ * NOT_CACHED, CUDA. The problem may be destroyed afterwards. */
+LATHE_API lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
+                                         const lathe_problem* problem);
+/* After its runs have finished on the device. */
+LATHE_API void lathe_plan_destroy(lathe_plan* plan);
+
+/* The index of a declared tensor in the array that lathe_plan_run takes. */
+LATHE_API lathe_status lathe_plan_slot(const lathe_plan* plan, const char* name, size_t* out);
+LATHE_API size_t lathe_plan_slot_count(const lathe_plan* plan);
+
+/* Device bytes a run with tensors of these shapes needs; only shapes are read, data may be NULL.
+ * With a group, `shard` says how the sequence axis is cut; NULL otherwise. */
+LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const* slots,
+                                            const lathe_shard* shard, size_t* out_bytes);
+
+/* Enqueues the work on `stream` and returns: no allocation, lock, file or wait; may be captured in
+ * a CUDA graph. slots[i] may live on the stack. Activations need contiguous channels; batch and
+ * token strides are free. `workspace` is 256-byte aligned device memory, not used by anybody else
+ * until the run has finished.
+ *
+ * Checked on the host at every call: presence, dtype, rank, extents against each other and the
+ * problem, strides (overlap, overflow, alignment), pointers (null, alignment), workspace. Not
+ * checked: the contents of cu_seqlens, which are on the device; kernels clamp every offset to [0,
+ * T], so bad contents give wrong numbers but never an access outside the tensors. INVALID_ARGUMENT,
+ * CUDA. */
+LATHE_API lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* const* slots,
+                                      void* workspace, size_t workspace_bytes, void* stream);
+
+/* The same on one rank of a group; every rank calls it. Activations hold this rank's tokens of the
+ * shard; cu_seqlens and states are those of the whole axis, on every rank: rank r reads and writes
+ * the states it owns (initial state n where token cu_seqlens[n] lies, final state n where the last
+ * token lies; an empty sequence where min(cu_seqlens[n], T - 1) lies) and leaves the others alone.
+ * INVALID_ARGUMENT, CUDA, NCCL. */
+LATHE_API lathe_status lathe_plan_run_sharded(const lathe_plan* plan, const lathe_shard* shard,
+                                              const DLTensor* const* slots, void* workspace,
+                                              size_t workspace_bytes, void* stream);
+
+typedef struct lathe_kernel_info {
+  size_t size;      /* in: sizeof(lathe_kernel_info) */
+  const char* name; /* "causal_conv1d_bwd" */
+  const char* spec; /* canonical text: template and constants */
+  const char* key;  /* hexadecimal cache key */
+  const char* from; /* "compiler", "disk", "memory" */
+  int threads, registers, smem_bytes, spill_bytes, stack_bytes; /* -1: unknown */
+  double compile_ms;
+} lathe_kernel_info;
+LATHE_API size_t lathe_plan_kernel_count(const lathe_plan* plan);
+LATHE_API lathe_status lathe_plan_kernel(const lathe_plan* plan, size_t index,
+                                         lathe_kernel_info* out);
+
+typedef enum lathe_text { LATHE_TEXT_SOURCE = 0, LATHE_TEXT_PTX, LATHE_TEXT_KEY } lathe_text;
+/* Lent as long as the plan; `size` without the final NUL. */
+LATHE_API lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index,
+                                              lathe_text which, const char** out, size_t* size);
+
+typedef struct lathe_estimate {
+  size_t size; /* in: sizeof(lathe_estimate) */
+  uint64_t launches;
+  uint64_t bytes;         /* what the kernels move */
+  uint64_t minimum_bytes; /* every input read once, every output written once */
+  uint64_t flops;
+  double microseconds; /* from the device's published bandwidth; 0 if unknown */
+  const char* bound;   /* "memory", "launch", "compute" */
+} lathe_estimate;
+LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
+                                           const lathe_shard* shard, lathe_estimate* out);
+
+/* ---- groups and shards
+ * --------------------------------------------------------------------------- */
+
+#define LATHE_UNIQUE_ID_BYTES 128
+/* Made by one rank and carried to the others by the caller's own means. */
+LATHE_API lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]);
+/* Collective: returns when all `world` ranks have called it, or TIMEOUT. With the simulator the
+ * ranks are threads of one process. `timeout_ms` 0: 60000. */
+LATHE_API lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
+                                          const char id[LATHE_UNIQUE_ID_BYTES], int world, int rank,
+                                          int timeout_ms);
+/* Adopts an ncclComm_t, which stays the caller's and must outlive the group. */
+LATHE_API lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context,
+                                         void* nccl_comm);
+/* Rank, world and rendezvous from torchrun's environment (RANK, WORLD_SIZE, MASTER_ADDR,
+ * MASTER_PORT). */
+LATHE_API lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context,
+                                            int timeout_ms);
+LATHE_API void lathe_group_destroy(lathe_group* group);
+LATHE_API int lathe_group_rank(const lathe_group* group);
+LATHE_API int lathe_group_world(const lathe_group* group);
+/* OK, or NCCL with what went wrong since the last call, naming both sides where known. */
+LATHE_API lathe_status lathe_group_error(const lathe_group* group);
+/* Ends pending communication on this rank; runs in flight finish with wrong numbers. */
+LATHE_API lathe_status lathe_group_abort(lathe_group* group);
+
+/* How a sequence axis of bounds[world] tokens is cut: rank r holds [bounds[r], bounds[r + 1]).
+ * Parts may be uneven or empty. `bounds` NULL: even parts of `length` tokens, [r * length / world,
+ * (r + 1) * length / world). */
+LATHE_API lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
+                                          const int64_t* bounds);
+LATHE_API void lathe_shard_destroy(lathe_shard* shard);
+LATHE_API lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t* end);
+
+/* The rank-local view of packed sequences, for callers that run other kernels on the same cut. */
+typedef struct lathe_shard_view {
+  size_t size;               /* in: sizeof(lathe_shard_view) */
+  const int64_t* cu_seqlens; /* relative to the part: sequences + 1 offsets */
+  const int* sequence_ids;   /* global number of each local sequence */
+  size_t sequences;
+  int pre, post; /* ranks before (after) that hold the first (last) local sequence */
+  int is_first, is_last;
+  int64_t pre_tokens; /* tokens of the first local sequence on earlier ranks */
+} lathe_shard_view;
+/* `cu_seqlens` [count] on the host, over the whole axis. Lent until the next call or _destroy. */
+LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens,
+                                           size_t count, lathe_shard_view* out);
+
+/* ---- cache
+ * --------------------------------------------------------------------------------------- */
+
+/* Compiles what the problem needs, or finds it in the cache; nothing is loaded or launched, so a
+ * context of LATHE_DEVICE_NONE will do. Either count may be NULL. */
+LATHE_API lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem,
+                                  uint64_t* compiled, uint64_t* hits);
+
+typedef struct lathe_cache_info {
+  size_t size; /* in: sizeof(lathe_cache_info) */
+  const char* directory;
+  uint64_t entries, bytes;                                     /* on disk */
+  uint64_t hits, misses, corrupt, published, publish_failures; /* by this context */
+} lathe_cache_info;
+LATHE_API lathe_status lathe_cache_stat(lathe_context* context, lathe_cache_info* out);
+/* Reads every entry; bad ones are removed. `problems` (may be NULL) is lent until the context's
+ * next call of it: a line per bad entry. CACHE_IO if the directory cannot be read. */
+LATHE_API lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked,
+                                          uint64_t* removed, const char** problems);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LATHE_H */
