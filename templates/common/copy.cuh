@@ -43,8 +43,8 @@ __device__ __forceinline__ void read_tap(const float* row, int channel, float (&
 }
 
 // Exact copies by the 32 lanes of one warp; 16 bytes at a time where the address allows. `shared`
-// is aligned to 16 bytes. The caller puts __syncwarp around them. Plain loads: the memory may be one
-// that this grid also writes.
+// is aligned to 16 bytes. The caller puts __syncwarp around them. Plain loads: the memory may be
+// one that this grid also writes.
 template <class Element>
 __device__ __forceinline__ void copy_in(Element* shared, const Element* global, int count,
                                         int lane) {

@@ -7,8 +7,8 @@
 //   y[t]    = act(z[t]) + residual[t]                       act: identity or z sigmoid(z)
 //   final_state[d, s] = hist[T - W + s]
 //
-// The semantics are those of Dao-AILab/causal-conv1d with W state slots in place of W - 1. Tiles are
-// described in conv/window.cuh; re-reading W - 1 rows per kTokens tokens is the whole overhead.
+// The semantics are those of Dao-AILab/causal-conv1d with W state slots in place of W - 1. Tiles
+// are described in conv/window.cuh; re-reading W - 1 rows per kTokens tokens is the whole overhead.
 #pragma once
 #include "conv/window.cuh"
 #include "params/conv.h"
@@ -37,8 +37,8 @@ __device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvP
   const long long offset = position - p.begin;
   const Element* x = conv_x<Element>(p, place.row, position) + place.channel;
   const Element* residual = static_cast<const Element*>(p.residual) +
-                            place.row * p.residual_batch_stride +
-                            offset * p.residual_token_stride + place.channel;
+                            place.row * p.residual_batch_stride + offset * p.residual_token_stride +
+                            place.channel;
   Element* y = static_cast<Element*>(p.y) + place.row * p.y_batch_stride +
                offset * p.y_token_stride + place.channel;
 
@@ -81,9 +81,8 @@ __device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvP
 // final_state of one sequence by one warp: exact copies, turned from rows of channels into rows of
 // slots in shared memory so that both sides are contiguous.
 template <class Config>
-__device__ __forceinline__ void conv_final_state(const ConvForwardParams& p,
-                                                 const ConvPlace& place, int index,
-                                                 typename Config::Element* stage) {
+__device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, const ConvPlace& place,
+                                                 int index, typename Config::Element* stage) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth;
   const Sequence sequence = conv_sequence_at<Config>(p, index);

@@ -4,9 +4,9 @@
 // the filter itself.
 //
 // Layout of work: lanes lie over channels (kVector neighbouring ones each, so a warp reads one
-// contiguous run of a token's row), each warp walks kTokens tokens with the window in registers, and
-// the warps of a block take consecutive runs of tokens: a tile is kWarps * kTokens tokens of
-// 32 * kVector channels. The grid is one-dimensional, channel tiles fastest.
+// contiguous run of a token's row), each warp walks kTokens tokens with the window in registers,
+// and the warps of a block take consecutive runs of tokens: a tile is kWarps * kTokens tokens of 32
+// * kVector channels. The grid is one-dimensional, channel tiles fastest.
 //
 // Config: Element, WeightElement, Offset, kWidth, kVectorBytes, kTokens, kThreads, flags.
 #pragma once
@@ -135,8 +135,7 @@ __device__ __forceinline__ void load_history(const Params& p, const ConvPlace& p
   const bool earlier = Config::kHalo && sequence.start < p.begin;
   bool from_state = false;
   if constexpr (Config::kInitialState) {
-    from_state =
-        position - sequence.start < kWidth - 1 && !earlier && sequence.index < p.sequences;
+    from_state = position - sequence.start < kWidth - 1 && !earlier && sequence.index < p.sequences;
     if (from_state) {
       __syncwarp();  // the lanes may still be reading what was staged before
       stage_by_tap<kWidth, 32 * kVector>(
@@ -163,8 +162,8 @@ __device__ __forceinline__ void load_history(const Params& p, const ConvPlace& p
     }
     if constexpr (Config::kInitialState) {
       if (active && since < 0 && from_state) {
-        read_tap(stage + (kWidth + since) * tap_pitch(kWidth, 32 * kVector),
-                 place.lane * kVector, history[j]);
+        read_tap(stage + (kWidth + since) * tap_pitch(kWidth, 32 * kVector), place.lane * kVector,
+                 history[j]);
       }
     }
   }
@@ -175,8 +174,7 @@ template <int kWidth, int kVector>
 __device__ __forceinline__ void conv_filter(const float (&weight)[kWidth][kVector],
                                             const float (&bias)[kVector],
                                             const float (&history)[kWidth - 1][kVector],
-                                            const float (&current)[kVector],
-                                            float (&z)[kVector]) {
+                                            const float (&current)[kVector], float (&z)[kVector]) {
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
     z[v] = bias[v];
