@@ -134,6 +134,18 @@ __device__ __forceinline__ void store_element(Element* to, Element value) {
   store_global(to, bit_cast<Words<sizeof(Element)>>(value));
 }
 
+// Element i of raw memory, its bits untouched.
+template <class Element, int kBytes>
+__device__ __forceinline__ Element element_of(const Words<kBytes>& raw, int i) {
+  if constexpr (kBytes == 2) {
+    return Element{raw.half};
+  } else if constexpr (sizeof(Element) == 2) {
+    return Element{static_cast<unsigned short>(raw.word[i / 2] >> (16 * (i % 2)))};
+  } else {
+    return bit_cast<Element>(raw.word[i]);
+  }
+}
+
 // Raw memory -> floats, and back with one rounding. kCount elements fill kBytes.
 template <class Element, int kCount, int kBytes>
 __device__ __forceinline__ void unpack(const Words<kBytes>& raw, float (&value)[kCount]) {
