@@ -189,8 +189,14 @@ TEST_CASE("threads: a rank that never comes is a timeout, and nothing hangs") {
     status[rank] = Group::create(device, NcclChoice::threads, *id, 3, rank, 300).status();
   });
   for (const Status& each : status) {
-    CHECK(each.code() == Code::timeout);
-    CHECK_MESSAGE(each.text().find("of 3 waited 300 ms") != std::string::npos, each.text());
+    CHECK_FALSE(each.ok());
+    // A library that blocks in spite of the configuration gives up by itself, and says for whom it
+    // waited.
+    const bool ours =
+        each.code() == Code::timeout && each.text().find("of 3 waited 300 ms") != std::string::npos;
+    const bool its_own =
+        each.code() == Code::nccl && each.text().find("for ranks 2 to join") != std::string::npos;
+    CHECK_MESSAGE((ours || its_own), each.text());
   }
 }
 
