@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // Who owns which tokens, and what a rank needs to know about the sequences it holds. Pure.
 #pragma once
 
@@ -38,7 +40,7 @@ struct PartContext {
   std::vector<int> seq_ids;         // global numbers; an empty sequence is in no part
   int pre = 0, post = 0;            // parts before (after) that hold the first (last) sequence
   bool is_first = true, is_last = true;
-  int64_t pre_tokens = 0;           // tokens of the first sequence before the part
+  int64_t pre_tokens = 0;  // tokens of the first sequence before the part
 };
 Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_seqlens,
                                                const Partition& partition);
