@@ -36,9 +36,13 @@ int ordinal_of(lathe_context* context) {
 }  // namespace
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> words;
-  for (int64_t extent : shape) words.push_back(std::to_string(extent));
-  return "[" + joined(words) + "]";
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += std::to_string(shape[i]);
+  }
+  out += ']';
+  return out;
 }
 
 int64_t element_count(const std::vector<int64_t>& shape) {
