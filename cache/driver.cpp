@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -36,8 +37,17 @@ std::string own_folder() {
 }
 
 std::vector<std::string> candidates(DeviceChoice choice) {
-  return choice == DeviceChoice::cuda ? std::vector<std::string>{kLibrary}
-                                      : sim_library_paths(kLibrary);
+  if (choice == DeviceChoice::cuda) return {kLibrary};
+  if (const auto chosen = environment("LATHE_SIM_DIR")) {
+    // dlopen searches for a name without a slash elsewhere: the path must be absolute.
+    char* resolved = realpath(chosen->c_str(), nullptr);
+    const std::string folder = resolved ? resolved : *chosen;
+    std::free(resolved);
+    return {folder + "/" + kLibrary};
+  }
+  const std::string folder = own_folder();
+  return {folder + "/../sim/" + kLibrary, folder + "/../lib/lathe/sim/" + kLibrary,
+          folder + "/sim/" + kLibrary};
 }
 
 std::string path_of(void* library, const std::string& opened_as) {
@@ -86,8 +96,7 @@ Status fill(void* library, Driver& driver) {
   return {};
 }
 
-// Whether an open library is the simulator's: the loader takes a library of the same name that is
-// already there for the one that was asked for.
+// What this process has opened, by choice.
 struct Opened {
   std::mutex mutex;
   std::shared_ptr<const Driver> drivers[2];
@@ -101,6 +110,8 @@ Opened& opened() {
 
 void* open_library(DeviceChoice choice, std::string& path, std::string& tried) {
   std::vector<std::string> names = candidates(choice);
+  // Asked for by its bare name, a library that is already open under it is taken: the real driver
+  // must not be answered with the simulator.
   if (choice == DeviceChoice::cuda && opened().libraries[static_cast<int>(DeviceChoice::sim)])
     names = {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
              "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
@@ -127,19 +138,6 @@ Status initialise(const Driver& driver, DeviceChoice choice) {
 }
 
 }  // namespace
-
-std::vector<std::string> sim_library_paths(const std::string& file) {
-  if (const auto chosen = environment("LATHE_SIM_DIR")) {
-    // dlopen searches for a name without a slash elsewhere: the path must be absolute.
-    char* resolved = realpath(chosen->c_str(), nullptr);
-    const std::string folder = resolved ? resolved : *chosen;
-    std::free(resolved);
-    return {folder + "/" + file};
-  }
-  const std::string folder = own_folder();
-  return {folder + "/../sim/" + file, folder + "/../lib/lathe/sim/" + file,
-          folder + "/sim/" + file};
-}
 
 Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice) {
   Opened& all = opened();
