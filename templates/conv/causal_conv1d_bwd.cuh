@@ -144,7 +144,7 @@ __device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const 
             for (int v = 0; v < kVector; ++v) fresh[v] = __fadd_rn(fresh[v], added[v]);
           }
         }
-        if (t - tokens.first >= kWidth - 1) {
+        if (Config::kDx && t - tokens.first >= kWidth - 1) {
           store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[0]));
         }
         dx += p.dx_token_stride;
@@ -334,7 +334,7 @@ __device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const
   while (position < tokens.last) {  // once per sequence that has tokens here
     const Sequence sequence = conv_sequence<Config>(p, place.row, position);
     int stop = minimum(sequence.end, tokens.last);
-    if (sequence.end > tokens.last) {
+    if (Config::kDx && sequence.end > tokens.last) {
       stop += minimum(kWidth - 1, minimum(sequence.end, p.end) - tokens.last);
     }
     if constexpr (ConvBackwardThread<Config>::kReadsX) {
@@ -354,7 +354,7 @@ __device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const
 #pragma unroll
   for (int i = 0; i < kWidth - 1; ++i) {
     const int t = position - (kWidth - 1) + i;
-    if (t >= tokens.first && t < tokens.last && place.channel < p.channels) {
+    if (Config::kDx && t >= tokens.first && t < tokens.last && place.channel < p.channels) {
       Element* dx = static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
                     (t - p.begin) * p.dx_token_stride + place.channel;
       store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[i]));
