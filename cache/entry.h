@@ -1,7 +1,11 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // One entry of the cache: header, key text, metadata, cubin and PTX under a checksum
 // (format version 1, final; see the table in entry.cpp).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,8 +22,13 @@ struct Entry {
   std::string ptx;
 };
 
+inline constexpr uint32_t kEntryVersion = 1;
+inline constexpr size_t kEntryHeaderBytes = 96;
+
 std::string encode_entry(const Entry& entry);
 // Fails with CACHE_IO and what is wrong: magic, version, length, checksum, text.
 Result<Entry> decode_entry(std::string_view bytes);
+// The format version that `bytes` states; 0 if they are no entry at all.
+uint32_t entry_version(std::string_view bytes);
 
 }  // namespace lathe

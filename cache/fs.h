@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // Every file call of the cache, as a table of functions: tests replace it to inject faults.
 #pragma once
 
@@ -24,6 +26,7 @@ struct FileSystem {
   int (*unlinkat)(int dir, const char* path, int flags);
   int (*futimens)(int fd, const struct timespec times[2]);
   int (*lock)(int fd, int command, struct flock* what);  // fcntl with F_OFD_SETLK
+  ssize_t (*getdents)(int fd, void* to, size_t bytes);   // struct dirent64, one after another
 };
 
 const FileSystem& real_fs();

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // A loaded kernel: library, function, geometry. Launching costs one driver call.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The key of a compiled kernel: a text that a person can read, and its XXH3-128. Made in one place.
 #pragma once
 
@@ -24,7 +26,8 @@ struct Key {
   std::string text;
 };
 
-// `compiler` is Compiler::identity(). Fails if a name or value holds a newline or a source is unknown.
+// `compiler` is Compiler::identity(). Fails if a name or value holds a newline or a source is
+// unknown.
 Result<Key> make_key(const KernelSpec& spec, const std::string& unit, const std::string& arch,
                      const std::string& compiler, const std::vector<std::string>& options);
 

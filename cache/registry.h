@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // Spec -> compiled -> loaded, each once: memory, disk, compiler. The miss path of every plan.
 //
 // Thread-safe: different keys compile in parallel, equal keys once, in the process and between

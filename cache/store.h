@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // Entries on disk: one directory, verified on every read, published by temp + fsync + rename, one
 // lock per key. A store that cannot be used degrades to memory only, with one warning.
 //
@@ -8,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cache/entry.h"
 #include "cache/fs.h"
@@ -35,8 +38,9 @@ class Store {
   const std::string& root() const;     // empty: memory only
   const std::string& problem() const;  // why it is memory only, with the remedy
 
-  // Nothing on a miss or a bad entry (which is removed and counted).
-  std::optional<Entry> get(const Key& key);
+  // Nothing on a miss or a bad entry (which is removed and counted). `again`: the second look under
+  // the lock, which is not counted as another miss.
+  std::optional<Entry> get(const Key& key, bool again = false);
   // Failing to store is a warning and a counter, never an error.
   void put(const Entry& entry);
 
@@ -60,6 +64,12 @@ class Store {
 
   StoreStat stat();
   VerifyReport verify();
+
+  // Compilers whose entries were published here, for looking up without one. Oldest first.
+  std::vector<std::string> compilers();
+  // What keeps the entry most alike from being the one asked for: "spec=... (there: spec=...)".
+  // Empty if there is none. Reads at most a few hundred entries: for messages.
+  std::string nearest_difference(const Key& key);
 
  private:
   Store();

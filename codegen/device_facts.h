@@ -1,4 +1,5 @@
-// The numbers of a device that choices depend on. From the driver, or by name where there is no GPU.
+// The numbers of a device that choices depend on. From the driver, or by name where there is no
+// GPU.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 namespace lathe {
 
 struct DeviceFacts {
-  std::string arch;                  // "sm_90a": what is passed to NVRTC
+  std::string arch;  // "sm_90a": what is passed to NVRTC
   int multiprocessors = 0;
-  int shared_bytes_per_block = 0;    // the opt-in limit
+  int shared_bytes_per_block = 0;  // the opt-in limit
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int l2_bytes = 0;

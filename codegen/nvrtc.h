@@ -26,8 +26,8 @@ struct CompiledUnit {
 // Thread-safe. Held for the life of the process once opened.
 class Compiler {
  public:
-  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else libnvrtc.so.13, .so.12, unversioned,
-  // else the wheel folder beside the library. Fails naming what was tried.
+  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else libnvrtc.so.13, .so.12,
+  // unversioned, else the wheel folder beside the library. Fails naming what was tried.
   static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {});
 
   // "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
@@ -38,8 +38,8 @@ class Compiler {
   // Options that can alter bytes, sorted: what goes into the key. -arch is in the key apart.
   static const std::vector<std::string>& options();
 
-  // `arch` is "sm_90a". On failure the text holds the log, the options and the path of the saved unit
-  // (in the temporary directory).
+  // `arch` is "sm_90a". On failure the text holds the log, the options and the path of the saved
+  // unit (in the temporary directory).
   Result<CompiledUnit> compile(const std::string& unit, const std::string& arch) const;
 
   ~Compiler();

@@ -7,27 +7,27 @@
 namespace lathe {
 
 struct ConvProblem {
-  Dtype x = Dtype::bf16;           // also y, residual, states and their gradients
-  Dtype weight = Dtype::bf16;      // also bias, dweight, dbias
-  Dtype cu_seqlens = Dtype::i32;   // meaningful if packed
-  int width = 4;                   // 2..8
-  int vector_bytes = 16;           // D, strides and pointers of activations are multiples of this
+  Dtype x = Dtype::bf16;          // also y, residual, states and their gradients
+  Dtype weight = Dtype::bf16;     // also bias, dweight, dbias
+  Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
+  int width = 4;                  // 2..8
+  int vector_bytes = 16;          // D, strides and pointers of activations are multiples of this
   bool silu = false;
   bool bias = false;
   bool residual = false;
   bool initial_state = false;
   bool packed = false;
-  bool halo = false;               // the sequence axis is cut over ranks
+  bool halo = false;  // the sequence axis is cut over ranks
 
-  bool forward = false;            // y, and final_state if the next flag is set
+  bool forward = false;  // y, and final_state if the next flag is set
   bool final_state = false;
 
-  bool backward = false;           // dx
-  bool weight_grad = false;        // dweight, and dbias if `bias`
+  bool backward = false;     // dx
+  bool weight_grad = false;  // dweight, and dbias if `bias`
   bool dfinal_state = false;
   bool dinitial_state = false;
 
-  bool update = false;             // causal_conv1d_update: one token per sequence
+  bool update = false;  // causal_conv1d_update: one token per sequence
 };
 
 }  // namespace lathe

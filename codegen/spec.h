@@ -24,15 +24,15 @@ struct Constant {
 };
 
 struct KernelSpec {
-  std::string kernel;       // stem, function template and log name: "causal_conv1d_bwd"
-  std::string source;       // embedded name: "conv/causal_conv1d_bwd.cuh"
-  std::string params;       // "ConvBackwardParams"
-  int params_bytes = 0;     // sizeof on the host
-  std::string last_field;   // "state_tiles"
+  std::string kernel;      // stem, function template and log name: "causal_conv1d_bwd"
+  std::string source;      // embedded name: "conv/causal_conv1d_bwd.cuh"
+  std::string params;      // "ConvBackwardParams"
+  int params_bytes = 0;    // sizeof on the host
+  std::string last_field;  // "state_tiles"
   int last_field_offset = 0;
-  std::string smem;         // "ConvBackwardSmem": has kBytes<Config>; empty: no dynamic shared memory
+  std::string smem;  // "ConvBackwardSmem": has kBytes<Config>; empty: no dynamic shared memory
   int threads = 0;
-  int smem_bytes = 0;       // dynamic shared memory, asserted against the template's own sum
+  int smem_bytes = 0;  // dynamic shared memory, asserted against the template's own sum
   std::vector<Constant> constants;  // in the template's order
 
   // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.

@@ -10,14 +10,15 @@
 namespace lathe {
 
 struct TemplateFile {
-  const char* name;      // "conv/causal_conv1d.cuh"
-  std::string_view text; // first line: #line 1 "/lathe/conv/causal_conv1d.cuh"
+  const char* name;       // "conv/causal_conv1d.cuh"
+  std::string_view text;  // first line: #line 1 "/lathe/conv/causal_conv1d.cuh"
 };
 
 const std::vector<TemplateFile>& template_files();  // sorted by name
 
 // Every embedded file that `unit` reaches through #include "..." lines, sorted by name. Include
-// lines are scanned without evaluating #if: a superset is safe. Fails on a name that is not embedded.
+// lines are scanned without evaluating #if: a superset is safe. Fails on a name that is not
+// embedded.
 Result<std::vector<const TemplateFile*>> reached_templates(std::string_view unit);
 
 }  // namespace lathe

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The only door between C and the layers below: Status and exceptions become codes and a text of
+// the calling thread, and structs that carry their size are read and written by one rule.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "api/lathe.h"
+#include "codegen/base/status.h"
+#include "codegen/base/text.h"
+
+namespace lathe {
+
+// Keeps the text for lathe_last_error and returns the code. Never throws.
+lathe_status report(Code code, const char* text) noexcept;
+
+// Runs the body of an exported function, which returns a Status.
+template <typename Body>
+lathe_status boundary(Body&& body) noexcept {
+  try {
+    const Status status = std::forward<Body>(body)();
+    return status.ok() ? LATHE_OK : report(status.code(), status.text().c_str());
+  } catch (const std::bad_alloc&) {
+    return report(Code::internal, "out of host memory");
+  } catch (const std::exception& error) {
+    return report(Code::internal, error.what());
+  } catch (...) {
+    return report(Code::internal, "an unknown exception");
+  }
+}
+
+inline Status invalid(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
+
+// INVALID_ARGUMENT if a required pointer argument is NULL.
+inline Status require(const void* pointer, const char* argument) {
+  return pointer ? Status() : invalid(text(argument, " is NULL, but must be given"));
+}
+
+// Reads a struct whose first member is its size: what this version does not know must be zero.
+template <typename T>
+Status take_sized(const T* from, const char* argument, T* to) {
+  size_t size;
+  std::memcpy(&size, from, sizeof(size));
+  if (size < sizeof(T)) {
+    return invalid(text(argument, ".size is ", size, ", but must be at least ", sizeof(T),
+                        ": set it to the sizeof of the struct"));
+  }
+  const char* bytes = reinterpret_cast<const char*>(from);
+  for (size_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return invalid(text(argument, " has a value at byte ", i, ", but lathe ", LATHE_VERSION_MAJOR,
+                          ".", LATHE_VERSION_MINOR, ".", LATHE_VERSION_PATCH, " knows only ",
+                          sizeof(T), " bytes: the rest must be zero"));
+    }
+  }
+  std::memcpy(to, from, sizeof(T));
+  return {};
+}
+
+template <typename T>
+Status check_sized(const T* out) {
+  LATHE_TRY(require(out, "out"));
+  size_t size;
+  std::memcpy(&size, out, sizeof(size));
+  if (size >= sizeof(T)) return {};
+  return invalid(text("out->size is ", size, ", but must be at least ", sizeof(T),
+                      ": set it to the sizeof of the struct"));
+}
+
+// Writes such a struct after check_sized; members of later versions become zero.
+template <typename T>
+void give_sized(T value, T* out) {
+  size_t size;
+  std::memcpy(&size, out, sizeof(size));
+  value.size = size;
+  std::memset(static_cast<void*>(out), 0, size);
+  std::memcpy(static_cast<void*>(out), &value, sizeof(T));
+}
+
+}  // namespace lathe

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Checks of a whole problem, letter by letter.
+#include "api/convert.h"
+
+#include "api/boundary.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kMinWidth = 2, kMaxWidth = 8;
+
+Status check_presence(const lathe_problem& problem) {
+  const Operator& op = *problem.op;
+  bool produces = false;
+  for (std::string_view output : split(op.produces, ',')) {
+    produces = produces || problem.has(find_tensor(op, output));
+  }
+  if (!produces) {
+    return invalid(text(op.info.name, " has nothing to compute: declare at least one of ",
+                        op.produces));
+  }
+  for (size_t i = 0; i < op.info.tensor_count; ++i) {
+    const lathe_operator_tensor& tensor = op.info.tensors[i];
+    if (!problem.has(static_cast<int>(i))) {
+      if (tensor.optional) continue;
+      return invalid(text(tensor.name, " is not declared, but ", op.info.name, " requires it"));
+    }
+    for (std::string_view needed : split(op.rules[i].needs, ',')) {
+      if (problem.has(find_tensor(op, needed))) continue;
+      return invalid(text(tensor.name, " is declared without ", needed, ", which it needs"));
+    }
+  }
+  return {};
+}
+
+Status check_dtypes(const lathe_problem& problem) {
+  const Operator& op = *problem.op;
+  for (size_t i = 0; i < op.info.tensor_count; ++i) {
+    const lathe_operator_tensor& tensor = op.info.tensors[i];
+    if (!problem.has(static_cast<int>(i)) || tensor.dtypes[0] != '=') continue;
+    const Dtype found = problem.tensors[i].dtype;
+    const Dtype allowed = problem.tensors[find_tensor(op, tensor.dtypes + 1)].dtype;
+    if (found != allowed) {
+      return invalid(text(tensor.name, " has dtype ", word(found), "; allowed is ", word(allowed),
+                          ", that of ", tensor.dtypes + 1));
+    }
+  }
+  return {};
+}
+
+// Each letter's extent, and which tensor said so.
+Status collect_extents(const lathe_problem& problem, Extents* extents) {
+  const Operator& op = *problem.op;
+  std::array<const char*, kLetters> from{};
+  for (size_t i = 0; i < op.info.tensor_count; ++i) {
+    if (!problem.has(static_cast<int>(i))) continue;
+    const lathe_operator_tensor& tensor = op.info.tensors[i];
+    const Shape shape = parse_shape(tensor.shape);
+    for (int d = 0; d < shape.rank; ++d) {
+      const int64_t declared = problem.tensors[i].extents[d];
+      if (declared == kUnknown) continue;
+      const int64_t found = declared - shape.dims[d].plus;
+      const int letter = static_cast<int>(shape.dims[d].letter);
+      int64_t& known = (*extents)[shape.dims[d].letter];
+      if (known != kUnknown && known != found) {
+        return invalid(text(tensor.name, " has extent ", declared, " at ", d, " of [",
+                            tensor.shape, "], so ", kLetterNames[letter], " is ", found, "; ",
+                            from[letter], " says ", kLetterNames[letter], " is ", known));
+      }
+      known = found;
+      from[letter] = tensor.name;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status settle_sequences(const Operator& op, bool packed, Extents* extents) {
+  int64_t& batch = (*extents)[Letter::B];
+  int64_t& sequences = (*extents)[Letter::N];
+  if (packed) {
+    if (batch != kUnknown && batch != 1) {
+      return invalid(text("cu_seqlens is given and ", op.info.tensors[0].name, " has B = ", batch,
+                          "; packed sequences need B = 1"));
+    }
+    return {};
+  }
+  if (batch != kUnknown && sequences != kUnknown && batch != sequences) {
+    return invalid(text("N is ", sequences, " and B is ", batch,
+                        "; without cu_seqlens there is one state for each row of the batch"));
+  }
+  if (batch != kUnknown) sequences = batch;
+  return {};
+}
+
+Result<Extents> check_problem(const lathe_problem& problem) {
+  const Operator& op = *problem.op;
+  LATHE_TRY(check_presence(problem));
+  LATHE_TRY(check_dtypes(problem));
+  Extents extents;
+  LATHE_TRY(collect_extents(problem, &extents));
+  const int packed = find_tensor(op, "cu_seqlens");
+  LATHE_TRY(settle_sequences(op, packed >= 0 && problem.has(packed), &extents));
+  const int64_t width = extents[Letter::W];
+  if (width == kUnknown) {
+    return invalid("weight has W = -1; it changes the code and must be given, 2 to 8");
+  }
+  if (width < kMinWidth || width > kMaxWidth) {
+    return invalid(text("weight has W = ", width, "; allowed are ", kMinWidth, " to ", kMaxWidth));
+  }
+  return extents;
+}
+
+int vector_bytes(Dtype dtype, int alignment, int64_t channels) {
+  const int element = bytes_of(dtype);
+  if (channels == kUnknown) return element;
+  int bytes = 16;
+  while (bytes > element && (alignment % bytes != 0 || channels * element % bytes != 0)) bytes /= 2;
+  return bytes;
+}
+
+Result<ConvProblem> conv_problem(const lathe_problem& problem, const Extents& promised,
+                                 int world) {
+  ConvProblem asked;
+  asked.x = problem.tensors[conv::x].dtype;
+  asked.weight = problem.tensors[conv::weight].dtype;
+  asked.width = static_cast<int>(promised[Letter::W]);
+  asked.vector_bytes = vector_bytes(asked.x, problem.alignment, promised[Letter::D]);
+  asked.silu = problem.option("activation") == "silu";
+  asked.bias = problem.has(conv::bias);
+  asked.residual = problem.has(conv::residual);
+  if (problem.op->family == Family::conv_update) {
+    asked.update = true;
+    return asked;
+  }
+  asked.initial_state = problem.has(conv::initial_state);
+  asked.packed = problem.has(conv::cu_seqlens);
+  if (asked.packed) asked.cu_seqlens = problem.tensors[conv::cu_seqlens].dtype;
+  asked.halo = world > 1;
+  asked.forward = problem.has(conv::y);
+  asked.final_state = problem.has(conv::final_state);
+  asked.backward = problem.has(conv::dx);
+  asked.weight_grad = problem.has(conv::dweight);
+  asked.dfinal_state = problem.has(conv::dfinal_state);
+  asked.dinitial_state = problem.has(conv::dinitial_state);
+  const auto& wanted = problem.options[find_option(*problem.op, "output_final_state")];
+  if (wanted && (*wanted == "1") != asked.final_state) {
+    return invalid(text("option output_final_state is ", *wanted, ", but final_state is ",
+                        asked.final_state ? "" : "not ", "declared"));
+  }
+  return asked;
+}
+
+}  // namespace lathe

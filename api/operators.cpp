@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The table itself, in the words and letters of the operators' description.
+#include "api/operators.h"
+
+#include <iterator>
+
+namespace lathe {
+namespace {
+
+constexpr const char* kFloats = "f32|f16|bf16";
+
+constexpr lathe_operator_tensor in(const char* name, const char* shape, bool optional,
+                                   const char* dtypes, const char* sentence) {
+  return {name, shape, LATHE_INPUT, optional, dtypes, nullptr, sentence};
+}
+constexpr lathe_operator_tensor out(const char* name, const char* shape, const char* dtypes,
+                                    const char* sentence, const char* alias_of = nullptr) {
+  return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence};
+}
+
+const lathe_operator_tensor kConvTensors[] = {
+    in("x", "B,T,D", false, kFloats, "The input; its dtype is that of all activations and states."),
+    in("weight", "D,W", false, kFloats, "Taps, oldest first; W is 2 to 8."),
+    in("bias", "D", true, "=weight", "Added before the activation."),
+    in("residual", "B,T,D", true, "=x", "Added after the activation."),
+    in("initial_state", "N,D,W", true, "=x", "The last W inputs before each sequence."),
+    in("cu_seqlens", "N+1", true, "i32|i64", "Offsets of packed sequences; B is then 1."),
+    in("dy", "B,T,D", true, "=x", "The gradient of y."),
+    in("dfinal_state", "N,D,W", true, "=x", "The gradient of final_state."),
+    out("y", "B,T,D", "=x", "The result."),
+    out("final_state", "N,D,W", "=x", "The last W inputs of each sequence."),
+    out("dx", "B,T,D", "=x", "The gradient of x."),
+    out("dweight", "D,W", "=weight", "The gradient of weight, accumulated in float32."),
+    out("dbias", "D", "=weight", "The gradient of bias, accumulated in float32."),
+    out("dresidual", "B,T,D", "=x", "The gradient of residual, which is dy itself.", "dy"),
+    out("dinitial_state", "N,D,W", "=x", "The gradient of initial_state."),
+};
+const TensorRules kConvRules[] = {
+    {true, ""}, {}, {}, {true, ""}, {}, {}, {true, "dx"}, {false, "dx"},
+    {true, ""}, {false, "y"}, {true, "dy"}, {false, "dx"}, {false, "dweight,bias"},
+    {true, ""}, {false, "dx,initial_state"},
+};
+static_assert(std::size(kConvTensors) == conv::count && std::size(kConvRules) == conv::count);
+
+constexpr lathe_operator_option kActivation = {"activation", LATHE_OPTION_STRING, "none",
+                                               "none|silu",
+                                               "What is applied to the filter's result."};
+const lathe_operator_option kConvOptions[] = {
+    kActivation,
+    {"output_final_state", LATHE_OPTION_INT, "0", "0|1",
+     "Whether final_state is computed; declaring the tensor says the same."},
+};
+
+const lathe_operator_tensor kUpdateTensors[] = {
+    in("x", "B,D", false, kFloats, "One token for each sequence."),
+    in("weight", "D,W", false, kFloats, "Taps, oldest first; W is 2 to 8."),
+    in("bias", "D", true, "=weight", "Added before the activation."),
+    in("residual", "B,D", true, "=x", "Added after the activation."),
+    {"state", "B,D,W", LATHE_INOUT, 0, "=x", nullptr,
+     "The last W inputs of each sequence, rolled by one in place."},
+    {"y", "B,D", LATHE_OUTPUT, 0, "=x", nullptr, "The result, from the rolled state."},
+};
+const TensorRules kUpdateRules[] = {{true, ""}, {}, {}, {true, ""}, {}, {true, ""}};
+static_assert(std::size(kUpdateTensors) == conv_update::count &&
+              std::size(kUpdateRules) == conv_update::count);
+const lathe_operator_option kUpdateOptions[] = {kActivation};
+
+const Operator kOperators[] = {
+    {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
+      kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
+     kConvRules, Family::conv, "y,dx"},
+    {{"causal_conv1d_update", "One step of causal_conv1d for decoding, with its state in place.",
+      kUpdateTensors, std::size(kUpdateTensors), kUpdateOptions, std::size(kUpdateOptions), 0},
+     kUpdateRules, Family::conv_update, "y"},
+};
+
+std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {
+  std::string names;
+  for (size_t i = 0; i < count; ++i) names += (i ? ", " : "") + std::string(name(of, i));
+  return names;
+}
+
+}  // namespace
+
+std::span<const Operator> operators() { return kOperators; }
+
+const Operator* find_operator(std::string_view name) {
+  for (const Operator& op : operators()) {
+    if (name == op.info.name) return &op;
+  }
+  return nullptr;
+}
+
+int find_tensor(const Operator& op, std::string_view name) {
+  for (size_t i = 0; i < op.info.tensor_count; ++i) {
+    if (name == op.info.tensors[i].name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int find_option(const Operator& op, std::string_view name) {
+  for (size_t i = 0; i < op.info.option_count; ++i) {
+    if (name == op.info.options[i].name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::string operator_names() {
+  return join(
+      operators().size(), [](const void*, size_t i) { return operators()[i].info.name; }, nullptr);
+}
+std::string tensor_names(const Operator& op) {
+  return join(
+      op.info.tensor_count,
+      [](const void* of, size_t i) { return static_cast<const Operator*>(of)->info.tensors[i].name; },
+      &op);
+}
+std::string option_names(const Operator& op) {
+  return join(
+      op.info.option_count,
+      [](const void* of, size_t i) { return static_cast<const Operator*>(of)->info.options[i].name; },
+      &op);
+}
+
+std::vector<std::string_view> split(std::string_view list, char at) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const size_t end = list.find(at);
+    words.push_back(list.substr(0, end));
+    list.remove_prefix(end == list.npos ? list.size() : end + 1);
+  }
+  return words;
+}
+
+bool listed(std::string_view list, char at, std::string_view word) {
+  for (std::string_view each : split(list, at)) {
+    if (each == word) return true;
+  }
+  return false;
+}
+
+Shape parse_shape(std::string_view shape) {
+  Shape parsed;
+  for (std::string_view word : split(shape, ',')) {
+    const size_t letter = std::string_view(kLetterNames).find(word.front());
+    parsed.dims[parsed.rank++] = {static_cast<Letter>(letter), word.ends_with("+1") ? 1 : 0};
+  }
+  return parsed;
+}
+
+}  // namespace lathe
+
+extern "C" {
+
+size_t lathe_operator_count(void) { return lathe::operators().size(); }
+
+const lathe_operator_info* lathe_operator_at(size_t index) {
+  return index < lathe::operators().size() ? &lathe::operators()[index].info : nullptr;
+}
+
+const lathe_operator_info* lathe_operator_find(const char* name) {
+  const lathe::Operator* op = name ? lathe::find_operator(name) : nullptr;
+  return op ? &op->info : nullptr;
+}
+
+}  // extern "C"

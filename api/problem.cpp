@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Declaring a problem: every refusal names the tensor or option, what was found and what is allowed.
+#include "api/problem.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "api/boundary.h"
+
+namespace lathe {
+namespace {
+
+constexpr unsigned kGroupFlags = LATHE_REDUCE_PARAMETER_GRADS;
+
+std::string shape_text(int rank, const int64_t* shape) {
+  std::string out = "[";
+  for (int i = 0; i < rank; ++i) out += text(i ? ", " : "", shape[i]);
+  return out + "]";
+}
+
+std::string dtype_text(lathe_dtype dtype) {
+  const int index = static_cast<int>(dtype);
+  if (index < 0 || index > LATHE_I64) return text("dtype number ", index);
+  return word(static_cast<Dtype>(index));
+}
+
+Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
+               const int64_t* shape) {
+  const Operator& op = *problem.op;
+  const int index = find_tensor(op, name);
+  if (index < 0) {
+    return invalid(text(op.info.name, " has no tensor '", name, "'; it has ", tensor_names(op)));
+  }
+  const lathe_operator_tensor& tensor = op.info.tensors[index];
+  if (tensor.alias_of) {
+    return invalid(text(name, " always equals ", tensor.alias_of,
+                        " and is never written: use ", tensor.alias_of, " in its place"));
+  }
+  Declared& declared = problem.tensors[index];
+  if (declared.given) return invalid(text(name, " is declared twice"));
+
+  const bool same = tensor.dtypes[0] == '=';
+  if (!listed(same ? "f32|f16|bf16" : tensor.dtypes, '|', dtype_text(dtype))) {
+    return invalid(text(name, " has dtype ", dtype_text(dtype), "; allowed are ",
+                        same ? text("f32|f16|bf16, that of ", tensor.dtypes + 1)
+                             : std::string(tensor.dtypes)));
+  }
+  const Shape law = parse_shape(tensor.shape);
+  if (rank != law.rank) {
+    return invalid(text(name, " has rank ", rank, "; its shape is [", tensor.shape, "], rank ",
+                        law.rank));
+  }
+  LATHE_TRY(require(shape, "shape"));
+  for (int i = 0; i < rank; ++i) {
+    const int64_t least = law.dims[i].plus ? 1 : 0;
+    if (shape[i] == kUnknown) continue;
+    if (shape[i] < least || shape[i] > kMaxExtent) {
+      return invalid(text(name, " has shape ", shape_text(rank, shape), "; extent ", i, " of [",
+                          tensor.shape, "] must be ", least, " to ", kMaxExtent,
+                          ", or -1 where it varies"));
+    }
+  }
+  declared.given = true;
+  declared.dtype = static_cast<Dtype>(dtype);
+  for (int i = 0; i < rank; ++i) declared.extents[i] = shape[i];
+  return {};
+}
+
+const char* type_text(lathe_option_type type) {
+  switch (type) {
+    case LATHE_OPTION_INT:
+      return "an integer";
+    case LATHE_OPTION_DOUBLE:
+      return "a number";
+    case LATHE_OPTION_STRING:
+      return "text";
+  }
+  return "unknown";
+}
+
+bool parses(lathe_option_type type, const std::string& value) {
+  const char* end = value.data() + value.size();
+  if (type == LATHE_OPTION_INT) {
+    int64_t number;
+    const auto [stop, error] = std::from_chars(value.data(), end, number);
+    return error == std::errc() && stop == end;
+  }
+  if (type == LATHE_OPTION_DOUBLE) {
+    double number;
+    const auto [stop, error] = std::from_chars(value.data(), end, number);
+    return error == std::errc() && stop == end && std::isfinite(number);
+  }
+  return true;
+}
+
+// `given`: the type of the setter that was called; text fits every option.
+Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
+                  const std::string& value) {
+  LATHE_TRY(require(problem, "problem"));
+  LATHE_TRY(require(name, "option"));
+  const Operator& op = *problem->op;
+  const int index = find_option(op, name);
+  if (index < 0) {
+    return invalid(text(op.info.name, " has no option '", name, "'; it has ", option_names(op)));
+  }
+  const lathe_operator_option& option = op.info.options[index];
+  const bool widens = given == LATHE_OPTION_INT && option.type == LATHE_OPTION_DOUBLE;
+  if (given != option.type && given != LATHE_OPTION_STRING && !widens) {
+    return invalid(text("option ", name, " is ", type_text(option.type), " and was given ",
+                        type_text(given), " (", value, "); allowed are ", option.allowed));
+  }
+  if (!parses(option.type, value) ||
+      (option.type != LATHE_OPTION_DOUBLE && !listed(option.allowed, '|', value))) {
+    return invalid(text("option ", name, " is '", value, "'; allowed are ", option.allowed));
+  }
+  if (problem->options[index]) {
+    return invalid(text("option ", name, " is set twice, to '", *problem->options[index],
+                        "' and to '", value, "'"));
+  }
+  problem->options[index] = value;
+  return {};
+}
+
+}  // namespace
+}  // namespace lathe
+
+std::string lathe_problem::option(const char* name) const {
+  const int index = lathe::find_option(*op, name);
+  return options[index] ? *options[index] : op->info.options[index].fallback;
+}
+
+using lathe::boundary;
+using lathe::invalid;
+using lathe::require;
+using lathe::Status;
+
+extern "C" {
+
+lathe_status lathe_problem_create(lathe_problem** out, const char* op) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(out, "out"));
+    LATHE_TRY(require(op, "op"));
+    const lathe::Operator* found = lathe::find_operator(op);
+    if (!found) {
+      return invalid(lathe::text("there is no operator '", op, "'; there are ",
+                                 lathe::operator_names()));
+    }
+    auto problem = std::make_unique<lathe_problem>();
+    problem->op = found;
+    problem->options.resize(found->info.option_count);
+    *out = problem.release();
+    return {};
+  });
+}
+
+void lathe_problem_destroy(lathe_problem* problem) { delete problem; }
+
+lathe_status lathe_problem_tensor(lathe_problem* problem, const char* name, lathe_dtype dtype,
+                                  int rank, const int64_t* shape) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(problem, "problem"));
+    LATHE_TRY(require(name, "name"));
+    return lathe::declare(*problem, name, dtype, rank, shape);
+  });
+}
+
+lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(problem, "problem"));
+    if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) {
+      return invalid(lathe::text("alignment is ", bytes, "; allowed are 1, 2, 4, 8 and 16 bytes"));
+    }
+    problem->alignment = bytes;
+    return {};
+  });
+}
+
+lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option, int64_t value) {
+  return boundary([&] {
+    return lathe::set_option(problem, option, LATHE_OPTION_INT, std::to_string(value));
+  });
+}
+
+lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option, double value) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(option, "option"));
+    if (!std::isfinite(value)) {
+      return invalid(lathe::text("option ", option, " is ", value, ", but must be finite"));
+    }
+    char digits[64];
+    const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
+    return lathe::set_option(problem, option, LATHE_OPTION_DOUBLE, std::string(digits, end));
+  });
+}
+
+lathe_status lathe_problem_set_string(lathe_problem* problem, const char* option,
+                                      const char* value) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(value, "value"));
+    return lathe::set_option(problem, option, LATHE_OPTION_STRING, value);
+  });
+}
+
+lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group, unsigned flags) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(problem, "problem"));
+    LATHE_TRY(require(group, "group"));
+    if (flags & ~lathe::kGroupFlags) {
+      return invalid(lathe::text("group flags are ", flags,
+                                 "; allowed are 0 and LATHE_REDUCE_PARAMETER_GRADS (1)"));
+    }
+    if (!problem->op->info.ranks) {
+      return invalid(lathe::text(problem->op->info.name, " cannot be split over a group"));
+    }
+    problem->group = group;
+    problem->group_flags = flags;
+    return {};
+  });
+}
+
+}  // extern "C"

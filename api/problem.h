@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What a caller has declared, as the C functions leave it: each call is checked on its own here,
+// and all together in convert.h when a plan is made.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/operators.h"
+
+namespace lathe {
+
+struct Declared {
+  bool given = false;
+  Dtype dtype = Dtype::f32;
+  std::array<int64_t, kMaxRank> extents{};
+};
+
+}  // namespace lathe
+
+struct lathe_problem {
+  const lathe::Operator* op = nullptr;
+  std::array<lathe::Declared, lathe::kMaxTensors> tensors;  // as in the table
+  std::vector<std::optional<std::string>> options;          // as in the table, checked
+  int alignment = 16;
+  lathe_group* group = nullptr;
+  unsigned group_flags = 0;
+
+  bool has(int tensor) const { return tensors[tensor].given; }
+  // The value that holds: what was set, or the table's default.
+  std::string option(const char* name) const;
+};

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// XXH3-128, the only hash of the cache. The header form of xxHash is used so that the library needs
+// no other at run time.
+#define XXH_INLINE_ALL
+#include "cache/digest.h"
+
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "cache/key.h"
+
+namespace lathe {
+namespace {
+
+Digest canonical(XXH128_hash_t hash) {
+  XXH128_canonical_t form;
+  XXH128_canonicalFromHash(&form, hash);
+  Digest out;
+  static_assert(sizeof(form.digest) == sizeof(out.bytes));
+  std::memcpy(out.bytes.data(), form.digest, sizeof(form.digest));
+  return out;
+}
+
+}  // namespace
+
+std::string Digest::hex() const {
+  static const char kDigits[] = "0123456789abcdef";
+  std::string out;
+  out.reserve(2 * bytes.size());
+  for (uint8_t byte : bytes) {
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
+Digest digest(std::string_view text) { return canonical(XXH3_128bits(text.data(), text.size())); }
+
+Digest digest(std::string_view first, std::string_view second, std::string_view third) {
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  for (std::string_view part : {first, second, third})
+    XXH3_128bits_update(&state, part.data(), part.size());
+  return canonical(XXH3_128bits_digest(&state));
+}
+
+}  // namespace lathe

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One write lock on one byte of <root>/v1/lock per key. The lock is an economy, never a safety
+// device: refused or broken, the worst outcome is one compile too many.
+#include <chrono>
+#include <thread>
+
+#include "cache/store_state.h"
+#include "codegen/base/log.h"
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+// key mod 2^62: an offset past the end of the file is legal, and the byte at 2^62 is eviction's.
+int64_t lock_offset(const Digest& key) {
+  uint64_t low = 0;
+  for (size_t i = 8; i < 16; ++i) low = low << 8 | key.bytes[i];
+  return static_cast<int64_t>(low & ((uint64_t{1} << 62) - 1));
+}
+
+int set_lock(const FileSystem& fs, int fd, short type, int64_t offset) {
+  struct flock what = {};
+  what.l_type = type;
+  what.l_whence = SEEK_SET;
+  what.l_start = offset;
+  what.l_len = 1;
+  return uninterrupted([&] { return fs.lock(fd, F_OFD_SETLK, &what); }) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+Store::Lock::Lock(Lock&& other) noexcept
+    : fs_(other.fs_), fd_(std::exchange(other.fd_, -1)), offset_(other.offset_) {}
+
+Store::Lock::~Lock() {
+  if (fd_ < 0) return;
+  // An OFD lock belongs to the open file: a forked child would keep it alive past our close.
+  set_lock(*fs_, fd_, F_UNLCK, offset_);
+  fs_->close(fd_);
+}
+
+Store::Lock Store::lock(const Key& key) {
+  Lock lock;
+  if (!state_->on_disk()) return lock;
+  // What keeps the file from being opened keeps entries from being published, which warns.
+  Opened version = state_->open_version(true);
+  if (!version) return lock;
+  Opened file =
+      open_at(state_->fs, version.fd(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (!file) return lock;
+
+  const int64_t offset = lock_offset(key.digest);
+  const auto start = Clock::now();
+  Milliseconds pause(0.5);
+  for (;;) {
+    const int error = set_lock(state_->fs, file.fd(), F_WRLCK, offset);
+    const Milliseconds waited = Clock::now() - start;
+    if (error == 0) {
+      if (waited.count() > 100)
+        log_message(LogLevel::info, text("waited ", static_cast<int64_t>(waited.count()),
+                                         " ms for key ", key.digest.hex()));
+      lock.fs_ = &state_->fs;
+      lock.fd_ = file.file.release();
+      lock.offset_ = offset;
+      return lock;
+    }
+    if (error != EAGAIN) {
+      state_->warn_once(text("errno ", error),
+                        text("cache directory ", state_->root, " cannot be locked (", reason(error),
+                             "): equal kernels may be compiled more than once"));
+      return lock;
+    }
+    if (waited.count() >= static_cast<double>(state_->lock_timeout_ms)) {
+      log_message(LogLevel::warning,
+                  text("waited ", static_cast<int64_t>(waited.count()), " ms for key ",
+                       key.digest.hex(), ", which another process holds: compiling privately"));
+      return lock;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, Milliseconds(20));
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The miss path, in one order: memory, disk, lock, disk again, compiler. The bytes in memory are
+// used as they are; publishing them is for others.
+#include "cache/registry.h"
+
+#include <atomic>
+#include <ctime>
+#include <exception>
+#include <future>
+#include <mutex>
+#include <unordered_map>
+
+#include "cache/key.h"
+#include "codegen/base/env.h"
+#include "codegen/base/log.h"
+#include "codegen/base/text.h"
+#include "codegen/source.h"
+
+namespace lathe {
+namespace {
+
+// One computation per key in this process: the first caller computes, the others wait. A failure
+// goes to all who wait for it and is then forgotten.
+template <typename T>
+class Once {
+ public:
+  // compute() -> Result<T>. `first` tells whether this caller was the one who computed.
+  template <typename Compute>
+  Result<T> get(const std::string& key, bool& first, Compute compute) {
+    std::promise<Result<T>> promise;
+    std::shared_future<Result<T>> future;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      const auto found = table_.find(key);
+      first = found == table_.end();
+      future = first ? promise.get_future().share() : found->second;
+      if (first) table_.emplace(key, future);
+    }
+    if (!first) return future.get();
+    Result<T> result = guarded(compute);
+    if (!result.ok()) {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      table_.erase(key);
+    }
+    promise.set_value(result);
+    return result;
+  }
+
+ private:
+  // An exception (memory) must not leave the others waiting on a broken promise.
+  template <typename Compute>
+  static Result<T> guarded(Compute compute) {
+    try {
+      return compute();
+    } catch (const std::exception& error) {
+      return Status(Code::internal, error.what());
+    }
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_future<Result<T>>> table_;
+};
+
+std::string number(int value) { return value < 0 ? "?" : std::to_string(value); }
+
+Entry make_entry(Key key, CompiledUnit compiled, const KernelSpec& spec,
+                 const std::string& compiler) {
+  const CompileReport& report = compiled.report;
+  Entry entry;
+  entry.key = std::move(key);
+  entry.metadata = {
+      {"barriers", number(report.barriers)},
+      {"compile_ms", text(static_cast<long long>(report.milliseconds + 0.5))},
+      {"created", text(static_cast<long long>(time(nullptr)))},
+      {"kernel", spec.kernel},
+      {"nvrtc", compiler},
+      {"ptx_banner", report.ptx_banner},
+      {"registers", number(report.registers)},
+      {"smem_dynamic", number(spec.smem_bytes)},
+      {"smem_static", number(report.smem_static)},
+      {"spec", spec.text()},
+      {"spill_loads", number(report.spill_loads)},
+      {"spill_stores", number(report.spill_stores)},
+      {"stack_bytes", number(report.stack_bytes)},
+      {"threads", number(spec.threads)},
+  };
+  entry.cubin = std::move(compiled.cubin);
+  entry.ptx = std::move(compiled.ptx);
+  return entry;
+}
+
+bool compiling_allowed() {
+  const auto value = environment("LATHE_JIT");
+  if (!value || *value == "on") return true;
+  if (*value == "off") return false;
+  log_message(LogLevel::warning,
+              text("LATHE_JIT is '", *value, "', allowed are on and off; taken as on"));
+  return true;
+}
+
+}  // namespace
+
+const char* word(Origin origin) {
+  switch (origin) {
+    case Origin::compiler:
+      return "compiler";
+    case Origin::disk:
+      return "disk";
+    case Origin::memory:
+      return "memory";
+  }
+  return "?";
+}
+
+struct Registry::State {
+  // What is built, and the same as later callers see it.
+  struct Built {
+    std::shared_ptr<const BuiltKernel> first, again;
+  };
+  std::shared_ptr<Store> store;
+  std::shared_ptr<const Device> device;
+  std::string arch;
+  bool may_compile = true;
+  std::vector<std::string> options;
+
+  Once<Built> built;                           // by the emitted unit, which holds all that
+  Once<std::shared_ptr<const Kernel>> loaded;  // reaches the code
+  std::atomic<uint64_t> compiled{0}, hits{0};
+
+  std::mutex compiler_mutex;
+  std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
+
+  Result<std::shared_ptr<const Compiler>> open_compiler();
+  Result<Built> make(const KernelSpec& spec, const std::string& unit);
+  Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
+                                                       const std::string& unit,
+                                                       const Compiler& with, Origin& origin);
+  Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
+                                                             const std::string& unit,
+                                                             const std::string& why_not_compiled);
+};
+
+Registry::Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device,
+                   std::string arch)
+    : store_(std::move(store)), state_(std::make_unique<State>()) {
+  state_->store = store_;
+  state_->device = std::move(device);
+  state_->arch = std::move(arch);
+  state_->may_compile = compiling_allowed();
+  state_->options = Compiler::options();
+  // The compiler reads this itself, so it alters the bytes and must alter the key.
+  if (const auto flags = environment("NVRTC_APPEND_FLAGS"))
+    state_->options.push_back("NVRTC_APPEND_FLAGS=" + *flags);
+}
+
+Registry::~Registry() = default;
+
+Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
+  const std::lock_guard<std::mutex> guard(compiler_mutex);
+  if (!compiler) {
+    LATHE_ASSIGN(compiler, Compiler::open());
+  }
+  return compiler;
+}
+
+// The compiler's identity is in the key: without one, each that published here is tried.
+Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
+    const KernelSpec& spec, const std::string& unit, const std::string& why_not_compiled) {
+  const std::vector<std::string> identities = store->compilers();
+  Key last;
+  for (const std::string& identity : identities) {
+    LATHE_ASSIGN(last, make_key(spec, unit, arch, identity, options));
+    if (auto entry = store->get(last))
+      return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(*entry)));
+  }
+  const std::string where = store->root().empty() ? store->problem() : store->root();
+  std::string why =
+      text(spec.kernel, " is not cached in ", where, ", and ", why_not_compiled, "\n");
+  if (identities.empty()) {
+    why += "no compiler has published there yet; spec=" + spec.text();
+  } else {
+    const std::string nearest = store->nearest_difference(last);
+    why += last.text;
+    if (!nearest.empty()) why += "the nearest entry differs first in " + nearest;
+  }
+  return Status(Code::not_cached, why);
+}
+
+Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
+                                                                      const std::string& unit,
+                                                                      const Compiler& with,
+                                                                      Origin& origin) {
+  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, with.identity(), options));
+  origin = Origin::disk;
+  if (auto entry = store->get(key)) return {std::make_shared<const Entry>(std::move(*entry))};
+  const Store::Lock lock = store->lock(key);
+  // Whoever held the lock before us has published by now.
+  if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
+
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch));
+  ++compiled;
+  origin = Origin::compiler;
+  auto entry = std::make_shared<const Entry>(
+      make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
+  store->put(*entry);
+  return entry;
+}
+
+Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
+                                                     const std::string& unit) {
+  BuiltKernel kernel;
+  kernel.spec = spec;
+  kernel.unit = unit;
+  if (!may_compile) {
+    kernel.origin = Origin::disk;
+    LATHE_ASSIGN(kernel.entry,
+                 find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling"));
+  } else if (auto with = open_compiler(); with.ok()) {
+    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
+  } else {
+    kernel.origin = Origin::disk;
+    auto found = find_for_any_compiler(spec, unit, "there is no compiler");
+    // What stands in the way is the compiler, not the cache.
+    if (!found.ok()) return with.status();
+    kernel.entry = *found;
+  }
+  if (kernel.origin != Origin::compiler) ++hits;
+  Built out;
+  out.first = std::make_shared<const BuiltKernel>(kernel);
+  kernel.origin = Origin::memory;
+  out.again = std::make_shared<const BuiltKernel>(std::move(kernel));
+  return out;
+}
+
+Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec) {
+  const std::string unit = emit_unit(spec, state_->arch);
+  bool first = false;
+  LATHE_ASSIGN(const State::Built built,
+               state_->built.get(unit, first, [&] { return state_->make(spec, unit); }));
+  if (first) return built.first;
+  ++state_->hits;
+  return built.again;
+}
+
+Result<std::shared_ptr<const Kernel>> Registry::load(const KernelSpec& spec) {
+  if (!state_->device)
+    return Status(Code::no_device, text(spec.kernel,
+                                        " cannot be loaded: no device was opened, "
+                                        "only compiling is possible"));
+  const std::string unit = emit_unit(spec, state_->arch);
+  bool first = false;
+  auto kernel = state_->loaded.get(unit, first, [&]() -> Result<std::shared_ptr<const Kernel>> {
+    LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
+    return Kernel::load(state_->device, *built->entry, spec);
+  });
+  if (!first && kernel.ok()) ++state_->hits;
+  return kernel;
+}
+
+RegistryStat Registry::stat() const {
+  RegistryStat out;
+  out.compiled = state_->compiled;
+  out.hits = state_->hits;
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Reading and publishing entries. The invariant: the right kernel or a miss; never a wrong hit,
+// never an error for a cache that cannot be used, and the next run is healthy.
+#include "cache/store.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <ctime>
+
+#include "cache/store_state.h"
+#include "codegen/base/env.h"
+#include "codegen/base/log.h"
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+// Refused before memory is asked for: an entry of ours has some hundred KB.
+constexpr off_t kMaxEntryBytes = off_t{256} << 20;
+// An entry used within the hour needs no new mtime: eviction has no finer idea of age.
+constexpr time_t kTouchAfterSeconds = 3600;
+
+int64_t lock_timeout(int64_t fallback) {
+  const auto value = environment("LATHE_LOCK_TIMEOUT_MS");
+  if (!value) return fallback;
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), out);
+  if (error == std::errc() && end == value->data() + value->size() && out >= 0) return out;
+  log_message(LogLevel::warning, text("LATHE_LOCK_TIMEOUT_MS is '", *value,
+                                      "', allowed are whole numbers from 0; using ", fallback));
+  return fallback;
+}
+
+std::string temporary_name() {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+    random = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return text(".tmp.", getpid(), ".", random);
+}
+
+}  // namespace
+
+std::string entry_name(const Digest& key) { return key.hex() + ".lathe"; }
+
+Opened Store::State::open_shard(const Digest& key, bool create) const {
+  Opened version = open_version(create);
+  if (!version) return version;
+  return open_directory(fs, version.fd(), key.hex().substr(0, 2).c_str(), create);
+}
+
+void Store::State::warn_once(const std::string& topic, const std::string& message) {
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (!warned.insert(topic).second) return;
+  }
+  log_message(LogLevel::warning, message);
+}
+
+Store::Store() = default;
+Store::~Store() = default;
+
+std::shared_ptr<Store> Store::open(const std::string& root, const FileSystem& fs) {
+  std::shared_ptr<Store> store(new Store);
+  store->state_ = std::make_unique<State>(fs);
+  store->state_->lock_timeout_ms = lock_timeout(store->state_->lock_timeout_ms);
+  Root found = open_root(store->state_->fs, root);
+  store->state_->root = std::move(found.path);
+  store->state_->problem = std::move(found.problem);
+  store->state_->root_fd = std::move(found.fd);
+  return store;
+}
+
+const std::string& Store::root() const { return state_->root; }
+const std::string& Store::problem() const { return state_->problem; }
+
+Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
+                                             bool touch) const {
+  Found found;
+  struct stat status = {};
+  const auto wrong = [&](std::string why) {
+    found.why = std::move(why);
+    found.wrong = true;
+    if (heal) unlink_same(fs, shard, name.c_str(), status);
+    return std::move(found);
+  };
+  const auto unreadable = [&](int error) {
+    found.error = error;
+    found.why = reason(error);
+    return std::move(found);
+  };
+  // A FIFO must not hang us and a symbolic link must not lead us elsewhere.
+  Opened opened = open_at(fs, shard, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (opened.error == ELOOP || opened.error == ENXIO) {
+    if (fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+      return unreadable(errno);
+    return wrong("it is not a regular file");
+  }
+  if (!opened) return unreadable(opened.error);
+  if (uninterrupted([&] { return fs.fstat(opened.fd(), &status); }) != 0) return unreadable(errno);
+  if (!S_ISREG(status.st_mode)) return wrong("it is not a regular file");
+  if (status.st_uid != geteuid()) return wrong(text("it belongs to user ", status.st_uid));
+  if (status.st_size > kMaxEntryBytes) return wrong(text("it has ", status.st_size, " bytes"));
+
+  std::string bytes;
+  if (const int error = read_all(fs, opened.fd(), static_cast<size_t>(status.st_size), bytes))
+    return unreadable(error);
+  if (entry_version(bytes) > kEntryVersion) {
+    found.why = "it has a newer format";
+    return found;
+  }
+  Result<Entry> entry = decode_entry(bytes);
+  if (!entry.ok()) return wrong(entry.status().text());
+  if (entry_name(entry->key.digest) != name)
+    return wrong("it holds another key than its name says");
+  found.entry = std::move(*entry);
+  if (touch && status.st_mtime < time(nullptr) - kTouchAfterSeconds) {
+    const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    fs.futimens(opened.fd(), times);  // only eviction's order hangs on it
+  }
+  return found;
+}
+
+std::optional<Entry> Store::get(const Key& key, bool again) {
+  const auto miss = [&]() -> std::optional<Entry> {
+    if (!again) ++state_->misses;
+    return std::nullopt;
+  };
+  if (!state_->on_disk()) return miss();
+  const std::string name = entry_name(key.digest);
+  State::Found found;
+  // A network file system may have lost track of the file (ESTALE): opening anew is the cure.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Opened shard = state_->open_shard(key.digest, false);
+    found = {};
+    found.error = shard.error;
+    if (shard) found = state_->read_entry(shard.fd(), name, true, true);
+    if (found.error != ESTALE) break;
+  }
+  if (found.entry) {
+    // Another text under the same 128 bits: a collision, and not this kernel.
+    if (found.entry->key.text != key.text) return miss();
+    ++state_->hits;
+    return std::move(found.entry);
+  }
+  if (found.wrong) {
+    ++state_->corrupt;
+    state_->warn_once(name, text("cache entry ", name, " was bad and is built anew: ", found.why));
+  } else if (found.error != 0 && found.error != ENOENT) {
+    state_->warn_once(text("errno ", found.error), text("cache directory ", state_->root,
+                                                        " cannot be read: ", reason(found.error)));
+  }
+  return miss();
+}
+
+// Returns an errno and names the step that gave it.
+int Store::State::publish(const Entry& entry, std::string& step) {
+  step = "open the shard";
+  Opened shard = open_shard(entry.key.digest, true);
+  if (!shard) return shard.error;
+
+  step = "create a temporary file";
+  std::string temporary;
+  Opened file;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    temporary = temporary_name();
+    file =
+        open_at(fs, shard.fd(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (file.error != EEXIST) break;
+  }
+  if (!file) return file.error;
+
+  const std::string name = entry_name(entry.key.digest);
+  const auto write = [&] {
+    step = "write";
+    if (const int error = write_all(fs, file.fd(), encode_entry(entry))) return error;
+    step = "sync the file";
+    if (uninterrupted([&] { return fs.fsync(file.fd()); }) != 0) return errno;
+    step = "close the file";
+    if (const int error = file.file.close()) return error;
+    step = "rename";
+    if (uninterrupted([&] {
+          return fs.renameat(shard.fd(), temporary.c_str(), shard.fd(), name.c_str());
+        }) != 0)
+      return errno;
+    return 0;
+  };
+  if (const int error = write()) {
+    uninterrupted([&] { return fs.unlinkat(shard.fd(), temporary.c_str(), 0); });
+    return error;
+  }
+  // The entry is in place. Some file systems cannot sync a directory, which is no failure.
+  step = "sync the shard";
+  if (uninterrupted([&] { return fs.fsync(shard.fd()); }) != 0 && errno != EINVAL) return errno;
+  return 0;
+}
+
+void Store::put(const Entry& entry) {
+  if (!state_->on_disk() || !state_->publishing) return;
+  std::string step;
+  const int error = state_->publish(entry, step);
+  if (error == 0) {
+    ++state_->published;
+    state_->note_compiler(entry.key.text);
+    return;
+  }
+  ++state_->publish_failures;
+  const bool hopeless = error == ENOSPC || error == EDQUOT || error == EROFS;
+  if (hopeless) state_->publishing = false;
+  state_->warn_once(text("errno ", error),
+                    text("cache directory ", state_->root, " did not take a kernel (", step, ": ",
+                         reason(error), "); it stays in memory",
+                         hopeless ? ", and nothing more is published by this process" : ""));
+}
+
+}  // namespace lathe

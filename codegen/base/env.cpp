@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The environment table and its reader.
+#include "codegen/base/env.h"
+
+#include <sys/auxv.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace lathe {
+
+const std::vector<EnvironmentVariable>& environment_table() {
+  static const std::vector<EnvironmentVariable> table = {
+      {"LATHE_CACHE_DIR", "$XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe",
+       "Root of the kernel cache."},
+      {"XDG_CACHE_HOME", "$HOME/.cache", "Parent of the kernel cache, if an absolute path."},
+      {"HOME", "the cache is kept in memory only", "Home directory, for the default cache."},
+      {"LATHE_JIT", "on", "off: a kernel that is not cached is an error, nothing is compiled."},
+      {"LATHE_LOCK_TIMEOUT_MS", "60000",
+       "How long to wait for another process that compiles the same kernel."},
+      {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12", "Path of the compiler library."},
+      {"LATHE_DEVICE", "auto", "auto, cuda or sim: which driver library is opened."},
+      {"LATHE_SIM_DIR", "the folder sim beside the library",
+       "Folder of the simulator's libcuda.so.1 and libnccl.so.2."},
+      {"LATHE_NCCL", "libnccl.so.2", "Path of the communication library."},
+      {"NVRTC_APPEND_FLAGS", "none",
+       "Read by the compiler itself; part of every cache key when set."},
+  };
+  return table;
+}
+
+std::optional<std::string> environment(const char* name) {
+  if (getauxval(AT_SECURE) != 0) return std::nullopt;
+  for (const EnvironmentVariable& variable : environment_table()) {
+    if (std::strcmp(variable.name, name) != 0) continue;
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') return std::nullopt;
+    return std::string(value);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lathe

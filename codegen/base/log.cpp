@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The one sink for messages. Sink and user pointer change together, hence the lock.
+#include "codegen/base/log.h"
+
+#include <mutex>
+
+namespace lathe {
+namespace {
+
+struct Sink {
+  std::mutex mutex;
+  LogSink function = nullptr;
+  void* user = nullptr;
+};
+
+Sink& sink() {
+  static Sink instance;
+  return instance;
+}
+
+}  // namespace
+
+void set_log_sink(LogSink function, void* user) {
+  const std::lock_guard lock(sink().mutex);
+  sink().function = function;
+  sink().user = user;
+}
+
+void log_message(LogLevel level, const std::string& text) {
+  LogSink function = nullptr;
+  void* user = nullptr;
+  {
+    const std::lock_guard lock(sink().mutex);
+    function = sink().function;
+    user = sink().user;
+  }
+  // Called without the lock: a sink may log or change the sink.
+  if (function != nullptr) function(user, static_cast<int>(level), text.c_str());
+}
+
+}  // namespace lathe

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The canonical text of a spec: the only place that writes it.
+#include "codegen/spec.h"
+
+#include <cassert>
+
+#include "codegen/base/text.h"
+
+namespace lathe {
+
+Constant Constant::type(std::string name, std::string member, Dtype dtype) {
+  return {std::move(name), std::move(member), Kind::type, static_cast<long long>(dtype)};
+}
+
+Constant Constant::integer(std::string name, std::string member, long long value) {
+  return {std::move(name), std::move(member), Kind::integer, value};
+}
+
+Constant Constant::flag(std::string name, std::string member, bool value) {
+  return {std::move(name), std::move(member), Kind::flag, value ? 1 : 0};
+}
+
+std::string KernelSpec::text() const {
+  std::string result = kernel;
+  for (const Constant& constant : constants) {
+    result += ' ' + constant.name + '=';
+    result += constant.kind == Constant::Kind::type
+                  ? std::string(word(static_cast<Dtype>(constant.value)))
+                  : std::to_string(constant.value);
+  }
+  return result + lathe::text(" threads=", threads, " smem=", smem_bytes);
+}
+
+long long KernelSpec::constant(const std::string& name) const {
+  for (const Constant& constant : constants) {
+    if (constant.name == name) return constant.value;
+  }
+  assert(false && "a spec has no constant of this name");
+  return 0;
+}
+
+}  // namespace lathe

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the causal_conv1d kernels share: how a block finds its work, the history of a position, and
+// the filter itself.
+//
+// Layout of work: lanes lie over channels (kVector neighbouring ones each, so a warp reads one
+// contiguous run of a token's row), each warp walks kTokens tokens with the window in registers,
+// and the warps of a block take consecutive runs of tokens: a tile is kWarps * kTokens tokens of 32
+// * kVector channels. The grid is one-dimensional, channel tiles fastest.
+//
+// Config: Element, WeightElement, Offset, kWidth, kVectorBytes, kTokens, kThreads, flags.
+#pragma once
+#include "common/copy.cuh"
+#include "common/math.cuh"
+#include "common/types.cuh"
+#include "common/varlen.cuh"
+
+namespace lathe {
+
+template <class Config>
+struct ConvShape {
+  static constexpr int kWidth = Config::kWidth;
+  static constexpr int kVector = Config::kVectorBytes / sizeof(typename Config::Element);
+  static constexpr int kWarps = Config::kThreads / 32;
+  static constexpr int kChannels = 32 * kVector;
+  static constexpr int kTile = kWarps * Config::kTokens;
+  // The block's channels of a [D, W] tensor in shared memory as float32, a row for each tap. The
+  // filter has one more row for the bias.
+  static constexpr int kPitch = tap_pitch(kWidth, kChannels);
+  static constexpr int kStateFloats = kWidth * kPitch;
+  static constexpr int kFilterFloats = kStateFloats + (Config::kBias ? kPitch : 0);
+  static_assert(kWidth >= 2 && kWidth <= 8, "widths 2 to 8");
+  static_assert(Config::kTokens >= kWidth - 1, "only the first tile may need the halo");
+};
+
+// Where this thread works. Token tiles come first in the grid, then `state` tiles.
+struct ConvPlace {
+  int block_channel;  // first channel of the block
+  int channel;        // first channel of this thread
+  int warp, lane;
+  int row;   // of the batch
+  int tile;  // token tile of the row; or, in state blocks, the state tile
+  bool state;
+};
+
+template <class Config>
+__device__ __forceinline__ ConvPlace conv_place(int channels, int batch, int first_tile,
+                                                int tiles) {
+  using Shape = ConvShape<Config>;
+  const unsigned channel_tiles = (channels - 1u) / Shape::kChannels + 1u;
+  const unsigned item = blockIdx.x / channel_tiles;
+  ConvPlace place;
+  place.warp = threadIdx.x / 32;
+  place.lane = threadIdx.x % 32;
+  place.block_channel = static_cast<int>(blockIdx.x - item * channel_tiles) * Shape::kChannels;
+  place.channel = place.block_channel + place.lane * Shape::kVector;
+  const long long token_items = static_cast<long long>(tiles) * batch;
+  place.state = item >= token_items;
+  place.row = place.state ? 0 : static_cast<int>(item / static_cast<unsigned>(tiles));
+  place.tile = place.state ? static_cast<int>(item - token_items)
+                           : first_tile + static_cast<int>(item - place.row * tiles);
+  return place;
+}
+
+// The tokens of this warp: positions [first, last), empty past the end of the part.
+struct ConvTokens {
+  int first, last;
+};
+template <class Config>
+__device__ __forceinline__ ConvTokens conv_tokens(const ConvPlace& place, int begin, int end) {
+  const int tile_first = begin + place.tile * ConvShape<Config>::kTile;
+  const int skip = minimum(place.warp * Config::kTokens, end - tile_first);
+  const int count = minimum(Config::kTokens, end - tile_first - skip);
+  return {tile_first + skip, tile_first + skip + count};
+}
+
+// The sequence of a position of this row.
+template <class Config, class Params>
+__device__ __forceinline__ Sequence conv_sequence(const Params& p, int row, int position) {
+  if constexpr (Config::kPacked) {
+    return find_sequence<typename Config::Offset>(p.cu_seqlens, p.sequences, p.length, position);
+  } else {
+    return {row, 0, p.length};
+  }
+}
+// Sequence `index` itself, which may be empty.
+template <class Config, class Params>
+__device__ __forceinline__ Sequence conv_sequence_at(const Params& p, int index) {
+  if constexpr (Config::kPacked) {
+    const int start = offset_at<typename Config::Offset>(p.cu_seqlens, index, p.length);
+    const int end = offset_at<typename Config::Offset>(p.cu_seqlens, index + 1, p.length);
+    return {index, start, maximum(start, end)};
+  } else {
+    return {index, 0, p.length};
+  }
+}
+
+// Does the part [begin, end) own this position; for an empty sequence, its place.
+template <class Params>
+__device__ __forceinline__ bool conv_owns(const Params& p, int position) {
+  if (p.length == 0) return p.begin == 0;
+  const int place = minimum(position, p.length - 1);
+  return p.begin <= place && place < p.end;
+}
+
+// Rows of the activations and of the halo, at channel 0.
+template <class Element, class Params>
+__device__ __forceinline__ const Element* conv_x(const Params& p, int row, int position) {
+  return static_cast<const Element*>(p.x) + row * p.x_batch_stride +
+         (position - p.begin) * p.x_token_stride;
+}
+template <class Config, class Params>
+__device__ __forceinline__ const typename Config::Element* conv_halo(const Params& p, int row,
+                                                                     int position) {
+  const long long line =
+      static_cast<long long>(position - (p.begin - (Config::kWidth - 1))) * p.batch + row;
+  return static_cast<const typename Config::Element*>(p.halo) + line * p.channels;
+}
+// A [N, D, W] tensor at (sequence, channel).
+template <int kWidth, class Element>
+__device__ __forceinline__ Element* conv_state(Element* states, int channels, int sequence,
+                                               int channel) {
+  return states + (static_cast<long long>(sequence) * channels + channel) * kWidth;
+}
+
+// history[j] = the input at position - (W - 1) + j: a token of this part, a row of the halo, a slot
+// of the initial state, or 0. `stage` is this warp's shared tile. Called by whole warps.
+template <class Config, class Params, int kVector>
+__device__ __forceinline__ void load_history(const Params& p, const ConvPlace& place, int row,
+                                             const Sequence& sequence, int position, float* stage,
+                                             float (&history)[Config::kWidth - 1][kVector]) {
+  using Element = typename Config::Element;
+  constexpr int kWidth = Config::kWidth;
+  const bool active = place.channel < p.channels;
+  const bool earlier = Config::kHalo && sequence.start < p.begin;
+  bool from_state = false;
+  if constexpr (Config::kInitialState) {
+    from_state = position - sequence.start < kWidth - 1 && !earlier && sequence.index < p.sequences;
+    if (from_state) {
+      __syncwarp();  // the lanes may still be reading what was staged before
+      stage_by_tap<kWidth, 32 * kVector>(
+          stage,
+          conv_state<kWidth>(static_cast<const Element*>(p.initial_state), p.channels,
+                             sequence.index, place.block_channel),
+          p.channels - place.block_channel, place.lane, 32);
+      __syncwarp();  // all slots are there
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kWidth - 1; ++j) {
+    const int back = kWidth - 1 - j;  // how far before `position`
+    const int since = position - sequence.start - back;
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) history[j][v] = 0.0f;
+    if (active && (since >= 0 || earlier)) {
+      const bool local = !Config::kHalo || position - back >= p.begin;
+      const Element* from = local ? conv_x<Element>(p, row, position - back)
+                                  : conv_halo<Config>(p, row, position - back);
+      Words<Config::kVectorBytes> raw;
+      load_global(from + place.channel, raw);
+      unpack<Element>(raw, history[j]);
+    }
+    if constexpr (Config::kInitialState) {
+      if (active && since < 0 && from_state) {
+        read_tap(stage + (kWidth + since) * tap_pitch(kWidth, 32 * kVector), place.lane * kVector,
+                 history[j]);
+      }
+    }
+  }
+}
+
+// z = bias + sum over i = 0..W-1 of weight[i] * input[i], in this order, in every kernel.
+template <int kWidth, int kVector>
+__device__ __forceinline__ void conv_filter(const float (&weight)[kWidth][kVector],
+                                            const float (&bias)[kVector],
+                                            const float (&history)[kWidth - 1][kVector],
+                                            const float (&current)[kVector], float (&z)[kVector]) {
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    z[v] = bias[v];
+#pragma unroll
+    for (int i = 0; i < kWidth - 1; ++i) z[v] = __fmaf_rn(weight[i][v], history[i][v], z[v]);
+    z[v] = __fmaf_rn(weight[kWidth - 1][v], current[v], z[v]);
+  }
+}
+
+// The window moves on by one token.
+template <int kRows, int kVector>
+__device__ __forceinline__ void shift_in(float (&window)[kRows][kVector],
+                                         const float (&newest)[kVector]) {
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+#pragma unroll
+    for (int i = 0; i + 1 < kRows; ++i) window[i][v] = window[i + 1][v];
+    window[kRows - 1][v] = newest[v];
+  }
+}
+
+// Weight and bias of this thread's channels, through shared memory so that every access to them is
+// contiguous. Channels past the last are 0. Called by whole blocks.
+template <class Config, class Params, int kVector>
+__device__ __forceinline__ void load_filter(const Params& p, const ConvPlace& place, float* stage,
+                                            float (&weight)[Config::kWidth][kVector],
+                                            float (&bias)[kVector]) {
+  using Element = typename Config::WeightElement;
+  using Shape = ConvShape<Config>;
+  const int channels = p.channels - place.block_channel;
+  stage_by_tap<Shape::kWidth, Shape::kChannels>(
+      stage,
+      conv_state<Shape::kWidth>(static_cast<const Element*>(p.weight), p.channels, 0,
+                                place.block_channel),
+      channels, threadIdx.x, Config::kThreads);
+  if constexpr (Config::kBias) {
+    stage_by_tap<1, Shape::kChannels>(stage + Shape::kStateFloats,
+                                      static_cast<const Element*>(p.bias) + place.block_channel,
+                                      channels, threadIdx.x, Config::kThreads);
+  }
+  __syncthreads();  // the filter of the block's channels is staged
+#pragma unroll
+  for (int i = 0; i < Shape::kWidth; ++i) {
+    read_tap(stage + i * Shape::kPitch, place.lane * kVector, weight[i]);
+  }
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) bias[v] = 0.0f;
+  if constexpr (Config::kBias) {
+    read_tap(stage + Shape::kStateFloats, place.lane * kVector, bias);
+  }
+}
+
+}  // namespace lathe
