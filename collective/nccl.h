@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The one table of NCCL entry points, found by dlopen: the real libnccl.so.2, or the drop-in whose
 // ranks are threads of one process.
 #pragma once

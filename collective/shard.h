@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // Who owns which tokens, and what a rank needs to know about the sequences it holds. Pure.
 #pragma once
 

@@ -31,14 +31,17 @@ const std::vector<EnvironmentVariable>& environment_table() {
 }
 
 std::optional<std::string> environment(const char* name) {
-  if (getauxval(AT_SECURE) != 0) return std::nullopt;
   for (const EnvironmentVariable& variable : environment_table()) {
-    if (std::strcmp(variable.name, name) != 0) continue;
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') return std::nullopt;
-    return std::string(value);
+    if (std::strcmp(variable.name, name) == 0) return environment_raw(name);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> environment_raw(const char* name) {
+  if (getauxval(AT_SECURE) != 0) return std::nullopt;
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
 }
 
 }  // namespace lathe

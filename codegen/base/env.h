@@ -19,4 +19,8 @@ const std::vector<EnvironmentVariable>& environment_table();
 // privileges (AT_SECURE). Never called on the launch path.
 std::optional<std::string> environment(const char* name);
 
+// The same for a variable that another program defines and that is not a setting of ours: what a
+// launcher says about ranks (collective/launch.cpp).
+std::optional<std::string> environment_raw(const char* name);
+
 }  // namespace lathe

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Life of a group: connect under a timeout, order two streams by events, leave without hanging.
+#include "collective/group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "codegen/base/log.h"
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The state of a busy communicator once it is no longer busy, or ncclInProgress at the deadline.
+// Short waits are the rule, so the pauses begin small.
+ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  auto pause = std::chrono::microseconds(1);
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm, &state);
+    if (asked != ncclSuccess) return asked;
+    if (state != ncclInProgress || Clock::now() >= deadline) return state;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
+Status check_place(int world, int rank, int timeout_ms) {
+  if (world < 1) {
+    return {Code::invalid_argument, text("world is ", world, ", must be at least 1")};
+  }
+  if (rank < 0 || rank >= world) {
+    return {Code::invalid_argument, text("rank is ", rank, ", must be 0..", world - 1)};
+  }
+  if (timeout_ms < 0) {
+    return {Code::invalid_argument, text("timeout is ", timeout_ms, " ms, must not be negative")};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<UniqueId> make_unique_id(const Nccl& nccl) {
+  ncclUniqueId id;
+  LATHE_TRY(check(nccl, nullptr, nccl.ncclGetUniqueId(&id), "ncclGetUniqueId"));
+  UniqueId out;
+  std::memcpy(out.bytes, id.internal, sizeof out.bytes);
+  return out;
+}
+
+Result<UniqueId> make_unique_id(NcclChoice choice) {
+  LATHE_ASSIGN(auto nccl, open_nccl(choice));
+  return make_unique_id(*nccl);
+}
+
+Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> device,
+                                             std::shared_ptr<const Nccl> nccl, const UniqueId& id,
+                                             int world, int rank, int timeout_ms) {
+  LATHE_TRY(check_place(world, rank, timeout_ms));
+  std::shared_ptr<Group> group(new Group);
+  group->device_ = std::move(device);
+  group->nccl_ = std::move(nccl);
+  group->world_ = world;
+  group->rank_ = rank;
+  if (timeout_ms > 0) group->timeout_ms_ = timeout_ms;
+  const Device::Scope scope(*group->device_);
+  LATHE_TRY(scope.status());
+  LATHE_TRY(group->connect(id));
+  LATHE_TRY(group->make_streams());
+  return group;
+}
+
+Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> device,
+                                             NcclChoice choice, const UniqueId& id, int world,
+                                             int rank, int timeout_ms) {
+  LATHE_ASSIGN(auto nccl, open_nccl(choice));
+  return create(std::move(device), std::move(nccl), id, world, rank, timeout_ms);
+}
+
+Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device,
+                                            std::shared_ptr<const Nccl> nccl, ncclComm_t comm) {
+  if (comm == nullptr) return Status(Code::invalid_argument, "the communicator is null");
+  std::shared_ptr<Group> group(new Group);
+  group->device_ = std::move(device);
+  group->nccl_ = std::move(nccl);
+  group->comm_ = comm;
+  group->adopted_ = true;
+  const Nccl& table = *group->nccl_;
+  int ordinal = -1;
+  LATHE_TRY(check(table, comm, table.ncclCommCount(comm, &group->world_), "ncclCommCount"));
+  LATHE_TRY(check(table, comm, table.ncclCommUserRank(comm, &group->rank_), "ncclCommUserRank"));
+  LATHE_TRY(check(table, comm, table.ncclCommCuDevice(comm, &ordinal), "ncclCommCuDevice"));
+  LATHE_TRY(check_place(group->world_, group->rank_, 0));
+  if (ordinal != group->device_->ordinal()) {
+    return Status(Code::invalid_argument,
+                  text("the communicator is on device ", ordinal, ", must be on the context's, ",
+                       group->device_->ordinal()));
+  }
+  const Device::Scope scope(*group->device_);
+  LATHE_TRY(scope.status());
+  LATHE_TRY(group->make_streams());
+  return group;
+}
+
+Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device, NcclChoice choice,
+                                            ncclComm_t comm) {
+  LATHE_ASSIGN(auto nccl, open_nccl(choice));
+  return adopt(std::move(device), std::move(nccl), comm);
+}
+
+// Non-blocking, because a blocking call has no communicator to abort while a rank is missing.
+Status Group::connect(const UniqueId& id) {
+  ncclUniqueId raw;
+  std::memcpy(raw.internal, id.bytes, sizeof raw.internal);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t state = nccl_->ncclCommInitRankConfig(&comm_, world_, raw, rank_, &config);
+  if (state == ncclInProgress && comm_ != nullptr) {
+    state = wait_while_busy(*nccl_, comm_, timeout_ms_);
+  }
+  if (state == ncclSuccess) return {};
+  Status status;
+  if (state == ncclInProgress) {
+    status = {Code::timeout, text("rank ", rank_, " of ", world_, " waited ", timeout_ms_,
+                                  " ms for the other ranks to join the group")};
+  } else {
+    status = check(*nccl_, comm_, state, "ncclCommInitRankConfig");
+    status = {status.code(), text("rank ", rank_, " of ", world_, ": ", status.text())};
+  }
+  if (comm_ != nullptr) (void)abort();
+  return status;
+}
+
+Status Group::make_streams() {
+  const Driver& driver = device_->driver();
+  LATHE_TRY(check(driver, driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING),
+                  "cuStreamCreate"));
+  for (CUevent* event : {&to_exchange_, &from_exchange_}) {
+    LATHE_TRY(check(driver, driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING),
+                    "cuEventCreate"));
+  }
+  return {};
+}
+
+Group::~Group() {
+  if (device_ == nullptr) return;
+  const Device::Scope scope(*device_);
+  if (comm_ != nullptr && !adopted_ && !aborted_) {
+    bool clean = async_error().ok();
+    if (clean) {
+      ncclResult_t state = nccl_->ncclCommFinalize(comm_);
+      if (state == ncclInProgress) state = wait_while_busy(*nccl_, comm_, timeout_ms_);
+      clean = state == ncclSuccess;
+    }
+    if (clean) {
+      (void)nccl_->ncclCommDestroy(comm_);
+    } else {
+      log_message(LogLevel::warning, text("rank ", rank_, " of ", world_,
+                                          ": the group ends with communication pending or failed"));
+      (void)nccl_->ncclCommAbort(comm_);
+    }
+  }
+  const Driver& driver = device_->driver();
+  if (to_exchange_ != nullptr) (void)driver.cuEventDestroy(to_exchange_);
+  if (from_exchange_ != nullptr) (void)driver.cuEventDestroy(from_exchange_);
+  if (stream_ != nullptr) (void)driver.cuStreamDestroy(stream_);
+}
+
+Status Group::exchange_after(CUstream stream) {
+  const Driver& driver = device_->driver();
+  LATHE_TRY(check(driver, driver.cuEventRecord(to_exchange_, stream), "cuEventRecord"));
+  return check(driver, driver.cuStreamWaitEvent(stream_, to_exchange_, 0), "cuStreamWaitEvent");
+}
+
+Status Group::stream_after_exchange(CUstream stream) {
+  const Driver& driver = device_->driver();
+  LATHE_TRY(check(driver, driver.cuEventRecord(from_exchange_, stream_), "cuEventRecord"));
+  return check(driver, driver.cuStreamWaitEvent(stream, from_exchange_, 0), "cuStreamWaitEvent");
+}
+
+Status Group::settle(ncclResult_t result, const char* call) {
+  if (result == ncclInProgress) result = wait_while_busy(*nccl_, comm_, timeout_ms_);
+  if (result == ncclSuccess) return {};
+  if (result != ncclInProgress) return check(*nccl_, comm_, result, call);
+  if (!adopted_) (void)abort();
+  return {Code::timeout, text(call, " of rank ", rank_, " of ", world_, " waited ", timeout_ms_,
+                              " ms for its peers to connect")};
+}
+
+Status Group::usable() const {
+  if (!aborted_) return {};
+  return {Code::nccl, text("the group of rank ", rank_, " of ", world_, " was aborted")};
+}
+
+Status Group::async_error() const {
+  LATHE_TRY(usable());
+  ncclResult_t state = ncclSuccess;
+  LATHE_TRY(
+      check(*nccl_, comm_, nccl_->ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError"));
+  if (state == ncclSuccess || state == ncclInProgress) return {};
+  const Status status = check(*nccl_, comm_, state, "the communicator");
+  return {status.code(), text("rank ", rank_, " of ", world_, ": ", status.text())};
+}
+
+Status Group::abort() {
+  if (adopted_) {
+    return {Code::invalid_argument,
+            "the group adopted its communicator, which is the caller's to abort (ncclCommAbort)"};
+  }
+  if (aborted_) return {};
+  aborted_ = true;
+  const ncclComm_t comm = std::exchange(comm_, nullptr);
+  return check(*nccl_, nullptr, nccl_->ncclCommAbort(comm), "ncclCommAbort");
+}
+
+}  // namespace lathe

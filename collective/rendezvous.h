@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Joining a group from a launcher's environment: rank 0 serves the unique id over TCP, once.
+#pragma once
+
+#include <memory>
+
+#include "collective/group.h"
+#include "collective/launch.h"
+
+namespace lathe {
+
+// What parse_launch finds in this process's environment.
+Result<Launch> launch_from_environment();
+
+// Carries rank 0's id to every rank of the launch; `id` is read on rank 0 and written on the others.
+// TIMEOUT names the ranks that did not come, or the address that did not answer; a peer of another
+// run or of another world size is refused and named.
+Status share_unique_id(const Launch& launch, UniqueId& id, int timeout_ms);
+
+// A group of the ranks the launcher started. With the drop-in, whose ranks are threads of one
+// process, only a world of 1 can come from the environment.
+Result<std::shared_ptr<Group>> group_from_environment(std::shared_ptr<const Device> device,
+                                                      NcclChoice choice, int timeout_ms);
+
+}  // namespace lathe
