@@ -122,7 +122,7 @@ struct Registry::State {
   std::shared_ptr<const Device> device;
   std::string arch;
   bool may_compile = true;
-  std::vector<std::string> options;
+  const std::vector<std::string>& options = Compiler::options();
 
   Once<Built> built;                           // by the emitted unit, which holds all that
   Once<std::shared_ptr<const Kernel>> loaded;  // reaches the code
@@ -148,10 +148,6 @@ Registry::Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> d
   state_->device = std::move(device);
   state_->arch = std::move(arch);
   state_->may_compile = compiling_allowed();
-  state_->options = Compiler::options();
-  // The compiler reads this itself, so it alters the bytes and must alter the key.
-  if (const auto flags = environment("NVRTC_APPEND_FLAGS"))
-    state_->options.push_back("NVRTC_APPEND_FLAGS=" + *flags);
 }
 
 Registry::~Registry() = default;

@@ -8,8 +8,8 @@
 namespace lathe {
 namespace {
 
-// One direction of the exchange: `send` goes to every rank of `to`, slot i of `receive` is filled by
-// rank i of `from`.
+// One direction of the exchange: `send` goes to every rank of `to`, slot i of `receive` is filled
+// by rank i of `from`.
 struct Hop {
   const HaloBuffers& buffers;
   const HaloPeers& to;
@@ -25,8 +25,9 @@ Status check_hop(const Group& group, const Hop& hop) {
   for (const auto* peers : {&hop.to, &hop.from}) {
     for (const HaloPeer& peer : *peers) {
       if (peer.rank >= 0 && peer.rank < group.world() && peer.rank != group.rank()) continue;
-      return {Code::invalid_argument, text("the halo's plan for rank ", group.rank(), " names rank ",
-                                           peer.rank, ", the group has ", group.world())};
+      return {Code::invalid_argument,
+              text("the halo's plan for rank ", group.rank(), " names rank ", peer.rank,
+                   ", the group has ", group.world())};
     }
   }
   if ((!hop.to.empty() && hop.buffers.send == nullptr) ||
@@ -151,8 +152,8 @@ Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream) {
   if (group.world() == 1 || count == 0) return {};
   LATHE_TRY(group.usable());
   LATHE_TRY(group.exchange_after(stream));
-  const ncclResult_t result = group.nccl().ncclAllReduce(
-      data, data, count, ncclFloat32, ncclSum, group.comm(), group.exchange_stream());
+  const ncclResult_t result = group.nccl().ncclAllReduce(data, data, count, ncclFloat32, ncclSum,
+                                                         group.comm(), group.exchange_stream());
   return joined(group, group.settle(result, "ncclAllReduce"), stream);
 }
 

@@ -23,8 +23,8 @@ struct HaloPeer {
   Interval part;
 };
 
-// Distinct non-empty parts that touch a window of W - 1 tokens: at most W - 1, kept in place so that
-// a plan can be made for every run without allocating.
+// Distinct non-empty parts that touch a window of W - 1 tokens: at most W - 1, kept in place so
+// that a plan can be made for every run without allocating.
 class HaloPeers {
  public:
   void push_back(const HaloPeer& peer) { items_[size_++] = peer; }
@@ -43,7 +43,7 @@ struct HaloPlan {
   Interval part;
   HaloPeers sources;       // ranks whose tail rows reach here, nearest first
   HaloPeers destinations;  // ranks that need this rank's tail rows, nearest first: ascending
-  bool aligned = false;    // one source: it ends where this part begins, its rows are the halo as is
+  bool aligned = false;  // one source: it ends where this part begins, its rows are the halo as is
 };
 // `rank` within the partition, `width` 2..kConvMaxMessages + 1. No allocation, and no more than the
 // ranks within reach and the empty parts between are looked at.
@@ -51,8 +51,9 @@ HaloPlan halo_plan(const Partition& partition, int rank, int width);
 
 // Where the bytes lie. One message is width - 1 rows of batch * channels elements, always whole.
 struct HaloBuffers {
-  void* send = nullptr;      // forward: this rank's tail rows; backward: its dhalo
-  void* receive = nullptr;   // forward: a message slot per source, backward: per destination, in order
+  void* send = nullptr;  // forward: this rank's tail rows; backward: its dhalo
+  void* receive =
+      nullptr;  // forward: a message slot per source, backward: per destination, in order
   size_t message_bytes = 0;
 };
 

@@ -140,11 +140,10 @@ Status Group::connect(const UniqueId& id) {
 
 Status Group::make_streams() {
   const Driver& driver = device_->driver();
-  LATHE_TRY(check(driver, driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING),
-                  "cuStreamCreate"));
+  LATHE_TRY(
+      check(driver, driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
   for (CUevent* event : {&to_exchange_, &from_exchange_}) {
-    LATHE_TRY(check(driver, driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING),
-                    "cuEventCreate"));
+    LATHE_TRY(check(driver, driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
   }
   return {};
 }

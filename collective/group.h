@@ -52,9 +52,9 @@ class Group {
   Status exchange_after(CUstream stream);
   Status stream_after_exchange(CUstream stream);
 
-  // The outcome of a call on the communicator. A non-blocking communicator may still be busy handing
-  // the work to the device: waits for that (not for the work), because only then do events on the
-  // exchange stream cover it. TIMEOUT ends the communicator, unless it was adopted.
+  // The outcome of a call on the communicator. A non-blocking communicator may still be busy
+  // handing the work to the device: waits for that (not for the work), because only then do events
+  // on the exchange stream cover it. TIMEOUT ends the communicator, unless it was adopted.
   Status settle(ncclResult_t result, const char* call);
   // NCCL if the group was aborted.
   Status usable() const;

@@ -40,8 +40,8 @@ Result<int> number(const char* name, const std::string& value, int low, int high
   const char* end = value.data() + value.size();
   const auto [rest, error] = std::from_chars(value.data(), end, out);
   if (error != std::errc() || rest != end || out < low || out > high) {
-    return Status(Code::invalid_argument, text(name, " is \"", value, "\", must be a number from ",
-                                               low, " to ", high));
+    return Status(Code::invalid_argument,
+                  text(name, " is \"", value, "\", must be a number from ", low, " to ", high));
   }
   return out;
 }
@@ -70,9 +70,9 @@ Status contradiction(const Launcher& a, const Launch& found, const Launcher& b,
     return text(launcher.name, " (", launcher.rank, "=", launch.rank, ", ", launcher.world, "=",
                 launch.world, ")");
   };
-  return {Code::invalid_argument, text("the environment speaks of two launchers that differ: ",
-                                       say(a, found), " and ", say(b, other),
-                                       "; unset the variables of one")};
+  return {Code::invalid_argument,
+          text("the environment speaks of two launchers that differ: ", say(a, found), " and ",
+               say(b, other), "; unset the variables of one")};
 }
 
 Status nothing_found(const Lookup& lookup) {

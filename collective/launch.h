@@ -18,14 +18,15 @@ struct Launch {
   std::string address;  // where rank 0 serves the unique id; empty if world is 1 or NCCL finds it
   int port = 0;         // MASTER_PORT + 1: MASTER_PORT itself may be held by the launcher's store
   bool nccl_finds_peers = false;  // NCCL_COMM_ID is set: every rank makes the same id
-  std::string run;  // names this run and its restarts, so that an earlier one is never met; may be ""
+  std::string
+      run;  // names this run and its restarts, so that an earlier one is never met; may be ""
 };
 
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 // The first launcher whose rank and world are both there. INVALID_ARGUMENT if there is none, naming
-// the variables; if two launchers contradict each other, naming both; if a value is no number or out
-// of range; if several ranks have no address to meet at.
+// the variables; if two launchers contradict each other, naming both; if a value is no number or
+// out of range; if several ranks have no address to meet at.
 Result<Launch> parse_launch(const Lookup& lookup);
 
 }  // namespace lathe

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <vector>
 
 #include "cache/driver.h"
 #include "codegen/base/env.h"
@@ -26,53 +27,57 @@ std::string real_path(const std::string& path) {
 }
 
 struct Asked {
-  std::string file;
+  std::vector<std::string> files;  // the first that opens is taken
   std::string remedy;
 };
 
-Result<Asked> ask_for(NcclChoice choice) {
+Asked ask_for(NcclChoice choice) {
   if (choice == NcclChoice::threads) {
-    LATHE_ASSIGN(std::string file, sim_library_path(kLibrary));
-    return Asked{file, "LATHE_SIM_DIR names the simulator's folder"};
+    return {sim_library_paths(kLibrary), "set LATHE_SIM_DIR to the simulator's folder"};
   }
-  const std::string remedy = "install NCCL 2.14 or newer, or name its file in LATHE_NCCL";
-  return Asked{environment("LATHE_NCCL").value_or(kLibrary), remedy};
+  return {{environment("LATHE_NCCL").value_or(kLibrary)},
+          "install NCCL 2.14 or newer, or name its file in LATHE_NCCL"};
+}
+
+Result<void*> open_first(const Asked& asked) {
+  std::string tried;
+  for (const std::string& file : asked.files) {
+    if (void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+    const char* why = dlerror();
+    tried += (tried.empty() ? "" : "; ") + (why == nullptr ? file : std::string(why));
+  }
+  return Status(Code::nccl, text("cannot open NCCL: ", tried, "; ", asked.remedy));
 }
 
 // The dynamic loader answers a bare name with whatever was loaded under it before, and both
 // libraries bear the same name: the drop-in must not pass for the real one.
 Status check_not_drop_in(const std::string& loaded) {
-  const Result<std::string> drop_in = sim_library_path(kLibrary);
-  if (!drop_in.ok() || real_path(loaded) != real_path(*drop_in)) return {};
-  return {Code::nccl, text("the name ", kLibrary, " leads to the simulator's ", loaded,
-                           "; name the real library's file in LATHE_NCCL")};
+  for (const std::string& drop_in : sim_library_paths(kLibrary)) {
+    if (real_path(loaded) != real_path(drop_in)) continue;
+    return {Code::nccl, text("the name ", kLibrary, " leads to the simulator's ", loaded,
+                             "; name the real library's file in LATHE_NCCL")};
+  }
+  return {};
 }
 
-// Runs while the library stays open for the rest of the process: it keeps threads and state of its
-// own, and closing it under them is not supported.
+// The library stays open for the rest of the process: it keeps threads and state of its own.
 Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
-  LATHE_ASSIGN(const Asked asked, ask_for(choice));
-  void* handle = dlopen(asked.file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* why = dlerror();
-    return Status(Code::nccl, text("cannot open ", asked.file, ": ",
-                                   why == nullptr ? "unknown error" : why, "; ", asked.remedy));
-  }
+  const Asked asked = ask_for(choice);
+  LATHE_ASSIGN(void* const handle, open_first(asked));
   auto nccl = std::make_shared<Nccl>();
-  nccl->path = asked.file;
+  Dl_info info{};
+  void* const symbol = dlsym(handle, "ncclGetVersion");
+  if (symbol != nullptr && dladdr(symbol, &info) != 0 && info.dli_fname)
+    nccl->path = info.dli_fname;
   std::string missing;
-#define LATHE_NCCL_FIND(name)                                                     \
-  nccl->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name));         \
+#define LATHE_NCCL_FIND(name)                                             \
+  nccl->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
   if (nccl->name == nullptr) missing += missing.empty() ? #name : ", " #name;
   LATHE_NCCL_FUNCTIONS(LATHE_NCCL_FIND)
 #undef LATHE_NCCL_FIND
   if (!missing.empty()) {
     dlclose(handle);
-    return Status(Code::nccl, text(asked.file, " lacks ", missing, "; ", asked.remedy));
-  }
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(nccl->ncclGetVersion), &info) != 0 && info.dli_fname) {
-    nccl->path = info.dli_fname;
+    return Status(Code::nccl, text(nccl->path, " lacks ", missing, "; ", asked.remedy));
   }
   if (choice == NcclChoice::real) LATHE_TRY(check_not_drop_in(nccl->path));
   LATHE_TRY(check(*nccl, nullptr, nccl->ncclGetVersion(&nccl->version), "ncclGetVersion"));
@@ -101,8 +106,8 @@ Status check(const Nccl& nccl, ncclComm_t comm, ncclResult_t result, const char*
   const char* sentence = nccl.ncclGetErrorString(result);
   // Without a communicator the last error of the process is meant; there is none after a timeout.
   const char* detail = nccl.ncclGetLastError(comm);
-  std::string out = text(call, ": ", sentence == nullptr ? "" : sentence, " (",
-                         static_cast<int>(result), ")");
+  std::string out =
+      text(call, ": ", sentence == nullptr ? "" : sentence, " (", static_cast<int>(result), ")");
   if (detail != nullptr && *detail != '\0') out += text(": ", detail);
   return {Code::nccl, out};
 }

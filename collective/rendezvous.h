@@ -13,9 +13,9 @@ namespace lathe {
 // What parse_launch finds in this process's environment.
 Result<Launch> launch_from_environment();
 
-// Carries rank 0's id to every rank of the launch; `id` is read on rank 0 and written on the others.
-// TIMEOUT names the ranks that did not come, or the address that did not answer; a peer of another
-// run or of another world size is refused and named.
+// Carries rank 0's id to every rank of the launch; `id` is read on rank 0 and written on the
+// others. TIMEOUT names the ranks that did not come, or the address that did not answer; a peer of
+// another run or of another world size is refused and named.
 Status share_unique_id(const Launch& launch, UniqueId& id, int timeout_ms);
 
 // A group of the ranks the launcher started. With the drop-in, whose ranks are threads of one

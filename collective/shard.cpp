@@ -22,9 +22,8 @@ Status check_offsets(const char* name, const std::vector<int64_t>& offsets) {
   }
   for (size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) {
-      return {Code::invalid_argument,
-              text(name, "[", i, "] is ", offsets[i], ", must be at least ", name, "[", i - 1,
-                   "] = ", offsets[i - 1])};
+      return {Code::invalid_argument, text(name, "[", i, "] is ", offsets[i], ", must be at least ",
+                                           name, "[", i - 1, "] = ", offsets[i - 1])};
     }
   }
   return {};

@@ -40,7 +40,7 @@ struct PartContext {
   std::vector<int> seq_ids;         // global numbers; an empty sequence is in no part
   int pre = 0, post = 0;            // parts before (after) that hold the first (last) sequence
   bool is_first = true, is_last = true;
-  int64_t pre_tokens = 0;           // tokens of the first sequence before the part
+  int64_t pre_tokens = 0;  // tokens of the first sequence before the part
 };
 Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_seqlens,
                                                const Partition& partition);

@@ -23,8 +23,8 @@ constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 bool wait_for(int fd, short events, Deadline deadline) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     const int ms = static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
     pollfd item{fd, events, 0};
     const int ready = poll(&item, 1, ms);

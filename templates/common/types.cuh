@@ -18,7 +18,7 @@ template <class To, class From>
 __device__ __forceinline__ To bit_cast(const From& from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast between types of different size");
   To to;
-  __builtin_memcpy(&to, &from, sizeof(To));
+  memcpy(&to, &from, sizeof(To));
   return to;
 }
 
@@ -132,6 +132,18 @@ __device__ __forceinline__ long long load_element(const long long* from) {
 template <class Element>
 __device__ __forceinline__ void store_element(Element* to, Element value) {
   store_global(to, bit_cast<Words<sizeof(Element)>>(value));
+}
+
+// Element i of raw memory, its bits untouched.
+template <class Element, int kBytes>
+__device__ __forceinline__ Element element_of(const Words<kBytes>& raw, int i) {
+  if constexpr (kBytes == 2) {
+    return Element{raw.half};
+  } else if constexpr (sizeof(Element) == 2) {
+    return Element{static_cast<unsigned short>(raw.word[i / 2] >> (16 * (i % 2)))};
+  } else {
+    return bit_cast<Element>(raw.word[i]);
+  }
 }
 
 // Raw memory -> floats, and back with one rounding. kCount elements fill kBytes.

@@ -23,14 +23,12 @@ struct ConvShape {
   static constexpr int kVector = Config::kVectorBytes / sizeof(typename Config::Element);
   static constexpr int kWarps = Config::kThreads / 32;
   static constexpr int kChannels = 32 * kVector;
-  static constexpr int kTile = kWarps * Config::kTokens;
   // The block's channels of a [D, W] tensor in shared memory as float32, a row for each tap. The
   // filter has one more row for the bias.
   static constexpr int kPitch = tap_pitch(kWidth, kChannels);
   static constexpr int kStateFloats = kWidth * kPitch;
   static constexpr int kFilterFloats = kStateFloats + (Config::kBias ? kPitch : 0);
   static_assert(kWidth >= 2 && kWidth <= 8, "widths 2 to 8");
-  static_assert(Config::kTokens >= kWidth - 1, "only the first tile may need the halo");
 };
 
 // Where this thread works. Token tiles come first in the grid, then `state` tiles.
@@ -68,7 +66,9 @@ struct ConvTokens {
 };
 template <class Config>
 __device__ __forceinline__ ConvTokens conv_tokens(const ConvPlace& place, int begin, int end) {
-  const int tile_first = begin + place.tile * ConvShape<Config>::kTile;
+  constexpr int kTile = ConvShape<Config>::kWarps * Config::kTokens;
+  static_assert(Config::kTokens >= Config::kWidth - 1, "only the first tile may need the halo");
+  const int tile_first = begin + place.tile * kTile;
   const int skip = minimum(place.warp * Config::kTokens, end - tile_first);
   const int count = minimum(Config::kTokens, end - tile_first - skip);
   return {tile_first + skip, tile_first + skip + count};

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Opening a context. Which device is never guessed: what was asked for is there, or it is an error.
+#include "api/context.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "api/boundary.h"
+#include "codegen/base/env.h"
+
+namespace lathe {
+namespace {
+
+Result<lathe_device_kind> kind_of(lathe_device_kind asked) {
+  if (asked == LATHE_DEVICE_CUDA || asked == LATHE_DEVICE_SIM || asked == LATHE_DEVICE_NONE) {
+    return asked;
+  }
+  if (asked != LATHE_DEVICE_DEFAULT) {
+    return invalid(text("options.device is ", static_cast<int>(asked),
+                        "; allowed are LATHE_DEVICE_DEFAULT, _CUDA, _SIM and _NONE (0 to 3)"));
+  }
+  const std::string word = environment("LATHE_DEVICE").value_or("cuda");
+  // The library never falls back, so auto means the real device; the program may do otherwise.
+  if (word == "cuda" || word == "auto") return LATHE_DEVICE_CUDA;
+  if (word == "sim") return LATHE_DEVICE_SIM;
+  return invalid(text("LATHE_DEVICE is '", word, "'; allowed are auto, cuda and sim"));
+}
+
+Status check_arch(const std::string& arch) {
+  const auto& archs = supported_archs();
+  if (std::find(archs.begin(), archs.end(), arch) != archs.end()) return {};
+  std::string allowed;
+  for (const std::string& each : archs) allowed += (allowed.empty() ? "" : ", ") + each;
+  return invalid(text("arch is '", arch, "'; allowed are ", allowed));
+}
+
+// "sm_90a" runs what "sm_90" runs: the profile is the number.
+std::string profile_of(std::string arch) {
+  if (!arch.empty() && arch.back() == 'a') arch.pop_back();
+  return arch;
+}
+
+struct SimProfile {
+  std::mutex mutex;
+  std::string opened;  // the arch of the simulator, once it is open
+};
+SimProfile& sim_profile() {
+  static SimProfile* profile = new SimProfile;
+  return *profile;
+}
+
+Status open_device(const std::string& arch, int ordinal, lathe_context* context) {
+  const bool sim = context->kind == LATHE_DEVICE_SIM;
+  if (sim) LATHE_TRY(choose_sim_profile(arch));
+  LATHE_ASSIGN(auto driver, open_driver(sim ? DeviceChoice::sim : DeviceChoice::cuda));
+  LATHE_ASSIGN(context->device, Device::open(std::move(driver), ordinal, arch));
+  context->facts = context->device->facts();
+  if (sim) sim_opened(context->facts.arch);
+  return {};
+}
+
+Status create(const lathe_context_options& options, lathe_context* context) {
+  LATHE_ASSIGN(context->kind, kind_of(options.device));
+  const std::string arch = options.arch ? options.arch : "";
+  if (!arch.empty()) LATHE_TRY(check_arch(arch));
+  if (options.ordinal < 0) {
+    return invalid(text("options.ordinal is ", options.ordinal, ", but must be 0 or more"));
+  }
+  if (context->kind == LATHE_DEVICE_NONE) {
+    if (arch.empty()) {
+      return invalid("options.arch is not given, but LATHE_DEVICE_NONE needs it, as sm_90a");
+    }
+    LATHE_ASSIGN(context->facts, facts_of_arch(arch));
+  } else {
+    LATHE_TRY(open_device(arch, options.ordinal, context));
+  }
+  context->store = Store::open(options.cache_dir ? options.cache_dir : "");
+  context->registry =
+      std::make_unique<Registry>(context->store, context->device, context->facts.arch);
+  return {};
+}
+
+}  // namespace
+
+Status choose_sim_profile(const std::string& arch) {
+  SimProfile& profile = sim_profile();
+  const std::lock_guard<std::mutex> lock(profile.mutex);
+  if (arch.empty()) return {};
+  if (profile.opened.empty()) {
+    // The simulator reads it when it is opened, which happens next.
+    setenv("LATHE_SIM_ARCH", arch.c_str(), 1);
+    return {};
+  }
+  if (profile_of(profile.opened) != profile_of(arch)) {
+    return invalid(text("arch is ", arch, ", but this process has opened the simulator as ",
+                        profile.opened, "; it has one profile for the whole process"));
+  }
+  return {};
+}
+
+void sim_opened(const std::string& arch) {
+  SimProfile& profile = sim_profile();
+  const std::lock_guard<std::mutex> lock(profile.mutex);
+  if (profile.opened.empty()) profile.opened = arch;
+}
+
+Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
+                                                         const KernelSpec& spec) {
+  LATHE_ASSIGN(auto built, context.registry->build(spec));
+  ++(built->origin == Origin::compiler ? context.compiled : context.hits);
+  const auto compiler = built->entry->metadata.find("nvrtc");
+  if (compiler != built->entry->metadata.end()) {
+    const std::lock_guard<std::mutex> lock(context.mutex);
+    if (context.compiler.empty()) context.compiler = compiler->second;
+  }
+  return built;
+}
+
+Status require_device(const lathe_context& context, const char* what) {
+  if (context.device) return {};
+  return Status(Code::no_device, text(what, " needs a device, but the context was made with "
+                                            "LATHE_DEVICE_NONE; use LATHE_DEVICE_CUDA or _SIM"));
+}
+
+}  // namespace lathe
+
+using lathe::boundary;
+using lathe::require;
+using lathe::Status;
+
+extern "C" {
+
+lathe_status lathe_context_create(lathe_context** out, const lathe_context_options* options) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(out, "out"));
+    lathe_context_options taken = LATHE_CONTEXT_OPTIONS_INIT;
+    if (options) LATHE_TRY(lathe::take_sized(options, "options", &taken));
+    auto context = std::make_unique<lathe_context>();
+    LATHE_TRY(lathe::create(taken, context.get()));
+    *out = context.release();
+    return {};
+  });
+}
+
+void lathe_context_destroy(lathe_context* context) { delete context; }
+
+lathe_status lathe_context_get_info(const lathe_context* context, lathe_context_info* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(lathe::check_sized(out));
+    lathe_context_info info = {};
+    const lathe::Device* device = context->device.get();
+    info.device = context->kind;
+    info.ordinal = device ? device->ordinal() : 0;
+    info.device_name = device ? device->name().c_str() : "";
+    info.arch = context->facts.arch.c_str();
+    info.driver_path = device ? device->driver().path.c_str() : "";
+    info.driver_version = device ? device->driver().version : 0;
+    info.cache_dir = context->store->root().c_str();
+    info.cache_problem = context->store->problem().c_str();
+    info.compiled = context->compiled;
+    info.hits = context->hits;
+    const std::lock_guard<std::mutex> lock(context->mutex);
+    info.compiler = context->compiler.empty() ? "" : context->compiler.c_str();
+    lathe::give_sized(info, out);
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A context: one device (or none), one cache and the registry between them. Immutable but for the
+// registry and the counters, which lock inside.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "api/lathe.h"
+#include "cache/driver.h"
+#include "cache/registry.h"
+#include "cache/store.h"
+
+struct lathe_context {
+  lathe_device_kind kind = LATHE_DEVICE_NONE;
+  std::shared_ptr<const lathe::Device> device;  // null with LATHE_DEVICE_NONE
+  lathe::DeviceFacts facts;
+  std::shared_ptr<lathe::Store> store;
+  std::unique_ptr<lathe::Registry> registry;
+
+  // Each kernel of each plan or warming counts once, by where it came from.
+  std::atomic<uint64_t> compiled{0}, hits{0};
+
+  mutable std::mutex mutex;     // of the texts below, which are lent
+  std::string compiler;         // of the first kernel, and then left alone
+  std::string verify_problems;
+};
+
+namespace lathe {
+
+// Builds one kernel and counts it.
+Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
+                                                         const KernelSpec& spec);
+
+// The simulator has one profile in a process: the first caller picks it.
+Status choose_sim_profile(const std::string& arch);
+void sim_opened(const std::string& arch);
+
+// NO_DEVICE, with the remedy, if the context only compiles.
+Status require_device(const lathe_context& context, const char* what);
+
+}  // namespace lathe

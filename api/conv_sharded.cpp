@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The launches of causal_conv1d on one rank among several. Only the first token tile and the state
+// tiles need the halo: all others run while the messages travel.
+#include <algorithm>
+
+#include "api/conv_plan.h"
+
+namespace lathe {
+
+// The steps that collective/conv_halo.h calls, with the parameters they launch. On the stack of
+// one call.
+struct ShardedConv {
+  const ConvWork& work;
+  const Call& call;
+  const ConvPart& part;
+  const HaloPlan& plan;
+  const ConvWorkspace& workspace;
+  ConvForwardParams forward = {};
+  ConvBackwardParams backward = {};
+
+  void* at(int64_t offset) const { return call.workspace + offset; }
+  void* halo() const {
+    if (plan.sources.empty()) return nullptr;
+    return at(plan.aligned ? workspace.received : workspace.halo);
+  }
+
+  // Token tiles [first, first + tiles) of the part, and state tiles.
+  Status launch_forward(int first, int tiles, int state_tiles, CUstream stream) {
+    ConvForwardParams p = forward;
+    p.first_tile = first;
+    p.tiles = std::max(tiles, 0);
+    p.state_tiles = state_tiles;
+    if (p.tiles == 0 && p.state_tiles == 0) return {};
+    return work.loaded_.forward->launch(
+        conv_grid(*work.kernels_.forward, part.shape, p.tiles, p.state_tiles), &p, stream);
+  }
+  Status launch_backward(int first, int tiles, int state_tiles, CUstream stream) {
+    ConvBackwardParams p = backward;
+    p.first_tile = first;
+    p.tiles = std::max(tiles, 0);
+    p.state_tiles = state_tiles;
+    if (p.tiles == 0 && p.state_tiles == 0) return {};
+    return work.loaded_.backward->launch(
+        conv_grid(*work.kernels_.backward, part.shape, p.tiles, p.state_tiles), &p, stream);
+  }
+
+  Status pack(CUstream stream);
+  Status join(CUstream stream);
+  Status add(CUstream stream);
+
+  Status forward_interior(CUstream stream) {
+    return launch_forward(1, forward.tiles - 1, 0, stream);
+  }
+  Status forward_boundary(CUstream stream) {
+    return launch_forward(0, std::min(forward.tiles, 1), forward.state_tiles, stream);
+  }
+  // Tiles after the first, in two halves: one hides the rows on their way here, the other the
+  // gradients on their way back.
+  int half() const { return std::max(backward.all_tiles - 1, 0) / 2; }
+  Status backward_first_half(CUstream stream) { return launch_backward(1, half(), 0, stream); }
+  Status backward_boundary(CUstream stream) {
+    return launch_backward(0, std::min(backward.all_tiles, 1), backward.state_tiles, stream);
+  }
+  Status backward_second_half(CUstream stream) {
+    return launch_backward(1 + half(), backward.all_tiles - 1 - half(), 0, stream);
+  }
+
+  template <Status (ShardedConv::*kBody)(CUstream)>
+  Step step() {
+    return {[](void* user, CUstream stream) {
+              return (static_cast<ShardedConv*>(user)->*kBody)(stream);
+            },
+            this};
+  }
+  Step join_step() { return plan.aligned ? Step{} : step<&ShardedConv::join>(); }
+
+  Status run_forward(const HaloBuffers& rows);
+  Status run_backward(const HaloBuffers& rows);
+};
+
+Status ShardedConv::pack(CUstream stream) {
+  const auto& t = call.tensors;
+  ConvHaloPackParams p = {};
+  p.x = t[conv::x].data;
+  p.initial_state = t[conv::initial_state].data;
+  p.cu_seqlens = t[conv::cu_seqlens].data;
+  p.rows = at(workspace.rows);
+  p.x_batch_stride = t[conv::x].stride[0];
+  p.x_token_stride = t[conv::x].stride[1];
+  p.batch = static_cast<int>(part.shape.batch);
+  p.channels = static_cast<int>(part.shape.channels);
+  p.sequences = static_cast<int>(part.shape.sequences);
+  p.length = static_cast<int>(part.length);
+  p.begin = static_cast<int>(part.begin);
+  p.end = static_cast<int>(part.end);
+  return work.loaded_.halo_pack->launch(conv_halo_grid(*work.kernels_.halo_pack, part.shape), &p,
+                                        stream);
+}
+
+Status ShardedConv::join(CUstream stream) {
+  ConvHaloJoinParams p = {};
+  p.messages = at(workspace.received);
+  p.cu_seqlens = call.tensors[conv::cu_seqlens].data;
+  p.halo = at(workspace.halo);
+  for (const HaloPeer& peer : plan.sources) {
+    p.part_begin[p.count] = static_cast<int>(peer.part.begin);
+    p.part_end[p.count++] = static_cast<int>(peer.part.end);
+  }
+  p.batch = static_cast<int>(part.shape.batch);
+  p.channels = static_cast<int>(part.shape.channels);
+  p.sequences = static_cast<int>(part.shape.sequences);
+  p.length = static_cast<int>(part.length);
+  p.begin = static_cast<int>(part.begin);
+  return work.loaded_.halo_join->launch(conv_halo_grid(*work.kernels_.halo_join, part.shape), &p,
+                                        stream);
+}
+
+Status ShardedConv::add(CUstream stream) {
+  const auto& t = call.tensors;
+  ConvHaloAddParams p = {};
+  p.messages = at(workspace.dreceived);
+  p.cu_seqlens = t[conv::cu_seqlens].data;
+  p.dx = t[conv::dx].data;
+  p.dinitial_state = t[conv::dinitial_state].data;
+  p.dx_batch_stride = t[conv::dx].stride[0];
+  p.dx_token_stride = t[conv::dx].stride[1];
+  for (const HaloPeer& peer : plan.destinations) {
+    p.from_begin[p.count++] = static_cast<int>(peer.part.begin);
+  }
+  p.batch = static_cast<int>(part.shape.batch);
+  p.channels = static_cast<int>(part.shape.channels);
+  p.sequences = static_cast<int>(part.shape.sequences);
+  p.length = static_cast<int>(part.length);
+  p.begin = static_cast<int>(part.begin);
+  p.end = static_cast<int>(part.end);
+  return work.loaded_.halo_add->launch(conv_halo_grid(*work.kernels_.halo_add, part.shape), &p,
+                                       stream);
+}
+
+Status ShardedConv::run_forward(const HaloBuffers& rows) {
+  forward = work.forward_params(call, part);
+  forward.halo = halo();
+  return conv_halo_forward(*work.group_, plan, rows, step<&ShardedConv::pack>(),
+                           step<&ShardedConv::forward_interior>(), join_step(),
+                           step<&ShardedConv::forward_boundary>(), call.stream);
+}
+
+Status ShardedConv::run_backward(const HaloBuffers& rows) {
+  backward = work.backward_params(call, part, workspace);
+  backward.halo = halo();
+  backward.dhalo = at(workspace.dhalo);
+  const HaloBuffers gradients{at(workspace.dhalo), at(workspace.dreceived),
+                              static_cast<size_t>(workspace.dhalo_bytes)};
+  return conv_halo_backward(*work.group_, plan, rows, gradients, step<&ShardedConv::pack>(),
+                            step<&ShardedConv::backward_first_half>(), join_step(),
+                            step<&ShardedConv::backward_boundary>(),
+                            step<&ShardedConv::backward_second_half>(), step<&ShardedConv::add>(),
+                            call.stream);
+}
+
+Status ConvWork::run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
+                             const ConvWorkspace& workspace) const {
+  ShardedConv sharded{*this, call, part, halo, workspace};
+  const HaloBuffers rows{call.workspace + workspace.rows, call.workspace + workspace.received,
+                         static_cast<size_t>(workspace.row_bytes)};
+  if (kernels_.forward) LATHE_TRY(sharded.run_forward(rows));
+  if (!kernels_.backward) return {};
+  LATHE_TRY(sharded.run_backward(rows));
+  return problem_.weight_grad ? weight_grad(call, part, workspace) : Status();
+}
+
+}  // namespace lathe

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What a machine offers, one line per item. Opening a library is the only proof that it is there.
+#include <cstring>
+
+#include "api/boundary.h"
+#include "api/context.h"
+#include "cache/driver.h"
+#include "cache/store.h"
+#include "codegen/nvrtc.h"
+#include "collective/nccl.h"
+
+namespace lathe {
+namespace {
+
+std::string one_line(std::string from) {
+  for (char& c : from) {
+    if (c == '\n' || c == '\t') c = ' ';
+  }
+  return from;
+}
+
+std::string line(const char* name, bool found, const std::string& where,
+                 const std::string& remedy) {
+  return text(name, "\t", found ? "found" : "missing", "\t", one_line(where), "\t",
+              one_line(remedy), "\n");
+}
+
+std::string version_text(int version, int major_unit, int minor_unit) {
+  return text(version / major_unit, ".", version % major_unit / minor_unit);
+}
+
+std::string driver_lines() {
+  auto driver = open_driver(DeviceChoice::cuda);
+  if (!driver.ok()) {
+    return line("cuda driver", false, driver.status().text(),
+                "install NVIDIA's driver, or use the simulator: LATHE_DEVICE=sim") +
+           line("gpu", false, "no driver", "a GPU of compute capability 8.0 or later");
+  }
+  std::string lines = line("cuda driver", true,
+                           text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)),
+                           "");
+  auto device = Device::open(*driver, 0, "");
+  if (!device.ok()) {
+    return lines + line("gpu", false, device.status().text(),
+                        "a GPU of compute capability 8.0 or later");
+  }
+  return lines +
+         line("gpu", true, text((*device)->name(), " ", (*device)->facts().arch), "");
+}
+
+std::string simulator_line() {
+  auto driver = open_driver(DeviceChoice::sim);
+  if (!driver.ok()) {
+    return line("simulator", false, driver.status().text(),
+                "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder");
+  }
+  // It has a profile from now on, which later contexts must know of.
+  auto device = Device::open(*driver, 0, "");
+  if (device.ok()) sim_opened((*device)->facts().arch);
+  return line("simulator", true,
+              text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)), "");
+}
+
+std::string compiler_line() {
+  auto compiler = Compiler::open();
+  if (!compiler.ok()) {
+    return line("nvrtc", false, compiler.status().text(),
+                "install the CUDA tool kit's NVRTC 12 or 13, or set LATHE_NVRTC to its file");
+  }
+  return line("nvrtc", true, text((*compiler)->path(), " ", (*compiler)->identity()), "");
+}
+
+std::string nccl_line(const char* name, NcclChoice choice, const char* remedy) {
+  auto nccl = open_nccl(choice);
+  if (!nccl.ok()) return line(name, false, nccl.status().text(), remedy);
+  return line(name, true,
+              text((*nccl)->path, " ", version_text((*nccl)->version, 10000, 100), ".",
+                   (*nccl)->version % 100),
+              "");
+}
+
+std::string cache_line() {
+  const auto store = Store::open("");
+  if (store->root().empty()) {
+    return line("cache directory", false, store->problem(),
+                "set LATHE_CACHE_DIR to a directory that can be written");
+  }
+  const StoreStat stat = store->stat();
+  return line("cache directory", true,
+              text(store->root(), " ", stat.entries, " entries, ", stat.bytes, " bytes"), "");
+}
+
+std::string doctor() {
+  return driver_lines() + simulator_line() + compiler_line() +
+         nccl_line("nccl", NcclChoice::real,
+                   "install NCCL, or set LATHE_NCCL to its file; needed for several GPUs only") +
+         nccl_line("nccl of the simulator", NcclChoice::threads,
+                   "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder") +
+         cache_line();
+}
+
+}  // namespace
+}  // namespace lathe
+
+extern "C" lathe_status lathe_doctor(char* out, size_t bytes, size_t* needed) {
+  return lathe::boundary([&]() -> lathe::Status {
+    if (bytes > 0) LATHE_TRY(lathe::require(out, "text"));
+    const std::string report = lathe::doctor();
+    if (needed) *needed = report.size() + 1;
+    if (bytes == 0) return {};
+    const size_t copied = report.size() < bytes ? report.size() : bytes - 1;
+    std::memcpy(out, report.data(), copied);
+    out[copied] = '\0';
+    return {};
+  });
+}

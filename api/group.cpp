@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Groups: made from a unique id, adopted, or met through a launcher's environment.
+#include "api/group.h"
+
+#include <cstring>
+
+#include "api/boundary.h"
+#include "collective/rendezvous.h"
+
+namespace lathe {
+namespace {
+
+static_assert(LATHE_UNIQUE_ID_BYTES == NCCL_UNIQUE_ID_BYTES);
+
+// Ranks on the simulator are threads of one process.
+NcclChoice choice_of(const lathe_context& context) {
+  return context.kind == LATHE_DEVICE_SIM ? NcclChoice::threads : NcclChoice::real;
+}
+
+constexpr int kDefaultTimeoutMs = 60000;
+
+Status check_place(int world, int rank, int timeout_ms) {
+  if (world < 1) return invalid(text("world is ", world, ", but must be 1 or more"));
+  if (rank < 0 || rank >= world) {
+    return invalid(text("rank is ", rank, "; allowed are 0 to ", world - 1));
+  }
+  if (timeout_ms < 0) return invalid(text("timeout_ms is ", timeout_ms, ", but must be 0 or more"));
+  return {};
+}
+
+// Runs `make`, which gives a Group, with the device current, and hands it out.
+template <typename Make>
+lathe_status give_group(lathe_group** out, lathe_context* context, Make make) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(out, "out"));
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(require_device(*context, "a group"));
+    auto group = std::make_unique<lathe_group>();
+    group->context = context;
+    LATHE_ASSIGN(group->group, make());
+    *out = group.release();
+    return {};
+  });
+}
+
+}  // namespace
+}  // namespace lathe
+
+using lathe::boundary;
+using lathe::Group;
+using lathe::require;
+using lathe::Result;
+using lathe::Status;
+
+extern "C" {
+
+lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(require(out, "out"));
+    LATHE_ASSIGN(const lathe::UniqueId id, lathe::make_unique_id(lathe::choice_of(*context)));
+    std::memcpy(out, id.bytes, sizeof(id.bytes));
+    return {};
+  });
+}
+
+lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
+                                const char id[LATHE_UNIQUE_ID_BYTES], int world, int rank,
+                                int timeout_ms) {
+  return lathe::give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
+    LATHE_TRY(require(id, "id"));
+    LATHE_TRY(lathe::check_place(world, rank, timeout_ms));
+    lathe::UniqueId unique;
+    std::memcpy(unique.bytes, id, sizeof(unique.bytes));
+    return Group::create(context->device, lathe::choice_of(*context), unique, world, rank,
+                         timeout_ms ? timeout_ms : lathe::kDefaultTimeoutMs);
+  });
+}
+
+lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context, void* nccl_comm) {
+  return lathe::give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
+    LATHE_TRY(require(nccl_comm, "nccl_comm"));
+    return Group::adopt(context->device, lathe::choice_of(*context),
+                        static_cast<ncclComm_t>(nccl_comm));
+  });
+}
+
+lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context, int timeout_ms) {
+  return lathe::give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
+    LATHE_TRY(lathe::check_place(1, 0, timeout_ms));
+    return lathe::group_from_environment(context->device, lathe::choice_of(*context),
+                                         timeout_ms ? timeout_ms : lathe::kDefaultTimeoutMs);
+  });
+}
+
+void lathe_group_destroy(lathe_group* group) { delete group; }
+
+int lathe_group_rank(const lathe_group* group) { return group ? group->group->rank() : 0; }
+
+int lathe_group_world(const lathe_group* group) { return group ? group->group->world() : 1; }
+
+lathe_status lathe_group_error(const lathe_group* group) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(group, "group"));
+    return group->group->async_error();
+  });
+}
+
+lathe_status lathe_group_abort(lathe_group* group) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(group, "group"));
+    return group->group->abort();
+  });
+}
+
+}  // extern "C"

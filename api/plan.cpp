@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Making plans and running them. The run path allocates nothing and takes no lock.
+#include "api/plan.h"
+
+#include "api/boundary.h"
+#include "api/convert.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kSectionBytes = 256;
+
+Status load_kernels(lathe_plan* plan) {
+  for (const KernelSpec& spec : plan->work->specs()) {
+    PlanKernel kernel;
+    LATHE_ASSIGN(kernel.built, build_counted(*plan->context, spec));
+    if (plan->context->device) {
+      LATHE_ASSIGN(kernel.loaded, plan->context->registry->load(spec));
+    }
+    kernel.spec_text = spec.text();
+    kernel.key_hex = kernel.built->entry->key.digest.hex();
+    plan->kernels.push_back(std::move(kernel));
+  }
+  plan->work->bind(plan->kernels);
+  return {};
+}
+
+Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call) {
+  const int world = plan.group ? plan.group->world() : 1;
+  if (!shard) {
+    if (world == 1) return {};
+    return invalid(text("the plan is for a group of ", world,
+                        " ranks and needs a shard: use lathe_plan_run_sharded"));
+  }
+  if (!plan.group) {
+    return invalid("a shard was given, but the problem has no group (lathe_problem_group)");
+  }
+  if (shard->partition.world() != world || shard->rank != plan.group->rank()) {
+    return invalid(text("the shard is of rank ", shard->rank, " of ", shard->partition.world(),
+                        ", the group of rank ", plan.group->rank(), " of ", world));
+  }
+  const Interval part = shard->partition.part(shard->rank);
+  const int64_t tokens = call->extents[Letter::T];
+  if (tokens != part.size()) {
+    return invalid(text("x has T = ", tokens, ", but the shard gives rank ", shard->rank,
+                        " the tokens ", part.begin, " to ", part.end, ", ", part.size(),
+                        " of them"));
+  }
+  call->shard = shard;
+  return {};
+}
+
+Status check_workspace(const void* workspace, size_t bytes, size_t needed) {
+  if (needed == 0) return {};
+  if (!workspace) return invalid(text("workspace is NULL; this run needs ", needed, " bytes"));
+  if (bytes < needed) {
+    return invalid(text("workspace has ", bytes, " bytes; this run needs ", needed,
+                        " (lathe_plan_workspace)"));
+  }
+  if (reinterpret_cast<uintptr_t>(workspace) % kSectionBytes != 0) {
+    return invalid(text("workspace is at ", workspace, "; its address must be a multiple of ",
+                        kSectionBytes));
+  }
+  return {};
+}
+
+Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* const* slots,
+           void* workspace, size_t workspace_bytes, void* stream) {
+  LATHE_TRY(require(plan, "plan"));
+  LATHE_TRY(require_device(*plan->context, "a run"));
+  Call call;
+  LATHE_TRY(prepare_call(*plan, shard, slots, Look::all, &call));
+  auto needed = plan->work->workspace_bytes(call);
+  LATHE_TRY(needed);
+  LATHE_TRY(check_workspace(workspace, workspace_bytes, *needed));
+  call.workspace = static_cast<char*>(workspace);
+  call.workspace_bytes = workspace_bytes;
+  call.stream = static_cast<CUstream>(stream);
+  const Device::Scope scope(*plan->context->device);
+  LATHE_TRY(scope.status());
+  return plan->work->run(call);
+}
+
+}  // namespace
+
+Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, int64_t* bytes) {
+  auto size = checked_product("the workspace", factors);
+  LATHE_TRY(size);
+  *offset = total_;
+  if (bytes) *bytes = *size;
+  if (__builtin_add_overflow(total_, *size, &total_) ||
+      __builtin_add_overflow(total_, kSectionBytes - 1, &total_)) {
+    return invalid("the workspace passes 2^63 bytes");
+  }
+  total_ -= total_ % kSectionBytes;
+  return {};
+}
+
+Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
+                                        const DeviceFacts& facts) {
+  Group* group = problem.group ? problem.group->group.get() : nullptr;
+  LATHE_ASSIGN(const ConvProblem conv,
+               conv_problem(problem, promised, group ? group->world() : 1));
+  if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
+  return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
+}
+
+Status prepare_call(const lathe_plan& plan, const lathe_shard* shard,
+                    const DLTensor* const* slots, Look look, Call* call) {
+  const int ordinal = plan.context->device ? plan.context->device->ordinal() : 0;
+  LATHE_TRY(read_call(*plan.op, plan.slots, plan.promised, slots, look, ordinal, call));
+  return check_shard(plan, shard, call);
+}
+
+}  // namespace lathe
+
+using lathe::boundary;
+using lathe::invalid;
+using lathe::require;
+using lathe::Status;
+using lathe::text;
+
+extern "C" {
+
+lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
+                               const lathe_problem* problem) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(out, "out"));
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(require(problem, "problem"));
+    auto plan = std::make_unique<lathe_plan>();
+    plan->context = context;
+    plan->op = problem->op;
+    LATHE_ASSIGN(plan->promised, lathe::check_problem(*problem));
+    plan->slots = lathe::make_slots(*problem, plan->promised);
+    if (problem->group) {
+      if (problem->group->context != context) {
+        return invalid("the problem's group was made in another context than the plan");
+      }
+      plan->group = problem->group->group;
+      // The rank's part of T, which the cut decides and each run checks.
+      plan->promised[lathe::Letter::T] = lathe::kUnknown;
+    }
+    LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
+    LATHE_TRY(lathe::load_kernels(plan.get()));
+    *out = plan.release();
+    return {};
+  });
+}
+
+void lathe_plan_destroy(lathe_plan* plan) { delete plan; }
+
+lathe_status lathe_plan_slot(const lathe_plan* plan, const char* name, size_t* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(plan, "plan"));
+    LATHE_TRY(require(name, "name"));
+    LATHE_TRY(require(out, "out"));
+    std::string declared;
+    for (size_t i = 0; i < plan->slots.size(); ++i) {
+      if (std::string_view(plan->slots[i].name) == name) {
+        *out = i;
+        return {};
+      }
+      declared += (i ? ", " : "") + std::string(plan->slots[i].name);
+    }
+    return invalid(text("the plan has no tensor '", name, "'; declared are ", declared));
+  });
+}
+
+size_t lathe_plan_slot_count(const lathe_plan* plan) { return plan ? plan->slots.size() : 0; }
+
+lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const* slots,
+                                  const lathe_shard* shard, size_t* out_bytes) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(plan, "plan"));
+    LATHE_TRY(require(out_bytes, "out_bytes"));
+    lathe::Call call;
+    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Look::shapes, &call));
+    LATHE_ASSIGN(*out_bytes, plan->work->workspace_bytes(call));
+    return {};
+  });
+}
+
+lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* const* slots, void* workspace,
+                            size_t workspace_bytes, void* stream) {
+  return boundary(
+      [&] { return lathe::run(plan, nullptr, slots, workspace, workspace_bytes, stream); });
+}
+
+lathe_status lathe_plan_run_sharded(const lathe_plan* plan, const lathe_shard* shard,
+                                    const DLTensor* const* slots, void* workspace,
+                                    size_t workspace_bytes, void* stream) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(shard, "shard"));
+    return lathe::run(plan, shard, slots, workspace, workspace_bytes, stream);
+  });
+}
+
+}  // extern "C"

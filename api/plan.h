@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A plan: the checked problem, its kernels, and the operator's own work behind one interface.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "api/context.h"
+#include "api/group.h"
+#include "api/tensors.h"
+#include "codegen/kernels/conv.h"
+
+namespace lathe {
+
+struct PlanKernel {
+  std::shared_ptr<const BuiltKernel> built;
+  std::shared_ptr<const Kernel> loaded;  // null in a context without a device
+  std::string spec_text, key_hex;        // lent to callers
+};
+
+struct Estimate {
+  uint64_t launches = 0;
+  Cost cost;
+};
+
+// What an operator does with a checked call. Immutable: one object serves every thread.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // Every kernel, in the order in which the plan lists them.
+  virtual const std::vector<KernelSpec>& specs() const = 0;
+  // Hands over the loaded kernels, in that order.
+  virtual void bind(const std::vector<PlanKernel>& kernels) = 0;
+  virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
+  virtual Status run(const Call& call) const = 0;
+  virtual Result<Estimate> estimate(const Call& call) const = 0;
+};
+
+// Chooses kernels; compiles nothing.
+Result<std::unique_ptr<Work>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,
+                                        Group* group, bool reduce_parameter_grads);
+Result<std::unique_ptr<Work>> make_conv_update(const ConvProblem& problem,
+                                               const DeviceFacts& facts);
+// The operator's own choice for a whole problem.
+Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
+                                        const DeviceFacts& facts);
+
+// The bytes 256-byte aligned sections take one after another.
+class Sections {
+ public:
+  // Gives the offset of `bytes` more; fails with INVALID_ARGUMENT where the sum passes 2^63.
+  Status add(std::initializer_list<int64_t> factors, int64_t* offset, int64_t* bytes = nullptr);
+  size_t total() const { return static_cast<size_t>(total_); }
+
+ private:
+  int64_t total_ = 0;
+};
+
+}  // namespace lathe
+
+struct lathe_plan {
+  lathe_context* context = nullptr;
+  const lathe::Operator* op = nullptr;
+  lathe::Extents promised;
+  std::vector<lathe::Slot> slots;
+  std::vector<lathe::PlanKernel> kernels;
+  std::shared_ptr<lathe::Group> group;  // null: one device
+  std::unique_ptr<lathe::Work> work;
+};
+
+namespace lathe {
+
+// Checks the tensors and the shard of one call.
+Status prepare_call(const lathe_plan& plan, const lathe_shard* shard,
+                    const DLTensor* const* slots, Look look, Call* call);
+
+}  // namespace lathe

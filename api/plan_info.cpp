@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What a plan tells about itself: kernels, texts, estimates.
+#include <charconv>
+
+#include "api/boundary.h"
+#include "api/plan.h"
+
+namespace lathe {
+namespace {
+
+// From the measured cost of an empty launch on current devices: what a kernel takes at least.
+constexpr double kLaunchMicroseconds = 2.0;
+
+int number(const Entry& entry, const char* name) {
+  const auto found = entry.metadata.find(name);
+  if (found == entry.metadata.end()) return -1;
+  int value = -1;
+  const std::string& digits = found->second;
+  const char* end = digits.data() + digits.size();
+  return std::from_chars(digits.data(), end, value).ptr == end ? value : -1;
+}
+
+int sum(int a, int b) { return a < 0 || b < 0 ? -1 : a + b; }
+
+Status check_index(const lathe_plan* plan, size_t index) {
+  LATHE_TRY(require(plan, "plan"));
+  if (index < plan->kernels.size()) return {};
+  return invalid(text("kernel index is ", index, "; the plan has ", plan->kernels.size(),
+                      " kernels, counted from 0"));
+}
+
+lathe_kernel_info describe(const PlanKernel& kernel) {
+  const Entry& entry = *kernel.built->entry;
+  lathe_kernel_info info = {};
+  info.name = kernel.built->spec.kernel.c_str();
+  info.spec = kernel.spec_text.c_str();
+  info.key = kernel.key_hex.c_str();
+  info.from = word(kernel.built->origin);
+  info.threads = kernel.built->spec.threads;
+  info.registers = number(entry, "registers");
+  info.smem_bytes = sum(kernel.built->spec.smem_bytes, number(entry, "smem_static"));
+  info.spill_bytes = sum(number(entry, "spill_stores"), number(entry, "spill_loads"));
+  info.stack_bytes = number(entry, "stack_bytes");
+  info.compile_ms = number(entry, "compile_ms");
+  return info;
+}
+
+lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
+  lathe_estimate out = {};
+  out.launches = estimate.launches;
+  out.bytes = estimate.cost.bytes;
+  out.minimum_bytes = estimate.cost.minimum_bytes;
+  out.flops = estimate.cost.flops;
+  // These kernels do a few operations per byte, far from what any device computes in that time.
+  out.bound = "memory";
+  if (facts.memory_bytes_per_second <= 0) return out;
+  const double moving = 1e6 * static_cast<double>(out.bytes) / facts.memory_bytes_per_second;
+  const double launching = kLaunchMicroseconds * static_cast<double>(out.launches);
+  out.microseconds = moving > launching ? moving : launching;
+  if (moving <= launching) out.bound = "launch";
+  return out;
+}
+
+}  // namespace
+}  // namespace lathe
+
+using lathe::boundary;
+using lathe::invalid;
+using lathe::require;
+using lathe::Status;
+using lathe::text;
+
+extern "C" {
+
+size_t lathe_plan_kernel_count(const lathe_plan* plan) { return plan ? plan->kernels.size() : 0; }
+
+lathe_status lathe_plan_kernel(const lathe_plan* plan, size_t index, lathe_kernel_info* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(lathe::check_index(plan, index));
+    LATHE_TRY(lathe::check_sized(out));
+    lathe::give_sized(lathe::describe(plan->kernels[index]), out);
+    return {};
+  });
+}
+
+lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index, lathe_text which,
+                                    const char** out, size_t* size) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(lathe::check_index(plan, index));
+    LATHE_TRY(require(out, "out"));
+    const lathe::BuiltKernel& built = *plan->kernels[index].built;
+    const std::string* found = which == LATHE_TEXT_SOURCE ? &built.unit
+                               : which == LATHE_TEXT_PTX  ? &built.entry->ptx
+                               : which == LATHE_TEXT_KEY  ? &built.entry->key.text
+                                                          : nullptr;
+    if (!found) {
+      return invalid(text("which is ", static_cast<int>(which),
+                          "; allowed are LATHE_TEXT_SOURCE, _PTX and _KEY (0 to 2)"));
+    }
+    *out = found->c_str();
+    if (size) *size = found->size();
+    return {};
+  });
+}
+
+lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
+                                 const lathe_shard* shard, lathe_estimate* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(plan, "plan"));
+    LATHE_TRY(lathe::check_sized(out));
+    lathe::Call call;
+    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Look::shapes, &call));
+    LATHE_ASSIGN(const lathe::Estimate estimate, plan->work->estimate(call));
+    lathe::give_sized(lathe::summarise(estimate, plan->context->facts), out);
+    return {};
+  });
+}
+
+}  // extern "C"

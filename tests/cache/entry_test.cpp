@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// An entry survives its own bytes and refuses all others.
+#include "cache/entry.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "tests/cache/support.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+TEST_CASE("an entry comes back as it was") {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{100000}}) {
+    const Entry entry = sample_entry("a", bytes);
+    const Result<Entry> back = decode_entry(encode_entry(entry));
+    REQUIRE(back.ok());
+    CHECK(same(*back, entry));
+  }
+  Entry bare = sample_entry("bare", 0);
+  bare.metadata.clear();
+  bare.ptx.clear();
+  REQUIRE(decode_entry(encode_entry(bare)).ok());
+  CHECK(same(*decode_entry(encode_entry(bare)), bare));
+}
+
+TEST_CASE("the layout is that of version 1") {
+  const Entry entry = sample_entry("layout", 5);
+  const std::string bytes = encode_entry(entry);
+  const std::string metadata = "kernel=layout\nregisters=31\n";
+  const auto length_at = [&](size_t at) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, 8);
+    return value;
+  };
+  CHECK(bytes.substr(0, 8) == std::string("LATHE\r\n\x1a", 8));
+  CHECK(bytes.substr(8, 8) == std::string("\x01\0\0\0\x60\0\0\0", 8));
+  CHECK(length_at(16) == entry.key.text.size());
+  CHECK(length_at(24) == metadata.size());
+  CHECK(length_at(32) == 5);
+  CHECK(length_at(40) == entry.ptx.size());
+  CHECK(bytes.substr(48, 16) == std::string(16, '\0'));
+  CHECK(std::memcmp(bytes.data() + 64, entry.key.digest.bytes.data(), 16) == 0);
+  std::string unsigned_bytes = bytes;
+  unsigned_bytes.replace(80, 16, 16, '\0');
+  CHECK(std::memcmp(bytes.data() + 80, digest(unsigned_bytes).bytes.data(), 16) == 0);
+  CHECK(bytes.substr(96) == entry.key.text + metadata + entry.cubin + entry.ptx);
+}
+
+TEST_CASE("a newline cannot be smuggled into the metadata") {
+  Entry entry = sample_entry("a");
+  entry.metadata["ptx_banner"] = "13.0\nregisters=1";
+  const Result<Entry> back = decode_entry(encode_entry(entry));
+  REQUIRE(back.ok());
+  CHECK(back->metadata.at("registers") == "31");
+  CHECK(back->metadata.at("ptx_banner") == "13.0 registers=1");
+}
+
+TEST_CASE("every flipped bit is refused") {
+  std::string bytes = encode_entry(sample_entry("flip", 200));
+  size_t accepted = 0;
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    bytes[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    accepted += decode_entry(bytes).ok();
+    bytes[bit / 8] ^= static_cast<char>(1 << bit % 8);
+  }
+  CHECK(accepted == 0);
+  CHECK(decode_entry(bytes).ok());
+}
+
+TEST_CASE("every truncation, appended bytes and zeros are refused") {
+  const std::string bytes = encode_entry(sample_entry("cut", 200));
+  size_t accepted = 0;
+  for (size_t length = 0; length < bytes.size(); ++length)
+    accepted += decode_entry(std::string_view(bytes).substr(0, length)).ok();
+  CHECK(accepted == 0);
+  CHECK_FALSE(decode_entry(bytes + '\0').ok());
+  CHECK_FALSE(decode_entry(bytes + bytes).ok());
+  CHECK_FALSE(decode_entry(std::string(bytes.size(), '\0')).ok());
+}
+
+TEST_CASE("lengths that overflow are refused") {
+  std::string bytes = encode_entry(sample_entry("overflow", 200));
+  // Two lengths whose sum wraps round to that of the file.
+  bytes[16 + 7] ^= static_cast<char>(0x80);
+  bytes[24 + 7] ^= static_cast<char>(0x80);
+  const Result<Entry> back = decode_entry(bytes);
+  REQUIRE_FALSE(back.ok());
+  CHECK(back.status().code() == Code::cache_io);
+  CHECK(back.status().text().find("lengths") != std::string::npos);
+}
+
+TEST_CASE("a key that is not that of the text is refused") {
+  Entry entry = sample_entry("liar");
+  entry.key.digest.bytes[3] ^= 1;
+  const Result<Entry> back = decode_entry(encode_entry(entry));
+  REQUIRE_FALSE(back.ok());
+  CHECK(back.status().text().find("key") != std::string::npos);
+}
+
+TEST_CASE("another version is named") {
+  std::string bytes = encode_entry(sample_entry("newer"));
+  bytes[8] = 2;
+  CHECK(entry_version(bytes) == 2);
+  CHECK(decode_entry(bytes).status().text().find("version 2") != std::string::npos);
+  CHECK(entry_version("LATHE") == 0);
+  CHECK(entry_version(std::string(96, 'x')) == 0);
+}

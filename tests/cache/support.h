@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the cache's tests share: a directory of their own, sample entries, captured warnings.
+#pragma once
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/entry.h"
+#include "codegen/base/log.h"
+
+namespace lathe::test {
+
+// Removed at the end of the scope. The user's own cache is never touched.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-test-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A variable set (or, with no value, unset) for the life of the scope.
+class Environment {
+ public:
+  Environment(const char* name, std::optional<std::string> value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~Environment() { set(before_); }
+
+ private:
+  void set(const std::optional<std::string>& value) {
+    if (value)
+      setenv(name_, value->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// Collects what is logged while it lives.
+class Log {
+ public:
+  Log() { set_log_sink(&Log::sink, this); }
+  ~Log() { set_log_sink(nullptr, nullptr); }
+  std::vector<std::string> warnings() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return warnings_;
+  }
+  bool mentions(const std::string& part) {
+    for (const std::string& warning : warnings())
+      if (warning.find(part) != std::string::npos) return true;
+    return false;
+  }
+
+ private:
+  static void sink(void* user, int level, const char* text) {
+    Log* log = static_cast<Log*>(user);
+    const std::lock_guard<std::mutex> guard(log->mutex_);
+    if (level == static_cast<int>(LogLevel::warning)) log->warnings_.push_back(text);
+  }
+  std::mutex mutex_;
+  std::vector<std::string> warnings_;
+};
+
+inline Key sample_key(const std::string& name, const std::string& compiler = "nvrtc 13.0 abc") {
+  Key key;
+  key.text = "lathe-key 1\narch=sm_90a\ncompiler=" + compiler + "\nspec=" + name + "\n";
+  key.digest = digest(key.text);
+  return key;
+}
+
+inline Entry sample_entry(const std::string& name, size_t bytes = 100) {
+  Entry entry;
+  entry.key = sample_key(name);
+  entry.metadata = {{"kernel", name}, {"registers", "31"}};
+  for (size_t i = 0; i < bytes; ++i) entry.cubin += static_cast<char>(i * 131 + name.size());
+  entry.ptx = ".version 8.0\n// " + name;
+  return entry;
+}
+
+inline bool same(const Entry& a, const Entry& b) {
+  return a.key.text == b.key.text && a.key.digest == b.key.digest && a.metadata == b.metadata &&
+         a.cubin == b.cubin && a.ptx == b.ptx;
+}
+
+inline std::string path_of(const std::string& root, const Key& key) {
+  const std::string hex = key.digest.hex();
+  return root + "/v1/" + hex.substr(0, 2) + "/" + hex + ".lathe";
+}
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void write_file(const std::string& path, const std::string& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+inline size_t count_files(const std::string& root, const std::string& part) {
+  size_t count = 0;
+  if (!std::filesystem::exists(root)) return 0;
+  for (const auto& item : std::filesystem::recursive_directory_iterator(root))
+    count += item.path().filename().string().find(part) != std::string::npos;
+  return count;
+}
+
+inline size_t open_descriptors() {
+  size_t count = 0;
+  for (const auto& item : std::filesystem::directory_iterator("/proc/self/fd"))
+    count += !item.path().empty();
+  return count;
+}
+
+// Runs `body` in a child, whose exit status is what it returns.
+inline pid_t in_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  return child;
+}
+
+inline int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+}  // namespace lathe::test
