@@ -1,1 +1,23 @@
 # build/sim/libcuda.so.1 and build/sim/libnccl.so.2 (sim/driver, sim/nccl) and their tests.
+
+# sim_shared(TARGET NAME VERSION MAP SOURCES...): build/sim/lib<NAME>.so.<VERSION>, exporting what MAP
+# says. Threads of the library may outlive dlclose, so it is never unmapped.
+function(sim_shared target name version map)
+  add_library(${target} MODULE ${ARGN})
+  target_link_libraries(${target} PRIVATE lathe_options)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map}
+    -Wl,-soname,lib${name}.so.${version} -Wl,-z,nodelete)
+  set_target_properties(${target} PROPERTIES PREFIX lib OUTPUT_NAME ${name} SUFFIX .so.${version}
+    LINK_DEPENDS ${map} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/sim)
+endfunction()
+
+set(driver ${CMAKE_CURRENT_SOURCE_DIR}/driver)
+sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
+  ${driver}/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/copy.cpp
+  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/function.cpp
+  ${driver}/graph.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
+  ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
+  ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/state.cpp
+  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/transfer.cpp ${driver}/worker.cpp)
+target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Stream capture: instead of running, work becomes nodes of a graph.
+#pragma once
+
+#include <thread>
+
+#include "sim/driver/state.h"
+
+namespace sim::driver {
+
+struct Node {
+  Action action;
+  std::vector<size_t> after;  // indices of earlier nodes
+};
+
+struct Graph : Object {
+  std::vector<Node> nodes;
+};
+
+struct GraphExec : Object {
+  Context* context = nullptr;
+  std::vector<Node> nodes;
+};
+
+struct Capture {
+  uint64_t id = 0;
+  Context* context = nullptr;
+  uint64_t origin = 0;  // the stream where it began
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id thread;
+  bool invalid = false;
+  std::vector<std::weak_ptr<Stream>> streams;  // the origin and those that joined
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+};
+
+// Adds a node after the stream's frontier. 901 if the capture was spoilt before.
+CUresult capture_node(Stream& stream, Action action);
+// Spoils the capture and returns `error`.
+CUresult invalidate(Capture& capture, CUresult error);
+// 906 if work in this stream would be ordered, through the legacy stream, against a capture.
+CUresult check_implicit_capture(Context& context, Stream& stream);
+// 900 if a call that must not happen during a capture is made while one is open (by this thread,
+// or by any in the global mode); spoils that capture.
+CUresult check_unsafe_in_capture(Driver& driver);
+// 900 if any stream of the context captures: calls that wait for the whole context.
+CUresult check_no_capture(Context& context);
+
+}  // namespace sim::driver

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Making and ending contexts.
+#pragma once
+
+#include "sim/driver/state.h"
+
+namespace sim::driver {
+
+void start_context(Driver& driver, Device& device, Context& context);
+
+// Ends all work, then frees and forgets everything the context owns. With `tell_leaks`, device
+// memory that the caller never freed goes to the report.
+void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks);
+
+// Removes a module's functions, variables and handle; its memory goes when the work that may use
+// it is over (`now`: at once).
+void unload_module(Driver& driver, Lock& lock, const std::shared_ptr<Module>& module, bool now);
+
+// Takes a block out of the tables. The action gives the memory back.
+Action forget_block(Driver& driver, uint64_t base);
+
+}  // namespace sim::driver

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// How every exported function begins: initialised, not inside a host function, a live current
+// context, the lock, and no exception to the outside.
+#pragma once
+
+#include <cuda.h>
+
+#include <new>
+
+#include "sim/driver/state.h"
+
+#define SIM_API extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
+
+namespace sim::driver {
+
+// The context on top of this thread's stack, or null. With the lock.
+Context* current_context();
+
+template <typename F>
+CUresult guarded(F body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (...) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+// body(Driver&, Lock&)
+template <typename F>
+CUresult with_driver(F body) noexcept {
+  return guarded([&]() -> CUresult {
+    if (thread_state().in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+    Driver& driver = Driver::get();
+    Lock lock(driver.mutex);
+    if (!driver.initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    return body(driver, lock);
+  });
+}
+
+// body(Driver&, Lock&, Device&)
+template <typename F>
+CUresult with_device(CUdevice ordinal, F body) noexcept {
+  return with_driver([&](Driver& driver, Lock& lock) -> CUresult {
+    if (ordinal < 0 || ordinal >= static_cast<int>(driver.devices.size())) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return body(driver, lock, *driver.devices[ordinal]);
+  });
+}
+
+// body(Driver&, Lock&, Context&); a context killed by a fault answers with that fault.
+template <typename F>
+CUresult with_context(F body) noexcept {
+  return with_driver([&](Driver& driver, Lock& lock) -> CUresult {
+    if (thread_state().stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    Context* context = current_context();
+    if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (context->error != CUDA_SUCCESS) return context->error;
+    return body(driver, lock, *context);
+  });
+}
+
+}  // namespace sim::driver

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What functions and kernels say about themselves, and the attributes that can be set.
+#pragma once
+
+#include "sim/driver/state.h"
+
+namespace sim::driver {
+
+// What a CUfunction argument means in the current context: a function, or a kernel of a library.
+CUresult resolve_function(Driver& driver, Context& context, CUfunction handle,
+                          std::shared_ptr<Function>* out);
+// The function of a library's kernel in this context, loading the library there if need be.
+CUresult function_of_kernel(Driver& driver, Context& context, LibraryKernel& kernel,
+                            std::shared_ptr<Function>* out);
+
+CUresult get_attribute(const Function& function, const Profile& profile,
+                       CUfunction_attribute attribute, int* out);
+CUresult set_attribute(Function& function, const Profile& profile, CUfunction_attribute attribute,
+                       int value);
+CUresult param_info(const Kernel& kernel, size_t index, size_t* offset, size_t* bytes);
+
+// The most threads a block of this kernel may have on the device.
+int max_threads(const Kernel& kernel, const Profile& profile);
+// How many blocks fit on one multiprocessor; 0 if not even one.
+int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
+                              size_t dynamic_shared);
+
+}  // namespace sim::driver

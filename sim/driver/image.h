@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// From the bytes a caller hands over to parsed PTX.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "sim/driver/state.h"
+
+namespace sim::driver {
+
+// The JIT options that have an effect here: log buffers and wall time.
+class JitOptions {
+ public:
+  // CUDA_ERROR_INVALID_VALUE for options that do not exist.
+  CUresult read(unsigned count, const CUjit_option* options, void** values);
+  // Fills the caller's buffers and the sizes used.
+  void write(const std::string& info, const std::string& error, double seconds);
+
+ private:
+  void** values_ = nullptr;
+  int info_buffer_ = -1, info_size_ = -1, error_buffer_ = -1, error_size_ = -1, wall_time_ = -1;
+};
+
+// Parses NUL-terminated PTX, or the PTX inside a fat binary. 200 if it is none of the known
+// formats, 209 for machine code only or code for another device, 218 for what does not parse.
+// Without the lock: large modules take a while.
+CUresult parse_image(const void* image, const Profile& profile,
+                     std::shared_ptr<const sim::Module>* out, std::string* log);
+
+// A module of this code in the context, its variables allocated and initialised.
+CUresult instantiate(Driver& driver, Context& context, std::shared_ptr<const sim::Module> code,
+                     std::shared_ptr<Module>* out, std::string* log);
+
+}  // namespace sim::driver

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Memory pools. Memory goes back to the device when it is freed, whatever the threshold says.
+#include "sim/driver/entry.h"
+
+using namespace sim::driver;
+
+namespace {
+
+template <typename F>
+CUresult with_pool(CUmemoryPool handle, F body) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto pool = driver.find<Pool>(handle);
+    return pool ? body(driver, pool) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+bool is_reuse(CUmemPool_attribute attribute) {
+  return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+         attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+}  // namespace
+
+SIM_API cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice ordinal) {
+  return with_device(ordinal, [&](Driver&, Lock&, Device& device) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = handle_of<CUmemoryPool>(device.default_pool);
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuDeviceGetMemPool(CUmemoryPool* out, CUdevice ordinal) {
+  return with_device(ordinal, [&](Driver&, Lock&, Device& device) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = handle_of<CUmemoryPool>(device.current_pool);
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
+  return with_device(ordinal, [&](Driver& driver, Lock&, Device& device) -> CUresult {
+    auto pool = driver.find<Pool>(handle);
+    if (!pool || pool->device != &device) return CUDA_ERROR_INVALID_VALUE;
+    device.current_pool = pool;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* props) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    if (out == nullptr || props == nullptr || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->location.id < 0 ||
+        props->location.id >= static_cast<int>(driver.devices.size())) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    auto pool = driver.add(std::make_shared<Pool>());
+    pool->device = driver.devices[static_cast<size_t>(props->location.id)].get();
+    driver.pools[pool->handle] = pool;
+    *out = handle_of<CUmemoryPool>(pool);
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuMemPoolDestroy(CUmemoryPool handle) {
+  return with_pool(handle, [](Driver& driver, const std::shared_ptr<Pool>& pool) {
+    if (driver.pools.erase(pool->handle) == 0) return CUDA_ERROR_INVALID_VALUE;  // a default pool
+    driver.objects.erase(pool->handle);
+    if (pool->device->current_pool == pool) pool->device->current_pool = pool->device->default_pool;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  return with_pool(handle, [&](Driver&, const std::shared_ptr<Pool>& pool) {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (is_reuse(attribute)) {
+      pool->reuse[attribute - 1] = *static_cast<int*>(value);
+      return CUDA_SUCCESS;
+    }
+    const uint64_t number = *static_cast<cuuint64_t*>(value);
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+      pool->release_threshold = number;
+      return CUDA_SUCCESS;
+    }
+    const bool high = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
+                      attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+    if (!high || number != 0) return CUDA_ERROR_INVALID_VALUE;
+    pool->used_high = pool->used;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  return with_pool(handle, [&](Driver&, const std::shared_ptr<Pool>& pool) {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (is_reuse(attribute)) {
+      *static_cast<int*>(value) = pool->reuse[attribute - 1];
+      return CUDA_SUCCESS;
+    }
+    auto* number = static_cast<cuuint64_t*>(value);
+    switch (attribute) {
+      case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        *number = pool->release_threshold;
+        return CUDA_SUCCESS;
+      case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *number = pool->used;
+        return CUDA_SUCCESS;
+      case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *number = pool->used_high;
+        return CUDA_SUCCESS;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  });
+}
+
+SIM_API cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
+  return with_pool(handle, [](Driver&, const std::shared_ptr<Pool>&) { return CUDA_SUCCESS; });
+}
+
+SIM_API cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
+  return with_pool(handle, [&](Driver&, const std::shared_ptr<Pool>& pool) {
+    if (map == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t at = 0; at < count; ++at) {
+      const bool own = map[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                       map[at].location.id == pool->device->ordinal;
+      if (!own) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+      if (map[at].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  });
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// cuGetProcAddress: names and versions to entry points.
+#include <cstring>
+
+#include "sim/driver/entry.h"
+#include "sim/driver/symbols.h"
+
+#undef cuGetProcAddress
+
+namespace sim::driver {
+namespace {
+
+constexpr cuuint64_t kKnownFlags =
+    CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+
+// The newest entry not newer than `version`.
+CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
+                 CUdriverProcAddressQueryResult* status) {
+  if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 || flags == kKnownFlags) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Symbol* best = nullptr;
+  bool known = false;
+  for (size_t at = 0; at < kSymbolCount; ++at) {
+    const Symbol& symbol = kSymbols[at];
+    if (std::strcmp(symbol.name, name) != 0) continue;
+    known = true;
+    if (symbol.version <= version && (best == nullptr || symbol.version > best->version)) {
+      best = &symbol;
+    }
+  }
+  *out = nullptr;
+  if (best != nullptr) {
+    const bool twin = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    *out = reinterpret_cast<void*>(twin && best->per_thread != nullptr ? best->per_thread
+                                                                       : best->entry);
+  }
+  if (status != nullptr) {
+    *status = best != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+              : known         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return best != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+}  // namespace
+}  // namespace sim::driver
+
+SIM_API cuGetProcAddress(const char* name, void** out, int version, cuuint64_t flags) {
+  return sim::driver::look_up(name, out, version, flags, nullptr);
+}
+
+SIM_API cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags,
+                            CUdriverProcAddressQueryResult* status) {
+  return sim::driver::look_up(name, out, version, flags, status);
+}
+
+SIM_API cuGetExportTable(const void** out, const CUuuid*) {
+  if (out != nullptr) *out = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the driver keeps: devices, contexts, streams, events, modules, allocations. Everything here
+// is guarded by Driver::mutex; work itself (copies, kernels, host functions) runs outside it.
+//
+// A handle given to the caller is a number that is never used again, not a pointer, so a stale or
+// invented handle is always told from a live one.
+#pragma once
+
+#include <cuda.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/driver/options.h"
+#include "sim/exec/launch.h"
+
+namespace sim::driver {
+
+using Clock = std::chrono::steady_clock;
+using Lock = std::unique_lock<std::mutex>;
+
+struct Context;
+struct Device;
+
+// When a piece of work is over. Shared by the work, those who wait for it and events.
+struct Completion {
+  bool done = false;
+  CUresult error = CUDA_SUCCESS;
+  Clock::time_point time;
+};
+using CompletionPtr = std::shared_ptr<Completion>;
+
+// What a piece of work does; runs without the lock, more than once if it is part of a graph.
+using Action = std::function<CUresult()>;
+
+struct Operation {
+  Action run;                        // null: nothing to do (events, waits)
+  std::function<bool()> ready;       // null: no condition beyond `after`; called with the lock
+  std::vector<CompletionPtr> after;  // other streams' work this one waits for
+  CompletionPtr completion = std::make_shared<Completion>();
+};
+
+struct Object {
+  uint64_t handle = 0;
+  virtual ~Object() = default;
+};
+
+struct Capture;
+
+struct Stream : Object {
+  Context* context = nullptr;
+  unsigned flags = 0;
+  int priority = 0;
+  bool legacy = false;
+  bool destroyed = false;  // gone once its queue is empty
+  std::deque<std::shared_ptr<Operation>> queue;
+  CompletionPtr last;                // of the newest work; null: none ever
+  std::shared_ptr<Capture> capture;  // null: not capturing
+  std::vector<size_t> frontier;      // capture: the nodes the next one depends on
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+};
+
+struct Event : Object {
+  Context* context = nullptr;
+  unsigned flags = 0;
+  CompletionPtr recorded;          // null: never
+  std::weak_ptr<Capture> capture;  // recorded inside a capture
+  bool captured = false;
+  std::vector<size_t> frontier;
+};
+
+struct Module;
+
+// One kernel of one module in one context: a CUfunction.
+struct Function : Object {
+  Module* module = nullptr;
+  std::shared_ptr<const sim::Module> code;
+  const Kernel* kernel = nullptr;
+  int max_dynamic_shared = 0;
+  int carveout = -1;
+  int scheduling_policy = 0;
+  bool non_portable_cluster = false;
+};
+
+struct Module : Object {
+  Context* context = nullptr;
+  std::shared_ptr<const sim::Module> code;
+  std::shared_ptr<const Image> image;
+  std::map<std::string, std::shared_ptr<Function>> functions;
+};
+
+struct Library;
+
+struct LibraryKernel : Object {
+  Library* library = nullptr;
+  const Kernel* kernel = nullptr;
+  // Attributes set through the kernel, by (device, attribute): given to functions made later too.
+  std::map<std::pair<int, CUfunction_attribute>, int> attributes;
+};
+
+// Code that belongs to no context; becomes a module in each context that asks for a function.
+struct Library : Object {
+  std::shared_ptr<const sim::Module> code;
+  std::map<std::string, std::shared_ptr<LibraryKernel>> kernels;
+  std::map<uint64_t, std::shared_ptr<Module>> modules;  // by context handle
+};
+
+struct Pool : Object {
+  Device* device = nullptr;
+  uint64_t release_threshold = 0;
+  uint64_t used = 0, used_high = 0;
+  int reuse[3] = {1, 1, 1};
+};
+
+struct Block {  // one allocation, for look-ups by address
+  uint64_t base = 0, bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  uint64_t id = 0;
+  Context* context = nullptr;
+  Device* device = nullptr;
+  std::shared_ptr<Pool> pool;  // cuMemAllocAsync
+  std::shared_ptr<char> host;  // pinned memory of ours
+  unsigned host_flags = 0;
+};
+
+struct Context : Object {
+  Device* device = nullptr;
+  bool primary = false;
+  bool alive = true;  // false: a primary context nobody holds, or a destroyed one
+  unsigned flags = 0;
+  CUresult error = CUDA_SUCCESS;  // sticky, from a fault
+  std::shared_ptr<Stream> legacy;
+  std::shared_ptr<Stream> janitor;  // releases memory after everything enqueued before
+  std::map<uint64_t, std::shared_ptr<Stream>>
+      streams;  // by handle, all kinds, in order of creation
+  std::map<uint64_t, std::shared_ptr<Event>> events;
+  std::map<uint64_t, std::shared_ptr<Module>> modules;
+  std::map<uint64_t, size_t> limits;
+  std::vector<uint64_t> peers;  // context handles this one may access
+};
+
+struct Device {
+  int ordinal = 0;
+  Profile profile;
+  std::unique_ptr<Memory> memory;
+  std::shared_ptr<Context> primary;  // made once, revived by every retain
+  int primary_references = 0;
+  unsigned primary_flags = 0;
+  std::shared_ptr<Pool> default_pool, current_pool;
+  std::vector<Context*> contexts;  // alive
+  std::mt19937_64 random;
+  uint64_t allocations = 0;
+  bool started = false;  // the worker thread exists
+  bool running = false;  // an operation is in flight
+  bool stalled = false;  // there is work, none of it ready
+  bool holding = false;  // new work waits a moment for more, so that order is free
+  Clock::time_point hold_until;
+};
+
+struct Driver {
+  std::mutex mutex;
+  std::condition_variable changed;  // anything that somebody may wait for
+  bool initialized = false;
+  Options options;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::unordered_map<uint64_t, std::weak_ptr<Object>> objects;
+  std::map<uint64_t, std::shared_ptr<Library>> libraries;
+  std::map<uint64_t, std::shared_ptr<Pool>> pools;
+  std::map<uint64_t, std::shared_ptr<Object>> graphs;  // CUgraph and CUgraphExec
+  std::map<uint64_t, std::shared_ptr<Context>> contexts;
+  std::map<uint64_t, Block> blocks;  // by base address
+  std::vector<std::weak_ptr<Capture>> captures;
+  uint64_t next_handle = 0x1000;
+  uint64_t next_block = 1;
+  int waiters = 0;  // host threads that want progress now
+
+  static Driver& get();
+
+  template <typename T>
+  std::shared_ptr<T> add(std::shared_ptr<T> object) {
+    object->handle = next_handle;
+    next_handle += 16;
+    objects[object->handle] = object;
+    return object;
+  }
+  template <typename T, typename H>
+  std::shared_ptr<T> find(H handle) {
+    auto it = objects.find(reinterpret_cast<uint64_t>(handle));
+    return it == objects.end() ? nullptr : std::dynamic_pointer_cast<T>(it->second.lock());
+  }
+  // The block that holds [address, address + bytes); null if none does entirely.
+  Block* find_block(uint64_t address, uint64_t bytes = 1);
+  // Sleeps until the predicate holds, urging the workers on.
+  template <typename P>
+  void wait(Lock& lock, P predicate) {
+    ++waiters;
+    changed.notify_all();
+    changed.wait(lock, predicate);
+    --waiters;
+  }
+};
+
+// A thread's stack of contexts and what it is doing.
+struct ThreadState {
+  std::vector<uint64_t> stack;                         // handles
+  std::unordered_map<uint64_t, uint64_t> own_streams;  // context handle -> per-thread stream
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  bool in_host_function = false;
+};
+ThreadState& thread_state();
+
+template <typename H, typename T>
+H handle_of(const std::shared_ptr<T>& object) {
+  return reinterpret_cast<H>(object->handle);
+}
+
+}  // namespace sim::driver

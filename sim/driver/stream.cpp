@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Streams, host functions in them, and stream memory operations.
+#include <algorithm>
+
+#include "sim/driver/capture.h"
+#include "sim/driver/entry.h"
+#include "sim/driver/work.h"
+
+namespace sim::driver {
+
+CUresult resolve_stream(Driver& driver, Context& context, CUstream handle,
+                        std::shared_ptr<Stream>* out) {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) {
+    *out = context.legacy;
+    return CUDA_SUCCESS;
+  }
+  if (handle == CU_STREAM_PER_THREAD) {
+    uint64_t& own = thread_state().own_streams[context.handle];
+    auto it = context.streams.find(own);
+    if (it == context.streams.end()) {
+      auto stream = driver.add(std::make_shared<Stream>());
+      stream->context = &context;
+      own = stream->handle;
+      it = context.streams.emplace(own, stream).first;
+    }
+    *out = it->second;
+    return CUDA_SUCCESS;
+  }
+  *out = driver.find<Stream>(handle);
+  if (!*out || (*out)->destroyed) return CUDA_ERROR_INVALID_HANDLE;
+  return (*out)->context->error;
+}
+
+namespace {
+
+template <typename F>
+CUresult with_stream(CUstream handle, F body) {
+  return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
+    std::shared_ptr<Stream> stream;
+    const CUresult result = resolve_stream(driver, context, handle, &stream);
+    return result != CUDA_SUCCESS ? result : body(driver, lock, *stream);
+  });
+}
+
+CUresult create_stream(CUstream* out, unsigned flags, int priority) {
+  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
+    if (out == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    auto stream = driver.add(std::make_shared<Stream>());
+    stream->context = &context;
+    stream->flags = flags;
+    stream->priority = std::min(0, std::max(priority, -5));
+    context.streams[stream->handle] = stream;
+    *out = handle_of<CUstream>(stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult run_host_function(CUhostFn function, void* data) {
+  thread_state().in_host_function = true;
+  function(data);
+  thread_state().in_host_function = false;
+  return CUDA_SUCCESS;
+}
+
+bool holds(uint32_t value, uint32_t wanted, unsigned flags) {
+  switch (flags) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<int32_t>(value - wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return value == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (value & wanted) != 0;
+    default:
+      return ~(value | wanted) != 0;
+  }
+}
+
+}  // namespace
+}  // namespace sim::driver
+
+using namespace sim::driver;
+
+SIM_API cuStreamCreate(CUstream* out, unsigned flags) { return create_stream(out, flags, 0); }
+
+SIM_API cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
+  return create_stream(out, flags, priority);
+}
+
+SIM_API cuStreamDestroy(CUstream handle) {
+  return with_context([&](Driver& driver, Lock&, Context&) -> CUresult {
+    auto stream = driver.find<Stream>(handle);
+    if (!stream || stream->destroyed) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->capture) invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream->destroyed = true;  // its work goes on
+    driver.objects.erase(stream->handle);
+    driver.changed.notify_all();
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuStreamSynchronize(CUstream handle) {
+  return with_stream(handle, [](Driver& driver, Lock& lock, Stream& stream) -> CUresult {
+    if (stream.capture) {
+      return invalidate(*stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    if (!stream.legacy) return wait_for(driver, lock, *stream.context, stream.last);
+    const CUresult result = check_implicit_capture(*stream.context, stream);
+    if (result != CUDA_SUCCESS) return result;
+    CompletionPtr completion;  // an empty piece of legacy work comes after all blocking streams
+    submit(driver, stream, nullptr, {}, &completion);
+    return wait_for(driver, lock, *stream.context, completion);
+  });
+}
+
+SIM_API cuStreamQuery(CUstream handle) {
+  return with_stream(handle, [](Driver&, Lock&, Stream& stream) -> CUresult {
+    if (stream.capture) {
+      return invalidate(*stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    if (stream.legacy) {
+      for (auto& [other_handle, other] : stream.context->streams) {
+        if (other->blocking() && other->last && !other->last->done) return CUDA_ERROR_NOT_READY;
+      }
+      return CUDA_SUCCESS;
+    }
+    return !stream.last || stream.last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+SIM_API cuStreamGetCtx(CUstream handle, CUcontext* out) {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = reinterpret_cast<CUcontext>(stream.context->handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
+  if (green != nullptr) *green = nullptr;
+  return cuStreamGetCtx(handle, out);
+}
+
+SIM_API cuStreamGetFlags(CUstream handle, unsigned* out) {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = stream.flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuStreamGetPriority(CUstream handle, int* out) {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = stream.priority;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuStreamGetId(CUstream handle, unsigned long long* out) {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = stream.handle;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuStreamGetDevice(CUstream handle, CUdevice* out) {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = stream.context->device->ordinal;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
+    if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return submit(driver, stream, [function, data] { return run_host_function(function, data); });
+  });
+}
+
+SIM_API cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data,
+                            unsigned flags) {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
+    if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (stream.capture) {
+      return invalidate(*stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    return submit(driver, stream, [handle, function, data] {
+      thread_state().in_host_function = true;
+      function(handle, CUDA_SUCCESS, data);
+      thread_state().in_host_function = false;
+      return CUDA_SUCCESS;
+    });
+  });
+}
+
+SIM_API cuStreamWriteValue32(CUstream handle, CUdeviceptr address, cuuint32_t value,
+                             unsigned flags) {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
+    if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER || address % 4 != 0 ||
+        driver.find_block(address, 4) == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim::Memory* memory = stream.context->device->memory.get();
+    return submit(driver, stream, [address, value, memory] {
+      __atomic_store_n(reinterpret_cast<uint32_t*>(address), value, __ATOMIC_RELEASE);
+      memory->define(address, 4);
+      return CUDA_SUCCESS;
+    });
+  });
+}
+
+SIM_API cuStreamWaitValue32(CUstream handle, CUdeviceptr address, cuuint32_t value,
+                            unsigned flags) {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
+    flags &= ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
+    if (flags > CU_STREAM_WAIT_VALUE_NOR || address % 4 != 0 ||
+        driver.find_block(address, 4) == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    auto ready = [&driver, address, value, flags] {
+      // Freed under a waiting stream: nothing can be read any more, the stream goes on.
+      if (driver.find_block(address, 4) == nullptr) return true;
+      return holds(__atomic_load_n(reinterpret_cast<uint32_t*>(address), __ATOMIC_ACQUIRE), value,
+                   flags);
+    };
+    return submit(driver, stream, nullptr, {}, nullptr, ready);
+  });
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// How copies and fills are checked, staged and carried out.
+#include "sim/driver/transfer.h"
+
+#include <cstring>
+
+#include "sim/driver/entry.h"
+#include "sim/driver/work.h"
+
+namespace sim::driver {
+namespace {
+
+// One end of a copy, as the tables knew it at the call.
+struct End {
+  uint64_t address = 0;
+  bool pageable = false;
+  bool on_device = false;    // device, managed or symbol
+  Memory* memory = nullptr;  // of the device the block belongs to
+};
+
+CUresult check_end(Driver& driver, uint64_t address, size_t span, Place place, End* out) {
+  if (address == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Block* block = driver.find_block(address);
+  if (block == nullptr) {
+    if (place == Place::device) return CUDA_ERROR_INVALID_VALUE;
+    *out = {address, true, false, nullptr};
+    return CUDA_SUCCESS;
+  }
+  if (driver.find_block(address, span) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool device_only = block->kind == MemoryKind::device || block->kind == MemoryKind::symbol;
+  if (place == Place::host && device_only) return CUDA_ERROR_INVALID_VALUE;
+  *out = {address, false, device_only || block->kind == MemoryKind::managed,
+          block->device->memory.get()};
+  return CUDA_SUCCESS;
+}
+
+// Freed by other work since the call: touching it would be an illegal access.
+bool is_live(const End& end) {
+  if (end.pageable) return true;
+  const std::shared_ptr<const Allocation> allocation = end.memory->find(end.address);
+  return allocation && !allocation->freed;
+}
+
+CUresult move_rows(const Copy& what, const End& to, const End& from) {
+  if (!is_live(to) || !is_live(from)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (size_t row = 0; row < what.rows; ++row) {
+    const uint64_t target = to.address + row * what.to_pitch;
+    const uint64_t source = from.address + row * what.from_pitch;
+    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source),
+                 what.width);
+    if (!to.on_device) continue;
+    if (from.on_device && from.memory == to.memory) {
+      to.memory->copy_definedness(target, source, what.width);
+    } else {
+      to.memory->define(target, what.width);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<std::vector<char>> stage(const Copy& what) {
+  auto staged = std::make_shared<std::vector<char>>(what.width * what.rows);
+  for (size_t row = 0; row < what.rows; ++row) {
+    std::memcpy(staged->data() + row * what.width,
+                reinterpret_cast<const char*>(what.from) + row * what.from_pitch, what.width);
+  }
+  return staged;
+}
+
+size_t span_of(size_t width, size_t rows, size_t pitch) { return (rows - 1) * pitch + width; }
+
+CUresult fill_rows(const Fill& what, const End& to) {
+  if (!is_live(to)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (size_t row = 0; row < what.rows; ++row) {
+    const uint64_t start = to.address + row * what.pitch;
+    auto* bytes = reinterpret_cast<char*>(start);
+    if (what.element == 1) {
+      std::memset(bytes, static_cast<int>(what.value & 0xff), what.columns);
+    } else {
+      for (size_t at = 0; at < what.columns; ++at) {
+        std::memcpy(bytes + at * what.element, &what.value, what.element);  // little endian
+      }
+    }
+    if (to.on_device) to.memory->define(start, what.columns * what.element);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult copy(CUstream handle, const Copy& what, bool synchronous) {
+  return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
+    std::shared_ptr<Stream> stream;
+    CUresult result = resolve_stream(driver, context, handle, &stream);
+    if (result != CUDA_SUCCESS || what.width == 0 || what.rows == 0) return result;
+    if (what.rows > 1 && (what.to_pitch < what.width || what.from_pitch < what.width)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    End to, from;
+    result = check_end(driver, what.to, span_of(what.width, what.rows, what.to_pitch),
+                       what.to_place, &to);
+    if (result != CUDA_SUCCESS) return result;
+    result = check_end(driver, what.from, span_of(what.width, what.rows, what.from_pitch),
+                       what.from_place, &from);
+    if (result != CUDA_SUCCESS) return result;
+    const bool capturing = stream->capture != nullptr;
+    CompletionPtr completion;
+    if (from.pageable && !capturing) {
+      Copy packed = what;
+      packed.from_pitch = what.width;
+      auto staged = stage(what);
+      from.address = reinterpret_cast<uint64_t>(staged->data());
+      result = submit(
+          driver, *stream, [packed, to, from, staged] { return move_rows(packed, to, from); }, {},
+          &completion);
+    } else {
+      result = submit(
+          driver, *stream, [what, to, from] { return move_rows(what, to, from); }, {}, &completion);
+    }
+    if (result != CUDA_SUCCESS || capturing) return result;
+    const bool on_host = !to.on_device || !from.on_device;
+    if (!to.pageable && !(synchronous && on_host)) return CUDA_SUCCESS;
+    return wait_for(driver, lock, *stream->context, completion);
+  });
+}
+
+CUresult fill(CUstream handle, const Fill& what, bool synchronous) {
+  return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
+    std::shared_ptr<Stream> stream;
+    CUresult result = resolve_stream(driver, context, handle, &stream);
+    if (result != CUDA_SUCCESS || what.columns == 0 || what.rows == 0) return result;
+    const size_t width = what.columns * what.element;
+    if (what.to % what.element != 0 || (what.rows > 1 && what.pitch < width) ||
+        what.pitch % what.element != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    End to;
+    result = check_end(driver, what.to, span_of(width, what.rows, what.pitch), Place::device, &to);
+    if (result != CUDA_SUCCESS) return result;
+    const bool capturing = stream->capture != nullptr;
+    CompletionPtr completion;
+    result = submit(
+        driver, *stream, [what, to] { return fill_rows(what, to); }, {}, &completion);
+    if (result != CUDA_SUCCESS || capturing || !synchronous || to.on_device) return result;
+    return wait_for(driver, lock, *stream->context, completion);
+  });
+}
+
+}  // namespace sim::driver

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Copies and fills, checked and put into a stream.
+#pragma once
+
+#include "sim/driver/state.h"
+
+namespace sim::driver {
+
+enum class Place { any, host, device };  // what the caller says an address is
+
+// `rows` pieces of `width` bytes, `pitch` bytes apart on either side.
+struct Copy {
+  uint64_t to = 0, from = 0;
+  Place to_place = Place::any, from_place = Place::any;
+  size_t width = 0, rows = 1;
+  size_t to_pitch = 0, from_pitch = 0;
+};
+
+// Enqueues the copy. Pageable sources are read now; copies into pageable memory, and with
+// `synchronous` all that touch the host, are over on return.
+CUresult copy(CUstream stream, const Copy& what, bool synchronous);
+
+struct Fill {
+  uint64_t to = 0;
+  uint32_t value = 0;
+  unsigned element = 1;  // bytes: 1, 2 or 4
+  size_t columns = 0, rows = 1, pitch = 0;
+};
+
+CUresult fill(CUstream stream, const Fill& what, bool synchronous);
+
+}  // namespace sim::driver

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Putting work into streams and waiting for it.
+#pragma once
+
+#include "sim/driver/state.h"
+
+namespace sim::driver {
+
+// The stream a handle means in this context: 0 and 1 the legacy one, 2 this thread's own.
+// CUDA_ERROR_INVALID_HANDLE if there is none.
+CUresult resolve_stream(Driver& driver, Context& context, CUstream handle,
+                        std::shared_ptr<Stream>* out);
+
+// Appends work in stream order, or adds a node if the stream is capturing. `after`: more work to
+// wait for. `completion`, if given, receives when it is over (null while capturing).
+CUresult submit(Driver& driver, Stream& stream, Action action,
+                std::vector<CompletionPtr> after = {}, CompletionPtr* completion = nullptr,
+                std::function<bool()> ready = nullptr);
+
+// Waits for the work; then the context's state, or the error the work itself ended with.
+CUresult wait_for(Driver& driver, Lock& lock, Context& context, const CompletionPtr& completion);
+
+// All work enqueued so far in the context.
+std::vector<CompletionPtr> everything(Context& context);
+// Waits until all of it is over.
+CUresult synchronize(Driver& driver, Lock& lock, Context& context);
+
+// Runs `action` once everything enqueued so far in the context is over. Waits for that, unless the
+// device is stalled on a value that a host thread may have yet to write.
+CUresult after_everything(Driver& driver, Lock& lock, Context& context, Action action);
+
+// Ends all work of a context at once with its error; what runs now is waited for.
+void drop_work(Driver& driver, Lock& lock, Context& context);
+
+// Starts the device's worker thread if need be and tells it of new work.
+void wake(Driver& driver, Device& device);
+
+}  // namespace sim::driver

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One thread per device takes ready work in a seeded order among streams: kernels do not overlap,
+// but any order that streams, events and the legacy stream leave open may come. New work on an idle
+// device is held back for a moment, or until somebody waits, so that there is something to reorder.
+#include <thread>
+
+#include "sim/driver/capture.h"
+#include "sim/driver/work.h"
+
+namespace sim::driver {
+namespace {
+
+constexpr auto kHold = std::chrono::microseconds(500);
+constexpr auto kPoll = std::chrono::microseconds(200);  // of values that host threads may write
+
+struct Choice {
+  std::shared_ptr<Stream> stream;
+  bool any_work = false;
+};
+
+bool is_ready(const Operation& operation) {
+  for (const CompletionPtr& completion : operation.after) {
+    if (!completion->done) return false;
+  }
+  return !operation.ready || operation.ready();
+}
+
+// Also forgets destroyed streams that have nothing left to do.
+Choice choose(Device& device) {
+  Choice choice;
+  std::vector<std::shared_ptr<Stream>> ready;
+  for (Context* context : device.contexts) {
+    for (auto it = context->streams.begin(); it != context->streams.end();) {
+      const std::shared_ptr<Stream>& stream = it->second;
+      if (stream->queue.empty() && stream->destroyed) {
+        it = context->streams.erase(it);
+        continue;
+      }
+      if (!stream->queue.empty()) {
+        choice.any_work = true;
+        if (is_ready(*stream->queue.front())) ready.push_back(stream);
+      }
+      ++it;
+    }
+  }
+  if (!ready.empty()) choice.stream = ready[device.random() % ready.size()];
+  return choice;
+}
+
+void end(Operation& operation, CUresult error) {
+  operation.completion->done = true;
+  operation.completion->error = error;
+  operation.completion->time = Clock::now();
+}
+
+// Everything queued in the context ends with its error. The front of a queue may be running.
+void drop_queues(Context& context) {
+  for (auto& [handle, stream] : context.streams) {
+    for (const auto& operation : stream->queue) end(*operation, context.error);
+    stream->queue.clear();
+  }
+}
+
+void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<Stream>& stream) {
+  const std::shared_ptr<Operation> operation = stream->queue.front();
+  CUresult error = CUDA_SUCCESS;
+  if (operation->run) {
+    device.running = true;
+    lock.unlock();
+    try {
+      error = operation->run();
+    } catch (const std::bad_alloc&) {
+      error = CUDA_ERROR_OUT_OF_MEMORY;
+    } catch (...) {
+      error = CUDA_ERROR_UNKNOWN;
+    }
+    lock.lock();
+    device.running = false;
+  }
+  end(*operation, error);
+  stream->queue.pop_front();
+  if (error != CUDA_SUCCESS && stream->context->error == CUDA_SUCCESS) {
+    stream->context->error = error;
+    drop_queues(*stream->context);
+  }
+  driver.changed.notify_all();
+}
+
+void work(Driver& driver, Device& device) {
+  Lock lock(driver.mutex);
+  while (true) {
+    if (device.holding && driver.waiters == 0 && Clock::now() < device.hold_until) {
+      driver.changed.wait_until(lock, device.hold_until);
+      continue;
+    }
+    device.holding = false;
+    const Choice choice = choose(device);
+    if (choice.stream) {
+      device.stalled = false;
+      run_one(driver, lock, device, choice.stream);
+      continue;
+    }
+    if (choice.any_work && !device.stalled) {
+      device.stalled = true;
+      driver.changed.notify_all();
+    }
+    if (choice.any_work) {
+      driver.changed.wait_for(lock, kPoll);
+    } else {
+      device.stalled = false;
+      driver.changed.wait(lock);
+    }
+  }
+}
+
+bool is_idle(const Device& device) {
+  if (device.running) return false;
+  for (const Context* context : device.contexts) {
+    for (const auto& [handle, stream] : context->streams) {
+      if (!stream->queue.empty()) return false;
+    }
+  }
+  return true;
+}
+
+void add_pending(std::vector<CompletionPtr>& list, const CompletionPtr& completion) {
+  if (completion && !completion->done) list.push_back(completion);
+}
+
+}  // namespace
+
+void wake(Driver& driver, Device& device) {
+  device.stalled = false;
+  if (!device.started) {
+    device.started = true;
+    std::thread([&driver, &device] { work(driver, device); }).detach();
+  }
+  driver.changed.notify_all();
+}
+
+CUresult submit(Driver& driver, Stream& stream, Action action, std::vector<CompletionPtr> after,
+                CompletionPtr* completion, std::function<bool()> ready) {
+  if (stream.capture) {
+    if (ready) return invalidate(*stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return capture_node(stream, std::move(action));
+  }
+  if (stream.legacy || stream.blocking()) {
+    const CUresult result = check_implicit_capture(*stream.context, stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  auto operation = std::make_shared<Operation>();
+  operation->run = std::move(action);
+  operation->ready = std::move(ready);
+  for (const CompletionPtr& other : after) add_pending(operation->after, other);
+  Context& context = *stream.context;
+  if (stream.legacy) {
+    for (auto& [handle, other] : context.streams) {
+      if (!other->legacy && other->blocking()) add_pending(operation->after, other->last);
+    }
+  } else if (stream.blocking()) {
+    add_pending(operation->after, context.legacy->last);
+  }
+  Device& device = *context.device;
+  if (is_idle(device)) {
+    device.holding = true;
+    device.hold_until = Clock::now() + kHold;
+  }
+  stream.last = operation->completion;
+  if (completion != nullptr) *completion = operation->completion;
+  stream.queue.push_back(std::move(operation));
+  wake(driver, device);
+  return CUDA_SUCCESS;
+}
+
+CUresult wait_for(Driver& driver, Lock& lock, Context& context, const CompletionPtr& completion) {
+  if (completion && !completion->done) {
+    driver.wait(lock, [&] { return completion->done; });
+  }
+  if (context.error != CUDA_SUCCESS) return context.error;
+  return completion ? completion->error : CUDA_SUCCESS;
+}
+
+std::vector<CompletionPtr> everything(Context& context) {
+  std::vector<CompletionPtr> all;
+  for (auto& [handle, stream] : context.streams) {
+    if (stream != context.janitor) add_pending(all, stream->last);
+  }
+  return all;
+}
+
+CUresult synchronize(Driver& driver, Lock& lock, Context& context) {
+  const std::vector<CompletionPtr> all = everything(context);
+  driver.wait(lock, [&] {
+    for (const CompletionPtr& completion : all) {
+      if (!completion->done) return false;
+    }
+    return true;
+  });
+  return context.error;
+}
+
+CUresult after_everything(Driver& driver, Lock& lock, Context& context, Action action) {
+  CompletionPtr completion;
+  const CUresult result =
+      submit(driver, *context.janitor, std::move(action), everything(context), &completion);
+  if (result != CUDA_SUCCESS) return result;
+  Device& device = *context.device;
+  driver.wait(lock, [&] { return completion->done || device.stalled; });
+  return context.error;
+}
+
+void drop_work(Driver& driver, Lock& lock, Context& context) {
+  driver.wait(lock, [&] { return !context.device->running; });
+  drop_queues(context);
+  driver.changed.notify_all();
+}
+
+}  // namespace sim::driver
