@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The compiler library: identity, options, failures; and the reader of its log.
+#include "codegen/nvrtc.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+using namespace lathe;
+
+namespace {
+
+std::shared_ptr<const Compiler> compiler() {
+  const auto opened = Compiler::open();
+  if (!opened.ok()) {
+    MESSAGE("skipped, no compiler: ", opened.status().text());
+    return nullptr;
+  }
+  return *opened;
+}
+
+constexpr char kUnit[] = R"(#include "common/math.cuh"
+extern "C" __global__ void entry(float* p) { *p = lathe::silu(*p); }
+)";
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("log of one kernel") {
+  const CompileReport report = parse_compile_log(
+      "ptxas info    : 0 bytes gmem\n"
+      "ptxas info    : Compiling entry function 'entry' for 'sm_90a'\n"
+      "ptxas info    : Function properties for entry\n"
+      "    16 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads\n"
+      "ptxas info    : Used 31 registers, used 1 barriers, 512 bytes smem, 8 bytes cumulative "
+      "stack size\n"
+      "ptxas info    : Compile time = 8.123 ms\n");
+  CHECK(report.registers == 31);
+  CHECK(report.barriers == 1);
+  CHECK(report.smem_static == 512);
+  CHECK(report.stack_bytes == 16);
+  CHECK(report.spill_stores == 4);
+  CHECK(report.spill_loads == 12);
+}
+
+TEST_CASE("other functions of the unit are not the kernel") {
+  const CompileReport report = parse_compile_log(
+      "ptxas info    : Compiling entry function 'other' for 'sm_80'\n"
+      "    32 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads\n"
+      "ptxas info    : Used 200 registers\n"
+      "ptxas info    : Compiling entry function 'entry' for 'sm_80'\n"
+      "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 8 registers, 380 bytes cmem[0]\n"
+      "ptxas info    : Compiling entry function 'entry2' for 'sm_80'\n"
+      "ptxas info    : Used 99 registers\n");
+  CHECK(report.registers == 8);
+  CHECK(report.barriers == 0);
+  CHECK(report.smem_static == 0);
+  CHECK(report.stack_bytes == 0);
+  CHECK(report.spill_stores == 0);
+}
+
+TEST_CASE("logs that say nothing give -1, never a failure") {
+  for (const char* log :
+       {"", "\n\n\n", "Used many registers", "ptxas info    : Used 31 registers\n",
+        "ptxas info : Compiling entry function 'entry' for 'sm_90a'\nUsed registers, bytes smem\n",
+        "Compiling entry function 'entry'\nUsed 99999999999999999999 registers\n",
+        "Compiling entry function 'entry'\nbytes stack frame, x bytes spill stores"}) {
+    CAPTURE(log);
+    const CompileReport report = parse_compile_log(log);
+    CHECK(report.registers == -1);
+    CHECK(report.stack_bytes == -1);
+    CHECK(report.spill_stores == -1);
+    CHECK(report.spill_loads == -1);
+  }
+}
+
+TEST_CASE("options that enter the key") {
+  const std::vector<std::string>& options = Compiler::options();
+  CHECK(std::is_sorted(options.begin(), options.end()));
+  for (const char* wanted : {"-std=c++17", "--no-source-include", "--ptxas-options=-v"}) {
+    CHECK(std::count(options.begin(), options.end(), wanted) == 1);
+  }
+  for (const std::string& option : options) {
+    CHECK_FALSE(contains(option, "-no-cache"));
+    CHECK_FALSE(contains(option, "-arch"));
+    CHECK_FALSE(contains(option, "\n"));
+  }
+}
+
+TEST_CASE("a path that is no compiler is refused by name, without falling back") {
+  const auto opened = Compiler::open("/nonexistent/libnvrtc.so");
+  REQUIRE(!opened.ok());
+  CHECK(opened.status().code() == Code::compile_failed);
+  CHECK(contains(opened.status().text(), "/nonexistent/libnvrtc.so"));
+  CHECK(contains(opened.status().text(), "LATHE_NVRTC"));
+  CHECK_FALSE(Compiler::open("libc.so.6").ok());
+}
+
+TEST_CASE("identity holds the version and the build id") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  std::istringstream words(nvrtc->identity());
+  std::string name, version, build;
+  words >> name >> version >> build;
+  CHECK(name == "nvrtc");
+  CHECK(contains(version, "."));
+  CHECK(build.size() == 40);
+  CHECK(build.find_first_not_of("0123456789abcdef") == std::string::npos);
+  CHECK(contains(nvrtc->path(), "nvrtc"));
+  CHECK(std::count(nvrtc->archs().begin(), nvrtc->archs().end(), "sm_90") == 1);
+}
+
+TEST_CASE("a good unit gives cubin, PTX and a full report") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const auto compiled = nvrtc->compile(kUnit, "sm_80");
+  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+  CHECK(compiled->cubin.substr(0, 4) ==
+        "\x7f"
+        "ELF");
+  CHECK(contains(compiled->ptx, ".target sm_80"));
+  CHECK(contains(compiled->ptx, ".entry entry("));
+  CHECK(compiled->ptx.back() != '\0');
+  CHECK(compiled->report.registers > 0);
+  CHECK(compiled->report.stack_bytes == 0);
+  CHECK(contains(compiled->report.ptx_banner, "release"));
+  CHECK(compiled->report.milliseconds > 0);
+}
+
+TEST_CASE("a bad unit gives the log, the options and the saved text") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const std::string unit =
+      "// broken arch=sm_80\n#include \"common/math.cuh\"\nint x = \"text\";\n";
+  const auto compiled = nvrtc->compile(unit, "sm_80");
+  REQUIRE(!compiled.ok());
+  CHECK(compiled.status().code() == Code::compile_failed);
+  const std::string& text = compiled.status().text();
+  CHECK(contains(text, "// broken arch=sm_80"));
+  CHECK(contains(text, "/lathe/entry.cu(3): error"));
+  CHECK(contains(text, "-arch=sm_80"));
+  const std::string before = "unit saved in ";
+  REQUIRE(contains(text, before));
+  const size_t from = text.find(before) + before.size();
+  const std::string path = text.substr(from, text.find('\n', from) - from);
+  std::ifstream file(path);
+  REQUIRE(file.good());
+  std::stringstream saved;
+  saved << file.rdbuf();
+  CHECK(saved.str() == unit);
+  std::remove(path.c_str());
+}
+
+TEST_CASE("only embedded headers are found, and an unknown architecture fails") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  for (const char* unit : {"#include \"CMakeLists.txt\"\n", "#include <stdio.h>\n"}) {
+    const auto compiled = nvrtc->compile(unit, "sm_80");
+    REQUIRE(!compiled.ok());
+    const std::string& text = compiled.status().text();
+    const size_t from = text.find("unit saved in ") + 14;
+    std::remove(text.substr(from, text.find('\n', from) - from).c_str());
+  }
+  const auto compiled = nvrtc->compile(kUnit, "sm_7");
+  REQUIRE(!compiled.ok());
+  const std::string& text = compiled.status().text();
+  const size_t from = text.find("unit saved in ") + 14;
+  std::remove(text.substr(from, text.find('\n', from) - from).c_str());
+}

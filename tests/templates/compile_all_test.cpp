@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Every template, every architecture, in configurations that cover each flag, width and type: it
+// compiles, keeps everything in registers, and the same key gives the same bytes.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "codegen/kernels/conv.h"
+#include "codegen/nvrtc.h"
+#include "codegen/source.h"
+
+using namespace lathe;
+
+namespace {
+
+struct Job {
+  KernelSpec spec;
+  std::string arch;
+};
+
+// `all` sets every flag, otherwise none but the kernels themselves.
+ConvProblem problem_of(Dtype x, Dtype weight, int width, int vector_bytes, bool all) {
+  ConvProblem problem;
+  problem.x = x;
+  problem.weight = weight;
+  problem.width = width;
+  problem.vector_bytes = vector_bytes;
+  problem.forward = problem.backward = problem.weight_grad = problem.update = true;
+  problem.silu = problem.bias = problem.residual = problem.packed = problem.halo = all;
+  problem.initial_state = problem.final_state = all;
+  problem.dfinal_state = problem.dinitial_state = all;
+  problem.cu_seqlens = width % 2 == 0 ? Dtype::i32 : Dtype::i64;
+  return problem;
+}
+
+// All widths on every architecture, the types in turn; and always what strains registers most.
+std::vector<ConvProblem> problems_for(size_t arch_index) {
+  constexpr Dtype kTypes[] = {Dtype::bf16, Dtype::f16, Dtype::f32};
+  constexpr int kVectors[] = {16, 8, 16, 4, 16, 2, 16};
+  std::vector<ConvProblem> problems;
+  for (int width = 2; width <= 8; ++width) {
+    const size_t turn = arch_index + static_cast<size_t>(width);
+    const Dtype x = kTypes[turn % 3];
+    const int vector_bytes = std::max(kVectors[turn % 7], bytes_of(x));
+    problems.push_back(problem_of(x, kTypes[turn / 3 % 3], width, vector_bytes, turn % 2 == 0));
+  }
+  problems.push_back(problem_of(Dtype::f32, Dtype::f32, 8, 16, true));
+  problems.push_back(problem_of(Dtype::bf16, Dtype::bf16, 4, 16, true));
+  problems.push_back(problem_of(Dtype::bf16, Dtype::bf16, 4, 16, false));
+  problems.back().silu = true;
+  problems.push_back(problem_of(Dtype::f32, Dtype::f32, 4, 16, false));
+  return problems;
+}
+
+std::vector<Job> all_jobs() {
+  std::map<std::string, Job> jobs;  // by unit: kernels that problems share compile once
+  for (size_t a = 0; a < supported_archs().size(); ++a) {
+    const std::string& arch = supported_archs()[a];
+    const DeviceFacts facts = *facts_of_arch(arch);
+    for (const ConvProblem& problem : problems_for(a)) {
+      const auto kernels = conv_kernels(problem, facts, problem.halo);
+      REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+      for (const auto* spec : {&kernels->forward, &kernels->backward, &kernels->update,
+                               &kernels->weight_grad, &kernels->weight_grad_cast,
+                               &kernels->halo_pack, &kernels->halo_join, &kernels->halo_add}) {
+        if (*spec) jobs.emplace(emit_unit(**spec, arch), Job{**spec, arch});
+      }
+    }
+  }
+  std::vector<Job> list;
+  for (auto& [unit, job] : jobs) list.push_back(std::move(job));
+  return list;
+}
+
+std::shared_ptr<const Compiler> compiler() {
+  const auto opened = Compiler::open();
+  if (opened.ok()) return *opened;
+  MESSAGE("skipped, no compiler: ", opened.status().text());
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("every template compiles for every architecture without spills") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const std::vector<Job> jobs = all_jobs();
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::vector<std::string> failures;
+  std::map<std::string, int> worst;  // registers by kernel
+  std::set<std::pair<std::string, std::string>> covered;
+  const auto work = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) {
+      const Job& job = jobs[i];
+      const auto compiled = nvrtc->compile(emit_unit(job.spec, job.arch), job.arch);
+      const std::lock_guard lock(mutex);
+      const std::string what = job.spec.text() + " arch=" + job.arch;
+      if (!compiled.ok()) {
+        failures.push_back(compiled.status().text());
+        continue;
+      }
+      const CompileReport& report = compiled->report;
+      if (report.registers <= 0) failures.push_back(what + ": registers not known");
+      if (report.stack_bytes != 0 || report.spill_stores != 0 || report.spill_loads != 0) {
+        failures.push_back(what + ": stack " + std::to_string(report.stack_bytes) + ", spills " +
+                           std::to_string(report.spill_stores) + "/" +
+                           std::to_string(report.spill_loads));
+      }
+      if (report.smem_static != 0) failures.push_back(what + ": static shared memory");
+      int& most = worst[job.spec.kernel];
+      most = std::max(most, report.registers);
+      covered.insert({job.spec.kernel, job.arch});
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  for (const std::string& failure : failures) FAIL_CHECK(failure);
+  CHECK(covered.size() == 7 * supported_archs().size());
+  for (const auto& [kernel, registers] : worst) {
+    MESSAGE(kernel, ": at most ", registers, " registers");
+  }
+  MESSAGE(jobs.size(), " units compiled");
+}
+
+TEST_CASE("the same unit gives the same bytes, whatever was compiled in between") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const ConvKernels kernels = *conv_kernels(problem_of(Dtype::bf16, Dtype::bf16, 4, 16, false),
+                                            *facts_of_arch("sm_90a"), false);
+  const std::string unit = emit_unit(*kernels.forward, "sm_90a");
+  const auto first = nvrtc->compile(unit, "sm_90a");
+  REQUIRE(first.ok());
+  const std::string other = emit_unit(*kernels.weight_grad, "sm_80");
+  REQUIRE(nvrtc->compile(other, "sm_80").ok());
+  const auto again = nvrtc->compile(unit, "sm_90a");
+  REQUIRE(again.ok());
+  CHECK(first->cubin == again->cubin);
+  CHECK(first->ptx == again->ptx);
+}
+
+TEST_CASE("host and device must agree: a wrong size, offset or sum does not compile") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  ConvProblem problem = problem_of(Dtype::f32, Dtype::f32, 2, 4, false);
+  const KernelSpec good = *conv_kernels(problem, *facts_of_arch("sm_80"), false)->forward;
+  for (int which = 0; which < 3; ++which) {
+    KernelSpec bad = good;
+    (which == 0 ? bad.params_bytes : which == 1 ? bad.last_field_offset : bad.smem_bytes) += 8;
+    const auto compiled = nvrtc->compile(emit_unit(bad, "sm_80"), "sm_80");
+    REQUIRE(!compiled.ok());
+    const std::string& text = compiled.status().text();
+    CHECK(text.find("host and device disagree on") != std::string::npos);
+    const size_t from = text.find("unit saved in ") + 14;
+    std::remove(text.substr(from, text.find('\n', from) - from).c_str());
+  }
+}

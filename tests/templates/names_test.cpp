@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One stem on both sides: a template with an entry has a spec of the same name, and vice versa.
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "codegen/kernels/conv.h"
+#include "codegen/templates.h"
+
+using namespace lathe;
+
+namespace {
+
+// Templates whose file "folder/stem.cuh" defines `void stem(`: a kernel's body.
+std::set<std::string> template_stems() {
+  std::set<std::string> stems;
+  for (const TemplateFile& file : template_files()) {
+    const std::string name = file.name;
+    const size_t slash = name.rfind('/'), dot = name.rfind(".cuh");
+    if (dot == std::string::npos) continue;
+    const std::string stem = name.substr(slash + 1, dot - slash - 1);
+    if (file.text.find("__device__ void " + stem + "(") != std::string_view::npos) {
+      stems.insert(name);
+    }
+  }
+  return stems;
+}
+
+}  // namespace
+
+TEST_CASE("specs and templates have the same stems") {
+  ConvProblem problem;
+  problem.forward = problem.backward = problem.weight_grad = problem.update = problem.halo = true;
+  const ConvKernels kernels = *conv_kernels(problem, *facts_of_arch("sm_80"), true);
+  std::set<std::string> sources;
+  for (const auto* spec :
+       {&kernels.forward, &kernels.backward, &kernels.update, &kernels.weight_grad,
+        &kernels.weight_grad_cast, &kernels.halo_pack, &kernels.halo_join, &kernels.halo_add}) {
+    REQUIRE(spec->has_value());
+    CHECK((*spec)->source == "conv/" + (*spec)->kernel + ".cuh");
+    sources.insert((*spec)->source);
+  }
+  CHECK(sources == template_stems());
+}
