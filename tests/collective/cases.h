@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Random cuts of a token axis, many of them empty, and how they print.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace cases {
+
+// 0 <= ... <= length in `parts` intervals; half of the cuts repeat another one or an end.
+inline std::vector<int64_t> random_offsets(std::mt19937& random, int64_t length, int parts) {
+  std::vector<int64_t> out = {0, length};
+  while (out.size() < static_cast<size_t>(parts) + 1) {
+    const bool repeat = random() % 4 == 0;
+    const int64_t any = static_cast<int64_t>(random() % static_cast<uint64_t>(length + 1));
+    out.push_back(repeat ? out[random() % out.size()] : any);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+inline std::string words(const std::vector<int64_t>& values) {
+  std::ostringstream out;
+  for (const int64_t value : values) out << value << ' ';
+  return out.str();
+}
+
+}  // namespace cases
