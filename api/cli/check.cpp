@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// `lathe check`: run under all checkers of the simulator and tell what they found.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "api/cli/progress.h"
+#include "api/cli/run.h"
+#include "api/cli/safetensors.h"
+#include "api/cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+// A file only this process knows of, gone afterwards.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-check-XXXXXX").string();
+    const int file = mkstemp(pattern.data());
+    if (file < 0) fail("no temporary file can be made: " + in_quotes(pattern));
+    close(file);
+    path_ = pattern;
+  }
+  ~TemporaryFile() {
+    std::error_code error;
+    std::filesystem::remove(path_, error);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Findings {
+  Json list = Json::array();
+  size_t launches = 0;
+};
+
+// The simulator's report: a JSON object per line; findings and leaks are what we look for.
+Findings read_findings(const std::string& path) {
+  Findings out;
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!entry.is_object()) fail("the simulator's report has a line that is not JSON");
+    const std::string kind = entry.value("kind", "");
+    if (kind == "launch") ++out.launches;
+    if (kind == "finding" || kind == "leak") out.list.push_back(entry);
+  }
+  return out;
+}
+
+std::string position_text(const Json& entry, const char* name) {
+  std::vector<std::string> words;
+  for (const auto& item : entry.value(name, Json::array())) words.push_back(item.dump());
+  return joined(words);
+}
+
+std::string finding_text(const Json& entry) {
+  std::string out = entry.value("check", "finding") + ": " + entry.value("text", "");
+  if (!entry.contains("kernel")) return out;
+  out += "\n    in " + entry.value("kernel", "") + ", block (" + position_text(entry, "block") +
+         "), thread (" + position_text(entry, "thread") + "), PTX line " +
+         std::to_string(entry.value("ptx_line", 0));
+  const std::string source = entry.value("source", "");
+  return source.empty() ? out : out + ", " + source;
+}
+
+std::string seed_text() {
+  const char* seed = std::getenv("LATHE_SIM_SEED");
+  return seed && *seed ? seed : "0";
+}
+
+void print_findings(const Findings& findings) {
+  for (const Json& entry : findings.list) std::printf("%s\n", finding_text(entry).c_str());
+  std::printf("%zu findings in %zu launches (seed %s)\n", findings.list.size(), findings.launches,
+              seed_text().c_str());
+}
+
+int check_operator(RunOptions options) {
+  const Task task = load_task(options);
+  Progress progress("checking " + options.op);
+  const TemporaryFile report_file;
+  // The simulator reads its environment once, when the first context loads it.
+  setenv("LATHE_SIM_CHECK", "all", 1);
+  setenv("LATHE_SIM_REPORT", report_file.path().c_str(), 1);
+  options.device.device = "sim";
+  Context context = open_context(options.device);
+  Report report(context.get());
+  StageTimes times;
+  TensorMap outputs;
+  std::exception_ptr failure;
+  try {
+    outputs = execute(context.get(), task.problem, task.inputs, task.ranks, &report, &times);
+  } catch (const Failure&) {
+    failure = std::current_exception();
+  }
+  context.reset();  // leaks are found when everything should be gone
+  const Findings findings = read_findings(report_file.path());
+  if (failure && findings.list.empty()) std::rethrow_exception(failure);
+  if (!failure) write_safetensors_file(options.output, outputs);
+  if (options.json) {
+    Json json = report.json();
+    json["seed"] = seed_text();
+    json["launches"] = findings.launches;
+    json["findings"] = findings.list;
+    print_json(json);
+  } else {
+    print_findings(findings);
+  }
+  return findings.list.empty() ? kDone : kFindings;
+}
+
+}  // namespace
+
+Action add_check(CLI::App* app) {
+  auto* verb = app->add_subcommand("check", "run an operator under the simulator's checkers");
+  const auto options = std::make_shared<RunOptions>();
+  add_run_flags(verb, options.get(), {"auto", "sim"});
+  return [options] { return check_operator(*options); };
+}
+
+}  // namespace lathe::cli

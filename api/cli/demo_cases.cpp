@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The demo's problems, small enough for the simulator, and the comparison.
+#include "api/cli/demo_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace lathe::cli {
+namespace {
+
+// Normal enough, and the same on every machine, which <random>'s distributions do not promise.
+class Noise {
+ public:
+  explicit Noise(uint64_t seed) : engine_(seed) {}
+  double next() {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += static_cast<double>(engine_() >> 11) * 0x1p-53;
+    return sum;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+class Builder {
+ public:
+  Builder(std::string title, const char* op, uint64_t seed) : noise_(seed), op_(op) {
+    made_.title = std::move(title);
+  }
+
+  Builder& add(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape) {
+    HostTensor tensor = empty_tensor({dtype, std::move(shape)});
+    for (int64_t i = 0; i < element_count(tensor.spec.shape); ++i) {
+      set_element(&tensor, i, noise_.next());
+    }
+    made_.inputs[name] = std::move(tensor);
+    return *this;
+  }
+
+  Builder& offsets(const std::vector<int64_t>& values) {
+    HostTensor tensor = empty_tensor({LATHE_I32, {static_cast<int64_t>(values.size())}});
+    for (size_t i = 0; i < values.size(); ++i) {
+      set_element(&tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
+    }
+    made_.inputs["cu_seqlens"] = std::move(tensor);
+    return *this;
+  }
+
+  DemoCase make(Settings settings, int ranks = 0, bool known = false) {
+    Specs specs;
+    for (const auto& [name, tensor] : made_.inputs) specs[name] = tensor.spec;
+    made_.problem = make_problem(find_operator(op_), std::move(settings), specs);
+    made_.ranks = ranks;
+    made_.known = known;
+    return made_;
+  }
+
+ private:
+  Noise noise_;
+  const char* op_;
+  DemoCase made_;
+};
+
+DemoCase plain(const std::string& title, int64_t tokens, bool known) {
+  const lathe_dtype dtype = LATHE_BF16;
+  return Builder(title, "causal_conv1d", 1)
+      .add("x", dtype, {2, tokens, 128})
+      .add("weight", dtype, {128, 4})
+      .add("bias", dtype, {128})
+      .add("dy", dtype, {2, tokens, 128})
+      .make({{"activation", "silu"}}, 0, known);
+}
+
+DemoCase stateful() {
+  const lathe_dtype dtype = LATHE_F32;
+  return Builder("f32, states and their gradients, odd D", "causal_conv1d", 2)
+      .add("x", dtype, {2, 50, 51})
+      .add("weight", dtype, {51, 3})
+      .add("initial_state", dtype, {2, 51, 3})
+      .add("dy", dtype, {2, 50, 51})
+      .add("dfinal_state", dtype, {2, 51, 3})
+      .make({{"output_final_state", "1"}});
+}
+
+// Sequences of 40, 0, 1, 2 and 60 tokens.
+DemoCase packed(const std::string& title, int ranks) {
+  const lathe_dtype dtype = LATHE_F16;
+  return Builder(title, "causal_conv1d", 3)
+      .add("x", dtype, {1, 103, 64})
+      .add("weight", dtype, {64, 4})
+      .add("bias", dtype, {64})
+      .add("residual", dtype, {1, 103, 64})
+      .add("initial_state", dtype, {5, 64, 4})
+      .add("dy", dtype, {1, 103, 64})
+      .add("dfinal_state", dtype, {5, 64, 4})
+      .offsets({0, 40, 40, 41, 43, 103})
+      .make({{"activation", "silu"}, {"output_final_state", "1"}}, ranks);
+}
+
+DemoCase update() {
+  const lathe_dtype dtype = LATHE_BF16;
+  return Builder("bf16, one token for 16 sequences", "causal_conv1d_update", 4)
+      .add("x", dtype, {16, 256})
+      .add("state", dtype, {16, 256, 4})
+      .add("weight", dtype, {256, 4})
+      .add("bias", dtype, {256})
+      .make({{"activation", "silu"}});
+}
+
+double bound_of(const Problem& problem, const std::string& output) {
+  if (output == "state" || output == "final_state" || output == "dresidual") return 0;
+  switch (problem.inputs.at("x").dtype) {
+    case LATHE_F16:
+      return 3e-3;
+    case LATHE_BF16:
+      return 1e-2;
+    default:
+      return 1e-3;
+  }
+}
+
+double relative_rms(const HostTensor& actual, const std::vector<double>& expected) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = element(actual, static_cast<int64_t>(i)) - expected[i];
+    error += difference * difference;
+    norm += expected[i] * expected[i];
+  }
+  if (error == 0) return 0;
+  return norm == 0 ? INFINITY : std::sqrt(error / norm);
+}
+
+}  // namespace
+
+std::vector<DemoCase> demo_cases() {
+  return {
+      plain("bf16, silu, bias", 96, false),
+      plain("the same with 3 times the tokens", 288, true),
+      stateful(),
+      packed("f16, 5 packed sequences, residual, states", 0),
+      packed("the same split over 3 ranks", 3),
+      update(),
+  };
+}
+
+std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
+                             const Expected& expected) {
+  std::vector<Verdict> out;
+  for (const auto& [name, tensor] : outputs) {
+    Verdict verdict{name, 0, bound_of(problem, name), false};
+    const auto found = expected.find(name);
+    const bool same_size = found != expected.end() && static_cast<int64_t>(found->second.size()) ==
+                                                          element_count(tensor.spec.shape);
+    verdict.error = same_size ? relative_rms(tensor, found->second) : INFINITY;
+    // Not "!(error > bound)": a NaN must not pass.
+    verdict.good = verdict.error <= verdict.bound;
+    out.push_back(verdict);
+  }
+  return out;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the demo shows: problems with seeded inputs, and what their results must be.
+#pragma once
+
+#include "api/cli/problem.h"
+
+namespace lathe::cli {
+
+struct DemoCase {
+  std::string title;
+  Problem problem;
+  TensorMap inputs;
+  int ranks = 0;       // 0: alone
+  bool known = false;  // its kernels were needed before, so nothing is to be compiled
+};
+std::vector<DemoCase> demo_cases();
+
+// Results in double, by name.
+using Expected = std::map<std::string, std::vector<double>>;
+Expected conv_reference(const Problem& problem, const TensorMap& inputs);
+Expected conv_update_reference(const Problem& problem, const TensorMap& inputs);
+Expected reference(const Problem& problem, const TensorMap& inputs);
+
+// Of one output: rms error relative to the rms of what is expected.
+struct Verdict {
+  std::string output;
+  double error = 0, bound = 0;  // a bound of 0 asks for equal values
+  bool good = false;
+};
+std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
+                             const Expected& expected);
+
+}  // namespace lathe::cli

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Which device the program works on.
+#include "api/cli/device.h"
+
+#include <cstdlib>
+
+#include "api/cli/progress.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr const char* kDefaultArch = "sm_90a";
+
+lathe_status create(Context* out, lathe_device_kind kind, const DeviceOptions& options) {
+  lathe_context_options wanted = LATHE_CONTEXT_OPTIONS_INIT;
+  wanted.device = kind;
+  if (!options.arch.empty()) {
+    wanted.arch = options.arch.c_str();
+  } else if (kind != LATHE_DEVICE_CUDA) {
+    wanted.arch = kDefaultArch;
+  }
+  if (!options.cache_dir.empty()) wanted.cache_dir = options.cache_dir.c_str();
+  lathe_context* context = nullptr;
+  const lathe_status status = lathe_context_create(&context, &wanted);
+  out->reset(context);
+  return status;
+}
+
+lathe_device_kind kind_of(const std::string& word) {
+  if (word == "cuda") return LATHE_DEVICE_CUDA;
+  if (word == "sim") return LATHE_DEVICE_SIM;
+  return LATHE_DEVICE_NONE;
+}
+
+// What `auto` means here; "auto" if the environment leaves it open.
+std::string chosen_device(const std::string& device) {
+  if (device != "auto") return device;
+  const char* text = std::getenv("LATHE_DEVICE");
+  const std::string word = text && *text ? text : "auto";
+  if (word != "auto" && word != "cuda" && word != "sim") {
+    refuse("LATHE_DEVICE is " + in_quotes(word) + ", allowed: auto, cuda, sim");
+  }
+  return word;
+}
+
+}  // namespace
+
+Context open_context(const DeviceOptions& options) {
+  Context context;
+  const std::string device = chosen_device(options.device);
+  if (device != "auto") {
+    check(create(&context, kind_of(device), options));
+    return context;
+  }
+  const lathe_status status = create(&context, LATHE_DEVICE_CUDA, options);
+  if (status == LATHE_OK) return context;
+  if (status == LATHE_INVALID_ARGUMENT) check(status);
+  const std::string why = lathe_last_error();
+  check(create(&context, LATHE_DEVICE_SIM, options));
+  say("no GPU can be used (" + why.substr(0, why.find('\n')) + "), running on the simulator");
+  return context;
+}
+
+lathe_context_info context_info(const lathe_context* context) {
+  lathe_context_info about{};
+  about.size = sizeof about;
+  check(lathe_context_get_info(context, &about));
+  return about;
+}
+
+const char* device_word(lathe_device_kind kind) {
+  switch (kind) {
+    case LATHE_DEVICE_CUDA:
+      return "cuda";
+    case LATHE_DEVICE_SIM:
+      return "sim";
+    case LATHE_DEVICE_NONE:
+      return "none";
+    case LATHE_DEVICE_DEFAULT:
+      break;
+  }
+  return "default";
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// `lathe doctor`: what is found, what is missing, and the remedy.
+#include <algorithm>
+#include <cstdio>
+
+#include "api/cli/options.h"
+#include "api/cli/report.h"
+#include "api/cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string doctor_text() {
+  size_t needed = 0;
+  check(lathe_doctor(nullptr, 0, &needed));
+  std::string text(needed + 1, '\0');
+  check(lathe_doctor(text.data(), text.size(), &needed));
+  return text.c_str();
+}
+
+int doctor(bool json) {
+  Json items = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  size_t width = 0;
+  for (const std::string& line : split(doctor_text(), '\n')) {
+    if (line.empty()) continue;
+    std::vector<std::string> fields = split(line, '\t');
+    fields.resize(4);
+    items.push_back(
+        {{"name", fields[0]}, {"state", fields[1]}, {"where", fields[2]}, {"remedy", fields[3]}});
+    width = std::max(width, fields[0].size());
+    rows.push_back(std::move(fields));
+  }
+  if (json) {
+    print_json({{"version", lathe_version()}, {"items", items}});
+    return kDone;
+  }
+  std::printf("lathe %s\n", lathe_version());
+  for (const auto& row : rows) {
+    std::printf("  %-*s  %-7s  %s\n", static_cast<int>(width), row[0].c_str(), row[1].c_str(),
+                row[2].c_str());
+    if (!row[3].empty()) {
+      std::printf("  %-*s  %-7s  -> %s\n", static_cast<int>(width), "", "", row[3].c_str());
+    }
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Action add_doctor(CLI::App* app) {
+  auto* verb = app->add_subcommand("doctor", "what is found on this machine and what is missing");
+  const auto json = std::make_shared<bool>(false);
+  add_json_flag(verb, json.get());
+  return [json] { return doctor(*json); };
+}
+
+}  // namespace lathe::cli

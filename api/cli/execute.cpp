@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One rank's share of a run: slices in, kernels, owned rows out.
+#include "api/cli/execute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace lathe::cli {
+namespace {
+
+// Adds the time of a scope to a stage.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double* ms) : ms_(ms), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() {
+    const std::chrono::duration<double, std::milli> spent =
+        std::chrono::steady_clock::now() - start_;
+    *ms_ += spent.count();
+  }
+
+ private:
+  double* ms_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// Which dimension of a tensor is T; -1: none.
+int token_axis(const Problem& problem, const std::string& name) {
+  const auto names = letters(*find_tensor(problem.op, name));
+  const auto found = std::find(names.begin(), names.end(), "T");
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
+// A tensor as `outer` rows of T tokens of `token_bytes`.
+struct Rows {
+  size_t outer = 1, tokens = 1, token_bytes = 1;
+};
+
+Rows rows_of(const TensorSpec& spec, int axis) {
+  Rows rows;
+  for (int i = 0; i < axis; ++i) rows.outer *= spec.shape[i];
+  rows.tokens = spec.shape[axis];
+  rows.token_bytes = info(spec.dtype).bytes;
+  for (size_t i = axis + 1; i < spec.shape.size(); ++i) rows.token_bytes *= spec.shape[i];
+  return rows;
+}
+
+std::vector<std::byte> slice(const HostTensor& whole, int axis, int64_t begin, int64_t end) {
+  const Rows rows = rows_of(whole.spec, axis);
+  const size_t bytes = (end - begin) * rows.token_bytes;
+  std::vector<std::byte> out(rows.outer * bytes);
+  for (size_t row = 0; row < rows.outer && bytes > 0; ++row) {
+    const size_t from = (row * rows.tokens + begin) * rows.token_bytes;
+    std::memcpy(out.data() + row * bytes, whole.data.data() + from, bytes);
+  }
+  return out;
+}
+
+void place(const std::vector<std::byte>& part, int axis, int64_t begin, int64_t end,
+           HostTensor* whole) {
+  const Rows rows = rows_of(whole->spec, axis);
+  const size_t bytes = (end - begin) * rows.token_bytes;
+  for (size_t row = 0; row < rows.outer && bytes > 0; ++row) {
+    const size_t to = (row * rows.tokens + begin) * rows.token_bytes;
+    std::memcpy(whole->data.data() + to, part.data() + row * bytes, bytes);
+  }
+}
+
+// Token offsets of packed sequences; empty if every row of the batch is one sequence of T tokens.
+std::vector<int64_t> sequence_offsets(const TensorMap& inputs) {
+  const auto found = inputs.find("cu_seqlens");
+  if (found != inputs.end()) return integers(found->second);
+  return {};
+}
+
+}  // namespace
+
+PartRun::PartRun(lathe_context* context, const Problem& problem, const Seat& seat)
+    : context_(context), problem_(problem), seat_(seat), stream_(context) {}
+
+void PartRun::prepare() {
+  const Stopwatch watch(&times_.prepare);
+  const ProblemHandle handle = declare(problem_);
+  if (seat_.group) {
+    check(lathe_problem_group(handle.get(), seat_.group, LATHE_REDUCE_PARAMETER_GRADS));
+  }
+  lathe_plan* plan = nullptr;
+  check(lathe_plan_create(&plan, context_, handle.get()));
+  plan_.reset(plan);
+}
+
+TensorSpec PartRun::local_spec(const std::string& name, const TensorSpec& whole) const {
+  TensorSpec spec = whole;
+  const int axis = token_axis(problem_, name);
+  if (seat_.group && axis >= 0) spec.shape[axis] = seat_.end - seat_.begin;
+  return spec;
+}
+
+void PartRun::upload(const TensorMap& inputs) {
+  const Stopwatch watch(&times_.upload);
+  for (const auto* specs : {&problem_.inputs, &problem_.outputs}) {
+    for (const auto& [name, spec] : *specs) {
+      tensors_.try_emplace(name, context_, local_spec(name, spec));
+    }
+  }
+  for (const auto& [name, spec] : problem_.inputs) {
+    const int axis = token_axis(problem_, name);
+    const HostTensor& whole = inputs.at(name);
+    const bool cut = seat_.group && axis >= 0;
+    tensors_.at(name).upload(cut ? slice(whole, axis, seat_.begin, seat_.end) : whole.data,
+                             stream_.get());
+  }
+  stream_.synchronize();
+}
+
+void PartRun::run() {
+  const Stopwatch watch(&times_.run);
+  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan_.get()), nullptr);
+  for (const auto& [name, tensor] : tensors_) {
+    size_t slot = 0;
+    check(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
+    slots[slot] = tensor.dlpack();
+  }
+  size_t bytes = 0;
+  check(lathe_plan_workspace(plan_.get(), slots.data(), seat_.shard, &bytes));
+  workspace_ = std::make_unique<DeviceBytes>(context_, bytes);
+  if (seat_.group) {
+    check(lathe_plan_run_sharded(plan_.get(), seat_.shard, slots.data(), workspace_->data(), bytes,
+                                 stream_.get()));
+  } else {
+    check(lathe_plan_run(plan_.get(), slots.data(), workspace_->data(), bytes, stream_.get()));
+  }
+  stream_.synchronize();
+  if (seat_.group) check(lathe_group_error(seat_.group));
+}
+
+// The owners that lathe_plan_run_sharded names: of a sequence's first or last token, or of the
+// token where an empty sequence lies. Without any token there is nothing to own: the last rank.
+bool PartRun::owns_sequence(const std::vector<int64_t>& offsets, size_t n, bool first_token) const {
+  const int64_t length = problem_.extents.at("T");
+  if (length == 0) return seat_.rank == seat_.world - 1;
+  int64_t begin = 0, end = length;
+  if (!offsets.empty()) {
+    begin = offsets[n];
+    end = offsets[n + 1];
+  }
+  int64_t token = first_token ? begin : end - 1;
+  if (begin == end) token = std::min(begin, length - 1);
+  return seat_.begin <= token && token < seat_.end;
+}
+
+void PartRun::download_rows(const std::string& name, const TensorMap& inputs, HostTensor* whole) {
+  const bool first_token = is_input_gradient(problem_.op, name);
+  const auto offsets = sequence_offsets(inputs);
+  const size_t sequences = whole->spec.shape[0];
+  const size_t bytes = sequences == 0 ? 0 : whole->data.size() / sequences;
+  for (size_t n = 0; n < sequences; ++n) {
+    if (!owns_sequence(offsets, n, first_token)) continue;
+    tensors_.at(name).download(whole->data.data() + n * bytes, n * bytes, bytes, stream_.get());
+  }
+}
+
+void PartRun::download(const TensorMap& inputs, TensorMap* outputs) {
+  const Stopwatch watch(&times_.download);
+  for (auto& [name, whole] : *outputs) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) continue;  // an alias, copied on the host
+    const DeviceTensor& tensor = found->second;
+    const int axis = token_axis(problem_, name);
+    const auto names = letters(*find_tensor(problem_.op, name));
+    if (seat_.group && axis >= 0) {
+      std::vector<std::byte> part(tensor.bytes());
+      tensor.download(part.data(), 0, part.size(), stream_.get());
+      place(part, axis, seat_.begin, seat_.end, &whole);
+    } else if (seat_.group && !names.empty() && names[0] == "N") {
+      download_rows(name, inputs, &whole);
+    } else if (seat_.rank == 0) {
+      tensor.download(whole.data.data(), 0, whole.data.size(), stream_.get());
+    }
+  }
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Runs a problem on host tensors: alone, or cut along T over ranks that are threads.
+#pragma once
+
+#include "api/cli/problem.h"
+#include "api/cli/report.h"
+
+namespace lathe::cli {
+
+// Milliseconds on the host's clock, of the slowest rank.
+struct StageTimes {
+  double prepare = 0, upload = 0, run = 0, download = 0;
+};
+
+// A rank's place: its group (null: alone) and which tokens are its own.
+struct Seat {
+  lathe_group* group = nullptr;
+  lathe_shard* shard = nullptr;
+  int rank = 0, world = 1;
+  int64_t begin = 0, end = 0;
+};
+
+// One rank's share of a run. The steps are called in this order, once each.
+class PartRun {
+ public:
+  PartRun(lathe_context* context, const Problem& problem, const Seat& seat);
+
+  void prepare();  // compiles or loads
+  void upload(const TensorMap& inputs);
+  void run();  // returns when the device has finished
+  // Writes what this rank owns of each output into the whole tensors.
+  void download(const TensorMap& inputs, TensorMap* outputs);
+
+  const lathe_plan* plan() const { return plan_.get(); }
+  const StageTimes& times() const { return times_; }
+
+ private:
+  TensorSpec local_spec(const std::string& name, const TensorSpec& whole) const;
+  bool owns_sequence(const std::vector<int64_t>& offsets, size_t n, bool first_token) const;
+  void download_rows(const std::string& name, const TensorMap& inputs, HostTensor* whole);
+
+  lathe_context* context_;
+  const Problem& problem_;
+  Seat seat_;
+  Stream stream_;
+  Plan plan_;
+  std::map<std::string, DeviceTensor> tensors_;
+  std::unique_ptr<DeviceBytes> workspace_;
+  StageTimes times_;
+};
+
+// Every tensor of `problem` must be among `inputs`. `ranks` 0: alone, without a group.
+TensorMap execute(lathe_context* context, const Problem& problem, const TensorMap& inputs,
+                  int ranks, Report* report, StageTimes* times);
+
+}  // namespace lathe::cli

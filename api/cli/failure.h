@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// How the program ends: exit codes, and the one exception that carries a code and a sentence.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "api/lathe.h"
+
+namespace lathe::cli {
+
+enum ExitCode { kDone = 0, kFindings = 1, kBadInput = 2, kFailed = 3 };
+
+struct Failure : std::runtime_error {
+  Failure(ExitCode exit_code, const std::string& text)
+      : std::runtime_error(text), code(exit_code) {}
+  ExitCode code;
+};
+
+// The caller's arguments or input: names the thing, the value found, the values allowed.
+[[noreturn]] void refuse(const std::string& text);
+// The device, the compiler or the disk.
+[[noreturn]] void fail(const std::string& text);
+
+// Turns a failed call of the library into a Failure with the library's own text.
+void check(lathe_status status);
+
+// For messages: in quotes, control characters escaped, long text cut, so that it stays one line.
+std::string in_quotes(const std::string& text);
+// "a, b, c"
+template <typename List>
+std::string joined(const List& list) {
+  std::string out;
+  for (const auto& item : list) {
+    if (!out.empty()) out += ", ";
+    out += item;
+  }
+  return out;
+}
+
+}  // namespace lathe::cli

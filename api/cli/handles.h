@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Owners of the library's objects.
+#pragma once
+
+#include <memory>
+
+#include "api/cli/failure.h"
+
+namespace lathe::cli {
+
+template <auto Destroy>
+struct Destroyer {
+  template <typename T>
+  void operator()(T* object) const {
+    Destroy(object);
+  }
+};
+using Context = std::unique_ptr<lathe_context, Destroyer<lathe_context_destroy>>;
+using ProblemHandle = std::unique_ptr<lathe_problem, Destroyer<lathe_problem_destroy>>;
+using Plan = std::unique_ptr<lathe_plan, Destroyer<lathe_plan_destroy>>;
+using Group = std::unique_ptr<lathe_group, Destroyer<lathe_group_destroy>>;
+using Shard = std::unique_ptr<lathe_shard, Destroyer<lathe_shard_destroy>>;
+
+class Stream {
+ public:
+  explicit Stream(lathe_context* context) : context_(context) {
+    check(lathe_stream_create(context, &stream_));
+  }
+  ~Stream() { lathe_stream_destroy(context_, stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  void* get() const { return stream_; }
+  void synchronize() { check(lathe_stream_synchronize(context_, stream_)); }
+
+ private:
+  lathe_context* context_;
+  void* stream_ = nullptr;
+};
+
+class DeviceBytes {
+ public:
+  DeviceBytes(lathe_context* context, size_t bytes) : context_(context), bytes_(bytes) {
+    if (bytes > 0) check(lathe_malloc(context, &data_, bytes));
+  }
+  ~DeviceBytes() {
+    if (data_) lathe_free(context_, data_);
+  }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  void* data() const { return data_; }
+  size_t size() const { return bytes_; }
+
+ private:
+  lathe_context* context_;
+  size_t bytes_;
+  void* data_ = nullptr;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Shared flags.
+#include "api/cli/options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "api/cli/safetensors.h"
+
+namespace lathe::cli {
+namespace {
+
+// "x=bf16:1,-1,4096"
+std::pair<std::string, TensorSpec> parse_tensor(const std::string& text) {
+  const size_t equals = text.find('=');
+  const size_t colon = text.find(':', equals == std::string::npos ? 0 : equals);
+  if (equals == std::string::npos || equals == 0 || colon == std::string::npos) {
+    refuse("--tensor is " + in_quotes(text) + ", expected name=dtype:extent,extent,...");
+  }
+  TensorSpec spec;
+  const std::string word = text.substr(equals + 1, colon - equals - 1);
+  const DtypeInfo* dtype = find_dtype_word(word);
+  if (!dtype) {
+    refuse("--tensor " + in_quotes(text) + ": dtype is " + in_quotes(word) +
+           ", allowed: " + dtype_words());
+  }
+  spec.dtype = dtype->dtype;
+  for (const std::string& extent : split(text.substr(colon + 1), ',')) {
+    spec.shape.push_back(
+        parse_int("--tensor " + in_quotes(text) + ": extent", extent, -1, INT64_MAX));
+  }
+  return {text.substr(0, equals), spec};
+}
+
+}  // namespace
+
+void add_device_flags(CLI::App* verb, DeviceOptions* options,
+                      const std::vector<std::string>& devices) {
+  options->device = devices.front();
+  const auto allowed = [devices](const std::string& text) {
+    if (std::find(devices.begin(), devices.end(), text) != devices.end()) return std::string();
+    return "is " + in_quotes(text) + ", allowed: " + joined(devices);
+  };
+  verb->add_option("--device", options->device, "where to run: " + joined(devices))
+      ->check(CLI::Validator(allowed, ""))
+      ->capture_default_str();
+  verb->add_option("--arch", options->arch,
+                   "what to compile for, such as sm_90a (default: the device's own)");
+  verb->add_option("--cache-dir", options->cache_dir,
+                   "where kernels are kept (default: LATHE_CACHE_DIR or the user's cache folder)");
+}
+
+void add_json_flag(CLI::App* verb, bool* json) {
+  verb->add_flag("--json", *json, "print one JSON object on standard output");
+}
+
+void add_operator(CLI::App* verb, std::string* op) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < lathe_operator_count(); ++i) known.push_back(lathe_operator_at(i)->name);
+  verb->add_option("OP", *op, "the operator: " + joined(known))->required();
+}
+
+void add_set_flag(CLI::App* verb, std::vector<std::string>* set) {
+  verb->add_option("--set", *set, "an option of the operator, key=value; may be repeated")
+      ->allow_extra_args(false);
+}
+
+void add_problem_flags(CLI::App* verb, ProblemOptions* options) {
+  add_operator(verb, &options->op);
+  auto* input =
+      verb->add_option("--input", options->input, "a safetensors file; only its header is read");
+  verb->add_option("--tensor", options->tensors,
+                   "instead of a file: name=dtype:extents, such as x=bf16:1,-1,4096, where -1 "
+                   "varies from run to run; may be repeated")
+      ->allow_extra_args(false)
+      ->excludes(input);
+  add_set_flag(verb, &options->set);
+}
+
+Problem problem_from(const ProblemOptions& options) {
+  const auto* op = find_operator(options.op);
+  Specs specs;
+  if (!options.input.empty()) {
+    specs = read_safetensors_header(options.input);
+  } else if (options.tensors.empty()) {
+    refuse("neither --input nor --tensor is given, one of them is needed");
+  }
+  for (const std::string& text : options.tensors) {
+    const auto [name, spec] = parse_tensor(text);
+    if (!specs.emplace(name, spec).second) refuse("--tensor " + name + " is given twice");
+  }
+  return make_problem(op, parse_settings(options.set), specs);
+}
+
+int64_t parse_int(const std::string& flag, const std::string& text, int64_t low, int64_t high) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    const std::string limit = high == INT64_MAX ? " up" : " to " + std::to_string(high);
+    refuse(flag + " is " + in_quotes(text) + ", allowed: whole numbers from " +
+           std::to_string(low) + limit);
+  }
+  return value;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> out(1);
+  for (const char letter : text) {
+    if (letter == separator) {
+      out.emplace_back();
+    } else {
+      out.back() += letter;
+    }
+  }
+  return out;
+}
+
+}  // namespace lathe::cli

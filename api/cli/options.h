@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Flags that several verbs share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "api/cli/device.h"
+#include "api/cli/problem.h"
+
+namespace lathe::cli {
+
+// --device, --arch, --cache-dir. `devices` lists what --device allows; the first is the default.
+void add_device_flags(CLI::App* verb, DeviceOptions* options,
+                      const std::vector<std::string>& devices);
+void add_json_flag(CLI::App* verb, bool* json);
+
+// How explain and dump are told a problem: from a file's header, or tensor by tensor.
+struct ProblemOptions {
+  std::string op;
+  std::string input;
+  std::vector<std::string> tensors;  // x=bf16:1,-1,4096
+  std::vector<std::string> set;
+};
+void add_problem_flags(CLI::App* verb, ProblemOptions* options);
+Problem problem_from(const ProblemOptions& options);
+
+// "OP": a positional argument with the known operators in its help.
+void add_operator(CLI::App* verb, std::string* op);
+void add_set_flag(CLI::App* verb, std::vector<std::string>* set);
+
+// A whole number; anything else, or one outside [low, high], is refused.
+int64_t parse_int(const std::string& flag, const std::string& text, int64_t low, int64_t high);
+
+// "a,b" -> {"a", "b"}
+std::vector<std::string> split(const std::string& text, char separator);
+
+}  // namespace lathe::cli

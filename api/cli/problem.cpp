@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// From tensors and settings to a problem, by the operator table.
+#include "api/cli/problem.h"
+
+#include <set>
+#include <span>
+
+#include "api/cli/extents.h"
+
+namespace lathe::cli {
+namespace {
+
+std::span<const lathe_operator_tensor> tensors_of(const lathe_operator_info* op) {
+  return {op->tensors, op->tensor_count};
+}
+
+bool has_option(const lathe_operator_info* op, const std::string& name) {
+  for (size_t i = 0; i < op->option_count; ++i) {
+    if (name == op->options[i].name) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> names_of(const lathe_operator_info* op, bool inputs_only) {
+  std::vector<std::string> out;
+  for (const auto& tensor : tensors_of(op)) {
+    if (!inputs_only || tensor.role != LATHE_OUTPUT) out.push_back(tensor.name);
+  }
+  return out;
+}
+
+// What changes from run to run: never part of a kernel.
+bool varies(const std::string& letter) { return letter == "B" || letter == "T" || letter == "N"; }
+
+void check_names(const lathe_operator_info* op, const Specs& tensors) {
+  for (const auto& [name, spec] : tensors) {
+    const auto* tensor = find_tensor(op, name);
+    if (!tensor) {
+      refuse("tensor " + in_quotes(name) + " is unknown to " + op->name +
+             ", known: " + joined(names_of(op, true)));
+    }
+  }
+  for (const auto& tensor : tensors_of(op)) {
+    if (tensor.role != LATHE_OUTPUT && !tensor.optional && !tensors.contains(tensor.name)) {
+      std::vector<std::string> needed;
+      for (const auto& other : tensors_of(op)) {
+        if (other.role != LATHE_OUTPUT && !other.optional) needed.push_back(other.name);
+      }
+      refuse("tensor " + std::string(tensor.name) + " is missing, " + op->name +
+             " needs: " + joined(needed));
+    }
+  }
+}
+
+// N sequences: what the offsets say if there are any, else one per row of the batch.
+void bind_extents(Problem* problem) {
+  Extents extents(&problem->extents);
+  const auto bind = [&](const std::string& name, const TensorSpec& spec) {
+    extents.bind(*find_tensor(problem->op, name), spec);
+  };
+  for (const auto& tensor : tensors_of(problem->op)) {
+    const auto found = problem->inputs.find(tensor.name);
+    if (found != problem->inputs.end() && !tensor.optional) bind(found->first, found->second);
+  }
+  const auto offsets = problem->inputs.find("cu_seqlens");
+  const auto batch = problem->extents.find("B");
+  if (offsets != problem->inputs.end()) {
+    if (batch != problem->extents.end() && batch->second != 1 && batch->second != -1) {
+      refuse("tensor cu_seqlens is given, so B must be 1, but B is " +
+             std::to_string(batch->second));
+    }
+    bind("cu_seqlens", offsets->second);
+  } else if (batch != problem->extents.end()) {
+    extents.imply("N", batch->second, "the batch");
+  }
+  for (const auto& [name, spec] : problem->inputs) bind(name, spec);
+  for (const auto& [name, spec] : problem->outputs) bind(name, spec);
+}
+
+// "=x" follows a tensor; otherwise the first of the list, which for outputs is the only one.
+lathe_dtype output_dtype(const Problem& problem, const lathe_operator_tensor& tensor) {
+  const std::string dtypes = tensor.dtypes;
+  if (dtypes.starts_with('=')) {
+    const auto source = problem.inputs.find(dtypes.substr(1));
+    if (source != problem.inputs.end()) return source->second.dtype;
+  }
+  const auto* dtype = find_dtype_word(dtypes.substr(0, dtypes.find('|')));
+  if (!dtype) fail("the operator table has no dtype for " + std::string(tensor.name));
+  return dtype->dtype;
+}
+
+TensorSpec output_spec(const Problem& problem, const lathe_operator_tensor& tensor) {
+  TensorSpec spec{output_dtype(problem, tensor), {}};
+  for (const std::string& text : letters(tensor)) {
+    const auto [letter, extra] = parse_letter(text);
+    const auto known = problem.extents.find(letter);
+    const int64_t value = known == problem.extents.end() ? -1 : known->second;
+    spec.shape.push_back(value == -1 ? -1 : value + extra);
+  }
+  return spec;
+}
+
+// The gradients that come in are "d" + the name of an output. That of the first output decides
+// whether the backward runs.
+bool wants_backward(const Problem& problem) {
+  std::string decisive;
+  for (const auto& tensor : tensors_of(problem.op)) {
+    if (tensor.role != LATHE_OUTPUT) continue;
+    const std::string gradient = "d" + std::string(tensor.name);
+    if (decisive.empty()) decisive = gradient;
+    if (problem.inputs.contains(decisive)) return true;
+    if (problem.inputs.contains(gradient)) {
+      refuse("tensor " + gradient + " is given without " + decisive + ": the backward runs if " +
+             decisive + " is there");
+    }
+  }
+  return false;
+}
+
+// Gradients with the backward, what an option output_NAME asks for if it does, all else always.
+bool is_wanted(const Problem& problem, const lathe_operator_tensor& tensor, bool backward) {
+  const std::string name = tensor.name;
+  if (is_input_gradient(problem.op, name)) {
+    return backward && problem.inputs.contains(name.substr(1));
+  }
+  const std::string option = "output_" + name;
+  return !has_option(problem.op, option) || setting(problem, option) != "0";
+}
+
+// "=x" is the dtype of x.
+void check_dtypes(const Problem& problem) {
+  for (const auto& [name, spec] : problem.inputs) {
+    std::string allowed = find_tensor(problem.op, name)->dtypes;
+    std::string source;
+    if (allowed.starts_with('=')) {
+      source = ", that of " + allowed.substr(1);
+      allowed = info(problem.inputs.at(allowed.substr(1)).dtype).word;
+    }
+    const std::string word = info(spec.dtype).word;
+    if (("|" + allowed + "|").find("|" + word + "|") == std::string::npos) {
+      refuse("tensor " + name + " has dtype " + word + ", allowed: " + allowed + source);
+    }
+  }
+}
+
+}  // namespace
+
+const lathe_operator_info* find_operator(const std::string& name) {
+  const auto* op = lathe_operator_find(name.c_str());
+  if (op) return op;
+  std::vector<std::string> known;
+  for (size_t i = 0; i < lathe_operator_count(); ++i) known.push_back(lathe_operator_at(i)->name);
+  refuse("operator " + in_quotes(name) + " is unknown, known: " + joined(known));
+}
+
+const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const std::string& name) {
+  for (const auto& tensor : tensors_of(op)) {
+    if (name == tensor.name) return &tensor;
+  }
+  return nullptr;
+}
+
+Settings parse_settings(const std::vector<std::string>& texts) {
+  Settings out;
+  std::set<std::string> seen;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      refuse("--set is " + in_quotes(text) + ", expected key=value");
+    }
+    const std::string key = text.substr(0, equals);
+    if (!seen.insert(key).second) refuse("--set " + key + " is given twice");
+    out.emplace_back(key, text.substr(equals + 1));
+  }
+  return out;
+}
+
+std::string setting(const Problem& problem, const std::string& option) {
+  for (const auto& [key, value] : problem.settings) {
+    if (key == option) return value;
+  }
+  for (size_t i = 0; i < problem.op->option_count; ++i) {
+    if (option == problem.op->options[i].name) return problem.op->options[i].fallback;
+  }
+  return "";
+}
+
+Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors) {
+  Problem problem;
+  problem.op = op;
+  problem.settings = std::move(settings);
+  check_names(op, tensors);
+  for (const auto& [name, spec] : tensors) {
+    const bool output = find_tensor(op, name)->role == LATHE_OUTPUT;
+    (output ? problem.outputs : problem.inputs)[name] = spec;
+  }
+  check_dtypes(problem);
+  bind_extents(&problem);
+  const bool backward = wants_backward(problem);
+  if (!problem.outputs.empty()) return problem;
+  for (const auto& tensor : tensors_of(op)) {
+    if (tensor.role != LATHE_OUTPUT || !is_wanted(problem, tensor, backward)) continue;
+    if (tensor.alias_of) {
+      problem.aliases.emplace_back(tensor.name, tensor.alias_of);
+    } else {
+      problem.outputs[tensor.name] = output_spec(problem, tensor);
+    }
+  }
+  return problem;
+}
+
+void check_offsets(const Problem& problem, const TensorMap& inputs) {
+  const auto found = inputs.find("cu_seqlens");
+  if (found == inputs.end()) return;
+  const lathe_dtype dtype = found->second.spec.dtype;
+  if (dtype != LATHE_I32 && dtype != LATHE_I64) {
+    refuse("tensor cu_seqlens has dtype " + std::string(info(dtype).word) + ", allowed: i32, i64");
+  }
+  const std::vector<int64_t> offsets = integers(found->second);
+  const int64_t length = problem.extents.at("T");
+  if (offsets.front() != 0) {
+    refuse("tensor cu_seqlens begins with " + std::to_string(offsets.front()) + ", it must be 0");
+  }
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) {
+      refuse("tensor cu_seqlens decreases from " + std::to_string(offsets[i - 1]) + " to " +
+             std::to_string(offsets[i]) + " at entry " + std::to_string(i) +
+             ", it must never decrease");
+    }
+  }
+  if (offsets.back() != length) {
+    refuse("tensor cu_seqlens ends with " + std::to_string(offsets.back()) +
+           ", it must be T = " + std::to_string(length));
+  }
+}
+
+bool is_input_gradient(const lathe_operator_info* op, const std::string& name) {
+  if (!name.starts_with('d')) return false;
+  const auto* of = find_tensor(op, name.substr(1));
+  return of && of->role != LATHE_OUTPUT;
+}
+
+ProblemHandle declare(const Problem& problem) {
+  lathe_problem* raw = nullptr;
+  check(lathe_problem_create(&raw, problem.op->name));
+  ProblemHandle handle(raw);
+  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
+    for (const auto& [name, spec] : *specs) {
+      std::vector<int64_t> shape = spec.shape;
+      const auto names = letters(*find_tensor(problem.op, name));
+      for (size_t i = 0; i < shape.size(); ++i) {
+        if (varies(parse_letter(names[i]).first)) shape[i] = -1;
+      }
+      check(lathe_problem_tensor(raw, name.c_str(), spec.dtype, static_cast<int>(shape.size()),
+                                 shape.data()));
+    }
+  }
+  for (const auto& [key, value] : problem.settings) {
+    check(lathe_problem_set_string(raw, key.c_str(), value.c_str()));
+  }
+  return handle;
+}
+
+}  // namespace lathe::cli

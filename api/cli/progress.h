@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Lines on standard error: messages, and one that moves while something takes more than a second.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace lathe::cli {
+
+// "lathe: TEXT" as one line, above a progress line if there is one.
+void say(const std::string& text);
+
+// Nothing unless standard error is a terminal. One at a time.
+class Progress {
+ public:
+  explicit Progress(std::string stage);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void stage(std::string text);
+  // Shows a bar and the time left. Safe from any thread.
+  void count(size_t done, size_t total);
+
+ private:
+  void loop();
+  std::string line() const;
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::string stage_;
+  size_t done_ = 0, total_ = 0;
+  std::chrono::steady_clock::time_point start_;
+  std::thread thread_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// execute: one thread per rank, each with its own group, all on one context.
+#include <algorithm>
+#include <barrier>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "api/cli/execute.h"
+
+namespace lathe::cli {
+namespace {
+
+// What the ranks share. The first failure in time is the one to tell: those after it are mostly
+// ranks that miss their partner.
+class Crew {
+ public:
+  explicit Crew(int world) : barrier_(world) {}
+
+  template <typename Body>
+  void guarded(int rank, Body body) {
+    try {
+      body();
+    } catch (const Failure& failure) {
+      // Every rank makes the same objection to bad input, so a rank's number would mislead.
+      const std::string prefix =
+          failure.code == kBadInput ? "" : "rank " + std::to_string(rank) + ": ";
+      note(std::make_exception_ptr(Failure(failure.code, prefix + failure.what())));
+    } catch (...) {
+      note(std::current_exception());
+    }
+  }
+
+  // True if all ranks came here without a failure.
+  bool all_well() {
+    barrier_.arrive_and_wait();
+    std::lock_guard lock(mutex_);
+    return first_ == nullptr;
+  }
+
+  void rethrow() {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  void note(std::exception_ptr failure) {
+    std::lock_guard lock(mutex_);
+    if (!first_) first_ = failure;
+  }
+
+  std::barrier<> barrier_;
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+void keep_slowest(const StageTimes& rank, StageTimes* times) {
+  times->prepare = std::max(times->prepare, rank.prepare);
+  times->upload = std::max(times->upload, rank.upload);
+  times->run = std::max(times->run, rank.run);
+  times->download = std::max(times->download, rank.download);
+}
+
+TensorMap empty_outputs(const Problem& problem, const TensorMap& inputs) {
+  TensorMap outputs;
+  for (const auto& [name, spec] : problem.outputs) outputs[name] = empty_tensor(spec);
+  for (const auto& [name, spec] : problem.inputs) {
+    if (find_tensor(problem.op, name)->role == LATHE_INOUT) outputs[name] = empty_tensor(spec);
+  }
+  for (const auto& [name, source] : problem.aliases) outputs[name] = inputs.at(source);
+  return outputs;
+}
+
+struct Shared {
+  lathe_context* context;
+  const Problem& problem;
+  const TensorMap& inputs;
+  int world;
+  char id[LATHE_UNIQUE_ID_BYTES];
+  TensorMap* outputs;
+  Report* report;
+  StageTimes* times;
+};
+
+void run_rank(const Shared& shared, Crew* crew, int rank) {
+  Group group;
+  Shard shard;
+  Seat seat;
+  std::unique_ptr<PartRun> part;
+  crew->guarded(rank, [&] {
+    lathe_group* raw_group = nullptr;
+    check(lathe_group_create(&raw_group, shared.context, shared.id, shared.world, rank, 0));
+    group.reset(raw_group);
+    lathe_shard* raw_shard = nullptr;
+    check(lathe_shard_create(&raw_shard, shared.world, rank, shared.problem.extents.at("T"),
+                             nullptr));
+    shard.reset(raw_shard);
+    seat = {raw_group, raw_shard, rank, shared.world, 0, 0};
+    check(lathe_shard_range(raw_shard, &seat.begin, &seat.end));
+    part = std::make_unique<PartRun>(shared.context, shared.problem, seat);
+    part->prepare();
+    part->upload(shared.inputs);
+  });
+  if (crew->all_well()) {
+    crew->guarded(rank, [&] {
+      try {
+        part->run();
+      } catch (...) {
+        // The others would wait for this rank until their time is up.
+        lathe_group_abort(group.get());
+        throw;
+      }
+    });
+  }
+  if (crew->all_well()) {
+    crew->guarded(rank, [&] {
+      part->download(shared.inputs, shared.outputs);
+      std::lock_guard lock(crew->mutex());
+      shared.report->add(part->plan());
+      keep_slowest(part->times(), shared.times);
+    });
+  }
+  part.reset();  // before the group that its plan refers to
+}
+
+}  // namespace
+
+TensorMap execute(lathe_context* context, const Problem& problem, const TensorMap& inputs,
+                  int ranks, Report* report, StageTimes* times) {
+  TensorMap outputs = empty_outputs(problem, inputs);
+  if (ranks == 0) {
+    PartRun part(context, problem, Seat{});
+    part.prepare();
+    part.upload(inputs);
+    part.run();
+    part.download(inputs, &outputs);
+    report->add(part.plan());
+    keep_slowest(part.times(), times);
+    return outputs;
+  }
+  Shared shared{context, problem, inputs, ranks, {}, &outputs, report, times};
+  check(lathe_unique_id(context, shared.id));
+  Crew crew(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] { run_rank(shared, &crew, rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  crew.rethrow();
+  return outputs;
+}
+
+}  // namespace lathe::cli

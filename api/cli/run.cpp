@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// `lathe run`: one operator on safetensors files.
+#include "api/cli/run.h"
+
+#include "api/cli/progress.h"
+#include "api/cli/safetensors.h"
+#include "api/cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kMostRanks = 256;
+
+// Only operators that pass keys and values around have an order to choose.
+void refuse_ring_options(const RunOptions& options) {
+  const auto refuse_one = [&](const char* flag, const std::string& value) {
+    if (value.empty()) return;
+    refuse(std::string(flag) + " is " + in_quotes(value) + ", but " + options.op +
+           " exchanges summaries over contiguous parts and takes neither --rotate nor --balance");
+  };
+  refuse_one("--rotate", options.rotate);
+  refuse_one("--balance", options.balance);
+}
+
+int parse_ranks(const RunOptions& options, const lathe_operator_info* op) {
+  if (options.ranks.empty()) return 0;
+  const auto ranks =
+      static_cast<int>(parse_int("--ranks", options.ranks, 1, op->ranks ? kMostRanks : 1));
+  return op->ranks ? ranks : 0;
+}
+
+int run(const RunOptions& options) {
+  Progress progress("reading");
+  const Task task = load_task(options);
+  progress.stage("compiling and running " + options.op);
+  const Context context = open_context(options.device);
+  Report report(context.get());
+  StageTimes times;
+  const TensorMap outputs =
+      execute(context.get(), task.problem, task.inputs, task.ranks, &report, &times);
+  write_safetensors_file(options.output, outputs);
+  if (options.json) print_json(report.json());
+  return kDone;
+}
+
+}  // namespace
+
+void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::string>& devices) {
+  add_operator(verb, &options->op);
+  verb->add_option("--input", options->input, "safetensors file with the inputs")->required();
+  verb->add_option("--output", options->output, "safetensors file to write")->required();
+  add_set_flag(verb, &options->set);
+  verb->add_option("--ranks", options->ranks, "split the sequence axis over this many ranks");
+  verb->add_option("--rotate", options->rotate, "attention only: ring or allgather");
+  verb->add_option("--balance", options->balance,
+                   "attention only: none, head_tail, per_document or ptrr");
+  add_device_flags(verb, &options->device, devices);
+  add_json_flag(verb, &options->json);
+}
+
+Task load_task(const RunOptions& options) {
+  Task task;
+  const auto* op = find_operator(options.op);
+  refuse_ring_options(options);
+  task.ranks = parse_ranks(options, op);
+  const Settings settings = parse_settings(options.set);
+  check_output_path(options.output);
+  task.inputs = read_safetensors(options.input);
+  Specs specs;
+  for (const auto& [name, tensor] : task.inputs) {
+    const auto* known = find_tensor(op, name);
+    if (known && known->role == LATHE_OUTPUT) {
+      refuse("tensor " + in_quotes(name) + " is an output of " + op->name +
+             ", the input file must not hold it");
+    }
+    specs[name] = tensor.spec;
+  }
+  task.problem = make_problem(op, settings, specs);
+  check_offsets(task.problem, task.inputs);
+  declare(task.problem);  // the library's own objections, before any device is opened
+  return task;
+}
+
+Action add_run(CLI::App* app) {
+  auto* verb = app->add_subcommand("run", "run one operator on safetensors files");
+  const auto options = std::make_shared<RunOptions>();
+  add_run_flags(verb, options.get(), {"auto", "cuda", "sim"});
+  return [options] { return run(*options); };
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What `run` and `check` share: the command line of operators.md and its execution.
+#pragma once
+
+#include "api/cli/execute.h"
+#include "api/cli/options.h"
+
+namespace lathe::cli {
+
+struct RunOptions {
+  std::string op, input, output;
+  std::vector<std::string> set;
+  std::string ranks;  // "": not given
+  std::string rotate, balance;
+  DeviceOptions device;
+  bool json = false;
+};
+void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::string>& devices);
+
+// Everything that can be refused before a device is touched.
+struct Task {
+  Problem problem;
+  TensorMap inputs;
+  int ranks = 0;  // 0: alone
+};
+Task load_task(const RunOptions& options);
+
+}  // namespace lathe::cli
