@@ -119,8 +119,9 @@ Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
 
 Status require_device(const lathe_context& context, const char* what) {
   if (context.device) return {};
-  return Status(Code::no_device, text(what, " needs a device, but the context was made with "
-                                            "LATHE_DEVICE_NONE; use LATHE_DEVICE_CUDA or _SIM"));
+  return Status(Code::no_device, text(what,
+                                      " needs a device, but the context was made with "
+                                      "LATHE_DEVICE_NONE; use LATHE_DEVICE_CUDA or _SIM"));
 }
 
 }  // namespace lathe

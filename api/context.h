@@ -24,8 +24,8 @@ struct lathe_context {
   // Each kernel of each plan or warming counts once, by where it came from.
   std::atomic<uint64_t> compiled{0}, hits{0};
 
-  mutable std::mutex mutex;     // of the texts below, which are lent
-  std::string compiler;         // of the first kernel, and then left alone
+  mutable std::mutex mutex;  // of the texts below, which are lent
+  std::string compiler;      // of the first kernel, and then left alone
   std::string verify_problems;
 };
 

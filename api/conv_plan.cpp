@@ -44,9 +44,9 @@ ConvWork::ConvWork(const ConvProblem& problem, ConvKernels kernels, Group* group
       kernels_(std::move(kernels)),
       group_(problem.halo ? group : nullptr),
       reduce_(reduce) {
-  for (const auto* spec : {&kernels_.forward, &kernels_.backward, &kernels_.weight_grad,
-                           &kernels_.weight_grad_cast, &kernels_.halo_pack, &kernels_.halo_join,
-                           &kernels_.halo_add}) {
+  for (const auto* spec :
+       {&kernels_.forward, &kernels_.backward, &kernels_.weight_grad, &kernels_.weight_grad_cast,
+        &kernels_.halo_pack, &kernels_.halo_join, &kernels_.halo_add}) {
     if (*spec) specs_.push_back(**spec);
   }
 }
@@ -172,8 +172,7 @@ Status ConvWork::weight_grad(const Call& call, const ConvPart& part,
   const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, part.shape);
   ConvWeightGradParams p = {};
   p.partials = call.workspace + workspace.partials;
-  p.tiles = static_cast<int>(part.shape.batch *
-                             conv_tiles(*kernels_.backward, part.shape.tokens));
+  p.tiles = static_cast<int>(part.shape.batch * conv_tiles(*kernels_.backward, part.shape.tokens));
   p.channels = static_cast<int>(channels);
   p.dweight = call.tensors[conv::dweight].data;
   p.dbias = call.tensors[conv::dbias].data;
@@ -225,8 +224,8 @@ Result<Estimate> ConvWork::estimate(const Call& call) const {
   if (weights && reduce_) ++out.launches;
   if (!group_ || !call.shard) return out;
   const HaloPlan plan = halo(call);
-  const uint64_t exchange = (plan.destinations.empty() ? 0 : 1) +
-                            (plan.sources.empty() || plan.aligned ? 0 : 1);
+  const uint64_t exchange =
+      (plan.destinations.empty() ? 0 : 1) + (plan.sources.empty() || plan.aligned ? 0 : 1);
   if (kernels_.forward) out.launches += 1 + exchange;
   if (kernels_.backward) out.launches += 2 + exchange + (plan.destinations.empty() ? 0 : 1);
   return out;

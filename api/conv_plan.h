@@ -18,13 +18,13 @@ ConvPart conv_part(const Call& call);
 
 // Offsets of the sections of the workspace. Those that a call has no use for have no bytes.
 struct ConvWorkspace {
-  int64_t partials = 0;    // float32 [B * tiles, W + 1, D]
-  int64_t sums = 0;        // float32 [W + 1, D], all-reduced over the ranks
-  int64_t rows = 0;        // [W - 1, B, D]: this part's tail rows
-  int64_t received = 0;    // a message of rows from each source
-  int64_t halo = 0;        // [W - 1, B, D]: joined from several messages
-  int64_t dhalo = 0;       // float32 [W - 1, B, D]
-  int64_t dreceived = 0;   // a message of dhalo from each destination
+  int64_t partials = 0;                    // float32 [B * tiles, W + 1, D]
+  int64_t sums = 0;                        // float32 [W + 1, D], all-reduced over the ranks
+  int64_t rows = 0;                        // [W - 1, B, D]: this part's tail rows
+  int64_t received = 0;                    // a message of rows from each source
+  int64_t halo = 0;                        // [W - 1, B, D]: joined from several messages
+  int64_t dhalo = 0;                       // float32 [W - 1, B, D]
+  int64_t dreceived = 0;                   // a message of dhalo from each destination
   int64_t row_bytes = 0, dhalo_bytes = 0;  // of one message
   size_t total = 0;
 };

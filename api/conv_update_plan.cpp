@@ -41,8 +41,8 @@ Status ConvUpdateWork::run(const Call& call) const {
   // A block does at least one sequence of 32 channels: what this refuses no memory holds.
   if ((extent.channels + 31) / 32 > kMaxExtent / std::max<int64_t>(extent.batch, 1)) {
     return Status(Code::unsupported,
-                  text("x [", extent.batch, ", ", extent.channels, "] needs more than ",
-                       kMaxExtent, " blocks; split the batch"));
+                  text("x [", extent.batch, ", ", extent.channels, "] needs more than ", kMaxExtent,
+                       " blocks; split the batch"));
   }
   ConvUpdateParams p = {};
   p.x = t[conv_update::x].data;

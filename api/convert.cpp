@@ -17,8 +17,8 @@ Status check_presence(const lathe_problem& problem) {
     produces = produces || problem.has(find_tensor(op, output));
   }
   if (!produces) {
-    return invalid(text(op.info.name, " has nothing to compute: declare at least one of ",
-                        op.produces));
+    return invalid(
+        text(op.info.name, " has nothing to compute: declare at least one of ", op.produces));
   }
   for (size_t i = 0; i < op.info.tensor_count; ++i) {
     const lathe_operator_tensor& tensor = op.info.tensors[i];
@@ -64,9 +64,9 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
       const int letter = static_cast<int>(shape.dims[d].letter);
       int64_t& known = (*extents)[shape.dims[d].letter];
       if (known != kUnknown && known != found) {
-        return invalid(text(tensor.name, " has extent ", declared, " at ", d, " of [",
-                            tensor.shape, "], so ", kLetterNames[letter], " is ", found, "; ",
-                            from[letter], " says ", kLetterNames[letter], " is ", known));
+        return invalid(text(tensor.name, " has extent ", declared, " at ", d, " of [", tensor.shape,
+                            "], so ", kLetterNames[letter], " is ", found, "; ", from[letter],
+                            " says ", kLetterNames[letter], " is ", known));
       }
       known = found;
       from[letter] = tensor.name;
@@ -121,8 +121,7 @@ int vector_bytes(Dtype dtype, int alignment, int64_t channels) {
   return bytes;
 }
 
-Result<ConvProblem> conv_problem(const lathe_problem& problem, const Extents& promised,
-                                 int world) {
+Result<ConvProblem> conv_problem(const lathe_problem& problem, const Extents& promised, int world) {
   ConvProblem asked;
   asked.x = problem.tensors[conv::x].dtype;
   asked.weight = problem.tensors[conv::weight].dtype;

@@ -37,16 +37,15 @@ std::string driver_lines() {
                 "install NVIDIA's driver, or use the simulator: LATHE_DEVICE=sim") +
            line("gpu", false, "no driver", "a GPU of compute capability 8.0 or later");
   }
-  std::string lines = line("cuda driver", true,
-                           text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)),
-                           "");
+  std::string lines =
+      line("cuda driver", true,
+           text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)), "");
   auto device = Device::open(*driver, 0, "");
   if (!device.ok()) {
-    return lines + line("gpu", false, device.status().text(),
-                        "a GPU of compute capability 8.0 or later");
+    return lines +
+           line("gpu", false, device.status().text(), "a GPU of compute capability 8.0 or later");
   }
-  return lines +
-         line("gpu", true, text((*device)->name(), " ", (*device)->facts().arch), "");
+  return lines + line("gpu", true, text((*device)->name(), " ", (*device)->facts().arch), "");
 }
 
 std::string simulator_line() {

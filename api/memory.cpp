@@ -62,8 +62,8 @@ lathe_status lathe_copy_to_device(lathe_context* context, void* to, const void* 
     LATHE_TRY(lathe::check_copy(to, from, bytes));
     if (bytes == 0) return {};
     const auto on = static_cast<CUstream>(stream);
-    LATHE_TRY(check(driver, driver.cuMemcpyHtoDAsync(address(to), from, bytes, on),
-                    "cuMemcpyHtoDAsync"));
+    LATHE_TRY(
+        check(driver, driver.cuMemcpyHtoDAsync(address(to), from, bytes, on), "cuMemcpyHtoDAsync"));
     // Pinned memory is read later than the call returns: only waiting frees every buffer.
     return check(driver, driver.cuStreamSynchronize(on), "cuStreamSynchronize");
   });
@@ -86,8 +86,8 @@ lathe_status lathe_stream_create(lathe_context* context, void** out) {
   return on_device(context, "lathe_stream_create", [&](const Driver& driver) -> Status {
     LATHE_TRY(require(out, "out"));
     CUstream stream = nullptr;
-    LATHE_TRY(check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                    "cuStreamCreate"));
+    LATHE_TRY(
+        check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
     *out = stream;
     return {};
   });

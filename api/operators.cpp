@@ -37,9 +37,21 @@ const lathe_operator_tensor kConvTensors[] = {
     out("dinitial_state", "N,D,W", "=x", "The gradient of initial_state."),
 };
 const TensorRules kConvRules[] = {
-    {true, ""}, {}, {}, {true, ""}, {}, {}, {true, "dx"}, {false, "dx"},
-    {true, ""}, {false, "y"}, {true, "dy"}, {false, "dx"}, {false, "dweight,bias"},
-    {true, ""}, {false, "dx,initial_state"},
+    {true, ""},
+    {},
+    {},
+    {true, ""},
+    {},
+    {},
+    {true, "dx"},
+    {false, "dx"},
+    {true, ""},
+    {false, "y"},
+    {true, "dy"},
+    {false, "dx"},
+    {false, "dweight,bias"},
+    {true, ""},
+    {false, "dx,initial_state"},
 };
 static_assert(std::size(kConvTensors) == conv::count && std::size(kConvRules) == conv::count);
 
@@ -69,10 +81,14 @@ const lathe_operator_option kUpdateOptions[] = {kActivation};
 const Operator kOperators[] = {
     {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
       kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
-     kConvRules, Family::conv, "y,dx"},
+     kConvRules,
+     Family::conv,
+     "y,dx"},
     {{"causal_conv1d_update", "One step of causal_conv1d for decoding, with its state in place.",
       kUpdateTensors, std::size(kUpdateTensors), kUpdateOptions, std::size(kUpdateOptions), 0},
-     kUpdateRules, Family::conv_update, "y"},
+     kUpdateRules,
+     Family::conv_update,
+     "y"},
 };
 
 std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {
@@ -113,13 +129,17 @@ std::string operator_names() {
 std::string tensor_names(const Operator& op) {
   return join(
       op.info.tensor_count,
-      [](const void* of, size_t i) { return static_cast<const Operator*>(of)->info.tensors[i].name; },
+      [](const void* of, size_t i) {
+        return static_cast<const Operator*>(of)->info.tensors[i].name;
+      },
       &op);
 }
 std::string option_names(const Operator& op) {
   return join(
       op.info.option_count,
-      [](const void* of, size_t i) { return static_cast<const Operator*>(of)->info.options[i].name; },
+      [](const void* of, size_t i) {
+        return static_cast<const Operator*>(of)->info.options[i].name;
+      },
       &op);
 }
 

@@ -24,8 +24,8 @@ inline constexpr char kLetterNames[] = "BTNDW";
 
 inline constexpr int kMaxRank = 3;
 inline constexpr int kMaxTensors = 16;
-inline constexpr int64_t kUnknown = -1;             // an extent that varies from run to run
-inline constexpr int64_t kMaxExtent = 2147483647;   // kernels count in 32 bits
+inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
+inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
 // An extent for each letter, kUnknown where nothing is known.
 struct Extents {
@@ -47,8 +47,8 @@ Shape parse_shape(std::string_view shape);
 
 // What the table says beyond the C struct.
 struct TensorRules {
-  bool strided = false;     // an activation: batch and token strides are free, wide accesses
-  const char* needs = "";   // "dx,bias": tensors without which this one means nothing
+  bool strided = false;    // an activation: batch and token strides are free, wide accesses
+  const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
 enum class Family { conv, conv_update };
@@ -57,7 +57,7 @@ struct Operator {
   lathe_operator_info info;
   const TensorRules* rules;  // [info.tensor_count]
   Family family;
-  const char* produces;      // "y,dx": at least one of these must be declared
+  const char* produces;  // "y,dx": at least one of these must be declared
 };
 
 std::span<const Operator> operators();
@@ -77,8 +77,22 @@ bool listed(std::string_view list, char at, std::string_view word);
 // Indices of the tables' tensors, for the code that fills kernel parameters.
 namespace conv {
 enum Tensor : int {
-  x, weight, bias, residual, initial_state, cu_seqlens, dy, dfinal_state,
-  y, final_state, dx, dweight, dbias, dresidual, dinitial_state, count
+  x,
+  weight,
+  bias,
+  residual,
+  initial_state,
+  cu_seqlens,
+  dy,
+  dfinal_state,
+  y,
+  final_state,
+  dx,
+  dweight,
+  dbias,
+  dresidual,
+  dinitial_state,
+  count
 };
 }
 namespace conv_update {

@@ -59,8 +59,8 @@ Status check_workspace(const void* workspace, size_t bytes, size_t needed) {
                         " (lathe_plan_workspace)"));
   }
   if (reinterpret_cast<uintptr_t>(workspace) % kSectionBytes != 0) {
-    return invalid(text("workspace is at ", workspace, "; its address must be a multiple of ",
-                        kSectionBytes));
+    return invalid(
+        text("workspace is at ", workspace, "; its address must be a multiple of ", kSectionBytes));
   }
   return {};
 }
@@ -100,14 +100,13 @@ Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, in
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
                                         const DeviceFacts& facts) {
   Group* group = problem.group ? problem.group->group.get() : nullptr;
-  LATHE_ASSIGN(const ConvProblem conv,
-               conv_problem(problem, promised, group ? group->world() : 1));
+  LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
 }
 
-Status prepare_call(const lathe_plan& plan, const lathe_shard* shard,
-                    const DLTensor* const* slots, Look look, Call* call) {
+Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
+                    Look look, Call* call) {
   const int ordinal = plan.context->device ? plan.context->device->ordinal() : 0;
   LATHE_TRY(read_call(*plan.op, plan.slots, plan.promised, slots, look, ordinal, call));
   return check_shard(plan, shard, call);

@@ -72,7 +72,7 @@ struct lathe_plan {
 namespace lathe {
 
 // Checks the tensors and the shard of one call.
-Status prepare_call(const lathe_plan& plan, const lathe_shard* shard,
-                    const DLTensor* const* slots, Look look, Call* call);
+Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
+                    Look look, Call* call);
 
 }  // namespace lathe

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Declaring a problem: every refusal names the tensor or option, what was found and what is allowed.
+// Declaring a problem: every refusal names the tensor or option, what was found and what is
+// allowed.
 #include "api/problem.h"
 
 #include <charconv>
@@ -36,22 +37,22 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
   }
   const lathe_operator_tensor& tensor = op.info.tensors[index];
   if (tensor.alias_of) {
-    return invalid(text(name, " always equals ", tensor.alias_of,
-                        " and is never written: use ", tensor.alias_of, " in its place"));
+    return invalid(text(name, " always equals ", tensor.alias_of, " and is never written: use ",
+                        tensor.alias_of, " in its place"));
   }
   Declared& declared = problem.tensors[index];
   if (declared.given) return invalid(text(name, " is declared twice"));
 
   const bool same = tensor.dtypes[0] == '=';
   if (!listed(same ? "f32|f16|bf16" : tensor.dtypes, '|', dtype_text(dtype))) {
-    return invalid(text(name, " has dtype ", dtype_text(dtype), "; allowed are ",
-                        same ? text("f32|f16|bf16, that of ", tensor.dtypes + 1)
-                             : std::string(tensor.dtypes)));
+    return invalid(text(
+        name, " has dtype ", dtype_text(dtype), "; allowed are ",
+        same ? text("f32|f16|bf16, that of ", tensor.dtypes + 1) : std::string(tensor.dtypes)));
   }
   const Shape law = parse_shape(tensor.shape);
   if (rank != law.rank) {
-    return invalid(text(name, " has rank ", rank, "; its shape is [", tensor.shape, "], rank ",
-                        law.rank));
+    return invalid(
+        text(name, " has rank ", rank, "; its shape is [", tensor.shape, "], rank ", law.rank));
   }
   LATHE_TRY(require(shape, "shape"));
   for (int i = 0; i < rank; ++i) {
@@ -145,8 +146,8 @@ lathe_status lathe_problem_create(lathe_problem** out, const char* op) {
     LATHE_TRY(require(op, "op"));
     const lathe::Operator* found = lathe::find_operator(op);
     if (!found) {
-      return invalid(lathe::text("there is no operator '", op, "'; there are ",
-                                 lathe::operator_names()));
+      return invalid(
+          lathe::text("there is no operator '", op, "'; there are ", lathe::operator_names()));
     }
     auto problem = std::make_unique<lathe_problem>();
     problem->op = found;
@@ -179,9 +180,8 @@ lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes) {
 }
 
 lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option, int64_t value) {
-  return boundary([&] {
-    return lathe::set_option(problem, option, LATHE_OPTION_INT, std::to_string(value));
-  });
+  return boundary(
+      [&] { return lathe::set_option(problem, option, LATHE_OPTION_INT, std::to_string(value)); });
 }
 
 lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option, double value) {

@@ -55,8 +55,8 @@ Status check_kind(const Slot& slot, const DLTensor& tensor) {
                         word(slot.dtype), ", as declared"));
   }
   if (tensor.ndim != slot.shape.rank) {
-    return invalid(text(slot.name, " has rank ", tensor.ndim, "; its shape is ",
-                        shape_text(slot.shape)));
+    return invalid(
+        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
   }
   if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
   return {};
@@ -117,9 +117,9 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
     const int64_t extent = tensor.extent[order[i]], stride = tensor.stride[order[i]];
     if (extent <= 1) continue;
     if (stride < reach) {
-      return stride_error(slot, from,
-                          text("elements overlap: the stride at ", order[i],
-                               " must be at least ", reach));
+      return stride_error(
+          slot, from,
+          text("elements overlap: the stride at ", order[i], " must be at least ", reach));
     }
     int64_t step;
     if (__builtin_mul_overflow(extent - 1, stride, &step) ||
@@ -223,8 +223,8 @@ Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
     if (!written.written || !data) continue;
     for (const Slot& other : slots) {
       if (other.tensor == written.tensor || call.tensors[other.tensor].data != data) continue;
-      return invalid(text(written.name, " is at ", static_cast<const void*>(data),
-                          ", where ", other.name, " is; an output must have memory of its own"));
+      return invalid(text(written.name, " is at ", static_cast<const void*>(data), ", where ",
+                          other.name, " is; an output must have memory of its own"));
     }
   }
   return {};
