@@ -49,6 +49,12 @@ TEST_CASE("the layout is that of version 1") {
   CHECK(bytes.substr(96) == entry.key.text + metadata + entry.cubin + entry.ptx);
 }
 
+TEST_CASE("the bytes are those that version 1 has always written") {
+  const std::string bytes = encode_entry(sample_entry("golden", 40));
+  CHECK(bytes.size() == 245);
+  CHECK(digest(bytes).hex() == "0c0bfe4fe3dbace3d8ad1cad0d3e3c3a");
+}
+
 TEST_CASE("a newline cannot be smuggled into the metadata") {
   Entry entry = sample_entry("a");
   entry.metadata["ptx_banner"] = "13.0\nregisters=1";

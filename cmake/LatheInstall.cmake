@@ -1,0 +1,31 @@
+# The installed package: lathe.h, liblathe.so, the simulator out of every search path's way in
+# lib/lathe/sim, and what find_package(lathe) and pkg-config read. All paths follow the prefix.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+install(TARGETS lathe EXPORT lathe-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/api/lathe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# Where sim_library_paths looks: beside liblathe.so, whatever the library folder is called.
+foreach(drop_in lathe_sim_cuda lathe_sim_nccl)
+  if(TARGET ${drop_in})
+    install(TARGETS ${drop_in} LIBRARY DESTINATION lib/lathe/sim)
+  endif()
+endforeach()
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/lathe)
+install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/lathe-config.cmake.in
+  ${PROJECT_BINARY_DIR}/lathe-config.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/lathe-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/lathe-config.cmake
+  ${PROJECT_BINARY_DIR}/lathe-config-version.cmake DESTINATION ${package})
+
+# ${pcfiledir}: the package may be moved.
+file(RELATIVE_PATH LATHE_PC_PREFIX
+  /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/lathe.pc.in ${PROJECT_BINARY_DIR}/lathe.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/lathe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The operator table agrees with itself.
+#include "api/operators.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <set>
+
+namespace lathe {
+namespace {
+
+TEST_CASE("names are found and unique") {
+  std::set<std::string> seen;
+  REQUIRE(lathe_operator_count() == operators().size());
+  for (size_t i = 0; i < lathe_operator_count(); ++i) {
+    const lathe_operator_info* info = lathe_operator_at(i);
+    REQUIRE(info);
+    CHECK(seen.insert(info->name).second);
+    CHECK(lathe_operator_find(info->name) == info);
+    CHECK(std::strlen(info->sentence) > 10);
+    std::set<std::string> words;
+    for (size_t t = 0; t < info->tensor_count; ++t) {
+      CHECK(words.insert(info->tensors[t].name).second);
+      CHECK(info->tensors[t].sentence[0] != '\0');
+    }
+    for (size_t o = 0; o < info->option_count; ++o) {
+      CHECK(words.insert(info->options[o].name).second);
+      CHECK(info->options[o].sentence[0] != '\0');
+    }
+    CHECK(info->tensor_count <= kMaxTensors);
+  }
+  CHECK(lathe_operator_at(lathe_operator_count()) == nullptr);
+  CHECK(lathe_operator_find("causal_conv2d") == nullptr);
+  CHECK(lathe_operator_find(nullptr) == nullptr);
+}
+
+TEST_CASE("defaults are allowed, the first of the list") {
+  for (const Operator& op : operators()) {
+    for (size_t o = 0; o < op.info.option_count; ++o) {
+      const lathe_operator_option& option = op.info.options[o];
+      INFO(option.name);
+      CHECK(split(option.allowed, '|').front() == option.fallback);
+    }
+  }
+}
+
+TEST_CASE("shapes, dtypes and needs name what exists") {
+  for (const Operator& op : operators()) {
+    for (size_t t = 0; t < op.info.tensor_count; ++t) {
+      const lathe_operator_tensor& tensor = op.info.tensors[t];
+      INFO(op.info.name, " ", tensor.name);
+      const Shape shape = parse_shape(tensor.shape);
+      CHECK(shape.rank >= 1);
+      std::string again;
+      for (int d = 0; d < shape.rank; ++d) {
+        if (d > 0) again.push_back(',');
+        again.push_back(kLetterNames[static_cast<int>(shape.dims[d].letter)]);
+        if (shape.dims[d].plus) again.append("+1");
+      }
+      CHECK(again == tensor.shape);
+      if (tensor.dtypes[0] == '=') {
+        const int of = find_tensor(op, tensor.dtypes + 1);
+        REQUIRE(of >= 0);
+        CHECK(op.info.tensors[of].dtypes[0] != '=');
+        CHECK(!op.info.tensors[of].optional);
+      }
+      for (std::string_view needed : split(op.rules[t].needs, ',')) {
+        CHECK(find_tensor(op, needed) >= 0);
+      }
+      if (tensor.alias_of) CHECK(find_tensor(op, tensor.alias_of) >= 0);
+    }
+    for (std::string_view output : split(op.produces, ',')) {
+      const int index = find_tensor(op, output);
+      REQUIRE(index >= 0);
+      CHECK(op.info.tensors[index].role != LATHE_INPUT);
+    }
+  }
+}
+
+TEST_CASE("the indices that fill parameters are those of the table") {
+  const Operator& forward = *find_operator("causal_conv1d");
+  CHECK(find_tensor(forward, "x") == conv::x);
+  CHECK(find_tensor(forward, "weight") == conv::weight);
+  CHECK(find_tensor(forward, "bias") == conv::bias);
+  CHECK(find_tensor(forward, "residual") == conv::residual);
+  CHECK(find_tensor(forward, "initial_state") == conv::initial_state);
+  CHECK(find_tensor(forward, "cu_seqlens") == conv::cu_seqlens);
+  CHECK(find_tensor(forward, "dy") == conv::dy);
+  CHECK(find_tensor(forward, "dfinal_state") == conv::dfinal_state);
+  CHECK(find_tensor(forward, "y") == conv::y);
+  CHECK(find_tensor(forward, "final_state") == conv::final_state);
+  CHECK(find_tensor(forward, "dx") == conv::dx);
+  CHECK(find_tensor(forward, "dweight") == conv::dweight);
+  CHECK(find_tensor(forward, "dbias") == conv::dbias);
+  CHECK(find_tensor(forward, "dresidual") == conv::dresidual);
+  CHECK(find_tensor(forward, "dinitial_state") == conv::dinitial_state);
+  const Operator& update = *find_operator("causal_conv1d_update");
+  CHECK(find_tensor(update, "x") == conv_update::x);
+  CHECK(find_tensor(update, "weight") == conv_update::weight);
+  CHECK(find_tensor(update, "bias") == conv_update::bias);
+  CHECK(find_tensor(update, "residual") == conv_update::residual);
+  CHECK(find_tensor(update, "state") == conv_update::state);
+  CHECK(find_tensor(update, "y") == conv_update::y);
+  // The translation of a problem reads these by one index for both operators.
+  CHECK(static_cast<int>(conv::weight) == static_cast<int>(conv_update::weight));
+  CHECK(static_cast<int>(conv::bias) == static_cast<int>(conv_update::bias));
+  CHECK(static_cast<int>(conv::residual) == static_cast<int>(conv_update::residual));
+}
+
+TEST_CASE("states are contiguous and only activations are strided") {
+  for (const Operator& op : operators()) {
+    for (size_t t = 0; t < op.info.tensor_count; ++t) {
+      const std::string shape = op.info.tensors[t].shape;
+      CHECK(op.rules[t].strided == (shape == "B,T,D" || shape == "B,D"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lathe
