@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// How every exported function is declared and guarded.
+#pragma once
+
+#include <nccl.h>
+
+#include <new>
+
+#include "sim/nccl/state.h"
+
+#define SIM_NCCL_API extern "C" __attribute__((visibility("default"))) ncclResult_t
+
+namespace sim::nccl {
+
+template <typename F>
+ncclResult_t guarded(F body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  } catch (...) {
+    return ncclInternalError;
+  }
+}
+
+// body(State&, Lock&, ncclComm&)
+template <typename F>
+ncclResult_t with_comm(ncclComm* comm, F body) noexcept {
+  return guarded([&]() -> ncclResult_t {
+    State& state = State::get();
+    Lock lock(state.mutex);
+    if (!is_live(state, comm)) {
+      return fail_call(ncclInvalidArgument,
+                       comm == nullptr ? "comm is null" : "comm is not a live communicator");
+    }
+    return body(state, lock, *comm);
+  });
+}
+
+}  // namespace sim::nccl

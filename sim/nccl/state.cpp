@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The library's one instance, errors, and the flags that streams wait for.
+#include "sim/nccl/state.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sim::nccl {
+namespace {
+
+constexpr size_t kFlagsPerPage = 1024;
+
+thread_local std::string last_error = "no error";
+
+// With the context current.
+CUresult add_page(ncclComm* comm) {
+  void* page = nullptr;
+  const CUresult result = cu().mem_host_alloc(&page, kFlagsPerPage * sizeof(uint32_t),
+                                              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  if (result != CUDA_SUCCESS) return result;
+  auto* flags = static_cast<uint32_t*>(page);
+  std::fill(flags, flags + kFlagsPerPage, 0u);
+  comm->pages.push_back(flags);
+  for (size_t at = 0; at < kFlagsPerPage; ++at) comm->free_flags.emplace_back(flags + at, 0u);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// Any thread may still be inside a call when static destructors run, so it is never destroyed.
+State& State::get() {
+  static State* state = new State;
+  return *state;
+}
+
+std::chrono::milliseconds timeout() {
+  static const std::chrono::milliseconds value = [] {
+    const char* text = std::getenv("LATHE_SIM_NCCL_TIMEOUT_MS");
+    const long given = text != nullptr ? std::atol(text) : 0;
+    return std::chrono::milliseconds(given > 0 ? given : 30000);
+  }();
+  return value;
+}
+
+ncclResult_t fail_call(ncclResult_t code, const std::string& text) {
+  last_error = text;
+  return code;
+}
+
+const char* last_error_text() { return last_error.c_str(); }
+
+bool is_live(State& state, ncclComm* comm) { return state.comms.count(comm) != 0; }
+
+// With the communicator's context current.
+CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out) {
+  CUresult result = comm->free_flags.empty() ? add_page(comm) : CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) return result;
+  auto launch = std::make_shared<Launch>();
+  launch->comm = comm;
+  launch->stream = stream;
+  launch->thread = std::this_thread::get_id();
+  launch->order = state.launches++;
+  result = cu().event_create(&launch->ready, CU_EVENT_DISABLE_TIMING);
+  if (result != CUDA_SUCCESS) return result;
+  result = cu().event_create(&launch->passed, CU_EVENT_DISABLE_TIMING);
+  if (result == CUDA_SUCCESS) result = cu().event_record(launch->ready, stream);
+  if (result != CUDA_SUCCESS) {
+    cu().event_destroy(launch->ready);
+    if (launch->passed != nullptr) cu().event_destroy(launch->passed);
+    return result;
+  }
+  launch->flag = comm->free_flags.back().first;
+  launch->value = comm->free_flags.back().second + 1;
+  comm->free_flags.pop_back();
+  comm->launches.push_back(launch);
+  *out = launch;
+  return CUDA_SUCCESS;
+}
+
+CUresult hold_stream(Launch& launch) {
+  CUdeviceptr address = 0;
+  CUresult result = cu().mem_host_get_device_pointer(&address, launch.flag, 0);
+  if (result == CUDA_SUCCESS) {
+    result =
+        cu().stream_wait_value32(launch.stream, address, launch.value, CU_STREAM_WAIT_VALUE_GEQ);
+  }
+  return result == CUDA_SUCCESS ? cu().event_record(launch.passed, launch.stream) : result;
+}
+
+void release(Launch& launch) {
+  if (launch.released) return;
+  launch.released = true;
+  __atomic_store_n(launch.flag, launch.value, __ATOMIC_RELEASE);
+}
+
+void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::string& text) {
+  if (clique.error != ncclSuccess) return;
+  clique.error = code;
+  clique.text = text;
+  clique.collectives.clear();
+  clique.sends.clear();
+  clique.recvs.clear();
+  std::erase_if(state.tasks, [&](const std::shared_ptr<Task>& task) {
+    return task->clique == &clique && !task->running;
+  });
+  for (ncclComm* comm : clique.ranks) {
+    if (comm == nullptr) continue;
+    for (const LaunchPtr& launch : comm->launches) {
+      launch->failed = true;
+      if (launch->running == 0) release(*launch);
+    }
+  }
+  state.changed.notify_all();
+  state.work.notify_all();
+}
+
+}  // namespace sim::nccl

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the library keeps. All of it is guarded by State::mutex.
+//
+// How an operation runs. A call records an event in the caller's stream ("ready": this rank's
+// buffers may be used), then makes the stream wait for a 32-bit flag in pinned memory, and returns.
+// Calls of different ranks are matched on the host at once. The progress thread waits until all
+// ready events of a matched task are over, copies (and reduces) on streams of its own, and then
+// writes the flags. No driver thread is ever blocked by a partner that has not come, and an error
+// releases the streams by writing the flags as well.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sim/nccl/call.h"
+#include "sim/nccl/table.h"
+
+namespace sim::nccl {
+
+using Clock = std::chrono::steady_clock;
+using Lock = std::unique_lock<std::mutex>;
+
+struct Clique;
+
+// All operations one rank put into one stream in one go.
+struct Launch {
+  ncclComm* comm = nullptr;
+  CUstream stream = nullptr;
+  std::thread::id thread;  // says which stream CU_STREAM_PER_THREAD is
+  uint64_t order = 0;      // of all launches of the process
+  CUevent ready = nullptr;
+  CUevent passed = nullptr;  // recorded after the wait for the flag
+  bool is_ready = false, released = false, failed = false;
+  uint32_t* flag = nullptr;  // the stream waits until it has reached `value`
+  uint32_t value = 0;
+  int remaining = 0;  // operations not over
+  int running = 0;    // operations whose copies are under way
+};
+using LaunchPtr = std::shared_ptr<Launch>;
+
+struct Part {
+  int rank = 0;
+  Call call;
+  LaunchPtr launch;
+  Clock::time_point since;
+};
+
+// Operations that belong together: those of all ranks, or a send and a receive.
+struct Task {
+  Clique* clique = nullptr;
+  std::vector<Part> parts;
+  bool running = false;
+  struct Mark {
+    CUcontext context;
+    CUevent event;
+  };
+  std::vector<Mark> marks;                  // over when all of these are
+  std::vector<std::shared_ptr<void>> jobs;  // what host functions read
+};
+
+// What the ranks of one communicator share.
+struct Clique {
+  std::vector<ncclComm*> ranks;                       // null: gone
+  std::map<uint64_t, std::vector<Part>> collectives;  // by number; those still missing a rank
+  std::map<std::pair<int, int>, std::deque<Part>> sends, recvs;  // by (from, to)
+  struct Split;
+  std::map<uint64_t, std::shared_ptr<Split>> splits;
+  char* staging = nullptr;  // pinned: a piece per rank and one for the result
+  ncclResult_t error = ncclSuccess;
+  std::string text;
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+}  // namespace sim::nccl
+
+// One rank's handle.
+struct ncclComm {
+  std::shared_ptr<sim::nccl::Clique> clique;
+  int rank = 0, size = 0;
+  int device = 0;
+  CUcontext context = nullptr;
+  bool retained = false;    // the primary context is held by us
+  CUstream lane = nullptr;  // copies into this rank's buffers
+  uint64_t operations = 0, collectives = 0, splits = 0;
+  std::string last;                                        // the newest operation in words
+  std::vector<sim::nccl::LaunchPtr> launches;              // not over
+  std::vector<uint32_t*> pages;                            // of flags, pinned
+  std::vector<std::pair<uint32_t*, uint32_t>> free_flags;  // and the value last used
+};
+
+namespace sim::nccl {
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;  // launches over, ranks joined
+  std::condition_variable work;     // for the progress thread
+  std::set<ncclComm*> comms;
+  std::vector<std::shared_ptr<Task>> tasks;  // matched, not over
+  std::set<std::shared_ptr<Clique>> cliques;
+  uint64_t launches = 0;
+  bool progress_running = false;
+
+  static State& get();
+};
+
+constexpr size_t kChunk = 256 * 1024;  // bytes reduced at a time
+
+std::chrono::milliseconds timeout();
+
+// Keeps `text` as this thread's last error and returns `code`.
+ncclResult_t fail_call(ncclResult_t code, const std::string& text);
+const char* last_error_text();
+
+// Ends a communicator for all its ranks: streams are released, later calls answer `code`.
+void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::string& text);
+
+// Whether the handle is a live communicator; CUDA is then known to be there.
+bool is_live(State& state, ncclComm* comm);
+
+// Enqueues a thread's operations; see group.cpp.
+struct Queued {
+  ncclComm* comm;
+  Call call;
+  CUstream stream;
+};
+ncclResult_t enqueue(State& state, std::vector<Queued> calls);
+
+// Matching; see match.cpp. Matched tasks go to State::tasks.
+void match(State& state, Clique& clique, Part part);
+// Fails the communicator if an operation waits for a rank that is gone.
+void check_gone(State& state, Clique& clique);
+// Fails communicators whose operations wait for a partner longer than allowed. Returns when to look
+// again.
+Clock::time_point check_timeouts(State& state);
+// Fails communicators whose operations wait for each other through the order of their streams.
+void check_deadlock(State& state);
+
+// Puts a ready task's copies into the lanes; see transfer.cpp.
+CUresult issue(Task& task);
+
+// Flags. The first two with the communicator's context current.
+CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out);
+CUresult hold_stream(Launch& launch);
+void release(Launch& launch);
+
+void start_progress(State& state);
+
+}  // namespace sim::nccl

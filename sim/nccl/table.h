@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The driver entry points this library uses, found in whichever libcuda.so.1 the process has.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+namespace sim::nccl {
+
+#define SIM_NCCL_DRIVER(X)                                     \
+  X(init, cuInit)                                              \
+  X(get_error_name, cuGetErrorName)                            \
+  X(ctx_get_current, cuCtxGetCurrent)                          \
+  X(ctx_push_current, cuCtxPushCurrent_v2)                     \
+  X(ctx_pop_current, cuCtxPopCurrent_v2)                       \
+  X(ctx_get_device, cuCtxGetDevice)                            \
+  X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)       \
+  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease_v2)  \
+  X(stream_create, cuStreamCreate)                             \
+  X(stream_destroy, cuStreamDestroy_v2)                        \
+  X(stream_is_capturing, cuStreamIsCapturing)                  \
+  X(stream_wait_event, cuStreamWaitEvent)                      \
+  X(stream_wait_value32, cuStreamWaitValue32_v2)               \
+  X(launch_host_func, cuLaunchHostFunc)                        \
+  X(event_create, cuEventCreate)                               \
+  X(event_destroy, cuEventDestroy_v2)                          \
+  X(event_record, cuEventRecord)                               \
+  X(event_query, cuEventQuery)                                 \
+  X(mem_alloc, cuMemAlloc_v2)                                  \
+  X(mem_free, cuMemFree_v2)                                    \
+  X(mem_host_alloc, cuMemHostAlloc)                            \
+  X(mem_free_host, cuMemFreeHost)                              \
+  X(mem_host_get_device_pointer, cuMemHostGetDevicePointer_v2) \
+  X(memcpy_async, cuMemcpyAsync)                               \
+  X(memcpy_peer_async, cuMemcpyPeerAsync)                      \
+  X(pointer_get_attribute, cuPointerGetAttribute)
+
+struct Table {
+#define SIM_NCCL_MEMBER(name, symbol) decltype(&symbol) name = nullptr;
+  SIM_NCCL_DRIVER(SIM_NCCL_MEMBER)
+#undef SIM_NCCL_MEMBER
+};
+
+// Opens the driver once: LATHE_SIM_DRIVER, or the libcuda.so.1 that is loaded, or the one the
+// loader finds. Null and `what` if there is none.
+const Table* driver_table(std::string* what);
+
+// The table once it is known to be there: every communicator has been made with it.
+const Table& cu();
+
+// "CUDA_ERROR_ILLEGAL_ADDRESS"
+std::string cuda_name(CUresult error);
+
+// Makes a context current for a scope.
+class Current {
+ public:
+  explicit Current(CUcontext context) { pushed_ = cu().ctx_push_current(context) == CUDA_SUCCESS; }
+  ~Current() {
+    CUcontext popped = nullptr;
+    if (pushed_) cu().ctx_pop_current(&popped);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+}  // namespace sim::nccl
