@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the program share: safetensors by hand, problems with seeded values, one run of the program."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""  # set by cli_test.py
+SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4, "I64": 8, "F64": 8}
+
+
+def pack(dtype, values):
+    if dtype == "BF16":
+        # Truncation is a rounding too; the inputs only have to be valid.
+        return b"".join(struct.pack("<f", v)[2:] for v in values)
+    code = {"F32": "f", "F16": "e", "I32": "i", "I64": "q", "F64": "d"}[dtype]
+    return struct.pack(f"<{len(values)}{code}", *values)
+
+
+def unpack(dtype, data):
+    if dtype == "BF16":
+        return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+    code = {"F32": "f", "F16": "e", "I32": "i", "I64": "q"}[dtype]
+    return list(struct.unpack(f"<{len(data) // SIZES[dtype]}{code}", data))
+
+
+def count(shape):
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+def tensor(dtype, shape, seed=0, values=None):
+    """(dtype, shape, bytes)"""
+    if values is None:
+        noise = random.Random(f"{dtype}{shape}{seed}")
+        values = [noise.uniform(-1, 1) for _ in range(count(shape))]
+    return dtype, list(shape), pack(dtype, values)
+
+
+def save(path, tensors):
+    head, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(head).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def load(path):
+    data = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    return {name: (e["dtype"], e["shape"], data[8 + size + e["data_offsets"][0]:8 + size + e["data_offsets"][1]])
+            for name, e in json.loads(data[8:8 + size]).items()}
+
+
+def conv(B=1, T=20, D=16, W=4, dtype="F32", weight=None, bias=False, residual=False, state=False, backward=False,
+         dfinal=False, offsets=None, offset_dtype="I32", seed=0):
+    weight = weight or dtype
+    N = B if offsets is None else len(offsets) - 1
+    out = {"x": tensor(dtype, [B, T, D], seed), "weight": tensor(weight, [D, W], seed)}
+    if bias:
+        out["bias"] = tensor(weight, [D], seed)
+    if residual:
+        out["residual"] = tensor(dtype, [B, T, D], seed + 1)
+    if state:
+        out["initial_state"] = tensor(dtype, [N, D, W], seed)
+    if backward:
+        out["dy"] = tensor(dtype, [B, T, D], seed + 2)
+    if dfinal:
+        out["dfinal_state"] = tensor(dtype, [N, D, W], seed + 3)
+    if offsets is not None:
+        out["cu_seqlens"] = tensor(offset_dtype, [N + 1], values=offsets)
+    return out
+
+
+def update(B=3, D=16, W=4, dtype="F32"):
+    return {"x": tensor(dtype, [B, D]), "state": tensor(dtype, [B, D, W]), "weight": tensor(dtype, [D, W])}
+
+
+class Case(unittest.TestCase):
+    """Each class has a cache of its own, each test a folder of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cache = tempfile.mkdtemp(prefix="lathe-cli-cache-")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.cache, ignore_errors=True)
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lathe-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.input, self.output = self.folder / "in.safetensors", self.folder / "out.safetensors"
+
+    def environment(self, **extra):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("LATHE_") or k == "LATHE_SIM_DIR"}
+        env["LATHE_CACHE_DIR"] = self.cache
+        env.update(extra)
+        return env
+
+    def command(self, op, verb="run", options=(), flags=(), output=None):
+        words = [PROGRAM, verb, op, "--input", self.input, "--output", output or self.output, "--device", "sim"]
+        for option in options:
+            words += ["--set", option]
+        return [str(w) for w in words + list(flags)]
+
+    def start(self, words, **env):
+        return subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=self.environment(**env))
+
+    def lathe(self, *words, **env):
+        process = self.start([PROGRAM, *words], **env)
+        out, err = process.communicate(timeout=300)
+        return process.returncode, out, err
+
+    def run_op(self, op, tensors, options=(), flags=(), verb="run", **env):
+        """(report, outputs) of a run that must succeed."""
+        save(self.input, tensors)
+        process = self.start(self.command(op, verb, options, [*flags, "--json"]), **env)
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, err + out)
+        return json.loads(out), load(self.output)
+
+    def assert_refused(self, process_result, pattern, code=2, lines=1):
+        status, out, err = process_result
+        self.assertEqual(status, code, err)
+        self.assertRegex(err, pattern)
+        self.assertEqual(len(err.strip().splitlines()), lines, err)
+        self.assertEqual(out, "")
+        left = {p.name for p in self.folder.iterdir()} - {self.input.name}
+        self.assertEqual(left, set(), "files were left behind")
+
+
+def main(cases):
+    """cli_test.py PROGRAM PART"""
+    part = sys.argv[2]
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(cases[part])
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    return 0 if result.wasSuccessful() and result.testsRun else 1

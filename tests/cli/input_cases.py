@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: exit 2, one line that names the thing, nothing left behind. And what is legal although it looks odd."""
+import json
+import struct
+
+from harness import Case, conv, load, save, tensor, unpack, update
+
+
+def without(tensors, name):
+    return {k: v for k, v in tensors.items() if k != name}
+
+
+class InputCases(Case):
+    def refused(self, pattern, tensors=None, op="causal_conv1d", options=(), flags=()):
+        with self.subTest(pattern=pattern):
+            save(self.input, conv() if tensors is None else tensors)
+            process = self.start(self.command(op, options=options, flags=flags))
+            out, err = process.communicate(timeout=120)
+            self.assert_refused((process.returncode, out, err), pattern)
+
+    def test_tensors(self):
+        self.refused("weight is missing.*x, weight", without(conv(), "weight"))
+        self.refused('"z" is unknown.*known: x, weight', {**conv(), "z": tensor("F32", [1])})
+        self.refused('"y" is an output', {**conv(), "y": tensor("F32", [1, 20, 16])})
+        self.refused(r"weight has shape \[16\], expected \[D, W\]", {**conv(), "weight": tensor("F32", [16])})
+        self.refused(r"weight.* D is 15, but x has D = 16", {**conv(), "weight": tensor("F32", [15, 4])})
+        self.refused(r"dy.* T is 19, but x has T = 20", {**conv(), "dy": tensor("F32", [1, 19, 16])})
+        self.refused(r"dfinal_state.*without dy", {**conv(), "dfinal_state": tensor("F32", [1, 16, 4])})
+        self.refused(r"initial_state.* N is 2.*N = 1", {**conv(), "initial_state": tensor("F32", [2, 16, 4])})
+        self.refused(r"initial_state.* W is 3.*W = 4", {**conv(), "initial_state": tensor("F32", [1, 16, 3])})
+        self.refused("state is missing", without(update(), "state"), op="causal_conv1d_update")
+        self.refused("dy.*unknown", {**update(), "dy": tensor("F32", [3, 16])}, op="causal_conv1d_update")
+
+    def test_dtypes(self):
+        self.refused("x has dtype i32, allowed: f32.f16.bf16", {**conv(), "x": tensor("I32", [1, 20, 16], values=[0] * 320)})
+        self.refused("bias has dtype f16, allowed: f32, that of weight", {**conv(), "bias": tensor("F16", [16])})
+        self.refused("residual has dtype f16, allowed: f32, that of x", {**conv(), "residual": tensor("F16", [1, 20, 16])})
+        self.refused("dy has dtype bf16, allowed: f32", {**conv(), "dy": tensor("BF16", [1, 20, 16])})
+        self.refused("cu_seqlens has dtype f32, allowed: i32.i64", {**conv(), "cu_seqlens": tensor("F32", [2], values=[0, 20])})
+        self.refused('"x".*"F64", allowed: F32, F16, BF16, I32, I64', {**conv(), "x": tensor("F64", [1, 20, 16])})
+
+    def test_width(self):
+        self.refused("W = 1.*2 to 8", conv(W=1))
+        self.refused("W = 9.*2 to 8", conv(W=9))
+        self.refused("W = 0.*2 to 8", conv(W=0))
+
+    def test_offsets(self):
+        for dtype in ("I32", "I64"):
+            self.refused("cu_seqlens begins with 1, it must be 0", conv(offsets=[1, 20], offset_dtype=dtype))
+            self.refused("cu_seqlens ends with 19, it must be T = 20", conv(offsets=[0, 5, 19], offset_dtype=dtype))
+            self.refused("cu_seqlens ends with 21", conv(offsets=[0, 21], offset_dtype=dtype))
+            self.refused("decreases from 9 to 8 at entry 2", conv(offsets=[0, 9, 8, 20], offset_dtype=dtype))
+        self.refused("begins with -3", conv(offsets=[-3, 20]))
+        self.refused("B must be 1, but B is 2", {**conv(B=2), "cu_seqlens": tensor("I32", [2], values=[0, 20])})
+        self.refused("cu_seqlens has shape .0.", {**conv(), "cu_seqlens": tensor("I32", [0])})
+
+    def test_options(self):
+        self.refused("activation.*relu.*none.silu", options=["activation=relu"])
+        self.refused("activation", options=["activation="])
+        self.refused("output_final_state.*2", options=["output_final_state=2"])
+        self.refused("output_final_state.*nan", options=["output_final_state=nan"])
+        self.refused("output_final_state.*inf", options=["output_final_state=inf"])
+        self.refused("speed", options=["speed=9"])
+        self.refused("expected key=value", options=["activation"])
+        self.refused("activation is given twice", options=["activation=none", "activation=silu"])
+        self.refused("output_final_state", update(), op="causal_conv1d_update", options=["output_final_state=1"])
+
+    def test_arguments(self):
+        self.refused('operator "conv" is unknown, known: causal_conv1d', op="conv")
+        self.refused("--rotate.*takes neither", flags=["--rotate", "ring"])
+        self.refused("--balance.*takes neither", flags=["--balance", "none"])
+        self.refused("--rotate.*takes neither", flags=["--ranks", "2", "--rotate", "allgather"])
+        for ranks in ("0", "-1", "two", "1.5", "", "99999999999999999999"):
+            self.refused("--ranks is.*whole numbers from 1 to", flags=[f"--ranks={ranks}"])
+        self.refused("--ranks is \"2\".*from 1 to 1", update(), op="causal_conv1d_update", flags=["--ranks", "2"])
+        self.refused("sm_1", flags=["--arch", "sm_1"])
+        self.refused("fortran", flags=["--arch", "fortran"])
+        self.refused("--speed", flags=["--speed"])
+        for words in (["run"], [], ["walk"], ["run", "causal_conv1d"],
+                      ["run", "causal_conv1d", "--input", self.input],
+                      self.command("causal_conv1d")[1:] + ["--device", "abacus"]):
+            with self.subTest(words=words):
+                self.assert_refused(self.lathe(*words), "lathe: ")
+
+    def test_paths(self):
+        save(self.input, conv())
+        for output in (self.folder / "no" / "out", self.folder, "/dev/null"):
+            process = self.start(self.command("causal_conv1d", output=output))
+            out, err = process.communicate(timeout=60)
+            self.assert_refused((process.returncode, out, err), "--output is")
+        self.input.unlink()
+        self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:]), "no such file")
+
+    def test_files(self):
+        save(self.input, conv())
+        good = self.input.read_bytes()
+        size = struct.unpack("<Q", good[:8])[0]
+        head = json.loads(good[8:8 + size])
+
+        def lie(change):
+            changed = json.loads(json.dumps(head))
+            change(changed)
+            text = json.dumps(changed).encode()
+            return struct.pack("<Q", len(text)) + text + good[8 + size:]
+
+        bad = {
+            "8 bytes of header length": good[:5],
+            "header length is": struct.pack("<Q", 1 << 60) + good[8:],
+            "not valid JSON": good[:8] + b"}" + good[9:],
+            "bytes of data": good[:-1],
+            "the file has": good + b"\0",
+            "takes 1280 bytes": lie(lambda h: h["x"].update(data_offsets=[0, 1276])),
+            "begin <= end": lie(lambda h: h["x"].update(data_offsets=[1280, 0])),
+            "overlapping": lie(lambda h: h["weight"].update(data_offsets=[1276, 1532])),
+            "leaving a gap": lie(lambda h: h["weight"].update(data_offsets=[1284, 1540])),
+            "shape must be": lie(lambda h: h["x"].update(shape=[1, -20, -16])),
+            "too large": lie(lambda h: h["x"].update(shape=[1 << 62, 1 << 62, 1])),
+        }
+        for pattern, data in bad.items():
+            with self.subTest(pattern=pattern):
+                self.input.write_bytes(data)
+                self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:]), pattern)
+
+    def test_an_older_output_survives_a_refusal(self):
+        save(self.input, conv(W=9))
+        self.output.write_text("older")
+        self.assertEqual(self.lathe(*self.command("causal_conv1d")[1:])[0], 2)
+        self.assertEqual(self.output.read_text(), "older")
+
+    def test_what_comes_out(self):
+        report, out = self.run_op("causal_conv1d", conv())
+        self.assertEqual(set(out), {"y"})
+        self.assertEqual(report["device"], "sim")
+        self.assertEqual(report["arch"], "sm_90a")
+        full = conv(bias=True, residual=True, state=True, backward=True, dfinal=True, weight="BF16", dtype="F16")
+        _, out = self.run_op("causal_conv1d", full, ["output_final_state=1", "activation=silu"])
+        self.assertEqual({n: t[0] for n, t in out.items()},
+                         {"y": "F16", "final_state": "F16", "dx": "F16", "dweight": "BF16", "dbias": "BF16",
+                          "dresidual": "F16", "dinitial_state": "F16"})
+        self.assertEqual(out["dresidual"], full["dy"])
+        self.assertEqual(out["final_state"][1], [1, 16, 4])
+        # A gradient of a state that nobody asked for is legal.
+        _, out = self.run_op("causal_conv1d", conv(backward=True, dfinal=True))
+        self.assertEqual(set(out), {"y", "dx", "dweight"})
+        _, out = self.run_op("causal_conv1d_update", update())
+        self.assertEqual(set(out), {"y", "state"})
+        old, new = (unpack("F32", t["state"][2]) for t in (update(), out))
+        self.assertEqual([new[i] for i in range(len(new)) if i % 4 < 3], [old[i] for i in range(len(old)) if i % 4 > 0])
+
+    def test_infinities_and_nans_are_values(self):
+        tensors = conv(T=8, D=2, W=2)
+        values = [0.5] * 16
+        values[4], values[7] = float("nan"), float("inf")
+        tensors["x"] = tensor("F32", [1, 8, 2], values=values)
+        _, out = self.run_op("causal_conv1d", tensors)
+        y = unpack("F32", out["y"][2])
+        odd = {i for i, v in enumerate(y) if v != v or abs(v) == float("inf")}
+        self.assertEqual(odd, {4, 6, 7, 9})
+
+    def test_nothing_is_a_problem_too(self):
+        _, out = self.run_op("causal_conv1d", conv(T=0, state=True), ["output_final_state=1"])
+        self.assertEqual(out["y"][1], [1, 0, 16])
+        self.assertEqual(out["final_state"][2], conv(T=0, state=True)["initial_state"][2])
+        packed = conv(T=3, state=True, offsets=[0, 0, 3, 3])
+        _, out = self.run_op("causal_conv1d", packed, ["output_final_state=1"])
+        self.assertEqual(out["final_state"][2][:256], packed["initial_state"][2][:256])
+
+    def test_the_choice_of_a_device_is_said(self):
+        save(self.input, conv())
+        words = self.command("causal_conv1d")
+        words[words.index("sim")] = "auto"
+        status, _, err = self.lathe(*words[1:], CUDA_VISIBLE_DEVICES="")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, "^lathe: no GPU can be used .*simulator\n$")
+        status, _, err = self.lathe(*words[1:], LATHE_DEVICE="sim")
+        self.assertEqual((status, err), (0, ""))
+        self.output.unlink()
+        self.assert_refused(self.lathe(*words[1:], LATHE_DEVICE="abacus"), "LATHE_DEVICE.*abacus.*auto, cuda, sim")
+        self.assertFalse(self.output.exists())

@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""The other verbs: check, demo, warm, explain, dump, doctor, cache."""
+import json
+import pathlib
+import shutil
+import tempfile
+
+from harness import Case, conv, load, save, update
+
+X = ["--tensor", "x=bf16:1,-1,64", "--tensor", "weight=bf16:64,4"]
+
+
+class ToolCases(Case):
+    def test_check_finds_nothing(self):
+        full = dict(bias=True, residual=True, state=True, backward=True, dfinal=True)
+        options = ["activation=silu", "output_final_state=1"]
+        for tensors, ranks in ((conv(B=2, T=33, D=17, **full), "1"), (conv(T=33, offsets=[0, 9, 9, 33], **full), "1"),
+                               (conv(T=33, offsets=[0, 9, 9, 33], **full), "3")):
+            for seed in ("0", "7"):
+                with self.subTest(ranks=ranks, seed=seed):
+                    _, plain = self.run_op("causal_conv1d", tensors, options, ["--ranks", ranks])
+                    report, out = self.run_op("causal_conv1d", tensors, options, ["--ranks", ranks], verb="check",
+                                              LATHE_SIM_SEED=seed)
+                    self.assertEqual(report["findings"], [])
+                    self.assertGreater(report["launches"], 0)
+                    self.assertEqual(report["seed"], seed)
+                    self.assertEqual(out, plain)
+        save(self.input, update())
+        status, out, err = self.lathe(*self.command("causal_conv1d_update", verb="check")[1:], LATHE_SIM_SEED="3")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(out, r"^0 findings in \d+ launches \(seed 3\)\n$")
+
+    def test_check_refuses_what_run_refuses(self):
+        save(self.input, conv(W=9))
+        self.assert_refused(self.lathe(*self.command("causal_conv1d", verb="check")[1:]), "W = 9")
+        save(self.input, conv())
+        self.assert_refused(self.lathe(*self.command("causal_conv1d", "check")[1:], "--device", "cuda"), "--device")
+
+    def test_check_leaves_no_file(self):
+        with tempfile.TemporaryDirectory() as place:
+            save(self.input, conv())
+            self.assertEqual(self.lathe(*self.command("causal_conv1d", "check")[1:], TMPDIR=place)[0], 0)
+            self.assertEqual(list(pathlib.Path(place).iterdir()), [])
+
+    def test_demo(self):
+        status, out, err = self.lathe("demo", "--device", "sim", "--json")
+        self.assertEqual(status, 0, err + out)
+        report = json.loads(out)
+        self.assertTrue(report["ok"])
+        self.assertGreater(report["compiled"], 0)
+        self.assertEqual({c["op"] for c in report["cases"]}, {"causal_conv1d", "causal_conv1d_update"})
+        status, out, err = self.lathe("demo", "--device", "sim")
+        self.assertEqual(status, 0, err + out)
+        self.assertRegex(out, "all results are right: .* 0 compiled now")
+
+    def manifest(self, *lines):
+        path = self.folder / "manifest.jsonl"
+        path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+        return path
+
+    def test_warm_serves_a_run(self):
+        place = self.folder / "cache"
+        line = {"op": "causal_conv1d", "tensors": {"x": ["f32", [-1, -1, 16]], "weight": ["f32", [16, 4]],
+                                                   "dy": ["f32", [-1, -1, 16]]}, "options": {"activation": "silu"}}
+        path = self.manifest(line, "", {"op": "causal_conv1d_update", "tensors": {
+            "x": ["f32", [-1, 16]], "state": ["f32", [-1, 16, 4]], "weight": ["f32", [16, 4]]}})
+        words = ["warm", path, "--arch", "sm_80,sm_90a", "--cache-dir", place, "--json"]
+        status, out, err = self.lathe(*words)
+        self.assertEqual(status, 0, err)
+        first = json.loads(out)
+        self.assertGreater(first["compiled"], 3)
+        self.assertEqual((first["hits"], first["failed"]), (0, 0))
+        second = json.loads(self.lathe(*words)[1])
+        self.assertEqual((second["compiled"], second["hits"]), (0, first["compiled"]))
+        for arch in ("sm_80", "sm_90a"):
+            report, _ = self.run_op("causal_conv1d", conv(T=9, backward=True), ["activation=silu"],
+                                    ["--cache-dir", place, "--arch", arch])
+            self.assertEqual(report["compiled"], 0)
+        report, _ = self.run_op("causal_conv1d_update", update(), flags=["--cache-dir", place])
+        self.assertEqual(report["compiled"], 0)
+
+    def test_warm_names_the_bad_line(self):
+        good = {"op": "causal_conv1d", "tensors": {"x": ["f32", [1, -1, 16]], "weight": ["f32", [16, 4]]}}
+        bad = {
+            "not a JSON object": "[1]",
+            "op is missing": {"tensors": {}},
+            "unknown, known: causal_conv1d": {"op": "kda2", "tensors": {}},
+            "weight is missing": {"op": "causal_conv1d", "tensors": {"x": ["f32", [1, -1, 16]]}},
+            "dtype is \"f8\"": {"op": "causal_conv1d", "tensors": {"x": ["f8", [1]]}},
+            "extent is -2": {"op": "causal_conv1d", "tensors": {"x": ["f32", [-2]]}},
+            "\"speed\" is unknown": {**good, "speed": 1},
+            "relu": {**good, "options": {"activation": "relu"}},
+        }
+        for pattern, line in bad.items():
+            with self.subTest(pattern=pattern):
+                path = self.manifest(good, line)
+                status, out, err = self.lathe("warm", path, "--arch", "sm_90a", "--cache-dir", self.folder / "none")
+                self.assertEqual((status, out), (2, ""), err)
+                self.assertRegex(err, "line 2: .*" + pattern)
+
+    def test_warm_goes_on_after_a_failure(self):
+        good = {"op": "causal_conv1d", "tensors": {"x": ["f32", [1, -1, 16]], "weight": ["f32", [16, 4]]}}
+        wide = {"op": "causal_conv1d", "tensors": {"x": ["f32", [1, -1, 16]], "weight": ["f32", [16, 9]]}}
+        status, out, err = self.lathe("warm", self.manifest(wide, good), "--arch", "sm_90a", "--json", "--jobs", "1",
+                                      "--cache-dir", self.folder / "cache")
+        self.assertEqual(status, 3, err)
+        report = json.loads(out)
+        self.assertEqual((report["compiled"], report["failed"], report["errors"][0]["line"]), (1, 1, 1))
+
+    def test_explain(self):
+        status, out, err = self.lathe("explain", "causal_conv1d", *X, "--json")
+        self.assertEqual(status, 0, err)
+        report = json.loads(out)
+        self.assertEqual(report["arch"], "sm_90a")
+        kernel = report["kernels"][0]
+        self.assertEqual(kernel["name"], "causal_conv1d")
+        self.assertIn("bf16", kernel["spec"])
+        self.assertGreater(kernel["registers"], 0)
+        self.assertEqual(kernel["spill_bytes"], 0)
+        self.assertIsNone(report["estimate"])
+        save(self.input, conv(B=2, T=64, D=64, dtype="BF16"))
+        status, out, err = self.lathe("explain", "causal_conv1d", "--input", self.input, "--json")
+        self.assertEqual(status, 0, err)
+        report = json.loads(out)
+        self.assertEqual(report["kernels"][0]["key"], kernel["key"])
+        self.assertEqual(report["kernels"][0]["from"], "disk")
+        # x and y once, the weight once.
+        self.assertEqual(report["estimate"]["minimum_bytes"], 2 * 2 * 64 * 64 * 2 + 64 * 4 * 2)
+        status, out, err = self.lathe("explain", "causal_conv1d", *X)
+        self.assertEqual(status, 0, err)
+        for word in (kernel["spec"], "not in any key: B, T, N", "registers", "spills"):
+            self.assertIn(word, out)
+
+    def test_explain_refuses(self):
+        for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),
+                               (["--tensor", "x=f32:1,a,3"], "extent is"), ([], "neither --input nor --tensor"),
+                               ([*X, "--tensor", "x=f32:1"], "x is given twice"),
+                               ([*X, "--device", "abacus"], "abacus"), ([*X, "--arch", "sm_7"], "sm_7")):
+            with self.subTest(words=words):
+                self.assert_refused(self.lathe("explain", "causal_conv1d", *words), pattern)
+
+    def test_dump(self):
+        status, source, err = self.lathe("dump", "causal_conv1d", *X)
+        self.assertEqual(status, 0, err)
+        self.assertIn("__global__", source)
+        self.assertLess(len(source.splitlines()), 60)
+        status, ptx, err = self.lathe("dump", "causal_conv1d", *X, "--what", "ptx", "--kernel", "causal_conv1d")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(ptx, r"\.target\s+sm_90a")
+        status, key, err = self.lathe("dump", "causal_conv1d", *X, "--what", "key", "--arch", "sm_80")
+        self.assertEqual(status, 0, err)
+        self.assertIn("sm_80", key)
+        self.assert_refused(self.lathe("dump", "causal_conv1d", *X, "--what", "sass"), "sass.*source, ptx, key")
+        self.assert_refused(self.lathe("dump", "causal_conv1d", *X, "--kernel", "fft"), "fft.*causal_conv1d")
+
+    def test_doctor(self):
+        status, out, err = self.lathe("doctor", "--json")
+        self.assertEqual(status, 0, err)
+        items = json.loads(out)["items"]
+        self.assertTrue(any("nvrtc" in i["name"].lower() and i["state"] == "found" for i in items), items)
+        self.assertTrue(all(i["state"] in ("found", "missing") for i in items), items)
+        self.assertTrue(all(i["remedy"] for i in items if i["state"] == "missing"), items)
+        self.assertEqual(self.lathe("doctor")[0], 0)
+
+    def test_cache(self):
+        place = self.folder / "cache"
+        self.run_op("causal_conv1d", conv(), flags=["--cache-dir", place])
+        status, out, err = self.lathe("cache", "stat", "--cache-dir", place, "--json")
+        self.assertEqual(status, 0, err)
+        about = json.loads(out)
+        self.assertEqual(about["entries"], 1)
+        self.assertGreater(about["bytes"], 1000)
+        words = ["cache", "verify", "--cache-dir", place, "--json"]
+        status, out, err = self.lathe(*words)
+        self.assertEqual((status, json.loads(out)["removed"]), (0, 0), err)
+        entry = max((p for p in place.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+        data = bytearray(entry.read_bytes())
+        data[len(data) // 2] ^= 1
+        entry.write_bytes(data)
+        status, out, err = self.lathe(*words)
+        self.assertEqual((status, json.loads(out)["removed"]), (1, 1), err)
+        self.assertEqual(len(json.loads(out)["problems"]), 1)
+        self.assertEqual(self.lathe(*words)[0], 0)
+        file = self.folder / "file"
+        file.write_text("")
+        self.assertEqual(self.lathe("cache", "stat", "--cache-dir", file)[0], 3)
+
+    def test_help_and_version(self):
+        self.assertRegex(self.lathe("--version")[1], r"^lathe \d+\.\d+\.\d+\n$")
+        status, out, _ = self.lathe("--help")
+        self.assertEqual(status, 0)
+        for verb in ("demo", "run", "check", "warm", "explain", "dump", "doctor", "cache"):
+            self.assertIn(verb, out)
+            self.assertEqual(self.lathe(verb, "--help")[0], 0)
