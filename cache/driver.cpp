@@ -36,8 +36,8 @@ std::string own_folder() {
 }
 
 std::vector<std::string> candidates(DeviceChoice choice) {
-  return choice == DeviceChoice::cuda ? std::vector<std::string>{kLibrary}
-                                      : sim_library_paths(kLibrary);
+  if (choice == DeviceChoice::cuda) return {kLibrary};
+  return sim_library_paths(kLibrary);
 }
 
 std::string path_of(void* library, const std::string& opened_as) {

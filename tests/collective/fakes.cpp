@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
+// The tables, and the replay of what was written down.
 #include "tests/collective/fakes.h"
 
 #include <cstring>

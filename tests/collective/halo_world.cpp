@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
+// Kernels that move names of rows, and what must come of them.
 #include "tests/collective/halo_world.h"
 
 #include <doctest/doctest.h>

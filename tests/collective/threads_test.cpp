@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Groups whose ranks are threads, through the simulator's libraries as they were built. Steps are
+// copies, so that no compiler is needed; rows are identified as in halo_world.h.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "collective/conv_halo.h"
+
+using namespace lathe;
+
+namespace {
+
+using Rows = std::vector<int64_t>;
+
+// The simulator's device, or nothing and a line that says why.
+std::shared_ptr<const Device> simulator() {
+  const auto driver = open_driver(DeviceChoice::sim);
+  Status why = driver.ok() ? open_nccl(NcclChoice::threads).status() : driver.status();
+  if (why.ok()) {
+    const auto device = Device::open(*driver, 0, "");
+    if (device.ok()) return *device;
+    why = device.status();
+  }
+  MESSAGE("skipped: ", why.text());
+  return nullptr;
+}
+
+// Device memory of int64 values, with the context current.
+class Memory {
+ public:
+  Memory(const Device& device, size_t count) : driver_(device.driver()), count_(count) {
+    REQUIRE(driver_.cuMemAlloc(&at_, std::max<size_t>(count, 1) * 8) == CUDA_SUCCESS);
+    put(Rows(count, -1));
+  }
+  ~Memory() { driver_.cuMemFree(at_); }
+  Memory(const Memory&) = delete;
+
+  void put(const Rows& rows) {
+    if (count_ == 0) return;
+    REQUIRE(driver_.cuMemcpyHtoDAsync(at_, rows.data(), count_ * 8, nullptr) == CUDA_SUCCESS);
+    REQUIRE(driver_.cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
+  }
+  Rows get() const {
+    Rows out(count_);
+    if (count_ == 0) return out;
+    REQUIRE(driver_.cuMemcpyDtoHAsync(out.data(), at_, count_ * 8, nullptr) == CUDA_SUCCESS);
+    REQUIRE(driver_.cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
+    return out;
+  }
+  CUdeviceptr at() const { return at_; }
+  void* pointer() const { return reinterpret_cast<void*>(at_); }
+  size_t bytes() const { return count_ * 8; }
+
+ private:
+  const Driver& driver_;
+  CUdeviceptr at_ = 0;
+  size_t count_;
+};
+
+// A step that copies one buffer into another.
+struct Copy {
+  const Driver& driver;
+  const Memory &from, &to;
+  Step step() {
+    return {[](void* user, CUstream stream) {
+              const auto& copy = *static_cast<Copy*>(user);
+              return check(copy.driver,
+                           copy.driver.cuMemcpyDtoDAsync(copy.to.at(), copy.from.at(),
+                                                         copy.from.bytes(), stream),
+                           "cuMemcpyDtoDAsync");
+            },
+            this};
+  }
+};
+
+struct RankResult {
+  Status status;
+  Rows halo_messages, gradient_messages;
+  std::vector<float> sums;
+};
+
+// The whole life of one rank: join, forward, backward, all-reduce, leave.
+RankResult live(const std::shared_ptr<const Device>& device, const UniqueId& id,
+                const Partition& cut, int rank, int width) {
+  RankResult out;
+  const auto run = [&]() -> Status {
+    LATHE_ASSIGN(auto group,
+                 Group::create(device, NcclChoice::threads, id, cut.world(), rank, 20000));
+    const Device::Scope scope(*device);
+    LATHE_TRY(scope.status());
+    const Driver& driver = device->driver();
+    CUstream stream = nullptr;
+    LATHE_TRY(check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream"));
+    const HaloPlan plan = halo_plan(cut, rank, width);
+    const size_t rows = width - 1;
+    Memory tail(*device, rows), sent(*device, rows), got(*device, rows * plan.sources.size());
+    Memory halo(*device, rows * plan.sources.size()), dhalo(*device, rows), back(*device, rows);
+    Memory arrived(*device, rows * plan.destinations.size());
+    Memory added(*device, rows * plan.destinations.size());
+    Rows mine(rows), gradients(rows);
+    std::iota(mine.begin(), mine.end(), 1000 * rank);
+    std::iota(gradients.begin(), gradients.end(), 1000 * rank + 500);
+    tail.put(mine);
+    dhalo.put(gradients);
+    Copy pack{driver, tail, sent}, boundary{driver, got, halo}, gradient{driver, dhalo, back};
+    Copy add{driver, arrived, added};
+    const HaloBuffers rows_at{sent.pointer(), got.pointer(), rows * 8};
+    const HaloBuffers gradients_at{back.pointer(), arrived.pointer(), rows * 8};
+    LATHE_TRY(
+        conv_halo_forward(*group, plan, rows_at, pack.step(), {}, boundary.step(), {}, stream));
+    LATHE_TRY(conv_halo_backward(*group, plan, rows_at, gradients_at, pack.step(), {},
+                                 boundary.step(), gradient.step(), {}, add.step(), stream));
+    Memory floats(*device, 2);
+    const float values[4] = {1.0f * rank, 1, 0.5f, -2.0f * rank};
+    Rows packed(2);
+    std::memcpy(packed.data(), values, sizeof values);
+    floats.put(packed);
+    LATHE_TRY(all_reduce_f32(*group, floats.pointer(), 4, stream));
+    LATHE_TRY(check(driver, driver.cuStreamSynchronize(stream), "cuStreamSynchronize"));
+    out.halo_messages = halo.get();
+    out.gradient_messages = added.get();
+    const Rows sums = floats.get();
+    out.sums.resize(4);
+    std::memcpy(out.sums.data(), sums.data(), 16);
+    LATHE_TRY(group->async_error());
+    return check(driver, driver.cuStreamDestroy(stream), "cuStreamDestroy");
+  };
+  out.status = run();
+  return out;
+}
+
+void run_ranks(int world, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) threads.emplace_back(body, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+TEST_CASE("threads: messages, gradients and sums arrive") {
+  const auto device = simulator();
+  if (device == nullptr) return;
+  const Partition cuts[] = {{{0, 9}}, {{0, 4, 9}}, {{0, 1, 1, 2, 9}}, {{0, 0, 1, 2, 3, 4, 5, 6}}};
+  for (const Partition& cut : cuts) {
+    for (const int width : {2, 4, 8}) {
+      const auto id = make_unique_id(NcclChoice::threads);
+      REQUIRE_MESSAGE(id.ok(), id.status().text());
+      std::vector<RankResult> results(cut.world());
+      run_ranks(cut.world(),
+                [&](int rank) { results[rank] = live(device, *id, cut, rank, width); });
+      for (int rank = 0; rank < cut.world(); ++rank) {
+        CAPTURE(rank);
+        REQUIRE_MESSAGE(results[rank].status.ok(), results[rank].status.text());
+        const HaloPlan plan = halo_plan(cut, rank, width);
+        Rows rows, gradients;
+        for (const HaloPeer& peer : plan.sources) {
+          for (int h = 0; h < width - 1; ++h) rows.push_back(1000 * peer.rank + h);
+        }
+        for (const HaloPeer& peer : plan.destinations) {
+          for (int h = 0; h < width - 1; ++h) gradients.push_back(1000 * peer.rank + 500 + h);
+        }
+        CHECK(results[rank].halo_messages == rows);
+        CHECK(results[rank].gradient_messages == gradients);
+        const int world = cut.world();
+        const float total = 0.5f * static_cast<float>(world * (world - 1));
+        if (world > 1) {
+          CHECK(results[rank].sums ==
+                std::vector<float>{total, static_cast<float>(world), 0.5f * world, -2 * total});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("threads: a rank that never comes is a timeout, and nothing hangs") {
+  const auto device = simulator();
+  if (device == nullptr) return;
+  const auto id = make_unique_id(NcclChoice::threads);
+  REQUIRE(id.ok());
+  Status status[2];
+  run_ranks(2, [&](int rank) {
+    status[rank] = Group::create(device, NcclChoice::threads, *id, 3, rank, 300).status();
+  });
+  for (const Status& each : status) {
+    CHECK_FALSE(each.ok());
+    // A library that blocks in spite of the configuration gives up by itself, and says for whom it
+    // waited.
+    const bool ours =
+        each.code() == Code::timeout && each.text().find("of 3 waited 300 ms") != std::string::npos;
+    const bool its_own =
+        each.code() == Code::nccl && each.text().find("for ranks 2 to join") != std::string::npos;
+    CHECK_MESSAGE((ours || its_own), each.text());
+  }
+}
+
+TEST_CASE("threads: one rank aborts in mid-exchange, the other's wait ends") {
+  const auto device = simulator();
+  if (device == nullptr) return;
+  const auto id = make_unique_id(NcclChoice::threads);
+  REQUIRE(id.ok());
+  run_ranks(2, [&](int rank) {
+    auto group = Group::create(device, NcclChoice::threads, *id, 2, rank, 5000);
+    CHECK_MESSAGE(group.ok(), group.status().text());
+    if (!group.ok()) return;
+    const Device::Scope scope(*device);
+    if (rank == 0) {
+      Memory data(*device, 4);
+      CHECK(all_reduce_f32(**group, data.pointer(), 8, nullptr).ok());
+      CHECK((*group)->abort().ok());
+      CHECK(all_reduce_f32(**group, data.pointer(), 8, nullptr).code() == Code::nccl);
+      CHECK(device->driver().cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
+    }
+  });
+}
