@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -86,8 +87,7 @@ Status fill(void* library, Driver& driver) {
   return {};
 }
 
-// Whether an open library is the simulator's: the loader takes a library of the same name that is
-// already there for the one that was asked for.
+// What this process has opened, by choice.
 struct Opened {
   std::mutex mutex;
   std::shared_ptr<const Driver> drivers[2];
@@ -101,6 +101,8 @@ Opened& opened() {
 
 void* open_library(DeviceChoice choice, std::string& path, std::string& tried) {
   std::vector<std::string> names = candidates(choice);
+  // Asked for by its bare name, a library that is already open under it is taken: the real driver
+  // must not be answered with the simulator.
   if (choice == DeviceChoice::cuda && opened().libraries[static_cast<int>(DeviceChoice::sim)])
     names = {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
              "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};

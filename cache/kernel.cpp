@@ -13,7 +13,7 @@
 namespace lathe {
 namespace {
 
-// What every device grants without being asked.
+// Dynamic shared memory that every device grants without being asked.
 constexpr int kDefaultSharedBytes = 48 << 10;
 constexpr uint16_t kMachineCuda = 190;
 constexpr const char* kEntryName = "entry";

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One write lock on one byte of <root>/v1/lock per key. The lock is an economy, never a safety
 // device: refused or broken, the worst outcome is one compile too many.
+#include <algorithm>
 #include <chrono>
 #include <thread>
 

@@ -44,8 +44,8 @@ class Store {
   // Failing to store is a warning and a counter, never an error.
   void put(const Entry& entry);
 
-  // Holds the key's lock across processes until destroyed. Without a usable lock `held` is false
-  // and the caller compiles privately.
+  // Holds the key's lock across processes until destroyed, which is before the store is. Without a
+  // usable lock `held` is false and the caller compiles privately.
   class Lock {
    public:
     Lock() = default;

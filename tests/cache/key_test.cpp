@@ -5,7 +5,6 @@
 #include "cache/key.h"
 
 #include <doctest/doctest.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>

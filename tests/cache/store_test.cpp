@@ -151,6 +151,40 @@ TEST_CASE("interrupted and partial calls make no difference") {
   }
 }
 
+TEST_CASE("a file handle that went stale once is opened anew") {
+  const TemporaryDirectory place;
+  const Entry entry = sample_entry("stale");
+  prepare(place.path(), entry, Start::warm);
+  for (Fault fault{1, ESTALE};; ++fault.at) {
+    const FaultyFileSystem healthy{Fault()};
+    const auto store = Store::open(place.path(), healthy.table());
+    const FaultyFileSystem faulty(fault);
+    CHECK(store->get(entry.key).has_value());
+    CHECK(store->stat().corrupt == 0);
+    if (!faulty.reached()) break;
+  }
+}
+
+TEST_CASE("a write that only close reports as failed is not published") {
+  const TemporaryDirectory place;
+  FileSystem table = quick_fs();
+  // Only the temporary file is open for writing.
+  table.close = [](int fd) {
+    const bool written = (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
+    real_fs().close(fd);
+    errno = EIO;
+    return written ? -1 : 0;
+  };
+  Log log;
+  const auto store = Store::open(place.path(), table);
+  const Entry entry = sample_entry("a");
+  store->put(entry);
+  CHECK(store->stat().publish_failures == 1);
+  CHECK_FALSE(store->get(entry.key).has_value());
+  CHECK(count_files(place.path(), ".tmp.") == 0);
+  CHECK(log.mentions("close"));
+}
+
 TEST_CASE("a process killed at any call leaves a healthy cache") {
   const Entry entry = sample_entry("killed", 300);
   for (const Start start : {Start::cold, Start::corrupt}) {
