@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The one table of CUDA driver entry points, found by dlopen: the real libcuda.so.1, or the
 // simulator's library of the same interface. Everything that touches a device goes through it.
 #pragma once
@@ -6,7 +8,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
@@ -15,47 +16,47 @@ namespace lathe {
 
 // X(member, exported name for cuGetProcAddress). All are required but those marked optional in
 // driver.cpp.
-#define LATHE_DRIVER_FUNCTIONS(X)                                                              \
-  X(cuInit)                                                                                    \
-  X(cuDriverGetVersion)                                                                        \
-  X(cuGetErrorName)                                                                            \
-  X(cuGetErrorString)                                                                          \
-  X(cuDeviceGet)                                                                               \
-  X(cuDeviceGetCount)                                                                          \
-  X(cuDeviceGetName)                                                                           \
-  X(cuDeviceGetAttribute)                                                                      \
-  X(cuDeviceTotalMem)                                                                          \
-  X(cuDevicePrimaryCtxRetain)                                                                  \
-  X(cuDevicePrimaryCtxRelease)                                                                 \
-  X(cuCtxPushCurrent)                                                                          \
-  X(cuCtxPopCurrent)                                                                           \
-  X(cuCtxGetCurrent)                                                                           \
-  X(cuCtxSynchronize)                                                                          \
-  X(cuLibraryLoadData)                                                                         \
-  X(cuLibraryUnload)                                                                           \
-  X(cuLibraryGetKernel)                                                                        \
-  X(cuKernelGetFunction)                                                                       \
-  X(cuFuncGetAttribute)                                                                        \
-  X(cuFuncSetAttribute)                                                                        \
-  X(cuFuncLoad)                                                                                \
-  X(cuLaunchKernelEx)                                                                          \
-  X(cuStreamCreate)                                                                            \
-  X(cuStreamDestroy)                                                                           \
-  X(cuStreamSynchronize)                                                                       \
-  X(cuStreamWaitEvent)                                                                         \
-  X(cuStreamIsCapturing)                                                                       \
-  X(cuEventCreate)                                                                             \
-  X(cuEventDestroy)                                                                            \
-  X(cuEventRecord)                                                                             \
-  X(cuEventQuery)                                                                              \
-  X(cuEventSynchronize)                                                                        \
-  X(cuEventElapsedTime)                                                                        \
-  X(cuMemAlloc)                                                                                \
-  X(cuMemFree)                                                                                 \
-  X(cuMemGetInfo)                                                                              \
-  X(cuMemcpyHtoDAsync)                                                                         \
-  X(cuMemcpyDtoHAsync)                                                                         \
-  X(cuMemcpyDtoDAsync)                                                                         \
+#define LATHE_DRIVER_FUNCTIONS(X) \
+  X(cuInit)                       \
+  X(cuDriverGetVersion)           \
+  X(cuGetErrorName)               \
+  X(cuGetErrorString)             \
+  X(cuDeviceGet)                  \
+  X(cuDeviceGetCount)             \
+  X(cuDeviceGetName)              \
+  X(cuDeviceGetAttribute)         \
+  X(cuDeviceTotalMem)             \
+  X(cuDevicePrimaryCtxRetain)     \
+  X(cuDevicePrimaryCtxRelease)    \
+  X(cuCtxPushCurrent)             \
+  X(cuCtxPopCurrent)              \
+  X(cuCtxGetCurrent)              \
+  X(cuCtxSynchronize)             \
+  X(cuLibraryLoadData)            \
+  X(cuLibraryUnload)              \
+  X(cuLibraryGetKernel)           \
+  X(cuKernelGetFunction)          \
+  X(cuFuncGetAttribute)           \
+  X(cuFuncSetAttribute)           \
+  X(cuFuncLoad)                   \
+  X(cuLaunchKernelEx)             \
+  X(cuStreamCreate)               \
+  X(cuStreamDestroy)              \
+  X(cuStreamSynchronize)          \
+  X(cuStreamWaitEvent)            \
+  X(cuStreamIsCapturing)          \
+  X(cuEventCreate)                \
+  X(cuEventDestroy)               \
+  X(cuEventRecord)                \
+  X(cuEventQuery)                 \
+  X(cuEventSynchronize)           \
+  X(cuEventElapsedTime)           \
+  X(cuMemAlloc)                   \
+  X(cuMemFree)                    \
+  X(cuMemGetInfo)                 \
+  X(cuMemcpyHtoDAsync)            \
+  X(cuMemcpyDtoHAsync)            \
+  X(cuMemcpyDtoDAsync)            \
   X(cuMemsetD8Async)
 
 struct Driver {
@@ -67,10 +68,6 @@ struct Driver {
 };
 
 enum class DeviceChoice { cuda, sim };
-
-// Where one of the simulator's libraries is looked for, in order: LATHE_SIM_DIR, else beside this
-// library. `file` is "libcuda.so.1" or "libnccl.so.2".
-std::vector<std::string> sim_library_paths(const std::string& file);
 
 // Opens the library once per process and choice; later calls return the same table. Fails with
 // NO_DEVICE, naming what was tried and, for cuda, that the simulator exists (LATHE_DEVICE=sim).
