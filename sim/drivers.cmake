@@ -21,3 +21,22 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/state.cpp
   ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/transfer.cpp ${driver}/worker.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
+
+set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
+sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
+  ${nccl}/call.cpp ${nccl}/collectives.cpp ${nccl}/comm.cpp ${nccl}/group.cpp ${nccl}/init.cpp
+  ${nccl}/match.cpp ${nccl}/progress.cpp ${nccl}/reduce.cpp ${nccl}/state.cpp ${nccl}/table.cpp
+  ${nccl}/transfer.cpp)
+
+# Tests are ordinary clients: they open the built libraries by path.
+function(sim_client_test name)
+  lathe_test(${name} SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${name}.cpp ${ARGN})
+  target_compile_definitions(${name} PRIVATE SIM_LIBRARY_DIR="${CMAKE_BINARY_DIR}/sim")
+  add_dependencies(${name} lathe_sim_cuda lathe_sim_nccl)
+endfunction()
+if(LATHE_TESTS)
+  foreach(test driver_context_test driver_graph_test driver_launch_test driver_memory_test
+      driver_module_test driver_stream_test nccl_collectives_test nccl_errors_test nccl_pairs_test)
+    sim_client_test(${test})
+  endforeach()
+endif()

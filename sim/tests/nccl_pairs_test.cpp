@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Sends and receives, groups, splits, and order with respect to streams.
+#include <chrono>
+
+#include "sim/tests/nccl_client.h"
+
+using namespace sim::tests;
+
+namespace {
+
+const int kDevicesSet = setenv("LATHE_SIM_DEVICES", "2", 1);
+
+std::vector<int> iota(int first, size_t count) {
+  std::vector<int> values(count);
+  for (size_t at = 0; at < count; ++at) values[at] = first + static_cast<int>(at);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a ring of grouped sends and receives") {
+  for (int size : {1, 2, 3, 4, 7}) {
+    run_ranks(size, [size](Rank& rank) {
+      constexpr size_t kCount = 500;
+      CUdeviceptr mine = upload(iota(rank.index * 1000, kCount));
+      CUdeviceptr next = allocate(kCount * 4);
+      for (int step = 0; step < size; ++step) {  // after `size` hops everyone's own is back
+        CHECK(nccl().group_start() == ncclSuccess);
+        CHECK(nccl().send(pointer(mine), kCount, ncclInt32, (rank.index + 1) % size, rank.comm,
+                          rank.nccl_stream()) == ncclSuccess);
+        CHECK(nccl().recv(pointer(next), kCount, ncclInt32, (rank.index + size - 1) % size,
+                          rank.comm, rank.nccl_stream()) == ncclSuccess);
+        CHECK(nccl().group_end() == ncclSuccess);
+        std::swap(mine, next);
+        if (step != 0) continue;
+        rank.synchronize();
+        CHECK(download<int>(mine, kCount) == iota((rank.index + size - 1) % size * 1000, kCount));
+      }
+      rank.synchronize();
+      CHECK(download<int>(mine, kCount) == iota(rank.index * 1000, kCount));
+      CHECK(cuda().mem_free(mine) == CUDA_SUCCESS);
+      CHECK(cuda().mem_free(next) == CUDA_SUCCESS);
+    });
+  }
+}
+
+TEST_CASE("messages between two ranks keep their order, with different sizes") {
+  run_ranks(2, [](Rank& rank) {
+    const CUdeviceptr data = upload(rank.index == 0 ? iota(0, 60) : std::vector<int>(60, -1));
+    size_t first = 0;
+    for (size_t count : {size_t{10}, size_t{20}, size_t{30}}) {
+      void* at = pointer(data + first * 4);
+      CHECK((rank.index == 0 ? nccl().send(at, count, ncclInt32, 1, rank.comm, rank.nccl_stream())
+                             : nccl().recv(at, count, ncclInt32, 0, rank.comm,
+                                           rank.nccl_stream())) == ncclSuccess);
+      first += count;
+    }
+    rank.synchronize();
+    CHECK(download<int>(data, 60) == iota(0, 60));
+    CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
+  });
+}
+
+TEST_CASE("an operation comes after the work before it in the stream and before what follows") {
+  run_ranks(2, [](Rank& rank) {
+    std::vector<int> list;
+    constexpr size_t kCount = 1 << 16;
+    const CUdeviceptr data = allocate(kCount * 4), copy = allocate(kCount * 4);
+    struct Pause {
+      static void CUDA_CB wait(void*) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    };
+    CHECK(cuda().launch_host_func(rank.stream, Pause::wait, nullptr) == CUDA_SUCCESS);
+    CHECK(cuda().memset_d32_async(data, static_cast<unsigned>(rank.index + 1), kCount,
+                                  rank.stream) == CUDA_SUCCESS);
+    CHECK(nccl().all_reduce(pointer(data), pointer(data), kCount, ncclInt32, ncclSum, rank.comm,
+                            rank.nccl_stream()) == ncclSuccess);
+    CHECK(cuda().memcpy_dtod_async(copy, data, kCount * 4, rank.stream) == CUDA_SUCCESS);
+    CHECK(cuda().memset_d32_async(data, 9, kCount, rank.stream) == CUDA_SUCCESS);
+    rank.synchronize();
+    CHECK(download<int>(copy, kCount) == std::vector<int>(kCount, 3));
+    CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
+    CHECK(cuda().mem_free(copy) == CUDA_SUCCESS);
+  });
+}
+
+TEST_CASE("calls return although the partner comes later") {
+  std::atomic<bool> returned{false};
+  run_ranks(2, [&](Rank& rank) {
+    const CUdeviceptr data = upload(std::vector<int>(4, rank.index + 1));
+    if (rank.index == 1) {
+      while (!returned) std::this_thread::yield();
+    }
+    CHECK(nccl().all_reduce(pointer(data), pointer(data), 4, ncclInt32, ncclSum, rank.comm,
+                            rank.nccl_stream()) == ncclSuccess);
+    if (rank.index == 0) {
+      CHECK(cuda().stream_query(rank.stream) == CUDA_ERROR_NOT_READY);
+      returned = true;
+    }
+    rank.synchronize();
+    CHECK(download<int>(data, 4) == std::vector<int>(4, 3));
+    CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
+  });
+}
+
+TEST_CASE("one thread drives several ranks on one device through a group") {
+  REQUIRE(cuda().init(0) == CUDA_SUCCESS);
+  const Primary primary(0);
+  const int devices[] = {0, 0, 0};
+  ncclComm_t comms[3] = {};
+  REQUIRE(nccl().comm_init_all(comms, 3, devices) == ncclSuccess);
+  std::vector<CUdeviceptr> data;
+  for (int rank = 0; rank < 3; ++rank) data.push_back(upload(std::vector<int>(8, rank + 1)));
+  CHECK(nccl().group_start() == ncclSuccess);
+  for (size_t rank = 0; rank < 3; ++rank) {  // all in the legacy stream
+    CHECK(nccl().all_reduce(pointer(data[rank]), pointer(data[rank]), 8, ncclInt32, ncclSum,
+                            comms[rank], nullptr) == ncclSuccess);
+  }
+  CHECK(nccl().group_end() == ncclSuccess);
+  CHECK(cuda().stream_synchronize(nullptr) == CUDA_SUCCESS);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    CHECK(download<int>(data[rank], 8) == std::vector<int>(8, 6));
+    CHECK(cuda().mem_free(data[rank]) == CUDA_SUCCESS);
+    CHECK(nccl().comm_destroy(comms[rank]) == ncclSuccess);
+  }
+}
+
+TEST_CASE("several communicators are made in one group by one thread") {
+  REQUIRE(cuda().init(0) == CUDA_SUCCESS);
+  const Primary primary(0);
+  ncclUniqueId id;
+  REQUIRE(nccl().get_unique_id(&id) == ncclSuccess);
+  ncclComm_t comms[2] = {};
+  CHECK(nccl().group_start() == ncclSuccess);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  CHECK(nccl().comm_init_rank_config(&comms[1], 2, id, 1, &config) == ncclSuccess);
+  CHECK(nccl().comm_init_rank(&comms[0], 2, id, 0) == ncclSuccess);
+  CHECK(nccl().group_end() == ncclSuccess);
+  for (int rank = 0; rank < 2; ++rank) {
+    int count = 0, index = -1, device = -1;
+    CHECK(nccl().comm_count(comms[rank], &count) == ncclSuccess);
+    CHECK(nccl().comm_user_rank(comms[rank], &index) == ncclSuccess);
+    CHECK(nccl().comm_cu_device(comms[rank], &device) == ncclSuccess);
+    CHECK(count == 2);
+    CHECK(index == rank);
+    CHECK(device == 0);
+    CHECK(nccl().comm_destroy(comms[rank]) == ncclSuccess);
+  }
+}
+
+TEST_CASE("a split by parity, in reverse order") {
+  run_ranks(7, [](Rank& rank) {
+    ncclComm_t part = nullptr;
+    const int color = rank.index == 6 ? NCCL_SPLIT_NOCOLOR : rank.index % 2;
+    CHECK(nccl().comm_split(rank.comm, color, -rank.index, &part, nullptr) == ncclSuccess);
+    if (rank.index == 6) {
+      CHECK(part == nullptr);
+      return;
+    }
+    int index = -1, count = 0;
+    CHECK(nccl().comm_user_rank(part, &index) == ncclSuccess);
+    CHECK(nccl().comm_count(part, &count) == ncclSuccess);
+    CHECK(count == 3);
+    CHECK(index == 2 - rank.index / 2);
+    const CUdeviceptr data = upload(std::vector<int>(3, rank.index));
+    CHECK(nccl().all_reduce(pointer(data), pointer(data), 3, ncclInt32, ncclSum, part,
+                            rank.nccl_stream()) == ncclSuccess);
+    rank.synchronize();
+    CHECK(download<int>(data, 3) == std::vector<int>(3, rank.index % 2 == 0 ? 6 : 9));
+    CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
+    CHECK(nccl().comm_destroy(part) == ncclSuccess);
+  });
+}
+
+TEST_CASE("memory and small calls") {
+  const Primary primary(0);
+  int version = 0;
+  CHECK(nccl().get_version(&version) == ncclSuccess);
+  CHECK(version == NCCL_VERSION_CODE);
+  CHECK(std::string(nccl().get_error_string(ncclInvalidUsage)) == "invalid usage");
+  void* memory = nullptr;
+  CHECK(nccl().mem_alloc(&memory, 100) == ncclSuccess);
+  CHECK(cuda().memset_d8(reinterpret_cast<CUdeviceptr>(memory), 1, 100) == CUDA_SUCCESS);
+  CHECK(nccl().mem_free(memory) == ncclSuccess);
+}
