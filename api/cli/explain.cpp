@@ -42,10 +42,15 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
 
 std::string number_or_unknown(int value) { return value < 0 ? "?" : std::to_string(value); }
 
+// 1234567 as 1,234,567.
 std::string grouped(uint64_t value) {
-  std::string digits = std::to_string(value);
-  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, ",");
-  return digits;
+  const std::string digits = std::to_string(value);
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
 }
 
 void print_kernel(const lathe_kernel_info& kernel) {

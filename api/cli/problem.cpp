@@ -101,13 +101,19 @@ TensorSpec output_spec(const Problem& problem, const lathe_operator_tensor& tens
   return spec;
 }
 
+std::string gradient_of(const char* name) {
+  std::string out("d");
+  out += name;
+  return out;
+}
+
 // The gradients that come in are "d" + the name of an output. That of the first output decides
 // whether the backward runs.
 bool wants_backward(const Problem& problem) {
   std::string decisive;
   for (const auto& tensor : tensors_of(problem.op)) {
     if (tensor.role != LATHE_OUTPUT) continue;
-    const std::string gradient = "d" + std::string(tensor.name);
+    const std::string gradient = gradient_of(tensor.name);
     if (decisive.empty()) decisive = gradient;
     if (problem.inputs.contains(decisive)) return true;
     if (problem.inputs.contains(gradient)) {

@@ -36,9 +36,13 @@ int ordinal_of(lathe_context* context) {
 }  // namespace
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> words;
-  for (int64_t extent : shape) words.push_back(std::to_string(extent));
-  return "[" + joined(words) + "]";
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += std::to_string(shape[i]);
+  }
+  out += ']';
+  return out;
 }
 
 int64_t element_count(const std::vector<int64_t>& shape) {
@@ -56,12 +60,13 @@ DeviceTensor::DeviceTensor(lathe_context* context, const TensorSpec& spec)
       spec_(spec),
       strides_(contiguous_strides(spec.shape)),
       bytes_(element_count(spec.shape) * info(spec.dtype).bytes) {
-  // A tensor without elements still gets an address, because a null one is an error.
-  check(lathe_malloc(context, &data_, bytes_ == 0 ? 1 : bytes_));
+  if (bytes_ > 0) check(lathe_malloc(context, &data_, bytes_));
   tensor_ = describe(data_, spec_, strides_, ordinal_of(context));
 }
 
-DeviceTensor::~DeviceTensor() { lathe_free(context_, data_); }
+DeviceTensor::~DeviceTensor() {
+  if (data_) lathe_free(context_, data_);
+}
 
 void DeviceTensor::upload(const std::vector<std::byte>& from, void* stream) {
   if (bytes_ == 0) return;
