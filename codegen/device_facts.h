@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The numbers of a device that choices depend on. From the driver, or by name where there is no
 // GPU.
 #pragma once

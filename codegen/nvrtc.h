@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // NVRTC by dlopen: unit -> cubin, PTX, registers, spills; or COMPILE_FAILED with the whole log.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // What is asked of a kernel family, in integers and flags: everything that changes the code and
 // nothing that varies from call to call (batch, tokens, sequences, pointers, strides).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // KernelSpec -> the emitted unit: include, Config, the host/device assertions, entry. At most 40
 // lines; no loop, branch or arithmetic in emitted text.
 #pragma once

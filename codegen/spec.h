@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // A kernel, specialised: template and constants, nothing else. Its canonical text is what the log
 // shows, what tests compare and what enters the cache key.
 #pragma once

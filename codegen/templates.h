@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The device text embedded in the library: name -> text and digest, and which names a unit reaches.
 #pragma once
 

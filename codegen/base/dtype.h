@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The element types, and the one table of their names and sizes.
 #pragma once
 
@@ -17,8 +19,8 @@ struct DtypeInfo {
 };
 
 inline constexpr DtypeInfo kDtypes[] = {
-    {Dtype::f32, "f32", "f32", 4},    {Dtype::f16, "f16", "f16", 2},
-    {Dtype::bf16, "bf16", "bf16", 2}, {Dtype::i32, "i32", "int", 4},
+    {Dtype::f32, "f32", "f32", 4},       {Dtype::f16, "f16", "f16", 2},
+    {Dtype::bf16, "bf16", "bf16", 2},    {Dtype::i32, "i32", "int", 4},
     {Dtype::i64, "i64", "long long", 8},
 };
 

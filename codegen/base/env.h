@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The only reader of the environment: one table, which README's is checked against.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // How every layer reports failure: a code and a text, no exceptions.
 //
 // A text names the thing, the value found and the values allowed. An ok Status holds no text and
@@ -67,17 +69,17 @@ const Status& status_of(const Result<T>& result) {
 }  // namespace lathe
 
 // Returns from the enclosing function if `expression`, a Status or a Result, is not ok.
-#define LATHE_TRY(expression)                                                  \
-  do {                                                                         \
-    auto&& lathe_tried = (expression);                                         \
-    if (!lathe_tried.ok()) return ::lathe::status_of(lathe_tried);             \
+#define LATHE_TRY(expression)                                      \
+  do {                                                             \
+    auto&& lathe_tried = (expression);                             \
+    if (!lathe_tried.ok()) return ::lathe::status_of(lathe_tried); \
   } while (0)
 
 #define LATHE_JOIN_(a, b) a##b
 #define LATHE_JOIN(a, b) LATHE_JOIN_(a, b)
 // LATHE_ASSIGN(auto x, f()): x is the value of the Result, or the function returns its Status.
-#define LATHE_ASSIGN(declaration, expression)                                          \
-  auto LATHE_JOIN(lathe_result_, __LINE__) = (expression);                             \
-  if (!LATHE_JOIN(lathe_result_, __LINE__).ok())                                       \
-    return LATHE_JOIN(lathe_result_, __LINE__).status();                               \
+#define LATHE_ASSIGN(declaration, expression)              \
+  auto LATHE_JOIN(lathe_result_, __LINE__) = (expression); \
+  if (!LATHE_JOIN(lathe_result_, __LINE__).ok())           \
+    return LATHE_JOIN(lathe_result_, __LINE__).status();   \
   declaration = std::move(*LATHE_JOIN(lathe_result_, __LINE__))

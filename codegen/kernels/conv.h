@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // The causal_conv1d family on the host: which kernels a problem needs, with which tiles, how large
 // their grids are and what they move. Pure functions of integers.
 #pragma once
@@ -19,8 +21,8 @@ struct Grid {
 
 // Tile constants: part of the spec, never functions of T, B or N.
 struct ConvTile {
-  int tokens = 64;    // tokens one thread walks
-  int warps = 4;      // threads = 32 * warps
+  int tokens = 64;  // tokens one thread walks
+  int warps = 4;    // threads = 32 * warps
   // How the threads of a block are laid over (channels, tokens) is the template's affair.
 };
 
@@ -30,8 +32,9 @@ ConvTile conv_choose(const ConvProblem& problem, const DeviceFacts& facts);
 
 struct ConvKernels {
   std::optional<KernelSpec> forward, backward, update;
-  std::optional<KernelSpec> weight_grad;      // partials -> weight's dtype, or float32 when ranks add
-  std::optional<KernelSpec> weight_grad_cast; // after the all-reduce: one partial -> weight's dtype
+  std::optional<KernelSpec> weight_grad;  // partials -> weight's dtype, or float32 when ranks add
+  std::optional<KernelSpec>
+      weight_grad_cast;  // after the all-reduce: one partial -> weight's dtype
   std::optional<KernelSpec> halo_pack, halo_join, halo_add;
 };
 // `reduce_over_ranks`: dweight and dbias are all-reduced in float32 between the two passes.
@@ -42,7 +45,7 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
 struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
 };
-int64_t conv_tiles(const KernelSpec& spec, int64_t tokens);          // token tiles of one batch row
+int64_t conv_tiles(const KernelSpec& spec, int64_t tokens);  // token tiles of one batch row
 int64_t conv_state_tiles(const KernelSpec& spec, const ConvShape& shape);
 // A launch over `tiles` token tiles and `state_tiles` state tiles (either may be 0, not both).
 Grid conv_grid(const KernelSpec& spec, const ConvShape& shape, int64_t tiles, int64_t state_tiles);

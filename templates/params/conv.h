@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // What the host hands to the causal_conv1d kernels: one plain struct per kernel, read by the host
 // compiler and by NVRTC. Widest fields first, no holes; each emitted unit asserts the size and the
 // offset of the last field.
@@ -18,21 +20,21 @@
 namespace lathe {
 
 struct ConvForwardParams {
-  const void* x;              // [B, end - begin, D]
-  const void* weight;         // [D, W]
-  const void* bias;           // [D]
-  const void* residual;       // [B, end - begin, D]
-  const void* initial_state;  // [N, D, W]
-  const void* halo;           // [W - 1, B, D], oldest position first
-  const void* cu_seqlens;     // [N + 1]
-  void* y;                    // [B, end - begin, D]
-  void* final_state;          // [N, D, W]
+  const void* x;                             // [B, end - begin, D]
+  const void* weight;                        // [D, W]
+  const void* bias;                          // [D]
+  const void* residual;                      // [B, end - begin, D]
+  const void* initial_state;                 // [N, D, W]
+  const void* halo;                          // [W - 1, B, D], oldest position first
+  const void* cu_seqlens;                    // [N + 1]
+  void* y;                                   // [B, end - begin, D]
+  void* final_state;                         // [N, D, W]
   long long x_batch_stride, x_token_stride;  // in elements; channels are contiguous
   long long residual_batch_stride, residual_token_stride;
   long long y_batch_stride, y_token_stride;
   int batch, channels, sequences;
   int length, begin, end;
-  int first_tile;   // token tiles [first_tile, first_tile + tiles) of [begin, end) are computed
+  int first_tile;  // token tiles [first_tile, first_tile + tiles) of [begin, end) are computed
   int tiles;
   int state_tiles;  // trailing blocks of the grid that write final_state; 0: none in this launch
   int reserved;
@@ -56,12 +58,14 @@ struct ConvBackwardParams {
   long long dx_batch_stride, dx_token_stride;
   int batch, channels, sequences;
   int length, begin, end;
-  int first_tile, tiles;      // as in the forward
-  int all_tiles;              // token tiles of [begin, end): rows of `partials` per batch row
-  int state_tiles;            // trailing blocks that write dinitial_state and dhalo
+  int first_tile, tiles;  // as in the forward
+  int all_tiles;          // token tiles of [begin, end): rows of `partials` per batch row
+  int state_tiles;        // trailing blocks that write dinitial_state and dhalo
 };
 
-// Sums the partials in tile order: dweight[d, i] = sum over tiles of partials[tile, i, d].
+// Sums the partials in tile order: dweight[d, i] = sum over tiles of partials[tile, i, d]. Compiled
+// with by_tap (ranks add the result) the output stays float32, dweight as [W, D] and dbias as [D]:
+// with dbias right behind dweight it is one partial, fit for the same kernel with tiles = 1.
 struct ConvWeightGradParams {
   const void* partials;  // float32 [tiles, W + 1, D]
   void* dweight;         // [D, W]
@@ -70,12 +74,12 @@ struct ConvWeightGradParams {
 };
 
 struct ConvUpdateParams {
-  const void* x;         // [B, D]
-  const void* weight;    // [D, W]
-  const void* bias;      // [D]
-  const void* residual;  // [B, D]
-  void* state;           // [B, D, W], rolled by one in place
-  void* y;               // [B, D]
+  const void* x;                                                // [B, D]
+  const void* weight;                                           // [D, W]
+  const void* bias;                                             // [D]
+  const void* residual;                                         // [B, D]
+  void* state;                                                  // [B, D, W], rolled by one in place
+  void* y;                                                      // [B, D]
   long long x_stride, residual_stride, y_stride, state_stride;  // of the batch, in elements
   int batch, channels;
 };
@@ -99,7 +103,8 @@ constexpr int kConvMaxMessages = 7;
 // halo[pos] = the row of the message whose part holds pos, or, for positions before the start of
 // the sequence, of the message whose part holds that start.
 struct ConvHaloJoinParams {
-  const void* messages;    // [count, W - 1, B, D], row h of message m: position part_end[m] - (W-1) + h
+  const void*
+      messages;  // [count, W - 1, B, D], row h of message m: position part_end[m] - (W-1) + h
   const void* cu_seqlens;  // [N + 1]
   void* halo;              // [W - 1, B, D]
   int part_begin[kConvMaxMessages], part_end[kConvMaxMessages];
@@ -110,7 +115,8 @@ struct ConvHaloJoinParams {
 // Adds what later ranks found for the positions of this part: dx at tokens, dinitial_state before
 // the start of the sequence. Messages are added in rank order, in float32, and rounded once.
 struct ConvHaloAddParams {
-  const void* messages;    // float32 [count, W - 1, B, D], row h of message m: from_begin[m] - (W-1) + h
+  const void*
+      messages;  // float32 [count, W - 1, B, D], row h of message m: from_begin[m] - (W-1) + h
   const void* cu_seqlens;  // [N + 1]
   void* dx;                // [B, end - begin, D]
   void* dinitial_state;    // [N, D, W], or null
