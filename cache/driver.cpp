@@ -38,16 +38,7 @@ std::string own_folder() {
 
 std::vector<std::string> candidates(DeviceChoice choice) {
   if (choice == DeviceChoice::cuda) return {kLibrary};
-  if (const auto chosen = environment("LATHE_SIM_DIR")) {
-    // dlopen searches for a name without a slash elsewhere: the path must be absolute.
-    char* resolved = realpath(chosen->c_str(), nullptr);
-    const std::string folder = resolved ? resolved : *chosen;
-    std::free(resolved);
-    return {folder + "/" + kLibrary};
-  }
-  const std::string folder = own_folder();
-  return {folder + "/../sim/" + kLibrary, folder + "/../lib/lathe/sim/" + kLibrary,
-          folder + "/sim/" + kLibrary};
+  return sim_library_paths(kLibrary);
 }
 
 std::string path_of(void* library, const std::string& opened_as) {
@@ -138,6 +129,19 @@ Status initialise(const Driver& driver, DeviceChoice choice) {
 }
 
 }  // namespace
+
+std::vector<std::string> sim_library_paths(const std::string& file) {
+  if (const auto chosen = environment("LATHE_SIM_DIR")) {
+    // dlopen searches for a name without a slash elsewhere: the path must be absolute.
+    char* resolved = realpath(chosen->c_str(), nullptr);
+    const std::string folder = resolved ? resolved : *chosen;
+    std::free(resolved);
+    return {folder + "/" + file};
+  }
+  const std::string folder = own_folder();
+  return {folder + "/../sim/" + file, folder + "/../lib/lathe/sim/" + file,
+          folder + "/sim/" + file};
+}
 
 Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice) {
   Opened& all = opened();

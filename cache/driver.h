@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
@@ -68,6 +69,10 @@ struct Driver {
 };
 
 enum class DeviceChoice { cuda, sim };
+
+// Where one of the simulator's libraries is looked for, in order: LATHE_SIM_DIR, else beside this
+// library. `file` is "libcuda.so.1" or "libnccl.so.2".
+std::vector<std::string> sim_library_paths(const std::string& file);
 
 // Opens the library once per process and choice; later calls return the same table. Fails with
 // NO_DEVICE, naming what was tried and, for cuda, that the simulator exists (LATHE_DEVICE=sim).
