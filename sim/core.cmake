@@ -1,1 +1,62 @@
 # lathe_sim_core: the PTX interpreter (sim/ptx, sim/exec, sim/check) and its tests.
+#
+# The files of sim/exec/isa are compiled once per instruction set, each time into a namespace of its
+# own, and picked at run time (sim/exec/windows.cpp). Numbers must not depend on the choice: no
+# contraction of a * b + c, no flushing of subnormals.
+set(LATHE_SIM_ISA_SOURCES)
+foreach(family access async atomic compare convert float half integer math memory move run table
+        warp_ops)
+  list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
+endforeach()
+
+function(lathe_sim_isa name)
+  add_library(lathe_sim_isa_${name} OBJECT ${LATHE_SIM_ISA_SOURCES})
+  target_link_libraries(lathe_sim_isa_${name} PRIVATE lathe_options)
+  target_compile_definitions(lathe_sim_isa_${name} PRIVATE SIM_ISA=${name})
+  target_compile_options(lathe_sim_isa_${name} PRIVATE -O3 -ffp-contract=off -fno-math-errno
+    -fno-trapping-math -fno-strict-aliasing ${ARGN})
+endfunction()
+
+set(LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_base>)
+lathe_sim_isa(base)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  lathe_sim_isa(avx2 -march=x86-64-v3)
+  lathe_sim_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  list(APPEND LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_avx2>
+    $<TARGET_OBJECTS:lathe_sim_isa_avx512>)
+endif()
+
+add_library(lathe_sim_core STATIC
+  check/memory.cpp
+  exec/barrier.cpp
+  exec/block.cpp
+  exec/counters.cpp
+  exec/image.cpp
+  exec/launch.cpp
+  exec/profile.cpp
+  exec/report.cpp
+  exec/windows.cpp
+  ptx/decode.cpp
+  ptx/decode_control.cpp
+  ptx/decode_memory.cpp
+  ptx/decode_move.cpp
+  ptx/flow.cpp
+  ptx/inline.cpp
+  ptx/lexer.cpp
+  ptx/module.cpp
+  ptx/opcodes.cpp
+  ptx/parser.cpp
+  ptx/parser_body.cpp
+  ptx/slots.cpp
+  ${LATHE_SIM_ISA_OBJECTS})
+target_link_libraries(lathe_sim_core PUBLIC lathe_options)
+target_compile_options(lathe_sim_core PRIVATE -O2 -ffp-contract=off -fno-strict-aliasing)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
+endif()
+
+if(LATHE_TESTS)
+  enable_testing()
+  lathe_test(sim_core_smoke_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/nvrtc_test.cpp
+    LIBRARIES lathe_sim_core)
+endif()

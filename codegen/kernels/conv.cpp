@@ -118,6 +118,7 @@ KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
   constants.push_back(Constant::integer("tokens", "kTokens", tile.tokens));
   constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
   constants.push_back(Constant::flag("bias", "kBias", problem.bias));
+  constants.push_back(Constant::flag("dx", "kDx", problem.backward));
   constants.push_back(Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad));
   constants.push_back(Constant::flag("initial_state", "kInitialState", problem.initial_state));
   constants.push_back(Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state));

@@ -101,9 +101,10 @@ Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const Con
   }
   if (kernels.backward) {
     const bool reads_x = problem.silu || problem.weight_grad;
-    const ExtraRows extra = extra_rows(*kernels.backward, shape);
+    ExtraRows extra = extra_rows(*kernels.backward, shape);
+    if (!problem.backward) extra.after = 0;  // only dx needs what comes after a run
     const uint64_t tiles = shape.batch * conv_tiles(*kernels.backward, shape.tokens);
-    both((2 + (reads_x ? 1 : 0)) * rows * row);
+    both((1 + (problem.backward ? 1 : 0) + (reads_x ? 1 : 0)) * rows * row);
     both((problem.initial_state ? state : 0) + (problem.dfinal_state ? state : 0) +
          (problem.dinitial_state ? state : 0));
     cost.minimum_bytes += filter;

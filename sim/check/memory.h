@@ -4,6 +4,7 @@
 // Thread-safe: the driver allocates while kernels of other streams run.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,9 +52,15 @@ class Memory {
   // The live or quarantined allocation that holds the address; null if none. The pointer stays good
   // until the allocation leaves the quarantine (never while a launch of this device runs).
   std::shared_ptr<const Allocation> find(uint64_t address) const;
+  // The live allocation that holds the whole range; null if none.
+  std::shared_ptr<const Allocation> find_live(uint64_t address, uint64_t bytes) const;
+  // Grows whenever an allocation comes or goes: what was looked up before may be stale.
+  const std::atomic<uint64_t>& version() const;
   // The allocation whose range is closest below or above, for reports.
   std::string nearest(uint64_t address) const;
 
+  // Kernels may not write the allocation that starts here (.const variables).
+  void protect(uint64_t base);
   // Marks bytes as written (a host copy, a memset). Ignores addresses outside allocations.
   void define(uint64_t address, uint64_t bytes);
   // Copies the shadow along with a device-to-device copy.

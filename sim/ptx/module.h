@@ -41,7 +41,7 @@ struct Variable {
   uint64_t bytes = 0;
   uint32_t align = 1;
   bool constant = false;
-  std::vector<uint8_t> image;  // initial bytes; empty: undefined for .global, zero for .const
+  std::vector<uint8_t> image;  // initial bytes; empty: zero, as the language says
   // Pointers inside the image: at `offset`, the address of `symbol` plus `addend`.
   struct Relocation {
     uint64_t offset;

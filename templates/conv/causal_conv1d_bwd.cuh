@@ -71,6 +71,52 @@ __device__ __forceinline__ void stage_dfinal(const ConvBackwardParams& p, const 
   __syncwarp();  // all slots are there
 }
 
+// dz[t] reaches dx[t - (W - 1) + i] by weight[i], inside the sequence: t is its token `since`. The
+// newest position begins with the gradient of the final state's slot that it was copied to, if any.
+template <class Config, int kVector>
+__device__ __forceinline__ void conv_scatter(ConvBackwardThread<Config>& thread,
+                                             const float (&dz)[kVector], int since,
+                                             const float* dfinal, int lane,
+                                             float (&newest)[kVector]) {
+  constexpr int kWidth = Config::kWidth;
+#pragma unroll
+  for (int i = 0; i < kWidth - 1; ++i) {
+    if (!Config::kPacked || since >= kWidth - 1 - i) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) {
+        thread.pending[i][v] = __fmaf_rn(thread.weight[i][v], dz[v], thread.pending[i][v]);
+      }
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) newest[v] = __fmul_rn(thread.weight[kWidth - 1][v], dz[v]);
+  if constexpr (Config::kDfinalState) {
+    if (dfinal != nullptr) {
+      float added[kVector];
+      read_tap(dfinal, lane * kVector, added);
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) newest[v] = __fadd_rn(newest[v], added[v]);
+    }
+  }
+}
+
+// This token's share of the weights' gradient.
+template <class Config, int kVector>
+__device__ __forceinline__ void conv_accumulate(ConvBackwardThread<Config>& thread,
+                                                const float (&dz)[kVector],
+                                                const float (&x)[kVector]) {
+  constexpr int kLast = Config::kWidth - 1;
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+#pragma unroll
+    for (int i = 0; i < kLast; ++i) {
+      thread.dweight[i][v] = __fmaf_rn(dz[v], thread.history[i][v], thread.dweight[i][v]);
+    }
+    thread.dweight[kLast][v] = __fmaf_rn(dz[v], x[v], thread.dweight[kLast][v]);
+    thread.dbias[v] = __fadd_rn(thread.dbias[v], dz[v]);
+  }
+}
+
 // Walks [position, stop) of one sequence. Tokens from tokens.last on belong to the next run and
 // only complete pending gradients; dx is written from tokens.first on. `dfinal` is the staged
 // gradient of the final state, null where the sequence does not end in this part.
@@ -123,45 +169,19 @@ __device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const 
         if (g + kAhead < left) fetch(g, t + kAhead);
         conv_dz<Config>(thread, current, upstream, dz);
 
-        // dz[t] reaches dx[t - (W - 1) + i] by weight[i], inside the sequence.
-#pragma unroll
-        for (int i = 0; i < kWidth - 1; ++i) {
-          if (!Config::kPacked || t - sequence.start >= kWidth - 1 - i) {
-#pragma unroll
-            for (int v = 0; v < kVector; ++v) {
-              thread.pending[i][v] = __fmaf_rn(thread.weight[i][v], dz[v], thread.pending[i][v]);
-            }
-          }
-        }
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) fresh[v] = __fmul_rn(thread.weight[kWidth - 1][v], dz[v]);
+        const float* slots = nullptr;
         if constexpr (Config::kDfinalState) {
           const int slot = t - (sequence.end - kWidth);
-          if (slot >= 0 && dfinal != nullptr) {
-            float added[kVector];
-            read_tap(dfinal + slot * Shape::kPitch, place.lane * kVector, added);
-#pragma unroll
-            for (int v = 0; v < kVector; ++v) fresh[v] = __fadd_rn(fresh[v], added[v]);
-          }
+          if (slot >= 0 && dfinal != nullptr) slots = dfinal + slot * Shape::kPitch;
         }
-        if (t - tokens.first >= kWidth - 1) {
+        conv_scatter<Config>(thread, dz, t - sequence.start, slots, place.lane, fresh);
+        if (Config::kDx && t - tokens.first >= kWidth - 1) {
           store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[0]));
         }
         dx += p.dx_token_stride;
         shift_in(thread.pending, fresh);
         if constexpr (Config::kWeightGrad) {
-          if (t < tokens.last) {
-#pragma unroll
-            for (int v = 0; v < kVector; ++v) {
-#pragma unroll
-              for (int i = 0; i < kWidth - 1; ++i) {
-                thread.dweight[i][v] = __fmaf_rn(dz[v], thread.history[i][v], thread.dweight[i][v]);
-              }
-              thread.dweight[kWidth - 1][v] =
-                  __fmaf_rn(dz[v], current[v], thread.dweight[kWidth - 1][v]);
-              thread.dbias[v] = __fadd_rn(thread.dbias[v], dz[v]);
-            }
-          }
+          if (t < tokens.last) conv_accumulate<Config>(thread, dz, current);
         }
         if constexpr (Thread::kReadsX) shift_in(thread.history, current);
       }
@@ -334,7 +354,7 @@ __device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const
   while (position < tokens.last) {  // once per sequence that has tokens here
     const Sequence sequence = conv_sequence<Config>(p, place.row, position);
     int stop = minimum(sequence.end, tokens.last);
-    if (sequence.end > tokens.last) {
+    if (Config::kDx && sequence.end > tokens.last) {
       stop += minimum(kWidth - 1, minimum(sequence.end, p.end) - tokens.last);
     }
     if constexpr (ConvBackwardThread<Config>::kReadsX) {
@@ -354,7 +374,7 @@ __device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const
 #pragma unroll
   for (int i = 0; i < kWidth - 1; ++i) {
     const int t = position - (kWidth - 1) + i;
-    if (t >= tokens.first && t < tokens.last && place.channel < p.channels) {
+    if (Config::kDx && t >= tokens.first && t < tokens.last && place.channel < p.channels) {
       Element* dx = static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
                     (t - p.begin) * p.dx_token_stride + place.channel;
       store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[i]));

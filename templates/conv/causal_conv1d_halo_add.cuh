@@ -58,7 +58,7 @@ __device__ void causal_conv1d_halo_add(const ConvHaloAddParams& p) {
 #pragma unroll 1
   for (int h = 0; h < kWidth - 1; ++h) {
     const int position = p.end - (kWidth - 1) + h;
-    if (position < p.begin || position < sequence.start) continue;
+    if (p.dx == nullptr || position < p.begin || position < sequence.start) continue;
     Raw* dx = reinterpret_cast<Raw*>(static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
                                      (position - p.begin) * p.dx_token_stride + place.channel);
     float total[kVector];

@@ -118,7 +118,7 @@ struct ConvHaloAddParams {
   const void*
       messages;  // float32 [count, W - 1, B, D], row h of message m: from_begin[m] - (W-1) + h
   const void* cu_seqlens;  // [N + 1]
-  void* dx;                // [B, end - begin, D]
+  void* dx;                // [B, end - begin, D], or null
   void* dinitial_state;    // [N, D, W], or null
   long long dx_batch_stride, dx_token_stride;
   int from_begin[kConvMaxMessages];  // where the sender's part begins

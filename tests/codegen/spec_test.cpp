@@ -34,8 +34,8 @@ TEST_CASE("golden text of the causal_conv1d kernels") {
         "residual=0 initial_state=0 final_state=0 packed=1 halo=1 threads=128 smem=5280");
   CHECK(kernels.backward->text() ==
         "causal_conv1d_bwd x=bf16 weight=bf16 offsets=i64 width=4 vector=8 tokens=64 silu=1 bias=1 "
-        "weight_grad=1 initial_state=0 dfinal_state=0 dinitial_state=0 packed=1 halo=1 threads=128 "
-        "smem=10240");
+        "dx=1 weight_grad=1 initial_state=0 dfinal_state=0 dinitial_state=0 packed=1 halo=1 "
+        "threads=128 smem=10240");
   CHECK(kernels.update->text() ==
         "causal_conv1d_update x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
         "threads=256 smem=5536");

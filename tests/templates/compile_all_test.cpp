@@ -54,6 +54,7 @@ std::vector<ConvProblem> problems_for(size_t arch_index) {
   problems.push_back(problem_of(Dtype::bf16, Dtype::bf16, 4, 16, false));
   problems.back().silu = true;
   problems.push_back(problem_of(Dtype::f32, Dtype::f32, 4, 16, false));
+  problems.back().backward = false;  // weight gradients alone
   return problems;
 }
 

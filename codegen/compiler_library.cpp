@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Finding and identifying libnvrtc.
+#include "codegen/compiler_library.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "codegen/base/env.h"
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+// The files to try, in order.
+std::vector<std::string> candidates(const std::string& path) {
+  if (!path.empty()) return {path};
+  if (const auto named = environment("LATHE_NVRTC")) return {*named};
+  std::vector<std::string> files = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  // Where the bootstrap unpacks the wheels: beside the library, or at the root of its build tree.
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&build_id_of), &self) != 0 &&
+      self.dli_fname != nullptr) {
+    const std::filesystem::path folder = std::filesystem::path(self.dli_fname).parent_path();
+    for (const char* place : {".", "../../.deps/lib", "../.deps/lib"}) {
+      for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
+        files.push_back((folder / place / name).string());
+      }
+    }
+  }
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
+    files.push_back(std::string("/usr/local/cuda/lib64/") + name);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string build_id_of(const void* address) {
+  struct Search {
+    ElfW(Addr) base;
+    std::string id;
+  };
+  Dl_info where{};
+  if (dladdr(address, &where) == 0) return {};
+  Search search{reinterpret_cast<ElfW(Addr)>(where.dli_fbase), {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto* wanted = static_cast<Search*>(data);
+        if (object->dlpi_addr != wanted->base) return 0;
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+          if (segment.p_type != PT_NOTE) continue;
+          const auto* note = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
+          const char* end = note + segment.p_memsz;
+          while (note + sizeof(ElfW(Nhdr)) <= end) {
+            ElfW(Nhdr) header;
+            std::memcpy(&header, note, sizeof(header));
+            const char* name = note + sizeof(header);
+            const char* bytes = name + (header.n_namesz + 3u) / 4u * 4u;
+            if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
+                std::memcmp(name, "GNU", 4) == 0) {
+              constexpr char kHex[] = "0123456789abcdef";
+              for (unsigned b = 0; b < header.n_descsz; ++b) {
+                wanted->id += kHex[static_cast<unsigned char>(bytes[b]) >> 4];
+                wanted->id += kHex[bytes[b] & 15];
+              }
+              return 1;
+            }
+            note = bytes + (header.n_descsz + 3u) / 4u * 4u;
+          }
+        }
+        return 1;
+      },
+      &search);
+  return search.id;
+}
+
+Result<void*> open_compiler_library(const std::string& path) {
+  std::string tried;
+  void* library = nullptr;
+  for (const std::string& file : candidates(path)) {
+    library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library != nullptr) break;
+    const char* why = dlerror();
+    tried += text("\n  ", file, ": ", why == nullptr ? "not found" : why);
+  }
+  if (library == nullptr) {
+    return Status(Code::compile_failed,
+                  "the compiler library NVRTC could not be opened; set LATHE_NVRTC to "
+                  "libnvrtc.so.13 or .so.12. Tried:" +
+                      tried);
+  }
+  return library;
+}
+
+}  // namespace lathe

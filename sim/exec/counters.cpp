@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// From the workers' tallies to Counters.
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+void add_traffic(Counters::Traffic* to, const Counters::Traffic& t) {
+  to->requests += t.requests;
+  to->bytes += t.bytes;
+  to->sectors += t.sectors;
+  to->minimum_sectors += t.minimum_sectors;
+  to->conflicts += t.conflicts;
+}
+
+Counters::Traffic traffic(const TrafficCounts& t) {
+  return {t.requests, t.bytes, t.sectors, t.minimum_sectors, t.conflicts};
+}
+
+uint64_t popcount(const std::vector<uint64_t>& bits) {
+  uint64_t n = 0;
+  for (const uint64_t w : bits) n += static_cast<uint64_t>(__builtin_popcountll(w));
+  return n;
+}
+
+// Sectors that any worker touched.
+void unique_sectors(const std::vector<std::unique_ptr<HostWorker>>& workers, Counters* c) {
+  std::map<const Allocation*, std::pair<std::vector<uint64_t>, std::vector<uint64_t>>> all;
+  auto merge = [](std::vector<uint64_t>* into, const std::vector<uint64_t>& from) {
+    into->resize(from.size());
+    for (size_t k = 0; k < from.size(); ++k) (*into)[k] |= from[k];
+  };
+  for (const auto& worker : workers) {
+    for (const auto& [allocation, known] : worker->known) {
+      merge(&all[allocation].first, known->loaded);
+      merge(&all[allocation].second, known->stored);
+    }
+  }
+  for (const auto& [allocation, bits] : all) {
+    c->unique_load_sectors += popcount(bits.first);
+    c->unique_store_sectors += popcount(bits.second);
+  }
+}
+
+}  // namespace
+
+void Counters::add(const Counters& o) {
+  warp_instructions += o.warp_instructions;
+  thread_instructions += o.thread_instructions;
+  for (const auto& [name, n] : o.by_class) by_class[name] += n;
+  add_traffic(&global_load, o.global_load);
+  add_traffic(&global_store, o.global_store);
+  add_traffic(&global_atomic, o.global_atomic);
+  add_traffic(&shared_load, o.shared_load);
+  add_traffic(&shared_store, o.shared_store);
+  add_traffic(&local_load, o.local_load);
+  add_traffic(&local_store, o.local_store);
+  add_traffic(&const_load, o.const_load);
+  unique_load_sectors += o.unique_load_sectors;
+  unique_store_sectors += o.unique_store_sectors;
+  tensor_ops += o.tensor_ops;
+  seconds += o.seconds;
+}
+
+Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers) {
+  Counters c;
+  const Function& f = *launch.function;
+  for (const auto& worker : workers) {
+    for (size_t pc = 0; pc < f.code.size(); ++pc) {
+      const Class cls = f.infos[f.code[pc].info].cls;
+      if (!worker->counts[pc] || cls == Class::pseudo) continue;
+      c.warp_instructions += worker->counts[pc];
+      c.by_class[kClassNames[static_cast<int>(cls)]] += worker->counts[pc];
+    }
+    const Tally& t = worker->tally;
+    c.thread_instructions += t.thread_instructions;
+    add_traffic(&c.global_load, traffic(t.global_load));
+    add_traffic(&c.global_store, traffic(t.global_store));
+    add_traffic(&c.global_atomic, traffic(t.global_atomic));
+    add_traffic(&c.shared_load, traffic(t.shared_load));
+    add_traffic(&c.shared_store, traffic(t.shared_store));
+    add_traffic(&c.local_load, traffic(t.local_load));
+    add_traffic(&c.local_store, traffic(t.local_store));
+    add_traffic(&c.const_load, traffic(t.const_load));
+  }
+  unique_sectors(workers, &c);
+  return c;
+}
+
+}  // namespace sim

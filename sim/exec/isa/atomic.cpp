@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// atom and red. Lanes that hit one address take turns in an order the seed picks.
+#include "sim/exec/isa/access.h"
+#include "sim/exec/isa/real.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+struct Swap {
+  template <class T>
+  static T of(T, T b) {
+    return b;
+  }
+};
+struct AddInt {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+};
+struct MinOf {
+  template <class T>
+  static T of(T a, T b) {
+    return a < b ? a : b;
+  }
+};
+struct MaxOf {
+  template <class T>
+  static T of(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+struct And {
+  template <class T>
+  static T of(T a, T b) {
+    return a & b;
+  }
+};
+struct Or {
+  template <class T>
+  static T of(T a, T b) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <class T>
+  static T of(T a, T b) {
+    return a ^ b;
+  }
+};
+struct Inc {
+  template <class T>
+  static T of(T a, T b) {
+    return a >= b ? 0 : a + 1;
+  }
+};
+struct Dec {
+  template <class T>
+  static T of(T a, T b) {
+    return a == 0 || a > b ? b : a - 1;
+  }
+};
+struct AddF32 {
+  static uint32_t of(uint32_t a, uint32_t b) {
+    return bits_of(canonical(float_of(a) + float_of(b)));
+  }
+};
+// On global memory the addition flushes subnormals.
+struct AddF32Ftz {
+  static uint32_t of(uint32_t a, uint32_t b) {
+    return bits_of(flush(canonical(flush(float_of(a)) + flush(float_of(b)))));
+  }
+};
+struct AddF64 {
+  static uint64_t of(uint64_t a, uint64_t b) {
+    return bits_of(canonical(double_of(a) + double_of(b)));
+  }
+};
+template <class H>
+struct AddHalf {
+  static uint32_t one(uint32_t a, uint32_t b) {
+    const uint32_t r = H::round(to_odd(sum_to_odd(H::load(a & 0xFFFFu), H::load(b & 0xFFFFu))));
+    return r & 0xFFFFu;
+  }
+  template <class T>
+  static T of(T a, T b) {
+    if constexpr (sizeof(T) == 2)
+      return static_cast<T>(one(a, b));
+    else
+      return one(a, b) | one(a >> 16, b >> 16) << 16;
+  }
+};
+
+template <class T, class F>
+T exchange(T* p, bool is_private, F f) {
+  if (is_private) {
+    const T old = *p;
+    *p = f(old);
+    return old;
+  }
+  T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(p, &old, f(old), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+// T: bits of one element; Cas: the second operand is compared.
+template <class T, class O, Space S, int N, bool Result, bool Cas>
+void atomic(Warp& w, const Inst& i, uint32_t exec) {
+  Access a;
+  if (!prepare(a, w, i, exec, sizeof(T) * N, S, Use::atomic)) return;
+  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* operands = list + (Result ? N : 0);
+  using C = CellOf<T>;
+  const uint64_t turn = next_random(w.block->random);
+  for (int k = 0; k < 32; ++k) {
+    const int l = (k + static_cast<int>(turn & 31)) & 31;
+    if (!(exec >> l & 1)) continue;
+    for (int n = 0; n < N; ++n) {
+      T* p = reinterpret_cast<T*>(a.pointer[l]) + n;
+      const T b = static_cast<T>(cells<T>(w, operands[n])[l]);
+      T old;
+      if constexpr (Cas) {
+        const T c = static_cast<T>(cells<T>(w, operands[N + n])[l]);
+        old = exchange(p, a.shared, [=](T v) { return v == b ? c : v; });
+      } else {
+        old = exchange(p, a.shared, [=](T v) { return static_cast<T>(O::of(v, b)); });
+      }
+      if (Result) cells<T>(w, list[n])[l] = static_cast<C>(old);
+    }
+  }
+}
+
+template <class T, class O, bool Cas = false, int N = 1>
+Handler pick(const Form& f) {
+  const bool result = f.op == Op::atom;
+  switch (f.space()) {
+    case Space::global:
+      return result ? atomic<T, O, Space::global, N, true, Cas>
+                    : atomic<T, O, Space::global, N, false, Cas>;
+    case Space::shared:
+      return result ? atomic<T, O, Space::shared, N, true, Cas>
+                    : atomic<T, O, Space::shared, N, false, Cas>;
+    case Space::generic:
+      return result ? atomic<T, O, Space::generic, N, true, Cas>
+                    : atomic<T, O, Space::generic, N, false, Cas>;
+    default:
+      return nullptr;
+  }
+}
+
+Handler resolve_add(const Form& f) {
+  const bool shared = f.space() == Space::shared;
+  switch (f.type()) {
+    case Type::u32:
+    case Type::s32:
+      return pick<uint32_t, AddInt>(f);
+    case Type::u64:
+    case Type::s64:
+      return pick<uint64_t, AddInt>(f);
+    case Type::f64:
+      return pick<uint64_t, AddF64>(f);
+    case Type::f32:
+      if (f.vector == 2) return pick<uint32_t, AddF32Ftz, false, 2>(f);
+      if (f.vector == 4) return pick<uint32_t, AddF32Ftz, false, 4>(f);
+      return shared ? pick<uint32_t, AddF32>(f) : pick<uint32_t, AddF32Ftz>(f);
+    case Type::f16:
+      return f.has(kNoftz) ? pick<uint16_t, AddHalf<F16>>(f) : nullptr;
+    case Type::bf16:
+      return f.has(kNoftz) ? pick<uint16_t, AddHalf<Bf16>>(f) : nullptr;
+    case Type::f16x2:
+      return f.has(kNoftz) ? pick<uint32_t, AddHalf<F16>>(f) : nullptr;
+    case Type::bf16x2:
+      return f.has(kNoftz) ? pick<uint32_t, AddHalf<Bf16>>(f) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+template <class O>
+Handler resolve_order(const Form& f) {
+  switch (f.type()) {
+    case Type::u32:
+      return pick<uint32_t, O>(f);
+    case Type::s32:
+      return pick<int32_t, O>(f);
+    case Type::u64:
+      return pick<uint64_t, O>(f);
+    case Type::s64:
+      return pick<int64_t, O>(f);
+    default:
+      return nullptr;
+  }
+}
+template <class O>
+Handler resolve_bits(const Form& f) {
+  return f.type() == Type::b32   ? pick<uint32_t, O>(f)
+         : f.type() == Type::b64 ? pick<uint64_t, O>(f)
+                                 : nullptr;
+}
+
+}  // namespace
+
+Handler resolve_atomic(const Form& f) {
+  if (f.op != Op::atom && f.op != Op::red) return nullptr;
+  if (f.vector != 1 && !(f.atomic == Atomic::add && f.type() == Type::f32)) return nullptr;
+  const Type t = f.type();
+  switch (f.atomic) {
+    case Atomic::add:
+      return resolve_add(f);
+    case Atomic::min:
+      return resolve_order<MinOf>(f);
+    case Atomic::max:
+      return resolve_order<MaxOf>(f);
+    case Atomic::and_:
+      return resolve_bits<And>(f);
+    case Atomic::or_:
+      return resolve_bits<Or>(f);
+    case Atomic::xor_:
+      return resolve_bits<Xor>(f);
+    case Atomic::exch:
+      return resolve_bits<Swap>(f);
+    case Atomic::inc:
+      return t == Type::u32 ? pick<uint32_t, Inc>(f) : nullptr;
+    case Atomic::dec:
+      return t == Type::u32 ? pick<uint32_t, Dec>(f) : nullptr;
+    case Atomic::cas:
+      if (t == Type::b16) return pick<uint16_t, Swap, true>(f);
+      if (t == Type::b32) return pick<uint32_t, Swap, true>(f);
+      return t == Type::b64 ? pick<uint64_t, Swap, true>(f) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace sim::SIM_ISA

@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// setp, set, selp, slct, testp, isspacep.
+#include "sim/exec/isa/real.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+// How a lane is read for comparison; a half as its float value.
+template <class T>
+struct Reader {
+  static SIM_INLINE T read(CellOf<T> v) { return get<T>(v); }
+  using cell = T;
+};
+template <>
+struct Reader<F16> {
+  static SIM_INLINE float read(uint32_t v) { return from_f16(v & 0xFFFFu); }
+  using cell = uint32_t;
+};
+template <>
+struct Reader<Bf16> {
+  static SIM_INLINE float read(uint32_t v) { return from_bf16(v & 0xFFFFu); }
+  using cell = uint32_t;
+};
+
+template <Compare C, class V>
+SIM_INLINE bool holds(V a, V b) {
+  switch (C) {
+    case Compare::eq:
+      return a == b;
+    case Compare::ne:
+      return a < b || a > b;
+    case Compare::lt:
+    case Compare::lo:
+      return a < b;
+    case Compare::le:
+    case Compare::ls:
+      return a <= b;
+    case Compare::gt:
+    case Compare::hi:
+      return a > b;
+    case Compare::ge:
+    case Compare::hs:
+      return a >= b;
+    case Compare::equ:
+      return !(a < b || a > b);
+    case Compare::neu:
+      return !(a == b);
+    case Compare::ltu:
+      return !(a >= b);
+    case Compare::leu:
+      return !(a > b);
+    case Compare::gtu:
+      return !(a <= b);
+    case Compare::geu:
+      return !(a < b);
+    case Compare::num:
+      return a == a && b == b;
+    case Compare::nan:
+      return a != a || b != b;
+    default:
+      return false;
+  }
+}
+template <Compare C, class T, bool Ftz>
+SIM_INLINE bool test(CellOf<typename Reader<T>::cell> a, CellOf<typename Reader<T>::cell> b) {
+  if constexpr (Ftz)
+    return holds<C>(flush(Reader<T>::read(a)), flush(Reader<T>::read(b)));
+  else
+    return holds<C>(Reader<T>::read(a), Reader<T>::read(b));
+}
+
+template <Compare C, class T, bool Ftz>
+SIM_INLINE uint32_t mask_of(const Warp& w, const Inst& i) {
+  using V = typename Reader<T>::cell;
+  const CellOf<V>* a = cells<V>(w, i.a);
+  const CellOf<V>* b = cells<V>(w, i.b);
+  uint8_t bit[32];
+  for (int l = 0; l < 32; ++l) bit[l] = test<C, T, Ftz>(a[l], b[l]) ? 1 : 0;
+  // Eight 0/1 bytes to eight bits by one multiplication.
+  uint32_t r = 0;
+  for (int k = 0; k < 4; ++k) {
+    uint64_t v;
+    memcpy(&v, bit + 8 * k, 8);
+    r |= static_cast<uint32_t>(v * 0x0102040810204080ull >> 56) << (8 * k);
+  }
+  return r;
+}
+
+template <Compare C, class T, bool Ftz>
+void setp_plain(Warp& w, const Inst& i, uint32_t exec) {
+  const uint32_t r = mask_of<C, T, Ftz>(w, i);
+  w.preds[i.d] = (w.preds[i.d] & ~exec) | (r & exec);
+}
+
+SIM_INLINE uint32_t combined(Bool how, uint32_t r, uint32_t p) {
+  return how == Bool::and_ ? r & p : how == Bool::or_ ? r | p : how == Bool::xor_ ? r ^ p : r;
+}
+// imm: how the result combines with the predicate c.
+template <Compare C, class T, bool Ftz>
+void setp_pair(Warp& w, const Inst& i, uint32_t exec) {
+  const uint32_t r = mask_of<C, T, Ftz>(w, i), p = pred(w, i.c);
+  const auto how = static_cast<Bool>(i.imm);
+  const uint32_t first = combined(how, r, p), second = combined(how, ~r, p);
+  w.preds[i.d] = (w.preds[i.d] & ~exec) | (first & exec);
+  if (i.aux != kNoSlot) w.preds[i.aux] = (w.preds[i.aux] & ~exec) | (second & exec);
+}
+// imm: what true is, all ones or a one of the result's type.
+template <Compare C, class T, bool Ftz>
+void set_(Warp& w, const Inst& i, uint32_t exec) {
+  const uint32_t r = mask_of<C, T, Ftz>(w, i);
+  const auto yes = static_cast<uint32_t>(i.imm);
+  each<uint32_t>(w, i.d, exec, [=](int l) { return (r >> l & 1) ? yes : 0u; });
+}
+// Two halves compared at once.
+template <Compare C, class H>
+void set_x2(Warp& w, const Inst& i, uint32_t exec) {
+  const auto yes = static_cast<uint32_t>(i.imm) & 0xFFFFu;
+  binary<uint32_t, uint32_t, uint32_t>(w, i, exec, [=](uint32_t a, uint32_t b) {
+    const uint32_t low = test<C, H, false>(a & 0xFFFFu, b & 0xFFFFu) ? yes : 0u;
+    const uint32_t high = test<C, H, false>(a >> 16, b >> 16) ? yes : 0u;
+    return low | high << 16;
+  });
+}
+
+template <Compare C, class T, bool Ftz>
+Handler pick(const Form& f) {
+  if (f.op == Op::set) return f.combine == Bool::none ? set_<C, T, Ftz> : nullptr;
+  const bool plain = f.combine == Bool::none && f.vector == 1;
+  return plain ? setp_plain<C, T, Ftz> : setp_pair<C, T, Ftz>;
+}
+template <Compare C, class H>
+Handler pick_x2(const Form& f) {
+  return f.op == Op::set && f.combine == Bool::none ? set_x2<C, H> : nullptr;
+}
+
+template <class T>
+Handler integers(const Form& f) {
+  if (f.has(kFtz)) return nullptr;
+  switch (f.compare) {
+    case Compare::eq:
+      return pick<Compare::eq, T, false>(f);
+    case Compare::ne:
+      return pick<Compare::ne, T, false>(f);
+    case Compare::lt:
+    case Compare::lo:
+      return pick<Compare::lt, T, false>(f);
+    case Compare::le:
+    case Compare::ls:
+      return pick<Compare::le, T, false>(f);
+    case Compare::gt:
+    case Compare::hi:
+      return pick<Compare::gt, T, false>(f);
+    case Compare::ge:
+    case Compare::hs:
+      return pick<Compare::ge, T, false>(f);
+    default:
+      return nullptr;
+  }
+}
+#define SIM_REALS(PICK)          \
+  switch (f.compare) {           \
+    case Compare::eq:            \
+      return PICK(Compare::eq);  \
+    case Compare::ne:            \
+      return PICK(Compare::ne);  \
+    case Compare::lt:            \
+      return PICK(Compare::lt);  \
+    case Compare::le:            \
+      return PICK(Compare::le);  \
+    case Compare::gt:            \
+      return PICK(Compare::gt);  \
+    case Compare::ge:            \
+      return PICK(Compare::ge);  \
+    case Compare::equ:           \
+      return PICK(Compare::equ); \
+    case Compare::neu:           \
+      return PICK(Compare::neu); \
+    case Compare::ltu:           \
+      return PICK(Compare::ltu); \
+    case Compare::leu:           \
+      return PICK(Compare::leu); \
+    case Compare::gtu:           \
+      return PICK(Compare::gtu); \
+    case Compare::geu:           \
+      return PICK(Compare::geu); \
+    case Compare::num:           \
+      return PICK(Compare::num); \
+    case Compare::nan:           \
+      return PICK(Compare::nan); \
+    default:                     \
+      return nullptr;            \
+  }
+template <class T, bool Ftz>
+Handler reals(const Form& f) {
+#define SIM_PICK(C) pick<C, T, Ftz>(f)
+  SIM_REALS(SIM_PICK)
+#undef SIM_PICK
+}
+template <class H>
+Handler pairs(const Form& f){
+#define SIM_PICK(C) pick_x2<C, H>(f)
+    SIM_REALS(SIM_PICK)
+#undef SIM_PICK
+}
+
+Handler resolve_set(const Form& f) {
+  switch (f.last_type()) {
+    case Type::u16:
+      return integers<uint16_t>(f);
+    case Type::s16:
+      return integers<int16_t>(f);
+    case Type::u32:
+      return integers<uint32_t>(f);
+    case Type::s32:
+      return integers<int32_t>(f);
+    case Type::u64:
+      return integers<uint64_t>(f);
+    case Type::s64:
+      return integers<int64_t>(f);
+    case Type::b16:
+      return f.compare <= Compare::ne ? integers<uint16_t>(f) : nullptr;
+    case Type::b32:
+      return f.compare <= Compare::ne ? integers<uint32_t>(f) : nullptr;
+    case Type::b64:
+      return f.compare <= Compare::ne ? integers<uint64_t>(f) : nullptr;
+    case Type::f32:
+      return f.has(kFtz) ? reals<float, true>(f) : reals<float, false>(f);
+    case Type::f64:
+      return f.has(kFtz) ? nullptr : reals<double, false>(f);
+    case Type::f16:
+      return f.has(kFtz) ? nullptr : reals<F16, false>(f);
+    case Type::bf16:
+      return f.has(kFtz) ? nullptr : reals<Bf16, false>(f);
+    case Type::f16x2:
+      return pairs<F16>(f);
+    case Type::bf16x2:
+      return pairs<Bf16>(f);
+    default:
+      return nullptr;
+  }
+}
+
+template <class T>
+void selp(Warp& w, const Inst& i, uint32_t exec) {
+  const uint32_t p = pred(w, i.c);
+  const T* a = cells<T>(w, i.a);
+  const T* b = cells<T>(w, i.b);
+  each<T>(w, i.d, exec, [=](int l) { return (p >> l & 1u) ? a[l] : b[l]; });
+}
+template <class T, class C, bool Ftz>
+void slct(Warp& w, const Inst& i, uint32_t exec) {
+  ternary<T, T, T, C>(w, i, exec, [](T a, T b, C c) {
+    if constexpr (Ftz) c = flush(c);
+    return c >= C(0) ? a : b;
+  });
+}
+
+template <class F>
+void testp(Warp& w, const Inst& i, uint32_t exec) {
+  const CellOf<F>* a = cells<F>(w, i.a);
+  uint32_t r = 0;
+  for (int l = 0; l < 32; ++l) {
+    const F x = a[l] < F(0) ? -a[l] : a[l];
+    const F tiny = sizeof(F) == 4 ? F(1.17549435e-38f) : F(2.2250738585072014e-308);
+    const bool nan = a[l] != a[l], inf = !nan && x - x != F(0);
+    bool yes = false;
+    switch (static_cast<TestP>(i.imm)) {
+      case TestP::finite:
+        yes = !nan && !inf;
+        break;
+      case TestP::infinite:
+        yes = inf;
+        break;
+      case TestP::number:
+        yes = !nan;
+        break;
+      case TestP::notanumber:
+        yes = nan;
+        break;
+      case TestP::normal:
+        yes = !nan && !inf && x >= tiny;
+        break;
+      case TestP::subnormal:
+        yes = !nan && x < tiny && x != F(0);
+        break;
+      default:
+        break;
+    }
+    r |= yes ? 1u << l : 0u;
+  }
+  w.preds[i.d] = (w.preds[i.d] & ~exec) | (r & exec);
+}
+
+template <bool Outside>
+void isspacep(Warp& w, const Inst& i, uint32_t exec) {
+  const uint64_t* a = cells<uint64_t>(w, i.a);
+  const uint64_t low = cells<uint64_t>(w, i.b)[0], high = cells<uint64_t>(w, i.c)[0];
+  uint32_t r = 0;
+  for (int l = 0; l < 32; ++l) r |= (a[l] >= low && a[l] < high) != Outside ? 1u << l : 0u;
+  w.preds[i.d] = (w.preds[i.d] & ~exec) | (r & exec);
+}
+
+}  // namespace
+
+Handler resolve_compare(const Form& f) {
+  const Type t = f.type();
+  const unsigned bytes = type_bytes(t);
+  switch (f.op) {
+    case Op::setp:
+    case Op::set:
+      return resolve_set(f);
+    case Op::selp:
+      if (t == Type::pred || is_half(t)) return nullptr;
+      return bytes == 8 ? selp<uint64_t> : bytes ? selp<uint32_t> : nullptr;
+    case Op::slct: {
+      const Type c = f.types[1];
+      if (c == Type::s32)
+        return bytes == 8 ? slct<uint64_t, int32_t, false> : slct<uint32_t, int32_t, false>;
+      if (c != Type::f32) return nullptr;
+      if (f.has(kFtz))
+        return bytes == 8 ? slct<uint64_t, float, true> : slct<uint32_t, float, true>;
+      return bytes == 8 ? slct<uint64_t, float, false> : slct<uint32_t, float, false>;
+    }
+    case Op::testp:
+      return t == Type::f32 ? testp<float> : t == Type::f64 ? testp<double> : nullptr;
+    case Op::isspacep:
+      return f.space() == Space::global ? isspacep<true> : isspacep<false>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace sim::SIM_ISA

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// f16, bf16 and their packed pairs. Computed exactly in double, rounded once.
+#include "sim/exec/isa/real.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+template <class H, bool Ftz>
+SIM_INLINE uint32_t flushed(uint32_t h) {
+  return Ftz && (h & H::inf) == 0 ? h & 0x8000u : h;
+}
+template <class H, bool Ftz, bool Sat, bool Relu>
+SIM_INLINE uint32_t finish(uint32_t h) {
+  const bool nan = (h & 0x7FFFu) > H::inf, negative = h & 0x8000u;
+  if (Sat) h = nan || negative ? 0u : h > H::one ? H::one : h;
+  if (Relu) h = nan ? 0x7FFFu : negative ? 0u : h;
+  if (!Sat && !Relu) h = nan ? 0x7FFFu : h;
+  return flushed<H, Ftz>(h);
+}
+
+struct Add {
+  static SIM_INLINE double of(double a, double b) { return sum_to_odd(a, b); }
+};
+struct Sub {
+  static SIM_INLINE double of(double a, double b) { return sum_to_odd(a, -b); }
+};
+struct Mul {
+  static SIM_INLINE double of(double a, double b) { return a * b; }
+};
+
+template <class H, class O, bool Ftz, bool Sat>
+SIM_INLINE uint32_t two(uint32_t a, uint32_t b) {
+  const double x = H::load(flushed<H, Ftz>(a)), y = H::load(flushed<H, Ftz>(b));
+  return finish<H, Ftz, Sat, false>(H::round(to_odd(O::of(x, y))));
+}
+template <class H, bool Ftz, bool Sat, bool Relu>
+SIM_INLINE uint32_t fma_(uint32_t a, uint32_t b, uint32_t c) {
+  const double x = H::load(flushed<H, Ftz>(a)), y = H::load(flushed<H, Ftz>(b));
+  const double z = H::load(flushed<H, Ftz>(c));
+  return finish<H, Ftz, Sat, Relu>(H::round(to_odd(sum_to_odd(x * y, z))));
+}
+template <class H, bool Max, bool Ftz, bool Nan>
+SIM_INLINE uint32_t extreme(uint32_t a, uint32_t b) {
+  a = flushed<H, Ftz>(a);
+  b = flushed<H, Ftz>(b);
+  const float x = H::load(a), y = H::load(b);
+  const uint32_t ordered = Max ? (x > y ? a : b) : (x < y ? a : b);
+  uint32_t r = x == y ? (Max ? a & b : a | b) : ordered;
+  if (Nan)
+    r = x != x || y != y ? 0x7FFFu : r;
+  else
+    r = x != x ? b : y != y ? a : r;
+  return (r & 0x7FFFu) > H::inf ? 0x7FFFu : r;
+}
+
+// F is a type with a static `of` on bits; Pair applies it to both halves.
+template <class F, bool Pair>
+void apply1(Warp& w, const Inst& i, uint32_t exec) {
+  unary<uint32_t, uint32_t>(
+      w, i, exec, [](uint32_t a) __attribute__((always_inline)) {
+        const uint32_t low = F::of(a & 0xFFFFu);
+        return Pair ? low | F::of(a >> 16) << 16 : low;
+      });
+}
+template <class F, bool Pair>
+void apply2(Warp& w, const Inst& i, uint32_t exec) {
+  binary<uint32_t, uint32_t, uint32_t>(
+      w, i, exec, [](uint32_t a, uint32_t b) __attribute__((always_inline)) {
+        const uint32_t low = F::of(a & 0xFFFFu, b & 0xFFFFu);
+        return Pair ? low | F::of(a >> 16, b >> 16) << 16 : low;
+      });
+}
+template <class F, bool Pair>
+void apply3(Warp& w, const Inst& i, uint32_t exec) {
+  ternary<uint32_t, uint32_t, uint32_t, uint32_t>(
+      w, i, exec, [](uint32_t a, uint32_t b, uint32_t c) __attribute__((always_inline)) {
+        const uint32_t low = F::of(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu);
+        return Pair ? low | F::of(a >> 16, b >> 16, c >> 16) << 16 : low;
+      });
+}
+
+template <class H, class O, bool Ftz, bool Sat>
+struct Two {
+  static SIM_INLINE uint32_t of(uint32_t a, uint32_t b) { return two<H, O, Ftz, Sat>(a, b); }
+};
+template <class H, bool Ftz, bool Sat, bool Relu>
+struct Three {
+  static SIM_INLINE uint32_t of(uint32_t a, uint32_t b, uint32_t c) {
+    return fma_<H, Ftz, Sat, Relu>(a, b, c);
+  }
+};
+template <class H, bool Max, bool Ftz, bool Nan>
+struct Extreme {
+  static SIM_INLINE uint32_t of(uint32_t a, uint32_t b) { return extreme<H, Max, Ftz, Nan>(a, b); }
+};
+template <class H, bool Ftz, bool Negate>
+struct Sign {
+  static SIM_INLINE uint32_t of(uint32_t a) {
+    a = flushed<H, Ftz>(a);
+    return Negate ? a ^ 0x8000u : a & 0x7FFFu;
+  }
+};
+
+template <class H, class O, bool Pair>
+Handler resolve_two(const Form& f) {
+  const bool ftz = f.has(kFtz);
+  if (f.has(kSat))
+    return ftz ? apply2<Two<H, O, true, true>, Pair> : apply2<Two<H, O, false, true>, Pair>;
+  return ftz ? apply2<Two<H, O, true, false>, Pair> : apply2<Two<H, O, false, false>, Pair>;
+}
+template <class H, bool Pair>
+Handler resolve_fma(const Form& f) {
+  const bool ftz = f.has(kFtz);
+  if (f.round != Round::rn) return nullptr;
+  if (f.has(kSat))
+    return ftz ? apply3<Three<H, true, true, false>, Pair>
+               : apply3<Three<H, false, true, false>, Pair>;
+  if (f.has(kRelu))
+    return ftz ? apply3<Three<H, true, false, true>, Pair>
+               : apply3<Three<H, false, false, true>, Pair>;
+  return ftz ? apply3<Three<H, true, false, false>, Pair>
+             : apply3<Three<H, false, false, false>, Pair>;
+}
+template <class H, bool Max, bool Pair>
+Handler resolve_extreme(const Form& f) {
+  const bool ftz = f.has(kFtz);
+  if (f.has(kXorsign | kRelu)) return nullptr;
+  if (f.has(kNanMod))
+    return ftz ? apply2<Extreme<H, Max, true, true>, Pair>
+               : apply2<Extreme<H, Max, false, true>, Pair>;
+  return ftz ? apply2<Extreme<H, Max, true, false>, Pair>
+             : apply2<Extreme<H, Max, false, false>, Pair>;
+}
+
+template <class H, bool Pair>
+Handler resolve_format(const Form& f) {
+  const bool ftz = f.has(kFtz);
+  if (f.round > Round::rn) return nullptr;
+  switch (f.op) {
+    case Op::add:
+      return resolve_two<H, Add, Pair>(f);
+    case Op::sub:
+      return resolve_two<H, Sub, Pair>(f);
+    case Op::mul:
+      return f.has(kHi | kLo | kWide) ? nullptr : resolve_two<H, Mul, Pair>(f);
+    case Op::fma:
+      return resolve_fma<H, Pair>(f);
+    case Op::min:
+      return resolve_extreme<H, false, Pair>(f);
+    case Op::max:
+      return resolve_extreme<H, true, Pair>(f);
+    case Op::neg:
+      return ftz ? apply1<Sign<H, true, true>, Pair> : apply1<Sign<H, false, true>, Pair>;
+    case Op::abs:
+      return ftz ? apply1<Sign<H, true, false>, Pair> : apply1<Sign<H, false, false>, Pair>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Handler resolve_half(const Form& f) {
+  if (f.type_count != 1) return nullptr;
+  switch (f.type()) {
+    case Type::f16:
+      return resolve_format<F16, false>(f);
+    case Type::f16x2:
+      return resolve_format<F16, true>(f);
+    case Type::bf16:
+      return resolve_format<Bf16, false>(f);
+    case Type::bf16x2:
+      return resolve_format<Bf16, true>(f);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace sim::SIM_ISA

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The door into the code of one instruction set.
+#include "sim/exec/lanes.h"
+
+namespace sim::SIM_ISA {
+
+extern const Isa kIsa;
+
+namespace {
+
+constexpr Handler (*kFamilies[])(const Form&) = {
+    resolve_float,  resolve_half,   resolve_math, resolve_compare, resolve_convert, resolve_move,
+    resolve_memory, resolve_atomic, resolve_warp, resolve_async,   resolve_integer};
+
+Handler resolve(const Form& f) {
+  for (const auto family : kFamilies) {
+    if (Handler h = family(f)) return h;
+  }
+  return nullptr;
+}
+
+#define SIM_TEXT_OF(X) #X
+#define SIM_TEXT(X) SIM_TEXT_OF(X)
+
+}  // namespace
+
+const Isa kIsa = {SIM_TEXT(SIM_ISA), resolve, run};
+
+}  // namespace sim::SIM_ISA

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Loops over the 32 lanes of a warp. Included by the files that are compiled once per instruction
+// set, inside that set's namespace: everything here has internal linkage or lives there, and no
+// standard template is used, so that no code for a newer machine leaks into a shared symbol.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "sim/exec/warp.h"
+
+#ifndef SIM_ISA
+#define SIM_ISA base
+#endif
+
+namespace sim::SIM_ISA {
+namespace {
+
+using half_t = struct Half { uint16_t bits; };
+using bfloat_t = struct Bfloat { uint16_t bits; };
+
+// What a lane of type T occupies: types under 32 bits live zero-extended in 32.
+template <class T>
+struct Cell {
+  using type = uint32_t;
+};
+template <>
+struct Cell<float> {
+  using type = float;
+};
+template <>
+struct Cell<int32_t> {
+  using type = int32_t;
+};
+template <>
+struct Cell<double> {
+  using type = double;
+};
+template <>
+struct Cell<uint64_t> {
+  using type = uint64_t;
+};
+template <>
+struct Cell<int64_t> {
+  using type = int64_t;
+};
+template <class T>
+using CellOf = typename Cell<T>::type;
+
+template <class T>
+inline __attribute__((always_inline)) T get(CellOf<T> v) {
+  if constexpr (sizeof(T) == 1) {
+    return static_cast<T>(v);
+  } else if constexpr (sizeof(T) == 2) {
+    if constexpr (__is_class(T)) {
+      return T{static_cast<uint16_t>(v)};
+    } else {
+      return static_cast<T>(v);
+    }
+  } else {
+    return v;
+  }
+}
+
+template <class T>
+inline __attribute__((always_inline)) CellOf<T> put(T v) {
+  if constexpr (__is_class(T)) {
+    return v.bits;
+  } else if constexpr (sizeof(T) == 1) {
+    return static_cast<uint8_t>(v);
+  } else if constexpr (sizeof(T) == 2) {
+    return static_cast<uint16_t>(v);
+  } else {
+    return v;
+  }
+}
+
+template <class T>
+inline __attribute__((always_inline)) CellOf<T>* cells(const Warp& w, uint16_t slot) {
+  return reinterpret_cast<CellOf<T>*>(w.regs + slot * static_cast<size_t>(kSlotBytes));
+}
+
+inline __attribute__((always_inline)) uint32_t pred(const Warp& w, uint16_t p) {
+  const uint32_t v = w.preds[p & ~kPredNegate];
+  return (p & kPredNegate) ? ~v : v;
+}
+
+// d[l] = v[l] where exec has bit l.
+template <class C>
+inline __attribute__((always_inline)) void blend(C* __restrict d, const C* __restrict v,
+                                                 uint32_t exec) {
+  for (int l = 0; l < 32; ++l) d[l] = ((exec >> l) & 1u) ? v[l] : d[l];
+}
+
+template <class D, class F>
+inline __attribute__((always_inline)) void each(const Warp& w, uint16_t slot, uint32_t exec, F f) {
+  CellOf<D>* d = cells<D>(w, slot);
+  if (exec == 0xFFFFFFFFu) {
+#pragma GCC ivdep
+    for (int l = 0; l < 32; ++l) d[l] = put<D>(f(l));
+  } else {
+    CellOf<D> v[32];
+    for (int l = 0; l < 32; ++l) v[l] = put<D>(f(l));
+    blend(d, v, exec);
+  }
+}
+
+template <class D, class A, class F>
+inline __attribute__((always_inline)) void unary(Warp& w, const Inst& i, uint32_t exec, F f) {
+  const CellOf<A>* a = cells<A>(w, i.a);
+  each<D>(
+      w, i.d, exec, [=](int l) __attribute__((always_inline)) { return f(get<A>(a[l])); });
+}
+
+template <class D, class A, class B, class F>
+inline __attribute__((always_inline)) void binary(Warp& w, const Inst& i, uint32_t exec, F f) {
+  const CellOf<A>* a = cells<A>(w, i.a);
+  const CellOf<B>* b = cells<B>(w, i.b);
+  each<D>(
+      w, i.d,
+      exec, [=](int l) __attribute__((always_inline)) { return f(get<A>(a[l]), get<B>(b[l])); });
+}
+
+template <class D, class A, class B, class C, class F>
+inline __attribute__((always_inline)) void ternary(Warp& w, const Inst& i, uint32_t exec, F f) {
+  const CellOf<A>* a = cells<A>(w, i.a);
+  const CellOf<B>* b = cells<B>(w, i.b);
+  const CellOf<C>* c = cells<C>(w, i.c);
+  each<D>(
+      w, i.d, exec, [=](int l) __attribute__((always_inline)) {
+        return f(get<A>(a[l]), get<B>(b[l]), get<C>(c[l]));
+      });
+}
+
+inline __attribute__((always_inline)) uint32_t bits_of(float x) {
+  return __builtin_bit_cast(uint32_t, x);
+}
+inline __attribute__((always_inline)) float float_of(uint32_t x) {
+  return __builtin_bit_cast(float, x);
+}
+inline __attribute__((always_inline)) uint64_t bits_of(double x) {
+  return __builtin_bit_cast(uint64_t, x);
+}
+inline __attribute__((always_inline)) double double_of(uint64_t x) {
+  return __builtin_bit_cast(double, x);
+}
+
+}  // namespace
+
+// One per family; null if the family does not know the form.
+Handler resolve_integer(const Form& f);
+Handler resolve_float(const Form& f);
+Handler resolve_half(const Form& f);
+Handler resolve_math(const Form& f);
+Handler resolve_compare(const Form& f);
+Handler resolve_convert(const Form& f);
+Handler resolve_move(const Form& f);
+Handler resolve_memory(const Form& f);
+Handler resolve_atomic(const Form& f);
+Handler resolve_warp(const Form& f);
+Handler resolve_async(const Form& f);
+RunResult run(Warp& warp, uint64_t quantum);
+
+}  // namespace sim::SIM_ISA

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// run_grid: sets a launch up, lets host threads run its blocks, gathers what they counted.
+#include "sim/exec/launch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <tuple>
+
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+// Blocks that order their shared memory by something other than barriers are not checked for races:
+// the check knows barriers only, and must not cry wolf.
+bool orders_by_barriers_only(const Function& f) {
+  for (const InstInfo& info : f.infos) {
+    const Form& form = info.form;
+    const bool shared = form.space() == Space::shared || form.space() == Space::generic;
+    const bool atomic = form.op == Op::atom || form.op == Op::red;
+    const bool access = form.op == Op::ld || form.op == Op::st;
+    if (form.op == Op::fence || form.op == Op::cp_async) return false;
+    if (atomic && shared) return false;
+    if (access && shared && form.has(kVolatile | kRelaxed | kAcquire | kRelease)) return false;
+  }
+  return true;
+}
+
+void set_up(Launch* l) {
+  const Grid& g = *l->grid;
+  LaunchView& v = l->view;
+  l->function = g.kernel->code.get();
+  l->blocks = static_cast<uint64_t>(g.grid[0]) * g.grid[1] * g.grid[2];
+  const uint32_t threads = g.block[0] * g.block[1] * g.block[2];
+  for (auto& tid : l->tid) tid.resize((threads + 31) / 32 * 32);
+  for (uint32_t t = 0; t < threads; ++t) {
+    l->tid[0][t] = t % g.block[0];
+    l->tid[1][t] = t / g.block[0] % g.block[1];
+    l->tid[2][t] = t / g.block[0] / g.block[1];
+  }
+  for (int k = 0; k < 3; ++k) {
+    v.tid[k] = l->tid[k].data();
+    v.grid[k] = g.grid[k];
+    v.block[k] = g.block[k];
+  }
+  v.params = g.params.data();
+  v.param_bytes = static_cast<uint32_t>(g.params.size());
+  const Function& f = *l->function;
+  v.shared_begin = static_cast<uint32_t>(l->profile->major >= 9 ? l->profile->shared_reserved : 0);
+  v.shared_bytes = v.shared_begin + f.static_shared;
+  if (g.dynamic_shared_bytes) {
+    v.shared_bytes = (v.shared_bytes + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align;
+  }
+  v.shared_bytes += g.dynamic_shared_bytes;
+  v.dynamic_shared = g.dynamic_shared_bytes;
+  v.multiprocessors = static_cast<uint32_t>(std::max(1, l->profile->multiprocessors));
+  v.seed = l->settings->seed;
+  v.check_memory = l->settings->check != Check::none;
+  v.check_defined = l->settings->check == Check::all;
+  v.memory_version = &l->memory->version();
+  l->check_races = v.check_defined && threads > 32 && orders_by_barriers_only(f);
+}
+
+// What makes a launch impossible; 0 if nothing.
+int refuse(const Grid& g, std::vector<Finding>* findings) {
+  auto say = [&](const std::string& text) {
+    Finding f;
+    f.check = "launch";
+    f.text = text;
+    f.kernel = g.kernel ? g.kernel->name : "";
+    findings->push_back(f);
+    return 1;
+  };
+  if (!g.kernel || !g.kernel->code || !g.image) return say("no kernel or no image");
+  const uint64_t threads = static_cast<uint64_t>(g.block[0]) * g.block[1] * g.block[2];
+  if (threads == 0 || threads > 1024 || !g.grid[0] || !g.grid[1] || !g.grid[2]) {
+    return say("a block of " + std::to_string(threads) + " threads, or an empty grid");
+  }
+  if (g.params.size() < g.kernel->param_bytes) {
+    return say(std::to_string(g.params.size()) + " bytes of parameters; the kernel takes " +
+               std::to_string(g.kernel->param_bytes));
+  }
+  if (g.cluster[0] * g.cluster[1] * g.cluster[2] > 1) return say("clusters are not supported");
+  return 0;
+}
+
+void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* workers) {
+  uint64_t wanted = launch->settings->threads > 0
+                        ? static_cast<uint64_t>(launch->settings->threads)
+                        : std::max(1u, std::thread::hardware_concurrency());
+  wanted = std::min(wanted, launch->blocks);
+  for (uint64_t k = 0; k < wanted; ++k) {
+    workers->push_back(std::make_unique<HostWorker>(launch));
+  }
+  std::vector<std::thread> threads;
+  for (uint64_t k = 1; k < wanted; ++k) {
+    threads.emplace_back([worker = (*workers)[k].get()] { worker->run(); });
+  }
+  workers->front()->run();
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+
+Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
+                 const Settings& settings) {
+  Outcome outcome;
+  outcome.error = refuse(grid, &outcome.findings);
+  if (outcome.error) return outcome;
+  const auto begin = std::chrono::steady_clock::now();
+  Launch launch;
+  launch.grid = &grid;
+  launch.profile = &profile;
+  launch.memory = &memory;
+  launch.settings = &settings;
+  set_up(&launch);
+  std::vector<std::unique_ptr<HostWorker>> workers;
+  run_workers(&launch, &workers);
+  outcome.error = launch.error.load();
+  outcome.findings = std::move(launch.findings);
+  auto key = [](const Finding& f) {
+    return std::tie(f.block[2], f.block[1], f.block[0], f.ptx_line, f.thread[2], f.thread[1],
+                    f.thread[0], f.check);
+  };
+  std::stable_sort(outcome.findings.begin(), outcome.findings.end(),
+                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
+  if (outcome.error == 702) {
+    Finding f;
+    f.check = "timeout";
+    f.text =
+        "the launch ran past " + std::to_string(settings.instruction_limit) + " warp instructions";
+    f.kernel = grid.kernel->name;
+    outcome.findings.push_back(f);
+  }
+  outcome.counters = collect(launch, workers);
+  outcome.counters.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return outcome;
+}
+
+}  // namespace sim

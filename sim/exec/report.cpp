@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Findings: what the checkers saw, with the place in PTX and in the source. And the look-up of
+// allocations, whose failure is the most common finding.
+#include <cstdio>
+
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+const char* name(Fault f) {
+  switch (f) {
+    case Fault::out_of_bounds:
+      return "out_of_bounds";
+    case Fault::misaligned:
+      return "misaligned";
+    case Fault::read_only:
+      return "read_only";
+    case Fault::uninitialized:
+      return "uninitialized";
+    case Fault::wrong_space:
+      return "wrong_space";
+    case Fault::inactive_source:
+      return "inactive_source";
+    case Fault::divergent:
+      return "divergent";
+    case Fault::barrier:
+      return "barrier";
+    case Fault::race:
+      return "race";
+    case Fault::trap:
+      return "trap";
+    case Fault::assertion:
+      return "assertion";
+    case Fault::undefined_value:
+      return "undefined_value";
+  }
+  return "unknown";
+}
+
+// The error a launch ends with; 0: it goes on.
+int error_of(Fault f) {
+  switch (f) {
+    case Fault::out_of_bounds:
+    case Fault::read_only:
+      return 700;
+    case Fault::misaligned:
+      return 716;
+    case Fault::wrong_space:
+      return 717;
+    case Fault::uninitialized:
+    case Fault::inactive_source:
+    case Fault::race:
+      return 0;
+    case Fault::assertion:
+      return 710;
+    default:
+      return 719;
+  }
+}
+
+const char* name(Space s) {
+  switch (s) {
+    case Space::global:
+      return "global";
+    case Space::shared:
+      return "shared";
+    case Space::local:
+      return "local";
+    case Space::constant:
+      return "constant";
+    case Space::param:
+      return "parameter";
+    default:
+      return "generic";
+  }
+}
+
+std::string hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
+                        bool store) {
+  const Launch& launch = *w.worker->launch;
+  std::string text = std::to_string(bytes) + "-byte " + (store ? "store to " : "load from ") +
+                     name(space) + " address " + hex(address);
+  switch (f) {
+    case Fault::misaligned:
+      text += " is not aligned to its size";
+      break;
+    case Fault::read_only:
+      text += ", which is read-only";
+      break;
+    case Fault::uninitialized:
+      text += " reads bytes that nobody wrote";
+      break;
+    default:
+      text += " is out of bounds";
+      break;
+  }
+  if (space == Space::global || space == Space::constant) {
+    text += ": " + launch.memory->nearest(address);
+  } else if (space == Space::shared) {
+    text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
+            hex(launch.view.shared_bytes) + ")";
+  } else if (space == Space::local) {
+    text += "; the thread has " + std::to_string(w.function->local_bytes) + " bytes";
+  }
+  return text;
+}
+
+std::string barrier_text(const Warp& w, uint64_t id, uint32_t threads) {
+  if (w.state == WarpState::parked) {
+    std::string text = "deadlock: warp " + std::to_string(w.index) + " waits at a barrier";
+    for (int k = 0; k < 16; ++k) {
+      const Barrier& b = w.block->barriers[k];
+      if (!(b.waiting >> w.index & 1)) continue;
+      const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
+      text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
+              std::to_string(expected) + " warps arrived)";
+    }
+    return text;
+  }
+  return "misuse of barrier " + std::to_string(id) + " with thread count " +
+         std::to_string(threads) +
+         ": the number must be below 16, the count a multiple of 32 and the same for all, and a "
+         "warp arrives once a phase";
+}
+
+std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
+                     bool store) {
+  switch (f) {
+    case Fault::inactive_source:
+      return "shfl reads a lane that does not take part";
+    case Fault::divergent:
+      return "lanes wait at a convergent instruction for lanes of their warp that do not come";
+    case Fault::barrier:
+      return barrier_text(w, address, bytes);
+    case Fault::trap:
+      return "trap";
+    case Fault::assertion:
+      return "a device assertion failed";
+    case Fault::undefined_value:
+      return "index " + std::to_string(address) + " is past the table";
+    default:
+      return access_text(w, f, address, bytes, space, store);
+  }
+}
+
+// Appends, unless this instruction has had its share.
+void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
+         const std::string& text) {
+  Launch& launch = *w.worker->launch;
+  const std::lock_guard lock(launch.mutex);
+  int& seen = launch.reported[{inst.info, static_cast<int>(f)}];
+  if (seen >= launch.settings->findings_per_pc) return;
+  ++seen;
+  const InstInfo& info = w.function->infos[inst.info];
+  Finding finding;
+  finding.check = name(f);
+  finding.text = text + " (" + info.text + ")";
+  finding.kernel = launch.grid->kernel->name;
+  for (int k = 0; k < 3; ++k) {
+    finding.block[k] = w.block->id[k];
+    finding.thread[k] = launch.tid[k][w.index * 32 + lane];
+  }
+  finding.address = address;
+  finding.bytes = bytes;
+  finding.ptx_line = info.ptx_line;
+  const auto file = static_cast<size_t>(info.file);
+  if (info.line && file < w.function->files.size()) {
+    finding.source = w.function->files[file] + ":" + std::to_string(info.line);
+  }
+  launch.findings.push_back(std::move(finding));
+}
+
+bool wanted(Warp& w, const Inst& inst, Fault f) {
+  Launch& launch = *w.worker->launch;
+  const std::lock_guard lock(launch.mutex);
+  const auto it = launch.reported.find({inst.info, static_cast<int>(f)});
+  return it == launch.reported.end() || it->second < launch.settings->findings_per_pc;
+}
+
+}  // namespace
+
+void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
+            Space space, bool store) {
+  Launch& launch = *w.worker->launch;
+  const int error = error_of(f);
+  if (error == 0 && launch.settings->check != Check::all) return;
+  if (wanted(w, inst, f)) {
+    add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
+  }
+  if (error == 0) return;
+  w.stop = true;
+  int none = 0;
+  launch.error.compare_exchange_strong(none, error);
+}
+
+void report_race(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
+                 uint32_t other_pc, uint32_t other_warp, bool other_wrote, bool store) {
+  if (!wanted(w, inst, Fault::race)) return;
+  const Function& f = *w.function;
+  const InstInfo& other = f.infos[f.code[other_pc].info];
+  add(w, inst, Fault::race, lane, address, bytes,
+      std::string(store ? "store to " : "load from ") + "shared address " + hex(address) +
+          " by warp " + std::to_string(w.index) + " races with the " +
+          (other_wrote ? "store" : "load") + " of warp " + std::to_string(other_warp) +
+          " at PTX line " + std::to_string(other.ptx_line) + ": no barrier lies between");
+}
+
+bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {
+  const auto& table = w.function->tables[inst.aux];
+  if (index >= table.size()) return false;
+  *target = table[index];
+  return true;
+}
+
+const LaunchView& view(const Worker& worker) { return worker.launch->view; }
+
+Region* find_region(Warp& w, const Inst& inst, uint64_t low, uint64_t high) {
+  auto& worker = static_cast<HostWorker&>(*w.worker);
+  if (high < low) return nullptr;
+  const uint64_t version = worker.launch->memory->version().load();
+  if (version != worker.memory_version) {
+    for (Region& r : worker.region_by_ordinal) r = Region{};
+    worker.memory_version = version;
+    worker.recent = nullptr;
+  }
+  KnownAllocation* k = worker.recent;
+  if (!k || low < k->region.base || high > k->region.end) {
+    const auto found = worker.launch->memory->find_live(low, high - low);
+    if (!found) return nullptr;
+    auto& slot = worker.known[found.get()];
+    if (!slot) {
+      slot = std::make_unique<KnownAllocation>();
+      slot->allocation = found;
+      const uint64_t sectors = ((found->base + found->bytes) >> 5) - (found->base >> 5) + 1;
+      slot->loaded.resize(sectors / 64 + 1);
+      slot->stored.resize(sectors / 64 + 1);
+      Region& r = slot->region;
+      r.base = found->base;
+      r.end = found->base + found->bytes;
+      r.read_only = found->read_only;
+      r.defined = found->defined ? found->defined->data() : nullptr;
+      r.loaded = slot->loaded.data();
+      r.stored = slot->stored.data();
+    }
+    k = slot.get();
+    worker.recent = k;
+  }
+  worker.region_by_ordinal[inst.extra] = k->region;
+  return &worker.region_by_ordinal[inst.extra];
+}
+
+}  // namespace sim

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The state of a running grid: launch, worker (a host thread), block, warp. Plain data without
+// standard containers, because the files that are compiled once per instruction set read it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "sim/ptx/code.h"
+
+namespace sim {
+
+struct Launch;
+struct Worker;
+struct Block;
+
+// Host addresses that stand for spaces other than global in a generic address. Reserved once per
+// process, so that no allocation ever lies there.
+struct Windows {
+  uint64_t shared = 0, local = 0, param = 0, end = 0;  // one after the other
+};
+constexpr uint64_t kSharedWindow = 256ull << 20;
+constexpr uint64_t kLocalWindow = 256ull << 20;
+constexpr uint64_t kParamWindow = 1ull << 20;
+const Windows& windows();
+
+enum class Parked : uint8_t { no, converge, bar_warp, barrier };
+
+// Lanes of a warp that are at the same place.
+struct Strand {
+  uint32_t pc = 0, mask = 0;
+  int32_t node = -1;  // where it will meet others; -1: nowhere
+  Parked parked = Parked::no;
+  uint32_t sync_mask = 0;  // the lanes a parked .sync instruction names
+};
+
+// A join point with lanes that wait there.
+struct Node {
+  uint32_t pc = 0, arrived = 0;
+  int32_t pending = 0;  // strands still on their way
+  int32_t parent = -1;
+  bool used = false;
+};
+
+constexpr int kMaxNodes = 160;
+
+enum class WarpState : uint8_t { runnable, parked, done };
+
+struct Warp {
+  uint8_t* regs = nullptr;
+  uint32_t* preds = nullptr;
+  Block* block = nullptr;
+  Worker* worker = nullptr;
+  const Function* function = nullptr;
+  uint8_t* local = nullptr;           // 32 depots, one after the other
+  uint64_t* local_defined = nullptr;  // a bit per byte of them
+  uint32_t index = 0;                 // in its block
+  uint32_t live = 0;                  // lanes that have not exited
+  uint32_t pc = 0;                    // of the running instruction
+  bool stop = false;                  // a fault happened
+  WarpState state = WarpState::runnable;
+  int strand_count = 0, current = 0;
+  Strand strands[32];
+  Node nodes[kMaxNodes];
+};
+
+struct Barrier {
+  uint32_t expected = 0, arrived = 0;  // warps
+  uint64_t waiting = 0;                // bit w: warp w is parked here
+  uint64_t seen = 0;                   // warps that arrived in this phase
+  uint32_t popc = 0;
+  bool all = true, any = false;
+  uint8_t mode = 0;  // 0 none yet, 1 sync/arrive, 2 red
+};
+
+// One 4-byte word of shared memory for the race check: who touched it since which barrier.
+struct RaceWord {
+  uint32_t write_epoch = 0, read_epoch = 0;
+  uint8_t writer = 0, reader = 0, many_readers = 0, write_atomic = 0;
+  uint8_t write_bytes = 0, read_bytes = 0;  // which of the four
+  uint32_t write_pc = 0, read_pc = 0;
+};
+
+struct Block {
+  uint32_t id[3] = {0, 0, 0};
+  uint64_t linear = 0;
+  uint32_t warps = 0, threads = 0;
+  uint32_t warps_done = 0;
+  uint8_t* shared = nullptr;  // of shared_bytes
+  uint64_t* shared_defined = nullptr;
+  RaceWord* races = nullptr;                    // null: not checked
+  uint32_t shared_bytes = 0, shared_begin = 0;  // valid offsets: [shared_begin, shared_bytes)
+  uint32_t epoch = 1;                           // whole-block barriers so far, plus one
+  Warp* warp = nullptr;
+  Barrier barriers[16];
+  uint64_t random = 0;
+  uint64_t executed = 0;  // warp instructions
+  uint32_t next = 0;      // warp whose turn it is
+};
+
+// What a memory instruction found last time; checked again before use.
+struct Region {
+  uint64_t base = 0, end = 0;  // empty: none
+  uint64_t* defined = nullptr;
+  uint64_t* loaded = nullptr;  // a bit per 32-byte sector that the grid touched
+  uint64_t* stored = nullptr;
+  bool read_only = false;
+};
+
+struct TrafficCounts {
+  uint64_t requests = 0, bytes = 0, sectors = 0, minimum_sectors = 0, conflicts = 0;
+};
+
+struct Tally {
+  TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
+      local_store, const_load;
+  uint64_t thread_instructions = 0;
+};
+
+// One host thread's share of a launch.
+struct Worker {
+  Launch* launch = nullptr;
+  uint64_t* pc_counts = nullptr;  // executions by instruction
+  Region* regions = nullptr;      // by memory ordinal
+  uint64_t memory_version = 0;    // of which the regions were looked up
+  Tally tally;
+};
+
+// What the handlers need of a launch.
+struct LaunchView {
+  const uint8_t* params = nullptr;
+  uint32_t param_bytes = 0;
+  const uint32_t* tid[3] = {nullptr, nullptr, nullptr};  // by linear thread number
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t shared_begin = 0, shared_bytes = 0, dynamic_shared = 0;
+  uint32_t multiprocessors = 1;
+  uint64_t seed = 0;
+  bool check_memory = true;   // bounds and alignment
+  bool check_defined = true;  // uninitialised reads
+  const std::atomic<uint64_t>* memory_version = nullptr;
+};
+const LaunchView& view(const Worker& worker);
+
+enum class Fault : uint8_t {
+  out_of_bounds,
+  misaligned,
+  read_only,
+  uninitialized,
+  wrong_space,
+  inactive_source,
+  divergent,
+  barrier,
+  race,
+  trap,
+  assertion,
+  undefined_value
+};
+
+// Slow paths; in the base build. `report` decides whether the warp stops.
+void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
+            uint32_t bytes, Space space, bool store);
+void report_race(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
+                 uint32_t other_pc, uint32_t other_warp, bool other_wrote, bool store);
+// The region that holds [low, high), or null.
+Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
+// The target of a brx; false if the index is past the table.
+bool branch_target(const Warp& warp, const Inst& inst, uint32_t index, uint32_t* target);
+uint64_t next_random(uint64_t& state);
+uint64_t global_timer();
+
+inline uint64_t mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// How far a warp ran.
+enum class RunResult : uint8_t { quantum, parked, done, stopped };
+
+// The code of one host instruction set.
+struct Isa {
+  const char* name;
+  Handler (*resolve)(const Form& form);
+  RunResult (*run)(Warp& warp, uint64_t quantum);
+};
+const Isa& isa();  // the best this machine has; LATHE_SIM_ISA picks another
+
+// Arrival of a warp's strand at a block barrier; in the base build.
+void arrive_at_barrier(Warp& warp, const Inst& inst, Strand& strand);
+
+}  // namespace sim

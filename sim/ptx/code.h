@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Decoded code: fixed-size instructions over 32-lane register slots. Made once per module by
+// sim/ptx/decode.cpp, run by sim/exec.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/ptx/form.h"
+
+namespace sim {
+
+struct Warp;
+struct Inst;
+using Handler = void (*)(Warp& warp, const Inst& inst, uint32_t exec);
+
+// How the run loop treats an instruction. `simple` has no effect on control; `checked` may stop the
+// warp (a fault); `converge` needs the lanes named by a mask together; the rest are the loop's own.
+enum class Kind : uint8_t {
+  simple,
+  checked,
+  converge,
+  bar_warp,
+  barrier,
+  branch,
+  branch_table,
+  exit,
+  trap,
+  join,
+  pause,
+  none
+};
+
+enum class Class : uint8_t {
+  integer,
+  floating,
+  half,
+  convert,
+  math,
+  compare,
+  move,
+  memory,
+  atomic,
+  warp,
+  barrier,
+  control,
+  pseudo,
+  count
+};
+constexpr const char* kClassNames[] = {"integer", "float",   "half",    "convert",
+                                       "math",    "compare", "move",    "memory",
+                                       "atomic",  "warp",    "barrier", "control"};
+
+constexpr unsigned kSlotBytes = 128;  // 32 lanes of 4 bytes; 64-bit values take two
+constexpr uint16_t kPredTrue = 0;     // predicate slots with a fixed meaning
+constexpr uint16_t kPredCarry = 1;
+constexpr uint16_t kPredFalse = 2;
+constexpr uint16_t kPredFirst = 3;
+constexpr uint16_t kPredNegate = 0x8000;  // set in a source operand: use its complement
+constexpr uint16_t kNoSlot = 0xFFFF;
+constexpr uint32_t kNoTarget = 0xFFFFFFFF;
+
+struct Inst {
+  Handler fn = nullptr;
+  uint16_t d = kNoSlot, a = kNoSlot, b = kNoSlot, c = kNoSlot;
+  uint16_t guard = kPredTrue;  // with kPredNegate: complemented
+  uint8_t counted = 1;         // 0: made by the decoder
+  Kind kind = Kind::simple;
+  uint32_t aux = 0;    // per family: operand list, branch target, table, flags
+  int64_t imm = 0;     // per family: address offset, constant
+  uint32_t extra = 0;  // join point of a branch; ordinal of a memory instruction
+  uint32_t info = 0;   // index into Function::infos
+};
+
+// What reports and counters need to know about an instruction; out of the way of the run loop.
+struct InstInfo {
+  int ptx_line = 0;
+  int file = 0, line = 0;
+  Class cls = Class::control;
+  Form form;
+  std::string text;
+};
+
+// A value that is the same in every lane and never written: an immediate, or an address known only
+// at launch.
+struct Constant {
+  enum class Base : uint8_t { none, symbol, shared, dynamic_shared, param };
+  Base base = Base::none;
+  uint16_t slot = 0;
+  uint8_t bytes = 4;
+  uint64_t value = 0;  // also the addend
+  std::string symbol;
+};
+
+struct Function {
+  std::vector<Inst> code;
+  std::vector<InstInfo> infos;
+  std::vector<uint16_t> lists;                // operand lists, indexed by Inst::aux
+  std::vector<std::vector<uint32_t>> tables;  // brx targets
+  std::vector<Constant> constants;
+  uint32_t slots = 0;  // register slots of a warp, constants included
+  uint32_t predicates = 0;
+  uint32_t memory_ordinals = 0;
+  uint32_t static_shared = 0;
+  uint32_t dynamic_align = 1;  // of the .extern .shared array
+  uint32_t shared_align = 1;
+  uint32_t local_bytes = 0;
+  bool reads_undefined_registers = false;
+  bool uses_async_copies = false;
+  std::vector<std::string> files;
+  const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
+  const uint16_t* list_data = nullptr;  // the standard library
+};
+
+}  // namespace sim

@@ -1,0 +1,472 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/ptx/decode.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sim/exec/warp.h"
+
+namespace sim {
+namespace {
+
+Type wide_type(Type t) {
+  switch (t) {
+    case Type::u16:
+      return Type::u32;
+    case Type::s16:
+      return Type::s32;
+    case Type::u32:
+      return Type::u64;
+    case Type::s32:
+      return Type::s64;
+    default:
+      return Type::none;
+  }
+}
+
+unsigned declared_bytes(Type t) { return t == Type::pred ? 0 : type_bytes(t); }
+
+bool is_half_type(Type t) { return is_half(t); }
+
+// What set writes for true; 0 and a failure to decode for other types.
+int64_t truth(Type t) {
+  switch (t) {
+    case Type::u32:
+    case Type::s32:
+      return 0xFFFFFFFF;
+    case Type::f32:
+      return 0x3F800000;
+    case Type::f16:
+    case Type::f16x2:
+      return 0x3C00;
+    case Type::bf16:
+    case Type::bf16x2:
+      return 0x3F80;
+    default:
+      return 0;
+  }
+}
+
+Class refine(Class cls, const Form& f) {
+  if (cls != Class::integer && cls != Class::floating) return cls;
+  if (is_half_type(f.type())) return Class::half;
+  const bool real = f.type() == Type::f32 || f.type() == Type::f64;
+  if (real && f.op == Op::div) return Class::math;
+  return real ? Class::floating : Class::integer;
+}
+
+}  // namespace
+
+Decoder::Decoder(const Unit& unit, const FunctionText& text, Function* out)
+    : unit_(unit), text_(text), out_(*out) {}
+
+void Decoder::fail(const std::string& what) const {
+  const std::string in = now_ && !now_->opcode.empty() ? " in '" + now_->opcode + "'" : "";
+  throw PtxError(now_ ? now_->ptx_line : text_.line, what + in);
+}
+
+void Decoder::run() {
+  lay_out();
+  out_.files = unit_.files;
+  for (const RegisterDecl& r : text_.registers) {
+    if (r.type == Type::pred) {
+      map_.push_back({Ref::Kind::raw, next_predicate_++});
+    } else {
+      const unsigned bytes = declared_bytes(r.type);
+      if (bytes > 8) throw PtxError(text_.line, "unsupported register type .b128 of " + r.name);
+      map_.push_back(fresh(bytes == 8 ? 2 : 1));
+      registers_.back().temporary = false;
+    }
+  }
+  for (const Statement& s : text_.statements) {
+    now_ = &s;
+    if (!s.label.empty()) {
+      if (!labels_.emplace(std::make_pair(s.scope, s.label), drafts_.size()).second) {
+        fail("label '" + s.label + "' is defined twice");
+      }
+      continue;
+    }
+    statement(s);
+  }
+  Form end;
+  end.op = Op::exit;
+  emit(draft(end, Kind::exit), end, Class::pseudo);
+  if (next_predicate_ >= kPredNegate) fail("too many predicate registers");
+  out_.predicates = next_predicate_;
+}
+
+// Offsets of .shared and .local variables. Module-level .shared variables come first.
+void Decoder::lay_out() {
+  uint32_t shared = 0, local = 0;
+  auto place = [](uint32_t* at, const Declaration& d) {
+    if (d.bytes > (1u << 28)) throw PtxError(d.line, "'" + d.name + "' is too large");
+    *at = (*at + d.align - 1) / d.align * d.align;
+    const uint32_t offset = *at;
+    *at += static_cast<uint32_t>(d.bytes);
+    return offset;
+  };
+  auto shared_variable = [&](const Declaration& d) {
+    out_.shared_align = std::max(out_.shared_align, d.align);
+    if (d.external || d.bytes == 0) {
+      out_.dynamic_align = std::max(out_.dynamic_align, d.align);
+      return 0u;
+    }
+    return place(&shared, d);
+  };
+  for (const Declaration& d : unit_.variables) {
+    module_offsets_.push_back(d.space == Space::shared ? shared_variable(d) : 0);
+  }
+  uint32_t param = 0;
+  for (size_t i = 0; i < text_.variables.size(); ++i) {
+    const Declaration& d = text_.variables[i];
+    const bool own = std::find(text_.params.begin(), text_.params.end(), static_cast<int>(i)) !=
+                     text_.params.end();
+    if (d.space == Space::shared)
+      offsets_.push_back(shared_variable(d));
+    else if (d.space == Space::param && own)
+      offsets_.push_back(place(&param, d));
+    else
+      offsets_.push_back(place(&local, d));
+  }
+  out_.static_shared = shared;
+  out_.local_bytes = (local + 15) / 16 * 16;
+}
+
+Draft Decoder::draft(const Form& form, Kind kind) const {
+  Draft d;
+  d.inst.kind = kind;
+  d.inst.fn = isa().resolve(form);
+  d.scope = now_ ? now_->scope : 0;
+  return d;
+}
+
+void Decoder::emit(Draft d, const Form& form, Class cls) {
+  const bool needs_handler =
+      d.inst.kind == Kind::simple || d.inst.kind == Kind::checked || d.inst.kind == Kind::converge;
+  if (needs_handler && !d.inst.fn) fail("unsupported form");
+  const bool pseudo = cls == Class::pseudo;
+  d.inst.counted = !pseudo;
+  if (!pseudo && now_->guard.kind == Operand::Kind::reg) {
+    d.inst.guard = guard();
+  }
+  InstInfo info;
+  info.cls = refine(cls, form);
+  info.form = form;
+  if (now_) {
+    info.ptx_line = now_->ptx_line;
+    info.file = now_->source.file;
+    info.line = now_->source.line;
+    info.text = now_->opcode;
+  }
+  d.inst.info = static_cast<uint32_t>(out_.infos.size());
+  out_.infos.push_back(std::move(info));
+  drafts_.push_back(std::move(d));
+}
+
+uint16_t Decoder::guard() const {
+  return static_cast<uint16_t>(map_[now_->guard.id].value | (now_->guard.negate ? kPredNegate : 0));
+}
+
+Ref Decoder::fresh(uint8_t cells) {
+  registers_.push_back({cells, true});
+  return {Ref::Kind::reg, static_cast<uint32_t>(registers_.size() - 1)};
+}
+
+Ref Decoder::constant(uint64_t bits, uint8_t bytes) {
+  if (bytes < 8) bits &= 0xFFFFFFFFu;
+  const auto [it, fresh_one] =
+      literals_.emplace(std::make_pair(bits, bytes), static_cast<uint32_t>(out_.constants.size()));
+  if (fresh_one) {
+    Constant c;
+    c.bytes = bytes;
+    c.value = bits;
+    out_.constants.push_back(c);
+  }
+  return {Ref::Kind::constant, it->second};
+}
+
+// The address of a variable, known when the grid starts.
+Ref Decoder::symbol(const Operand& o, uint8_t bytes) {
+  const bool module = o.id >= kModuleSymbol;
+  const Declaration& d = module ? unit_.variables[o.id - kModuleSymbol] : text_.variables[o.id];
+  Constant c;
+  c.bytes = bytes;
+  c.value = static_cast<uint64_t>(o.offset);
+  if (d.space == Space::shared) {
+    c.base = d.external || d.bytes == 0 ? Constant::Base::dynamic_shared : Constant::Base::shared;
+    c.value += module ? module_offsets_[o.id - kModuleSymbol] : offsets_[o.id];
+  } else if (module) {
+    c.base = Constant::Base::symbol;
+    c.symbol = d.name;
+  } else if (is_kernel_param(o.id)) {
+    c.base = Constant::Base::param;
+    c.value += offsets_[o.id];
+  } else {
+    c.value += offsets_[o.id];  // an offset in the depot
+  }
+  out_.constants.push_back(std::move(c));
+  return {Ref::Kind::constant, static_cast<uint32_t>(out_.constants.size() - 1)};
+}
+
+bool Decoder::is_kernel_param(int id) const {
+  return id < kModuleSymbol &&
+         std::find(text_.params.begin(), text_.params.end(), id) != text_.params.end();
+}
+
+unsigned Decoder::register_bytes(const Operand& o) const {
+  return declared_bytes(text_.registers[o.id].type);
+}
+
+uint64_t Decoder::literal(const Operand& o, Type type) const {
+  const unsigned bytes = type_bytes(type);
+  if (type == Type::f64) {
+    if (o.kind == Operand::Kind::real64) return o.bits;
+    if (o.kind == Operand::Kind::real32) {
+      float f;
+      std::memcpy(&f, &o.bits, 4);
+      const double wide = f;
+      uint64_t bits;
+      std::memcpy(&bits, &wide, 8);
+      return bits;
+    }
+    fail("a floating-point operand needs a floating-point literal");
+  }
+  if (type == Type::f32) {
+    if (o.kind == Operand::Kind::real32) return o.bits;
+    if (o.kind == Operand::Kind::real64) {
+      double wide;
+      std::memcpy(&wide, &o.bits, 8);
+      const auto f = static_cast<float>(wide);
+      uint32_t bits;
+      std::memcpy(&bits, &f, 4);
+      return bits;
+    }
+    fail("a floating-point operand needs a floating-point literal");
+  }
+  uint64_t bits = o.bits;
+  if (bytes < 8) bits &= (1ull << (8 * bytes)) - 1;
+  return bits;
+}
+
+// A value of `type`. `loose`: the register may be wider (cvt, st).
+Ref Decoder::source(const Operand& o, Type type, bool loose) {
+  const unsigned bytes = type_bytes(type);
+  const auto cell_bytes = static_cast<uint8_t>(bytes == 8 ? 8 : 4);
+  switch (o.kind) {
+    case Operand::Kind::imm:
+    case Operand::Kind::real32:
+    case Operand::Kind::real64:
+      return constant(literal(o, type), cell_bytes);
+    case Operand::Kind::symbol:
+      return symbol(o, cell_bytes);
+    case Operand::Kind::special: {
+      const bool wide = o.name == "%clock64" || o.name == "%globaltimer" || o.name == "%gridid";
+      const Ref r = fresh(wide ? 2 : 1);
+      Form f;
+      f.op = Op::special;
+      f.types[0] = wide ? Type::u64 : Type::u32;
+      f.type_count = 1;
+      Draft d = draft(f);
+      d.d = r;
+      d.inst.imm = special_register(o.name);
+      emit(std::move(d), f, Class::pseudo);
+      if (wide && bytes < 8) return narrow(r);
+      if (!wide && bytes == 8) return widen(r, Type::u32);
+      return r;
+    }
+    case Operand::Kind::reg: {
+      const Type declared = text_.registers[o.id].type;
+      if (declared == Type::pred) fail("predicate '" + o.name + "' where a value is expected");
+      const unsigned have = register_bytes(o);
+      if (have != bytes && !(loose && have > bytes) && !(bytes == 1 && have == 2)) {
+        fail("operand '" + o.name + "' has " + std::to_string(8 * have) + " bits, expected " +
+             std::to_string(8 * bytes));
+      }
+      if (have == 8 && bytes < 8) return narrow(map_[o.id]);
+      return map_[o.id];
+    }
+    default:
+      fail("bad source operand" + (o.name.empty() ? "" : " '" + o.name + "'"));
+  }
+}
+
+Ref Decoder::narrow(Ref wide) {
+  Form f;
+  f.op = Op::narrow;
+  f.types[0] = Type::u32;
+  f.type_count = 1;
+  Draft d = draft(f);
+  d.a = wide;
+  d.d = fresh(1);
+  const Ref r = d.d;
+  emit(std::move(d), f, Class::pseudo);
+  return r;
+}
+
+Ref Decoder::widen(Ref value, Type type) {
+  const Ref r = fresh(2);
+  widen_into(r, value, type, false);
+  return r;
+}
+
+void Decoder::widen_into(Ref to, Ref value, Type type, bool guarded) {
+  Form f;
+  f.op = Op::widen;
+  f.types[0] = type;
+  f.type_count = 1;
+  Draft d = draft(f);
+  d.a = value;
+  d.d = to;
+  if (guarded && now_->guard.kind == Operand::Kind::reg) {
+    d.inst.guard = guard();
+  }
+  emit(std::move(d), f, Class::pseudo);
+}
+
+// Where a result of `type` goes. `loose`: a wider register extends it (ld, cvt); then a 64-bit
+// register gets a temporary here and finish_result() widens it.
+Ref Decoder::destination(const Operand& o, Type type, bool loose) {
+  const unsigned bytes = type_bytes(type);
+  if (o.kind == Operand::Kind::sink) return fresh(bytes == 8 ? 2 : 1);
+  if (o.kind != Operand::Kind::reg) fail("the destination is not a register");
+  if (text_.registers[o.id].type == Type::pred) {
+    fail("predicate '" + o.name + "' as the destination of a value");
+  }
+  const unsigned have = register_bytes(o);
+  if (have != bytes && !(loose && have > bytes) && !(bytes == 1 && have == 2)) {
+    fail("destination '" + o.name + "' has " + std::to_string(8 * have) + " bits, expected " +
+         std::to_string(8 * bytes));
+  }
+  if (have == 8 && bytes < 8) return fresh(1);
+  return map_[o.id];
+}
+
+void Decoder::finish_result(const Operand& o, Type type, Ref temporary) {
+  if (o.kind == Operand::Kind::reg && register_bytes(o) == 8 && type_bytes(type) < 8) {
+    widen_into(map_[o.id], temporary, is_signed(type) ? Type::s32 : Type::u32, true);
+  }
+}
+
+Ref Decoder::predicate(const Operand& o) {
+  if (o.kind == Operand::Kind::imm) {
+    return {Ref::Kind::raw,
+            static_cast<uint32_t>((o.bits != 0) != o.negate ? kPredTrue : kPredFalse)};
+  }
+  if (o.kind != Operand::Kind::reg || text_.registers[o.id].type != Type::pred) {
+    fail("expected a predicate" + (o.name.empty() ? "" : ", found '" + o.name + "'"));
+  }
+  const uint32_t negate = o.negate ? static_cast<uint32_t>(kPredNegate) : 0u;
+  return {Ref::Kind::raw, map_[o.id].value | negate};
+}
+
+Ref Decoder::predicate_result(const Operand& o) {
+  if (o.kind == Operand::Kind::sink) return {Ref::Kind::raw, next_predicate_++};
+  if (o.negate) fail("a negated destination");
+  return predicate(o);
+}
+
+void Decoder::count(const Statement& s, size_t low, size_t high) const {
+  if (s.operands.size() < low || s.operands.size() > high) {
+    fail(std::to_string(s.operands.size()) + " operands");
+  }
+}
+
+void Decoder::by_shape(const Statement& s, const OpInfo& info) {
+  const std::string shape = info.shape;
+  const size_t optional = shape.find('?');
+  const size_t full = shape.size() - (optional == std::string::npos ? 0 : 1);
+  // lop3.b32 d|p may name a predicate and its input; only the plain form is known.
+  count(s, optional == std::string::npos ? full : optional, full);
+  if (form_.type_count == 0) fail("no type");
+  Draft d = draft(form_);
+  Ref* const places[] = {&d.d, &d.a, &d.b, &d.c, &d.e};
+  size_t k = 0;
+  for (const char letter : shape) {
+    if (letter == '?') continue;
+    if (k >= s.operands.size()) break;
+    const Operand& o = s.operands[k];
+    Type type = letter == 'u' ? form_.last_type() : letter == 't' ? form_.type() : Type::b32;
+    const bool ends = k == 0 || (k == 3 && form_.op == Op::mad);
+    if (letter == 't' && ends && form_.has(kWide)) {
+      type = wide_type(form_.type());
+      if (type == Type::none) fail("unsupported form");
+    }
+    if (letter == 'k') {
+      d.inst.imm = static_cast<int64_t>(o.bits);
+      if (o.kind != Operand::Kind::imm) fail("the last operand must be an immediate");
+    } else if (letter == 'q') {
+      const bool pair = o.kind == Operand::Kind::pair;
+      d.d = predicate_result(pair ? o.parts[0] : o);
+      d.e = pair ? predicate_result(o.parts[1]) : Ref{Ref::Kind::raw, kNoSlot};
+      if (pair) form_.vector = 2;
+      d.inst.fn = isa().resolve(form_);
+      d.inst.imm = form_.op == Op::testp ? static_cast<int64_t>(form_.testp)
+                                         : static_cast<int64_t>(form_.combine);
+    } else if (letter == 'p') {
+      *places[k] = predicate(o);
+    } else if (form_.type() == Type::pred) {
+      *places[k] = k == 0 ? predicate_result(o) : predicate(o);
+    } else {
+      *places[k] = k == 0 ? destination(o, type) : source(o, type);
+    }
+    ++k;
+  }
+  if (form_.op == Op::set) {
+    d.inst.imm = truth(form_.type());
+    if (d.inst.imm == 0) fail("unsupported form");
+  }
+  const bool combines = form_.op == Op::setp || form_.op == Op::set;
+  if (combines && d.c.kind == Ref::Kind::none) d.c = {Ref::Kind::raw, kPredTrue};
+  emit(std::move(d), form_, info.cls);
+}
+
+void Decoder::statement(const Statement& s) {
+  const OpInfo* info = nullptr;
+  std::string error;
+  if (!parse_form(s.opcode, &form_, &info, &error)) throw PtxError(s.ptx_line, error);
+  cls_ = info->cls;
+  if (info->shape) return by_shape(s, *info);
+  switch (form_.op) {
+    case Op::mov:
+      return mov(s);
+    case Op::cvt:
+      return cvt(s);
+    case Op::cvta:
+      return cvta(s);
+    case Op::isspacep:
+      return isspacep(s);
+    case Op::ld:
+      return load(s);
+    case Op::st:
+      return store(s);
+    case Op::atom:
+    case Op::red:
+      return atomic(s);
+    case Op::cp_async:
+    case Op::cp_commit:
+    case Op::cp_wait:
+      return async_copy(s);
+    case Op::prefetch:
+    case Op::discard:
+    case Op::createpolicy:
+      return address_only(s);
+    case Op::bra:
+    case Op::brx:
+      return branch(s);
+    case Op::shfl:
+    case Op::vote:
+    case Op::match:
+    case Op::redux:
+    case Op::activemask:
+    case Op::elect:
+    case Op::bar_warp:
+      return warp_op(s);
+    case Op::bar:
+      return barrier(s);
+    default:
+      return control(s);
+  }
+}
+
+}  // namespace sim

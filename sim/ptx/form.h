@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What an opcode with its modifiers means: plain data that the parser makes and the handler tables
+// read. Modifiers are a set; only types and state spaces keep their order.
+#pragma once
+
+#include <cstdint>
+
+namespace sim {
+
+enum class Op : uint16_t {
+  none,
+  add,
+  addc,
+  sub,
+  subc,
+  mul,
+  mad,
+  madc,
+  mul24,
+  mad24,
+  div,
+  rem,
+  abs,
+  neg,
+  min,
+  max,
+  sad,
+  popc,
+  clz,
+  bfind,
+  brev,
+  bfe,
+  bfi,
+  fns,
+  dp4a,
+  dp2a,
+  lop3,
+  and_,
+  or_,
+  xor_,
+  not_,
+  cnot,
+  shl,
+  shr,
+  shf,
+  bmsk,
+  szext,
+  vabsdiff4,
+  fma,
+  rcp,
+  sqrt,
+  rsqrt,
+  ex2,
+  lg2,
+  sin,
+  cos,
+  tanh,
+  copysign,
+  testp,
+  setp,
+  set,
+  selp,
+  slct,
+  mov,
+  cvt,
+  cvta,
+  prmt,
+  isspacep,
+  ld,
+  st,
+  prefetch,
+  cp_async,
+  cp_commit,
+  cp_wait,
+  atom,
+  red,
+  discard,
+  createpolicy,
+  shfl,
+  vote,
+  match,
+  redux,
+  activemask,
+  elect,
+  bar,
+  bar_warp,
+  bra,
+  brx,
+  ret,
+  exit,
+  trap,
+  brkpt,
+  call,
+  nanosleep,
+  pmevent,
+  fence,
+  griddepcontrol,
+  // Made by the decoder, never written in PTX.
+  special,
+  pack,
+  unpack,
+  widen,
+  narrow,
+  ld_param,
+  join
+};
+
+enum class Type : uint8_t {
+  none,
+  pred,
+  b8,
+  b16,
+  b32,
+  b64,
+  b128,
+  u8,
+  u16,
+  u32,
+  u64,
+  s8,
+  s16,
+  s32,
+  s64,
+  f16,
+  f16x2,
+  bf16,
+  bf16x2,
+  f32,
+  f64,
+  tf32,
+  e4m3x2,
+  e5m2x2,
+  u16x2,
+  s16x2
+};
+
+enum class Space : uint8_t { generic, global, shared, local, constant, param };
+enum class Round : uint8_t { none, rn, rz, rm, rp, rna, rni, rzi, rmi, rpi };
+enum class Compare : uint8_t {
+  none,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  lo,
+  ls,
+  hi,
+  hs,
+  equ,
+  neu,
+  ltu,
+  leu,
+  gtu,
+  geu,
+  num,
+  nan
+};
+enum class Bool : uint8_t { none, and_, or_, xor_ };
+
+// Modifiers without an order of their own.
+enum Mod : uint64_t {
+  kFtz = 1ull << 0,
+  kSat = 1ull << 1,
+  kRelu = 1ull << 2,
+  kNanMod = 1ull << 3,
+  kXorsign = 1ull << 4,
+  kApprox = 1ull << 5,
+  kFull = 1ull << 6,
+  kHi = 1ull << 7,
+  kLo = 1ull << 8,
+  kWide = 1ull << 9,
+  kCc = 1ull << 10,
+  kShiftamt = 1ull << 11,
+  kLeft = 1ull << 12,
+  kRight = 1ull << 13,
+  kWrap = 1ull << 14,
+  kClamp = 1ull << 15,
+  kTo = 1ull << 16,
+  kSync = 1ull << 17,
+  kArrive = 1ull << 18,
+  kRed = 1ull << 19,
+  kAligned = 1ull << 20,
+  kUni = 1ull << 21,
+  kUp = 1ull << 22,
+  kDown = 1ull << 23,
+  kBfly = 1ull << 24,
+  kIdx = 1ull << 25,
+  kAll = 1ull << 26,
+  kAny = 1ull << 27,
+  kBallot = 1ull << 28,
+  kVolatile = 1ull << 29,
+  kRelaxed = 1ull << 30,
+  kAcquire = 1ull << 31,
+  kRelease = 1ull << 32,
+  kAcqRel = 1ull << 33,
+  kSc = 1ull << 34,
+  kNc = 1ull << 35,
+  kCacheHint = 1ull << 36,
+  kCache = 1ull << 37,
+  kScope = 1ull << 38,
+  kSatfinite = 1ull << 39,
+  kNoftz = 1ull << 40,
+  kPopc = 1ull << 41,
+  kWeak = 1ull << 42,
+  kPackMod = 1ull << 43,
+  kCluster = 1ull << 44,
+  kProxy = 1ull << 45,
+  kWaitAll = 1ull << 46,
+  kWaitGroup = 1ull << 47,
+  kLaunchDependents = 1ull << 48,
+  kWaitMod = 1ull << 49,
+  kFractional = 1ull << 50,
+  kMmio = 1ull << 51,
+  kUnified = 1ull << 52,
+  kMbarrierInit = 1ull << 53,
+  kEntry = 1ull << 54
+};
+
+enum class Atomic : uint8_t { none, add, min, max, and_, or_, xor_, inc, dec, exch, cas };
+enum class Prmt : uint8_t { none, f4e, b4e, rc8, ecl, ecr, rc16 };
+enum class TestP : uint8_t { none, finite, infinite, number, notanumber, normal, subnormal };
+
+struct Form {
+  Op op = Op::none;
+  Type types[4] = {Type::none, Type::none, Type::none, Type::none};
+  uint8_t type_count = 0;
+  Space spaces[2] = {Space::generic, Space::generic};
+  uint8_t space_count = 0;
+  uint8_t vector = 1;
+  Round round = Round::none;
+  Compare compare = Compare::none;
+  Bool combine = Bool::none;
+  Atomic atomic = Atomic::none;
+  Prmt prmt = Prmt::none;
+  TestP testp = TestP::none;
+  uint64_t mods = 0;
+
+  bool has(uint64_t mod) const { return (mods & mod) != 0; }
+  Type type() const { return types[0]; }
+  Type last_type() const { return type_count ? types[type_count - 1] : Type::none; }
+  Space space() const { return spaces[0]; }
+};
+
+constexpr unsigned type_bytes(Type t) {
+  switch (t) {
+    case Type::b8:
+    case Type::u8:
+    case Type::s8:
+      return 1;
+    case Type::b16:
+    case Type::u16:
+    case Type::s16:
+    case Type::f16:
+    case Type::bf16:
+    case Type::e4m3x2:
+    case Type::e5m2x2:
+      return 2;
+    case Type::b64:
+    case Type::u64:
+    case Type::s64:
+    case Type::f64:
+      return 8;
+    case Type::b128:
+      return 16;
+    case Type::none:
+    case Type::pred:
+      return 0;
+    default:
+      return 4;
+  }
+}
+constexpr bool is_signed(Type t) {
+  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
+}
+constexpr bool is_integer(Type t) { return t >= Type::b8 && t <= Type::s64; }
+constexpr bool is_half(Type t) { return t >= Type::f16 && t <= Type::bf16x2; }
+constexpr bool is_float(Type t) { return t == Type::f32 || t == Type::f64 || is_half(t); }
+
+}  // namespace sim

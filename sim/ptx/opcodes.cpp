@@ -1,0 +1,369 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/ptx/opcodes.h"
+
+#include <unordered_map>
+
+#include "sim/ptx/parser.h"
+
+namespace sim {
+namespace {
+
+constexpr uint64_t kOrder =
+    kVolatile | kRelaxed | kAcquire | kRelease | kAcqRel | kSc | kScope | kWeak | kMmio;
+constexpr uint64_t kCaching = kCache | kCacheHint;
+constexpr uint64_t kArith = kFtz | kSat | kRelu | kNanMod | kCc | kXorsign;
+
+constexpr OpInfo kOps[] = {
+    {"add", Op::add, Class::integer, "ttt", kArith},
+    {"addc", Op::addc, Class::integer, "ttt", kCc},
+    {"sub", Op::sub, Class::integer, "ttt", kArith},
+    {"subc", Op::subc, Class::integer, "ttt", kCc},
+    {"mul", Op::mul, Class::integer, "ttt", kArith | kHi | kLo | kWide},
+    {"mad", Op::mad, Class::integer, "tttt", kArith | kHi | kLo | kWide},
+    {"madc", Op::madc, Class::integer, "tttt", kCc | kHi | kLo},
+    {"mul24", Op::mul24, Class::integer, "ttt", kHi | kLo},
+    {"mad24", Op::mad24, Class::integer, "tttt", kHi | kLo | kSat},
+    {"div", Op::div, Class::integer, "ttt", kFtz | kApprox | kFull},
+    {"rem", Op::rem, Class::integer, "ttt", 0},
+    {"abs", Op::abs, Class::integer, "tt", kFtz},
+    {"neg", Op::neg, Class::integer, "tt", kFtz},
+    {"min", Op::min, Class::integer, "ttt", kFtz | kNanMod | kXorsign | kRelu},
+    {"max", Op::max, Class::integer, "ttt", kFtz | kNanMod | kXorsign | kRelu},
+    {"sad", Op::sad, Class::integer, "tttt", 0},
+    {"popc", Op::popc, Class::integer, "it", 0},
+    {"clz", Op::clz, Class::integer, "it", 0},
+    {"bfind", Op::bfind, Class::integer, "it", kShiftamt},
+    {"brev", Op::brev, Class::integer, "tt", 0},
+    {"bfe", Op::bfe, Class::integer, "ttii", 0},
+    {"bfi", Op::bfi, Class::integer, "tttii", 0},
+    {"fns", Op::fns, Class::integer, "iiii", 0},
+    {"dp4a", Op::dp4a, Class::integer, "iiii", 0},
+    {"dp2a", Op::dp2a, Class::integer, "iiii", kLo | kHi},
+    {"lop3", Op::lop3, Class::integer, "iiiik", 0},
+    {"and", Op::and_, Class::integer, "ttt", 0},
+    {"or", Op::or_, Class::integer, "ttt", 0},
+    {"xor", Op::xor_, Class::integer, "ttt", 0},
+    {"not", Op::not_, Class::integer, "tt", 0},
+    {"cnot", Op::cnot, Class::integer, "tt", 0},
+    {"shl", Op::shl, Class::integer, "tti", 0},
+    {"shr", Op::shr, Class::integer, "tti", 0},
+    {"shf", Op::shf, Class::integer, "ttti", kLeft | kRight | kWrap | kClamp},
+    {"bmsk", Op::bmsk, Class::integer, "iii", kWrap | kClamp},
+    {"szext", Op::szext, Class::integer, "tti", kWrap | kClamp},
+    {"vabsdiff4", Op::vabsdiff4, Class::integer, "iiii", 0},
+    {"fma", Op::fma, Class::floating, "tttt", kFtz | kSat | kRelu},
+    {"rcp", Op::rcp, Class::math, "tt", kFtz | kApprox},
+    {"sqrt", Op::sqrt, Class::math, "tt", kFtz | kApprox},
+    {"rsqrt", Op::rsqrt, Class::math, "tt", kFtz | kApprox},
+    {"ex2", Op::ex2, Class::math, "tt", kFtz | kApprox},
+    {"lg2", Op::lg2, Class::math, "tt", kFtz | kApprox},
+    {"sin", Op::sin, Class::math, "tt", kFtz | kApprox},
+    {"cos", Op::cos, Class::math, "tt", kFtz | kApprox},
+    {"tanh", Op::tanh, Class::math, "tt", kApprox},
+    {"copysign", Op::copysign, Class::floating, "ttt", 0},
+    {"testp", Op::testp, Class::compare, "qt", 0},
+    {"setp", Op::setp, Class::compare, "quu?p", kFtz},
+    {"set", Op::set, Class::compare, "tuu?p", kFtz},
+    {"selp", Op::selp, Class::move, "tttp", 0},
+    {"slct", Op::slct, Class::move, "tttu", kFtz},
+    {"mov", Op::mov, Class::move, nullptr, 0},
+    {"cvt", Op::cvt, Class::convert, nullptr, kFtz | kSat | kRelu | kSatfinite | kPackMod},
+    {"cvta", Op::cvta, Class::move, nullptr, kTo},
+    {"prmt", Op::prmt, Class::integer, "iiii", 0},
+    {"isspacep", Op::isspacep, Class::compare, nullptr, 0},
+    {"ld", Op::ld, Class::memory, nullptr, kOrder | kCaching | kNc | kUnified},
+    {"ldu", Op::ld, Class::memory, nullptr, 0},
+    {"st", Op::st, Class::memory, nullptr, kOrder | kCaching},
+    {"prefetch", Op::prefetch, Class::memory, nullptr, kCache},
+    {"prefetchu", Op::prefetch, Class::memory, nullptr, kCache},
+    {"discard", Op::discard, Class::memory, nullptr, kCache},
+    {"applypriority", Op::prefetch, Class::memory, nullptr, kCache},
+    {"createpolicy", Op::createpolicy, Class::move, nullptr, kFractional | kCache},
+    {"atom", Op::atom, Class::atomic, nullptr, kOrder | kNoftz | kCacheHint},
+    {"red", Op::red, Class::atomic, nullptr, kOrder | kNoftz | kCacheHint},
+    {"shfl", Op::shfl, Class::warp, nullptr, kSync | kUp | kDown | kBfly | kIdx},
+    {"vote", Op::vote, Class::warp, nullptr, kSync | kAll | kAny | kUni | kBallot},
+    {"match", Op::match, Class::warp, nullptr, kSync | kAll | kAny},
+    {"redux", Op::redux, Class::warp, nullptr, kSync},
+    {"activemask", Op::activemask, Class::warp, nullptr, 0},
+    {"elect", Op::elect, Class::warp, nullptr, kSync},
+    {"bar", Op::bar, Class::barrier, nullptr, kSync | kArrive | kRed | kAligned | kPopc},
+    {"barrier", Op::bar, Class::barrier, nullptr, kSync | kArrive | kRed | kAligned | kPopc},
+    {"bra", Op::bra, Class::control, nullptr, kUni},
+    {"brx", Op::brx, Class::control, nullptr, kUni | kIdx},
+    {"ret", Op::ret, Class::control, nullptr, kUni},
+    {"exit", Op::exit, Class::control, nullptr, 0},
+    {"trap", Op::trap, Class::control, nullptr, 0},
+    {"brkpt", Op::brkpt, Class::control, nullptr, 0},
+    {"call", Op::call, Class::control, nullptr, kUni},
+    {"nanosleep", Op::nanosleep, Class::control, nullptr, 0},
+    {"pmevent", Op::pmevent, Class::control, nullptr, 0},
+    {"membar", Op::fence, Class::barrier, nullptr, kScope},
+    {"fence", Op::fence, Class::barrier, nullptr, kScope | kAcqRel | kSc | kAcquire | kRelease},
+    {"griddepcontrol", Op::griddepcontrol, Class::control, nullptr, kLaunchDependents | kWaitMod},
+};
+
+using Names = std::unordered_map<std::string_view, uint64_t>;
+const Names& mod_names() {
+  static const Names kNames = {{"ftz", kFtz},
+                               {"sat", kSat},
+                               {"relu", kRelu},
+                               {"NaN", kNanMod},
+                               {"xorsign", kXorsign},
+                               {"approx", kApprox},
+                               {"full", kFull},
+                               {"hi", kHi},
+                               {"lo", kLo},
+                               {"wide", kWide},
+                               {"cc", kCc},
+                               {"shiftamt", kShiftamt},
+                               {"l", kLeft},
+                               {"r", kRight},
+                               {"wrap", kWrap},
+                               {"clamp", kClamp},
+                               {"to", kTo},
+                               {"sync", kSync},
+                               {"arrive", kArrive},
+                               {"red", kRed},
+                               {"aligned", kAligned},
+                               {"uni", kUni},
+                               {"up", kUp},
+                               {"down", kDown},
+                               {"bfly", kBfly},
+                               {"idx", kIdx},
+                               {"all", kAll},
+                               {"any", kAny},
+                               {"ballot", kBallot},
+                               {"volatile", kVolatile},
+                               {"relaxed", kRelaxed},
+                               {"acquire", kAcquire},
+                               {"release", kRelease},
+                               {"acq_rel", kAcqRel},
+                               {"sc", kSc},
+                               {"nc", kNc},
+                               {"L2::cache_hint", kCacheHint},
+                               {"ca", kCache},
+                               {"cg", kCache},
+                               {"cs", kCache},
+                               {"lu", kCache},
+                               {"cv", kCache},
+                               {"wb", kCache},
+                               {"wt", kCache},
+                               {"L1", kCache},
+                               {"L2", kCache},
+                               {"cta", kScope},
+                               {"cluster", kScope},
+                               {"gpu", kScope},
+                               {"gl", kScope},
+                               {"sys", kScope},
+                               {"satfinite", kSatfinite},
+                               {"noftz", kNoftz},
+                               {"popc", kPopc},
+                               {"weak", kWeak},
+                               {"pack", kPackMod},
+                               {"fractional", kFractional},
+                               {"mmio", kMmio},
+                               {"unified", kUnified},
+                               {"launch_dependents", kLaunchDependents},
+                               {"wait", kWaitMod}};
+  return kNames;
+}
+
+template <class E>
+bool lookup(const std::unordered_map<std::string_view, E>& names, std::string_view word, E* out) {
+  const auto it = names.find(word);
+  if (it == names.end()) return false;
+  *out = it->second;
+  return true;
+}
+
+bool round_name(std::string_view w, Round* out) {
+  static const std::unordered_map<std::string_view, Round> kNames = {
+      {"rn", Round::rn},   {"rz", Round::rz},   {"rm", Round::rm},
+      {"rp", Round::rp},   {"rna", Round::rna}, {"rni", Round::rni},
+      {"rzi", Round::rzi}, {"rmi", Round::rmi}, {"rpi", Round::rpi}};
+  return lookup(kNames, w, out);
+}
+
+bool compare_name(std::string_view w, Compare* out) {
+  static const std::unordered_map<std::string_view, Compare> kNames = {
+      {"eq", Compare::eq},   {"ne", Compare::ne},   {"lt", Compare::lt},   {"le", Compare::le},
+      {"gt", Compare::gt},   {"ge", Compare::ge},   {"lo", Compare::lo},   {"ls", Compare::ls},
+      {"hi", Compare::hi},   {"hs", Compare::hs},   {"equ", Compare::equ}, {"neu", Compare::neu},
+      {"ltu", Compare::ltu}, {"leu", Compare::leu}, {"gtu", Compare::gtu}, {"geu", Compare::geu},
+      {"num", Compare::num}, {"nan", Compare::nan}};
+  return lookup(kNames, w, out);
+}
+
+bool bool_name(std::string_view w, Bool* out) {
+  static const std::unordered_map<std::string_view, Bool> kNames = {
+      {"and", Bool::and_}, {"or", Bool::or_}, {"xor", Bool::xor_}};
+  return lookup(kNames, w, out);
+}
+
+bool atomic_name(std::string_view w, Atomic* out) {
+  static const std::unordered_map<std::string_view, Atomic> kNames = {
+      {"add", Atomic::add},   {"min", Atomic::min},  {"max", Atomic::max}, {"and", Atomic::and_},
+      {"or", Atomic::or_},    {"xor", Atomic::xor_}, {"inc", Atomic::inc}, {"dec", Atomic::dec},
+      {"exch", Atomic::exch}, {"cas", Atomic::cas}};
+  return lookup(kNames, w, out);
+}
+
+bool space_name(std::string_view w, Space* out) {
+  static const std::unordered_map<std::string_view, Space> kNames = {
+      {"global", Space::global},      {"shared", Space::shared},    {"shared::cta", Space::shared},
+      {"local", Space::local},        {"const", Space::constant},   {"param", Space::param},
+      {"param::entry", Space::param}, {"param::func", Space::param}};
+  return lookup(kNames, w, out);
+}
+
+bool prmt_name(std::string_view w, Prmt* out) {
+  static const std::unordered_map<std::string_view, Prmt> kNames = {
+      {"f4e", Prmt::f4e}, {"b4e", Prmt::b4e}, {"rc8", Prmt::rc8},
+      {"ecl", Prmt::ecl}, {"ecr", Prmt::ecr}, {"rc16", Prmt::rc16}};
+  return lookup(kNames, w, out);
+}
+
+bool testp_name(std::string_view w, TestP* out) {
+  static const std::unordered_map<std::string_view, TestP> kNames = {
+      {"finite", TestP::finite}, {"infinite", TestP::infinite},
+      {"number", TestP::number}, {"notanumber", TestP::notanumber},
+      {"normal", TestP::normal}, {"subnormal", TestP::subnormal}};
+  return lookup(kNames, w, out);
+}
+
+bool is_cache_word(std::string_view w) {
+  return w.substr(0, 4) == "L1::" || (w.substr(0, 4) == "L2::" && w != "L2::cache_hint");
+}
+
+// Words that only some instructions take, before the common ones.
+bool special_word(std::string_view w, Form* f) {
+  switch (f->op) {
+    case Op::setp:
+    case Op::set:
+      return compare_name(w, &f->compare) || bool_name(w, &f->combine);
+    case Op::atom:
+    case Op::red:
+      return atomic_name(w, &f->atomic);
+    case Op::redux:
+      return atomic_name(w, &f->atomic);
+    case Op::bar:
+      return bool_name(w, &f->combine);
+    case Op::prmt:
+      return prmt_name(w, &f->prmt);
+    case Op::testp:
+      return testp_name(w, &f->testp);
+    case Op::min:
+    case Op::max:
+      return w == "abs";  // of .xorsign.abs
+    default:
+      return false;
+  }
+}
+
+bool modifier(std::string_view w, const OpInfo& info, Form* f) {
+  if (special_word(w, f)) return true;
+  const Type type = type_by_name(w);
+  if (type != Type::none) {
+    if (f->type_count == 4) return false;
+    f->types[f->type_count++] = type;
+    return true;
+  }
+  Space space;
+  if (space_name(w, &space)) {
+    if (f->space_count == 2) return false;
+    f->spaces[f->space_count++] = space;
+    return true;
+  }
+  if (round_name(w, &f->round)) return true;
+  const bool memory = f->op == Op::ld || f->op == Op::st || f->op == Op::atom || f->op == Op::red;
+  if (memory && (w == "v2" || w == "v4" || w == "v8")) {
+    f->vector = static_cast<uint8_t>(w[1] - '0');
+    return true;
+  }
+  uint64_t mod = is_cache_word(w) ? static_cast<uint64_t>(kCache) : 0;
+  if (!mod && !lookup(mod_names(), w, &mod)) return false;
+  f->mods |= mod;
+  return (info.mods & mod) == mod;
+}
+
+bool parse_cp_async(std::string_view rest, Form* f) {
+  f->op = Op::cp_async;
+  if (rest == ".commit_group") {
+    f->op = Op::cp_commit;
+    return true;
+  }
+  if (rest == ".wait_group" || rest == ".wait_all") {
+    f->op = Op::cp_wait;
+    f->mods = rest == ".wait_all" ? kWaitAll : kWaitGroup;
+    return true;
+  }
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view w = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(w.size());
+    Space space;
+    if (space_name(w, &space) && f->space_count < 2) {
+      f->spaces[f->space_count++] = space;
+    } else if (w == "L2::cache_hint") {
+      f->mods |= kCacheHint;
+    } else if (w != "ca" && w != "cg" && !is_cache_word(w)) {
+      return false;
+    }
+  }
+  return f->space_count == 2 && f->spaces[0] == Space::shared && f->spaces[1] == Space::global;
+}
+
+constexpr OpInfo kCpAsync = {"cp.async", Op::cp_async, Class::memory, nullptr, kCacheHint};
+constexpr OpInfo kBarWarp = {"bar.warp.sync", Op::bar_warp, Class::warp, nullptr, 0};
+
+}  // namespace
+
+const OpInfo* find_op(std::string_view name) {
+  static const auto kTable = [] {
+    std::unordered_map<std::string_view, const OpInfo*> table;
+    for (const OpInfo& info : kOps) table.emplace(info.name, &info);
+    return table;
+  }();
+  const auto it = kTable.find(name);
+  return it == kTable.end() ? nullptr : it->second;
+}
+
+bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::string* error) {
+  *form = Form{};
+  const std::string_view name = opcode.substr(0, opcode.find('.'));
+  std::string_view rest = opcode.substr(name.size());
+  auto unsupported = [&](const std::string& why) {
+    *error = "unsupported instruction '" + std::string(opcode) + "'" + why;
+    return false;
+  };
+  if (opcode.substr(0, 9) == "cp.async." && opcode.substr(0, 13) != "cp.async.bulk") {
+    *info = &kCpAsync;
+    return parse_cp_async(opcode.substr(8), form) || unsupported("");
+  }
+  if (opcode == "trap.assertion") {  // made from a call of __assertfail
+    form->op = Op::trap;
+    form->mods = kAny;
+    *info = find_op("trap");
+    return true;
+  }
+  if (opcode == "bar.warp.sync") {
+    form->op = Op::bar_warp;
+    *info = &kBarWarp;
+    return true;
+  }
+  *info = find_op(name);
+  if (!*info) return unsupported("");
+  form->op = (*info)->op;
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view word = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(word.size());
+    if (!modifier(word, **info, form)) return unsupported(": '." + std::string(word) + "'");
+  }
+  if (name == "bar") form->mods |= kAligned;
+  return true;
+}
+
+}  // namespace sim

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The table of instructions: names, operand shapes, the modifiers each takes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sim/ptx/code.h"
+#include "sim/ptx/form.h"
+
+namespace sim {
+
+// One letter per operand, the destination first where there is one:
+//   t  the first type        u  the last type        w  twice as wide as the first type
+//   i  32 bits               l  64 bits              k  an immediate, kept in Inst::imm
+//   p  predicate             q  predicate destination, perhaps p|q
+//   ?  what follows is optional
+// Null: the decoder treats the operands itself.
+struct OpInfo {
+  const char* name;
+  Op op;
+  Class cls;
+  const char* shape;
+  uint64_t mods;  // the modifiers it may have
+};
+
+const OpInfo* find_op(std::string_view name);
+
+// Splits "add.rn.ftz.f32" into a form. False and `error` for anything unknown.
+bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::string* error);
+
+}  // namespace sim

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Liveness and the renaming of virtual registers to slots. A thread's path through the code decides
+// what is live in its lane, and every write touches only the lanes that execute it; so divergence
+// does not matter here.
+#include <algorithm>
+
+#include "sim/ptx/flow.h"
+
+namespace sim {
+namespace {
+
+bool test(const std::vector<uint64_t>& bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
+void set(std::vector<uint64_t>& bits, uint32_t i) { bits[i / 64] |= 1ull << (i % 64); }
+
+}  // namespace
+
+// f(register, is_result)
+void Flow::visit_registers(const Draft& draft, const std::function<void(uint32_t, bool)>& f) const {
+  for (const Ref* r : {&draft.a, &draft.b, &draft.c}) {
+    if (r->kind == Ref::Kind::reg) f(r->value, false);
+  }
+  if (draft.e.kind == Ref::Kind::reg) f(draft.e.value, false);
+  for (size_t i = 0; i < draft.list.size(); ++i) {
+    if (draft.list[i].kind == Ref::Kind::reg) f(draft.list[i].value, i < draft.list_results);
+  }
+  if (draft.d.kind == Ref::Kind::reg) f(draft.d.value, true);
+}
+
+void Flow::liveness() {
+  const size_t words = d_.registers_.size() / 64 + 1;
+  const size_t n = blocks_.size();
+  std::vector<Bits> used(n, Bits(words)), defined(n, Bits(words));
+  live_in_.assign(n, Bits(words));
+  live_out_.assign(n, Bits(words));
+  for (size_t b = 0; b < n; ++b) {
+    for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
+      const Draft& draft = d_.drafts_[i];
+      const bool always = draft.inst.guard == kPredTrue;
+      visit_registers(draft, [&](uint32_t r, bool result) {
+        if (!result && !test(defined[b], r)) set(used[b], r);
+      });
+      visit_registers(draft, [&](uint32_t r, bool result) {
+        if (result && (always || d_.registers_[r].temporary)) set(defined[b], r);
+      });
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t k = n; k-- > 0;) {
+      for (const uint32_t s : blocks_[k].next) {
+        for (size_t w = 0; w < words; ++w) live_out_[k][w] |= live_in_[s][w];
+      }
+      for (size_t w = 0; w < words; ++w) {
+        const uint64_t in = used[k][w] | (live_out_[k][w] & ~defined[k][w]);
+        changed |= in != live_in_[k][w];
+        live_in_[k][w] = in;
+      }
+    }
+  }
+  for (const uint64_t w : live_in_[0]) d_.out_.reads_undefined_registers |= w != 0;
+}
+
+// Linear scan over one interval per register. Intervals include both ends: a result never shares a
+// slot with an operand of its own instruction, which lets the handlers' loops run in any order.
+void Flow::assign_slots() {
+  const size_t n = d_.registers_.size();
+  constexpr uint32_t kNever = UINT32_MAX;
+  std::vector<uint32_t> from(n, kNever), to(n, 0);
+  auto extend = [&](uint32_t r, uint32_t at) {
+    from[r] = std::min(from[r], at);
+    to[r] = std::max(to[r], at);
+  };
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
+      visit_registers(d_.drafts_[i], [&](uint32_t r, bool) { extend(r, i); });
+    }
+    for (uint32_t r = 0; r < n; ++r) {
+      if (test(live_in_[b], r)) extend(r, blocks_[b].begin);
+      if (test(live_out_[b], r)) extend(r, blocks_[b].end - 1);
+    }
+  }
+  Function& out = d_.out_;
+  uint32_t constants = 0;
+  for (Constant& c : out.constants) {
+    c.slot = static_cast<uint16_t>(constants);
+    constant_slots_.push_back(c.slot);
+    constants += c.bytes == 8 ? 2 : 1;
+  }
+  std::vector<uint32_t> order;
+  for (uint32_t r = 0; r < n; ++r) {
+    if (from[r] != kNever) order.push_back(r);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t x, uint32_t y) { return from[x] != from[y] ? from[x] < from[y] : x < y; });
+  slots_.assign(n, 0);
+  std::vector<uint8_t> taken;
+  std::vector<uint32_t> active;
+  uint32_t live = 0;
+  for (const uint32_t r : order) {
+    std::erase_if(active, [&](uint32_t old) {
+      if (to[old] >= from[r]) return false;
+      for (uint32_t k = 0; k < d_.registers_[old].cells; ++k) taken[slots_[old] + k] = 0;
+      live -= d_.registers_[old].cells;
+      return true;
+    });
+    const uint32_t cells = d_.registers_[r].cells;
+    uint32_t at = 0;
+    for (uint32_t run = 0;; ++at) {
+      if (at == taken.size()) taken.push_back(0);
+      run = taken[at] ? 0 : run + 1;
+      if (run == cells) break;
+    }
+    at -= cells - 1;
+    for (uint32_t k = 0; k < cells; ++k) taken[at + k] = 1;
+    slots_[r] = at;
+    active.push_back(r);
+    live += cells;
+    d_.live_registers_ = std::max(d_.live_registers_, live);
+  }
+  for (uint32_t& s : slots_) s += constants;
+  out.slots = constants + static_cast<uint32_t>(taken.size());
+  if (out.slots >= kPredNegate) throw PtxError(d_.text_.line, "too many registers and constants");
+}
+
+}  // namespace sim

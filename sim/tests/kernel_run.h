@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A device of its own for each test: buffers, launches, and a short way from PTX text to results.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "sim/exec/launch.h"
+
+namespace sim::test {
+
+class Device {
+ public:
+  explicit Device(const std::string& arch = "sm_90a") : profile(*find_profile(arch)) {}
+
+  // Undefined memory.
+  uint64_t buffer(uint64_t bytes) {
+    const uint64_t at = memory.allocate(bytes, MemoryKind::device, 1);
+    REQUIRE(at != 0);
+    return at;
+  }
+  template <class T>
+  uint64_t upload(const std::vector<T>& values) {
+    const uint64_t at = buffer(values.size() * sizeof(T));
+    std::memcpy(reinterpret_cast<void*>(at), values.data(), values.size() * sizeof(T));
+    memory.define(at, values.size() * sizeof(T));
+    return at;
+  }
+  template <class T>
+  std::vector<T> download(uint64_t at, size_t count) const {
+    std::vector<T> values(count);
+    std::memcpy(values.data(), reinterpret_cast<void*>(at), count * sizeof(T));
+    return values;
+  }
+
+  void load(const std::string& ptx) {
+    std::string log;
+    module = Module::parse(ptx, &log);
+    INFO(log);
+    REQUIRE(module != nullptr);
+    image = load_image(module, memory, &log);
+    REQUIRE(image != nullptr);
+  }
+
+  // Arguments are laid out as the kernel says, in order.
+  template <class... A>
+  Outcome run(const std::string& name, uint32_t blocks, uint32_t threads, A... arguments) {
+    Grid grid;
+    grid.kernel = module->find_kernel(name);
+    REQUIRE(grid.kernel != nullptr);
+    grid.image = image.get();
+    grid.grid[0] = blocks;
+    grid.block[0] = threads;
+    grid.dynamic_shared_bytes = dynamic_shared;
+    grid.params.resize(grid.kernel->param_bytes);
+    size_t k = 0;
+    auto place = [&](auto value) {
+      REQUIRE(k < grid.kernel->params.size());
+      const ParamInfo& p = grid.kernel->params[k++];
+      REQUIRE(p.bytes == sizeof(value));
+      std::memcpy(grid.params.data() + p.offset, &value, sizeof(value));
+    };
+    (place(arguments), ...);
+    return run_grid(grid, profile, memory, settings);
+  }
+
+  Profile profile;
+  Memory memory{0, 4ull << 30};
+  Settings settings;
+  std::shared_ptr<const Module> module;
+  std::shared_ptr<const Image> image;
+  uint32_t dynamic_shared = 0;
+};
+
+inline std::string texts(const Outcome& o) {
+  std::string all;
+  for (const Finding& f : o.findings) {
+    all += f.check + " line " + std::to_string(f.ptx_line) + ": " + f.text + "\n";
+  }
+  return all;
+}
+
+}  // namespace sim::test

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// CUDA C++ to PTX by NVRTC, if it can be opened.
+#pragma once
+
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace sim::test {
+
+class Nvrtc {
+ public:
+  Nvrtc() {
+    for (const char* name :
+         {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"}) {
+      if ((handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
+    }
+  }
+  bool available() const { return handle_ != nullptr; }
+
+  // Empty, and the log in `log`, on failure.
+  std::string compile(const std::string& source, const std::string& arch, std::string* log,
+                      std::vector<std::string> extra = {}) {
+    nvrtcProgram program = nullptr;
+    get<decltype(&nvrtcCreateProgram)>("nvrtcCreateProgram")(&program, source.c_str(), "test.cu", 0,
+                                                             nullptr, nullptr);
+    extra.push_back("--gpu-architecture=compute_" + arch.substr(3));
+    extra.push_back("-I/usr/local/cuda/include");
+    extra.push_back("-lineinfo");
+    std::vector<const char*> options;
+    for (const std::string& o : extra) options.push_back(o.c_str());
+    const nvrtcResult result = get<decltype(&nvrtcCompileProgram)>("nvrtcCompileProgram")(
+        program, static_cast<int>(options.size()), options.data());
+    size_t bytes = 0;
+    get<decltype(&nvrtcGetProgramLogSize)>("nvrtcGetProgramLogSize")(program, &bytes);
+    log->resize(bytes);
+    get<decltype(&nvrtcGetProgramLog)>("nvrtcGetProgramLog")(program, log->data());
+    std::string ptx;
+    if (result == NVRTC_SUCCESS) {
+      get<decltype(&nvrtcGetPTXSize)>("nvrtcGetPTXSize")(program, &bytes);
+      ptx.resize(bytes);
+      get<decltype(&nvrtcGetPTX)>("nvrtcGetPTX")(program, ptx.data());
+    }
+    get<decltype(&nvrtcDestroyProgram)>("nvrtcDestroyProgram")(&program);
+    while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();
+    return ptx;
+  }
+
+ private:
+  template <class F>
+  F get(const char* name) const {
+    return reinterpret_cast<F>(dlsym(handle_, name));
+  }
+  void* handle_ = nullptr;
+};
+
+}  // namespace sim::test
