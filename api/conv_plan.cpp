@@ -89,7 +89,7 @@ Result<ConvWorkspace> ConvWork::lay_out(const Call& call, const ConvPart& part,
     LATHE_TRY(sections.add({rows, batch, channels, element}, &out.rows, &out.row_bytes));
     LATHE_TRY(sections.add({sources, out.row_bytes}, &out.received));
     if (!halo.aligned) LATHE_TRY(sections.add({out.row_bytes}, &out.halo));
-    if (problem_.backward) {
+    if (kernels_.backward) {
       LATHE_TRY(sections.add({rows, batch, channels, 4}, &out.dhalo, &out.dhalo_bytes));
       LATHE_TRY(sections.add({destinations, out.dhalo_bytes}, &out.dreceived));
     }

@@ -37,21 +37,21 @@ const lathe_operator_tensor kConvTensors[] = {
     out("dinitial_state", "N,D,W", "=x", "The gradient of initial_state."),
 };
 const TensorRules kConvRules[] = {
-    {true, ""},
-    {},
-    {},
-    {true, ""},
-    {},
-    {},
-    {true, "dx"},
-    {false, "dx"},
-    {true, ""},
-    {false, "y"},
-    {true, "dy"},
-    {false, "dx"},
-    {false, "dweight,bias"},
-    {true, ""},
-    {false, "dx,initial_state"},
+    {true, ""},                   // x
+    {false, ""},                  // weight
+    {false, ""},                  // bias
+    {true, ""},                   // residual
+    {false, ""},                  // initial_state
+    {false, ""},                  // cu_seqlens
+    {true, ""},                   // dy
+    {false, "dy"},                // dfinal_state
+    {true, ""},                   // y
+    {false, "y"},                 // final_state
+    {true, "dy"},                 // dx
+    {false, "dy"},                // dweight
+    {false, "dweight,bias"},      // dbias
+    {true, ""},                   // dresidual
+    {false, "dy,initial_state"},  // dinitial_state
 };
 static_assert(std::size(kConvTensors) == conv::count && std::size(kConvRules) == conv::count);
 
@@ -73,7 +73,14 @@ const lathe_operator_tensor kUpdateTensors[] = {
      "The last W inputs of each sequence, rolled by one in place."},
     {"y", "B,D", LATHE_OUTPUT, 0, "=x", nullptr, "The result, from the rolled state."},
 };
-const TensorRules kUpdateRules[] = {{true, ""}, {}, {}, {true, ""}, {}, {true, ""}};
+const TensorRules kUpdateRules[] = {
+    {true, ""},   // x
+    {false, ""},  // weight
+    {false, ""},  // bias
+    {true, ""},   // residual
+    {false, ""},  // state
+    {true, ""},   // y
+};
 static_assert(std::size(kUpdateTensors) == conv_update::count &&
               std::size(kUpdateRules) == conv_update::count);
 const lathe_operator_option kUpdateOptions[] = {kActivation};
@@ -83,7 +90,7 @@ const Operator kOperators[] = {
       kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
      kConvRules,
      Family::conv,
-     "y,dx"},
+     "y,dx,dweight,dinitial_state"},
     {{"causal_conv1d_update", "One step of causal_conv1d for decoding, with its state in place.",
       kUpdateTensors, std::size(kUpdateTensors), kUpdateOptions, std::size(kUpdateOptions), 0},
      kUpdateRules,

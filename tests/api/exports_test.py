@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The library exports the functions of its header and nothing else: exports_test.py LIBRARY SOURCE"""
+"""The library exports what its header declares and nothing else: exports_test.py LIBRARY SOURCE"""
 import pathlib
 import re
 import subprocess

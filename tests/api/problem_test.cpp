@@ -142,7 +142,7 @@ const Bad kBad[] = {
      [](Builder& b) {
        b.tensor({"dweight", LATHE_F32, {64, 4}});
      },
-     {"dweight", "without dx"}},
+     {"dweight", "without dy"}},
     {"a bias gradient without a bias",
      [](Builder& b) {
        b.tensors({{"dy", LATHE_BF16, {-1, -1, 64}},
@@ -220,7 +220,7 @@ TEST_CASE("required tensors and something to compute") {
   const auto no_output = [](Builder& b) {
     b.tensors({{"x", LATHE_F32, {-1, -1, 8}}, {"weight", LATHE_F32, {8, 4}}});
   };
-  CHECK(contains(refusal(no_output, false), "declare at least one of y,dx"));
+  CHECK(contains(refusal(no_output, false), "declare at least one of y,dx,dweight,dinitial_state"));
 }
 
 TEST_CASE("setters check type and finiteness") {
