@@ -4,6 +4,7 @@
 #include "api/cli/device.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "api/cli/progress.h"
 
@@ -60,6 +61,20 @@ Context open_context(const DeviceOptions& options) {
   check(create(&context, LATHE_DEVICE_SIM, options));
   say("no GPU can be used (" + why.substr(0, why.find('\n')) + "), running on the simulator");
   return context;
+}
+
+void choose_nccl_for_threads(const lathe_context* context) {
+  if (context_info(context).device != LATHE_DEVICE_CUDA || std::getenv("LATHE_NCCL")) return;
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  // In the build tree, and where it is installed.
+  for (const char* place : {"sim", "lib/lathe/sim"}) {
+    const auto library = program.parent_path().parent_path() / place / "libnccl.so.2";
+    if (std::filesystem::exists(library, error)) {
+      setenv("LATHE_NCCL", library.c_str(), 1);
+      return;
+    }
+  }
 }
 
 lathe_context_info context_info(const lathe_context* context) {

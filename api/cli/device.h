@@ -17,6 +17,10 @@ struct DeviceOptions {
 // so.
 Context open_context(const DeviceOptions& options);
 
+// Ranks that are threads share one device, which the real NCCL refuses; unless LATHE_NCCL names
+// another, the drop-in beside the program takes its place. Before the first group.
+void choose_nccl_for_threads(const lathe_context* context);
+
 lathe_context_info context_info(const lathe_context* context);
 const char* device_word(lathe_device_kind kind);  // "sim"
 

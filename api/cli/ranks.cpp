@@ -141,6 +141,7 @@ TensorMap execute(lathe_context* context, const Problem& problem, const TensorMa
     return outputs;
   }
   Shared shared{context, problem, inputs, ranks, {}, &outputs, report, times};
+  choose_nccl_for_threads(context);
   check(lathe_unique_id(context, shared.id));
   Crew crew(ranks);
   std::vector<std::thread> threads;
