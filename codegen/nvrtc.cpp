@@ -134,6 +134,14 @@ std::string without_zero(std::string value) {
   return value;
 }
 
+// NVRTC opens its builtins by bare name and says nothing about where it lies itself, so outside the
+// system's folders (a wheel) it finds them only if they are loaded already. Failing is fine.
+void hold_builtins(const std::string& compiler_path, int major, int minor) {
+  const auto folder = std::filesystem::path(compiler_path).parent_path();
+  const auto file = folder / text("libnvrtc-builtins.so.", major, ".", minor);
+  dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+}
+
 template <typename Function>
 bool resolve(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
@@ -182,6 +190,7 @@ Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path) 
   Dl_info where{};
   if (dladdr(reinterpret_cast<const void*>(api.version), &where) != 0) {
     compiler->path_ = where.dli_fname;
+    hold_builtins(compiler->path_, api.major, api.minor);
   }
   const std::string id = build_id_of(reinterpret_cast<const void*>(api.version));
   compiler->identity_ =

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The cost of a prepared plan above the driver: lathe_plan_run over a driver library that does
+// nothing, beside the bare cuLaunchKernelEx of that same library.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "bench/call.h"
+#include "bench/verbs.h"
+
+namespace bench {
+namespace {
+
+constexpr int kBatch = 2000;
+
+// Nanoseconds per call, one sample per batch.
+template <typename Work>
+Spread time_calls(int batches, Work work) {
+  std::vector<double> samples;
+  for (int i = 0; i < batches + 2; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int call = 0; call < kBatch; ++call) work();
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    if (i >= 2) samples.push_back(took.count() / kBatch);
+  }
+  return spread(std::move(samples));
+}
+
+template <typename Function>
+Function entry_point(void* library, const char* name) {
+  void* found = dlsym(library, name);
+  if (found == nullptr) throw std::runtime_error(std::string("null driver: no ") + name);
+  return reinterpret_cast<Function>(found);
+}
+
+}  // namespace
+
+Table bench_launch(const Settings& settings) {
+  const std::string folder = settings.folder + "/../bench/null";
+  setenv("LATHE_SIM_DIR", folder.c_str(), 1);
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.device = LATHE_DEVICE_SIM;
+  options.arch = "sm_90a";
+  options.cache_dir = LATHE_TEST_CACHE_DIR;
+  lathe_context* context = nullptr;
+  API(lathe_context_create(&context, &options));
+  const apitest::Context owner(context);
+
+  void* library = dlopen((folder + "/libcuda.so.1").c_str(), RTLD_NOW);
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  const auto launch = entry_point<decltype(&cuLaunchKernelEx)>(library, "cuLaunchKernelEx");
+  // The caller's context is current, as it is in a framework.
+  CUcontext current = nullptr;
+  (void)entry_point<decltype(&cuDevicePrimaryCtxRetain)>(library, "cuDevicePrimaryCtxRetain")(
+      &current, 0);
+  (void)entry_point<decltype(&cuCtxPushCurrent)>(library, "cuCtxPushCurrent_v2")(current);
+
+  const int batches = settings.runs > 0 ? settings.runs : 50;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 128;
+  config.blockDimY = config.blockDimZ = 1;
+  char params[176] = {};
+  void* arguments[] = {params};
+  const Spread bare = time_calls(batches, [&] { launch(&config, nullptr, arguments, nullptr); });
+
+  Table table({"what", "launches", "ns", "ns_p10", "ns_p90", "ns_above_bare_per_launch"});
+  table.add({"bare cuLaunchKernelEx", "1", number(bare.median, 1), number(bare.low, 1),
+             number(bare.high, 1), "0.0"});
+  const Shape shapes[] = {
+      {Direction::forward, LATHE_BF16, 1, 128, 64, 4, 0},
+      {Direction::forward, LATHE_BF16, 1, 128, 64, 4, 4},
+      {Direction::backward, LATHE_BF16, 1, 128, 64, 4, 0},
+      {Direction::update, LATHE_BF16, 4, 1, 64, 4, 0},
+  };
+  for (const Shape& shape : shapes) {
+    const Call call(context, shape);
+    const Spread times = time_calls(batches, [&] { call.run(nullptr); });
+    const auto launches = static_cast<double>(call.estimate().launches);
+    table.add({std::string("lathe_plan_run ") + word(shape.direction) +
+                   (shape.sequences > 0 ? ", packed" : ""),
+               number(launches, 0), number(times.median, 1), number(times.low, 1),
+               number(times.high, 1),
+               number((times.median - launches * bare.median) / launches, 1)});
+  }
+  return table;
+}
+
+}  // namespace bench

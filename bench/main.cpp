@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// lathe_bench: figures in markdown or CSV. What runs on a device runs on LATHE_TEST_DEVICE (sim, or
+// cuda).
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "bench/verbs.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Times lathe and counts what its kernels move. Results are checked first.",
+               "lathe_bench");
+  bench::Settings settings;
+  std::string format = "markdown", device;
+  app.add_option("--format", format, "how the table is printed")
+      ->check(CLI::IsMember({"markdown", "csv"}))
+      ->capture_default_str();
+  app.add_option("--device", device, "sim or cuda; default: LATHE_TEST_DEVICE, else sim")
+      ->check(CLI::IsMember({"sim", "cuda"}));
+  app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--full", settings.full, "conv: the full shapes on the simulator too");
+  app.require_subcommand(1);
+  app.fallthrough();
+
+  bench::Table (*verb)(const bench::Settings&) = nullptr;
+  const auto add = [&](const char* name, const char* sentence,
+                       bench::Table (*function)(const bench::Settings&)) {
+    app.add_subcommand(name, sentence)->callback([&verb, function] { verb = function; });
+  };
+  add("compile", "each kernel through NVRTC, nothing cached", bench::bench_compile);
+  add("warm", "a start with the kernels on disk", bench::bench_warm);
+  add("launch", "a prepared plan over a driver that does nothing", bench::bench_launch);
+  add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
+  CLI11_PARSE(app, argc, argv);
+
+  try {
+    if (!device.empty()) setenv("LATHE_TEST_DEVICE", device.c_str(), 1);
+    settings.folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+    const auto table = verb(settings);
+    std::cout << (format == "csv" ? table.csv() : table.markdown());
+  } catch (const std::exception& error) {
+    std::cerr << "lathe_bench: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The benches, one file each. Each returns its table.
+#pragma once
+
+#include <string>
+
+#include "bench/table.h"
+
+namespace bench {
+
+struct Settings {
+  int runs = 0;        // 0: the bench's own number
+  bool full = false;   // full shapes on the simulator too
+  std::string folder;  // of this program, to find the null driver
+};
+
+Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothing cached
+Table bench_warm(const Settings& settings);     // context and plan, with kernels on disk
+Table bench_launch(const Settings& settings);   // lathe_plan_run over a driver that does nothing
+Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the simulator
+
+}  // namespace bench

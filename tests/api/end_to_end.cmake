@@ -1,0 +1,18 @@
+# The whole library through lathe.h, on the simulator (LATHE_TEST_DEVICE=cuda: on a GPU).
+find_package(nlohmann_json REQUIRED)
+
+add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp)
+target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
+# Compiled kernels are shared by the tests and kept between runs; keys are content.
+target_compile_definitions(lathe_api_testing PRIVATE
+  LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
+
+foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters)
+  lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
+  set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
+endforeach()
+
+add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}
+  ${CMAKE_CURRENT_SOURCE_DIR}/package_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+add_test(NAME readme_test COMMAND ${Python3_EXECUTABLE}
+  ${CMAKE_CURRENT_SOURCE_DIR}/readme_test.py ${PROJECT_SOURCE_DIR})

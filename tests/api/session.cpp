@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/api/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "tests/numbers.h"
+
+namespace apitest {
+namespace {
+
+constexpr unsigned char kPoison = 0xff;  // a NaN in every floating dtype
+
+std::string variable(const char* name, const std::string& fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : fallback;
+}
+
+// The simulator reads its environment once, when the first context opens it.
+const std::string& report_path() {
+  static const std::string path = [] {
+    const auto fallback = std::filesystem::temp_directory_path() /
+                          ("lathe-test-report-" + std::to_string(getpid()) + ".jsonl");
+    const std::string chosen = variable("LATHE_SIM_REPORT", fallback.string());
+    setenv("LATHE_SIM_REPORT", chosen.c_str(), 1);
+    setenv("LATHE_SIM_CHECK", variable("LATHE_SIM_CHECK", "all").c_str(), 1);
+    if (chosen == fallback.string()) {
+      static const std::string kept = chosen;
+      std::atexit([] { std::remove(kept.c_str()); });
+    }
+    return chosen;
+  }();
+  return path;
+}
+
+}  // namespace
+
+void check(lathe_status status, const char* call) {
+  if (status == LATHE_OK) return;
+  throw std::runtime_error(std::string(call) + ": " + lathe_status_name(status) + ": " +
+                           lathe_last_error());
+}
+
+bool on_simulator() { return variable("LATHE_TEST_DEVICE", "sim") == "sim"; }
+
+Context make_context() {
+  static const std::string arch = variable("LATHE_TEST_ARCH", on_simulator() ? "sm_90a" : "");
+  static const std::string cache = variable("LATHE_TEST_CACHE", LATHE_TEST_CACHE_DIR);
+  report_path();
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.device = on_simulator() ? LATHE_DEVICE_SIM : LATHE_DEVICE_CUDA;
+  options.arch = arch.empty() ? nullptr : arch.c_str();
+  options.cache_dir = cache.c_str();
+  lathe_context* context = nullptr;
+  API(lathe_context_create(&context, &options));
+  return Context(context);
+}
+
+Report take_report() {
+  static std::streamoff seen = 0;
+  Report report;
+  std::ifstream file(report_path(), std::ios::binary);
+  if (!file) return report;
+  file.seekg(seen);
+  for (std::string line; std::getline(file, line);) {
+    seen += static_cast<std::streamoff>(line.size()) + 1;
+    const auto json = nlohmann::json::parse(line);
+    const std::string kind = json.value("kind", "");
+    if (kind == "launch") report.launches.push_back(line);
+    if (kind == "finding") report.findings.push_back(line);
+  }
+  return report;
+}
+
+Memory::Memory(lathe_context* context, size_t bytes) : context_(context), bytes_(bytes) {
+  API(lathe_malloc(context, &data_, std::max<size_t>(bytes, 1)));
+}
+
+Memory::~Memory() { (void)lathe_free(context_, data_); }
+
+Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> shape,
+               const Placement& placement)
+    : context_(context), dtype_(dtype), shape_(std::move(shape)), strides_(shape_.size()) {
+  int64_t stride = 1, last = 0;
+  for (size_t i = shape_.size(); i-- > 0;) {
+    const size_t from_right = shape_.size() - i;
+    if (from_right == 2) stride += placement.token_gap;
+    if (from_right == 3) stride += placement.batch_gap;
+    strides_[i] = stride;
+    stride *= std::max<int64_t>(shape_[i], 1);
+    count_ *= static_cast<size_t>(shape_[i]);
+    last += (shape_[i] - 1) * strides_[i];
+  }
+  first_ = placement.guard + placement.offset;
+  const int64_t elements = first_ + (count_ > 0 ? last + 1 : 0) + placement.guard;
+  image_.assign(static_cast<size_t>(elements) * numbers::bytes_of(dtype), kPoison);
+  memory_ = std::make_unique<Memory>(context, image_.size());
+
+  const bool real = dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
+  const auto code = dtype == LATHE_BF16 ? kDLBfloat : real ? kDLFloat : kDLInt;
+  dl_.data = static_cast<char*>(memory_->data()) +
+             static_cast<size_t>(placement.guard) * numbers::bytes_of(dtype);
+  dl_.byte_offset = static_cast<uint64_t>(placement.offset) * numbers::bytes_of(dtype);
+  dl_.device = {kDLCUDA, 0};
+  dl_.ndim = static_cast<int32_t>(shape_.size());
+  dl_.dtype = {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * numbers::bytes_of(dtype)), 1};
+  dl_.shape = shape_.data();
+  // Contiguous tensors go without strides, as DLPack allows.
+  const bool plain = placement.token_gap == 0 && placement.batch_gap == 0;
+  dl_.strides = plain ? nullptr : strides_.data();
+}
+
+size_t Tensor::index(size_t flat) const {
+  size_t at = static_cast<size_t>(first_);
+  for (size_t i = shape_.size(); i-- > 0;) {
+    const size_t extent = static_cast<size_t>(shape_[i]);
+    at += flat % extent * static_cast<size_t>(strides_[i]);
+    flat /= extent;
+  }
+  return at;
+}
+
+void Tensor::upload(const std::vector<double>& values) {
+  if (values.size() != count_) throw std::logic_error("values do not fit the shape");
+  const size_t bytes = numbers::bytes_of(dtype_);
+  for (size_t i = 0; i < count_; ++i) numbers::encode(dtype_, values[i], &image_[index(i) * bytes]);
+  API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), nullptr));
+}
+
+void Tensor::poison() {
+  std::fill(image_.begin(), image_.end(), kPoison);
+  API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), nullptr));
+}
+
+std::vector<double> Tensor::download() const {
+  std::vector<unsigned char> now(image_.size());
+  API(lathe_copy_to_host(context_, now.data(), memory_->data(), now.size(), nullptr));
+  const size_t bytes = numbers::bytes_of(dtype_);
+  std::vector<double> values(count_);
+  for (size_t i = 0; i < count_; ++i) {
+    values[i] = numbers::decode(dtype_, &now[index(i) * bytes]);
+    std::memset(&now[index(i) * bytes], kPoison, bytes);
+  }
+  const auto changed =
+      std::find_if(now.begin(), now.end(), [](unsigned char byte) { return byte != kPoison; });
+  if (changed != now.end()) {
+    throw std::runtime_error("byte " + std::to_string(changed - now.begin()) +
+                             " of a buffer was written, which is outside the tensor");
+  }
+  return values;
+}
+
+}  // namespace apitest

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The C API for tests: owners for its objects, failures as exceptions, device tensors whose gaps
+// and surroundings are watched, and what the simulator reported.
+//
+// LATHE_TEST_DEVICE=sim (default) or cuda picks where the cases run; LATHE_TEST_ARCH what for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/lathe.h"
+
+namespace apitest {
+
+// Throws std::runtime_error with the call, the status and lathe_last_error().
+void check(lathe_status status, const char* call);
+#define API(call) ::apitest::check(call, #call)
+
+template <auto kDestroy>
+struct Destroy {
+  template <typename T>
+  void operator()(T* object) const {
+    kDestroy(object);
+  }
+};
+using Context = std::unique_ptr<lathe_context, Destroy<lathe_context_destroy>>;
+using Problem = std::unique_ptr<lathe_problem, Destroy<lathe_problem_destroy>>;
+using Plan = std::unique_ptr<lathe_plan, Destroy<lathe_plan_destroy>>;
+using Group = std::unique_ptr<lathe_group, Destroy<lathe_group_destroy>>;
+using Shard = std::unique_ptr<lathe_shard, Destroy<lathe_shard_destroy>>;
+
+bool on_simulator();
+// A context on the test's device, with a cache that the tests share.
+Context make_context();
+
+// What the simulator wrote since the last call: its findings as text, its launches as JSON.
+struct Report {
+  std::vector<std::string> findings;
+  std::vector<std::string> launches;
+};
+Report take_report();
+
+// Device memory of the helpers in lathe.h.
+class Memory {
+ public:
+  Memory(lathe_context* context, size_t bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  lathe_context* context_;
+  void* data_ = nullptr;
+  size_t bytes_;
+};
+
+// How a tensor lies in its buffer, in elements.
+struct Placement {
+  int64_t token_gap = 0;  // between rows of the second dimension from the right
+  int64_t batch_gap = 0;  // between entries of the third
+  int64_t offset = 0;     // before the first element; given as DLTensor::byte_offset
+  int64_t guard = 0;      // poison before and behind, inside the allocation
+};
+
+// Everything in the buffer that is no element holds poison (a NaN) and must still do so afterwards.
+class Tensor {
+ public:
+  Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> shape,
+         const Placement& placement = {});
+  // Row-major values; an output is left as poison.
+  void upload(const std::vector<double>& values);
+  void poison();
+  // Throws if a byte outside the elements has changed.
+  std::vector<double> download() const;
+
+  const DLTensor* dl() const { return &dl_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+
+ private:
+  size_t index(size_t flat) const;  // element of the buffer
+
+  lathe_context* context_;
+  lathe_dtype dtype_;
+  std::vector<int64_t> shape_, strides_;
+  int64_t first_ = 0;
+  size_t count_ = 1;
+  std::vector<unsigned char> image_;
+  std::unique_ptr<Memory> memory_;
+  DLTensor dl_{};
+};
+
+}  // namespace apitest

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""layers.py finds every planted breach in a mock tree, and nothing in a lawful one."""
+import pathlib
+import sys
+import tempfile
+
+import layers
+
+LAWFUL = {
+    "templates/params/conv.h": "struct P {};",
+    "templates/conv/causal_conv1d.cuh": '#include "params/conv.h"\n#include "common/types.cuh"',
+    "codegen/source.cpp": '#include "codegen/spec.h"\n#include "templates/params/conv.h"\n#include <string>',
+    "cache/key.cpp": '#include <xxhash.h>\n#include "codegen/spec.h"\n#include "cache/key.h"',
+    "collective/group.cpp": '#include "cache/driver.h"',
+    "api/plan.cpp": '#include "collective/group.h"\n#include <dlpack/dlpack.h>',
+    "api/cli/run.cpp": '#include "api/lathe.h"\n#include "api/cli/options.h"\n#include <CLI/CLI.hpp>',
+    "sim/exec/warp.cpp": '#include "sim/ptx/module.h"\n#include <cuda.h>',
+    "tests/cache/store_test.cpp": '#include "cache/store.h"\n#include "sim/ptx/module.h"',
+}
+# file, text, the words its line must hold
+BREACHES = [
+    ("codegen/spec.cpp", '#include "cache/key.h"', "codegen/ may not include cache/"),
+    ("cache/store.cpp", '  #  include "api/lathe.h"', "cache/ may not include api/"),
+    ("cache/kernel.cpp", '#include "collective/group.h"', "cache/ may not include collective/"),
+    ("collective/nccl.cpp", '#include "sim/nccl/nccl.h"', "collective/ may not include sim/"),
+    ("api/context.cpp", '#include "tests/compare.h"', "api/ may not include tests/"),
+    ("sim/driver/launch.cpp", '#include "cache/driver.h"', "sim/ may not include cache/"),
+    ("sim/ptx/lexer.cpp", '#include "codegen/base/text.h"', "sim/ may not include codegen/"),
+    ("api/cli/demo.cpp", '#include "cache/store.h"', "only lathe.h"),
+    ("templates/params/kda.h", "#include <cstdint>", "include nothing"),
+    ("templates/conv/bad.cuh", "#include <cuda_bf16.h>", "no system or tool kit header"),
+    ("templates/conv/worse.cuh", '#include "codegen/spec.h"', "name it from templates/"),
+    ("codegen/angle.cpp", "#include <cache/key.h>", "must be quoted"),
+]
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+
+
+def main():
+    failed = 0
+
+    def expect(ok, what):
+        nonlocal failed
+        if not ok:
+            print(f"FAIL {what}")
+            failed = 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        write(root, LAWFUL)
+        read, found = layers.check(root)
+        expect(read == len(LAWFUL), f"read {read} files of {len(LAWFUL)}")
+        expect(found == [], f"lawful tree: {found}")
+        write(root, {name: text for name, text, _ in BREACHES})
+        _, found = layers.check(root)
+        expect(len(found) == len(BREACHES), f"{len(found)} breaches of {len(BREACHES)}: {found}")
+        for name, _, words in BREACHES:
+            lines = [line for line in found if line.startswith(name + ":1: ")]
+            expect(len(lines) == 1 and words in lines[0], f"{name}: {lines}, expected '{words}'")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
