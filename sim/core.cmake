@@ -57,6 +57,8 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  lathe_test(sim_core_smoke_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/nvrtc_test.cpp
-    LIBRARIES lathe_sim_core)
+  foreach(topic check control float integer nvrtc parser)
+    lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
+      LIBRARIES lathe_sim_core)
+  endforeach()
 endif()
