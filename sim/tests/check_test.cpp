@@ -230,3 +230,45 @@ TEST_CASE("allocations: limits, adoption, shadows") {
   CHECK(memory.find(a)->freed);
   CHECK(memory.used_bytes() == 1000);
 }
+
+TEST_CASE("asynchronous copies with groups, a source size and a predicate") {
+  Fixture f;
+  const Outcome o = f.run(R"(
+    setp.lt.u32 %p1, %t, 8; @!%p1 bra OUT;
+    mad.wide.u32 %rd5, %t, 16, %rd1; mad.lo.u32 %r7, %t, 16, %r8;
+    cp.async.cg.shared.global [%r7], [%rd5], 16; cp.async.commit_group;
+    mad.wide.u32 %rd6, %t, 4, %rd2; mad.lo.u32 %r6, %t, 4, %r8;
+    cp.async.ca.shared.global [%r6+128], [%rd6], 4, 0;
+    cp.async.wait_all;
+    ld.shared.u32 %r1, [%r7+12]; ld.shared.u32 %r2, [%r6+128]; add.u32 %r1, %r1, %r2;
+    add.u32 %r1, %r1, %t; st.global.u32 [%rd3], %r1;
+  OUT:)");
+  INFO(texts(o));
+  CHECK(o.error == 0);
+  CHECK(o.findings.empty());  // a source of 0 bytes is not read, undefined as it is
+  const auto v = f.device.download<uint32_t>(f.a, 8);
+  for (uint32_t t = 0; t < 8; ++t) CHECK(v[t] == t + 1);
+}
+
+TEST_CASE("vectors of every width, narrow elements, stores that cut") {
+  Fixture f;
+  const Outcome o = f.run(R"(
+    mad.wide.u32 %rd5, %t, 16, %rd2; mul.lo.u32 %r1, %t, 0x01010101;
+    st.global.v4.u8 [%rd5], {%r1, %r1, %r1, %r1};
+    add.u32 %r2, %t, 0xFFFFFFF0; st.global.v2.u16 [%rd5+4], {%r1, %r2};
+    cvt.u64.u32 %rd6, %t; st.global.u32 [%rd5+8], %rd6; st.global.b32 [%rd5+12], %t;
+    ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd5];
+    ld.global.s16 %rd7, [%rd5+6]; cvt.u32.u64 %r7, %rd7; add.u32 %r7, %r7, 16;
+    ld.global.s8 %r6, [%rd5+12]; sub.u32 %r5, %r5, %r6; add.u32 %r7, %r7, %r5;
+    st.global.u32 [%rd3], %r7;)");
+  INFO(texts(o));
+  CHECK(o.error == 0);
+  CHECK(o.findings.empty());
+  const auto v = f.device.download<uint32_t>(f.a, 32);
+  const auto b = f.device.download<uint32_t>(f.b, 128);
+  for (uint32_t t = 0; t < 32; ++t) {
+    CHECK(v[t] == t);  // the sign came back, and the two copies of t cancel
+    CHECK(b[4 * t] == t * 0x01010101);
+    CHECK(b[4 * t + 1] == ((t - 16) << 16 | t * 0x0101));
+  }
+}
