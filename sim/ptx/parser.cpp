@@ -57,8 +57,8 @@ uint64_t TextParser::integer() {
 }
 
 int64_t TextParser::signed_integer() {
+  accept("+");  // [%rd1+-6] occurs
   const bool minus = accept("-");
-  if (!minus) accept("+");
   const auto value = static_cast<int64_t>(integer());
   return minus ? static_cast<int64_t>(-static_cast<uint64_t>(value)) : value;
 }
