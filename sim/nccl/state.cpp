@@ -115,4 +115,10 @@ void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::str
   state.work.notify_all();
 }
 
+ncclResult_t cuda_failure(State& state, const ncclComm& comm, CUresult result) {
+  const std::string text = "rank " + std::to_string(comm.rank) + ": " + cuda_name(result);
+  fail_clique(state, *comm.clique, ncclUnhandledCudaError, text);
+  return fail_call(ncclUnhandledCudaError, text);
+}
+
 }  // namespace sim::nccl
