@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Groups: a thread's operations between ncclGroupStart and ncclGroupEnd are enqueued together.
+#include "sim/driver/per_thread.h"
 #include "sim/nccl/export.h"
 #include "sim/nccl/meet.h"
 
@@ -14,10 +15,7 @@ struct Group {
   std::vector<Waiter> waiters;
 };
 
-Group& group() {
-  thread_local Group mine;
-  return mine;
-}
+Group& group() { return per_thread<Group>(); }
 
 using Launches = std::map<std::pair<ncclComm*, CUstream>, LaunchPtr>;
 
