@@ -91,12 +91,15 @@ std::string cache_line() {
 }
 
 std::string doctor() {
-  return driver_lines() + simulator_line() + compiler_line() +
-         nccl_line("nccl", NcclChoice::real,
-                   "install NCCL, or set LATHE_NCCL to its file; needed for several GPUs only") +
-         nccl_line("nccl of the simulator", NcclChoice::threads,
-                   "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder") +
-         cache_line();
+  // In this order: the loader answers the real libraries' names with the simulator's, once open.
+  std::string lines = driver_lines();
+  lines += nccl_line("nccl", NcclChoice::real,
+                     "install NCCL, or set LATHE_NCCL to its file; needed for several GPUs only");
+  lines += simulator_line();
+  lines += nccl_line("nccl of the simulator", NcclChoice::threads,
+                     "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder");
+  lines += compiler_line();
+  return lines + cache_line();
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks) 
   if (context.error == CUDA_SUCCESS) context.error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   drop_work(driver, lock, context);
   while (!context.modules.empty()) {
-    unload_module(driver, lock, context.modules.begin()->second, true);
+    const std::shared_ptr<Module> module = context.modules.begin()->second;
+    unload_module(driver, lock, module, true);
   }
   for (auto& [handle, library] : driver.libraries) library->modules.erase(context.handle);
   std::vector<uint64_t> bases;

@@ -6,9 +6,8 @@
 
 #undef cuStreamGetCaptureInfo
 
-extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*,
-                                                      cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                                      size_t*);
+extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
+                                                      CUgraph*, const CUgraphNode**, size_t*);
 
 namespace {
 

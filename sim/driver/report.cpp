@@ -38,8 +38,9 @@ class Line {
   void add(const char* name, const char* text) { raw(name, quoted(text)); }
   void add(const char* name, uint64_t value) { raw(name, std::to_string(value)); }
   void add(const char* name, const uint32_t (&value)[3]) {
-    raw(name, "[" + std::to_string(value[0]) + "," + std::to_string(value[1]) + "," +
-                  std::to_string(value[2]) + "]");
+    char buffer[48];
+    std::snprintf(buffer, sizeof buffer, "[%u,%u,%u]", value[0], value[1], value[2]);
+    raw(name, buffer);
   }
   void add_seconds(const char* name, double value) {
     char buffer[32];
@@ -52,7 +53,10 @@ class Line {
     raw(name, buffer);
   }
   void raw(const std::string& name, const std::string& value) {
-    text_ += (text_.empty() ? "{" : ",") + quoted(name) + ":" + value;
+    text_ += text_.empty() ? '{' : ',';
+    text_ += quoted(name);
+    text_ += ':';
+    text_ += value;
   }
   void write() {
     const std::string line = text_ + "}\n";
@@ -126,11 +130,13 @@ void report_launch(const Grid& grid, const Outcome& outcome) {
   add_traffic(line, "const_load", counters.const_load);
   line.add("unique_load_sectors", counters.unique_load_sectors);
   line.add("unique_store_sectors", counters.unique_store_sectors);
-  std::string classes;
+  std::string classes = "{";
   for (const auto& [name, count] : counters.by_class) {
-    classes += (classes.empty() ? "" : ",") + quoted(name) + ":" + std::to_string(count);
+    if (classes.size() > 1) classes += ',';
+    classes += quoted(name) + ":" + std::to_string(count);
   }
-  line.raw("by_class", "{" + classes + "}");
+  classes += '}';
+  line.raw("by_class", classes);
   line.write();
 }
 
