@@ -4,7 +4,7 @@
 # own, and picked at run time (sim/exec/windows.cpp). Numbers must not depend on the choice: no
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
-foreach(family access async atomic compare convert float half integer math memory move run table
+foreach(family access async atomic bits compare convert float half integer math memory move run table
         warp_ops)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
@@ -17,9 +17,14 @@ function(lathe_sim_isa name)
     -fno-trapping-math -fno-strict-aliasing ${ARGN})
 endfunction()
 
+# Sanitizers look at the source, which is one: they get the plain build alone.
+set(LATHE_SIM_X86_LEVELS OFF)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT LATHE_SANITIZE)
+  set(LATHE_SIM_X86_LEVELS ON)
+endif()
 set(LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_base>)
 lathe_sim_isa(base)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(LATHE_SIM_X86_LEVELS)
   lathe_sim_isa(avx2 -march=x86-64-v3)
   lathe_sim_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
   list(APPEND LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_avx2>
@@ -51,12 +56,14 @@ add_library(lathe_sim_core STATIC
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
 target_compile_options(lathe_sim_core PRIVATE -O2 -ffp-contract=off -fno-strict-aliasing)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
 endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  lathe_test(sim_core_smoke_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/nvrtc_test.cpp
-    LIBRARIES lathe_sim_core)
+  foreach(topic check control float integer nvrtc parser)
+    lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
+      LIBRARIES lathe_sim_core)
+  endforeach()
 endif()

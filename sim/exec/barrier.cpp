@@ -79,12 +79,12 @@ void arrive_at_barrier(Warp& w, const Inst& inst, Strand& strand) {
   Barrier& b = block.barriers[id];
   const uint64_t me = 1ull << w.index;
   // A whole-block barrier written with its count is the same barrier.
-  const uint32_t normal = expected == block.warps && block.warps_done == 0 ? 0 : expected;
-  const bool differs = b.arrived && (b.expected != normal || b.mode != mode);
+  auto warps = [&](uint32_t count) { return count ? count : block.warps; };
+  const bool differs = b.arrived && (warps(b.expected) != warps(expected) || b.mode != mode);
   if (differs || (b.seen & me)) {
     return report(w, inst, Fault::barrier, lane, id, threads, Space::generic, false);
   }
-  b.expected = normal;
+  if (b.arrived == 0) b.expected = expected;
   b.mode = mode;
   b.seen |= me;
   ++b.arrived;
