@@ -25,6 +25,8 @@ bool read_number(const char* name, uint64_t low, uint64_t high, uint64_t* out, s
 }  // namespace
 
 bool read_options(Options* out, std::string* what) {
+  // First, because it is where a complaint about the others goes.
+  if (const char* report = std::getenv("LATHE_SIM_REPORT")) out->report = report;
   uint64_t devices = 1, threads = 0;
   if (!read_number("LATHE_SIM_DEVICES", 1, 64, &devices, what) ||
       !read_number("LATHE_SIM_SEED", 0, UINT64_MAX, &out->seed, what) ||
@@ -38,7 +40,6 @@ bool read_options(Options* out, std::string* what) {
   if (const char* arch = std::getenv("LATHE_SIM_ARCH"); arch != nullptr && *arch != '\0') {
     out->arch = arch;
   }
-  if (const char* report = std::getenv("LATHE_SIM_REPORT")) out->report = report;
   if (const char* text = std::getenv("LATHE_SIM_CHECK"); text != nullptr && *text != '\0') {
     const std::string check = text;
     if (check == "none") {

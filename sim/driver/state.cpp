@@ -4,6 +4,7 @@
 #include "sim/driver/state.h"
 
 #include "sim/driver/entry.h"
+#include "sim/driver/per_thread.h"
 
 namespace sim::driver {
 
@@ -13,10 +14,7 @@ Driver& Driver::get() {
   return *driver;
 }
 
-ThreadState& thread_state() {
-  thread_local ThreadState state;
-  return state;
-}
+ThreadState& thread_state() { return per_thread<ThreadState>(); }
 
 Block* Driver::find_block(uint64_t address, uint64_t bytes) {
   auto it = blocks.upper_bound(address);

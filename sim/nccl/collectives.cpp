@@ -19,25 +19,23 @@ bool uses_recv(const Call& call, int rank) {
   return (call.kind != Kind::reduce && call.kind != Kind::gather) || rank == call.root;
 }
 
-bool is_known_memory(const ncclComm& comm, const void* address) {
-  Current current(comm.context);
-  unsigned type = 0;
-  return cu().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                    reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS;
-}
-
-ncclResult_t check_buffer(const ncclComm& comm, const Call& call, const char* name,
+ncclResult_t check_buffer(State& state, const ncclComm& comm, const Call& call, const char* name,
                           const void* address) {
   if (call.count == 0) return ncclSuccess;
   if (address == nullptr) {
     return fail_call(ncclInvalidArgument, std::string(name) + " is null in " + describe(call));
   }
-  if (is_known_memory(comm, address)) return ncclSuccess;
+  Current current(comm.context);
+  unsigned type = 0;
+  const CUresult result = cu().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                     reinterpret_cast<CUdeviceptr>(address));
+  if (result == CUDA_SUCCESS) return ncclSuccess;
+  if (result != CUDA_ERROR_INVALID_VALUE) return cuda_failure(state, comm, result);
   return fail_call(ncclInvalidArgument,
                    std::string(name) + " is not device or pinned memory in " + describe(call));
 }
 
-ncclResult_t check(const ncclComm& comm, const Call& call) {
+ncclResult_t check(State& state, const ncclComm& comm, const Call& call) {
   if (bytes_of(call.type) == 0) {
     return fail_call(ncclInvalidArgument, "datatype is " + std::to_string(call.type) +
                                               "; allowed: 0 to " +
@@ -56,17 +54,17 @@ ncclResult_t check(const ncclComm& comm, const Call& call) {
                                               "; allowed: 0 to " + std::to_string(comm.size - 1));
   }
   if (uses_send(call, comm.rank)) {
-    const ncclResult_t result = check_buffer(comm, call, "sendbuff", call.send);
+    const ncclResult_t result = check_buffer(state, comm, call, "sendbuff", call.send);
     if (result != ncclSuccess) return result;
   }
   if (!uses_recv(call, comm.rank)) return ncclSuccess;
-  return check_buffer(comm, call, "recvbuff", call.recv);
+  return check_buffer(state, comm, call, "recvbuff", call.recv);
 }
 
 ncclResult_t submit(ncclComm* comm, cudaStream_t stream, Call call) {
   return note(with_comm(comm, [&](State& state, Lock&, ncclComm& it) -> ncclResult_t {
     if (it.clique->error != ncclSuccess) return fail_call(it.clique->error, it.clique->text);
-    const ncclResult_t result = check(it, call);
+    const ncclResult_t result = check(state, it, call);
     if (result != ncclSuccess) return result;
     return queue(state, {&it, call, reinterpret_cast<CUstream>(stream)});
   }));

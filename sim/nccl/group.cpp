@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Groups: a thread's operations between ncclGroupStart and ncclGroupEnd are enqueued together.
+#include "sim/driver/per_thread.h"
 #include "sim/nccl/export.h"
 #include "sim/nccl/meet.h"
 
@@ -14,15 +15,7 @@ struct Group {
   std::vector<Waiter> waiters;
 };
 
-Group& group() {
-  thread_local Group mine;
-  return mine;
-}
-
-ncclResult_t cuda_failure(const ncclComm& comm, CUresult result) {
-  return fail_call(ncclUnhandledCudaError,
-                   "rank " + std::to_string(comm.rank) + ": " + cuda_name(result));
-}
+Group& group() { return per_thread<Group>(); }
 
 using Launches = std::map<std::pair<ncclComm*, CUstream>, LaunchPtr>;
 
@@ -31,15 +24,17 @@ ncclResult_t give_up(State& state, const Launches& launches, ncclComm& comm, CUr
   for (const auto& [key, launch] : launches) {
     if (launch) release(*launch);
   }
-  fail_clique(state, *comm.clique, ncclUnhandledCudaError, cuda_name(result));
-  return cuda_failure(comm, result);
+  return cuda_failure(state, comm, result);
 }
 
-ncclResult_t check_stream(const Queued& call) {
+ncclResult_t check_stream(State& state, const Queued& call) {
   Current current(call.comm->context);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = cu().stream_is_capturing(call.stream, &status);
-  if (result != CUDA_SUCCESS) return cuda_failure(*call.comm, result);
+  if (result == CUDA_ERROR_INVALID_HANDLE) {
+    return fail_call(ncclInvalidArgument, "stream is not a live stream");
+  }
+  if (result != CUDA_SUCCESS) return cuda_failure(state, *call.comm, result);
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return ncclSuccess;
   return fail_call(ncclInvalidUsage,
                    "the stream is capturing; this library's operations cannot "
@@ -71,7 +66,7 @@ ncclResult_t enqueue(State& state, std::vector<Queued> calls) {
     }
     const Clique& clique = *call.comm->clique;
     if (clique.error != ncclSuccess) return fail_call(clique.error, clique.text);
-    const ncclResult_t result = check_stream(call);
+    const ncclResult_t result = check_stream(state, call);
     if (result != ncclSuccess) return result;
   }
   Launches launches;

@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "sim/driver/per_thread.h"
+
 namespace sim::nccl {
 namespace {
 
 constexpr size_t kFlagsPerPage = 1024;
 
-thread_local std::string last_error = "no error";
+struct LastError {
+  std::string text = "no error";
+};
 
 // With the context current.
 CUresult add_page(ncclComm* comm) {
@@ -44,11 +48,11 @@ std::chrono::milliseconds timeout() {
 }
 
 ncclResult_t fail_call(ncclResult_t code, const std::string& text) {
-  last_error = text;
+  per_thread<LastError>().text = text;
   return code;
 }
 
-const char* last_error_text() { return last_error.c_str(); }
+const char* last_error_text() { return per_thread<LastError>().text.c_str(); }
 
 bool is_live(State& state, ncclComm* comm) { return state.comms.count(comm) != 0; }
 
@@ -113,6 +117,12 @@ void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::str
   }
   state.changed.notify_all();
   state.work.notify_all();
+}
+
+ncclResult_t cuda_failure(State& state, const ncclComm& comm, CUresult result) {
+  const std::string text = "rank " + std::to_string(comm.rank) + ": " + cuda_name(result);
+  fail_clique(state, *comm.clique, ncclUnhandledCudaError, text);
+  return fail_call(ncclUnhandledCudaError, text);
 }
 
 }  // namespace sim::nccl

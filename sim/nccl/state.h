@@ -123,6 +123,9 @@ const char* last_error_text();
 // Ends a communicator for all its ranks: streams are released, later calls answer `code`.
 void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::string& text);
 
+// A driver call for this rank failed, as all do once its context is dead: the others must know.
+ncclResult_t cuda_failure(State& state, const ncclComm& comm, CUresult result);
+
 // Whether the handle is a live communicator; CUDA is then known to be there.
 bool is_live(State& state, ncclComm* comm);
 

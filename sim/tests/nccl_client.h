@@ -81,7 +81,7 @@ struct Rank {
 };
 
 // Runs the body on `size` threads, one rank each, spread over the devices there are. The body may
-// set `comm` to null if it ended the communicator itself.
+// set `comm` or `stream` to null if it ended them itself.
 inline void run_ranks(int size, const std::function<void(Rank&)>& body) {
   nccl();
   REQUIRE(cuda().init(0) == CUDA_SUCCESS);
@@ -100,7 +100,7 @@ inline void run_ranks(int size, const std::function<void(Rank&)>& body) {
       CHECK(cuda().stream_create(&rank.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
       if (rank.comm != nullptr) body(rank);
       if (rank.comm != nullptr) CHECK(nccl().comm_destroy(rank.comm) == ncclSuccess);
-      CHECK(cuda().stream_destroy(rank.stream) == CUDA_SUCCESS);
+      if (rank.stream != nullptr) CHECK(cuda().stream_destroy(rank.stream) == CUDA_SUCCESS);
     });
   }
   for (std::thread& thread : threads) thread.join();

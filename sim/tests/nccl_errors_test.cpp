@@ -4,13 +4,15 @@
 // nothing hangs. The time a partner may take is short here.
 #include <chrono>
 
+#include "sim/tests/driver_kernels.h"
 #include "sim/tests/nccl_client.h"
 
 using namespace sim::tests;
 
 namespace {
 
-const int kTimeoutSet = setenv("LATHE_SIM_NCCL_TIMEOUT_MS", "300", 1);
+const int kDevicesSet = setenv("LATHE_SIM_DEVICES", "2", 1);
+const int kTimeoutSet = setenv("LATHE_SIM_NCCL_TIMEOUT_MS", "1500", 1);
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -114,7 +116,7 @@ TEST_CASE("a partner that never comes") {
     CHECK(seen.error == ncclRemoteError);
     INFO(seen.text);
     CHECK(contains(seen.text, "calls AllReduce #0 (count 4, int32, sum)"));
-    CHECK(contains(seen.text, "300 ms for rank 1; rank 1 has called nothing"));
+    CHECK(contains(seen.text, "1500 ms for rank 1; rank 1 has called nothing"));
     CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
   });
 }
@@ -174,6 +176,36 @@ TEST_CASE("a partner that destroyed its communicator") {
       CHECK(contains(seen.text, "rank 1 has destroyed its communicator"));
     }
     CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
+  });
+}
+
+TEST_CASE("a kernel fault on one device releases the rank on the other") {
+  run_ranks(2, [](Rank& rank) {
+    const CUdeviceptr data = upload(std::vector<int>(4, 1));
+    if (rank.index == 1) {
+      CHECK(all_reduce(rank, data, 4) == ncclSuccess);
+      const Verdict seen = verdict(rank);
+      CHECK(seen.error == ncclUnhandledCudaError);
+      INFO(seen.text);
+      CHECK(contains(seen.text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+      CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
+      return;
+    }
+    CUmodule module = nullptr;
+    CUfunction reverse = nullptr;
+    CHECK(cuda().module_load_data(&module, kernels().c_str()) == CUDA_SUCCESS);
+    CHECK(cuda().module_get_function(&reverse, module, "reverse") == CUDA_SUCCESS);
+    CUdeviceptr nowhere = 64;
+    void* params[] = {&nowhere};
+    CHECK(cuda().launch_kernel(reverse, 1, 1, 1, 4, 1, 1, 16, rank.stream, params, nullptr) ==
+          CUDA_SUCCESS);
+    const ncclResult_t result = all_reduce(rank, data, 4);
+    CHECK((result == ncclSuccess || result == ncclUnhandledCudaError));
+    CHECK(cuda().stream_synchronize(rank.stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(nccl().comm_destroy(rank.comm) == ncclSuccess);
+    rank.comm = nullptr;
+    rank.stream = nullptr;
+    CHECK(cuda().device_primary_ctx_reset(0) == CUDA_SUCCESS);
   });
 }
 
