@@ -90,7 +90,7 @@ std::string cache_line() {
               text(store->root(), " ", stat.entries, " entries, ", stat.bytes, " bytes"), "");
 }
 
-std::string doctor() {
+std::string library_lines() {
   // In this order: the loader answers the real libraries' names with the simulator's, once open.
   std::string lines = driver_lines();
   lines += nccl_line("nccl", NcclChoice::real,
@@ -98,8 +98,14 @@ std::string doctor() {
   lines += simulator_line();
   lines += nccl_line("nccl of the simulator", NcclChoice::threads,
                      "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder");
-  lines += compiler_line();
-  return lines + cache_line();
+  return lines + compiler_line();
+}
+
+// Libraries stay open, so the first answer is the one that holds, and a second call for its size
+// must not find another.
+std::string doctor() {
+  static const std::string libraries = library_lines();
+  return libraries + cache_line();
 }
 
 }  // namespace

@@ -255,8 +255,12 @@ LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTens
  * token strides are free. `workspace` is 256-byte aligned device memory, not used by anybody else
  * until the run has finished.
  *
+ * Outputs need memory of their own: tiles read what their neighbours may already have written. Only
+ * `state` of the update is input and output at once.
+ *
  * Checked on the host at every call: presence, dtype, rank, extents against each other and the
- * problem, strides (overlap, overflow, alignment), pointers (null, alignment), workspace. Not
+ * problem, strides (overlap, overflow, alignment), pointers (device, null unless the tensor is
+ * empty, alignment, an output that begins where another tensor does), workspace. Not
  * checked: the contents of cu_seqlens, which are on the device; kernels clamp every offset to [0,
  * T], so bad contents give wrong numbers but never an access outside the tensors. INVALID_ARGUMENT,
  * CUDA. */
