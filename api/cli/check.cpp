@@ -63,11 +63,12 @@ std::string position_text(const Json& entry, const char* name) {
   return joined(words);
 }
 
-std::string finding_text(const Json& entry) {
+// Every kernel's entry point has the same name, so the plan's kernels are named instead.
+std::string finding_text(const Json& entry, const std::string& kernels) {
   std::string out = entry.value("check", "finding") + ": " + entry.value("text", "");
   if (!entry.contains("kernel")) return out;
-  out += "\n    in " + entry.value("kernel", "") + ", block (" + position_text(entry, "block") +
-         "), thread (" + position_text(entry, "thread") + "), PTX line " +
+  out += "\n    in " + kernels + ", block (" + position_text(entry, "block") + "), thread (" +
+         position_text(entry, "thread") + "), PTX line " +
          std::to_string(entry.value("ptx_line", 0));
   const std::string source = entry.value("source", "");
   return source.empty() ? out : out + ", " + source;
@@ -78,8 +79,13 @@ std::string seed_text() {
   return seed && *seed ? seed : "0";
 }
 
-void print_findings(const Findings& findings) {
-  for (const Json& entry : findings.list) std::printf("%s\n", finding_text(entry).c_str());
+void print_findings(const Findings& findings, const Report& report) {
+  std::vector<std::string> names;
+  for (const KernelUse& kernel : report.kernels) names.push_back(kernel.name);
+  const std::string kernels = (names.size() > 1 ? "one of " : "") + joined(names);
+  for (const Json& entry : findings.list) {
+    std::printf("%s\n", finding_text(entry, kernels).c_str());
+  }
   std::printf("%zu findings in %zu launches (seed %s)\n", findings.list.size(), findings.launches,
               seed_text().c_str());
 }
@@ -113,7 +119,7 @@ int check_operator(RunOptions options) {
     json["findings"] = findings.list;
     print_json(json);
   } else {
-    print_findings(findings);
+    print_findings(findings, report);
   }
   return findings.list.empty() ? kDone : kFindings;
 }

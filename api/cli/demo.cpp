@@ -3,6 +3,7 @@
 // `lathe demo`: a short tour on the device there is. Every result is compared with a computation in
 // double, made here.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "api/cli/demo_cases.h"
@@ -31,11 +32,13 @@ struct Outcome {
   }
   // The one nearest to its bound, or furthest beyond it.
   const Verdict& worst() const {
-    return *std::max_element(verdicts.begin(), verdicts.end(),
-                             [](const Verdict& a, const Verdict& b) {
-                               if (a.good != b.good) return a.good;
-                               return a.error * b.bound < b.error * a.bound;
-                             });
+    const auto share = [](const Verdict& verdict) {
+      if (!verdict.good) return HUGE_VAL;
+      return verdict.bound == 0 ? 0 : verdict.error / verdict.bound;
+    };
+    return *std::max_element(
+        verdicts.begin(), verdicts.end(),
+        [&](const Verdict& a, const Verdict& b) { return share(a) < share(b); });
   }
 };
 

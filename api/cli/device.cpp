@@ -59,7 +59,9 @@ Context open_context(const DeviceOptions& options) {
   if (status == LATHE_INVALID_ARGUMENT) check(status);
   const std::string why = lathe_last_error();
   check(create(&context, LATHE_DEVICE_SIM, options));
-  say("no GPU can be used (" + why.substr(0, why.find('\n')) + "), running on the simulator");
+  // The reason without the remedy, which is what happens here anyway.
+  say("no GPU can be used (" + why.substr(0, why.find_first_of(";\n")) +
+      "), running on the simulator");
   return context;
 }
 

@@ -11,11 +11,14 @@
 namespace lathe::cli {
 namespace {
 
+// What is found may change between two calls, so the size is only a hint.
 std::string doctor_text() {
-  size_t needed = 0;
-  check(lathe_doctor(nullptr, 0, &needed));
-  std::string text(needed + 1, '\0');
-  check(lathe_doctor(text.data(), text.size(), &needed));
+  std::string text;
+  size_t needed = 4096;
+  do {
+    text.assign(needed, '\0');
+    check(lathe_doctor(text.data(), text.size(), &needed));
+  } while (needed > text.size());
   return text.c_str();
 }
 

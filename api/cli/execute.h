@@ -50,7 +50,8 @@ class PartRun {
   StageTimes times_;
 };
 
-// Every tensor of `problem` must be among `inputs`. `ranks` 0: alone, without a group.
+// Every input of `problem` must be among `inputs`. `ranks` 0: alone, without a group. `report` gets
+// the kernels even if the run fails.
 TensorMap execute(lathe_context* context, const Problem& problem, const TensorMap& inputs,
                   int ranks, Report* report, StageTimes* times);
 

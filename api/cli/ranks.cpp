@@ -101,6 +101,10 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
     check(lathe_shard_range(raw_shard, &seat.begin, &seat.end));
     part = std::make_unique<PartRun>(shared.context, shared.problem, seat);
     part->prepare();
+    {
+      std::lock_guard lock(crew->mutex());
+      shared.report->add(part->plan());
+    }
     part->upload(shared.inputs);
   });
   if (crew->all_well()) {
@@ -118,7 +122,6 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
     crew->guarded(rank, [&] {
       part->download(shared.inputs, shared.outputs);
       std::lock_guard lock(crew->mutex());
-      shared.report->add(part->plan());
       keep_slowest(part->times(), shared.times);
     });
   }
@@ -133,10 +136,10 @@ TensorMap execute(lathe_context* context, const Problem& problem, const TensorMa
   if (ranks == 0) {
     PartRun part(context, problem, Seat{});
     part.prepare();
+    report->add(part.plan());
     part.upload(inputs);
     part.run();
     part.download(inputs, &outputs);
-    report->add(part.plan());
     keep_slowest(part.times(), times);
     return outputs;
   }
