@@ -68,8 +68,8 @@ struct Grid {
 
 // One thing the checkers found.
 struct Finding {
-  std::string check;    // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
-  std::string text;     // one sentence: what, where, the nearest allocation
+  std::string check;  // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
+  std::string text;   // one sentence: what, where, the nearest allocation
   std::string kernel;
   uint32_t block[3] = {0, 0, 0};
   uint32_t thread[3] = {0, 0, 0};
@@ -88,9 +88,9 @@ struct Counters {
   struct Traffic {
     uint64_t requests = 0;
     uint64_t bytes = 0;
-    uint64_t sectors = 0;           // global only
-    uint64_t minimum_sectors = 0;   // the least sectors a request of these bytes could touch
-    uint64_t conflicts = 0;         // shared only: extra passes beyond the first
+    uint64_t sectors = 0;          // global only
+    uint64_t minimum_sectors = 0;  // the least sectors a request of these bytes could touch
+    uint64_t conflicts = 0;        // shared only: extra passes beyond the first
   };
   Traffic global_load, global_store, global_atomic, shared_load, shared_store, local_load,
       local_store, const_load;

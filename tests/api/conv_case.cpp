@@ -94,7 +94,7 @@ Values reference(const ConvCase& conv, const ref::Conv& inputs) {
 
 ConvRun::ConvRun(lathe_context* context, const ConvCase& conv, const ref::Conv& inputs,
                  lathe_group* group, lathe_shard* shard, unsigned flags)
-    : context_(context), case_(conv), shard_(shard) {
+    : context_(context), case_(conv), shard_(shard), stream_(context) {
   lathe_problem* problem = nullptr;
   API(lathe_problem_create(&problem, "causal_conv1d"));
   problem_.reset(problem);
@@ -173,14 +173,15 @@ void ConvRun::input(const char* name, lathe_dtype dtype, std::vector<int64_t> sh
                     const std::vector<double>& values, const Placement& placement) {
   declare(name, dtype, shape);
   auto& tensor = tensors_[name];
-  tensor = std::make_unique<Tensor>(context_, dtype, std::move(shape), placement);
+  tensor = std::make_unique<Tensor>(context_, dtype, std::move(shape), placement, stream_.get());
   tensor->upload(values);
 }
 
 void ConvRun::output(const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
                      const Placement& placement) {
   declare(name, dtype, shape);
-  tensors_[name] = std::make_unique<Tensor>(context_, dtype, std::move(shape), placement);
+  tensors_[name] =
+      std::make_unique<Tensor>(context_, dtype, std::move(shape), placement, stream_.get());
   outputs_.push_back(name);
 }
 
@@ -189,11 +190,11 @@ Values ConvRun::operator()() {
   void* workspace = workspace_->bytes() == 0 ? nullptr : workspace_->data();
   if (shard_ != nullptr) {
     API(lathe_plan_run_sharded(plan_.get(), shard_, slots_.data(), workspace, workspace_->bytes(),
-                               nullptr));
+                               stream_.get()));
   } else {
-    API(lathe_plan_run(plan_.get(), slots_.data(), workspace, workspace_->bytes(), nullptr));
+    API(lathe_plan_run(plan_.get(), slots_.data(), workspace, workspace_->bytes(), stream_.get()));
   }
-  API(lathe_stream_synchronize(context_, nullptr));
+  API(lathe_stream_synchronize(context_, stream_.get()));
   Values out;
   for (const auto& name : outputs_) out[name] = at(name).download();
   return out;

@@ -65,6 +65,7 @@ class ConvRun {
   lathe_context* context_;
   ConvCase case_;
   lathe_shard* shard_;
+  Stream stream_;  // of this rank: ranks that share a device would wait for each other on one
   Problem problem_;
   Plan plan_;
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;

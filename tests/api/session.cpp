@@ -86,9 +86,19 @@ Memory::Memory(lathe_context* context, size_t bytes) : context_(context), bytes_
 
 Memory::~Memory() { (void)lathe_free(context_, data_); }
 
+Stream::Stream(lathe_context* context) : context_(context) {
+  API(lathe_stream_create(context, &stream_));
+}
+
+Stream::~Stream() { (void)lathe_stream_destroy(context_, stream_); }
+
 Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> shape,
-               const Placement& placement)
-    : context_(context), dtype_(dtype), shape_(std::move(shape)), strides_(shape_.size()) {
+               const Placement& placement, void* stream)
+    : context_(context),
+      stream_(stream),
+      dtype_(dtype),
+      shape_(std::move(shape)),
+      strides_(shape_.size()) {
   int64_t stride = 1, last = 0;
   for (size_t i = shape_.size(); i-- > 0;) {
     const size_t from_right = shape_.size() - i;
@@ -132,17 +142,17 @@ void Tensor::upload(const std::vector<double>& values) {
   if (values.size() != count_) throw std::logic_error("values do not fit the shape");
   const size_t bytes = numbers::bytes_of(dtype_);
   for (size_t i = 0; i < count_; ++i) numbers::encode(dtype_, values[i], &image_[index(i) * bytes]);
-  API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), nullptr));
+  API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), stream_));
 }
 
 void Tensor::poison() {
   std::fill(image_.begin(), image_.end(), kPoison);
-  API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), nullptr));
+  API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), stream_));
 }
 
 std::vector<double> Tensor::download() const {
   std::vector<unsigned char> now(image_.size());
-  API(lathe_copy_to_host(context_, now.data(), memory_->data(), now.size(), nullptr));
+  API(lathe_copy_to_host(context_, now.data(), memory_->data(), now.size(), stream_));
   const size_t bytes = numbers::bytes_of(dtype_);
   std::vector<double> values(count_);
   for (size_t i = 0; i < count_; ++i) {

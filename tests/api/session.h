@@ -58,6 +58,19 @@ class Memory {
   size_t bytes_;
 };
 
+class Stream {
+ public:
+  explicit Stream(lathe_context* context);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  void* get() const { return stream_; }
+
+ private:
+  lathe_context* context_;
+  void* stream_ = nullptr;
+};
+
 // How a tensor lies in its buffer, in elements.
 struct Placement {
   int64_t token_gap = 0;  // between rows of the second dimension from the right
@@ -69,8 +82,9 @@ struct Placement {
 // Everything in the buffer that is no element holds poison (a NaN) and must still do so afterwards.
 class Tensor {
  public:
+  // `stream`: where its copies run, in order with the work on it.
   Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> shape,
-         const Placement& placement = {});
+         const Placement& placement = {}, void* stream = nullptr);
   // Row-major values; an output is left as poison.
   void upload(const std::vector<double>& values);
   void poison();
@@ -84,6 +98,7 @@ class Tensor {
   size_t index(size_t flat) const;  // element of the buffer
 
   lathe_context* context_;
+  void* stream_;
   lathe_dtype dtype_;
   std::vector<int64_t> shape_, strides_;
   int64_t first_ = 0;
