@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -201,8 +202,10 @@ TEST_CASE("threads: one rank aborts in mid-exchange, the other's wait ends") {
   if (device == nullptr) return;
   const auto id = make_unique_id(NcclChoice::threads);
   REQUIRE(id.ok());
+  std::barrier joined(2);  // an abort may otherwise reach a rank that has not seen all ranks meet
   run_ranks(2, [&](int rank) {
     auto group = Group::create(device, NcclChoice::threads, *id, 2, rank, 5000);
+    joined.arrive_and_wait();
     CHECK_MESSAGE(group.ok(), group.status().text());
     if (!group.ok()) return;
     const Device::Scope scope(*device);
