@@ -31,6 +31,9 @@ int64_t truth(Type t) {
     case Type::u32:
     case Type::s32:
       return 0xFFFFFFFF;
+    case Type::u16:
+    case Type::s16:
+      return 0xFFFF;
     case Type::f32:
       return 0x3F800000;
     case Type::f16:

@@ -6,15 +6,26 @@
 namespace sim::SIM_ISA {
 namespace {
 
-// ---- tf32: ten fraction bits, ties away or to even.
-template <bool Even, bool Relu>
+// ---- tf32: ten fraction bits; ties away or to even, or cut.
+template <Round R, bool Relu>
 void to_tf32(Warp& w, const Inst& i, uint32_t exec) {
   unary<uint32_t, uint32_t>(w, i, exec, [](uint32_t b) {
     if ((b & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FFFFFFFu;
     if (Relu && b >> 31) return 0u;
     if ((b & 0x7F800000u) == 0x7F800000u) return b;
-    return (b + (Even ? 0xFFFu + (b >> 13 & 1u) : 0x1000u)) & 0xFFFFE000u;
+    const uint32_t half = R == Round::rz ? 0u : R == Round::rn ? 0xFFFu + (b >> 13 & 1u) : 0x1000u;
+    return (b + half) & 0xFFFFE000u;
   });
+}
+template <Round R>
+Handler tf32_mods(const Form& f) {
+  return f.has(kRelu) ? to_tf32<R, true> : to_tf32<R, false>;
+}
+Handler resolve_tf32(const Form& f) {
+  if (f.has(~static_cast<uint64_t>(kRelu))) return nullptr;
+  if (f.round == Round::rna) return f.has(kRelu) ? nullptr : to_tf32<Round::rna, false>;
+  if (f.round == Round::rn) return tf32_mods<Round::rn>(f);
+  return f.round == Round::rz ? tf32_mods<Round::rz>(f) : nullptr;
 }
 
 // ---- fp8 pairs. Man: fraction bits; the largest finite magnitude is Max.
@@ -123,10 +134,7 @@ Handler resolve_convert_fp8(const Form& f) {
       if (s == Type::e4m3x2) return fp8_to_half<3>(f);
       return s == Type::e5m2x2 ? fp8_to_half<2>(f) : nullptr;
     case Type::tf32:
-      if (s != Type::f32) return nullptr;
-      if (f.round == Round::rna) return to_tf32<false, false>;
-      if (f.round == Round::rn) return f.has(kRelu) ? to_tf32<true, true> : to_tf32<true, false>;
-      return nullptr;
+      return s == Type::f32 ? resolve_tf32(f) : nullptr;
     case Type::e4m3x2:
       return fp8<3, 0x7E>(f, s);
     case Type::e5m2x2:
