@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -26,38 +27,74 @@ std::string real_path(const std::string& path) {
   return realpath(path.c_str(), buffer) != nullptr ? buffer : path;
 }
 
+// What is to be opened: the first of `files` that opens, and is not the drop-in if `only_real`.
 struct Asked {
-  std::vector<std::string> files;  // the first that opens is taken
+  std::vector<std::string> files;
+  bool only_real = false;
   std::string remedy;
 };
 
-Asked ask_for(NcclChoice choice) {
-  if (choice == NcclChoice::threads) {
-    return {sim_library_paths(kLibrary), "set LATHE_SIM_DIR to the simulator's folder"};
+// The loader's choice, then where NCCL usually lies. The wheels unpack beside the library or at the
+// root of its build tree.
+std::vector<std::string> usual_files() {
+  std::vector<std::string> files = {kLibrary};
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&usual_files), &self) != 0 && self.dli_fname) {
+    const std::string path = real_path(self.dli_fname);
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    for (const char* place : {"", "../../.deps/lib/", "../.deps/lib/"}) {
+      files.push_back(folder + place + kLibrary);
+    }
   }
-  return {{environment("LATHE_NCCL").value_or(kLibrary)},
-          "install NCCL 2.14 or newer, or name its file in LATHE_NCCL"};
+  for (const char* folder :
+       {"/usr/local/cuda/lib64/", "/usr/lib/x86_64-linux-gnu/", "/usr/lib/aarch64-linux-gnu/",
+        "/usr/lib64/", "/usr/lib/", "/usr/local/lib/"}) {
+    files.push_back(std::string(folder) + kLibrary);
+  }
+  return files;
 }
 
-Result<void*> open_first(const Asked& asked) {
-  std::string tried;
-  for (const std::string& file : asked.files) {
-    if (void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
-    const char* why = dlerror();
-    tried += (tried.empty() ? "" : "; ") + (why == nullptr ? file : std::string(why));
+Asked ask_for(NcclChoice choice) {
+  if (choice == NcclChoice::threads) {
+    return {sim_library_paths(kLibrary), false, "set LATHE_SIM_DIR to the simulator's folder"};
   }
-  return Status(Code::nccl, text("cannot open NCCL: ", tried, "; ", asked.remedy));
+  const std::string remedy = "install NCCL 2.14 or newer, or name its file in LATHE_NCCL";
+  // A file named on purpose is taken, the drop-in too: it lets threads share one device.
+  if (const auto named = environment("LATHE_NCCL")) return {{*named}, false, remedy};
+  return {usual_files(), true, remedy};
+}
+
+std::string path_of(void* library) {
+  Dl_info info{};
+  void* const symbol = dlsym(library, "ncclGetVersion");
+  if (symbol == nullptr || dladdr(symbol, &info) == 0 || !info.dli_fname) return {};
+  return info.dli_fname;
+}
+
+bool is_drop_in(const std::string& path) {
+  for (const std::string& drop_in : sim_library_paths(kLibrary)) {
+    if (real_path(path) == real_path(drop_in)) return true;
+  }
+  return false;
 }
 
 // The dynamic loader answers a bare name with whatever was loaded under it before, and both
 // libraries bear the same name: the drop-in must not pass for the real one.
-Status check_not_drop_in(const std::string& loaded) {
-  for (const std::string& drop_in : sim_library_paths(kLibrary)) {
-    if (real_path(loaded) != real_path(drop_in)) continue;
-    return {Code::nccl, text("the name ", kLibrary, " leads to the simulator's ", loaded,
-                             "; name the real library's file in LATHE_NCCL")};
+Result<void*> open_first(const Asked& asked) {
+  std::string tried;
+  for (const std::string& file : asked.files) {
+    std::string why;
+    if (void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      const std::string loaded = path_of(handle);
+      if (!asked.only_real || !is_drop_in(loaded)) return handle;
+      dlclose(handle);
+      why = text("the name ", file, " leads to the simulator's ", loaded);
+    } else if (const char* error = dlerror()) {
+      why = error;
+    }
+    tried += (tried.empty() ? "" : "; ") + (why.empty() ? file : why);
   }
-  return {};
+  return Status(Code::nccl, text("cannot open NCCL: ", tried, "; ", asked.remedy));
 }
 
 // The library stays open for the rest of the process: it keeps threads and state of its own.
@@ -65,10 +102,7 @@ Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
   const Asked asked = ask_for(choice);
   LATHE_ASSIGN(void* const handle, open_first(asked));
   auto nccl = std::make_shared<Nccl>();
-  Dl_info info{};
-  void* const symbol = dlsym(handle, "ncclGetVersion");
-  if (symbol != nullptr && dladdr(symbol, &info) != 0 && info.dli_fname)
-    nccl->path = info.dli_fname;
+  nccl->path = path_of(handle);
   std::string missing;
 #define LATHE_NCCL_FIND(name)                                             \
   nccl->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
@@ -79,7 +113,6 @@ Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
     dlclose(handle);
     return Status(Code::nccl, text(nccl->path, " lacks ", missing, "; ", asked.remedy));
   }
-  if (choice == NcclChoice::real) LATHE_TRY(check_not_drop_in(nccl->path));
   LATHE_TRY(check(*nccl, nullptr, nccl->ncclGetVersion(&nccl->version), "ncclGetVersion"));
   if (nccl->version < kOldestVersion) {
     return Status(Code::nccl, text(nccl->path, " is version ", nccl->version, ", must be at least ",
@@ -92,9 +125,12 @@ Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
 
 Result<std::shared_ptr<const Nccl>> open_nccl(NcclChoice choice) {
   static std::mutex mutex;
-  static std::shared_ptr<const Nccl> tables[2];
+  static auto* const tables = new std::map<std::string, std::shared_ptr<const Nccl>>;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<const Nccl>& table = tables[static_cast<int>(choice)];
+  // A program may name a file after it has asked for any.
+  const bool real = choice == NcclChoice::real;
+  const std::string key = real ? "real " + environment("LATHE_NCCL").value_or("") : "threads";
+  std::shared_ptr<const Nccl>& table = (*tables)[key];
   if (table == nullptr) {
     LATHE_ASSIGN(table, load(choice));
   }

@@ -42,8 +42,8 @@ struct Nccl {
 
 enum class NcclChoice { real, threads };  // threads: the drop-in beside the simulator
 
-// Opens the library once per process and choice. `LATHE_NCCL` names a file to use instead of the
-// real one.
+// Opens the library once per process and choice. `LATHE_NCCL` names the file to use as the real
+// one, which may be the drop-in; without it the drop-in is never taken for real.
 Result<std::shared_ptr<const Nccl>> open_nccl(NcclChoice choice);
 
 // NCCL, with the call, the error's sentence and the communicator's last error; ok for ncclSuccess.

@@ -4,9 +4,15 @@
 # own, and picked at run time (sim/exec/windows.cpp). Numbers must not depend on the choice: no
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
-foreach(family access async atomic bits compare convert float half integer math memory move run table
+foreach(family access access_global access_shared async bits bytes compare convert convert_float
+        convert_half convert_integer float half integer math memory move run select strands table
         warp_ops)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
+endforeach()
+# These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
+set(LATHE_SIM_ONCE_SOURCES)
+foreach(family atomic convert_fp8 convert_rare)
+  list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 
 function(lathe_sim_isa name)
@@ -24,6 +30,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT LATHE_SANITIZE)
 endif()
 set(LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_base>)
 lathe_sim_isa(base)
+target_sources(lathe_sim_isa_base PRIVATE ${LATHE_SIM_ONCE_SOURCES})
 if(LATHE_SIM_X86_LEVELS)
   lathe_sim_isa(avx2 -march=x86-64-v3)
   lathe_sim_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
@@ -45,13 +52,16 @@ add_library(lathe_sim_core STATIC
   ptx/decode_control.cpp
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
+  ptx/decode_operand.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
   ptx/module.cpp
+  ptx/op_table.cpp
   ptx/opcodes.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
+  ptx/parser_variable.cpp
   ptx/slots.cpp
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
@@ -62,7 +72,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic check control float integer nvrtc parser)
+  foreach(topic atomic bits check control convert float integer math nvrtc parser)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

@@ -147,6 +147,14 @@ inline __attribute__((always_inline)) double double_of(uint64_t x) {
 }
 
 }  // namespace
+}  // namespace sim::SIM_ISA
+
+// Compiled for the plain machine alone: lanes take turns, there is nothing to vectorise.
+namespace sim::base {
+Handler resolve_atomic(const Form& f);
+}
+
+namespace sim::SIM_ISA {
 
 // One per family; null if the family does not know the form.
 Handler resolve_integer(const Form& f);
@@ -154,10 +162,10 @@ Handler resolve_float(const Form& f);
 Handler resolve_half(const Form& f);
 Handler resolve_math(const Form& f);
 Handler resolve_compare(const Form& f);
+Handler resolve_select(const Form& f);
 Handler resolve_convert(const Form& f);
 Handler resolve_move(const Form& f);
 Handler resolve_memory(const Form& f);
-Handler resolve_atomic(const Form& f);
 Handler resolve_warp(const Form& f);
 Handler resolve_async(const Form& f);
 RunResult run(Warp& warp, uint64_t quantum);

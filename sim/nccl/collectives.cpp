@@ -62,7 +62,7 @@ ncclResult_t check(State& state, const ncclComm& comm, const Call& call) {
 }
 
 ncclResult_t submit(ncclComm* comm, cudaStream_t stream, Call call) {
-  return note(with_comm(comm, [&](State& state, Lock&, ncclComm& it) -> ncclResult_t {
+  return note(with_ready_comm(comm, [&](State& state, Lock&, ncclComm& it) -> ncclResult_t {
     if (it.clique->error != ncclSuccess) return fail_call(it.clique->error, it.clique->text);
     const ncclResult_t result = check(state, it, call);
     if (result != ncclSuccess) return result;

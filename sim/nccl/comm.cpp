@@ -75,6 +75,12 @@ void drain(State& state, Lock& lock, ncclComm& comm) {
 
 std::string rank_name(const ncclComm& comm) { return "rank " + std::to_string(comm.rank); }
 
+// What the rank was doing when it left.
+std::string circumstances(const ncclComm& comm) {
+  if (!comm.clique->complete) return " before ranks " + missing(*comm.clique) + " had joined";
+  return comm.last.empty() ? "" : "; it last called " + comm.last;
+}
+
 // Releases what is left, waits for it and frees the handle.
 void end(State& state, Lock& lock, ncclComm& comm) {
   const std::shared_ptr<Clique> clique = comm.clique;
@@ -95,7 +101,7 @@ using namespace sim::nccl;
 
 SIM_NCCL_API ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
                            ncclConfig_t* config) {
-  return with_comm(comm, [&](State& state, Lock& lock, ncclComm& parent) -> ncclResult_t {
+  return with_ready_comm(comm, [&](State& state, Lock& lock, ncclComm& parent) -> ncclResult_t {
     if (out == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
       return fail_call(ncclInvalidArgument, "newcomm is null or color is negative");
     }
@@ -130,7 +136,7 @@ SIM_NCCL_API ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
 }
 
 SIM_NCCL_API ncclCommFinalize(ncclComm_t comm) {
-  return with_comm(comm, [](State& state, Lock& lock, ncclComm& it) -> ncclResult_t {
+  return with_ready_comm(comm, [](State& state, Lock& lock, ncclComm& it) -> ncclResult_t {
     drain(state, lock, it);
     return it.clique->error == ncclSuccess ? ncclSuccess
                                            : fail_call(it.clique->error, it.clique->text);
@@ -140,6 +146,10 @@ SIM_NCCL_API ncclCommFinalize(ncclComm_t comm) {
 SIM_NCCL_API ncclCommDestroy(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   return with_comm(comm, [](State& state, Lock& lock, ncclComm& it) -> ncclResult_t {
+    if (!it.clique->complete) {
+      fail_clique(state, *it.clique, ncclRemoteError,
+                  rank_name(it) + " destroyed the communicator" + circumstances(it));
+    }
     end(state, lock, it);
     return ncclSuccess;
   });
@@ -149,8 +159,7 @@ SIM_NCCL_API ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   return with_comm(comm, [](State& state, Lock& lock, ncclComm& it) -> ncclResult_t {
     fail_clique(state, *it.clique, ncclRemoteError,
-                rank_name(it) + " aborted the communicator" +
-                    (it.last.empty() ? std::string() : "; it last called " + it.last));
+                rank_name(it) + " aborted the communicator" + circumstances(it));
     end(state, lock, it);
     return ncclSuccess;
   });
@@ -159,13 +168,14 @@ SIM_NCCL_API ncclCommAbort(ncclComm_t comm) {
 SIM_NCCL_API ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* out) {
   return with_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
     if (out == nullptr) return fail_call(ncclInvalidArgument, "asyncError is null");
-    *out = it.clique->error;
+    const Clique& clique = *it.clique;
+    *out = clique.error == ncclSuccess && !clique.complete ? ncclInProgress : clique.error;
     return ncclSuccess;
   });
 }
 
 SIM_NCCL_API ncclCommCount(const ncclComm_t comm, int* out) {
-  return with_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
+  return with_ready_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
     if (out == nullptr) return fail_call(ncclInvalidArgument, "count is null");
     *out = it.size;
     return ncclSuccess;
@@ -173,7 +183,7 @@ SIM_NCCL_API ncclCommCount(const ncclComm_t comm, int* out) {
 }
 
 SIM_NCCL_API ncclCommCuDevice(const ncclComm_t comm, int* out) {
-  return with_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
+  return with_ready_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
     if (out == nullptr) return fail_call(ncclInvalidArgument, "device is null");
     *out = it.device;
     return ncclSuccess;
@@ -181,7 +191,7 @@ SIM_NCCL_API ncclCommCuDevice(const ncclComm_t comm, int* out) {
 }
 
 SIM_NCCL_API ncclCommUserRank(const ncclComm_t comm, int* out) {
-  return with_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
+  return with_ready_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
     if (out == nullptr) return fail_call(ncclInvalidArgument, "rank is null");
     *out = it.rank;
     return ncclSuccess;
@@ -189,7 +199,7 @@ SIM_NCCL_API ncclCommUserRank(const ncclComm_t comm, int* out) {
 }
 
 SIM_NCCL_API ncclCommRegister(const ncclComm_t comm, void* buffer, size_t size, void** handle) {
-  return with_comm(comm, [&](State&, Lock&, ncclComm&) -> ncclResult_t {
+  return with_ready_comm(comm, [&](State&, Lock&, ncclComm&) -> ncclResult_t {
     if (buffer == nullptr || size == 0 || handle == nullptr) {
       return fail_call(ncclInvalidArgument, "buffer, size or handle is null");
     }
@@ -199,7 +209,7 @@ SIM_NCCL_API ncclCommRegister(const ncclComm_t comm, void* buffer, size_t size, 
 }
 
 SIM_NCCL_API ncclCommDeregister(const ncclComm_t comm, void* handle) {
-  return with_comm(comm, [&](State&, Lock&, ncclComm&) -> ncclResult_t {
+  return with_ready_comm(comm, [&](State&, Lock&, ncclComm&) -> ncclResult_t {
     return handle != nullptr ? ncclSuccess : fail_call(ncclInvalidArgument, "handle is null");
   });
 }

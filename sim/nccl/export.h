@@ -24,7 +24,7 @@ ncclResult_t guarded(F body) noexcept {
   }
 }
 
-// body(State&, Lock&, ncclComm&)
+// body(State&, Lock&, ncclComm&), of a handle whose ranks may still be meeting
 template <typename F>
 ncclResult_t with_comm(ncclComm* comm, F body) noexcept {
   return guarded([&]() -> ncclResult_t {
@@ -35,6 +35,16 @@ ncclResult_t with_comm(ncclComm* comm, F body) noexcept {
                        comm == nullptr ? "comm is null" : "comm is not a live communicator");
     }
     return body(state, lock, *comm);
+  });
+}
+
+// The same for calls that need all ranks to have met.
+template <typename F>
+ncclResult_t with_ready_comm(ncclComm* comm, F body) noexcept {
+  return with_comm(comm, [&](State& state, Lock& lock, ncclComm& it) -> ncclResult_t {
+    if (it.clique->complete || it.clique->error != ncclSuccess) return body(state, lock, it);
+    return fail_call(ncclInvalidArgument,
+                     "the communicator is used while ncclCommGetAsyncError says in progress");
   });
 }
 

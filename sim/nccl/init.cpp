@@ -9,76 +9,103 @@
 namespace sim::nccl {
 namespace {
 
-struct Meeting {
-  int size = 0;
-  std::vector<ncclComm*> ranks;
-  int joined = 0;
-  bool done = false;
-  ncclResult_t result = ncclSuccess;
-};
-
-std::map<std::string, std::shared_ptr<Meeting>>& meetings() {
-  static auto* all = new std::map<std::string, std::shared_ptr<Meeting>>;
+// Communicators whose ranks are still meeting, by their unique id. One that failed stays, so that
+// late ranks hear of it at once.
+std::map<std::string, std::shared_ptr<Clique>>& meetings() {
+  static auto* all = new std::map<std::string, std::shared_ptr<Clique>>;
   return *all;
 }
 
-std::string missing(const Meeting& meeting) {
-  std::string text;
-  for (int rank = 0; rank < meeting.size; ++rank) {
-    if (meeting.ranks[static_cast<size_t>(rank)] != nullptr) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+void seat(State& state, const std::shared_ptr<Clique>& clique, ncclComm* comm) {
+  comm->clique = clique;
+  clique->ranks[static_cast<size_t>(comm->rank)] = comm;
+  state.comms.insert(comm);
+  state.cliques.insert(clique);
+  start_progress(state);
+}
+
+// In the context of rank 0, which frees it.
+ncclResult_t allocate_staging(Clique& clique, const ncclComm& first) {
+  Current current(first.context);
+  void* staging = nullptr;
+  const CUresult result =
+      cu().mem_host_alloc(&staging, (clique.ranks.size() + 1) * kChunk, CU_MEMHOSTALLOC_PORTABLE);
+  if (result != CUDA_SUCCESS) return fail_call(ncclUnhandledCudaError, cuda_name(result));
+  clique.staging = static_cast<char*>(staging);
+  return ncclSuccess;
+}
+
+std::string place(int rank, int size) {
+  return "rank " + std::to_string(rank) + " joins as one of " + std::to_string(size) + " ranks";
+}
+
+// Whether this rank may take its seat.
+ncclResult_t check_seat(const Clique& clique, int size, int rank) {
+  if (clique.size() != size) {
+    return fail_call(ncclInvalidArgument,
+                     place(rank, size) + ", others as one of " + std::to_string(clique.size()));
   }
-  return text;
+  if (clique.error != ncclSuccess) return fail_call(clique.error, clique.text);
+  if (clique.ranks[static_cast<size_t>(rank)] == nullptr) return ncclSuccess;
+  return fail_call(ncclInvalidArgument,
+                   "rank " + std::to_string(rank) + " joins a communicator twice");
+}
+
+// Of a blocking call, which hands out the communicator only when all ranks are there.
+ncclResult_t await_all(State& state, Lock& lock, ncclComm* comm, ncclComm** out) {
+  const std::shared_ptr<Clique> clique = comm->clique;
+  const auto settled = [&] { return clique->complete || clique->error != ncclSuccess; };
+  if (!state.changed.wait_for(lock, timeout(), settled)) {
+    fail_clique(state, *clique, ncclRemoteError,
+                "waited " + std::to_string(timeout().count()) + " ms for ranks " +
+                    missing(*clique) + " to join (ranks are threads of one process)");
+  }
+  if (clique->complete) {
+    *out = comm;
+    return ncclSuccess;
+  }
+  free_comm(state, lock, comm);
+  return fail_call(clique->error, clique->text);
 }
 
 ncclResult_t join(State& state, Lock& lock, const std::string& id, int size, int rank,
-                  ncclComm** out) {
-  std::shared_ptr<Meeting>& entry = meetings()[id];
+                  bool blocking, ncclComm** out) {
+  std::shared_ptr<Clique>& entry = meetings()[id];
   if (!entry) {
-    entry = std::make_shared<Meeting>();
-    entry->size = size;
+    entry = std::make_shared<Clique>();
     entry->ranks.resize(static_cast<size_t>(size));
   }
-  const std::shared_ptr<Meeting> meeting = entry;
-  if (meeting->size != size || meeting->ranks[static_cast<size_t>(rank)] != nullptr) {
-    return fail_call(ncclInvalidArgument,
-                     meeting->size != size
-                         ? "rank " + std::to_string(rank) + " joins as one of " +
-                               std::to_string(size) + " ranks, others as one of " +
-                               std::to_string(meeting->size)
-                         : "rank " + std::to_string(rank) + " joins a communicator twice");
-  }
+  const std::shared_ptr<Clique> clique = entry;
+  const ncclResult_t allowed = check_seat(*clique, size, rank);
+  if (allowed != ncclSuccess) return allowed;
   CUcontext context = nullptr;
   cu().ctx_get_current(&context);
   ncclComm* comm = nullptr;
-  const ncclResult_t result = make_comm(rank, size, context, &comm);
-  if (result != ncclSuccess) return result;
-  meeting->ranks[static_cast<size_t>(rank)] = comm;
-  *out = comm;
-  if (++meeting->joined == size) {
+  const ncclResult_t made = make_comm(rank, size, context, &comm);
+  if (made != ncclSuccess) return made;
+  seat(state, clique, comm);
+  if (missing(*clique).empty()) {
     meetings().erase(id);
-    meeting->result = make_clique(state, meeting->ranks);
-    meeting->done = true;
+    const ncclResult_t result = allocate_staging(*clique, *clique->ranks[0]);
+    if (result == ncclSuccess) {
+      clique->complete = true;
+    } else {
+      fail_clique(state, *clique, result, last_error_text());
+    }
     state.changed.notify_all();
   }
-  return wait_or_defer(state, lock, [meeting, id, out, comm](State& all, Lock& held) {
-    if (!all.changed.wait_for(held, timeout(), [&] { return meeting->done; })) {
-      meeting->done = true;  // for the others too
-      meeting->result = ncclRemoteError;
-      meetings().erase(id);
-      all.changed.notify_all();
-    }
-    if (meeting->result == ncclSuccess) return ncclSuccess;
-    free_comm(all, held, comm);
-    *out = nullptr;
-    if (meeting->joined == meeting->size) return meeting->result;
-    return fail_call(meeting->result, "waited " + std::to_string(timeout().count()) +
-                                          " ms for ranks " + missing(*meeting) +
-                                          " to join (ranks are threads of one process)");
-  });
+  if (!blocking) {
+    *out = comm;
+    if (!in_group()) return ncclInProgress;
+    return wait_or_defer(state, lock, [clique](State&, Lock&) {
+      return clique->complete ? ncclSuccess : ncclInProgress;
+    });
+  }
+  return wait_or_defer(
+      state, lock, [comm, out](State& all, Lock& held) { return await_all(all, held, comm, out); });
 }
 
-ncclResult_t init_rank(ncclComm_t* out, int size, const ncclUniqueId& id, int rank) {
+ncclResult_t init_rank(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, bool blocking) {
   if (out == nullptr) return fail_call(ncclInvalidArgument, "comm is null");
   *out = nullptr;
   if (size < 1 || rank < 0 || rank >= size) {
@@ -89,7 +116,7 @@ ncclResult_t init_rank(ncclComm_t* out, int size, const ncclUniqueId& id, int ra
   if (driver_table(&what) == nullptr) return fail_call(ncclUnhandledCudaError, what);
   State& state = State::get();
   Lock lock(state.mutex);
-  return join(state, lock, std::string(id.internal, sizeof id.internal), size, rank, out);
+  return join(state, lock, std::string(id.internal, sizeof id.internal), size, rank, blocking, out);
 }
 
 }  // namespace
@@ -114,22 +141,21 @@ ncclResult_t make_comm(int rank, int size, CUcontext context, ncclComm** out) {
 
 ncclResult_t make_clique(State& state, const std::vector<ncclComm*>& ranks) {
   auto clique = std::make_shared<Clique>();
-  clique->ranks = ranks;
-  {
-    Current current(ranks[0]->context);
-    void* staging = nullptr;
-    const CUresult result =
-        cu().mem_host_alloc(&staging, (ranks.size() + 1) * kChunk, CU_MEMHOSTALLOC_PORTABLE);
-    if (result != CUDA_SUCCESS) return fail_call(ncclUnhandledCudaError, cuda_name(result));
-    clique->staging = static_cast<char*>(staging);
-  }
-  for (ncclComm* comm : ranks) {
-    comm->clique = clique;
-    state.comms.insert(comm);
-  }
-  state.cliques.insert(clique);
-  start_progress(state);
+  clique->ranks.resize(ranks.size());
+  const ncclResult_t result = allocate_staging(*clique, *ranks[0]);
+  if (result != ncclSuccess) return result;
+  for (ncclComm* comm : ranks) seat(state, clique, comm);
+  clique->complete = true;
   return ncclSuccess;
+}
+
+std::string missing(const Clique& clique) {
+  std::string text;
+  for (int rank = 0; rank < clique.size(); ++rank) {
+    if (clique.ranks[static_cast<size_t>(rank)] != nullptr) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return text;
 }
 
 void free_comm(State& state, Lock& lock, ncclComm* comm) {
@@ -170,17 +196,22 @@ SIM_NCCL_API ncclGetUniqueId(ncclUniqueId* out) {
 }
 
 SIM_NCCL_API ncclCommInitRank(ncclComm_t* out, int size, ncclUniqueId id, int rank) {
-  return guarded([&] { return init_rank(out, size, id, rank); });
+  return guarded([&] { return init_rank(out, size, id, rank, true); });
 }
 
-// Every call is short, so a non-blocking communicator is made like a blocking one.
+// All other calls are short: a non-blocking communicator differs in how it is made alone.
 SIM_NCCL_API ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   return guarded([&] {
     if (config != nullptr && config->magic != 0xcafebeef) {
       return fail_call(ncclInvalidArgument, "config is not made with NCCL_CONFIG_INITIALIZER");
     }
-    return init_rank(out, size, id, rank);
+    const int blocking = config != nullptr ? config->blocking : NCCL_CONFIG_UNDEF_INT;
+    if (blocking != 0 && blocking != 1 && blocking != NCCL_CONFIG_UNDEF_INT) {
+      return fail_call(ncclInvalidArgument,
+                       "config.blocking is " + std::to_string(blocking) + "; allowed: 0, 1");
+    }
+    return init_rank(out, size, id, rank, blocking != 0);
   });
 }
 

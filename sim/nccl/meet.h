@@ -18,6 +18,8 @@ ncclResult_t make_comm(int rank, int size, CUcontext context, ncclComm** out);
 void free_comm(State& state, Lock& lock, ncclComm* comm);
 // Joins handles, in order of rank, into one communicator.
 ncclResult_t make_clique(State& state, const std::vector<ncclComm*>& ranks);
+// The ranks that are not there, "1, 4".
+std::string missing(const Clique& clique);
 
 // Whether this thread is between ncclGroupStart and ncclGroupEnd.
 bool in_group();

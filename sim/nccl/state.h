@@ -75,6 +75,7 @@ struct Clique {
   struct Split;
   std::map<uint64_t, std::shared_ptr<Split>> splits;
   char* staging = nullptr;  // pinned: a piece per rank and one for the result
+  bool complete = false;    // all ranks have met
   ncclResult_t error = ncclSuccess;
   std::string text;
   int size() const { return static_cast<int>(ranks.size()); }
@@ -126,7 +127,8 @@ void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::str
 // A driver call for this rank failed, as all do once its context is dead: the others must know.
 ncclResult_t cuda_failure(State& state, const ncclComm& comm, CUresult result);
 
-// Whether the handle is a live communicator; CUDA is then known to be there.
+// Whether the handle is a live communicator, whose ranks may still be meeting; CUDA is then known
+// to be there.
 bool is_live(State& state, ncclComm* comm);
 
 // Enqueues a thread's operations; see group.cpp.

@@ -74,6 +74,7 @@ class Decoder {
 
   Draft draft(const Form& form, Kind kind = Kind::simple) const;
   void emit(Draft d, const Form& form, Class cls);
+  // decode_operand.cpp
   Ref source(const Operand& o, Type type, bool loose = false);
   Ref destination(const Operand& o, Type type, bool loose = false);
   Ref predicate(const Operand& o);

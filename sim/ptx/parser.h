@@ -40,6 +40,7 @@ class TextParser {
   void function(bool entry, bool external);
   std::vector<int> parameters(FunctionText* f);
   void performance_directives(FunctionText* f);
+  // parser_variable.cpp
   Declaration declaration(Space space, bool external);
   void initializer(Declaration* d, unsigned element);
   void initial_value(Declaration* d, unsigned element);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Divergence, warp-wide instructions, barriers, atomics, calls, schedules.
+// Divergence, warp-wide instructions, barriers, calls, schedules.
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;
@@ -232,42 +232,6 @@ TEST_CASE("a deadlock names every warp that waits") {
   CHECK(r.outcome.findings[0].text.find("deadlock") != std::string::npos);
   CHECK(r.outcome.findings[0].text.find("number 1") != std::string::npos);
   CHECK(r.outcome.findings[1].text.find("number 2") != std::string::npos);
-}
-
-TEST_CASE("atomics on shared and global memory") {
-  const std::string ptx = kernel(R"(
-    setp.eq.u32 %p1, %t, 0; mov.u32 %r1, 0; @%p1 st.shared.u32 [s], %r1; bar.sync 0;
-    atom.shared.add.u32 %r2, [s], 3; red.shared.max.u32 [s], %r2;
-    bar.sync 0; ld.shared.u32 %r9, [s];
-  )",
-                                 "", ".shared .align 4 .u32 s;");
-  expect(ptx, 64, [](uint32_t) { return 192; });
-  // One counter for many blocks on several host threads, three ways.
-  Device device;
-  device.settings.threads = 4;
-  device.load(R"(.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 out) {
-  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .f32 %f<4>;
-  ld.param.u64 %rd1, [out];
-  atom.global.add.u32 %r1, [%rd1], 1;
-  red.global.add.f32 [%rd1+4], 0f3F800000;
-  ld.global.u32 %r2, [%rd1+8];
-L: add.u32 %r3, %r2, 2; atom.global.cas.b32 %r4, [%rd1+8], %r2, %r3;
-  setp.ne.u32 %p, %r4, %r2; mov.u32 %r2, %r4; @%p bra L;
-  atom.global.inc.u32 %r5, [%rd1+12], 9;
-  ret;
-})");
-  const uint64_t out = device.upload(std::vector<uint32_t>(4, 0));
-  const Outcome o = device.run("k", 40, 64, out);
-  INFO(texts(o));
-  CHECK(o.error == 0);
-  const auto v = device.download<uint32_t>(out, 4);
-  CHECK(v[0] == 2560);
-  CHECK(v[1] == 0x45200000);  // 2560.0f
-  CHECK(v[2] == 5120);
-  CHECK(v[3] == 0);  // 2560 steps modulo 10
 }
 
 TEST_CASE("calls are expanded, with a guard and a local array") {

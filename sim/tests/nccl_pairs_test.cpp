@@ -151,6 +151,27 @@ TEST_CASE("several communicators are made in one group by one thread") {
   }
 }
 
+TEST_CASE("thirty-two ranks meet, pass on round a ring and sum") {
+  run_ranks(32, [](Rank& rank) {
+    const CUdeviceptr mine = upload(std::vector<int>(3, rank.index));
+    const CUdeviceptr theirs = upload(std::vector<int>(3, -1));
+    const int next = (rank.index + 1) % 32, previous = (rank.index + 31) % 32;
+    CHECK(nccl().group_start() == ncclSuccess);
+    CHECK(nccl().send(pointer(mine), 3, ncclInt32, next, rank.comm, rank.nccl_stream()) ==
+          ncclSuccess);
+    CHECK(nccl().recv(pointer(theirs), 3, ncclInt32, previous, rank.comm, rank.nccl_stream()) ==
+          ncclSuccess);
+    CHECK(nccl().group_end() == ncclSuccess);
+    CHECK(nccl().all_reduce(pointer(mine), pointer(mine), 3, ncclInt32, ncclSum, rank.comm,
+                            rank.nccl_stream()) == ncclSuccess);
+    rank.synchronize();
+    CHECK(download<int>(theirs, 3) == std::vector<int>(3, previous));
+    CHECK(download<int>(mine, 3) == std::vector<int>(3, 496));
+    CHECK(cuda().mem_free(mine) == CUDA_SUCCESS);
+    CHECK(cuda().mem_free(theirs) == CUDA_SUCCESS);
+  });
+}
+
 TEST_CASE("a split by parity, in reverse order") {
   run_ranks(7, [](Rank& rank) {
     ncclComm_t part = nullptr;

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "tests/collective/fakes.h"
 
@@ -25,6 +26,31 @@ TEST_CASE("a library that cannot be used says which, why and what to do") {
     CHECK_MESSAGE(status.text().find("LATHE_NCCL") != std::string::npos, status.text());
   }
   unsetenv("LATHE_NCCL");
+}
+
+TEST_CASE("the drop-in is taken for real when it is named, and never when it is found") {
+  const auto drop_in = open_nccl(NcclChoice::threads);
+  if (!drop_in.ok()) {
+    MESSAGE("skipped: ", drop_in.status().text());
+    return;
+  }
+  const std::string path = (*drop_in)->path;
+  // From here on the loader answers the bare name with the drop-in.
+  unsetenv("LATHE_NCCL");
+  const auto found = open_nccl(NcclChoice::real);
+  if (found.ok()) {
+    CHECK_FALSE(std::filesystem::equivalent((*found)->path, path));
+  } else {
+    CHECK(found.status().code() == Code::nccl);
+    CHECK_MESSAGE(
+        found.status().text().find("leads to the simulator's " + path) != std::string::npos,
+        found.status().text());
+  }
+  setenv("LATHE_NCCL", path.c_str(), 1);
+  const auto named = open_nccl(NcclChoice::real);
+  unsetenv("LATHE_NCCL");
+  REQUIRE_MESSAGE(named.ok(), named.status().text());
+  CHECK(std::filesystem::equivalent((*named)->path, path));
 }
 
 TEST_CASE("errors carry the call, the sentence, the number and the library's last words") {

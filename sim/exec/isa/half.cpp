@@ -102,41 +102,59 @@ struct Sign {
   }
 };
 
+// bf16 has neither .ftz nor .sat.
+template <class H>
+constexpr bool kHasFtz = false;
+template <>
+constexpr bool kHasFtz<F16> = true;
+
 template <class H, class O, bool Pair>
 Handler resolve_two(const Form& f) {
-  const bool ftz = f.has(kFtz);
-  if (f.has(kSat))
-    return ftz ? apply2<Two<H, O, true, true>, Pair> : apply2<Two<H, O, false, true>, Pair>;
-  return ftz ? apply2<Two<H, O, true, false>, Pair> : apply2<Two<H, O, false, false>, Pair>;
+  if constexpr (kHasFtz<H>) {
+    const bool ftz = f.has(kFtz);
+    if (f.has(kSat))
+      return ftz ? apply2<Two<H, O, true, true>, Pair> : apply2<Two<H, O, false, true>, Pair>;
+    if (ftz) return apply2<Two<H, O, true, false>, Pair>;
+  }
+  return apply2<Two<H, O, false, false>, Pair>;
 }
 template <class H, bool Pair>
 Handler resolve_fma(const Form& f) {
-  const bool ftz = f.has(kFtz);
   if (f.round != Round::rn) return nullptr;
-  if (f.has(kSat))
-    return ftz ? apply3<Three<H, true, true, false>, Pair>
-               : apply3<Three<H, false, true, false>, Pair>;
-  if (f.has(kRelu))
-    return ftz ? apply3<Three<H, true, false, true>, Pair>
-               : apply3<Three<H, false, false, true>, Pair>;
-  return ftz ? apply3<Three<H, true, false, false>, Pair>
-             : apply3<Three<H, false, false, false>, Pair>;
+  if constexpr (kHasFtz<H>) {
+    const bool ftz = f.has(kFtz);
+    if (f.has(kSat))
+      return ftz ? apply3<Three<H, true, true, false>, Pair>
+                 : apply3<Three<H, false, true, false>, Pair>;
+    if (ftz)
+      return f.has(kRelu) ? apply3<Three<H, true, false, true>, Pair>
+                          : apply3<Three<H, true, false, false>, Pair>;
+  }
+  return f.has(kRelu) ? apply3<Three<H, false, false, true>, Pair>
+                      : apply3<Three<H, false, false, false>, Pair>;
 }
 template <class H, bool Max, bool Pair>
 Handler resolve_extreme(const Form& f) {
-  const bool ftz = f.has(kFtz);
   if (f.has(kXorsign | kRelu)) return nullptr;
-  if (f.has(kNanMod))
-    return ftz ? apply2<Extreme<H, Max, true, true>, Pair>
-               : apply2<Extreme<H, Max, false, true>, Pair>;
-  return ftz ? apply2<Extreme<H, Max, true, false>, Pair>
-             : apply2<Extreme<H, Max, false, false>, Pair>;
+  if constexpr (kHasFtz<H>) {
+    if (f.has(kFtz))
+      return f.has(kNanMod) ? apply2<Extreme<H, Max, true, true>, Pair>
+                            : apply2<Extreme<H, Max, true, false>, Pair>;
+  }
+  return f.has(kNanMod) ? apply2<Extreme<H, Max, false, true>, Pair>
+                        : apply2<Extreme<H, Max, false, false>, Pair>;
+}
+template <class H, bool Negate, bool Pair>
+Handler resolve_sign(const Form& f) {
+  if constexpr (kHasFtz<H>) {
+    if (f.has(kFtz)) return apply1<Sign<H, true, Negate>, Pair>;
+  }
+  return apply1<Sign<H, false, Negate>, Pair>;
 }
 
 template <class H, bool Pair>
 Handler resolve_format(const Form& f) {
-  const bool ftz = f.has(kFtz);
-  if (f.round > Round::rn) return nullptr;
+  if (f.round > Round::rn || (!kHasFtz<H> && f.has(kFtz | kSat))) return nullptr;
   switch (f.op) {
     case Op::add:
       return resolve_two<H, Add, Pair>(f);
@@ -151,9 +169,9 @@ Handler resolve_format(const Form& f) {
     case Op::max:
       return resolve_extreme<H, true, Pair>(f);
     case Op::neg:
-      return ftz ? apply1<Sign<H, true, true>, Pair> : apply1<Sign<H, false, true>, Pair>;
+      return resolve_sign<H, true, Pair>(f);
     case Op::abs:
-      return ftz ? apply1<Sign<H, true, false>, Pair> : apply1<Sign<H, false, false>, Pair>;
+      return resolve_sign<H, false, Pair>(f);
     default:
       return nullptr;
   }

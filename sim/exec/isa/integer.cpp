@@ -179,6 +179,7 @@ Handler resolve_arithmetic(const Form& f, Type t) {
 
 Handler resolve_integer(const Form& f) {
   if (f.type() != Type::pred && f.round != Round::none) return nullptr;
+  if (Handler h = resolve_bytes(f)) return h;
   if (Handler h = resolve_bits(f)) return h;
   return is_float(f.type()) || f.type() == Type::pred ? nullptr : resolve_arithmetic(f, f.type());
 }

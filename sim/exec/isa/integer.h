@@ -1,14 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What integer.cpp and bits.cpp share: types by width, one-line handlers, picking by type.
+// What integer.cpp, bits.cpp and bytes.cpp share: types by width, one-line handlers, picking by
+// type.
 #pragma once
 
 #include "sim/exec/lanes.h"
 
 namespace sim::SIM_ISA {
 
-// Shifts, bits, bytes, predicate logic; null for other instructions.
+// Shifts, bits, predicate logic; null for other instructions.
 Handler resolve_bits(const Form& f);
+// Bytes and masks.
+Handler resolve_bytes(const Form& f);
 
 namespace {
 

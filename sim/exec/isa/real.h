@@ -4,7 +4,7 @@
 // inside a build for one instruction set; internal linkage.
 #pragma once
 
-#include <immintrin.h>
+#include <xmmintrin.h>
 
 #include "sim/exec/lanes.h"
 

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Global and constant memory: regions, shadow bits, sectors.
+#include "sim/exec/isa/access_parts.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+// Several host threads may set bits of one word.
+void define_range(uint64_t* bits, uint64_t from, uint64_t count) {
+  while (count) {
+    const uint64_t at = from & 63, n = 64 - at < count ? 64 - at : count;
+    const uint64_t mask = (n == 64 ? ~0ull : (1ull << n) - 1) << at;
+    uint64_t* word = bits + from / 64;
+    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mask) != mask) {
+      if (n == 64)
+        __atomic_store_n(word, ~0ull, __ATOMIC_RELAXED);
+      else
+        __atomic_fetch_or(word, mask, __ATOMIC_RELAXED);
+    }
+    from += n;
+    count -= n;
+  }
+}
+
+// Distinct 32-byte sectors; an aligned access of up to 32 bytes lies in one.
+uint32_t count_sectors(const Access& a, uint32_t exec, uint32_t size, Region* r,
+                       uint64_t* touched) {
+  if (a.dense && exec == kFull) {
+    const uint64_t first = a.address[0] >> 5, last = (a.address[0] + 32 * size - 1) >> 5;
+    if (r && touched) define_private(touched, first - (r->base >> 5), last - first + 1);
+    return static_cast<uint32_t>(last - first + 1);
+  }
+  uint64_t seen[64];
+  uint8_t used[64] = {};
+  uint32_t count = 0;
+  uint64_t previous = ~0ull;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const uint64_t sector = a.address[__builtin_ctz(rest)] >> 5;
+    if (sector == previous) continue;
+    previous = sector;
+    uint32_t h = static_cast<uint32_t>(sector * 0x9E3779B97F4A7C15ull >> 58);
+    while (used[h] && seen[h] != sector) h = (h + 1) & 63;
+    if (used[h]) continue;
+    used[h] = 1;
+    seen[h] = sector;
+    ++count;
+    if (r && touched) {
+      const uint64_t bit = sector - (r->base >> 5);
+      touched[bit / 64] |= 1ull << (bit % 64);
+    }
+  }
+  return count;
+}
+
+void tally_global(TrafficCounts& t, uint32_t lanes, uint32_t size, uint32_t sectors) {
+  const uint64_t bytes = static_cast<uint64_t>(lanes) * size;
+  const uint64_t least = (bytes + 31) / 32;
+  ++t.requests;
+  t.bytes += bytes;
+  t.sectors += sectors;
+  t.minimum_sectors += least < sectors ? least : sectors;
+}
+
+bool shadow_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
+                   Use use, const Region& r) {
+  if (use == Use::store && r.read_only) {
+    return fault(w, i, Fault::read_only, __builtin_ctz(exec), a, size, space, use);
+  }
+  if (!r.defined) return true;
+  const bool dense = a.dense && exec == kFull;
+  if (use != Use::store && view(*w.worker).check_defined) {
+    const bool all = dense && range_defined(r.defined, a.address[0] - r.base, 32ull * size);
+    for (uint32_t rest = all ? 0 : exec; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      if (range_defined(r.defined, a.address[l] - r.base, size)) continue;
+      fault(w, i, Fault::uninitialized, l, a, size, space, use);
+      break;
+    }
+  }
+  if (use == Use::load) return true;
+  if (dense) {
+    define_range(r.defined, a.address[0] - r.base, 32ull * size);
+  } else {
+    for (uint32_t rest = exec; rest; rest &= rest - 1) {
+      define_range(r.defined, a.address[__builtin_ctz(rest)] - r.base, size);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
+                    Use use) {
+  const Bounds b = spread(a, exec, size);
+  const LaunchView& launch = view(*w.worker);
+  Tally& tally = w.worker->tally;
+  TrafficCounts& counts = space == Space::constant ? tally.const_load
+                          : use == Use::load       ? tally.global_load
+                          : use == Use::store      ? tally.global_store
+                                                   : tally.global_atomic;
+  for (int l = 0; l < 32; ++l) a.pointer[l] = reinterpret_cast<uint8_t*>(a.address[l]);
+  const auto lanes = static_cast<uint32_t>(__builtin_popcount(exec));
+  if (!launch.check_memory) {
+    tally_global(counts, lanes, size, count_sectors(a, exec, size, nullptr, nullptr));
+    return true;
+  }
+  if (!aligned(a, w, i, exec, size, space, use)) return false;
+  Region* r = w.worker->regions + i.extra;
+  const bool current =
+      launch.memory_version->load(std::memory_order_relaxed) == w.worker->memory_version;
+  if (!current || b.low < r->base || b.high + size > r->end || b.high + size < b.high) {
+    r = find_region(w, i, b.low, b.high + size);
+  }
+  if (r) {
+    uint64_t* touched = use == Use::load ? r->loaded : r->stored;
+    tally_global(counts, lanes, size, count_sectors(a, exec, size, r, touched));
+    return shadow_global(a, w, i, exec, size, space, use, *r);
+  }
+  // Lanes in different allocations, or a wrong address.
+  tally_global(counts, lanes, size, count_sectors(a, exec, size, nullptr, nullptr));
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    const uint32_t one = 1u << l;
+    r = find_region(w, i, a.address[l], a.address[l] + size);
+    if (!r) return fault(w, i, Fault::out_of_bounds, l, a, size, space, use);
+    count_sectors(a, one, size, r, use == Use::load ? r->loaded : r->stored);
+    if (!shadow_global(a, w, i, one, size, space, use, *r)) return false;
+  }
+  return true;
+}
+
+}  // namespace sim::SIM_ISA

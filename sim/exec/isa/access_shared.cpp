@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits, races.
+#include "sim/exec/isa/access_parts.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+// Passes beyond the first: the most distinct words of one bank, per group of lanes that moves 128
+// bytes.
+uint32_t bank_conflicts(const Access& a, uint32_t exec, uint32_t size) {
+  if (a.dense && exec == kFull) return 0;
+  const uint32_t group = size <= 4 ? 32 : size == 8 ? 16 : 8;
+  uint32_t extra = 0;
+  for (uint32_t begin = 0; begin < 32; begin += group) {
+    uint32_t words[32][32];
+    uint8_t count[32] = {};
+    uint32_t most = 1;
+    for (uint32_t l = begin; l < begin + group; ++l) {
+      if (!(exec >> l & 1)) continue;
+      for (uint32_t k = 0; k < (size + 3) / 4; ++k) {
+        const auto word = static_cast<uint32_t>(a.address[l] / 4 + k);
+        const uint32_t bank = word % 32;
+        uint32_t j = 0;
+        while (j < count[bank] && words[bank][j] != word) ++j;
+        if (j < count[bank]) continue;
+        words[bank][count[bank]++] = word;
+        if (count[bank] > most) most = count[bank];
+      }
+    }
+    extra += most - 1;
+  }
+  return extra;
+}
+
+void check_races(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
+  Block& block = *w.block;
+  const auto me = static_cast<uint8_t>(w.index);
+  const uint32_t epoch = block.epoch;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    const auto offset = static_cast<uint32_t>(a.address[l]);
+    const uint32_t head = offset & 3;
+    const auto bytes = static_cast<uint8_t>(size >= 4 ? 15u : ((1u << size) - 1) << head);
+    for (uint32_t word = offset / 4; word < (offset + size + 3) / 4; ++word) {
+      RaceWord& r = block.races[word];
+      const bool write_clash = r.write_epoch == epoch && r.writer != me && (r.write_bytes & bytes);
+      const bool read_clash = use == Use::store && r.read_epoch == epoch &&
+                              (r.reader != me || r.many_readers) && (r.read_bytes & bytes);
+      // Atomics do not race with each other.
+      const bool both_atomic = use == Use::atomic && r.write_atomic;
+      if ((write_clash && !both_atomic) || read_clash) {
+        report_race(w, i, static_cast<unsigned>(l), a.address[l], size,
+                    write_clash ? r.write_pc : r.read_pc, write_clash ? r.writer : r.reader,
+                    write_clash, use != Use::load);
+      }
+      if (use == Use::load) {
+        if (r.read_epoch != epoch)
+          r.many_readers = r.read_bytes = 0;
+        else
+          r.many_readers |= r.reader != me;
+        r.read_epoch = epoch;
+        r.reader = me;
+        r.read_bytes |= bytes;
+        r.read_pc = w.pc;
+      } else {
+        if (r.write_epoch != epoch || r.writer != me) r.write_bytes = 0;
+        r.write_epoch = epoch;
+        r.writer = me;
+        r.write_bytes |= bytes;
+        r.write_atomic = use == Use::atomic;
+        r.write_pc = w.pc;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
+  Block& block = *w.block;
+  const Bounds b = spread(a, exec, size);
+  const LaunchView& launch = view(*w.worker);
+  Tally& tally = w.worker->tally;
+  if (b.low < block.shared_begin || b.high + size > block.shared_bytes || b.high + size < b.high) {
+    for (uint32_t rest = exec; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      const uint64_t x = a.address[l];
+      if (x < block.shared_begin || x + size > block.shared_bytes || x + size < x) {
+        return fault(w, i, Fault::out_of_bounds, l, a, size, Space::shared, use);
+      }
+    }
+  }
+  if (!aligned(a, w, i, exec, size, Space::shared, use)) return false;
+  for (int l = 0; l < 32; ++l) a.pointer[l] = block.shared + a.address[l];
+  a.shared = true;
+  TrafficCounts& counts = use == Use::load ? tally.shared_load : tally.shared_store;
+  ++counts.requests;
+  counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
+  if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
+  if (!launch.check_defined) return true;
+  const bool dense = a.dense && exec == kFull;
+  if (use != Use::store) {
+    const bool all = dense ? range_defined(block.shared_defined, a.address[0], 32ull * size)
+                           : b.low == b.high && range_defined(block.shared_defined, b.low, size);
+    for (uint32_t rest = all ? 0 : exec; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      if (range_defined(block.shared_defined, a.address[l], size)) continue;
+      fault(w, i, Fault::uninitialized, l, a, size, Space::shared, use);
+      break;
+    }
+  }
+  if (use != Use::load) {
+    if (dense) {
+      define_private(block.shared_defined, a.address[0], 32ull * size);
+    } else {
+      for (uint32_t rest = exec; rest; rest &= rest - 1) {
+        define_private(block.shared_defined, a.address[__builtin_ctz(rest)], size);
+      }
+    }
+  }
+  if (block.races) check_races(a, w, i, exec, size, use);
+  return true;
+}
+
+}  // namespace sim::SIM_ISA

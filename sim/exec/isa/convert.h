@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the files of cvt share: how a source is read, rounding to whole numbers, integers that
+// clamp.
+#pragma once
+
+#include "sim/exec/isa/real.h"
+
+// Conversions too rare to be worth a copy per instruction set; see LATHE_SIM_ONCE_SOURCES.
+namespace sim::base {
+Handler resolve_convert_rare(const Form& f);
+Handler resolve_convert_fp8(const Form& f);
+}  // namespace sim::base
+
+namespace sim::SIM_ISA {
+
+// By the type of the result; null for what they do not know.
+Handler resolve_convert_integer(const Form& f);
+Handler resolve_convert_float(const Form& f);
+Handler resolve_convert_half(const Form& f);
+
+namespace {
+
+template <class T>
+constexpr bool kIsFloat = false;
+template <>
+constexpr bool kIsFloat<float> = true;
+template <>
+constexpr bool kIsFloat<double> = true;
+
+// How a lane of a source is read.
+struct AsF16 {
+  using cell = uint32_t;
+  static SIM_INLINE float load(uint32_t v) { return from_f16(v & 0xFFFFu); }
+};
+struct AsBf16 {
+  using cell = uint32_t;
+  static SIM_INLINE float load(uint32_t v) { return from_bf16(v & 0xFFFFu); }
+};
+struct AsF32 {
+  using cell = float;
+  static SIM_INLINE float load(float v) { return v; }
+};
+struct AsF32Ftz {
+  using cell = float;
+  static SIM_INLINE float load(float v) { return flush(v); }
+};
+struct AsF64 {
+  using cell = double;
+  static SIM_INLINE double load(double v) { return v; }
+};
+
+template <class T>
+struct AsInt {
+  using cell = T;
+  static SIM_INLINE T load(T v) { return v; }
+};
+
+template <Round R>
+SIM_INLINE double to_whole(double x) {
+  if (R == Round::rzi) return __builtin_trunc(x);
+  if (R == Round::rmi) return __builtin_floor(x);
+  if (R == Round::rpi) return __builtin_ceil(x);
+  return __builtin_nearbyint(x);
+}
+// Towards D, cut without regard for its value, or clamped. An S of under 64 bits has its limits in
+// 64; beyond what S can hold a limit is never met.
+template <class D, class S, bool Sat>
+SIM_INLINE D to_integer(S v) {
+  if constexpr (Sat && sizeof(S) < 8) {
+    constexpr bool kSign = D(-1) < D(0);
+    constexpr int64_t kHigh =
+        sizeof(D) == 8 ? INT64_MAX : (int64_t(1) << (sizeof(D) * 8 - (kSign ? 1 : 0))) - 1;
+    constexpr int64_t kLow = kSign ? -kHigh - 1 : 0;
+    const int64_t x = v;
+    return static_cast<D>(x < kLow ? kLow : x > kHigh ? kHigh : x);
+  } else if constexpr (Sat) {
+    using Big = __int128;
+    constexpr bool kSign = D(-1) < D(0);
+    constexpr Big kHigh = (Big(1) << (sizeof(D) * 8 - (kSign ? 1 : 0))) - 1;
+    constexpr Big kLow = kSign ? -kHigh - 1 : 0;
+    const Big x = v;
+    return static_cast<D>(x < kLow ? kLow : x > kHigh ? kHigh : x);
+  } else {
+    return static_cast<D>(v);
+  }
+}
+template <class D, class S, bool Sat>
+void int_int(Warp& w, const Inst& i, uint32_t exec) {
+  if constexpr (sizeof(D) == 8) {
+    unary<D, S>(w, i, exec, [](S a) { return to_integer<D, S, Sat>(a); });
+  } else {
+    // imm cuts the result to its register.
+    const auto cut = static_cast<uint32_t>(i.imm);
+    unary<uint32_t, S>(
+        w, i, exec, [cut](S a) { return static_cast<uint32_t>(to_integer<D, S, Sat>(a)) & cut; });
+  }
+}
+template <class D, bool Sat>
+Handler from_int(Type s) {
+  switch (s) {
+    case Type::u8:
+    case Type::b8:
+      return int_int<D, uint8_t, Sat>;
+    case Type::s8:
+      return int_int<D, int8_t, Sat>;
+    case Type::u16:
+    case Type::b16:
+      return int_int<D, uint16_t, Sat>;
+    case Type::s16:
+      return int_int<D, int16_t, Sat>;
+    case Type::u32:
+    case Type::b32:
+      return int_int<D, uint32_t, Sat>;
+    case Type::s32:
+      return int_int<D, int32_t, Sat>;
+    case Type::u64:
+    case Type::b64:
+      return int_int<D, uint64_t, Sat>;
+    case Type::s64:
+      return int_int<D, int64_t, Sat>;
+    default:
+      return nullptr;
+  }
+}
+
+// A whole number clamped to D; NaN gives 0, or 2^63 where 64 bits are involved.
+template <class D>
+SIM_INLINE D clamp_to(double x, bool wide) {
+  constexpr bool kSign = D(-1) < D(0);
+  constexpr double top =
+      kSign ? double(1ull << (sizeof(D) * 8 - 1)) : 2.0 * double(1ull << (sizeof(D) * 8 - 1));
+  if (x != x) return wide ? D(D(1) << (sizeof(D) * 8 - 1)) : D(0);
+  if (x >= top) return D(kSign ? D(~(D(1) << (sizeof(D) * 8 - 1))) : D(~D(0)));
+  if (kSign) return x < -top ? D(D(1) << (sizeof(D) * 8 - 1)) : static_cast<D>(x);
+  return x <= 0 ? D(0) : static_cast<D>(x);
+}
+template <class D, class S, Round R>
+void float_int(Warp& w, const Inst& i, uint32_t exec) {
+  using C = typename S::cell;
+  constexpr bool wide = sizeof(D) == 8 || sizeof(C) == 8;
+  if constexpr (sizeof(D) == 8) {
+    unary<D, C>(w, i, exec, [](C a) { return clamp_to<D>(to_whole<R>(S::load(a)), wide); });
+  } else {
+    const auto cut = static_cast<uint32_t>(i.imm);
+    unary<uint32_t, C>(w, i, exec, [cut](C a) {
+      return static_cast<uint32_t>(clamp_to<D>(to_whole<R>(S::load(a)), wide)) & cut;
+    });
+  }
+}
+template <class D, class S>
+Handler float_int_round(Round r) {
+  switch (r) {
+    case Round::rni:
+      return float_int<D, S, Round::rni>;
+    case Round::rzi:
+      return float_int<D, S, Round::rzi>;
+    case Round::rmi:
+      return float_int<D, S, Round::rmi>;
+    case Round::rpi:
+      return float_int<D, S, Round::rpi>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace sim::SIM_ISA

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// cvt to f32 and f64.
+#include "sim/exec/isa/convert.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+template <class D, class S, Round R, bool Ftz, bool Sat>
+void to_real(Warp& w, const Inst& i, uint32_t exec) {
+  Rounding<R> mode;
+  using C = typename S::cell;
+  unary<D, C>(
+      w, i, exec, [](C a) __attribute__((always_inline)) {
+        D v = static_cast<D>(S::load(a));
+        if (Sat) v = saturated(v);
+        if constexpr (kIsFloat<D>) v = canonical(v);
+        return Ftz ? flush(v) : v;
+      });
+}
+
+// Where every value of S is one of D the rounding mode does not matter: there is one handler.
+template <class D, class S, bool Exact, bool Ftz, bool Sat>
+Handler to_real_round(Round r) {
+  if (r > Round::rp) return nullptr;
+  if constexpr (!Exact) {
+    if (r == Round::rz) return to_real<D, S, Round::rz, Ftz, Sat>;
+    if (r == Round::rm) return to_real<D, S, Round::rm, Ftz, Sat>;
+    if (r == Round::rp) return to_real<D, S, Round::rp, Ftz, Sat>;
+  }
+  return to_real<D, S, Round::rn, Ftz, Sat>;
+}
+// Only where a result may be a subnormal f32 there is something to flush.
+template <class D, class S, bool Exact, bool Flushes = false>
+Handler to_real_mods(const Form& f) {
+  const bool sat = f.has(kSat);
+  if constexpr (Flushes) {
+    if (f.has(kFtz)) {
+      return sat ? to_real_round<D, S, Exact, true, true>(f.round)
+                 : to_real_round<D, S, Exact, true, false>(f.round);
+    }
+  }
+  return sat ? to_real_round<D, S, Exact, false, true>(f.round)
+             : to_real_round<D, S, Exact, false, false>(f.round);
+}
+
+// f32 to f32 and f64 to f64: to a whole number, or just flushed and clamped.
+template <class F, Round R, bool Ftz, bool Sat>
+void whole(Warp& w, const Inst& i, uint32_t exec) {
+  unary<F, F>(
+      w, i, exec, [](F a) __attribute__((always_inline)) {
+        F v = Ftz ? flush(a) : a;
+        if (R >= Round::rni) v = static_cast<F>(to_whole<R>(v));
+        if (Sat) v = saturated(v);
+        return canonical(v);
+      });
+}
+template <class F, Round R>
+Handler whole_mods(const Form& f) {
+  const bool sat = f.has(kSat);
+  if constexpr (sizeof(F) == 4) {
+    if (f.has(kFtz)) return sat ? whole<F, R, true, true> : whole<F, R, true, false>;
+  }
+  return sat ? whole<F, R, false, true> : whole<F, R, false, false>;
+}
+template <class F>
+Handler same_real(const Form& f) {
+  switch (f.round) {
+    case Round::rni:
+      return whole_mods<F, Round::rni>(f);
+    case Round::rzi:
+      return whole_mods<F, Round::rzi>(f);
+    case Round::rmi:
+      return whole_mods<F, Round::rmi>(f);
+    case Round::rpi:
+      return whole_mods<F, Round::rpi>(f);
+    case Round::none:
+      return whole_mods<F, Round::none>(f);
+    default:
+      return nullptr;
+  }
+}
+
+template <class D>
+Handler to_real_from(const Form& f, Type s) {
+  constexpr bool kWide = sizeof(D) == 8;
+  switch (s) {
+    case Type::f16:
+      return to_real_mods<D, AsF16, true>(f);
+    case Type::bf16:
+      return to_real_mods<D, AsBf16, true, !kWide>(f);
+    case Type::u8:
+      return to_real_mods<D, AsInt<uint8_t>, true>(f);
+    case Type::s8:
+      return to_real_mods<D, AsInt<int8_t>, true>(f);
+    case Type::u16:
+      return to_real_mods<D, AsInt<uint16_t>, true>(f);
+    case Type::s16:
+      return to_real_mods<D, AsInt<int16_t>, true>(f);
+    case Type::u32:
+      return to_real_mods<D, AsInt<uint32_t>, kWide>(f);
+    case Type::s32:
+      return to_real_mods<D, AsInt<int32_t>, kWide>(f);
+    case Type::u64:
+      return to_real_mods<D, AsInt<uint64_t>, false>(f);
+    case Type::s64:
+      return to_real_mods<D, AsInt<int64_t>, false>(f);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Handler resolve_convert_float(const Form& f) {
+  const Type s = f.types[1];
+  if (is_integer(s) && f.round == Round::none) return nullptr;
+  if (f.types[0] == Type::f32) {
+    if (s == Type::f32) return same_real<float>(f);
+    if (s != Type::f64) return to_real_from<float>(f, s);
+    return f.round == Round::none ? nullptr : to_real_mods<float, AsF64, false, true>(f);
+  }
+  if (s == Type::f64) return same_real<double>(f);
+  if (s != Type::f32) return to_real_from<double>(f, s);
+  return f.has(kFtz) ? to_real_mods<double, AsF32Ftz, true>(f)
+                     : to_real_mods<double, AsF32, true>(f);
+}
+
+}  // namespace sim::SIM_ISA

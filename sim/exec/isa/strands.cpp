@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Splitting, joining and parking strands.
+#include "sim/exec/isa/strands.h"
+
+namespace sim::SIM_ISA {
+namespace {
+
+int32_t new_node(Warp& w, uint32_t pc, int32_t parent) {
+  for (int n = 0; n < kMaxNodes; ++n) {
+    if (w.nodes[n].used) continue;
+    w.nodes[n] = Node{};
+    w.nodes[n].pc = pc;
+    w.nodes[n].parent = parent;
+    w.nodes[n].used = true;
+    return n;
+  }
+  return -1;  // lanes simply will not meet there
+}
+
+// Lanes that go elsewhere leave the current strand, which keeps `stay`.
+void split(Warp& w, Strand& s, uint32_t stay, uint32_t other_pc) {
+  const uint32_t other = s.mask & ~stay;
+  s.mask = stay;
+  if (s.node >= 0) ++w.nodes[s.node].pending;
+  add_strand(w, other_pc, other, s.node);
+}
+
+uint32_t parked_union(const Warp& w, Parked kind, uint32_t pc, uint32_t sync_mask, bool any_pc) {
+  uint32_t all = 0;
+  for (int i = 0; i < w.strand_count; ++i) {
+    const Strand& s = w.strands[i];
+    if (s.parked != kind || s.sync_mask != sync_mask || (!any_pc && s.pc != pc)) continue;
+    all |= s.mask;
+  }
+  return all;
+}
+
+void unpark(Warp& w, Parked kind, uint32_t pc, uint32_t sync_mask, bool any_pc) {
+  for (int i = 0; i < w.strand_count; ++i) {
+    Strand& s = w.strands[i];
+    if (s.parked != kind || s.sync_mask != sync_mask || (!any_pc && s.pc != pc)) continue;
+    s.parked = Parked::no;
+    ++s.pc;
+  }
+}
+
+}  // namespace
+
+void add_strand(Warp& w, uint32_t pc, uint32_t mask, int32_t node) {
+  Strand& s = w.strands[w.strand_count++];
+  s = Strand{};
+  s.pc = pc;
+  s.mask = mask;
+  s.node = node;
+}
+
+void remove_strand(Warp& w, int index) { w.strands[index] = w.strands[--w.strand_count]; }
+
+void leave(Warp& w, int32_t n, uint32_t mask) {
+  while (n >= 0) {
+    Node& node = w.nodes[n];
+    node.arrived |= mask;
+    if (--node.pending > 0) return;
+    node.used = false;
+    if (node.arrived) {
+      add_strand(w, node.pc + 1, node.arrived, node.parent);
+      return;
+    }
+    mask = 0;
+    n = node.parent;
+  }
+}
+
+Step diverge(Warp& w, const Inst& in, uint32_t taken, uint32_t pc) {
+  Strand& s = w.strands[w.current];
+  const uint32_t join = in.extra;
+  if (join != kNoTarget && (s.node < 0 || w.nodes[s.node].pc != join)) {
+    const int32_t n = new_node(w, join, s.node);
+    if (n >= 0) {
+      w.nodes[n].pending = 1;
+      s.node = n;
+    }
+  }
+  // Which side runs first is up to the seed.
+  if (next_random(w.block->random) & 1) {
+    split(w, s, taken, pc + 1);
+    s.pc = in.aux;
+  } else {
+    split(w, s, s.mask & ~taken, in.aux);
+    s.pc = pc + 1;
+  }
+  return Step::switch_strand;
+}
+
+Step branch_table(Warp& w, const Inst& in, uint32_t exec, uint32_t pc) {
+  Strand& s = w.strands[w.current];
+  const uint32_t* index = cells<uint32_t>(w, in.a);
+  const unsigned lane = __builtin_ctz(exec);
+  uint32_t same = 0;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const unsigned l = __builtin_ctz(rest);
+    same |= index[l] == index[lane] ? 1u << l : 0u;
+  }
+  uint32_t target = 0;
+  if (!branch_target(w, in, index[lane], &target)) {
+    report(w, in, Fault::undefined_value, lane, index[lane], 4, Space::generic, false);
+    return Step::stopped;
+  }
+  if (same == s.mask) {
+    s.pc = target;
+    return Step::switch_strand;
+  }
+  Inst split_here = in;
+  split_here.aux = target;
+  // The rest comes back to this instruction, or passes it if its guard is false.
+  const uint32_t rest = exec & ~same;
+  const Step step = diverge(w, split_here, same, pc);
+  for (int i = 0; i < w.strand_count; ++i) {
+    Strand& other = w.strands[i];
+    if (!rest || other.pc != pc + 1 || (other.mask & rest) != rest) continue;
+    other.pc = pc;
+    break;
+  }
+  return step;
+}
+
+bool try_release(Warp& w, int index) {
+  Strand& s = w.strands[index];
+  const Inst& in = w.function->code_data[s.pc];
+  const uint32_t pc = s.pc, sync_mask = s.sync_mask;
+  switch (s.parked) {
+    case Parked::converge: {
+      const uint32_t all = parked_union(w, s.parked, pc, sync_mask, false);
+      if ((sync_mask & w.live) & ~all) return false;
+      w.pc = pc;
+      in.fn(w, in, all);
+      unpark(w, Parked::converge, pc, sync_mask, false);
+      return true;
+    }
+    case Parked::bar_warp: {
+      const uint32_t all = parked_union(w, s.parked, pc, sync_mask, true);
+      if ((sync_mask & w.live) & ~all) return false;
+      unpark(w, Parked::bar_warp, pc, sync_mask, true);
+      return true;
+    }
+    case Parked::barrier: {
+      const bool any_pc = in.imm == 0;  // barrier without .aligned
+      if (w.live & ~parked_union(w, s.parked, pc, 0, any_pc)) return false;
+      if (w.state == WarpState::parked) return false;
+      w.pc = pc;
+      arrive_at_barrier(w, in, s);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+Step park(Warp& w, uint32_t exec, uint32_t pc, Parked kind, uint32_t sync_mask) {
+  Strand& s = w.strands[w.current];
+  s.pc = pc;
+  if (exec != s.mask) split(w, s, exec, pc + 1);
+  s.parked = kind;
+  s.sync_mask = sync_mask;
+  try_release(w, w.current);
+  return w.stop ? Step::stopped : Step::switch_strand;
+}
+
+}  // namespace sim::SIM_ISA

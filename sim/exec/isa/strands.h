@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The strands of a warp: how they split, meet, wait and go on.
+#pragma once
+
+#include "sim/exec/lanes.h"
+
+namespace sim::SIM_ISA {
+
+enum class Step : uint8_t { next, switch_strand, stopped };
+
+void add_strand(Warp& w, uint32_t pc, uint32_t mask, int32_t node);
+void remove_strand(Warp& w, int index);
+// A strand of node n ended: it arrived with `mask`, or exited (0).
+void leave(Warp& w, int32_t n, uint32_t mask);
+// The current strand goes two ways.
+Step diverge(Warp& w, const Inst& in, uint32_t taken, uint32_t pc);
+Step branch_table(Warp& w, const Inst& in, uint32_t exec, uint32_t pc);
+// Parks the lanes `exec` of the current strand; the others go on.
+Step park(Warp& w, uint32_t exec, uint32_t pc, Parked kind, uint32_t sync_mask);
+// Executes what a parked strand waits for, if all its lanes are there. True if something happened.
+bool try_release(Warp& w, int index);
+
+}  // namespace sim::SIM_ISA
