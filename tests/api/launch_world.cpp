@@ -4,23 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <map>
-#include <new>
-
-namespace {
-std::atomic<long> allocated{0};
-}
-
-// The whole program's, so that a run's are counted wherever they come from.
-void* operator new(size_t bytes) {
-  ++allocated;
-  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace launches {
 namespace {
@@ -61,8 +45,6 @@ std::shared_ptr<const lathe::Driver> recording_driver() {
 }
 
 }  // namespace
-
-long allocations() { return allocated; }
 
 World::World() {
   recorder = Recorder();
