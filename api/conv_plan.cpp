@@ -115,18 +115,10 @@ ConvForwardParams ConvWork::forward_params(const Call& call, const ConvPart& par
   p.cu_seqlens = t[conv::cu_seqlens].data;
   p.y = t[conv::y].data;
   p.final_state = t[conv::final_state].data;
-  p.x_batch_stride = t[conv::x].stride[0];
-  p.x_token_stride = t[conv::x].stride[1];
-  p.residual_batch_stride = t[conv::residual].stride[0];
-  p.residual_token_stride = t[conv::residual].stride[1];
-  p.y_batch_stride = t[conv::y].stride[0];
-  p.y_token_stride = t[conv::y].stride[1];
-  p.batch = static_cast<int>(part.shape.batch);
-  p.channels = static_cast<int>(part.shape.channels);
-  p.sequences = static_cast<int>(part.shape.sequences);
-  p.length = static_cast<int>(part.length);
-  p.begin = static_cast<int>(part.begin);
-  p.end = static_cast<int>(part.end);
+  fill_strides(t[conv::x], &p.x_batch_stride, &p.x_token_stride);
+  fill_strides(t[conv::residual], &p.residual_batch_stride, &p.residual_token_stride);
+  fill_strides(t[conv::y], &p.y_batch_stride, &p.y_token_stride);
+  fill_part(part, &p);
   p.tiles = static_cast<int>(conv_tiles(*kernels_.forward, part.shape.tokens));
   p.state_tiles = static_cast<int>(conv_state_tiles(*kernels_.forward, part.shape));
   return p;
@@ -146,18 +138,10 @@ ConvBackwardParams ConvWork::backward_params(const Call& call, const ConvPart& p
   p.dx = t[conv::dx].data;
   p.dinitial_state = t[conv::dinitial_state].data;
   p.partials = problem_.weight_grad ? call.workspace + workspace.partials : nullptr;
-  p.x_batch_stride = t[conv::x].stride[0];
-  p.x_token_stride = t[conv::x].stride[1];
-  p.dy_batch_stride = t[conv::dy].stride[0];
-  p.dy_token_stride = t[conv::dy].stride[1];
-  p.dx_batch_stride = t[conv::dx].stride[0];
-  p.dx_token_stride = t[conv::dx].stride[1];
-  p.batch = static_cast<int>(part.shape.batch);
-  p.channels = static_cast<int>(part.shape.channels);
-  p.sequences = static_cast<int>(part.shape.sequences);
-  p.length = static_cast<int>(part.length);
-  p.begin = static_cast<int>(part.begin);
-  p.end = static_cast<int>(part.end);
+  fill_strides(t[conv::x], &p.x_batch_stride, &p.x_token_stride);
+  fill_strides(t[conv::dy], &p.dy_batch_stride, &p.dy_token_stride);
+  fill_strides(t[conv::dx], &p.dx_batch_stride, &p.dx_token_stride);
+  fill_part(part, &p);
   p.tiles = static_cast<int>(conv_tiles(*kernels_.backward, part.shape.tokens));
   p.all_tiles = p.tiles;
   p.state_tiles = static_cast<int>(conv_state_tiles(*kernels_.backward, part.shape));
@@ -205,13 +189,13 @@ Status ConvWork::run(const Call& call) const {
   if (group_ && call.shard) return run_sharded(call, part, plan, *workspace);
   if (kernels_.forward) {
     const ConvForwardParams p = forward_params(call, part);
-    LATHE_TRY(loaded_.forward->launch(
-        conv_grid(*kernels_.forward, part.shape, p.tiles, p.state_tiles), &p, call.stream));
+    LATHE_TRY(launch_tiles(*loaded_.forward, *kernels_.forward, part.shape, p, 0, p.tiles,
+                           p.state_tiles, call.stream));
   }
   if (!kernels_.backward) return {};
   const ConvBackwardParams p = backward_params(call, part, *workspace);
-  LATHE_TRY(loaded_.backward->launch(
-      conv_grid(*kernels_.backward, part.shape, p.tiles, p.state_tiles), &p, call.stream));
+  LATHE_TRY(launch_tiles(*loaded_.backward, *kernels_.backward, part.shape, p, 0, p.tiles,
+                         p.state_tiles, call.stream));
   return problem_.weight_grad ? weight_grad(call, part, *workspace) : Status();
 }
 
@@ -227,7 +211,10 @@ Result<Estimate> ConvWork::estimate(const Call& call) const {
   const uint64_t exchange =
       (plan.destinations.empty() ? 0 : 1) + (plan.sources.empty() || plan.aligned ? 0 : 1);
   if (kernels_.forward) out.launches += 1 + exchange;
-  if (kernels_.backward) out.launches += 2 + exchange + (plan.destinations.empty() ? 0 : 1);
+  if (!kernels_.backward) return out;
+  // Behind a forward the halo is there already, and the tiles that hid its way go in one launch.
+  out.launches += kernels_.forward ? 1 : 2 + exchange;
+  if (!plan.destinations.empty()) ++out.launches;
   return out;
 }
 

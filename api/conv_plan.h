@@ -3,6 +3,8 @@
 // causal_conv1d behind the plan: how a call becomes parameters, launches and messages.
 #pragma once
 
+#include <algorithm>
+
 #include "api/plan.h"
 #include "collective/conv_halo.h"
 #include "templates/params/conv.h"
@@ -15,6 +17,33 @@ struct ConvPart {
   ConvShape shape;
 };
 ConvPart conv_part(const Call& call);
+
+// The fields that say where a part lies, of any parameter struct that has them.
+template <typename Params>
+void fill_part(const ConvPart& part, Params* p) {
+  p->batch = static_cast<int>(part.shape.batch);
+  p->channels = static_cast<int>(part.shape.channels);
+  p->sequences = static_cast<int>(part.shape.sequences);
+  p->length = static_cast<int>(part.length);
+  p->begin = static_cast<int>(part.begin);
+  if constexpr (requires { p->end; }) p->end = static_cast<int>(part.end);
+}
+
+inline void fill_strides(const Tensor& tensor, long long* batch, long long* token) {
+  *batch = tensor.stride[0];
+  *token = tensor.stride[1];
+}
+
+// Token tiles [first, first + tiles) of a part and its state tiles; nothing if there are neither.
+template <typename Params>
+Status launch_tiles(const Kernel& kernel, const KernelSpec& spec, const ConvShape& shape, Params p,
+                    int first, int tiles, int state_tiles, CUstream stream) {
+  p.first_tile = first;
+  p.tiles = std::max(tiles, 0);
+  p.state_tiles = state_tiles;
+  if (p.tiles == 0 && p.state_tiles == 0) return {};
+  return kernel.launch(conv_grid(spec, shape, p.tiles, p.state_tiles), &p, stream);
+}
 
 // Offsets of the sections of the workspace. Those that a call has no use for have no bytes.
 struct ConvWorkspace {

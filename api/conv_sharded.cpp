@@ -25,24 +25,13 @@ struct ShardedConv {
     return at(plan.aligned ? workspace.received : workspace.halo);
   }
 
-  // Token tiles [first, first + tiles) of the part, and state tiles.
   Status launch_forward(int first, int tiles, int state_tiles, CUstream stream) {
-    ConvForwardParams p = forward;
-    p.first_tile = first;
-    p.tiles = std::max(tiles, 0);
-    p.state_tiles = state_tiles;
-    if (p.tiles == 0 && p.state_tiles == 0) return {};
-    return work.loaded_.forward->launch(
-        conv_grid(*work.kernels_.forward, part.shape, p.tiles, p.state_tiles), &p, stream);
+    return launch_tiles(*work.loaded_.forward, *work.kernels_.forward, part.shape, forward, first,
+                        tiles, state_tiles, stream);
   }
   Status launch_backward(int first, int tiles, int state_tiles, CUstream stream) {
-    ConvBackwardParams p = backward;
-    p.first_tile = first;
-    p.tiles = std::max(tiles, 0);
-    p.state_tiles = state_tiles;
-    if (p.tiles == 0 && p.state_tiles == 0) return {};
-    return work.loaded_.backward->launch(
-        conv_grid(*work.kernels_.backward, part.shape, p.tiles, p.state_tiles), &p, stream);
+    return launch_tiles(*work.loaded_.backward, *work.kernels_.backward, part.shape, backward,
+                        first, tiles, state_tiles, stream);
   }
 
   Status pack(CUstream stream);
@@ -55,9 +44,11 @@ struct ShardedConv {
   Status forward_boundary(CUstream stream) {
     return launch_forward(0, std::min(forward.tiles, 1), forward.state_tiles, stream);
   }
-  // Tiles after the first, in two halves: one hides the rows on their way here, the other the
-  // gradients on their way back.
-  int half() const { return std::max(backward.all_tiles - 1, 0) / 2; }
+  // A forward in the same call leaves the halo in the workspace.
+  bool halo_is_there() const { return work.kernels_.forward.has_value(); }
+  // Tiles after the first, in two halves: one hides the rows on their way here, if they are yet to
+  // come, the other the gradients on their way back.
+  int half() const { return halo_is_there() ? 0 : std::max(backward.all_tiles - 1, 0) / 2; }
   Status backward_first_half(CUstream stream) { return launch_backward(1, half(), 0, stream); }
   Status backward_boundary(CUstream stream) {
     return launch_backward(0, std::min(backward.all_tiles, 1), backward.state_tiles, stream);
@@ -86,14 +77,8 @@ Status ShardedConv::pack(CUstream stream) {
   p.initial_state = t[conv::initial_state].data;
   p.cu_seqlens = t[conv::cu_seqlens].data;
   p.rows = at(workspace.rows);
-  p.x_batch_stride = t[conv::x].stride[0];
-  p.x_token_stride = t[conv::x].stride[1];
-  p.batch = static_cast<int>(part.shape.batch);
-  p.channels = static_cast<int>(part.shape.channels);
-  p.sequences = static_cast<int>(part.shape.sequences);
-  p.length = static_cast<int>(part.length);
-  p.begin = static_cast<int>(part.begin);
-  p.end = static_cast<int>(part.end);
+  fill_strides(t[conv::x], &p.x_batch_stride, &p.x_token_stride);
+  fill_part(part, &p);
   return work.loaded_.halo_pack->launch(conv_halo_grid(*work.kernels_.halo_pack, part.shape), &p,
                                         stream);
 }
@@ -107,11 +92,7 @@ Status ShardedConv::join(CUstream stream) {
     p.part_begin[p.count] = static_cast<int>(peer.part.begin);
     p.part_end[p.count++] = static_cast<int>(peer.part.end);
   }
-  p.batch = static_cast<int>(part.shape.batch);
-  p.channels = static_cast<int>(part.shape.channels);
-  p.sequences = static_cast<int>(part.shape.sequences);
-  p.length = static_cast<int>(part.length);
-  p.begin = static_cast<int>(part.begin);
+  fill_part(part, &p);
   return work.loaded_.halo_join->launch(conv_halo_grid(*work.kernels_.halo_join, part.shape), &p,
                                         stream);
 }
@@ -123,17 +104,11 @@ Status ShardedConv::add(CUstream stream) {
   p.cu_seqlens = t[conv::cu_seqlens].data;
   p.dx = t[conv::dx].data;
   p.dinitial_state = t[conv::dinitial_state].data;
-  p.dx_batch_stride = t[conv::dx].stride[0];
-  p.dx_token_stride = t[conv::dx].stride[1];
+  fill_strides(t[conv::dx], &p.dx_batch_stride, &p.dx_token_stride);
   for (const HaloPeer& peer : plan.destinations) {
     p.from_begin[p.count++] = static_cast<int>(peer.part.begin);
   }
-  p.batch = static_cast<int>(part.shape.batch);
-  p.channels = static_cast<int>(part.shape.channels);
-  p.sequences = static_cast<int>(part.shape.sequences);
-  p.length = static_cast<int>(part.length);
-  p.begin = static_cast<int>(part.begin);
-  p.end = static_cast<int>(part.end);
+  fill_part(part, &p);
   return work.loaded_.halo_add->launch(conv_halo_grid(*work.kernels_.halo_add, part.shape), &p,
                                        stream);
 }
@@ -152,11 +127,12 @@ Status ShardedConv::run_backward(const HaloBuffers& rows) {
   backward.dhalo = at(workspace.dhalo);
   const HaloBuffers gradients{at(workspace.dhalo), at(workspace.dreceived),
                               static_cast<size_t>(workspace.dhalo_bytes)};
-  return conv_halo_backward(*work.group_, plan, rows, gradients, step<&ShardedConv::pack>(),
-                            step<&ShardedConv::backward_first_half>(), join_step(),
-                            step<&ShardedConv::backward_boundary>(),
-                            step<&ShardedConv::backward_second_half>(), step<&ShardedConv::add>(),
-                            call.stream);
+  const bool there = halo_is_there();
+  return conv_halo_backward(
+      *work.group_, plan, there ? HaloBuffers{} : rows, gradients,
+      there ? Step{} : step<&ShardedConv::pack>(), step<&ShardedConv::backward_first_half>(),
+      there ? Step{} : join_step(), step<&ShardedConv::backward_boundary>(),
+      step<&ShardedConv::backward_second_half>(), step<&ShardedConv::add>(), call.stream);
 }
 
 Status ConvWork::run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,

@@ -33,7 +33,9 @@ std::string version_text(int version, int major_unit, int minor_unit) {
 std::string driver_lines() {
   auto driver = open_driver(DeviceChoice::cuda);
   if (!driver.ok()) {
-    return line("cuda driver", false, driver.status().text(),
+    // The text ends in "; remedy", which has a field of its own here.
+    const std::string why = driver.status().text();
+    return line("cuda driver", false, why.substr(0, why.find(';')),
                 "install NVIDIA's driver, or use the simulator: LATHE_DEVICE=sim") +
            line("gpu", false, "no driver", "a GPU of compute capability 8.0 or later");
   }

@@ -271,6 +271,7 @@ LATHE_API lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* co
  * shard; cu_seqlens and states are those of the whole axis, on every rank: rank r reads and writes
  * the states it owns (initial state n where token cu_seqlens[n] lies, final state n where the last
  * token lies; an empty sequence where min(cu_seqlens[n], T - 1) lies) and leaves the others alone.
+ * If the whole axis has no token, every rank owns all states and writes the same values.
  * Ranks that share a device need a stream each, not the legacy default one: on a common stream one
  * waits for itself.
  * INVALID_ARGUMENT, CUDA, NCCL. */

@@ -21,6 +21,7 @@ namespace {
 constexpr const char* kLibrary = "libcuda.so.1";
 // The interface that is asked for: what came later is found by its exported name, or is optional.
 constexpr int kInterfaceVersion = 12000;
+constexpr const char* kAbsent = "No such file";
 constexpr const char* kRemedy = "; set LATHE_DEVICE=sim or device kind SIM to use the simulator";
 
 Status no_device(const std::string& what) { return Status(Code::no_device, what); }
@@ -39,6 +40,12 @@ std::string own_folder() {
 std::vector<std::string> candidates(DeviceChoice choice) {
   if (choice == DeviceChoice::cuda) return {kLibrary};
   return sim_library_paths(kLibrary);
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
 }
 
 std::string path_of(void* library, const std::string& opened_as) {
@@ -112,7 +119,11 @@ void* open_library(DeviceChoice choice, std::string& path, std::string& tried) {
       path = path_of(library, name);
       return library;
     }
+    // A file that is not there needs no words of the loader's; one that does not load does.
     const char* why = dlerror();
+    if (why && std::strncmp(why, name.c_str(), name.size()) == 0 && std::strstr(why, kAbsent)) {
+      continue;
+    }
     tried += (tried.empty() ? "" : "; ") + std::string(why ? why : name);
   }
   return nullptr;
@@ -153,7 +164,11 @@ Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice) {
   std::string tried;
   void* library = open_library(choice, driver->path, tried);
   if (!library) {
-    if (choice == DeviceChoice::cuda) return no_device(text("no CUDA driver: ", tried, kRemedy));
+    if (choice == DeviceChoice::cuda) {
+      if (tried.empty()) return no_device(text(kLibrary, " was not found", kRemedy));
+      return no_device(text("no CUDA driver: ", tried, kRemedy));
+    }
+    if (tried.empty()) tried = text("there is none of ", list(candidates(choice)));
     return no_device(text("no simulator: ", tried,
                           "; set LATHE_SIM_DIR to the folder of the simulator's ", kLibrary));
   }

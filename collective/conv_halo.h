@@ -76,6 +76,8 @@ Status conv_halo_forward(Group& group, const HaloPlan& plan, const HaloBuffers& 
 // there are destinations.
 //   stream:   pack | first half of the interior | join | boundary | second half ... | add
 //   exchange:      | tail rows                  |                 | dhalo to sources |
+// Right behind a forward of the same call the halo is there already: `rows` without bytes and no
+// steps `pack` and `join` leave the first exchange out, on every rank.
 Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers& rows,
                           const HaloBuffers& gradients, Step pack, Step first_half, Step join,
                           Step boundary, Step second_half, Step add, CUstream stream);

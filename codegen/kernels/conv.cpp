@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 
 #include "codegen/base/text.h"
 #include "templates/params/conv.h"
@@ -93,41 +94,44 @@ void add_common(KernelSpec* spec, const ConvProblem& problem, bool weight, int v
   constants.push_back(Constant::integer("vector", "kVectorBytes", vector));
 }
 
-KernelSpec forward_spec(const ConvProblem& problem, const ConvTile& tile) {
-  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d", ConvForwardParams, reserved);
-  add_common(&spec, problem, true, forward_vector(problem));
+// A kernel whose warps walk runs of tokens; `own` are the constants that the other one lacks.
+KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile, int vector,
+                     std::initializer_list<Constant> own) {
+  add_common(&spec, problem, true, vector);
   auto& constants = spec.constants;
   constants.push_back(Constant::integer("tokens", "kTokens", tile.tokens));
   constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
   constants.push_back(Constant::flag("bias", "kBias", problem.bias));
-  constants.push_back(Constant::flag("residual", "kResidual", problem.residual));
-  constants.push_back(Constant::flag("initial_state", "kInitialState", problem.initial_state));
-  constants.push_back(Constant::flag("final_state", "kFinalState", problem.final_state));
+  constants.insert(constants.end(), own);
   constants.push_back(Constant::flag("packed", "kPacked", problem.packed));
   constants.push_back(Constant::flag("halo", "kHalo", problem.halo));
-  spec.smem = "ConvForwardSmem";
-  spec.smem_bytes = forward_smem(problem, tile);
   spec.threads = 32 * tile.warps;
   return spec;
 }
 
+KernelSpec forward_spec(const ConvProblem& problem, const ConvTile& tile) {
+  KernelSpec spec =
+      walk_spec(LATHE_CONV_SPEC("causal_conv1d", ConvForwardParams, reserved), problem, tile,
+                forward_vector(problem),
+                {Constant::flag("residual", "kResidual", problem.residual),
+                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                 Constant::flag("final_state", "kFinalState", problem.final_state)});
+  spec.smem = "ConvForwardSmem";
+  spec.smem_bytes = forward_smem(problem, tile);
+  return spec;
+}
+
 KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
-  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_bwd", ConvBackwardParams, state_tiles);
-  add_common(&spec, problem, true, four_channels(problem));
-  auto& constants = spec.constants;
-  constants.push_back(Constant::integer("tokens", "kTokens", tile.tokens));
-  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
-  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
-  constants.push_back(Constant::flag("dx", "kDx", problem.backward));
-  constants.push_back(Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad));
-  constants.push_back(Constant::flag("initial_state", "kInitialState", problem.initial_state));
-  constants.push_back(Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state));
-  constants.push_back(Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state));
-  constants.push_back(Constant::flag("packed", "kPacked", problem.packed));
-  constants.push_back(Constant::flag("halo", "kHalo", problem.halo));
+  KernelSpec spec =
+      walk_spec(LATHE_CONV_SPEC("causal_conv1d_bwd", ConvBackwardParams, state_tiles), problem,
+                tile, four_channels(problem),
+                {Constant::flag("dx", "kDx", problem.backward),
+                 Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
+                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                 Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
+                 Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
   spec.smem = "ConvBackwardSmem";
   spec.smem_bytes = backward_smem(problem, tile);
-  spec.threads = 32 * tile.warps;
   return spec;
 }
 
@@ -202,29 +206,49 @@ Status check(const ConvProblem& problem) {
   return {};
 }
 
+int shared_limit(const DeviceFacts& facts) {
+  return std::min(kDefaultShared, facts.shared_bytes_per_block);
+}
+
+Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
+  if (bytes <= shared_limit(facts)) return {};
+  return Status(Code::unsupported,
+                text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ",
+                     facts.arch, " allows ", shared_limit(facts)));
+}
+
+constexpr ConvTile kTiles[] = {{64, 4}, {128, 4}, {32, 4}, {64, 8}, {32, 8}, {128, 2}};
+
+int tile_smem(const ConvProblem& problem, const ConvTile& tile) {
+  return std::max(forward_smem(problem, tile), backward_smem(problem, tile));
+}
+
 }  // namespace
 
 std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts) {
   std::vector<ConvTile> candidates;
-  const int limit = std::min(kDefaultShared, facts.shared_bytes_per_block);
-  for (const ConvTile& tile : {ConvTile{64, 4}, ConvTile{128, 4}, ConvTile{32, 4}, ConvTile{64, 8},
-                               ConvTile{32, 8}, ConvTile{128, 2}}) {
-    if (std::max(forward_smem(problem, tile), backward_smem(problem, tile)) <= limit) {
-      candidates.push_back(tile);
-    }
+  for (const ConvTile& tile : kTiles) {
+    if (tile_smem(problem, tile) <= shared_limit(facts)) candidates.push_back(tile);
   }
   return candidates;
 }
 
-ConvTile conv_choose(const ConvProblem& problem, const DeviceFacts& facts) {
-  return conv_candidates(problem, facts).front();
+Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& facts) {
+  const std::vector<ConvTile> candidates = conv_candidates(problem, facts);
+  if (!candidates.empty()) return candidates.front();
+  int least = tile_smem(problem, kTiles[0]);
+  for (const ConvTile& tile : kTiles) least = std::min(least, tile_smem(problem, tile));
+  return check_shared("causal_conv1d", least, facts);
 }
 
 Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
                                  bool reduce_over_ranks) {
   LATHE_TRY(check(problem));
-  const ConvTile tile = conv_choose(problem, facts);
   const bool backward = problem.backward || problem.weight_grad || problem.dinitial_state;
+  ConvTile tile;
+  if (problem.forward || backward) {
+    LATHE_ASSIGN(tile, conv_choose(problem, facts));
+  }
   ConvKernels kernels;
   if (problem.forward) kernels.forward = forward_spec(problem, tile);
   if (backward) kernels.backward = backward_spec(problem, tile);
@@ -236,6 +260,9 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
     add_halo_kernels(&kernels, problem, backward);
   }
   if (problem.update) kernels.update = update_spec(problem);
+  for (const auto* spec : {&kernels.weight_grad, &kernels.update}) {
+    if (*spec) LATHE_TRY(check_shared((*spec)->kernel.c_str(), (*spec)->smem_bytes, facts));
+  }
   return kernels;
 }
 

@@ -28,7 +28,8 @@ struct ConvTile {
 
 // All configurations worth trying, the default first. The tuner and choose() share this list.
 std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts);
-ConvTile conv_choose(const ConvProblem& problem, const DeviceFacts& facts);
+// UNSUPPORTED if the device's shared memory is too small for any of them.
+Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& facts);
 
 struct ConvKernels {
   std::optional<KernelSpec> forward, backward, update;

@@ -54,7 +54,8 @@ std::vector<double> join(const ConvCase& conv, const std::vector<Rank>& ranks,
   return all;
 }
 
-// Every row of a state is written by the rank that owns it and left as poison by the others.
+// Every row of a state is written by the rank that owns it and left as poison by the others; if
+// there are no tokens at all, every rank writes the same.
 std::vector<double> owned(const ConvCase& conv, const std::vector<Rank>& ranks,
                           const std::string& name) {
   const size_t row = static_cast<size_t>(conv.channels * conv.width);
@@ -67,14 +68,17 @@ std::vector<double> owned(const ConvCase& conv, const std::vector<Rank>& ranks,
           row - static_cast<size_t>(std::count_if(from, from + static_cast<ptrdiff_t>(row),
                                                   [](double value) { return std::isnan(value); }));
       if (written == 0) continue;
-      ++owners;
-      std::copy(from, from + static_cast<ptrdiff_t>(row),
-                all.begin() + static_cast<ptrdiff_t>(n * row));
+      const auto to = all.begin() + static_cast<ptrdiff_t>(n * row);
+      if (owners++ > 0 && !std::equal(to, to + static_cast<ptrdiff_t>(row), from)) {
+        throw std::runtime_error(name + " of sequence " + std::to_string(n) + " differs by rank");
+      }
+      std::copy(from, from + static_cast<ptrdiff_t>(row), to);
     }
-    // Without a token every part begins at 0, and so every rank owns what is empty.
-    if (owners != 1 && !(conv.tokens == 0 && owners > 1)) {
+    const int expected = conv.tokens == 0 ? static_cast<int>(ranks.size()) : 1;
+    if (owners != expected) {
       throw std::runtime_error(name + " of sequence " + std::to_string(n) + " was written by " +
-                               std::to_string(owners) + " ranks, expected 1");
+                               std::to_string(owners) + " ranks, expected " +
+                               std::to_string(expected));
     }
   }
   return all;

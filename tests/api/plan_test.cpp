@@ -231,6 +231,9 @@ TEST_CASE("the doctor reports every item with four fields") {
        {"cuda driver\t", "gpu\t", "simulator\t", "nvrtc\tfound\t", "nccl\t", "cache directory\t"}) {
     CHECK(contains(report, item));
   }
+  if (contains(report, "cuda driver\tmissing")) {
+    CHECK(contains(report, "cuda driver\tmissing\tlibcuda.so.1 was not found\tinstall"));
+  }
   size_t tabs = 0, lines = 0;
   for (char c : report) tabs += c == '\t', lines += c == '\n';
   CHECK(tabs == 3 * lines);

@@ -60,6 +60,31 @@ TEST_CASE("what no template covers is refused with the value and the values allo
   refused([](ConvProblem& p) { p.x = Dtype::f32, p.vector_bytes = 2; }, "2 bytes for f32");
 }
 
+TEST_CASE("a device with too little shared memory is refused with the numbers") {
+  DeviceFacts facts = hopper();
+  const auto refused = [&](const ConvProblem& problem, int bytes, const std::string& kernel) {
+    facts.shared_bytes_per_block = bytes;
+    const auto kernels = conv_kernels(problem, facts, false);
+    REQUIRE(!kernels.ok());
+    CHECK(kernels.status().code() == Code::unsupported);
+    const std::string text = kernels.status().text();
+    CHECK_MESSAGE(text.find(kernel + ": a block needs at least ") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("allows " + std::to_string(bytes)) != std::string::npos, text);
+  };
+  refused(training(), 0, "causal_conv1d");
+  CHECK(conv_candidates(training(), facts).empty());
+  // Enough for a tile of two warps, not for the second pass of the weight gradient.
+  ConvProblem narrow = training();
+  narrow.x = Dtype::bf16;
+  narrow.vector_bytes = 2;
+  narrow.width = 2;
+  refused(narrow, 2048, "causal_conv1d_weight_grad");
+  ConvProblem update;
+  update.update = true;
+  update.width = 8;
+  refused(update, 8 * 1024, "causal_conv1d_update");
+}
+
 TEST_CASE("every candidate fits into 48 KiB of shared memory and covers a halo") {
   for (int width = 2; width <= 8; ++width) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
@@ -70,7 +95,7 @@ TEST_CASE("every candidate fits into 48 KiB of shared memory and covers a halo")
       problem.dfinal_state = problem.dinitial_state = true;
       const std::vector<ConvTile> candidates = conv_candidates(problem, hopper());
       REQUIRE(candidates.size() >= 2);
-      const ConvTile chosen = conv_choose(problem, hopper());
+      const ConvTile chosen = *conv_choose(problem, hopper());
       CHECK(chosen.tokens == candidates[0].tokens);
       CHECK(chosen.warps == candidates[0].warps);
       for (const ConvTile& tile : candidates) CHECK(tile.tokens >= width - 1);

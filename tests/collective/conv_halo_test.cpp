@@ -149,6 +149,25 @@ TEST_CASE("backward: every gradient row reaches its token or state slot once, in
   }
 }
 
+TEST_CASE("backward behind forward: one exchange of rows, the same halo and gradients") {
+  std::mt19937 random(6);
+  for (int repeat = 0; repeat < 500; ++repeat) {
+    HaloWorld world(random);
+    CAPTURE(world.words());
+    world.forward_then_backward();
+    const fakes::Outcome outcome = fakes::replay(world.ranks, random, repeat % 3 == 0);
+    REQUIRE(outcome.finished);
+    check_quiet(world);
+    CHECK(world.added == world.expected_sums());
+    for (int rank = 0; rank < world.size(); ++rank) {
+      const HaloPlan& plan = world.plans[rank];
+      const bool peers = !plan.sources.empty() || !plan.destinations.empty();
+      CHECK(world.ranks[rank].groups == (peers ? 2 : 0));
+      CHECK(world.seen_halo[rank] == world.expected_halo(rank));
+    }
+  }
+}
+
 TEST_CASE("several exchanges one after another reuse the same buffers and events") {
   std::mt19937 random(5);
   for (int repeat = 0; repeat < 300; ++repeat) {

@@ -123,6 +123,22 @@ void HaloWorld::backward() {
   }
 }
 
+void HaloWorld::forward_then_backward() {
+  for (int r = 0; r < size(); ++r) {
+    fakes::current = &ranks[r];
+    const Step nothing = step(r, "interior", &HaloWorld::nothing);
+    Status status =
+        conv_halo_forward(*groups[r], plans[r], rows_of(r), step(r, "pack", &HaloWorld::pack),
+                          nothing, step(r, "join", &HaloWorld::join), nothing, stream_of_caller());
+    REQUIRE_MESSAGE(status.ok(), status.text());
+    status = conv_halo_backward(*groups[r], plans[r], {}, gradients_of(r), {}, nothing, {},
+                                step(r, "boundary", &HaloWorld::backward_boundary), nothing,
+                                step(r, "add", &HaloWorld::add), stream_of_caller());
+    REQUIRE_MESSAGE(status.ok(), status.text());
+    finish(r);
+  }
+}
+
 // ---- the kernels --------------------------------------------------------------------------------
 
 void HaloWorld::spoil(int rank) {

@@ -32,6 +32,7 @@ class HaloWorld {
   // The host code of all ranks, one after another.
   void forward();
   void backward();
+  void forward_then_backward();  // one exchange of rows for both
 
   // What the boundary must find: empty if the part is empty or begins with a sequence.
   std::vector<Row> expected_halo(int rank) const;

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/api/launch_world.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+namespace launches {
+namespace {
+
+using test::Array;
+using test::Builder;
+using test::error;
+
+std::shared_ptr<const lathe::Driver> recording_driver() {
+  auto driver = std::make_shared<lathe::Driver>(*fakes::driver());
+  driver->cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
+    return *value = 100000, CUDA_SUCCESS;
+  };
+  driver->cuLibraryLoadData = [](CUlibrary* out, const void*, CUjit_option*, void**, unsigned,
+                                 CUlibraryOption*, void**, unsigned) {
+    return *out = reinterpret_cast<CUlibrary>(static_cast<uintptr_t>(++recorder.loaded)),
+           CUDA_SUCCESS;
+  };
+  driver->cuLibraryUnload = [](CUlibrary) { return CUDA_SUCCESS; };
+  driver->cuLibraryGetKernel = [](CUkernel* out, CUlibrary library, const char*) {
+    return *out = reinterpret_cast<CUkernel>(library), CUDA_SUCCESS;
+  };
+  driver->cuKernelGetFunction = [](CUfunction* out, CUkernel kernel) {
+    return *out = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS;
+  };
+  driver->cuFuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
+  driver->cuFuncLoad = [](CUfunction) { return CUDA_SUCCESS; };
+  driver->cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction function, void** params,
+                                void**) {
+    Launch& launch = recorder.launches.at(recorder.count++);
+    launch.kernel = static_cast<int>(reinterpret_cast<uintptr_t>(function)) - 1;
+    launch.config = *config;
+    std::memcpy(launch.params.data(), params[0],
+                recorder.params_bytes.at(static_cast<size_t>(launch.kernel)));
+    return CUDA_SUCCESS;
+  };
+  return driver;
+}
+
+}  // namespace
+
+World::World() {
+  recorder = Recorder();
+  context.kind = LATHE_DEVICE_SIM;
+  context.device = *lathe::Device::open(recording_driver(), 0, "sm_90a");
+  context.facts = context.device->facts();
+  context.store = lathe::Store::open(folder.path);
+  context.registry =
+      std::make_unique<lathe::Registry>(context.store, context.device, context.facts.arch);
+}
+
+void World::join(fakes::Rank* rank, int world, int index) {
+  fakes::current = rank;
+  group = std::make_unique<lathe_group>();
+  group->context = &context;
+  auto made = lathe::Group::create(context.device, fakes::nccl(), {}, world, index, 1000);
+  REQUIRE_MESSAGE(made.ok(), made.status().text());
+  group->group = *made;
+}
+
+void World::make(const Builder& builder) {
+  REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
+  lathe_plan* made = nullptr;
+  const lathe_status status = lathe_plan_create(&made, &context, builder.problem.get());
+  REQUIRE_MESSAGE(status == LATHE_OK, error());
+  plan.reset(made);
+  for (size_t i = 0; i < made->kernels.size(); ++i) {
+    recorder.params_bytes.at(i) = static_cast<size_t>(made->kernels[i].built->spec.params_bytes);
+  }
+}
+
+void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels,
+                 int64_t width) {
+  arrays.clear();
+  slots.clear();
+  const std::map<lathe::Letter, int64_t> extents = {{lathe::Letter::B, batch},
+                                                    {lathe::Letter::T, tokens},
+                                                    {lathe::Letter::N, sequences},
+                                                    {lathe::Letter::D, channels},
+                                                    {lathe::Letter::W, width}};
+  for (const lathe::Slot& slot : plan->slots) {
+    std::vector<int64_t> shape;
+    for (int d = 0; d < slot.shape.rank; ++d) {
+      shape.push_back(extents.at(slot.shape.dims[d].letter) + slot.shape.dims[d].plus);
+    }
+    const auto dtype = static_cast<lathe_dtype>(slot.dtype);
+    arrays.emplace_back(dtype, shape, address(slot.tensor));
+  }
+  for (Array& array : arrays) slots.push_back(array.get());
+}
+
+void* World::address(int tensor) {
+  return reinterpret_cast<void*>(uintptr_t{0x100000} * static_cast<uintptr_t>(tensor + 1));
+}
+
+int World::kernel(const std::string& name) const {
+  for (size_t i = 0; i < plan->kernels.size(); ++i) {
+    if (plan->kernels[i].built->spec.kernel == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::vector<Launch> World::launches_of(const std::string& name) const {
+  std::vector<Launch> found;
+  for (size_t i = 0; i < recorder.count; ++i) {
+    if (recorder.launches[i].kernel == kernel(name)) found.push_back(recorder.launches[i]);
+  }
+  return found;
+}
+
+Builder both_ways() {
+  Builder builder("causal_conv1d");
+  builder.tensors({{"x", LATHE_F32, {-1, -1, 64}},
+                   {"weight", LATHE_F32, {64, 4}},
+                   {"bias", LATHE_F32, {64}},
+                   {"initial_state", LATHE_F32, {-1, 64, 4}},
+                   {"dy", LATHE_F32, {-1, -1, 64}},
+                   {"y", LATHE_F32, {-1, -1, 64}},
+                   {"final_state", LATHE_F32, {-1, 64, 4}},
+                   {"dx", LATHE_F32, {-1, -1, 64}},
+                   {"dweight", LATHE_F32, {64, 4}},
+                   {"dbias", LATHE_F32, {64}},
+                   {"dinitial_state", LATHE_F32, {-1, 64, 4}}});
+  return builder;
+}
+
+}  // namespace launches

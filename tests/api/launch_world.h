@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// For tests of what runs launch: a context on a driver table that only writes down, plans in it and
+// tensors at made-up addresses, and a count of the program's allocations.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/group.h"
+#include "api/plan.h"
+#include "templates/params/conv.h"
+#include "tests/api/support.h"
+#include "tests/collective/fakes.h"
+
+namespace launches {
+
+// Of the whole program so far.
+long allocations();
+
+struct Launch {
+  int kernel = 0;  // in the order of loading: the plan's
+  CUlaunchConfig config = {};
+  std::array<char, 256> params{};
+  template <typename Params>
+  Params as() const {
+    Params out;
+    std::memcpy(&out, params.data(), sizeof(out));
+    return out;
+  }
+};
+
+// Of the driver table. Fixed room: noting a launch must not allocate.
+struct Recorder {
+  int loaded = 0;
+  std::array<size_t, 16> params_bytes{};
+  std::array<Launch, 32> launches;
+  size_t count = 0;
+};
+inline Recorder recorder;
+
+// A context on the recording driver, a plan in it and tensors at made-up addresses.
+struct World {
+  test::Folder folder;
+  lathe_context context;
+  std::unique_ptr<lathe_group> group;
+  test::Plan plan;
+  std::vector<test::Array> arrays;
+  std::vector<const DLTensor*> slots;
+
+  World();
+  void join(fakes::Rank* rank, int world, int index);
+  void make(const test::Builder& builder);
+  // Every declared tensor with the extents of the letters.
+  void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
+  static void* address(int tensor);
+  int kernel(const std::string& name) const;
+  std::vector<Launch> launches_of(const std::string& name) const;
+};
+
+inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
+inline const auto kStream = reinterpret_cast<CUstream>(uintptr_t{0x77});
+
+// Forward and backward with states, D = 64 and W = 4.
+test::Builder both_ways();
+
+}  // namespace launches
