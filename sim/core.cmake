@@ -15,11 +15,18 @@ foreach(family atomic convert_fp8 convert_rare)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 
+# A simulator that is not optimised is of no use, so this holds in debug builds too; instrumented code
+# takes too long to compile that way.
+set(LATHE_SIM_OPTIMIZE -O3)
+if(LATHE_SANITIZE)
+  set(LATHE_SIM_OPTIMIZE -O1)
+endif()
+
 function(lathe_sim_isa name)
   add_library(lathe_sim_isa_${name} OBJECT ${LATHE_SIM_ISA_SOURCES})
   target_link_libraries(lathe_sim_isa_${name} PRIVATE lathe_options)
   target_compile_definitions(lathe_sim_isa_${name} PRIVATE SIM_ISA=${name})
-  target_compile_options(lathe_sim_isa_${name} PRIVATE -O3 -ffp-contract=off -fno-math-errno
+  target_compile_options(lathe_sim_isa_${name} PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-math-errno
     -fno-trapping-math -fno-strict-aliasing ${ARGN})
 endfunction()
 
@@ -65,7 +72,7 @@ add_library(lathe_sim_core STATIC
   ptx/slots.cpp
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
-target_compile_options(lathe_sim_core PRIVATE -O2 -ffp-contract=off -fno-strict-aliasing)
+target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
 endif()
