@@ -45,9 +45,14 @@ target_compile_options(lathe_options INTERFACE
   -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${LATHE_WERROR}>:-Werror>)
+# enum: a C caller may pass any int where an enum stands; refusing it is the library's work and the
+# tests', so looking at it must be allowed.
 if(LATHE_SANITIZE)
   target_compile_options(lathe_options INTERFACE -fsanitize=${LATHE_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
+  if(LATHE_SANITIZE MATCHES "undefined")
+    target_compile_options(lathe_options INTERFACE -fno-sanitize=enum)
+  endif()
   target_link_options(lathe_options INTERFACE -fsanitize=${LATHE_SANITIZE})
 endif()
 

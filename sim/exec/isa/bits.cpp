@@ -101,7 +101,7 @@ void fns(Warp& w, const Inst& i, uint32_t exec) {
         if (base > 31) return 0xFFFFFFFFu;
         if (offset == 0) return mask >> base & 1 ? base : 0xFFFFFFFFu;
         const int step = offset > 0 ? 1 : -1;
-        int left = offset > 0 ? offset : -offset;
+        uint32_t left = offset > 0 ? uint32_t(offset) : 0u - uint32_t(offset);
         for (int at = int(base); at >= 0 && at < 32; at += step) {
           if ((mask >> at & 1) && --left == 0) return uint32_t(at);
         }
