@@ -78,10 +78,16 @@ else()
 endif()
 add_custom_target(sanitized_tests)
 
+# doctest's main function, compiled once for all test programs.
+if(LATHE_TESTS)
+  add_library(lathe_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
+  target_link_libraries(lathe_test_main PRIVATE lathe_options)
+endif()
+
 # lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
 function(lathe_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_SOURCES})
+  add_executable(${name} $<TARGET_OBJECTS:lathe_test_main> ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
