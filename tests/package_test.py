@@ -56,8 +56,8 @@ def main():
         env.update(LATHE_DEVICE="sim", LATHE_SIM_CHECK="all", LATHE_CACHE_DIR=str(root / "cache"))
 
         (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version))
-        run("cmake", "-S", outside, "-B", root / "find_package", f"-DCMAKE_PREFIX_PATH={prefix}",
-            "-DCMAKE_BUILD_TYPE=Release")
+        run("cmake", "-G", "Ninja", "-S", outside, "-B", root / "find_package",
+            f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         run("cmake", "--build", root / "find_package")
         check_output(root / "find_package" / "conv1d", env)
 

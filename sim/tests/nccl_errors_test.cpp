@@ -183,7 +183,9 @@ TEST_CASE("a kernel fault on one device releases the rank on the other") {
   run_ranks(2, [](Rank& rank) {
     const CUdeviceptr data = upload(std::vector<int>(4, 1));
     if (rank.index == 1) {
-      CHECK(all_reduce(rank, data, 4) == ncclSuccess);
+      // The other rank may have failed before this one calls: then the call itself says so.
+      const ncclResult_t called = all_reduce(rank, data, 4);
+      CHECK((called == ncclSuccess || called == ncclUnhandledCudaError));
       const Verdict seen = verdict(rank);
       CHECK(seen.error == ncclUnhandledCudaError);
       INFO(seen.text);

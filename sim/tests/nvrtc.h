@@ -7,6 +7,7 @@
 #include <nvrtc.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,20 @@ class Nvrtc {
          {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"}) {
       if ((handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
     }
+    Dl_info where = {};
+    if (handle_ && dladdr(dlsym(handle_, "nvrtcVersion"), &where)) hold_builtins(where.dli_fname);
   }
   bool available() const { return handle_ != nullptr; }
+
+  // NVRTC opens its builtins by name, which leads nowhere from a folder that only this program's
+  // run path knows; opened once by their path, they are found.
+  static void hold_builtins(const std::filesystem::path& nvrtc) {
+    for (const auto& file : std::filesystem::directory_iterator(nvrtc.parent_path())) {
+      if (file.path().filename().string().rfind("libnvrtc-builtins.so.", 0) == 0) {
+        dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+      }
+    }
+  }
 
   // Empty, and the log in `log`, on failure.
   std::string compile(const std::string& source, const std::string& arch, std::string* log,
