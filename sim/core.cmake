@@ -83,4 +83,5 @@ if(LATHE_TESTS)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
+  target_compile_definitions(sim_nvrtc_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
 endif()

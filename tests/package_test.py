@@ -54,6 +54,9 @@ def main():
 
         env = {key: value for key, value in os.environ.items() if not key.startswith("LATHE_")}
         env.update(LATHE_DEVICE="sim", LATHE_SIM_CHECK="all", LATHE_CACHE_DIR=str(root / "cache"))
+        # An installed library looks for NVRTC in the system; the wheels of a build tree are not there.
+        for wheel in (pathlib.Path(__file__).parent.parent / ".deps/lib").glob("libnvrtc.so.*"):
+            env["LATHE_NVRTC"] = str(wheel.resolve())
 
         (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version))
         run("cmake", "-G", "Ninja", "-S", outside, "-B", root / "find_package",

@@ -42,7 +42,7 @@ class Nvrtc {
     get<decltype(&nvrtcCreateProgram)>("nvrtcCreateProgram")(&program, source.c_str(), "test.cu", 0,
                                                              nullptr, nullptr);
     extra.push_back("--gpu-architecture=compute_" + arch.substr(3));
-    extra.push_back("-I/usr/local/cuda/include");
+    extra.push_back("-I" SIM_CUDA_INCLUDE);
     extra.push_back("-lineinfo");
     std::vector<const char*> options;
     for (const std::string& o : extra) options.push_back(o.c_str());
