@@ -237,6 +237,8 @@ struct Form {
   Prmt prmt = Prmt::none;
   TestP testp = TestP::none;
   uint64_t mods = 0;
+  uint16_t m = 0, n = 0, k = 0;  // shape of a matrix instruction
+  uint32_t detail = 0;           // modifiers of one family alone: TensorMod or AsyncMod
 
   bool has(uint64_t mod) const { return (mods & mod) != 0; }
   Type type() const { return types[0]; }
