@@ -43,11 +43,11 @@ bool read_options(Options* out, std::string* what) {
   if (const char* text = std::getenv("LATHE_SIM_CHECK"); text != nullptr && *text != '\0') {
     const std::string check = text;
     if (check == "none") {
-      out->check = Check::none;
+      out->check = kCheckNone;
     } else if (check == "memory") {
-      out->check = Check::memory;
+      out->check = kMemcheck;
     } else if (check == "all") {
-      out->check = Check::all;
+      out->check = kCheckAll;
     } else {
       *what = "LATHE_SIM_CHECK is \"" + check + "\"; allowed: none, memory, all";
       return false;

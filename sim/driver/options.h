@@ -15,7 +15,7 @@ struct Options {
   int devices = 1;                 // LATHE_SIM_DEVICES
   uint64_t seed = 0;               // LATHE_SIM_SEED: order of streams, poison of fresh memory
   int threads = 0;                 // LATHE_SIM_THREADS: host threads that run one grid
-  Check check = Check::memory;     // LATHE_SIM_CHECK=none|memory|all
+  uint32_t check = kMemcheck;      // LATHE_SIM_CHECK=none|memory|all
   uint64_t memory_bytes = 0;       // LATHE_SIM_MEMORY_BYTES: 0, the profile's
   uint64_t instruction_limit = 0;  // LATHE_SIM_INSTRUCTION_LIMIT: warp instructions per launch
   std::string report;              // LATHE_SIM_REPORT: a file to append to, "-" for stderr

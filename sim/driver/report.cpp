@@ -80,7 +80,7 @@ void add_traffic(Line& line, const std::string& name, const Counters::Traffic& t
 
 void report_finding(const Finding& finding) {
   Line line("finding");
-  line.add("check", finding.check);
+  line.add("check", finding.kind);
   line.add("text", finding.text);
   line.add("kernel", finding.kernel);
   line.add("block", finding.block);

@@ -57,17 +57,18 @@ void set_up(Launch* l) {
   v.dynamic_shared = g.dynamic_shared_bytes;
   v.multiprocessors = static_cast<uint32_t>(std::max(1, l->profile->multiprocessors));
   v.seed = l->settings->seed;
-  v.check_memory = l->settings->check != Check::none;
-  v.check_defined = l->settings->check == Check::all;
+  v.check_memory = (l->settings->check & kMemcheck) != 0;
+  v.check_defined = (l->settings->check & kInitcheck) != 0;
   v.memory_version = &l->memory->version();
-  l->check_races = v.check_defined && threads > 32 && orders_by_barriers_only(f);
+  l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
 }
 
 // What makes a launch impossible; 0 if nothing.
 int refuse(const Grid& g, std::vector<Finding>* findings) {
   auto say = [&](const std::string& text) {
     Finding f;
-    f.check = "launch";
+    f.check = "synccheck";
+    f.kind = "launch";
     f.text = text;
     f.kernel = g.kernel ? g.kernel->name : "";
     findings->push_back(f);
@@ -122,13 +123,14 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   outcome.findings = std::move(launch.findings);
   auto key = [](const Finding& f) {
     return std::tie(f.block[2], f.block[1], f.block[0], f.ptx_line, f.thread[2], f.thread[1],
-                    f.thread[0], f.check);
+                    f.thread[0], f.kind);
   };
   std::stable_sort(outcome.findings.begin(), outcome.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
   if (outcome.error == 702) {
     Finding f;
-    f.check = "timeout";
+    f.check = "synccheck";
+    f.kind = "timeout";
     f.text =
         "the launch ran past " + std::to_string(settings.instruction_limit) + " warp instructions";
     f.kernel = grid.kernel->name;

@@ -46,12 +46,21 @@ std::shared_ptr<const Image> load_image(std::shared_ptr<const Module> module, Me
                                         std::string* log);
 void unload_image(const Image& image, Memory& memory);
 
-enum class Check { none, memory, all };  // all: also uninitialised reads, races, barrier misuse
+// What a launch is checked for; a set of bits.
+enum Check : uint32_t {
+  kMemcheck = 1,     // bounds, alignment, lifetime; without it a wild address ends the process
+  kInitcheck = 2,    // reads of bytes that nobody wrote
+  kRacecheck = 4,    // unordered accesses
+  kSynccheck = 8,    // barriers and convergence; their faults end a launch in any case
+  kAsynccheck = 16,  // copies and products in flight, proxies, descriptors
+  kCheckNone = 0,
+  kCheckAll = 31
+};
 
 struct Settings {
   uint64_t seed = 0;
-  int threads = 0;  // host threads that run CTAs; 0: as many as there are cores
-  Check check = Check::all;
+  int threads = 0;                 // host threads that run CTAs; 0: as many as there are cores
+  uint32_t check = kCheckAll;      // of Check
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
 };
@@ -68,7 +77,8 @@ struct Grid {
 
 // One thing the checkers found.
 struct Finding {
-  std::string check;  // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
+  std::string check;  // "memcheck", "initcheck", "racecheck", "synccheck" or "asynccheck"
+  std::string kind;   // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
   std::string text;   // one sentence: what, where, the nearest allocation
   std::string kernel;
   uint32_t block[3] = {0, 0, 0};

@@ -39,6 +39,39 @@ const char* name(Fault f) {
   return "unknown";
 }
 
+Check check_of(Fault f) {
+  switch (f) {
+    case Fault::uninitialized:
+      return kInitcheck;
+    case Fault::race:
+      return kRacecheck;
+    case Fault::inactive_source:
+    case Fault::divergent:
+    case Fault::barrier:
+    case Fault::trap:
+    case Fault::assertion:
+    case Fault::undefined_value:
+      return kSynccheck;
+    default:
+      return kMemcheck;
+  }
+}
+
+const char* name(Check c) {
+  switch (c) {
+    case kInitcheck:
+      return "initcheck";
+    case kRacecheck:
+      return "racecheck";
+    case kSynccheck:
+      return "synccheck";
+    case kAsynccheck:
+      return "asynccheck";
+    default:
+      return "memcheck";
+  }
+}
+
 // The error a launch ends with; 0: it goes on.
 int error_of(Fault f) {
   switch (f) {
@@ -161,7 +194,8 @@ void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, ui
   ++seen;
   const InstInfo& info = w.function->infos[inst.info];
   Finding finding;
-  finding.check = name(f);
+  finding.check = name(check_of(f));
+  finding.kind = name(f);
   finding.text = text + " (" + info.text + ")";
   finding.kernel = launch.grid->kernel->name;
   for (int k = 0; k < 3; ++k) {
@@ -191,7 +225,7 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
             Space space, bool store) {
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
-  if (error == 0 && launch.settings->check != Check::all) return;
+  if (error == 0 && !(launch.settings->check & check_of(f))) return;
   if (wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
   }

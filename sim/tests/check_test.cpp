@@ -46,7 +46,7 @@ TEST_CASE("out of bounds: the first bad lane, its address, the nearest allocatio
   CHECK(o.error == 700);
   REQUIRE(o.findings.size() == 1);
   const Finding& x = o.findings[0];
-  CHECK(x.check == "out_of_bounds");
+  CHECK(x.kind == "out_of_bounds");
   CHECK(x.thread[0] == 31);
   CHECK(x.address == f.a + 160);
   CHECK(x.bytes == 4);
@@ -82,7 +82,7 @@ TEST_CASE("misaligned") {
   const Outcome o = f.run("ld.global.v2.u32 {%r1, %r2}, [%rd3];");
   CHECK(o.error == 716);
   REQUIRE(o.findings.size() == 1);
-  CHECK(o.findings[0].check == "misaligned");
+  CHECK(o.findings[0].kind == "misaligned");
   CHECK(o.findings[0].thread[0] == 1);
   CHECK(o.findings[0].address == f.a + 4);
 }
@@ -94,7 +94,7 @@ TEST_CASE("uninitialised reads are reported and do not stop the grid") {
       "ld.global.u32 %r1, [%rd4]; st.global.u32 [%rd3], %r1;");
   CHECK(o.error == 0);
   REQUIRE(o.findings.size() == 1);
-  CHECK(o.findings[0].check == "uninitialized");
+  CHECK(o.findings[0].kind == "uninitialized");
   CHECK(o.findings[0].thread[0] == 9);
   CHECK(o.findings[0].address == f.b + 36);
   CHECK(f.device.download<uint32_t>(f.a, 9)[8] == 8);
@@ -105,7 +105,7 @@ TEST_CASE("uninitialised shared and local memory") {
   Fixture f;
   Outcome o = f.run("ld.shared.u32 %r1, [%r9];");
   REQUIRE(o.findings.size() == 1);
-  CHECK(o.findings[0].check == "uninitialized");
+  CHECK(o.findings[0].kind == "uninitialized");
   Fixture g;
   o = g.run("st.local.u8 [depot], %t; ld.local.u32 %r1, [depot];");
   CHECK(o.error == 0);
@@ -129,7 +129,7 @@ TEST_CASE("a store to a constant") {
   const Outcome o = f.run("mov.u64 %rd5, table; st.global.u32 [%rd5], %t;");
   CHECK(o.error == 700);
   REQUIRE(o.findings.size() == 1);
-  CHECK(o.findings[0].check == "read_only");
+  CHECK(o.findings[0].kind == "read_only");
 }
 
 TEST_CASE("constants, variables and generic addresses of every window") {
@@ -167,7 +167,7 @@ TEST_CASE("a race between warps without a barrier") {
   Fixture f, g;
   Outcome o = f.run(racy, 64);
   bool found = false;
-  for (const Finding& x : o.findings) found |= x.check == "race";
+  for (const Finding& x : o.findings) found |= x.kind == "race";
   CHECK(found);
   o = g.run(right, 64);
   INFO(texts(o));
@@ -176,7 +176,7 @@ TEST_CASE("a race between warps without a barrier") {
 
 TEST_CASE("checks can be turned off") {
   Fixture f;
-  f.device.settings.check = Check::memory;
+  f.device.settings.check = kMemcheck;
   const Outcome o = f.run("ld.global.u32 %r1, [%rd4];");
   CHECK(o.error == 0);
   CHECK(o.findings.empty());

@@ -155,7 +155,7 @@ TEST_CASE("a shuffle reading a lane outside is reported") {
   JOIN:)"),
                                32);
   REQUIRE(r.outcome.findings.size() == 1);
-  CHECK(r.outcome.findings[0].check == "inactive_source");
+  CHECK(r.outcome.findings[0].kind == "inactive_source");
 }
 
 TEST_CASE("votes, matches, reductions over lanes") {
@@ -216,7 +216,7 @@ TEST_CASE("a barrier in a divergent branch is reported") {
                                32);
   CHECK(r.outcome.error == 719);
   REQUIRE(!r.outcome.findings.empty());
-  CHECK(r.outcome.findings[0].check == "divergent");
+  CHECK(r.outcome.findings[0].kind == "divergent");
 }
 
 TEST_CASE("a deadlock names every warp that waits") {
@@ -228,7 +228,7 @@ TEST_CASE("a deadlock names every warp that waits") {
                                64);
   CHECK(r.outcome.error == 719);
   REQUIRE(r.outcome.findings.size() == 2);
-  CHECK(r.outcome.findings[0].check == "barrier");
+  CHECK(r.outcome.findings[0].kind == "barrier");
   CHECK(r.outcome.findings[0].text.find("deadlock") != std::string::npos);
   CHECK(r.outcome.findings[0].text.find("number 1") != std::string::npos);
   CHECK(r.outcome.findings[1].text.find("number 2") != std::string::npos);

@@ -80,7 +80,7 @@ class Device {
 inline std::string texts(const Outcome& o) {
   std::string all;
   for (const Finding& f : o.findings) {
-    all += f.check + " line " + std::to_string(f.ptx_line) + ": " + f.text + "\n";
+    all += f.kind + " line " + std::to_string(f.ptx_line) + ": " + f.text + "\n";
   }
   return all;
 }
