@@ -5,13 +5,13 @@
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
 foreach(family access access_global access_shared async bits bytes compare convert convert_float
-        convert_half convert_integer float half integer math memory move run select strands table
-        warp_ops)
+        convert_half convert_integer float half integer math matrix memory mma mma_f64 mma_tile move
+        run select strands table warp_ops)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family atomic convert_fp8 convert_rare)
+foreach(family atomic convert_fp8 convert_rare mma_modes)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 
@@ -62,12 +62,14 @@ add_library(lathe_sim_core STATIC
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
   ptx/decode_operand.cpp
+  ptx/decode_tensor.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
   ptx/module.cpp
   ptx/op_table.cpp
   ptx/opcodes.cpp
+  ptx/opcodes_tensor.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp

@@ -59,6 +59,7 @@ void set_up(Launch* l) {
   v.seed = l->settings->seed;
   v.check_memory = (l->settings->check & kMemcheck) != 0;
   v.check_defined = (l->settings->check & kInitcheck) != 0;
+  v.tensor_sum = l->settings->tensor_sum;
   v.memory_version = &l->memory->version();
   l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
 }

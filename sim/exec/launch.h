@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/check/memory.h"
+#include "sim/exec/policy.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -63,6 +64,7 @@ struct Settings {
   uint32_t check = kCheckAll;      // of Check
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
+  TensorSum tensor_sum = TensorSum::exact;
 };
 
 struct Grid {

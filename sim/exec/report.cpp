@@ -35,6 +35,8 @@ const char* name(Fault f) {
       return "assertion";
     case Fault::undefined_value:
       return "undefined_value";
+    case Fault::partial_warp:
+      return "partial_warp";
   }
   return "unknown";
 }
@@ -51,6 +53,7 @@ Check check_of(Fault f) {
     case Fault::trap:
     case Fault::assertion:
     case Fault::undefined_value:
+    case Fault::partial_warp:
       return kSynccheck;
     default:
       return kMemcheck;
@@ -177,6 +180,8 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
       return "trap";
     case Fault::assertion:
       return "a device assertion failed";
+    case Fault::partial_warp:
+      return "an .aligned instruction that needs all 32 lanes runs with fewer";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:

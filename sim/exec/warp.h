@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "sim/exec/policy.h"
 #include "sim/ptx/code.h"
 
 namespace sim {
@@ -116,6 +117,7 @@ struct Tally {
   TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
       local_store, const_load;
   uint64_t thread_instructions = 0;
+  uint64_t tensor_ops = 0;
 };
 
 // One host thread's share of a launch.
@@ -138,6 +140,7 @@ struct LaunchView {
   uint64_t seed = 0;
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
+  TensorSum tensor_sum = TensorSum::exact;
   const std::atomic<uint64_t>* memory_version = nullptr;
 };
 const LaunchView& view(const Worker& worker);
@@ -154,7 +157,8 @@ enum class Fault : uint8_t {
   race,
   trap,
   assertion,
-  undefined_value
+  undefined_value,
+  partial_warp
 };
 
 // Slow paths; in the base build. `report` decides whether the warp stops.

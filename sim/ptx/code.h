@@ -46,12 +46,13 @@ enum class Class : uint8_t {
   warp,
   barrier,
   control,
+  tensor,
   pseudo,
   count
 };
-constexpr const char* kClassNames[] = {"integer", "float",   "half",    "convert",
-                                       "math",    "compare", "move",    "memory",
-                                       "atomic",  "warp",    "barrier", "control"};
+constexpr const char* kClassNames[] = {"integer", "float",   "half",   "convert", "math",
+                                       "compare", "move",    "memory", "atomic",  "warp",
+                                       "barrier", "control", "tensor"};
 
 constexpr unsigned kSlotBytes = 128;  // 32 lanes of 4 bytes; 64-bit values take two
 constexpr uint16_t kPredTrue = 0;     // predicate slots with a fixed meaning
