@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/check/memory.h"
+#include "sim/exec/policy.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -68,6 +69,7 @@ struct Settings {
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
+  TensorSum tensor_sum = TensorSum::exact;
 };
 
 struct Grid {
