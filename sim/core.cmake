@@ -62,6 +62,7 @@ add_library(lathe_sim_core STATIC
   exec/launch.cpp
   exec/profile.cpp
   exec/report.cpp
+  exec/tensor_map.cpp
   exec/windows.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
@@ -91,7 +92,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits check control convert float integer math nvrtc parser)
+  foreach(topic async atomic bits check control convert float integer math nvrtc parser tensor_copy)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

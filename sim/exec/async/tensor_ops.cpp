@@ -174,7 +174,7 @@ void tensor_lane(Warp& w, const Inst& i, unsigned lane) {
       return refuse(w, i, lane, map.dtype, "the map's element type has no such reduction");
     }
   }
-  if (map.fill_nan) fill_nan(map, c.fill);
+  fill_pattern(map, c.fill);
   bool good = true;
   for_runs(box, [&](uint64_t address, bool inside, uint64_t first, uint32_t n) {
     if (!good) return;
