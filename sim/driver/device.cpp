@@ -10,17 +10,11 @@
 namespace sim::driver {
 namespace {
 
-CUresult make_devices(Driver& driver) {
-  const Profile* profile = find_profile(driver.options.arch);
-  if (profile == nullptr) {
-    report_note("LATHE_SIM_ARCH is \"" + driver.options.arch +
-                "\"; allowed: sm_80, sm_86, sm_89, sm_90, sm_90a");
-    return CUDA_ERROR_NO_DEVICE;
-  }
+void make_devices(Driver& driver) {
   for (int ordinal = 0; ordinal < driver.options.devices; ++ordinal) {
     auto device = std::make_unique<Device>();
     device->ordinal = ordinal;
-    device->profile = *profile;
+    device->profile = driver.options.profile;
     if (driver.options.memory_bytes != 0)
       device->profile.memory_bytes = driver.options.memory_bytes;
     device->memory = std::make_unique<Memory>(ordinal, device->profile.memory_bytes);
@@ -30,7 +24,6 @@ CUresult make_devices(Driver& driver) {
     device->current_pool = device->default_pool;
     driver.devices.push_back(std::move(device));
   }
-  return CUDA_SUCCESS;
 }
 
 // Numbers that are the same on every device modelled, by attribute.
@@ -159,14 +152,14 @@ SIM_API cuInit(unsigned flags) {
     if (driver.initialized) return CUDA_SUCCESS;
     std::string what;
     const bool good = read_options(&driver.options, &what);
-    open_report(driver.options.report);
     if (!good) {
       report_note(what);
       return CUDA_ERROR_NO_DEVICE;
     }
-    const CUresult result = make_devices(driver);
-    driver.initialized = result == CUDA_SUCCESS;
-    return result;
+    open_reports(driver.options);
+    make_devices(driver);
+    driver.initialized = true;
+    return CUDA_SUCCESS;
   });
 }
 
@@ -195,8 +188,8 @@ SIM_API cuDeviceGet(CUdevice* out, int ordinal) {
 SIM_API cuDeviceGetName(char* out, int length, CUdevice ordinal) {
   return with_device(ordinal, [&](Driver&, Lock&, Device& device) -> CUresult {
     if (out == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-    std::snprintf(out, static_cast<size_t>(length), "lathe simulator %s",
-                  device.profile.arch.c_str());
+    std::snprintf(out, static_cast<size_t>(length), "lathe simulator %s (%s)",
+                  device.profile.arch.c_str(), device.profile.name.c_str());
     return CUDA_SUCCESS;
   });
 }

@@ -132,8 +132,13 @@ CUresult read_params(const Kernel& kernel, void** each, void** extra,
   return CUDA_SUCCESS;
 }
 
-CUresult run(const Grid& grid, const Device& device, const Options& options) {
+CUresult run(const Grid& grid, const Device& device, const Options& options,
+             uint32_t stack_bytes) {
   Settings settings;
+  settings.stack_bytes = stack_bytes;
+  settings.async_policy = options.async_policy;
+  settings.tensor_sum = options.tensor_sum;
+  settings.profile = options.profile_lines;
   settings.seed = options.seed;
   settings.threads = options.threads;
   settings.check = options.check;
@@ -176,8 +181,9 @@ CUresult launch(CUfunction handle, CUstream stream_handle, Request request, void
     const std::shared_ptr<const Image> image = function->module->image;
     grid.kernel = &kernel;
     grid.image = image.get();
-    return submit(driver, *stream, [grid, image, &device, &options = driver.options] {
-      return run(grid, device, options);
+    const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
+    return submit(driver, *stream, [grid, image, stack, &device, &options = driver.options] {
+      return run(grid, device, options, stack);
     });
   });
 }

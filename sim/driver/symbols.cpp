@@ -174,6 +174,8 @@
   SIM_TWO(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz)         \
   SIM_ONE(cuStreamWriteValue32, 8000, cuStreamWriteValue32)                                        \
   SIM_TWO(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz)      \
+  SIM_ONE(cuTensorMapEncodeTiled, 12000, cuTensorMapEncodeTiled)                                   \
+  SIM_ONE(cuTensorMapReplaceAddress, 12000, cuTensorMapReplaceAddress)                             \
   SIM_ONE(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)
 
 #define SIM_DECLARE_ONE(name, version, symbol) void symbol();
