@@ -54,7 +54,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
   shared_.resize(launch.view.shared_bytes);
   shared_defined_.resize(launch.view.shared_bytes / 64 + 2);
   if (launch.check_races) races_.resize(launch.view.shared_bytes / 4 + 1);
-  const size_t depots = static_cast<size_t>(f.local_bytes) * 32;
+  const size_t depots = static_cast<size_t>(launch.view.depot_bytes) * 32;
   local_.resize(depots * block_.warps);
   const size_t depot_words = depots / 64 + 1;
   local_defined_.resize(depot_words * block_.warps);
@@ -75,6 +75,10 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
     w.local = local_.data() + k * depots;
     w.local_defined = local_defined_.data() + k * depot_words;
     w.index = k;
+    if (f.uses_stack) {
+      calls_.push_back(make_call_stack());
+      w.calls = calls_.back().get();
+    }
     fill_constants(w.regs, launch);
   }
 }
@@ -110,6 +114,7 @@ void BlockRun::start(uint64_t linear) {
     const uint32_t lanes = std::min(32u, block_.threads - 32 * k);
     w.live = lanes == 32 ? ~0u : (1u << lanes) - 1;
     w.stop = false;
+    if (w.calls) reset_calls(w);
     w.state = WarpState::runnable;
     w.strand_count = 1;
     w.current = 0;

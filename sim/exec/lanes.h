@@ -152,7 +152,8 @@ inline __attribute__((always_inline)) double double_of(uint64_t x) {
 // Compiled for the plain machine alone: lanes take turns, there is nothing to vectorise.
 namespace sim::base {
 Handler resolve_atomic(const Form& f);
-}
+Handler resolve_stack(const Form& f);
+}  // namespace sim::base
 
 namespace sim::SIM_ISA {
 

@@ -35,6 +35,10 @@ const char* name(Fault f) {
       return "assertion";
     case Fault::undefined_value:
       return "undefined_value";
+    case Fault::stack_overflow:
+      return "stack_overflow";
+    case Fault::invalid_pc:
+      return "invalid_pc";
   }
   return "unknown";
 }
@@ -88,6 +92,10 @@ int error_of(Fault f) {
       return 0;
     case Fault::assertion:
       return 710;
+    case Fault::stack_overflow:
+      return 714;
+    case Fault::invalid_pc:
+      return 718;
     default:
       return 719;
   }
@@ -141,7 +149,7 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
     text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
             hex(launch.view.shared_bytes) + ")";
   } else if (space == Space::local) {
-    text += "; the thread has " + std::to_string(w.function->local_bytes) + " bytes";
+    text += "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
   }
   return text;
 }
@@ -177,6 +185,13 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
       return "trap";
     case Fault::assertion:
       return "a device assertion failed";
+    case Fault::stack_overflow:
+      return "the stack of " + std::to_string(address) +
+             " bytes is used up: " + std::to_string(bytes) +
+             " more are needed; the context's stack limit sets its size";
+    case Fault::invalid_pc:
+      return "a call through " + hex(address) +
+             ", which is not the address of a function with these parameters";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:
@@ -226,7 +241,9 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
   if (error == 0 && !(launch.settings->check & check_of(f))) return;
-  if (wanted(w, inst, f)) {
+  if (f == Fault::assertion && wanted(w, inst, f)) {
+    add(w, inst, f, lane, address, bytes, assertion_text(w, inst, lane));
+  } else if (wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
   }
   if (error == 0) return;

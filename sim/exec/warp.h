@@ -12,6 +12,7 @@
 namespace sim {
 
 struct Launch;
+struct CallStack;
 struct Worker;
 struct Block;
 
@@ -33,6 +34,7 @@ struct Strand {
   int32_t node = -1;  // where it will meet others; -1: nowhere
   Parked parked = Parked::no;
   uint32_t sync_mask = 0;  // the lanes a parked .sync instruction names
+  uint32_t depth = 0;      // of calls
 };
 
 // A join point with lanes that wait there.
@@ -40,6 +42,7 @@ struct Node {
   uint32_t pc = 0, arrived = 0;
   int32_t pending = 0;  // strands still on their way
   int32_t parent = -1;
+  uint32_t depth = 0;
   bool used = false;
 };
 
@@ -55,10 +58,13 @@ struct Warp {
   const Function* function = nullptr;
   uint8_t* local = nullptr;           // 32 depots, one after the other
   uint64_t* local_defined = nullptr;  // a bit per byte of them
-  uint32_t index = 0;                 // in its block
-  uint32_t live = 0;                  // lanes that have not exited
-  uint32_t pc = 0;                    // of the running instruction
-  bool stop = false;                  // a fault happened
+  uint32_t frame[32] = {};            // by lane: where the running function's variables begin
+  uint32_t top[32] = {};              // and where its depot is free
+  CallStack* calls = nullptr;
+  uint32_t index = 0;  // in its block
+  uint32_t live = 0;   // lanes that have not exited
+  uint32_t pc = 0;     // of the running instruction
+  bool stop = false;   // a fault happened
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -135,6 +141,7 @@ struct LaunchView {
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   uint32_t shared_begin = 0, shared_bytes = 0, dynamic_shared = 0;
   uint32_t multiprocessors = 1;
+  uint32_t depot_bytes = 0;  // of one thread: local variables and the stack
   uint64_t seed = 0;
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
@@ -154,7 +161,9 @@ enum class Fault : uint8_t {
   race,
   trap,
   assertion,
-  undefined_value
+  undefined_value,
+  stack_overflow,
+  invalid_pc
 };
 
 // Slow paths; in the base build. `report` decides whether the warp stops.
@@ -166,6 +175,14 @@ void report_race(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, 
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // The target of a brx; false if the index is past the table.
 bool branch_target(const Warp& warp, const Inst& inst, uint32_t index, uint32_t* target);
+// exec/calls.cpp: the lanes `exec` enter a function, or return from one: those that return to the
+// same place as the first, which is *pc.
+bool enter_function(Warp& warp, const Inst& inst, uint32_t callee, uint32_t exec,
+                    uint32_t return_pc, uint32_t* pc);
+uint32_t leave_function(Warp& warp, uint32_t exec, uint32_t* pc);
+bool callee_at(const Warp& warp, const Inst& inst, uint64_t address, uint32_t* callee);
+// exec/print.cpp: one lane's printf; the number of arguments, or -1 after a fault.
+int print(Warp& warp, const Inst& inst, unsigned lane, uint64_t format, uint64_t arguments);
 uint64_t next_random(uint64_t& state);
 uint64_t global_timer();
 

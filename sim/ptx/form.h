@@ -96,6 +96,10 @@ enum class Op : uint16_t {
   pmevent,
   fence,
   griddepcontrol,
+  alloca_,
+  stacksave,
+  stackrestore,
+  vprintf,
   // Made by the decoder, never written in PTX.
   special,
   pack,
@@ -103,6 +107,7 @@ enum class Op : uint16_t {
   widen,
   narrow,
   ld_param,
+  frame,
   join
 };
 
