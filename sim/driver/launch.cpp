@@ -132,8 +132,7 @@ CUresult read_params(const Kernel& kernel, void** each, void** extra,
   return CUDA_SUCCESS;
 }
 
-CUresult run(const Grid& grid, const Device& device, const Options& options,
-             uint32_t stack_bytes) {
+CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes) {
   Settings settings;
   settings.stack_bytes = stack_bytes;
   settings.async_policy = options.async_policy;

@@ -21,9 +21,9 @@ struct Options {
   AsyncPolicy async_policy = AsyncPolicy::lazy;  // LATHE_SIM_ASYNC
   TensorSum tensor_sum = TensorSum::exact;       // LATHE_SIM_TENSOR_SUM
   bool profile_lines = false;                    // LATHE_SIM_PROFILE: counters by PTX line
-  std::string report;    // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
-  std::string counters;  // LATHE_SIM_COUNTERS: launches, likewise
-  bool quiet = false;    // LATHE_SIM_QUIET: no line on stderr for a finding
+  std::string report;      // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
+  std::string counters;    // LATHE_SIM_COUNTERS: launches, likewise
+  bool quiet = false;      // LATHE_SIM_QUIET: no line on stderr for a finding
   int error_exitcode = 0;  // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
 };
 

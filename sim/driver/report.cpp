@@ -72,7 +72,8 @@ std::string for_people(const Finding& finding) {
   return finding.source.empty() ? line : line + ", " + finding.source;
 }
 
-JsonLine json(const Finding& finding) {
+// `bytes`: those of an access, or all of a leaked allocation.
+JsonLine json(const Finding& finding, uint64_t bytes) {
   JsonLine line;
   line.add("check", finding.check);
   line.add("kind", finding.kind);
@@ -83,7 +84,7 @@ JsonLine json(const Finding& finding) {
   line.add("source", finding.source);
   line.add("text", finding.text);
   line.add_address("address", finding.address);
-  line.add("bytes", uint64_t{finding.bytes});
+  line.add("bytes", bytes);
   if (finding.other_ptx_line != 0) {
     JsonLine other;
     other.add("cta", finding.other_block);
@@ -123,7 +124,7 @@ void open_reports(const Options& options) {
 }
 
 void report_launch(const Grid& grid, const Outcome& outcome) {
-  for (const Finding& finding : outcome.findings) tell(finding, json(finding));
+  for (const Finding& finding : outcome.findings) tell(finding, json(finding, finding.bytes));
   Output& launches = outputs().launches;
   if (!launches.wanted()) return;
   JsonLine line;
@@ -138,8 +139,7 @@ void report_leak(uint64_t address, uint64_t bytes, int device) {
   finding.text = std::to_string(bytes) + " bytes of memory of device " + std::to_string(device) +
                  " were never freed";
   finding.address = address;
-  JsonLine line = json(finding);
-  line.add("size", bytes);
+  JsonLine line = json(finding, bytes);
   line.add("device", device);
   tell(finding, line);
 }

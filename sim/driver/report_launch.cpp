@@ -13,6 +13,7 @@ void add_traffic(JsonLine& line, const std::string& name, const Counters::Traffi
   line.raw(name + "_sectors", std::to_string(traffic.sectors));
   line.raw(name + "_minimum_sectors", std::to_string(traffic.minimum_sectors));
   line.raw(name + "_conflicts", std::to_string(traffic.conflicts));
+  line.raw(name + "_wavefronts", std::to_string(traffic.wavefronts));
 }
 
 std::string lines_json(const std::vector<LineCounters>& lines) {
@@ -29,6 +30,7 @@ std::string lines_json(const std::vector<LineCounters>& lines) {
     line.add("global_bytes", each.global_bytes);
     line.add("global_sectors", each.global_sectors);
     line.add("shared_requests", each.shared_requests);
+    line.add("shared_bytes", each.shared_bytes);
     line.add("shared_wavefronts", each.shared_wavefronts);
     line.add("tensor_ops", each.tensor_ops);
     line.add("barrier_waits", each.barrier_waits);

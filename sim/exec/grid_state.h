@@ -32,7 +32,8 @@ struct Launch {
   std::atomic<int> error{0};  // not 0: everybody stops
   std::mutex mutex;           // of what follows
   std::vector<Finding> findings;
-  std::map<std::pair<uint32_t, int>, int> reported;  // by instruction and fault
+  std::map<uint64_t, std::vector<std::string>> printed;  // by block, call by call
+  std::map<std::pair<uint32_t, int>, int> reported;      // by instruction and fault
 };
 
 // One allocation as a worker knows it.
@@ -41,6 +42,13 @@ struct KnownAllocation {
   Region region;
   std::vector<uint64_t> loaded, stored;
 };
+
+// exec/calls.cpp
+std::shared_ptr<CallStack> make_call_stack();
+void reset_calls(Warp& warp);
+// exec/print.cpp: what a block printed goes out in the order of blocks.
+void flush_prints(Launch& launch);
+std::string assertion_text(const Warp& warp, const Inst& inst, unsigned lane);
 
 // A block with the memory behind it; used again for the next block.
 class BlockRun {
@@ -62,6 +70,7 @@ class BlockRun {
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::vector<RaceWord> races_;
   std::vector<uint16_t> marks_;
+  std::vector<std::shared_ptr<CallStack>> calls_;
 };
 
 // The blocks of a cluster in turn on one host thread; used again for the next cluster.
@@ -92,6 +101,7 @@ struct HostWorker : Worker {
   void run();
 
   std::vector<uint64_t> counts;
+  std::vector<LineTally> line_tallies;  // empty: no profile
   std::vector<Region> region_by_ordinal;
   std::map<const Allocation*, std::unique_ptr<KnownAllocation>> known;
   KnownAllocation* recent = nullptr;
@@ -105,6 +115,11 @@ void recheck_cluster_barrier(Cluster& cluster);
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
 
+// By PTX line, those that ran.
+std::vector<LineCounters> collect_lines(const Launch& launch,
+                                        const std::vector<std::unique_ptr<HostWorker>>& workers);
+// Whether the instruction waits for others.
+bool waits(const InstInfo& info);
 // Findings in order, counters summed over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);
 

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +72,9 @@ struct Settings {
   int findings_per_pc = 1;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
   TensorSum tensor_sum = TensorSum::exact;
+  uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
+  // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
+  std::function<void(std::string_view)> print;
   bool profile = false;  // count by PTX line too
 };
 
@@ -134,10 +139,10 @@ struct Counters {
       local_store, const_load;
   // Distinct 32-byte sectors of global memory the whole grid touched.
   uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
-  uint64_t tensor_ops = 0;     // additions and multiplications of matrix instructions
-  uint64_t barrier_waits = 0;  // warp instructions that wait: for barriers, mbarriers, groups
+  uint64_t tensor_ops = 0;          // additions and multiplications of matrix instructions
+  uint64_t barrier_waits = 0;       // warp instructions that wait: for barriers, mbarriers, groups
   std::vector<LineCounters> lines;  // Settings::profile; by PTX line, those that ran
-  double seconds = 0;  // host time of the simulation
+  double seconds = 0;               // host time of the simulation
 
   void add(const Counters& other);
 };

@@ -82,6 +82,8 @@
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)                                                     \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2)                                                     \
   X(memcpy_2d_async, cuMemcpy2DAsync_v2)                                                         \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled)                                             \
+  X(tensor_map_replace_address, cuTensorMapReplaceAddress)                                       \
   X(memset_d8, cuMemsetD8_v2)                                                                    \
   X(memset_d8_async, cuMemsetD8Async)                                                            \
   X(memset_d32, cuMemsetD32_v2)                                                                  \

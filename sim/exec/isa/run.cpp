@@ -38,7 +38,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       }
       return Step::next;
     case Kind::join:
-      if (s.node >= 0 && w.nodes[s.node].pc == pc) {
+      if (s.node >= 0 && w.nodes[s.node].pc == pc && w.nodes[s.node].depth == s.depth) {
         const int32_t node = s.node;
         const uint32_t mask = s.mask;
         remove_strand(w, w.current);
@@ -89,6 +89,10 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       report(w, in, in.imm == 710 ? Fault::assertion : Fault::trap, __builtin_ctz(exec), 0, 0,
              Space::generic, false);
       return Step::stopped;
+    case Kind::call:
+      return call(w, in, exec, pc);
+    case Kind::ret:
+      return give_back(w, exec, pc);
     case Kind::pause:
       s.pc = pc + 1;
       w.current = (w.current + 1) % w.strand_count;
@@ -117,7 +121,7 @@ int next_strand(Warp& w) {
       const uint32_t mask = node.arrived;
       node.arrived = 0;
       if (node.parent >= 0) ++w.nodes[node.parent].pending;
-      add_strand(w, node.pc + 1, mask, node.parent);
+      add_strand(w, node.pc + 1, mask, node.parent, node.depth);
       changed = true;
     }
     if (changed) round = -1;
@@ -147,11 +151,13 @@ RunResult settle(Warp& w) {
   return RunResult::stopped;
 }
 
-}  // namespace
-
-RunResult run(Warp& w, uint64_t quantum) {
+// `kProfile`: also counts by instruction.
+template <bool kProfile>
+RunResult run_warp(Warp& w, uint64_t quantum) {
   const Inst* const code = w.function->code_data;
   uint64_t* const counts = w.worker->pc_counts;
+  LineTally* const lines = w.worker->lines;
+  if (kProfile) note_line(*w.worker, kNoTarget);
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
   if (w.state == WarpState::waiting) {
@@ -181,6 +187,7 @@ RunResult run(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
+      if (kProfile) lines[pc].threads += static_cast<uint64_t>(__builtin_popcount(exec));
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -190,6 +197,7 @@ RunResult run(Warp& w, uint64_t quantum) {
         if (exec) {
           w.pc = pc;
           in.fn(w, in, exec);
+          if (kProfile) note_line(*w.worker, pc);
           if (w.stop) {
             step = Step::stopped;
             break;
@@ -198,10 +206,13 @@ RunResult run(Warp& w, uint64_t quantum) {
         ++pc;
         continue;
       }
+      const uint32_t at = pc;
       step = control(w, in, exec, pc);
+      if (kProfile) note_line(*w.worker, at);
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
+        if (kProfile) lines[pc].threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }
@@ -219,6 +230,12 @@ RunResult run(Warp& w, uint64_t quantum) {
   w.block->executed += quantum - left;
   w.worker->tally.thread_instructions += threads;
   return result;
+}
+
+}  // namespace
+
+RunResult run(Warp& w, uint64_t quantum) {
+  return w.worker->lines ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
 }
 
 }  // namespace sim::SIM_ISA
