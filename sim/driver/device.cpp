@@ -78,6 +78,8 @@ bool common_attribute(CUdevice_attribute attribute, int* out) {
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
       *out = 1;
       return true;
     case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
@@ -132,6 +134,7 @@ bool profile_attribute(const Profile& profile, CUdevice_attribute attribute, int
       *out = profile.shared_reserved;
       return true;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
       *out = profile.clusters ? 1 : 0;
       return true;
     default:
@@ -231,17 +234,6 @@ SIM_API cuDeviceGetPCIBusId(char* out, int length, CUdevice ordinal) {
   return with_device(ordinal, [&](Driver&, Lock&, Device& device) -> CUresult {
     if (out == nullptr || length < 13) return CUDA_ERROR_INVALID_VALUE;
     std::snprintf(out, static_cast<size_t>(length), "0000:%02x:00.0", device.ordinal + 1);
-    return CUDA_SUCCESS;
-  });
-}
-
-SIM_API cuDeviceCanAccessPeer(int* out, CUdevice ordinal, CUdevice peer) {
-  return with_device(ordinal, [&](Driver& driver, Lock&, Device&) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (peer < 0 || peer >= static_cast<int>(driver.devices.size())) {
-      return CUDA_ERROR_INVALID_DEVICE;
-    }
-    *out = 0;  // kernels see the memory of their own device; copies between devices work
     return CUDA_SUCCESS;
   });
 }
