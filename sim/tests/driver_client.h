@@ -122,7 +122,6 @@
   X(graph_get_root_nodes, cuGraphGetRootNodes)                                                   \
   X(graph_node_get_type, cuGraphNodeGetType)                                                     \
   X(graph_create, cuGraphCreate)                                                                 \
-  X(graph_instantiate, cuGraphInstantiateWithFlags)                                              \
   X(memset_d8, cuMemsetD8_v2)                                                                    \
   X(memset_d8_async, cuMemsetD8Async)                                                            \
   X(memset_d32, cuMemsetD32_v2)                                                                  \

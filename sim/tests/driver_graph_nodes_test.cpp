@@ -80,7 +80,7 @@ TEST_CASE("a graph by hand: fill, kernel, copy, host function, in that order") {
   CHECK(type == CU_GRAPH_NODE_TYPE_KERNEL);
 
   CUgraphExec exec = nullptr;
-  REQUIRE(cuda().graph_instantiate(&exec, graph, 0) == CUDA_SUCCESS);
+  REQUIRE(cuda().graph_instantiate_with_flags(&exec, graph, 0) == CUDA_SUCCESS);
   a = b = 0;  // parameters were copied when the node was made
   for (int round = 0; round < 3; ++round) {
     std::fill(result.begin(), result.end(), -1.0f);
