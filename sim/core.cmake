@@ -6,7 +6,7 @@
 set(LATHE_SIM_ISA_SOURCES)
 foreach(family access access_global access_shared async bits bytes compare convert convert_float
         convert_half convert_integer float half integer math matrix memory mma mma_f64 mma_tile move
-        run select strands table warp_ops)
+        run select strands table warp_ops wgmma)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
@@ -56,6 +56,8 @@ add_library(lathe_sim_core STATIC
   exec/launch.cpp
   exec/profile.cpp
   exec/report.cpp
+  exec/wgmma.cpp
+  exec/wgmma_operands.cpp
   exec/windows.cpp
   ptx/decode.cpp
   ptx/decode_control.cpp
@@ -83,7 +85,8 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic atomic bits check control convert float integer math matrix mma nvrtc parser)
+  foreach(topic atomic bits check control convert float integer math matrix mma nvrtc parser wgmma
+    wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

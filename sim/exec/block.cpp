@@ -65,8 +65,20 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
   block_.races = races_.empty() ? nullptr : races_.data();
   block_.shared_begin = launch.view.shared_begin;
   block_.shared_bytes = launch.view.shared_bytes;
+  if (f.uses_wgmma) {
+    wgmma_.resize(block_.warps);
+    for (WgmmaState& state : wgmma_) state.slots.resize(f.slots);
+    warpgroups_.resize((block_.warps + 3) / 4);
+    block_.warpgroups = warpgroups_.data();
+  }
+  if (f.uses_wgmma && (launch.settings->check & kAsynccheck)) {
+    borrowed_.resize(launch.view.shared_bytes / 4 + 1);
+    in_flight_.resize(launch.view.shared_bytes / 4 + 1);
+    block_.async_marks = &marks_;
+  }
   for (uint32_t k = 0; k < block_.warps; ++k) {
     Warp& w = warps_[k];
+    w.wgmma = f.uses_wgmma ? &wgmma_[k] : nullptr;
     w.regs = register_base_ + k * register_bytes_;
     w.preds = predicates_.data() + static_cast<size_t>(k) * f.predicates;
     w.block = &block_;
@@ -93,6 +105,7 @@ void BlockRun::start(uint64_t linear) {
   block_.next = static_cast<uint32_t>(next_random(block_.random) % block_.warps);
   ++block_.epoch;
   for (Barrier& b : block_.barriers) b = Barrier{};
+  reset_async();
   // Undefined memory looks like NaN in every format.
   const int poison = 0x7F;
   if (!shared_.empty()) std::memset(shared_.data(), poison, shared_.size());
@@ -117,6 +130,15 @@ void BlockRun::start(uint64_t linear) {
     w.strands[0].mask = w.live;
     for (Node& n : w.nodes) n.used = false;
   }
+}
+
+// Nothing is in flight in a new block.
+void BlockRun::reset_async() {
+  if (marks_.borrowed_words) std::fill(borrowed_.begin(), borrowed_.end(), 0);
+  if (marks_.in_flight_words) std::fill(in_flight_.begin(), in_flight_.end(), 0);
+  marks_ = {borrowed_.data(), in_flight_.data(), 0, 0};
+  for (WgmmaState& state : wgmma_) state.reset();
+  std::fill(warpgroups_.begin(), warpgroups_.end(), Warpgroup{});
 }
 
 bool BlockRun::advance(uint64_t budget) {
@@ -148,6 +170,7 @@ bool BlockRun::advance(uint64_t budget) {
     }
     if (result == RunResult::stopped) return false;
     if (result == RunResult::done) {
+      if (w.wgmma) wgmma_end(w);
       ++block_.warps_done;
       recheck_barriers(block_);
     }

@@ -9,8 +9,10 @@
 #include <mutex>
 #include <vector>
 
+#include "sim/exec/async_marks.h"
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
+#include "sim/exec/wgmma_state.h"
 
 namespace sim {
 
@@ -51,6 +53,7 @@ class BlockRun {
 
  private:
   bool deadlock();
+  void reset_async();
 
   Worker* worker_;
   Block block_;
@@ -62,6 +65,10 @@ class BlockRun {
   std::vector<uint8_t> shared_, local_;
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::vector<RaceWord> races_;
+  AsyncMarks marks_;
+  std::vector<uint16_t> borrowed_, in_flight_;
+  std::vector<WgmmaState> wgmma_;  // by warp
+  std::vector<Warpgroup> warpgroups_;
 };
 
 struct HostWorker : Worker {

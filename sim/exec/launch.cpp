@@ -60,6 +60,7 @@ void set_up(Launch* l) {
   v.check_memory = (l->settings->check & kMemcheck) != 0;
   v.check_defined = (l->settings->check & kInitcheck) != 0;
   v.tensor_sum = l->settings->tensor_sum;
+  v.async_policy = l->settings->async_policy;
   v.memory_version = &l->memory->version();
   l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
 }

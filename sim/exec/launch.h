@@ -65,6 +65,7 @@ struct Settings {
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
   TensorSum tensor_sum = TensorSum::exact;
+  AsyncPolicy async_policy = AsyncPolicy::lazy;
 };
 
 struct Grid {

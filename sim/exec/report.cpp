@@ -37,6 +37,22 @@ const char* name(Fault f) {
       return "undefined_value";
     case Fault::partial_warp:
       return "partial_warp";
+    case Fault::partial_warpgroup:
+      return "partial_warpgroup";
+    case Fault::warpgroup:
+      return "warpgroup";
+    case Fault::descriptor:
+      return "descriptor";
+    case Fault::missing_fence:
+      return "missing_fence";
+    case Fault::register_in_flight:
+      return "register_in_flight";
+    case Fault::leaked_group:
+      return "leaked_group";
+    case Fault::source_overwritten:
+      return "source_overwritten";
+    case Fault::in_flight:
+      return "in_flight";
   }
   return "unknown";
 }
@@ -54,7 +70,16 @@ Check check_of(Fault f) {
     case Fault::assertion:
     case Fault::undefined_value:
     case Fault::partial_warp:
+    case Fault::partial_warpgroup:
+    case Fault::warpgroup:
       return kSynccheck;
+    case Fault::descriptor:
+    case Fault::missing_fence:
+    case Fault::register_in_flight:
+    case Fault::leaked_group:
+    case Fault::source_overwritten:
+    case Fault::in_flight:
+      return kAsynccheck;
     default:
       return kMemcheck;
   }
@@ -88,6 +113,12 @@ int error_of(Fault f) {
     case Fault::uninitialized:
     case Fault::inactive_source:
     case Fault::race:
+    case Fault::warpgroup:
+    case Fault::missing_fence:
+    case Fault::register_in_flight:
+    case Fault::leaked_group:
+    case Fault::source_overwritten:
+    case Fault::in_flight:
       return 0;
     case Fault::assertion:
       return 710;
@@ -134,6 +165,15 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
     case Fault::uninitialized:
       text += " reads bytes that nobody wrote";
       break;
+    case Fault::source_overwritten:
+      text += " changes the source of an asynchronous operation that nobody waited for";
+      break;
+    case Fault::in_flight:
+      text += " meets an asynchronous write that nobody waited for";
+      break;
+    case Fault::descriptor:
+      text += ", a piece of the tile that a matrix descriptor names, is out of bounds";
+      break;
     default:
       text += " is out of bounds";
       break;
@@ -150,6 +190,9 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
 }
 
 std::string barrier_text(const Warp& w, uint64_t id, uint32_t threads) {
+  if (w.strand_count && w.strands[0].parked == Parked::warpgroup) {
+    return "deadlock: warp " + std::to_string(w.index) + " waits for the rest of its warpgroup";
+  }
   if (w.state == WarpState::parked) {
     std::string text = "deadlock: warp " + std::to_string(w.index) + " waits at a barrier";
     for (int k = 0; k < 16; ++k) {
@@ -182,6 +225,25 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
       return "a device assertion failed";
     case Fault::partial_warp:
       return "an .aligned instruction that needs all 32 lanes runs with fewer";
+    case Fault::partial_warpgroup:
+      return "a wgmma instruction needs four warps from one whose number is a multiple of four";
+    case Fault::warpgroup:
+      return "the lanes or the four warps of a warpgroup disagree: each of its wgmma instructions "
+             "must be the same one for all, with the same descriptors and scale";
+    case Fault::missing_fence:
+      return "accumulators or factors of a wgmma were used as registers since the last "
+             "wgmma.fence, or there was none yet";
+    case Fault::register_in_flight:
+      return "a register that a wgmma in flight reads or writes is used before the "
+             "wgmma.wait_group that covers it";
+    case Fault::leaked_group:
+      return address ? "the warp ends with a wgmma that was never committed"
+                     : "the warp ends with a wgmma that was never waited for";
+    case Fault::descriptor:
+      if (!bytes) {
+        return "matrix descriptor " + hex(address) + " has a base offset or reserved bits set";
+      }
+      return access_text(w, f, address, bytes, space, store);
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:

@@ -15,6 +15,9 @@ namespace sim {
 struct Launch;
 struct Worker;
 struct Block;
+struct AsyncMarks;  // async_marks.h
+struct WgmmaState;  // wgmma_state.h
+struct Warpgroup;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -26,7 +29,7 @@ constexpr uint64_t kLocalWindow = 256ull << 20;
 constexpr uint64_t kParamWindow = 1ull << 20;
 const Windows& windows();
 
-enum class Parked : uint8_t { no, converge, bar_warp, barrier };
+enum class Parked : uint8_t { no, converge, bar_warp, barrier, warpgroup };
 
 // Lanes of a warp that are at the same place.
 struct Strand {
@@ -54,6 +57,7 @@ struct Warp {
   Block* block = nullptr;
   Worker* worker = nullptr;
   const Function* function = nullptr;
+  WgmmaState* wgmma = nullptr;        // null: the function has none
   uint8_t* local = nullptr;           // 32 depots, one after the other
   uint64_t* local_defined = nullptr;  // a bit per byte of them
   uint32_t index = 0;                 // in its block
@@ -93,6 +97,8 @@ struct Block {
   RaceWord* races = nullptr;                    // null: not checked
   uint32_t shared_bytes = 0, shared_begin = 0;  // valid offsets: [shared_begin, shared_bytes)
   uint32_t epoch = 1;                           // whole-block barriers so far, plus one
+  AsyncMarks* async_marks = nullptr;            // null: nothing is asynchronous
+  Warpgroup* warpgroups = nullptr;
   Warp* warp = nullptr;
   Barrier barriers[16];
   uint64_t random = 0;
@@ -141,6 +147,7 @@ struct LaunchView {
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
   TensorSum tensor_sum = TensorSum::exact;
+  AsyncPolicy async_policy = AsyncPolicy::lazy;
   const std::atomic<uint64_t>* memory_version = nullptr;
 };
 const LaunchView& view(const Worker& worker);
@@ -158,7 +165,15 @@ enum class Fault : uint8_t {
   trap,
   assertion,
   undefined_value,
-  partial_warp
+  partial_warp,
+  partial_warpgroup,
+  warpgroup,
+  descriptor,
+  missing_fence,
+  register_in_flight,
+  leaked_group,
+  source_overwritten,
+  in_flight
 };
 
 // Slow paths; in the base build. `report` decides whether the warp stops.

@@ -110,6 +110,7 @@ struct Function {
   uint32_t local_bytes = 0;
   bool reads_undefined_registers = false;
   bool uses_async_copies = false;
+  bool uses_wgmma = false;
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

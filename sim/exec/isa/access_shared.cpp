@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits, races.
+#include "sim/exec/async_marks.h"
 #include "sim/exec/isa/access_parts.h"
 
 namespace sim::SIM_ISA {
@@ -75,6 +76,21 @@ void check_races(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size
   }
 }
 
+// Bytes that an asynchronous operation is still to read or to write.
+void check_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
+  const AsyncMarks& marks = *w.block->async_marks;
+  if (!marks.in_flight_words && (use == Use::load || !marks.borrowed_words)) return;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    const MarkClash clash = mark_clash(marks, a.address[l], size, use != Use::load);
+    if (clash == MarkClash::none) continue;
+    const bool borrowed = clash == MarkClash::borrowed;
+    fault(w, i, borrowed ? Fault::source_overwritten : Fault::in_flight, l, a, size, Space::shared,
+          use);
+    return;
+  }
+}
+
 }  // namespace
 
 bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
@@ -98,6 +114,7 @@ bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t s
   ++counts.requests;
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
+  if (block.async_marks) check_marks(a, w, i, exec, size, use);
   if (!launch.check_defined) return true;
   const bool dense = a.dense && exec == kFull;
   if (use != Use::store) {

@@ -58,6 +58,11 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
       in.fn(w, in, exec);
       if (w.stop) return Step::stopped;
+      if (w.state == WarpState::parked) {  // it waits for other warps
+        s.pc = pc;
+        s.parked = Parked::warpgroup;
+        return Step::switch_strand;
+      }
       break;
     }
     case Kind::bar_warp: {

@@ -12,7 +12,7 @@ namespace {
 constexpr Handler (*kFamilies[])(const Form&) = {
     resolve_float,   resolve_half,    resolve_math,   resolve_compare,      resolve_select,
     resolve_convert, resolve_move,    resolve_memory, base::resolve_atomic, resolve_warp,
-    resolve_async,   resolve_integer, resolve_mma,    resolve_matrix};
+    resolve_async,   resolve_integer, resolve_mma,    resolve_matrix,       resolve_wgmma};
 
 Handler resolve(const Form& f) {
   for (const auto family : kFamilies) {
