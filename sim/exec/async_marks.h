@@ -1,62 +1,72 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a block's shared memory that asynchronous operations are using: `borrowed` while they
-// are a source still to be read, `in_flight` while they are a destination still to be written.
-// Counted per 4-byte word. Internal linkage: builds for several instruction sets include this.
+// A mark per word of shared memory that something asynchronous is using: the destination of a copy
+// in flight, the source of a copy or product that may still be read, a live mbarrier. Plain
+// accesses look at them only while there are any.
 #pragma once
 
 #include "sim/exec/warp.h"
 
 namespace sim {
 
-struct AsyncMarks {
-  uint16_t* borrowed = nullptr;  // by word of the block's shared memory
-  uint16_t* in_flight = nullptr;
-  uint64_t borrowed_words = 0, in_flight_words = 0;  // sums of the above
-};
+constexpr uint16_t kMarkMbarrier = 0x8000;
+constexpr uint16_t kMarkInFlight = 0x4000;
+constexpr uint16_t kMarkBorrowed = 0x3FFF;  // how many readers
 
-namespace {
-
-inline void add_marks(uint16_t* words, uint64_t* sum, uint32_t offset, uint32_t bytes, int delta) {
-  const uint32_t first = offset / 4, end = (offset + bytes + 3) / 4;
-  for (uint32_t k = first; k < end; ++k) {
-    words[k] = static_cast<uint16_t>(words[k] + delta);
+// `change` is +1 or -1. Offsets are within the block's shared memory.
+inline void mark_borrowed(Block& block, uint32_t offset, uint32_t bytes, int change) {
+  if (!block.marks) return;
+  for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+    uint16_t& m = block.marks[word];
+    const bool before = m != 0;
+    m = static_cast<uint16_t>(m + change);
+    block.marked += (m != 0) - before;
   }
-  *sum += static_cast<uint64_t>(static_cast<int64_t>(end - first) * delta);
 }
 
-inline bool any_mark(const uint16_t* words, uint64_t offset, uint64_t bytes) {
-  for (uint64_t k = offset / 4; k < (offset + bytes + 3) / 4; ++k) {
-    if (words[k]) return true;
+// The same for 16 bytes at a multiple of 16, whose four words mostly agree.
+inline void mark_borrowed_piece(Block& block, uint32_t offset, int change) {
+  if (!block.marks) return;
+  constexpr uint64_t kEach = 0x0001000100010001ull;
+  uint64_t words;
+  __builtin_memcpy(&words, block.marks + offset / 4, sizeof(words));
+  const auto first = static_cast<uint16_t>(words);
+  if (words != first * kEach) return mark_borrowed(block, offset, 16, change);
+  const auto next = static_cast<uint16_t>(first + change);
+  words = next * kEach;
+  __builtin_memcpy(block.marks + offset / 4, &words, sizeof(words));
+  block.marked += 4 * (static_cast<uint32_t>(next != 0) - static_cast<uint32_t>(first != 0));
+}
+
+inline void mark_flag(Block& block, uint32_t offset, uint32_t bytes, uint16_t flag, bool on) {
+  if (!block.marks) return;
+  for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+    uint16_t& m = block.marks[word];
+    const bool before = m != 0;
+    m = static_cast<uint16_t>(on ? m | flag : m & ~flag);
+    block.marked += (m != 0) - before;
   }
-  return false;
 }
 
-// The bytes must lie within the block's shared memory. No effect in a block without marks.
-[[maybe_unused]] inline void mark_borrowed(Block& block, uint32_t offset, uint32_t bytes,
-                                           int delta) {
-  AsyncMarks* m = block.async_marks;
-  if (m) add_marks(m->borrowed, &m->borrowed_words, offset, bytes, delta);
-}
-[[maybe_unused]] inline void mark_in_flight(Block& block, uint32_t offset, uint32_t bytes,
-                                            int delta) {
-  AsyncMarks* m = block.async_marks;
-  if (m) add_marks(m->in_flight, &m->in_flight_words, offset, bytes, delta);
+inline void mark_in_flight(Block& block, uint32_t offset, uint32_t bytes, int change) {
+  mark_flag(block, offset, bytes, kMarkInFlight, change > 0);
 }
 
-// What is wrong with an ordinary access to these bytes.
-enum class MarkClash : uint8_t { none, borrowed, in_flight };
-[[maybe_unused]] inline MarkClash mark_clash(const AsyncMarks& m, uint64_t offset, uint64_t bytes,
-                                             bool store) {
-  if (m.in_flight_words && any_mark(m.in_flight, offset, bytes)) return MarkClash::in_flight;
-  if (store && m.borrowed_words && any_mark(m.borrowed, offset, bytes)) return MarkClash::borrowed;
-  return MarkClash::none;
+// All marks of a range in one.
+inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
+  uint16_t all = 0;
+  for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+    all = static_cast<uint16_t>(all | block.marks[word]);
+  }
+  return all;
 }
 
-// An asynchronous operation that `inst` starts will read these bytes through the async proxy. A
-// race checker hears of it here.
-[[maybe_unused]] inline void note_async_read(Warp&, const Inst&, uint32_t /*offset*/,
-                                             uint32_t /*bytes*/) {}
+// Reports an access of [offset, offset + bytes) that collides with a mark. False if there was one.
+bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
+                 uint32_t bytes, bool store);
 
-}  // namespace
+// An asynchronous operation that `inst` starts will read these bytes through the async proxy: where
+// a race checker hears of it.
+inline void note_async_read(Warp&, const Inst&, uint32_t /*offset*/, uint32_t /*bytes*/) {}
+
 }  // namespace sim

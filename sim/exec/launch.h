@@ -64,8 +64,8 @@ struct Settings {
   uint32_t check = kCheckAll;      // of Check
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
-  TensorSum tensor_sum = TensorSum::exact;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
+  TensorSum tensor_sum = TensorSum::exact;
 };
 
 struct Grid {

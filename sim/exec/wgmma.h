@@ -24,11 +24,13 @@ struct WgmmaOp {
 void wgmma_issue(Warp& w, const Inst& i, uint32_t exec, WgmmaProduct product);
 void wgmma_fence(Warp& w, const Inst& i, uint32_t exec);
 void wgmma_commit(Warp& w, const Inst& i, uint32_t exec);
-// May leave the warp parked.
+// May block: see Warp::blocked.
 void wgmma_wait(Warp& w, const Inst& i, uint32_t exec);
 // Registers that a wgmma names are about to be written (the first Inst::imm of the list) or read.
 void wgmma_touch(Warp& w, const Inst& i, uint32_t exec);
 // The warp has ended: nothing may be left.
 void wgmma_end(Warp& w);
+// Is it held by a wgmma.wait_group?
+bool wgmma_waits(const Warp& w);
 
 }  // namespace sim

@@ -135,10 +135,7 @@ bool try_release(Warp& w, int index) {
       if ((sync_mask & w.live) & ~all) return false;
       w.pc = pc;
       in.fn(w, in, all);
-      if (w.state == WarpState::parked) {  // it waits for other warps
-        for (int k = 0; k < w.strand_count; ++k) w.strands[k].parked = Parked::warpgroup;
-        return true;
-      }
+      if (w.blocked) return false;
       unpark(w, Parked::converge, pc, sync_mask, false);
       return true;
     }
