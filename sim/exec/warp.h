@@ -109,8 +109,8 @@ struct Block {
   uint64_t window = 0;        // rank << kRankShift: what addresses in its shared memory begin with
   uint16_t* marks = nullptr;  // by word of shared memory, see exec/async_marks.h; null: none needed
   uint32_t marked = 0;        // words with a mark
-  uint32_t free_registers = 0;  // of the block's, for setmaxnreg
-  uint32_t epoch = 1;           // whole-block barriers so far, plus one
+  uint32_t free_registers = 0;      // of the block's, for setmaxnreg
+  uint32_t epoch = 1;               // whole-block barriers so far, plus one
   Warpgroup* warpgroups = nullptr;  // one for four warps; null: the function has no wgmma
   Warp* warp = nullptr;
   Barrier barriers[16];

@@ -14,18 +14,19 @@ constexpr uint32_t kWarps = 4;
 
 unsigned lane_of(uint32_t exec) { return static_cast<unsigned>(__builtin_ctz(exec)); }
 
-void say(Warp& w, const Inst& i, Fault f, uint32_t exec, uint64_t detail = 0) {
-  report(w, i, f, lane_of(exec), detail, 0, Space::generic, false);
+void say(Warp& w, const Inst& i, Fault f, uint32_t exec, const char* text) {
+  report_text(w, i, f, lane_of(exec), 0, 0, text);
 }
 
 // All 32 lanes, of a warp in a whole warpgroup.
 bool takes_part(Warp& w, const Inst& i, uint32_t exec) {
   if (exec != 0xFFFFFFFFu) {
-    say(w, i, Fault::partial_warp, exec);
+    report(w, i, Fault::partial_warp, lane_of(exec), 0, 0, Space::generic, false);
     return false;
   }
   if (w.index / kWarps * kWarps + kWarps > w.block->warps) {
-    say(w, i, Fault::partial_warpgroup, exec);
+    say(w, i, Fault::partial_warpgroup, exec,
+        "wgmma needs four warps, from one whose number is a multiple of four");
     return false;
   }
   return true;
@@ -43,7 +44,9 @@ void agree(Warp& w, const Inst& i, uint64_t a, uint64_t b, uint32_t scale) {
   }
   if (r.number > number) return;  // too far behind to compare
   if (r.inst == &i && r.a == a && r.b == b && r.scale == scale) return;
-  say(w, i, Fault::warpgroup, 1u);
+  say(w, i, Fault::warpgroup, 1u,
+      "the warps of a warpgroup disagree: their n-th wgmma instruction must be the same one, with "
+      "the same descriptors and scale-d");
 }
 
 void compute(Warp& w, uint32_t groups) {
@@ -93,18 +96,6 @@ void pass(Warp& w) {
   retire(w, w.wgmma->target);
 }
 
-void wake(Warp& w) {
-  w.wgmma->waiting = false;
-  pass(w);
-  for (int k = 0; k < w.strand_count; ++k) {
-    Strand& s = w.strands[k];
-    if (s.parked != Parked::warpgroup) continue;
-    s.parked = Parked::no;
-    ++s.pc;
-  }
-  w.state = WarpState::runnable;
-}
-
 }  // namespace
 
 void WgmmaState::reset() {
@@ -144,23 +135,23 @@ void wgmma_commit(Warp& w, const Inst& i, uint32_t exec) {
   agree(w, i, 0, 0, 0);
   ++w.wgmma->committed;
   perhaps_compute(w);
-  Warp* first = w.block->warp + w.index / kWarps * kWarps;
-  for (uint32_t k = 0; k < kWarps; ++k) {
-    if (first[k].wgmma->waiting && all_have_come(first[k])) wake(first[k]);
-  }
 }
 
 void wgmma_wait(Warp& w, const Inst& i, uint32_t exec) {
-  if (!takes_part(w, i, exec)) return;
-  agree(w, i, 0, 0, 0);
-  perhaps_compute(w);
   WgmmaState& state = *w.wgmma;
-  const auto allowed = static_cast<uint64_t>(i.imm);
-  state.target = state.committed > allowed ? static_cast<uint32_t>(state.committed - allowed) : 0;
-  if (all_have_come(w)) return pass(w);
-  state.waiting = true;
-  w.state = WarpState::parked;
+  if (!state.waiting) {
+    if (!takes_part(w, i, exec)) return;
+    agree(w, i, 0, 0, 0);
+    perhaps_compute(w);
+    const auto allowed = static_cast<uint64_t>(i.imm);
+    state.target = state.committed > allowed ? static_cast<uint32_t>(state.committed - allowed) : 0;
+  }
+  state.waiting = !all_have_come(w);
+  w.blocked = state.waiting;
+  if (!state.waiting) pass(w);
 }
+
+bool wgmma_waits(const Warp& w) { return w.wgmma->waiting; }
 
 void wgmma_touch(Warp& w, const Inst& i, uint32_t exec) {
   WgmmaState& state = *w.wgmma;
@@ -172,14 +163,18 @@ void wgmma_touch(Warp& w, const Inst& i, uint32_t exec) {
     clash |= slot.results != 0 || (written && slot.factors != 0);
     (written ? slot.written_at : slot.read_at) = state.fences + 1;
   }
-  if (clash) say(w, i, Fault::register_in_flight, exec);
+  if (!clash) return;
+  say(w, i, Fault::register_in_flight, exec,
+      "a register of a wgmma in flight is used before the wgmma.wait_group that covers it");
 }
 
 void wgmma_end(Warp& w) {
   WgmmaState& state = *w.wgmma;
   if (!state.pending.empty()) {
     const WgmmaOp& op = state.pending.front();
-    say(w, *op.inst, Fault::leaked_group, 1u, op.group >= state.committed ? 1 : 0);
+    say(w, *op.inst, Fault::leaked_group, 1u,
+        op.group >= state.committed ? "the warp ends with a wgmma that it never committed"
+                                    : "the warp ends with a wgmma that it never waited for");
   }
   Warpgroup& group = w.block->warpgroups[w.index / kWarps];
   if (!group.ended) {
@@ -187,7 +182,8 @@ void wgmma_end(Warp& w) {
     group.length = state.sequence;
   } else if (group.length != state.sequence) {
     const Inst& at = state.last ? *state.last : w.function->code_data[0];
-    say(w, at, Fault::warpgroup, 1u);
+    say(w, at, Fault::warpgroup, 1u,
+        "the warps of a warpgroup disagree: they execute different numbers of wgmma instructions");
   }
 }
 

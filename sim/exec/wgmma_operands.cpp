@@ -11,8 +11,14 @@ namespace {
 
 constexpr uint32_t kPiece = 16;
 
-void say(Warp& w, const WgmmaOp& op, Fault f, uint64_t address, uint32_t bytes = 0) {
-  report(w, *op.inst, f, 0, address, bytes, bytes ? Space::shared : Space::generic, false);
+void say(Warp& w, const WgmmaOp& op, Fault f, uint64_t address, const std::string& text) {
+  report_text(w, *op.inst, f, 0, address, kPiece, text.c_str());
+}
+
+std::string hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
+  return text;
 }
 
 TensorConfig config_of(const WgmmaOp& op) { return TensorConfig::unpack(op.inst->imm); }
@@ -66,7 +72,13 @@ bool tile_fits(Warp& w, const WgmmaOp& op) {
     if (!found) outside = offset;
     found = true;
   });
-  if (found) say(w, op, Fault::descriptor, outside, kPiece);
+  if (found) {
+    say(w, op, Fault::descriptor, outside,
+        "16 bytes at shared address " + hex(outside) +
+            ", a piece of the tile that a matrix descriptor names, are out of bounds; the block "
+            "has [" +
+            hex(block.shared_begin) + ", " + hex(block.shared_bytes) + ")");
+  }
   return !found;
 }
 
@@ -88,13 +100,15 @@ bool read_operands(Warp& w, WgmmaOp* op) {
   if (!c.a_in_registers) same &= uniform(w, i.a, &op->a);
   same &= uniform(w, i.b, &op->b);
   if (!same) {
-    say(w, *op, Fault::warpgroup, 0);
+    say(w, *op, Fault::warpgroup, 0, "the lanes of a warp have different descriptors or scale-d");
     return !w.stop;
   }
   Descriptor d;
   for (const uint64_t bits : {op->a, op->b}) {
     if (read_descriptor(bits, &d)) continue;
-    say(w, *op, Fault::descriptor, bits);
+    say(w, *op, Fault::descriptor, bits,
+        "matrix descriptor " + hex(bits) +
+            " has a base offset, which is not supported, or bits without a meaning");
     return false;
   }
   return true;
@@ -121,28 +135,38 @@ void check_registers(Warp& w, const WgmmaOp& op) {
     missing |= s.written_at == now;
     clash |= s.results != 0;
   }
-  if (missing) say(w, op, Fault::missing_fence, 0);
-  if (clash) say(w, op, Fault::register_in_flight, 0);
+  if (missing) {
+    say(w, op, Fault::missing_fence, 0,
+        state.fences == 0 ? "the first wgmma has no wgmma.fence before it"
+                          : "accumulators or factors were used as registers, or in another shape, "
+                            "since the last wgmma.fence");
+  }
+  if (clash) {
+    say(w, op, Fault::register_in_flight, 0,
+        "factors in registers are the accumulators of a wgmma in flight, or the reverse");
+  }
 }
 
 bool claim_operands(Warp& w, const WgmmaOp& op) {
   if (!tile_fits(w, op)) return false;
   Block& block = *w.block;
   const TensorConfig c = config_of(op);
-  const bool check = view(*w.worker).check_defined;
+  const bool check = view(*w.worker).check_defined, track = view(*w.worker).check_async;
   uint64_t undefined = ~0ull, in_flight = ~0ull;
   each_piece(w, op, [&](uint32_t offset) {
     const uint64_t defined = block.shared_defined[offset / 64] >> offset % 64;
     if (check && (~defined & 0xFFFF) && undefined == ~0ull) undefined = offset;
-    const AsyncMarks* m = block.async_marks;
-    if (m && in_flight == ~0ull && mark_clash(*m, offset, kPiece, false) != MarkClash::none) {
+    if (track && in_flight == ~0ull && (marks_of(block, offset, kPiece) & kMarkInFlight)) {
       in_flight = offset;
     }
-    mark_borrowed(block, offset, kPiece, 1);
+    if (track) mark_borrowed_piece(block, offset, 1);
     note_async_read(w, *op.inst, offset, kPiece);
   });
-  if (undefined != ~0ull) say(w, op, Fault::uninitialized, undefined, kPiece);
-  if (in_flight != ~0ull) say(w, op, Fault::in_flight, in_flight, kPiece);
+  if (undefined != ~0ull) {
+    report(w, *op.inst, Fault::uninitialized, 0, undefined, kPiece, Space::shared, false);
+  }
+  if (in_flight != ~0ull)
+    check_marks(w, *op.inst, 0, block, static_cast<uint32_t>(in_flight), kPiece, false);
   const uint16_t* list = results(w, op);
   for (unsigned k = 0; k < c.d_registers(); ++k) ++w.wgmma->slots[list[k]].results;
   list += c.d_registers();
@@ -157,7 +181,9 @@ bool claim_operands(Warp& w, const WgmmaOp& op) {
 void release_operands(Warp& w, const WgmmaOp& op) {
   Block& block = *w.block;
   const TensorConfig c = config_of(op);
-  each_piece(w, op, [&](uint32_t offset) { mark_borrowed(block, offset, kPiece, -1); });
+  if (view(*w.worker).check_async) {
+    each_piece(w, op, [&](uint32_t offset) { mark_borrowed_piece(block, offset, -1); });
+  }
   const uint16_t* list = results(w, op);
   for (unsigned k = 0; k < c.d_registers(); ++k) --w.wgmma->slots[list[k]].results;
   list += c.d_registers();
