@@ -72,7 +72,9 @@ void Decoder::matrix_access(const Statement& s) {
     fail("unsupported form");
   }
   const Operand& registers = s.operands[load ? 0 : 1];
-  if (element_count(registers) != n) fail("wrong number of registers");
+  if (registers.kind != Operand::Kind::vector || registers.parts.size() != n) {
+    fail("wrong number of registers");
+  }
   Form f = form_;
   f.vector = static_cast<uint8_t>(n);
   Draft d = draft(f, Kind::converge);
