@@ -48,7 +48,15 @@ if(LATHE_SIM_X86_LEVELS)
 endif()
 
 add_library(lathe_sim_core STATIC
+  check/clocks.cpp
   check/memory.cpp
+  check/race.cpp
+  check/race_access.cpp
+  check/race_async.cpp
+  check/race_order.cpp
+  check/race_report.cpp
+  check/race_shadow.cpp
+  check/race_touch.cpp
   exec/barrier.cpp
   exec/block.cpp
   exec/counters.cpp

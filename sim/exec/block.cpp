@@ -3,6 +3,7 @@
 // One block: its memory, and whose turn it is among its warps.
 #include <cstring>
 
+#include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -53,7 +54,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
   predicates_.resize(static_cast<size_t>(f.predicates) * block_.warps);
   shared_.resize(launch.view.shared_bytes);
   shared_defined_.resize(launch.view.shared_bytes / 64 + 2);
-  if (launch.check_races) races_.resize(launch.view.shared_bytes / 4 + 1);
+  if (launch.races) races_ = make_race_block(*launch.races);
   const size_t depots = static_cast<size_t>(f.local_bytes) * 32;
   local_.resize(depots * block_.warps);
   const size_t depot_words = depots / 64 + 1;
@@ -62,7 +63,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
   block_.warp = warps_.data();
   block_.shared = shared_.data();
   block_.shared_defined = shared_defined_.data();
-  block_.races = races_.empty() ? nullptr : races_.data();
+  block_.races = races_.get();
   block_.shared_begin = launch.view.shared_begin;
   block_.shared_bytes = launch.view.shared_bytes;
   for (uint32_t k = 0; k < block_.warps; ++k) {
@@ -91,7 +92,6 @@ void BlockRun::start(uint64_t linear) {
   block_.executed = 0;
   block_.random = mix(launch.settings->seed ^ mix(linear + 1));
   block_.next = static_cast<uint32_t>(next_random(block_.random) % block_.warps);
-  ++block_.epoch;
   for (Barrier& b : block_.barriers) b = Barrier{};
   // Undefined memory looks like NaN in every format.
   const int poison = 0x7F;
@@ -117,6 +117,7 @@ void BlockRun::start(uint64_t linear) {
     w.strands[0].mask = w.live;
     for (Node& n : w.nodes) n.used = false;
   }
+  start_races(block_);
 }
 
 bool BlockRun::advance(uint64_t budget) {

@@ -14,6 +14,8 @@
 
 namespace sim {
 
+struct RaceGrid;
+
 // Shared by the host threads of one run_grid.
 struct Launch {
   const Grid* grid = nullptr;
@@ -24,7 +26,7 @@ struct Launch {
   LaunchView view;
   std::vector<uint32_t> tid[3];
   uint64_t blocks = 0;
-  bool check_races = false;
+  std::shared_ptr<RaceGrid> races;  // null: not checked
 
   std::atomic<uint64_t> next_block{0};
   std::atomic<uint64_t> executed{0};
@@ -61,7 +63,7 @@ class BlockRun {
   std::vector<uint32_t> predicates_;
   std::vector<uint8_t> shared_, local_;
   std::vector<uint64_t> shared_defined_, local_defined_;
-  std::vector<RaceWord> races_;
+  std::shared_ptr<RaceBlock> races_;
 };
 
 struct HostWorker : Worker {

@@ -14,6 +14,8 @@ namespace sim {
 struct Launch;
 struct Worker;
 struct Block;
+struct RaceBlock;  // check/race_state.h
+struct RaceWarp;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -59,6 +61,7 @@ struct Warp {
   uint32_t live = 0;                  // lanes that have not exited
   uint32_t pc = 0;                    // of the running instruction
   bool stop = false;                  // a fault happened
+  RaceWarp* race = nullptr;           // null: races are not checked
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -74,14 +77,6 @@ struct Barrier {
   uint8_t mode = 0;  // 0 none yet, 1 sync/arrive, 2 red
 };
 
-// One 4-byte word of shared memory for the race check: who touched it since which barrier.
-struct RaceWord {
-  uint32_t write_epoch = 0, read_epoch = 0;
-  uint8_t writer = 0, reader = 0, many_readers = 0, write_atomic = 0;
-  uint8_t write_bytes = 0, read_bytes = 0;  // which of the four
-  uint32_t write_pc = 0, read_pc = 0;
-};
-
 struct Block {
   uint32_t id[3] = {0, 0, 0};
   uint64_t linear = 0;
@@ -89,9 +84,8 @@ struct Block {
   uint32_t warps_done = 0;
   uint8_t* shared = nullptr;  // of shared_bytes
   uint64_t* shared_defined = nullptr;
-  RaceWord* races = nullptr;                    // null: not checked
+  RaceBlock* races = nullptr;                   // null: not checked
   uint32_t shared_bytes = 0, shared_begin = 0;  // valid offsets: [shared_begin, shared_bytes)
-  uint32_t epoch = 1;                           // whole-block barriers so far, plus one
   Warp* warp = nullptr;
   Barrier barriers[16];
   uint64_t random = 0;
@@ -160,8 +154,6 @@ enum class Fault : uint8_t {
 // Slow paths; in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
-void report_race(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
-                 uint32_t other_pc, uint32_t other_warp, bool other_wrote, bool store);
 // The region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // The target of a brx; false if the index is past the table.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/ptx/form.h"
+#include "sim/ptx/order.h"
 
 namespace sim {
 
@@ -30,7 +31,8 @@ enum class Kind : uint8_t {
   trap,
   join,
   pause,
-  none
+  none,
+  fence
 };
 
 enum class Class : uint8_t {
@@ -97,6 +99,7 @@ struct Constant {
 struct Function {
   std::vector<Inst> code;
   std::vector<InstInfo> infos;
+  std::vector<Order> orders;                  // by instruction info
   std::vector<uint16_t> lists;                // operand lists, indexed by Inst::aux
   std::vector<std::vector<uint32_t>> tables;  // brx targets
   std::vector<Constant> constants;
@@ -109,6 +112,7 @@ struct Function {
   uint32_t local_bytes = 0;
   bool reads_undefined_registers = false;
   bool uses_async_copies = false;
+  bool ordered_across_blocks = false;  // which block comes first decides about results
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

@@ -210,6 +210,7 @@ void Flow::finish() {
     }
   }
   out.code_data = out.code.data();
+  for (const InstInfo& info : out.infos) out.orders.push_back(order_of(info.form));
   out.list_data = out.lists.data();
 }
 
