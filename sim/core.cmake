@@ -89,7 +89,8 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic atomic bits check control convert float integer math nvrtc parser)
+  foreach(topic atomic bits check control convert float integer litmus litmus_block math nvrtc parser
+      race)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
