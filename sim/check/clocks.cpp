@@ -24,13 +24,6 @@ void Knowledge::clear(uint32_t first_agent, uint32_t greatest_number) {
   far.clear();
 }
 
-uint32_t Knowledge::of(ClockKind kind, uint32_t agent) const {
-  const uint32_t index = agent - base;
-  if (index < near[kind].size()) return near[kind][index];
-  const auto it = far.find(agent);
-  return it == far.end() ? 0 : it->second[kind];
-}
-
 uint32_t& Knowledge::at(ClockKind kind, uint32_t agent) {
   const uint32_t index = agent - base;
   if (index >= span) return far[agent][kind];

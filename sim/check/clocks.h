@@ -28,7 +28,13 @@ struct Knowledge {
 
   void clear(uint32_t first_agent, uint32_t greatest_number);
   bool empty() const { return span == 0 && far.empty(); }
-  uint32_t of(ClockKind kind, uint32_t agent) const;
+  uint32_t of(ClockKind kind, uint32_t agent) const {
+    const uint32_t index = agent - base;
+    if (index < near[kind].size()) return near[kind][index];
+    if (far.empty()) return 0;
+    const auto it = far.find(agent);
+    return it == far.end() ? 0 : it->second[kind];
+  }
   void raise(ClockKind kind, uint32_t agent, uint32_t clock);
   void join(const Knowledge& other);
   // The asynchronous proxy learns everything that is known.

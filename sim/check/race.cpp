@@ -4,6 +4,7 @@
 #include "sim/check/race.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"
@@ -162,26 +163,42 @@ void race_barrier_complete(Block& block, uint32_t id, uint64_t waiting) {
 }
 
 // A whole warp that meets moves its own entry; parts of it keep a matrix of lanes.
-void race_warp_sync(Warp& w, uint32_t members) {
-  RaceWarp* const r = w.race;
-  if (!r) return;
+static void meet(Warp& w, uint32_t members) {
+  RaceWarp& r = *w.race;
   const uint32_t threads = std::min(32u, w.block->threads - 32 * w.index);
   const uint32_t all = threads == 32 ? ~0u : (1u << threads) - 1;
-  if ((members & all) == all) {
-    r->known.raise(kGenericClock, r->agent, r->clock);
-  } else {
-    if (r->lanes.empty()) r->lanes.resize(32 * 32);
-    uint32_t met[32] = {};
-    for (uint32_t l = 0; l < 32; ++l) {
-      if (!(members >> l & 1)) continue;
-      for (uint32_t m = 0; m < 32; ++m) met[m] = std::max(met[m], r->lanes[l * 32 + m]);
-      met[l] = r->clock;
-    }
-    for (uint32_t l = 0; l < 32; ++l) {
-      if (members >> l & 1) std::copy(met, met + 32, r->lanes.begin() + l * 32);
-    }
+  if ((members & all) == all) return r.known.raise(kGenericClock, r.agent, r.clock);
+  if (r.lanes.empty()) r.lanes.resize(32 * 32);
+  uint32_t met[32] = {};
+  for (uint32_t l = 0; l < 32; ++l) {
+    if (!(members >> l & 1)) continue;
+    for (uint32_t m = 0; m < 32; ++m) met[m] = std::max(met[m], r.lanes[l * 32 + m]);
+    met[l] = r.clock;
   }
-  ++r->clock;
+  for (uint32_t l = 0; l < 32; ++l) {
+    if (members >> l & 1) std::copy(met, met + 32, r.lanes.begin() + l * 32);
+  }
+}
+
+void race_warp_sync(Warp& w, const Inst& inst, uint32_t exec) {
+  if (!w.race) return;
+  const uint8_t* const slot = w.regs + inst.c * static_cast<size_t>(kSlotBytes);
+  uint32_t masks[32];
+  std::memcpy(masks, slot, sizeof(masks));
+  for (uint32_t rest = exec; rest;) {
+    const uint32_t members = masks[__builtin_ctz(rest)];
+    uint32_t same = 0;
+    for (uint32_t l = 0; l < 32; ++l) same |= (masks[l] == members ? 1u : 0u) << l;
+    meet(w, members);
+    rest &= ~same;
+  }
+  ++w.race->clock;
+}
+
+void race_warp_sync(Warp& w, uint32_t members) {
+  if (!w.race) return;
+  meet(w, members);
+  ++w.race->clock;
 }
 
 }  // namespace sim

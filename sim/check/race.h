@@ -26,6 +26,9 @@ enum class RaceUse : uint8_t { load, store, atomic };
 void race_access(Warp& warp, const Inst& inst, const uint64_t* address, uint32_t exec,
                  uint32_t size, RaceUse use, bool dense, Block* owner);
 void race_fence(Warp& warp, const Inst& inst);
+// bar.warp.sync by the lanes `exec`, who may name different masks.
+void race_warp_sync(Warp& warp, const Inst& inst, uint32_t exec);
+// The same for lanes that came one after the other, with one mask.
 void race_warp_sync(Warp& warp, uint32_t members);
 void race_barrier_arrive(Warp& warp, uint32_t id);
 // The barrier is complete: `waiting` has a bit for every warp that goes on.

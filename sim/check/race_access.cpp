@@ -21,24 +21,52 @@ inline bool one_lane_each(const Stamp& s) {
   return (s.place & kAffine) || !(s.lanes & (s.lanes - 1));
 }
 
-// A whole granule, or a whole cell of one, by `mine`.
-inline __attribute__((always_inline)) void whole(Touch& t, Granule& g, const Stamp& mine,
-                                                 uint64_t address, uint32_t bytes) {
-  if (t.use == RaceUse::load) {
-    const bool written = g.write.clock && t.order.read_only;
-    if ((known_before(t, g.write) || same_lanes(g.write, mine)) && !written &&
-        (known_before(t, g.read) || same_lanes(g.read, mine))) {
-      g.read = mine;
-      return;
-    }
-  } else if (one_lane_each(mine) && (known_before(t, g.write) || same_lanes(g.write, mine)) &&
-             (known_before(t, g.read) || same_lanes(g.read, mine)) &&
-             !(g.read.place & kReadOnlyLoad)) {
-    g.write = mine;
-    g.read = Stamp{};
-    return;
+// The last read is this warp's too: of the same lanes, or of lanes that may be added to it.
+inline bool again(const Touch& t, Stamp& s, const Stamp& mine) {
+  if ((s.place ^ mine.place) & kScopeFlags) return false;
+  if (same_lanes(s, mine)) {
+    s = mine;
+    return true;
   }
-  if (bytes < kGranule) return t.cell(g, mine, address, bytes);
+  const bool one_clock = s.agent == mine.agent && s.clock == mine.clock;
+  if (!one_clock || ((s.place | mine.place) & kAffine) || !t.me.lanes.empty()) return false;
+  s.lanes |= mine.lanes;
+  return true;
+}
+
+// A whole granule, or a whole cell of one, by `mine`. False: it takes the general case.
+inline __attribute__((always_inline)) bool quick(Touch& t, Granule& g, const Stamp& mine) {
+  if (!known_before(t, g.write) && !same_lanes(g.write, mine)) return false;
+  if (t.use == RaceUse::load) {
+    if (g.write.clock && t.order.read_only) return false;
+    if (known_before(t, g.read)) {
+      g.read = mine;
+      return true;
+    }
+    if (t.is_many(g)) return t.is_current(g.read) && again(t, t.many(g).front(), mine);
+    return again(t, g.read, mine);
+  }
+  if (!one_lane_each(mine) || (g.read.place & kReadOnlyLoad)) return false;
+  if (!known_before(t, g.read) && !same_lanes(g.read, mine)) return false;
+  g.write = mine;
+  g.read = Stamp{};
+  return true;
+}
+
+void in_cells(Touch& t, Granule& g, const Stamp& mine, uint64_t address) {
+  const uint32_t size = kGranule / t.parts(g);
+  Granule* const cells = t.cells(g);
+  for (uint32_t k = 0; k < t.parts(g); ++k) {
+    const Stamp part = slice(mine, k * size, size);
+    if (!quick(t, cells[k], part)) t.cell(cells[k], part, address + k * size, size);
+  }
+}
+
+inline __attribute__((always_inline)) void whole(Touch& t, Granule& g, const Stamp& mine,
+                                                 uint64_t address) {
+  if (quick(t, g, mine)) return;
+  const bool fits = !(mine.place & kAffine) || (mine.lanes >> 8) >= 2;
+  if (t.use == RaceUse::load && fits && t.is_split(g)) return in_cells(t, g, mine, address);
   t.slow(g, 0, kGranule, mine, address);
 }
 
@@ -60,7 +88,7 @@ void at_one(Touch& t, uint64_t address, uint32_t size, uint32_t mask) {
   const Stamp mine = of_lanes(t, mask);
   if (size >= kGranule) {
     for (uint64_t at = address; at < address + size; at += kGranule) {
-      whole(t, t.granule(at), mine, at, kGranule);
+      whole(t, t.granule(at), mine, at);
     }
     return;
   }
@@ -69,7 +97,9 @@ void at_one(Touch& t, uint64_t address, uint32_t size, uint32_t mask) {
   const uint32_t cell = t.is_split(g) ? kGranule / t.parts(g) : kGranule;
   if (size < cell) return t.slow(g, offset, size, mine, address);
   Granule* const cells = t.cells(g) + offset / cell;
-  for (uint32_t k = 0; k < size / cell; ++k) whole(t, cells[k], mine, address + k * cell, cell);
+  for (uint32_t k = 0; k < size / cell; ++k) {
+    if (!quick(t, cells[k], mine)) t.cell(cells[k], mine, address + k * cell, cell);
+  }
 }
 
 // All 32 lanes, one after the other, from a multiple of 16 on.
@@ -81,8 +111,7 @@ void dense_access(Touch& t, uint64_t begin, uint32_t size) {
     const uint64_t stop = t.owner() ? end : at / kPage * kPage + kPage;
     for (; at < end && at < stop; at += kGranule, ++g) {
       const auto lane = static_cast<uint32_t>((at - begin) >> shift);
-      whole(t, *g, size < kGranule ? affine(t, lane, shift) : of_lanes(t, 1u << lane), at,
-            kGranule);
+      whole(t, *g, size < kGranule ? affine(t, lane, shift) : of_lanes(t, 1u << lane), at);
     }
   }
 }
@@ -113,7 +142,7 @@ void scattered_access(Touch& t, const uint64_t* address, uint32_t exec, uint32_t
       at_one(t, at, size, 1u << l);
       continue;
     }
-    whole(t, t.granule(at), affine(t, l, shift), at, kGranule);
+    whole(t, t.granule(at), affine(t, l, shift), at);
     l += lanes - 1;
   }
 }

@@ -17,9 +17,9 @@ Stamp slice(const Stamp& s, uint32_t offset, uint32_t bytes) {
   if (!s.clock || !(s.place & kAffine)) return s;
   Stamp part = s;
   const uint32_t lane = s.lanes & 31, shift = s.lanes >> 8;
+  const uint32_t first = lane + (offset >> shift), last = lane + ((offset + bytes - 1) >> shift);
   part.place &= ~kAffine;
-  part.lanes = 0;
-  for (uint32_t b = offset; b < offset + bytes; ++b) part.lanes |= 1u << (lane + (b >> shift));
+  part.lanes = (2u << last) - (1u << first);
   return part;
 }
 

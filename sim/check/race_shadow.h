@@ -24,6 +24,7 @@ class Shadow {
   }
   uint32_t parts(const Granule& g) const { return g.write.lanes; }
   Granule* cells(const Granule& g) { return pool_.cells[g.write.clock - 1].get(); }
+  bool is_current(const Stamp& marker) const { return marker.place == pool_.generation; }
   bool is_many(const Granule& g) const { return g.read.agent == kManyReads; }
   std::vector<Stamp>& many(const Granule& g) { return pool_.reads[g.read.clock - 1]; }
 
@@ -87,6 +88,7 @@ class Touch : public Shadow {
   Stamp stamp;  // of this access, without lanes
   const uint32_t* known;
   uint32_t base, count;
+  uint32_t met;  // up to which clock the lanes of the warp are ordered
   // The whole instruction: lanes that store to one place are told apart by their values.
   const uint64_t* address = nullptr;
   uint32_t exec = 0;
@@ -100,6 +102,7 @@ class Touch : public Shadow {
   bool both_strong(const Stamp& s) const;
   bool needs_cells(const Granule& g, const Stamp& mine);
   void read(Granule& g, const Stamp& mine);
+  void forget_some(std::vector<Stamp>* set) const;
   void written_read_only(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
   bool same_values(uint32_t lane, uint32_t other) const;
   bool twice(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);

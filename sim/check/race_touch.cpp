@@ -10,7 +10,7 @@
 namespace sim {
 namespace {
 
-constexpr size_t kMostReaders = 64;  // the oldest goes
+constexpr size_t kMostFarReaders = 4;
 
 Scope scope_of(const Stamp& s) { return static_cast<Scope>(s.place & kScopeFlags); }
 
@@ -25,7 +25,8 @@ Touch::Touch(Warp& w, const Inst& i, RaceUse u, Block* o)
       order(w.function->orders[i.info]),
       known(me.known.near[kGenericClock].data()),
       base(me.known.base),
-      count(static_cast<uint32_t>(me.known.near[kGenericClock].size())) {
+      count(static_cast<uint32_t>(me.known.near[kGenericClock].size())),
+      met(me.known.of(kGenericClock, me.agent)) {
   stamp.agent = me.agent;
   stamp.clock = me.clock;
   stamp.place = i.info << 8 | static_cast<uint32_t>(order.scope);
@@ -34,7 +35,7 @@ Touch::Touch(Warp& w, const Inst& i, RaceUse u, Block* o)
 
 // Lanes of this warp: a full meeting, a partial one, or the same lane.
 bool Touch::lanes_before(const Stamp& s, const Stamp& mine, bool read_after_write) const {
-  if (s.clock <= me.known.of(kGenericClock, me.agent)) return true;
+  if (s.clock <= met) return true;
   if (s.lanes == mine.lanes && !((s.place ^ mine.place) & kAffine)) {
     const bool single = (s.place & kAffine) || !(s.lanes & (s.lanes - 1));
     if (single || use == RaceUse::load) return true;
@@ -69,7 +70,6 @@ bool Touch::both_strong(const Stamp& s) const {
 
 // Two patterns of lanes of this warp that are not ordered have to be looked at cell by cell.
 bool Touch::needs_cells(const Granule& g, const Stamp& mine) {
-  const uint32_t met = me.known.of(kGenericClock, me.agent);
   auto differs = [&](const Stamp& s) {
     if (!s.clock || s.agent != me.agent || s.clock <= met) return false;
     if (!((s.place | mine.place) & kAffine)) return false;
@@ -117,6 +117,18 @@ void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
   g.write = mine;
 }
 
+// Readers of other clusters can hardly be ordered before the next writer one by one.
+void Touch::forget_some(std::vector<Stamp>* set) const {
+  auto is_far = [&](const Stamp& s) { return s.agent - base >= me.block->stride; };
+  if (static_cast<size_t>(std::count_if(set->begin(), set->end(), is_far)) < kMostFarReaders)
+    return;
+  for (auto it = set->end(); it != set->begin();) {
+    if (!is_far(*--it)) continue;
+    set->erase(it);
+    return;
+  }
+}
+
 void Touch::read(Granule& g, const Stamp& mine) {
   // A newer read of one agent stands for its older one, or lanes are added up.
   auto renew = [&](Stamp& s) {
@@ -130,13 +142,16 @@ void Touch::read(Granule& g, const Stamp& mine) {
   } else if (is_many(g)) {
     auto& set = many(g);
     for (Stamp& s : set) {
-      if (s.agent == me.agent) return renew(s);
+      if (s.agent != me.agent) continue;
+      renew(s);
+      std::swap(s, set.front());  // the next read of this warp finds it there
+      return;
     }
     set.erase(std::remove_if(set.begin(), set.end(),
                              [&](const Stamp& s) { return before(s, mine, false); }),
               set.end());
-    if (set.size() >= kMostReaders) set.erase(set.begin());
-    set.push_back(mine);
+    forget_some(&set);
+    set.insert(set.begin(), mine);
     if (set.size() > 1) return;
     drop_reads(g);
     g.read = mine;
@@ -176,7 +191,7 @@ bool Touch::twice(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
       conflict(last, mine, at, bytes);
       g.write = mine;
     }
-    g.write.lanes |= last.lanes;
+    g.write.lanes |= last.lanes | mine.lanes;
     return true;
   }
   return false;

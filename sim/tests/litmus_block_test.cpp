@@ -51,16 +51,18 @@ bar.arrive 1, 64; // full
 add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 4; @%p2 bra PRODUCER;
 bra END;
 CONSUMER:
-bar.arrive 2, 64; // hand over
-bar.sync 1, 64; // full
+bar.arrive 2, 64;
+FULL:
+bar.sync 1, 64;
 ld.shared.u32 %r1, [%r11]; // B
-add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 4; @%p2 bra CONSUMER;
+add.u32 %r10, %r10, 1; setp.ge.u32 %p2, %r10, 4; @%p2 bra END;
+bar.arrive 2, 64; // hand over
+bra FULL;
 )",
                 {{"st.shared.u32 [%r11], %t; // A\nbar.arrive 1, 64; // full",
                   "bar.arrive 1, 64;\nst.shared.u32 [%r11], %t; // A"},
-                 {"bar.arrive 2, 64; // hand over\nbar.sync 1, 64; // full\n"
-                  "ld.shared.u32 %r1, [%r11]; // B",
-                  "bar.sync 1, 64;\nbar.arrive 2, 64;\nld.shared.u32 %r1, [%r11]; // B"}}});
+                 {"bar.arrive 2, 64; // hand over\n",
+                  "bar.arrive 2, 64;\nld.shared.u32 %r1, [%r11+4]; // D\n", "AD"}}});
 }
 
 TEST_CASE("who arrives acquires nothing") {

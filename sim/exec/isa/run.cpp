@@ -65,7 +65,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if (!exec) break;
       const uint32_t members = member_mask(w, in, exec);
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::bar_warp, members);
-      if (w.race) race_warp_sync(w, members);
+      if (w.race) race_warp_sync(w, in, exec);
       break;
     }
     case Kind::barrier:
