@@ -46,6 +46,11 @@ constexpr FaultInfo kFaults[] = {
     {Fault::partial_warp, "partial_warp", kSynccheck, 719},
     {Fault::stack_overflow, "stack_overflow", kMemcheck, 714},
     {Fault::invalid_pc, "invalid_pc", kMemcheck, 718},
+    {Fault::partial_warpgroup, "partial_warpgroup", kSynccheck, 719},
+    {Fault::warpgroup, "warpgroup", kSynccheck, 0},
+    {Fault::descriptor, "descriptor", kAsynccheck, 719},
+    {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
+    {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
 };
 constexpr bool in_order() {
   int k = 0;
@@ -234,18 +239,6 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   w.stop = true;
   int none = 0;
   launch.error.compare_exchange_strong(none, error);
-}
-
-void report_race(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
-                 uint32_t other_pc, uint32_t other_warp, bool other_wrote, bool store) {
-  if (!wanted(w, inst, Fault::race)) return;
-  const Function& f = *w.function;
-  const InstInfo& other = f.infos[f.code[other_pc].info];
-  add(w, inst, Fault::race, lane, address, bytes,
-      std::string(store ? "store to " : "load from ") + "shared address " + hex(address) +
-          " by warp " + std::to_string(w.index) + " races with the " +
-          (other_wrote ? "store" : "load") + " of warp " + std::to_string(other_warp) +
-          " at PTX line " + std::to_string(other.ptx_line) + ": no barrier lies between");
 }
 
 void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,

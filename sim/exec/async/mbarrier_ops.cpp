@@ -3,6 +3,7 @@
 // The mbarrier instructions, lane by lane.
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/operands.h"
 #include "sim/exec/grid_state.h"
 
@@ -96,6 +97,7 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     if (!done) continue;
     over |= 1u << l;
     m->observed = m->phase;
+    if (!f.has(kRelaxed)) race_acquire(w, m->over);
   }
   if (f.op == Op::mbarrier_try_wait && !over) {
     const bool early = w.spurious != cluster.events && next_random(cluster.random) % 4 == 0;
@@ -204,6 +206,7 @@ Handler resolve_mbarrier(const Form& f) {
 namespace sim {
 
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) {
+  if (w.wgmma && wgmma_waits(w)) return "the rest of its warpgroup";
   const Form& f = w.function->infos[inst.info].form;
   if (f.op == Op::cluster_wait) return "barrier.cluster: not all threads of the cluster arrive";
   if (f.op == Op::setmaxnreg) {

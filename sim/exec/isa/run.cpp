@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The run loop of one warp, and the instructions that move lanes.
+#include "sim/check/race.h"
 #include "sim/exec/isa/strands.h"
 
 namespace sim::SIM_ISA {
@@ -58,7 +59,10 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
       in.fn(w, in, exec);
       if (w.stop) return Step::stopped;
-      break;
+      if (!w.blocked) break;
+      w.blocked = false;
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
     }
     case Kind::blocking: {
       if (!exec) break;
@@ -73,6 +77,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if (!exec) break;
       const uint32_t members = member_mask(w, in, exec);
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::bar_warp, members);
+      if (w.race) race_warp_sync(w, in, exec);
       break;
     }
     case Kind::barrier:
@@ -97,6 +102,9 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       s.pc = pc + 1;
       w.current = (w.current + 1) % w.strand_count;
       return Step::switch_strand;
+    case Kind::fence:
+      if (exec && w.race) race_fence(w, in);
+      break;
     default:
       break;
   }
@@ -109,7 +117,9 @@ int next_strand(Warp& w) {
   for (int round = 0; round < 2; ++round) {
     for (int k = 1; k <= w.strand_count; ++k) {
       const int i = (w.current + k) % w.strand_count;
-      if (w.strands[i].parked == Parked::no) return i;
+      if (w.strands[i].parked != Parked::no) continue;
+      w.blocked = false;
+      return i;
     }
     bool changed = false;
     for (int i = 0; i < w.strand_count && !changed; ++i) changed = try_release(w, i);
@@ -136,6 +146,11 @@ RunResult settle(Warp& w) {
     return RunResult::done;
   }
   if (w.state == WarpState::parked) return RunResult::parked;
+  if (w.blocked) {  // lanes are together at an instruction that waits for other warps
+    w.blocked = false;
+    w.state = WarpState::waiting;
+    return RunResult::parked;
+  }
   for (int i = 0; i < w.strand_count; ++i) {
     if (w.strands[i].parked != Parked::blocked) continue;
     w.state = WarpState::waiting;
