@@ -78,6 +78,7 @@ add_library(lathe_sim_core STATIC
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
   exec/windows.cpp
+  model/model.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
   ptx/decode_call.cpp
@@ -108,7 +109,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(topic async atomic bits calls check control convert float integer litmus litmus_block math
-          matrix mma nvrtc parser print race tensor_copy wgmma wgmma_check)
+          matrix mma nvrtc parser print race tensor_copy wgmma wgmma_check model)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
