@@ -11,7 +11,7 @@ foreach(family access access_global access_shared async bits bytes calls compare
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family atomic convert_fp8 convert_rare stack)
+foreach(family atomic convert_fp8 convert_rare rare stack)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 
@@ -65,6 +65,7 @@ add_library(lathe_sim_core STATIC
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
   ptx/decode_operand.cpp
+  ptx/decode_wide.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp

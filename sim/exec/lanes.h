@@ -153,6 +153,7 @@ inline __attribute__((always_inline)) double double_of(uint64_t x) {
 namespace sim::base {
 Handler resolve_atomic(const Form& f);
 Handler resolve_stack(const Form& f);
+Handler resolve_rare(const Form& f);
 }  // namespace sim::base
 
 namespace sim::SIM_ISA {

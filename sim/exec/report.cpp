@@ -39,6 +39,8 @@ const char* name(Fault f) {
       return "stack_overflow";
     case Fault::invalid_pc:
       return "invalid_pc";
+    case Fault::division_by_zero:
+      return "division_by_zero";
   }
   return "unknown";
 }
@@ -89,6 +91,7 @@ int error_of(Fault f) {
     case Fault::uninitialized:
     case Fault::inactive_source:
     case Fault::race:
+    case Fault::division_by_zero:
       return 0;
     case Fault::assertion:
       return 710;
@@ -192,6 +195,8 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
     case Fault::invalid_pc:
       return "a call through " + hex(address) +
              ", which is not the address of a function with these parameters";
+    case Fault::division_by_zero:
+      return "an integer is divided by zero: the result is not defined";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:

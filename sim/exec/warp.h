@@ -163,7 +163,8 @@ enum class Fault : uint8_t {
   assertion,
   undefined_value,
   stack_overflow,
-  invalid_pc
+  invalid_pc,
+  division_by_zero
 };
 
 // Slow paths; in the base build. `report` decides whether the warp stops.

@@ -10,9 +10,9 @@ extern const Isa kIsa;
 namespace {
 
 constexpr Handler (*kFamilies[])(const Form&) = {
-    resolve_float,   resolve_half,  resolve_math,   resolve_compare,      resolve_select,
-    resolve_convert, resolve_move,  resolve_memory, base::resolve_atomic, base::resolve_stack,
-    resolve_warp,    resolve_async, resolve_integer};
+    base::resolve_rare,  resolve_float,   resolve_half,  resolve_math,   resolve_compare,
+    resolve_select,      resolve_convert, resolve_move,  resolve_memory, base::resolve_atomic,
+    base::resolve_stack, resolve_warp,    resolve_async, resolve_integer};
 
 Handler resolve(const Form& f) {
   for (const auto family : kFamilies) {
