@@ -99,6 +99,7 @@ void Decoder::lay_out() {
   uint32_t shared = 0, local = 0;
   auto place = [](uint32_t* at, const Declaration& d) {
     if (d.bytes > (1u << 28)) throw PtxError(d.line, "'" + d.name + "' is too large");
+    if (*at > (1u << 29)) throw PtxError(d.line, "the variables are too large");
     *at = (*at + d.align - 1) / d.align * d.align;
     const uint32_t offset = *at;
     *at += static_cast<uint32_t>(d.bytes);

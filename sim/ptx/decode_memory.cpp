@@ -104,7 +104,8 @@ void Decoder::store(const Statement& s) {
   }
   Draft d = draft(f, Kind::checked);
   d.a = address(s.operands[0], f.space(), &d);
-  if (form_.space() == Space::param && s.operands[0].parts[0].kind == Operand::Kind::symbol &&
+  if (form_.space() == Space::param && !s.operands[0].parts.empty() &&
+      s.operands[0].parts[0].kind == Operand::Kind::symbol &&
       is_kernel_param(s.operands[0].parts[0].id)) {
     fail("a store to a kernel parameter");
   }
