@@ -85,10 +85,15 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic atomic bits calls check control convert float integer math nvrtc opcodes parser print rare)
+  foreach(topic atomic bits calls check control convert float integer math nvrtc opcodes parser print rare void)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  if(Python3_FOUND)
+    add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
   add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)
   target_link_libraries(sim_fuzz PRIVATE lathe_sim_core lathe_options)
   set_target_properties(sim_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

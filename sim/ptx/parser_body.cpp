@@ -149,7 +149,7 @@ void TextParser::register_declaration() {
     const uint64_t count = integer();
     expect(">");
     register_count_ += count;
-    if (count > 1u << 20 || register_count_ > 1u << 22) fail("too many registers");
+    if (count > 1u << 20 || register_count_ > 1u << 21) fail("too many registers");
     for (uint64_t i = 0; i < count; ++i) {
       names_.push_back(std::string(stem) + std::to_string(i));
       declare(names_.back(), {Name::Kind::reg, static_cast<int>(function_->registers.size())});
