@@ -213,7 +213,8 @@ enum class Fault : uint8_t {
   warpgroup,   // its warps disagree
   descriptor,  // of a matrix
   missing_fence,
-  register_in_flight
+  register_in_flight,
+  division_by_zero
 };
 
 // A fault whose sentence the caller writes.
