@@ -70,6 +70,7 @@ add_library(lathe_sim_core STATIC
   exec/counters.cpp
   exec/image.cpp
   exec/launch.cpp
+  exec/line_counters.cpp
   exec/print.cpp
   exec/profile.cpp
   exec/report.cpp
