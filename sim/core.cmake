@@ -4,15 +4,16 @@
 # own, and picked at run time (sim/exec/windows.cpp). Numbers must not depend on the choice: no
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
-foreach(family access access_global access_shared async bits bytes compare convert convert_float
-        convert_half convert_integer float half integer math memory move run select strands table
-        warp_ops)
+foreach(family access access_global access_shared bits bytes calls compare convert convert_float
+        convert_half convert_integer float half integer math matrix memory mma mma_f64 mma_tile move
+        run select strands table warp_ops wgmma)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family atomic convert_fp8 convert_rare)
-  list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
+foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/stack async/bulk_ops
+        async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
+  list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
 
 # A simulator that is not optimised is of no use, so this holds in debug builds too; instrumented code
@@ -53,29 +54,45 @@ add_library(lathe_sim_core STATIC
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
+  check/race_mbarrier.cpp
   check/race_order.cpp
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  exec/async/copies.cpp
+  exec/async/mbarrier.cpp
+  exec/async/memory.cpp
+  exec/async/reduce.cpp
   exec/barrier.cpp
   exec/block.cpp
+  exec/cluster.cpp
+  exec/calls.cpp
   exec/counters.cpp
   exec/image.cpp
   exec/launch.cpp
+  exec/print.cpp
   exec/profile.cpp
   exec/report.cpp
+  exec/tensor_map.cpp
+  exec/wgmma.cpp
+  exec/wgmma_operands.cpp
   exec/windows.cpp
   ptx/decode.cpp
+  ptx/decode_async.cpp
+  ptx/decode_call.cpp
   ptx/decode_control.cpp
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
   ptx/decode_operand.cpp
+  ptx/decode_tensor.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
   ptx/module.cpp
   ptx/op_table.cpp
   ptx/opcodes.cpp
+  ptx/opcodes_async.cpp
+  ptx/opcodes_tensor.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
@@ -89,10 +106,12 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic atomic bits check control convert float integer litmus litmus_block math nvrtc parser
-      race)
+  foreach(topic async atomic bits calls check control convert float integer litmus litmus_async
+          litmus_block math matrix mma nvrtc parser print race tensor_copy wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
-  target_compile_definitions(sim_nvrtc_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
+  foreach(topic nvrtc print)
+    target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
+  endforeach()
 endif()

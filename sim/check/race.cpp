@@ -117,6 +117,7 @@ void start_races(Block& block) {
   r->pool.clear();
   r->locations.clear();
   r->clocks.clear();
+  r->mbarriers.clear();
   r->async_agents = 0;
   for (SyncClock& barrier : r->barriers) barrier.known.clear(r->base, r->stride);
   for (uint32_t k = 0; k < block.warps; ++k) {

@@ -9,8 +9,10 @@
 #include <mutex>
 #include <vector>
 
+#include "sim/exec/async/async.h"
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
+#include "sim/exec/wgmma_state.h"
 
 namespace sim {
 
@@ -25,15 +27,16 @@ struct Launch {
   const Function* function = nullptr;
   LaunchView view;
   std::vector<uint32_t> tid[3];
-  uint64_t blocks = 0;
+  uint64_t clusters = 0;
   std::shared_ptr<RaceGrid> races;  // null: not checked
 
-  std::atomic<uint64_t> next_block{0};
+  std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
   std::atomic<int> error{0};  // not 0: everybody stops
   std::mutex mutex;           // of what follows
   std::vector<Finding> findings;
-  std::map<std::pair<uint32_t, int>, int> reported;  // by instruction and fault
+  std::map<uint64_t, std::vector<std::string>> printed;  // by block, call by call
+  std::map<std::pair<uint32_t, int>, int> reported;      // by instruction and fault
 };
 
 // One allocation as a worker knows it.
@@ -43,17 +46,22 @@ struct KnownAllocation {
   std::vector<uint64_t> loaded, stored;
 };
 
+// exec/calls.cpp
+std::shared_ptr<CallStack> make_call_stack();
+void reset_calls(Warp& warp);
+// exec/print.cpp: what a block printed goes out in the order of blocks.
+void flush_prints(Launch& launch);
+std::string assertion_text(const Warp& warp, const Inst& inst, unsigned lane);
+
 // A block with the memory behind it; used again for the next block.
 class BlockRun {
  public:
-  BlockRun(Worker* worker, const Launch& launch);
-  void start(uint64_t linear);
-  // Runs up to `budget` warp instructions. False when the block is done or the grid stops.
-  bool advance(uint64_t budget);
+  BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint32_t rank);
+  void start(const uint32_t (&id)[3]);
+  Block& block() { return block_; }
+  std::vector<Warp>& warps() { return warps_; }
 
  private:
-  bool deadlock();
-
   Worker* worker_;
   Block block_;
   std::vector<Warp> warps_;
@@ -64,6 +72,33 @@ class BlockRun {
   std::vector<uint8_t> shared_, local_;
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::shared_ptr<RaceBlock> races_;
+  std::vector<uint16_t> marks_;
+  std::vector<std::shared_ptr<CallStack>> calls_;
+  std::vector<WgmmaState> wgmma_;  // by warp
+  std::vector<Warpgroup> warpgroups_;
+};
+
+// The blocks of a cluster in turn on one host thread; used again for the next cluster.
+class ClusterRun {
+ public:
+  ClusterRun(Worker* worker, const Launch& launch);
+  ~ClusterRun();
+  void start(uint64_t linear);
+  // Runs up to `budget` warp instructions. False when the cluster is done or the grid stops.
+  bool advance(uint64_t budget);
+
+ private:
+  bool charge(uint64_t instructions);
+  bool deadlock();
+
+  Worker* worker_;
+  Cluster cluster_;
+  std::unique_ptr<Async> async_;
+  std::vector<std::unique_ptr<BlockRun>> runs_;
+  std::vector<Block*> blocks_;
+  std::vector<Warp*> warps_;
+  size_t next_ = 0, done_ = 0;
+  uint64_t executed_ = 0;
 };
 
 struct HostWorker : Worker {
@@ -78,6 +113,11 @@ struct HostWorker : Worker {
 
 // Completes barriers that only waited for warps which have ended.
 void recheck_barriers(Block& block);
+void recheck_cluster_barrier(Cluster& cluster);
+
+// Why a warp can never go on. blocked_text: what its blocked instruction waits for.
+void report_deadlock(Warp& w);
+std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
 
 // Findings in order, counters summed over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);

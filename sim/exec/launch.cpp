@@ -14,11 +14,22 @@
 namespace sim {
 namespace {
 
+// Where shared memory starts: no better aligned than its variables ask for, so that code which
+// needs more shows. Seed 0 keeps the start of the hardware.
+uint32_t shared_start(const Launch& l) {
+  const auto reserved =
+      static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
+  const uint32_t align = std::max(16u, l.function->shared_align);
+  if (l.settings->seed == 0 || align >= 1024) return reserved;
+  return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
+}
+
 void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
   l->function = g.kernel->code.get();
-  l->blocks = static_cast<uint64_t>(g.grid[0]) * g.grid[1] * g.grid[2];
+  l->clusters = static_cast<uint64_t>(g.grid[0] / g.cluster[0]) * (g.grid[1] / g.cluster[1]) *
+                (g.grid[2] / g.cluster[2]);
   const uint32_t threads = g.block[0] * g.block[1] * g.block[2];
   for (auto& tid : l->tid) tid.resize((threads + 31) / 32 * 32);
   for (uint32_t t = 0; t < threads; ++t) {
@@ -30,11 +41,12 @@ void set_up(Launch* l) {
     v.tid[k] = l->tid[k].data();
     v.grid[k] = g.grid[k];
     v.block[k] = g.block[k];
+    v.cluster[k] = g.cluster[k];
   }
   v.params = g.params.data();
   v.param_bytes = static_cast<uint32_t>(g.params.size());
   const Function& f = *l->function;
-  v.shared_begin = static_cast<uint32_t>(l->profile->major >= 9 ? l->profile->shared_reserved : 0);
+  v.shared_begin = shared_start(*l);
   v.shared_bytes = v.shared_begin + f.static_shared;
   if (g.dynamic_shared_bytes) {
     v.shared_bytes = (v.shared_bytes + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align;
@@ -43,8 +55,14 @@ void set_up(Launch* l) {
   v.dynamic_shared = g.dynamic_shared_bytes;
   v.multiprocessors = static_cast<uint32_t>(std::max(1, l->profile->multiprocessors));
   v.seed = l->settings->seed;
+  v.depot_bytes = f.local_bytes;
+  if (f.uses_stack) v.depot_bytes += (l->settings->stack_bytes + 15) / 16 * 16;
   v.check_memory = (l->settings->check & kMemcheck) != 0;
+  v.check_async = (l->settings->check & kAsynccheck) != 0;
+  v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
   v.check_defined = (l->settings->check & kInitcheck) != 0;
+  v.tensor_sum = l->settings->tensor_sum;
+  v.async_policy = l->settings->async_policy;
   v.memory_version = &l->memory->version();
   if (l->settings->check & kRacecheck) l->races = make_race_grid(*l);
 }
@@ -69,7 +87,15 @@ int refuse(const Grid& g, std::vector<Finding>* findings) {
     return say(std::to_string(g.params.size()) + " bytes of parameters; the kernel takes " +
                std::to_string(g.kernel->param_bytes));
   }
-  if (g.cluster[0] * g.cluster[1] * g.cluster[2] > 1) return say("clusters are not supported");
+  uint64_t cluster = 1;
+  for (int k = 0; k < 3; ++k) {
+    if (g.cluster[k] == 0 || g.grid[k] % g.cluster[k] != 0) {
+      return say("a grid of " + std::to_string(g.grid[k]) + " blocks in clusters of " +
+                 std::to_string(g.cluster[k]));
+    }
+    cluster *= g.cluster[k];
+  }
+  if (cluster > 16) return say("a cluster of " + std::to_string(cluster) + " blocks");
   return 0;
 }
 
@@ -77,7 +103,7 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
   uint64_t wanted = launch->settings->threads > 0
                         ? static_cast<uint64_t>(launch->settings->threads)
                         : std::max(1u, std::thread::hardware_concurrency());
-  wanted = std::min(wanted, launch->blocks);
+  wanted = std::min(wanted, launch->clusters);
   // What one finds, or computes, must not depend on the number of host threads.
   if (launch->races || launch->function->ordered_across_blocks) wanted = 1;
   for (uint64_t k = 0; k < wanted; ++k) {
@@ -107,6 +133,7 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   set_up(&launch);
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
+  flush_prints(launch);
   outcome.error = launch.error.load();
   outcome.findings = std::move(launch.findings);
   auto key = [](const Finding& f) {

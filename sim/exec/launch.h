@@ -3,12 +3,15 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "sim/check/memory.h"
+#include "sim/exec/policy.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -63,6 +66,11 @@ struct Settings {
   uint32_t check = kCheckAll;      // of Check
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
+  AsyncPolicy async_policy = AsyncPolicy::lazy;
+  TensorSum tensor_sum = TensorSum::exact;
+  uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
+  // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
+  std::function<void(std::string_view)> print;
 };
 
 struct Grid {

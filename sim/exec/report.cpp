@@ -4,58 +4,67 @@
 // allocations, whose failure is the most common finding.
 #include <cstdio>
 
+#include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
 namespace {
 
-const char* name(Fault f) {
-  switch (f) {
-    case Fault::out_of_bounds:
-      return "out_of_bounds";
-    case Fault::misaligned:
-      return "misaligned";
-    case Fault::read_only:
-      return "read_only";
-    case Fault::uninitialized:
-      return "uninitialized";
-    case Fault::wrong_space:
-      return "wrong_space";
-    case Fault::inactive_source:
-      return "inactive_source";
-    case Fault::divergent:
-      return "divergent";
-    case Fault::barrier:
-      return "barrier";
-    case Fault::race:
-      return "race";
-    case Fault::trap:
-      return "trap";
-    case Fault::assertion:
-      return "assertion";
-    case Fault::undefined_value:
-      return "undefined_value";
+// Every kind of finding: its name, the check it belongs to, the error its launch ends with (0: the
+// launch goes on). In the order of the enumeration.
+struct FaultInfo {
+  Fault fault;
+  const char* name;
+  Check check;
+  int error;
+};
+constexpr FaultInfo kFaults[] = {
+    {Fault::out_of_bounds, "out_of_bounds", kMemcheck, 700},
+    {Fault::misaligned, "misaligned", kMemcheck, 716},
+    {Fault::read_only, "read_only", kMemcheck, 700},
+    {Fault::uninitialized, "uninitialized", kInitcheck, 0},
+    {Fault::wrong_space, "wrong_space", kMemcheck, 717},
+    {Fault::inactive_source, "inactive_source", kSynccheck, 0},
+    {Fault::divergent, "divergent", kSynccheck, 719},
+    {Fault::barrier, "barrier", kSynccheck, 719},
+    {Fault::deadlock, "deadlock", kSynccheck, 719},
+    {Fault::race, "race", kRacecheck, 0},
+    {Fault::trap, "trap", kSynccheck, 719},
+    {Fault::assertion, "assertion", kSynccheck, 710},
+    {Fault::undefined_value, "undefined_value", kSynccheck, 719},
+    {Fault::in_flight, "in_flight", kAsynccheck, 0},
+    {Fault::source_overwritten, "source_overwritten", kAsynccheck, 0},
+    {Fault::mbarrier, "mbarrier", kSynccheck, 719},
+    {Fault::mbarrier_overwritten, "mbarrier_overwritten", kAsynccheck, 719},
+    {Fault::transactions, "transactions", kAsynccheck, 0},
+    {Fault::cluster_barrier, "cluster_barrier", kSynccheck, 719},
+    {Fault::bulk, "bulk_copy", kAsynccheck, 719},
+    {Fault::tensor_map, "tensor_map", kAsynccheck, 719},
+    {Fault::leaked_group, "leaked_group", kAsynccheck, 0},
+    {Fault::registers, "registers", kSynccheck, 719},
+    {Fault::dsmem_after_exit, "dsmem_after_exit", kMemcheck, 719},
+    {Fault::partial_warp, "partial_warp", kSynccheck, 719},
+    {Fault::stack_overflow, "stack_overflow", kMemcheck, 714},
+    {Fault::invalid_pc, "invalid_pc", kMemcheck, 718},
+    {Fault::partial_warpgroup, "partial_warpgroup", kSynccheck, 719},
+    {Fault::warpgroup, "warpgroup", kSynccheck, 0},
+    {Fault::descriptor, "descriptor", kAsynccheck, 719},
+    {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
+    {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
+};
+constexpr bool in_order() {
+  int k = 0;
+  for (const FaultInfo& f : kFaults) {
+    if (static_cast<int>(f.fault) != k++) return false;
   }
-  return "unknown";
+  return true;
 }
+static_assert(in_order());
 
-Check check_of(Fault f) {
-  switch (f) {
-    case Fault::uninitialized:
-      return kInitcheck;
-    case Fault::race:
-      return kRacecheck;
-    case Fault::inactive_source:
-    case Fault::divergent:
-    case Fault::barrier:
-    case Fault::trap:
-    case Fault::assertion:
-    case Fault::undefined_value:
-      return kSynccheck;
-    default:
-      return kMemcheck;
-  }
-}
+const FaultInfo& info_of(Fault f) { return kFaults[static_cast<int>(f)]; }
+const char* name(Fault f) { return info_of(f).name; }
+Check check_of(Fault f) { return info_of(f).check; }
+int error_of(Fault f) { return info_of(f).error; }
 
 const char* name(Check c) {
   switch (c) {
@@ -72,31 +81,12 @@ const char* name(Check c) {
   }
 }
 
-// The error a launch ends with; 0: it goes on.
-int error_of(Fault f) {
-  switch (f) {
-    case Fault::out_of_bounds:
-    case Fault::read_only:
-      return 700;
-    case Fault::misaligned:
-      return 716;
-    case Fault::wrong_space:
-      return 717;
-    case Fault::uninitialized:
-    case Fault::inactive_source:
-    case Fault::race:
-      return 0;
-    case Fault::assertion:
-      return 710;
-    default:
-      return 719;
-  }
-}
-
 const char* name(Space s) {
   switch (s) {
     case Space::global:
       return "global";
+    case Space::cluster:
+      return "shared::cluster";
     case Space::shared:
       return "shared";
     case Space::local:
@@ -141,27 +131,32 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
     text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
             hex(launch.view.shared_bytes) + ")";
   } else if (space == Space::local) {
-    text += "; the thread has " + std::to_string(w.function->local_bytes) + " bytes";
+    text += "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
   }
   return text;
 }
 
-std::string barrier_text(const Warp& w, uint64_t id, uint32_t threads) {
-  if (w.state == WarpState::parked) {
-    std::string text = "deadlock: warp " + std::to_string(w.index) + " waits at a barrier";
-    for (int k = 0; k < 16; ++k) {
-      const Barrier& b = w.block->barriers[k];
-      if (!(b.waiting >> w.index & 1)) continue;
-      const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
-      text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
-              std::to_string(expected) + " warps arrived)";
-    }
-    return text;
-  }
+std::string barrier_text(uint64_t id, uint32_t threads) {
   return "misuse of barrier " + std::to_string(id) + " with thread count " +
          std::to_string(threads) +
          ": the number must be below 16, the count a multiple of 32 and the same for all, and a "
          "warp arrives once a phase";
+}
+
+// What a warp that waits for others waits for.
+std::string waits_for(const Warp& w, const Strand& s) {
+  const Inst& inst = w.function->code[s.pc];
+  if (s.parked == Parked::blocked) return blocked_text(w, inst, s);
+  if (s.parked != Parked::barrier) return "lanes of its own warp";
+  std::string text = "a barrier";
+  for (int k = 0; k < 16; ++k) {
+    const Barrier& b = w.block->barriers[k];
+    if (!(b.waiting >> w.index & 1)) continue;
+    const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
+    text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
+            std::to_string(expected) + " warps arrived)";
+  }
+  return text;
 }
 
 std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
@@ -172,11 +167,20 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
     case Fault::divergent:
       return "lanes wait at a convergent instruction for lanes of their warp that do not come";
     case Fault::barrier:
-      return barrier_text(w, address, bytes);
+      return barrier_text(address, bytes);
     case Fault::trap:
       return "trap";
     case Fault::assertion:
       return "a device assertion failed";
+    case Fault::partial_warp:
+      return "an .aligned instruction that needs all 32 lanes runs with fewer";
+    case Fault::stack_overflow:
+      return "the stack of " + std::to_string(address) +
+             " bytes is used up: " + std::to_string(bytes) +
+             " more are needed; the context's stack limit sets its size";
+    case Fault::invalid_pc:
+      return "a call through " + hex(address) +
+             ", which is not the address of a function with these parameters";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:
@@ -226,13 +230,59 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
   if (error == 0 && !(launch.settings->check & check_of(f))) return;
-  if (wanted(w, inst, f)) {
+  if (f == Fault::assertion && wanted(w, inst, f)) {
+    add(w, inst, f, lane, address, bytes, assertion_text(w, inst, lane));
+  } else if (wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
   }
   if (error == 0) return;
   w.stop = true;
   int none = 0;
   launch.error.compare_exchange_strong(none, error);
+}
+
+void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
+                 uint32_t bytes, const char* text) {
+  Launch& launch = *w.worker->launch;
+  const int error = error_of(f);
+  if (error == 0 && !(launch.settings->check & check_of(f))) return;
+  if (wanted(w, inst, f)) add(w, inst, f, lane, address, bytes, text);
+  if (error == 0) return;
+  w.stop = true;
+  int none = 0;
+  launch.error.compare_exchange_strong(none, error);
+}
+
+bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
+                 uint32_t bytes, bool store) {
+  const uint16_t marks = marks_of(block, offset, bytes);
+  const std::string what =
+      std::string(store ? "store to" : "load from") + " shared address " + hex(offset);
+  if (marks & kMarkInFlight) {
+    report_text(w, inst, Fault::in_flight, lane, offset, bytes,
+                (what + ": a copy to these bytes is under way; nobody has waited for it").c_str());
+  } else if (store && (marks & kMarkBorrowed)) {
+    report_text(w, inst, Fault::source_overwritten, lane, offset, bytes,
+                (what + ": a copy or product that has not been waited for may still read these "
+                        "bytes")
+                    .c_str());
+  } else if (marks & kMarkMbarrier) {
+    report_text(w, inst, Fault::mbarrier_overwritten, lane, offset, bytes,
+                (what + ": a live mbarrier is there").c_str());
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void report_deadlock(Warp& w) {
+  const Strand& s = w.strands[0];
+  w.pc = s.pc;
+  const std::string text = "deadlock: warp " + std::to_string(w.index) + " of block " +
+                           std::to_string(w.block->rank) + " of its cluster waits for " +
+                           waits_for(w, s);
+  report_text(w, w.function->code[s.pc], Fault::deadlock,
+              static_cast<unsigned>(__builtin_ctz(s.mask)), 0, 0, text.c_str());
 }
 
 bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {

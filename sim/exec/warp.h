@@ -7,15 +7,22 @@
 #include <atomic>
 #include <cstdint>
 
+#include "sim/exec/policy.h"
 #include "sim/ptx/code.h"
 
 namespace sim {
 
 struct Launch;
+struct CallStack;
 struct Worker;
 struct Block;
 struct RaceBlock;  // check/race_state.h
 struct RaceWarp;
+struct RaceMbarrier;
+struct WgmmaState;  // wgmma_state.h
+struct Warpgroup;
+struct Cluster;
+class Async;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -27,7 +34,7 @@ constexpr uint64_t kLocalWindow = 256ull << 20;
 constexpr uint64_t kParamWindow = 1ull << 20;
 const Windows& windows();
 
-enum class Parked : uint8_t { no, converge, bar_warp, barrier };
+enum class Parked : uint8_t { no, converge, bar_warp, barrier, blocked };
 
 // Lanes of a warp that are at the same place.
 struct Strand {
@@ -35,6 +42,7 @@ struct Strand {
   int32_t node = -1;  // where it will meet others; -1: nowhere
   Parked parked = Parked::no;
   uint32_t sync_mask = 0;  // the lanes a parked .sync instruction names
+  uint32_t depth = 0;      // of calls
 };
 
 // A join point with lanes that wait there.
@@ -42,12 +50,15 @@ struct Node {
   uint32_t pc = 0, arrived = 0;
   int32_t pending = 0;  // strands still on their way
   int32_t parent = -1;
+  uint32_t depth = 0;
   bool used = false;
 };
 
 constexpr int kMaxNodes = 160;
 
-enum class WarpState : uint8_t { runnable, parked, done };
+// parked: until somebody wakes it. waiting: all its strands are blocked; each turn tries them
+// again.
+enum class WarpState : uint8_t { runnable, parked, waiting, done };
 
 struct Warp {
   uint8_t* regs = nullptr;
@@ -55,6 +66,7 @@ struct Warp {
   Block* block = nullptr;
   Worker* worker = nullptr;
   const Function* function = nullptr;
+  WgmmaState* wgmma = nullptr;        // null: the function has none
   uint8_t* local = nullptr;           // 32 depots, one after the other
   uint64_t* local_defined = nullptr;  // a bit per byte of them
   uint32_t index = 0;                 // in its block
@@ -62,6 +74,14 @@ struct Warp {
   uint32_t pc = 0;                    // of the running instruction
   bool stop = false;                  // a fault happened
   RaceWarp* race = nullptr;           // null: races are not checked
+  bool blocked = false;               // set by a blocking instruction: nothing was done, try again
+  uint32_t cluster_pending = 0;       // lanes between barrier.cluster.arrive and .wait
+  uint32_t cluster_parity = 0;        // of the phase they arrived in, by lane
+  uint32_t register_limit = 0;        // of a thread, as setmaxnreg left it; 0: as launched
+  uint64_t spurious = ~0ull;          // Cluster::events when a try_wait last gave up early
+  uint32_t frame[32] = {};            // by lane: where the running function's variables begin
+  uint32_t top[32] = {};              // and where its depot is free
+  CallStack* calls = nullptr;
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -86,12 +106,31 @@ struct Block {
   uint64_t* shared_defined = nullptr;
   RaceBlock* races = nullptr;                   // null: not checked
   uint32_t shared_bytes = 0, shared_begin = 0;  // valid offsets: [shared_begin, shared_bytes)
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;          // in its cluster
+  uint64_t window = 0;        // rank << kRankShift: what addresses in its shared memory begin with
+  uint16_t* marks = nullptr;  // by word of shared memory, see exec/async_marks.h; null: none needed
+  uint32_t marked = 0;        // words with a mark
+  uint32_t free_registers = 0;      // of the block's, for setmaxnreg
+  Warpgroup* warpgroups = nullptr;  // one for four warps; null: the function has no wgmma
   Warp* warp = nullptr;
   Barrier barriers[16];
   uint64_t random = 0;
   uint64_t executed = 0;  // warp instructions
-  uint32_t next = 0;      // warp whose turn it is
 };
+
+// Blocks that are launched together and see each other's shared memory. One block is the usual
+// case.
+struct Cluster {
+  uint32_t size = 1;
+  Block** blocks = nullptr;  // by rank
+  Async* async = nullptr;    // null: nothing asynchronous in this kernel
+  uint64_t random = 0;
+  uint64_t events = 0;           // phases of barriers completed, copies landed
+  uint64_t phase = 0;            // of barrier.cluster
+  RaceMbarrier* race = nullptr;  // of it
+};
+constexpr unsigned kRankShift = 24;
 
 // What a memory instruction found last time; checked again before use.
 struct Region {
@@ -110,6 +149,7 @@ struct Tally {
   TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
       local_store, const_load;
   uint64_t thread_instructions = 0;
+  uint64_t tensor_ops = 0;
 };
 
 // One host thread's share of a launch.
@@ -126,12 +166,17 @@ struct LaunchView {
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
   const uint32_t* tid[3] = {nullptr, nullptr, nullptr};  // by linear thread number
-  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
+  bool explicit_cluster = false;
   uint32_t shared_begin = 0, shared_bytes = 0, dynamic_shared = 0;
   uint32_t multiprocessors = 1;
+  uint32_t depot_bytes = 0;  // of one thread: local variables and the stack
   uint64_t seed = 0;
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
+  bool check_async = true;    // accesses to what is in flight
+  TensorSum tensor_sum = TensorSum::exact;
+  AsyncPolicy async_policy = AsyncPolicy::lazy;
   const std::atomic<uint64_t>* memory_version = nullptr;
 };
 const LaunchView& view(const Worker& worker);
@@ -145,12 +190,35 @@ enum class Fault : uint8_t {
   inactive_source,
   divergent,
   barrier,
+  deadlock,
   race,
   trap,
   assertion,
-  undefined_value
+  undefined_value,
+  in_flight,           // an access to the destination of an unfinished copy
+  source_overwritten,  // a store to the source of an unfinished copy or product
+  mbarrier,            // misuse
+  mbarrier_overwritten,
+  transactions,  // bytes expected and bytes delivered differ
+  cluster_barrier,
+  bulk,  // operands of a bulk copy
+  tensor_map,
+  leaked_group,
+  registers,  // setmaxnreg
+  dsmem_after_exit,
+  partial_warp,
+  stack_overflow,
+  invalid_pc,
+  partial_warpgroup,
+  warpgroup,   // its warps disagree
+  descriptor,  // of a matrix
+  missing_fence,
+  register_in_flight
 };
 
+// A fault whose sentence the caller writes.
+void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
+                 uint32_t bytes, const char* text);
 // Slow paths; in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
@@ -158,6 +226,14 @@ void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t a
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // The target of a brx; false if the index is past the table.
 bool branch_target(const Warp& warp, const Inst& inst, uint32_t index, uint32_t* target);
+// exec/calls.cpp: the lanes `exec` enter a function, or return from one: those that return to the
+// same place as the first, which is *pc.
+bool enter_function(Warp& warp, const Inst& inst, uint32_t callee, uint32_t exec,
+                    uint32_t return_pc, uint32_t* pc);
+uint32_t leave_function(Warp& warp, uint32_t exec, uint32_t* pc);
+bool callee_at(const Warp& warp, const Inst& inst, uint64_t address, uint32_t* callee);
+// exec/print.cpp: one lane's printf; the number of arguments, or -1 after a fault.
+int print(Warp& warp, const Inst& inst, unsigned lane, uint64_t format, uint64_t arguments);
 uint64_t next_random(uint64_t& state);
 uint64_t global_timer();
 

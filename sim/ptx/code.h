@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/ptx/form.h"
@@ -25,12 +26,15 @@ enum class Kind : uint8_t {
   converge,
   bar_warp,
   barrier,
+  blocking,  // may have to be tried again: then it had no effect
   branch,
   branch_table,
   exit,
   trap,
   join,
   pause,
+  call,
+  ret,
   none,
   fence
 };
@@ -48,12 +52,14 @@ enum class Class : uint8_t {
   warp,
   barrier,
   control,
+  async,
+  tensor,
   pseudo,
   count
 };
-constexpr const char* kClassNames[] = {"integer", "float",   "half",    "convert",
-                                       "math",    "compare", "move",    "memory",
-                                       "atomic",  "warp",    "barrier", "control"};
+constexpr const char* kClassNames[] = {"integer", "float",   "half",   "convert", "math",
+                                       "compare", "move",    "memory", "atomic",  "warp",
+                                       "barrier", "control", "async",  "tensor"};
 
 constexpr unsigned kSlotBytes = 128;  // 32 lanes of 4 bytes; 64-bit values take two
 constexpr uint16_t kPredTrue = 0;     // predicate slots with a fixed meaning
@@ -83,6 +89,7 @@ struct InstInfo {
   Class cls = Class::control;
   Form form;
   std::string text;
+  uint8_t arguments = 0;  // of a failed assertion
 };
 
 // A value that is the same in every lane and never written: an immediate, or an address known only
@@ -95,6 +102,24 @@ struct Constant {
   uint64_t value = 0;  // also the addend
   std::string symbol;
 };
+
+// Calls that stay calls. Offsets are from the frame of the function that names the variable.
+struct CallPiece {
+  uint32_t offset = 0, bytes = 0;
+};
+constexpr uint16_t kWideSlot = 0x8000;  // in CallSite::slots: a pair of slots, 8 bytes a lane
+struct CallSite {
+  std::vector<CallPiece> arguments, results;
+  std::vector<uint16_t> slots, predicates;  // live across the call: kept by it
+  uint32_t frame = 0;                       // 0 the kernel's, k: of callee k - 1
+};
+struct Callee {
+  uint32_t pc = 0, frame_bytes = 0;
+  std::vector<CallPiece> params, returns;
+};
+// What mov of a function's name gives: no memory is there.
+constexpr uint64_t function_address(uint64_t index) { return 0xC0DE'0000'0000'0000 + 16 * index; }
+bool same_sizes(const CallSite& site, const Callee& callee);
 
 struct Function {
   std::vector<Inst> code;
@@ -113,6 +138,11 @@ struct Function {
   bool reads_undefined_registers = false;
   bool uses_async_copies = false;
   bool ordered_across_blocks = false;  // which block comes first decides about results
+  bool uses_stack = false;             // calls or alloca: the depot goes on past local_bytes
+  std::vector<CallSite> sites;
+  std::vector<Callee> callees;
+  std::unordered_map<uint64_t, uint32_t> callee_by_address;
+  bool uses_wgmma = false;
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

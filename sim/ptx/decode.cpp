@@ -78,6 +78,7 @@ void Decoder::run() {
       registers_.back().temporary = false;
     }
   }
+  mark_exclusive();
   for (const Statement& s : text_.statements) {
     now_ = &s;
     if (!s.label.empty()) {
@@ -117,6 +118,7 @@ void Decoder::lay_out() {
     module_offsets_.push_back(d.space == Space::shared ? shared_variable(d) : 0);
   }
   uint32_t param = 0;
+  out_.callees.resize(text_.callees.size());
   for (size_t i = 0; i < text_.variables.size(); ++i) {
     const Declaration& d = text_.variables[i];
     const bool own = std::find(text_.params.begin(), text_.params.end(), static_cast<int>(i)) !=
@@ -125,11 +127,14 @@ void Decoder::lay_out() {
       offsets_.push_back(shared_variable(d));
     else if (d.space == Space::param && own)
       offsets_.push_back(place(&param, d));
+    else if (d.frame > 0)
+      offsets_.push_back(place_in_frame(d));
     else
       offsets_.push_back(place(&local, d));
   }
   out_.static_shared = shared;
   out_.local_bytes = (local + 15) / 16 * 16;
+  lay_out_callees();
 }
 
 Draft Decoder::draft(const Form& form, Kind kind) const {
@@ -141,6 +146,7 @@ Draft Decoder::draft(const Form& form, Kind kind) const {
 }
 
 void Decoder::emit(Draft d, const Form& form, Class cls) {
+  if (out_.uses_wgmma && form.op != Op::wgmma && form.op != Op::touch) touch(d);
   const bool needs_handler =
       d.inst.kind == Kind::simple || d.inst.kind == Kind::checked || d.inst.kind == Kind::converge;
   if (needs_handler && !d.inst.fn) fail("unsupported form");
@@ -158,6 +164,7 @@ void Decoder::emit(Draft d, const Form& form, Class cls) {
     info.file = now_->source.file;
     info.line = now_->source.line;
     info.text = now_->opcode;
+    if (form.op == Op::trap) info.arguments = static_cast<uint8_t>(d.list.size());
   }
   d.inst.info = static_cast<uint32_t>(out_.infos.size());
   out_.infos.push_back(std::move(info));
@@ -228,6 +235,7 @@ void Decoder::statement(const Statement& s) {
   std::string error;
   if (!parse_form(s.opcode, &form_, &info, &error)) throw PtxError(s.ptx_line, error);
   cls_ = info->cls;
+  if (form_.op >= Op::mbarrier_init && form_.op <= Op::setmaxnreg) return asynchronous(s);
   if (info->shape) return by_shape(s, *info);
   switch (form_.op) {
     case Op::mov:
@@ -266,6 +274,15 @@ void Decoder::statement(const Statement& s) {
       return warp_op(s);
     case Op::bar:
       return barrier(s);
+    case Op::mma:
+    case Op::ldmatrix:
+    case Op::stmatrix:
+    case Op::movmatrix:
+    case Op::wgmma:
+    case Op::wgmma_fence:
+    case Op::wgmma_commit:
+    case Op::wgmma_wait:
+      return tensor(s);
     default:
       return control(s);
   }

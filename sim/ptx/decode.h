@@ -36,8 +36,9 @@ struct Draft {
 };
 
 struct VirtualRegister {
-  uint8_t cells = 1;      // slots: 1, or 2 for 64 bits
-  bool temporary = true;  // made by the decoder: written and read under one guard
+  uint8_t cells = 1;       // slots: 1, or 2 for 64 bits
+  bool temporary = true;   // made by the decoder: written and read under one guard
+  bool exclusive = false;  // named by a wgmma: keeps its slot from end to end
 };
 
 class Decoder {
@@ -64,13 +65,34 @@ class Decoder {
   void atomic(const Statement& s);
   void async_copy(const Statement& s);
   void address_only(const Statement& s);
+  // decode_async.cpp
+  void asynchronous(const Statement& s);
+  void mbarrier(const Statement& s, Draft* d);
+  void bulk(const Statement& s, Draft* d);
+  void tensor_copy(const Statement& s, Draft* d);
+  void add_address(const Operand& o, Space space, Draft* d);
   Ref address(const Operand& o, Space space, Draft* d);
   bool constant_param(const Operand& o, uint32_t* offset, uint32_t* room);
+  // decode_call.cpp
+  void call(const Statement& s);
+  void stack(const Statement& s);
+  void lay_out_callees();
+  uint32_t place_in_frame(const Declaration& d);
+  Ref frame_address(uint32_t offset, int64_t addend, uint8_t bytes);
   // decode_control.cpp
   void branch(const Statement& s);
   void warp_op(const Statement& s);
   void barrier(const Statement& s);
   void control(const Statement& s);
+  // decode_tensor.cpp
+  void tensor(const Statement& s);
+  void mma(const Statement& s);
+  void matrix_access(const Statement& s);
+  void move_matrix(const Statement& s);
+  void wgmma(const Statement& s);
+  void wgmma_order(const Statement& s);
+  void mark_exclusive();
+  void touch(const Draft& d);
 
   Draft draft(const Form& form, Kind kind = Kind::simple) const;
   void emit(Draft d, const Form& form, Class cls);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace sim {
@@ -27,6 +28,7 @@ struct Kernel {
   uint32_t shared_align = 1;  // the largest alignment declared, the dynamic part included
   uint32_t local_bytes = 0;   // one thread's depot
   uint32_t registers = 1;     // estimate from liveness, capped by the performance directives
+  uint32_t register_bound = 0;  // what the performance directives allow a thread; 0: none given
   uint32_t max_threads = 0;   // product of .maxntid or .reqntid; 0: none given
   uint32_t required_block[3] = {0, 0, 0};    // .reqntid, 0: none
   uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster, 0: none
@@ -62,6 +64,10 @@ class Module {
   const std::vector<Variable>& variables() const { return variables_; }
   const Kernel* find_kernel(std::string_view name) const;
   const std::vector<std::string>& files() const { return files_; }  // .file table, by index
+  // What a variable that points to a function holds.
+  const std::unordered_map<std::string, uint64_t>& function_addresses() const {
+    return function_addresses_;
+  }
 
  private:
   friend class Parser;
@@ -69,6 +75,7 @@ class Module {
   std::vector<Kernel> kernels_;
   std::vector<Variable> variables_;
   std::vector<std::string> files_;
+  std::unordered_map<std::string, uint64_t> function_addresses_;
 };
 
 }  // namespace sim

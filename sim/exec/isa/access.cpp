@@ -8,8 +8,8 @@ namespace {
 
 // A thread's depot, and kernel parameters by address.
 bool local(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
-  const uint64_t depot = w.function->local_bytes;
   const LaunchView& launch = view(*w.worker);
+  const uint64_t depot = launch.depot_bytes;
   TrafficCounts& counts =
       use == Use::load ? w.worker->tally.local_load : w.worker->tally.local_store;
   ++counts.requests;
@@ -49,6 +49,8 @@ bool param(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use 
   return true;
 }
 
+uint64_t launch_depot(const Warp& w) { return view(*w.worker).depot_bytes; }
+
 Space window_of(uint64_t address) {
   const Windows& n = windows();
   if (address < n.shared || address >= n.end) return Space::global;
@@ -59,7 +61,7 @@ Space window_of(uint64_t address) {
 bool generic(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
   uint32_t left = exec;
   while (left) {
-    const Space space = window_of(a.address[__builtin_ctz(left)]);
+    Space space = window_of(a.address[__builtin_ctz(left)]);
     uint32_t same = 0;
     for (uint32_t rest = left; rest; rest &= rest - 1) {
       const int l = __builtin_ctz(rest);
@@ -68,6 +70,7 @@ bool generic(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Us
     const uint64_t base = space == Space::shared  ? windows().shared
                           : space == Space::local ? windows().local
                                                   : 0;
+    if (space == Space::shared && w.block->cluster->size > 1) space = Space::cluster;
     if (same == exec) {
       for (int l = 0; l < 32; ++l) a.address[l] -= base;
       return prepare_addresses(a, w, i, exec, size, space, use);
@@ -92,9 +95,15 @@ bool prepare_addresses(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_
   switch (space) {
     case Space::shared:
       return prepare_shared(a, w, i, exec, size, use);
+    case Space::cluster:
+      return prepare_cluster(a, w, i, exec, size, use);
     case Space::local:
       return local(a, w, i, exec, size, use);
     case Space::param:
+      // The parameters of a .func lie in the depot.
+      if (a.address[__builtin_ctz(exec)] < launch_depot(w)) {
+        return local(a, w, i, exec, size, use);
+      }
       return param(a, w, i, exec, size, use);
     case Space::generic:
       return generic(a, w, i, exec, size, use);

@@ -39,7 +39,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       }
       return Step::next;
     case Kind::join:
-      if (s.node >= 0 && w.nodes[s.node].pc == pc) {
+      if (s.node >= 0 && w.nodes[s.node].pc == pc && w.nodes[s.node].depth == s.depth) {
         const int32_t node = s.node;
         const uint32_t mask = s.mask;
         remove_strand(w, w.current);
@@ -59,7 +59,19 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
       in.fn(w, in, exec);
       if (w.stop) return Step::stopped;
-      break;
+      if (!w.blocked) break;
+      w.blocked = false;
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
+    }
+    case Kind::blocking: {
+      if (!exec) break;
+      in.fn(w, in, exec);
+      if (w.stop) return Step::stopped;
+      if (!w.blocked) break;
+      w.blocked = false;
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
     }
     case Kind::bar_warp: {
       if (!exec) break;
@@ -82,6 +94,10 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       report(w, in, in.imm == 710 ? Fault::assertion : Fault::trap, __builtin_ctz(exec), 0, 0,
              Space::generic, false);
       return Step::stopped;
+    case Kind::call:
+      return call(w, in, exec, pc);
+    case Kind::ret:
+      return give_back(w, exec, pc);
     case Kind::pause:
       s.pc = pc + 1;
       w.current = (w.current + 1) % w.strand_count;
@@ -101,7 +117,9 @@ int next_strand(Warp& w) {
   for (int round = 0; round < 2; ++round) {
     for (int k = 1; k <= w.strand_count; ++k) {
       const int i = (w.current + k) % w.strand_count;
-      if (w.strands[i].parked == Parked::no) return i;
+      if (w.strands[i].parked != Parked::no) continue;
+      w.blocked = false;
+      return i;
     }
     bool changed = false;
     for (int i = 0; i < w.strand_count && !changed; ++i) changed = try_release(w, i);
@@ -113,7 +131,7 @@ int next_strand(Warp& w) {
       const uint32_t mask = node.arrived;
       node.arrived = 0;
       if (node.parent >= 0) ++w.nodes[node.parent].pending;
-      add_strand(w, node.pc + 1, mask, node.parent);
+      add_strand(w, node.pc + 1, mask, node.parent, node.depth);
       changed = true;
     }
     if (changed) round = -1;
@@ -128,6 +146,16 @@ RunResult settle(Warp& w) {
     return RunResult::done;
   }
   if (w.state == WarpState::parked) return RunResult::parked;
+  if (w.blocked) {  // lanes are together at an instruction that waits for other warps
+    w.blocked = false;
+    w.state = WarpState::waiting;
+    return RunResult::parked;
+  }
+  for (int i = 0; i < w.strand_count; ++i) {
+    if (w.strands[i].parked != Parked::blocked) continue;
+    w.state = WarpState::waiting;
+    return RunResult::parked;
+  }
   // Lanes wait for lanes that will never come.
   for (int i = 0; i < w.strand_count; ++i) {
     const Strand& s = w.strands[i];
@@ -145,6 +173,12 @@ RunResult run(Warp& w, uint64_t quantum) {
   uint64_t* const counts = w.worker->pc_counts;
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
+  if (w.state == WarpState::waiting) {
+    w.state = WarpState::runnable;
+    for (int i = 0; i < w.strand_count; ++i) {
+      if (w.strands[i].parked == Parked::blocked) w.strands[i].parked = Parked::no;
+    }
+  }
   while (left > 0) {
     if (w.current >= w.strand_count || w.strands[w.current].parked != Parked::no) {
       if (w.strand_count) w.current %= w.strand_count;
@@ -184,7 +218,13 @@ RunResult run(Warp& w, uint64_t quantum) {
         continue;
       }
       step = control(w, in, exec, pc);
-      if (step != Step::next) break;
+      if (step == Step::next) continue;
+      if (step == Step::blocked) {
+        --counts[pc];
+        threads -= static_cast<uint64_t>(__builtin_popcount(exec));
+        ++turn;
+      }
+      break;
     }
     left += turn;
     if (step == Step::next) {  // the turn is over
