@@ -63,6 +63,7 @@ add_library(lathe_sim_core STATIC
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
   exec/async/reduce.cpp
+  exec/async/watch.cpp
   exec/barrier.cpp
   exec/block.cpp
   exec/cluster.cpp

@@ -16,13 +16,13 @@ struct Launch;
 struct CallStack;
 struct Worker;
 struct Block;
-struct RaceBlock;  // check/race_state.h
-struct RaceWarp;
-struct RaceMbarrier;
 struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
+struct RaceBlock;  // check/race_state.h
+struct RaceWarp;
+struct RaceMbarrier;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -73,7 +73,6 @@ struct Warp {
   uint32_t live = 0;                  // lanes that have not exited
   uint32_t pc = 0;                    // of the running instruction
   bool stop = false;                  // a fault happened
-  RaceWarp* race = nullptr;           // null: races are not checked
   bool blocked = false;               // set by a blocking instruction: nothing was done, try again
   uint32_t cluster_pending = 0;       // lanes between barrier.cluster.arrive and .wait
   uint32_t cluster_parity = 0;        // of the phase they arrived in, by lane
@@ -82,6 +81,7 @@ struct Warp {
   uint32_t frame[32] = {};            // by lane: where the running function's variables begin
   uint32_t top[32] = {};              // and where its depot is free
   CallStack* calls = nullptr;
+  RaceWarp* race = nullptr;  // null: races are not checked
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -128,7 +128,7 @@ struct Cluster {
   uint64_t random = 0;
   uint64_t events = 0;           // phases of barriers completed, copies landed
   uint64_t phase = 0;            // of barrier.cluster
-  RaceMbarrier* race = nullptr;  // of it
+  RaceMbarrier* race = nullptr;  // of barrier.cluster
 };
 constexpr unsigned kRankShift = 24;
 

@@ -68,8 +68,8 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   ++counts.requests;
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
-  if (w.race) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);
   if (block.marked && launch.check_async) look_at_marks(a, w, i, exec, size, block, use);
+  if (w.race) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);
   if (!launch.check_defined) return true;
   const bool dense = a.dense && exec == kFull;
   if (use != Use::store) {
