@@ -97,4 +97,8 @@ if(LATHE_TESTS)
       LIBRARIES lathe_sim_core)
   endforeach()
   target_compile_definitions(sim_nvrtc_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
+  lathe_test(sim_defects_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/defects_test.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/defect_case.cpp LIBRARIES lathe_sim_core)
+  target_compile_definitions(sim_defects_test PRIVATE
+    SIM_DEFECTS="${CMAKE_CURRENT_SOURCE_DIR}/tests/defects")
 endif()

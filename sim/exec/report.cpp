@@ -31,7 +31,7 @@ constexpr FaultInfo kFaults[] = {
     {Fault::race, "race", kRacecheck, 0},
     {Fault::trap, "trap", kSynccheck, 719},
     {Fault::assertion, "assertion", kSynccheck, 710},
-    {Fault::undefined_value, "undefined_value", kSynccheck, 719},
+    {Fault::undefined_value, "undefined_value", kMemcheck, 719},
     {Fault::in_flight, "in_flight", kAsynccheck, 0},
     {Fault::source_overwritten, "source_overwritten", kAsynccheck, 0},
     {Fault::mbarrier, "mbarrier", kSynccheck, 719},
@@ -100,6 +100,17 @@ std::string hex(uint64_t value) {
   return text;
 }
 
+// Addresses below this are what null pointers and offsets from them look like.
+constexpr uint64_t kNullPage = 4096;
+
+// The space that a generic address is in, by its window.
+const char* space_of(uint64_t address) {
+  const Windows& n = windows();
+  if (address < n.shared || address >= n.end) return "global";
+  if (address < n.local) return "shared";
+  return address < n.param ? "local" : "parameter";
+}
+
 std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
                         bool store) {
   const Launch& launch = *w.worker->launch;
@@ -107,8 +118,11 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
                      name(space) + " address " + hex(address);
   switch (f) {
     case Fault::misaligned:
-      text += " is not aligned to its size";
+      text += " is misaligned: the address must be a multiple of " + std::to_string(bytes);
       break;
+    case Fault::wrong_space:
+      text += ", where an address of " + std::string(space_of(address)) + " memory stands";
+      return text;
     case Fault::read_only:
       text += ", which is read-only";
       break;
@@ -119,22 +133,61 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
       text += " is out of bounds";
       break;
   }
-  if (space == Space::global || space == Space::constant) {
+  if ((space == Space::global || space == Space::constant) && address < kNullPage) {
+    text += ": a null pointer, or a small offset from one";
+  } else if (space == Space::global || space == Space::constant) {
     text += ": " + launch.memory->nearest(address);
   } else if (space == Space::shared) {
     text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
             hex(launch.view.shared_bytes) + ")";
   } else if (space == Space::local) {
     text += "; the thread has " + std::to_string(w.function->local_bytes) + " bytes";
+  } else if (space == Space::param) {
+    text += "; the kernel's parameters take " + std::to_string(launch.view.param_bytes) + " bytes";
+  } else if (space == Space::cluster) {
+    text += "; the cluster has " + std::to_string(w.block->cluster->size) + " blocks of " +
+            std::to_string(launch.view.shared_bytes) + " bytes";
   }
   return text;
 }
 
-std::string barrier_text(uint64_t id, uint32_t threads) {
-  return "misuse of barrier " + std::to_string(id) + " with thread count " +
-         std::to_string(threads) +
-         ": the number must be below 16, the count a multiple of 32 and the same for all, and a "
-         "warp arrives once a phase";
+// "lane 3", "lanes 0-15, 20".
+std::string lanes_text(uint32_t mask) {
+  std::string text = __builtin_popcount(mask) == 1 ? "lane " : "lanes ";
+  const char* comma = "";
+  for (int first = 0; first < 32; ++first) {
+    if (!(mask >> first & 1)) continue;
+    int last = first;
+    while (last < 31 && mask >> (last + 1) & 1) ++last;
+    text += comma + std::to_string(first);
+    if (last > first) text += "-" + std::to_string(last);
+    comma = ", ";
+    first = last;
+  }
+  return text;
+}
+
+int line_of(const Warp& w, uint32_t pc) {
+  return w.function->infos[w.function->code[pc].info].ptx_line;
+}
+
+// Who waits at a convergent instruction, and where those are that it waits for.
+std::string divergent_text(const Warp& w) {
+  uint32_t here = 0, named = 0;
+  std::string elsewhere;
+  for (int k = 0; k < w.strand_count; ++k) {
+    const Strand& s = w.strands[k];
+    if (s.pc == w.pc && s.parked != Parked::no) {
+      here |= s.mask;
+      named |= s.parked == Parked::barrier ? w.live : s.sync_mask & w.live;
+    } else {
+      elsewhere += (elsewhere.empty() ? ": " : ", ") + lanes_text(s.mask) + " at PTX line " +
+                   std::to_string(line_of(w, s.pc));
+    }
+  }
+  return lanes_text(here) + " of warp " + std::to_string(w.index) + " wait here for " +
+         (named & ~here ? lanes_text(named & ~here) : "the same lanes with another mask") +
+         ", which do not come" + elsewhere;
 }
 
 // What a warp that waits for others waits for.
@@ -157,19 +210,21 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
                      bool store) {
   switch (f) {
     case Fault::inactive_source:
-      return "shfl reads a lane that does not take part";
+      return "shfl reads the value of lane " + std::to_string(address) +
+             ", which does not take part: it has exited, or the mask does not name it";
     case Fault::divergent:
-      return "lanes wait at a convergent instruction for lanes of their warp that do not come";
-    case Fault::barrier:
-      return barrier_text(address, bytes);
+      if (bytes) return "a mask of " + hex(address) + " without the lane that runs the instruction";
+      return divergent_text(w);
     case Fault::trap:
-      return "trap";
+      return "the kernel ran into a trap";
     case Fault::assertion:
       return "a device assertion failed";
     case Fault::partial_warp:
-      return "an .aligned instruction that needs all 32 lanes runs with fewer";
+      return "this instruction needs all 32 lanes; of warp " + std::to_string(w.index) + ", " +
+             (w.live ? lanes_text(w.live) : "none") + " are left";
     case Fault::undefined_value:
-      return "index " + std::to_string(address) + " is past the table";
+      return "brx with index " + std::to_string(address) +
+             ": its table of branch targets is shorter";
     default:
       return access_text(w, f, address, bytes, space, store);
   }
@@ -214,6 +269,11 @@ bool wanted(Warp& w, const Inst& inst, Fault f) {
 
 void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
             Space space, bool store) {
+  // A generic address of another space is no wild one.
+  const uint64_t low = windows().shared, high = windows().end;
+  if (f == Fault::out_of_bounds && space == Space::global && address >= low && address < high) {
+    f = Fault::wrong_space;
+  }
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
   if (error == 0 && !(launch.settings->check & check_of(f))) return;

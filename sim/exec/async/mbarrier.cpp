@@ -59,7 +59,7 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
 }
 
 bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
-  if (!find(block, offset)) return misuse(w, i, lane, offset, "not live");
+  if (!find(block, offset)) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;
@@ -77,7 +77,7 @@ bool Async::test(Mbarrier& m) {
 bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
                    int64_t bytes) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   m->tx += bytes;
   if (m->tx > kMostArrivals || m->tx < -kMostArrivals) {
     return misuse(w, i, lane, offset,
@@ -91,7 +91,7 @@ bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
 bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
                    uint32_t count, bool drop, bool may_complete, uint64_t* state) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (count == 0 || count > m->pending) {
     return misuse(
         w, i, lane, offset,
@@ -118,7 +118,7 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
 
 bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (m->pending == kMostArrivals) return misuse(w, i, lane, offset, "too many pending arrivals");
   ++m->pending;
   return true;
