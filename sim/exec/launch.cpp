@@ -29,6 +29,16 @@ bool orders_by_barriers_only(const Function& f) {
   return true;
 }
 
+// Where shared memory starts: no better aligned than its variables ask for, so that code which
+// needs more shows. Seed 0 keeps the start of the hardware.
+uint32_t shared_start(const Launch& l) {
+  const auto reserved =
+      static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
+  const uint32_t align = std::max(16u, l.function->shared_align);
+  if (l.settings->seed == 0 || align >= 1024) return reserved;
+  return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
+}
+
 void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
@@ -51,7 +61,7 @@ void set_up(Launch* l) {
   v.params = g.params.data();
   v.param_bytes = static_cast<uint32_t>(g.params.size());
   const Function& f = *l->function;
-  v.shared_begin = static_cast<uint32_t>(l->profile->major >= 9 ? l->profile->shared_reserved : 0);
+  v.shared_begin = shared_start(*l);
   v.shared_bytes = v.shared_begin + f.static_shared;
   if (g.dynamic_shared_bytes) {
     v.shared_bytes = (v.shared_bytes + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align;
@@ -60,6 +70,8 @@ void set_up(Launch* l) {
   v.dynamic_shared = g.dynamic_shared_bytes;
   v.multiprocessors = static_cast<uint32_t>(std::max(1, l->profile->multiprocessors));
   v.seed = l->settings->seed;
+  v.depot_bytes = f.local_bytes;
+  if (f.uses_stack) v.depot_bytes += (l->settings->stack_bytes + 15) / 16 * 16;
   v.check_memory = (l->settings->check & kMemcheck) != 0;
   v.check_async = (l->settings->check & kAsynccheck) != 0;
   v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
@@ -140,6 +152,7 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   set_up(&launch);
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
+  flush_prints(launch);
   outcome.error = launch.error.load();
   outcome.findings = std::move(launch.findings);
   auto key = [](const Finding& f) {
