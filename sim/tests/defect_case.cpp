@@ -37,6 +37,7 @@ void read_directive(const std::string& line, DefectCase* c) {
   if (name == "kind") c->kind = value;
   if (name == "error") c->error = std::stoi(value);
   if (name == "seeds") c->some_seeds = value == "some";
+  if (name == "lines") c->any_line = value == "any";
   if (name == "also") c->also = words(value);
   if (name == "text") c->texts.push_back(value);
   if (name == "launch") read_settings(value, &c->launch);

@@ -16,6 +16,7 @@ struct DefectCase {
   std::string check, kind;  // of the finding
   int error = 0;            // the launch ends with
   bool some_seeds = false;  // not every seed shows the defect
+  bool any_line = false;    // one marked line is enough
   std::vector<std::string> also;
   std::vector<std::string> texts;     // parts of the finding's sentence
   std::map<std::string, int> launch;  // blocks, threads, cluster, dynamic, limit, thread, block
