@@ -100,12 +100,6 @@ const char* name(Space s) {
   }
 }
 
-std::string hex(uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 // Addresses below this are what null pointers and offsets from them look like.
 constexpr uint64_t kNullPage = 4096;
 
@@ -280,6 +274,12 @@ bool wanted(Warp& w, const Inst& inst, Fault f) {
 
 }  // namespace
 
+std::string hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
 void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
             Space space, bool store) {
   // A generic address of another space is no wild one.
@@ -350,9 +350,11 @@ bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, u
 void report_deadlock(Warp& w) {
   const Strand& s = w.strands[0];
   w.pc = s.pc;
-  const std::string text = "deadlock: warp " + std::to_string(w.index) + " of block " +
-                           std::to_string(w.block->rank) + " of its cluster waits for " +
-                           waits_for(w, s);
+  const std::string text =
+      "deadlock: warp " + std::to_string(w.index) +
+      (w.block->cluster->size > 1 ? " of block " + std::to_string(w.block->rank) + " of its cluster"
+                                  : "") +
+      " waits for " + waits_for(w, s);
   report_text(w, w.function->code[s.pc], Fault::deadlock,
               static_cast<unsigned>(__builtin_ctz(s.mask)), 0, 0, text.c_str());
 }

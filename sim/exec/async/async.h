@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sim/exec/launch.h"
@@ -37,6 +38,11 @@ struct Piece {
   bool fill = false;  // no source: fill bytes are written
   bool done = false;  // written
 };
+
+// For findings.
+std::string hex(uint64_t value);
+// "no bytes outstanding", "16 bytes outstanding", "16 bytes more than expected".
+std::string outstanding(int64_t tx);
 
 enum class Path : uint8_t { global_to_shared, shared_to_global, shared_to_shared };
 

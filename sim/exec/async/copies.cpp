@@ -259,9 +259,8 @@ bool Async::block_ends(Block& block, Warp& last) {
   bool good = true;
   for (const auto& [offset, m] : mbarriers_[block.rank]) {
     if (m.tx == 0) continue;
-    const std::string text = "the block ends while the mbarrier at offset " +
-                             std::to_string(offset) + " lacks " + std::to_string(m.tx) +
-                             " bytes: expect_tx and the copies disagree";
+    const std::string text = "the block ends while the mbarrier at " + hex(offset) + " has " +
+                             outstanding(m.tx) + ": expect_tx and the copies disagree";
     report_text(last, *m.birth, Fault::transactions, 0, offset, 8, text.c_str());
   }
   for (auto& c : copies_) {

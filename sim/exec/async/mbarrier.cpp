@@ -14,11 +14,7 @@ namespace {
 // What an arrival returns: the phase it belongs to, and the arrivals that were pending.
 uint64_t token(const Mbarrier& m) { return m.phase << 20 | m.pending; }
 
-std::string at(uint32_t offset) {
-  char text[32];
-  std::snprintf(text, sizeof text, "mbarrier at 0x%x", offset);
-  return text;
-}
+std::string at(uint32_t offset) { return "mbarrier at " + hex(offset); }
 
 bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what) {
   report_text(w, i, Fault::mbarrier, lane, offset, 8, (at(offset) + ": " + what).c_str());
@@ -26,6 +22,12 @@ bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::s
 }
 
 }  // namespace
+
+std::string outstanding(int64_t tx) {
+  if (tx == 0) return "no bytes outstanding";
+  return std::to_string(tx < 0 ? -tx : tx) +
+         (tx < 0 ? " bytes more than were expected" : " bytes outstanding");
+}
 
 Mbarrier* Async::find(Block& block, uint32_t offset) {
   auto& all = mbarriers_[block.rank];
@@ -59,7 +61,8 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
 }
 
 bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
-  if (!find(block, offset)) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
+  if (!find(block, offset))
+    return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;

@@ -216,10 +216,10 @@ std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) 
   const uint64_t address = o.address(0, 0, lane) - (o.generic(0) ? windows().shared : 0);
   const auto offset = static_cast<uint32_t>(address & ((1u << kRankShift) - 1));
   const Mbarrier* m = w.block->cluster->async->find(*w.block, offset);
-  std::string text = "the mbarrier at offset " + std::to_string(offset);
+  std::string text = "the mbarrier at " + hex(offset);
   if (!m) return text;
   return text + " (phase " + std::to_string(m->phase) + ", " + std::to_string(m->pending) + " of " +
-         std::to_string(m->expected) + " arrivals and " + std::to_string(m->tx) + " bytes missing)";
+         std::to_string(m->expected) + " arrivals missing, " + outstanding(m->tx) + ")";
 }
 
 }  // namespace sim

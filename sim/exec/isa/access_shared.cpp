@@ -77,15 +77,16 @@ void check_races(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size
 }
 
 // Something asynchronous is using shared memory: is it what this access touches?
-void look_at_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size,
+bool look_at_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size,
                    const Block& block, Use use) {
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
     if (!check_marks(w, i, static_cast<unsigned>(l), block, static_cast<uint32_t>(a.address[l]),
                      size, use != Use::load)) {
-      return;
+      return false;
     }
   }
+  return true;
 }
 
 // Addresses in the shared memory of `block`, already reduced to offsets in it.
@@ -110,10 +111,12 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   ++counts.requests;
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
-  if (block.marked && launch.check_async) look_at_marks(a, w, i, exec, size, block, use);
+  // What is on its way need not be called unwritten as well.
+  const bool settled =
+      !block.marked || !launch.check_async || look_at_marks(a, w, i, exec, size, block, use);
   if (!launch.check_defined) return true;
   const bool dense = a.dense && exec == kFull;
-  if (use != Use::store) {
+  if (use != Use::store && settled) {
     const bool all = dense ? range_defined(block.shared_defined, a.address[0], 32ull * size)
                            : b.low == b.high && range_defined(block.shared_defined, b.low, size);
     for (uint32_t rest = all ? 0 : exec; rest; rest &= rest - 1) {
