@@ -67,6 +67,7 @@ add_library(lathe_sim_core STATIC
   exec/tensor_map.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
+  exec/waiting.cpp
   exec/windows.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp

@@ -116,6 +116,11 @@ void recheck_cluster_barrier(Cluster& cluster);
 // Why a warp can never go on. blocked_text: what its blocked instruction waits for.
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
+std::string cluster_barrier_text(const Cluster& cluster);
+// "lane 3", "lanes 0-15, 20".
+std::string lanes_text(uint32_t mask);
+// Who waits at the convergent instruction w.pc, and where those stand that it waits for.
+std::string divergent_text(const Warp& w);
 
 // Findings in order, counters summed over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);

@@ -4,7 +4,6 @@
 // allocations, whose failure is the most common finding.
 #include <cstdio>
 
-#include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -111,103 +110,66 @@ const char* space_of(uint64_t address) {
   return address < n.param ? "local" : "parameter";
 }
 
-std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
-                        bool store) {
+// What the address of an access is near to, or how much there is.
+std::string surroundings(const Warp& w, Fault f, uint64_t address, Space space) {
   const Launch& launch = *w.worker->launch;
-  std::string text = std::to_string(bytes) + "-byte " + (store ? "store to " : "load from ") +
-                     name(space) + " address " + hex(address);
+  switch (space) {
+    case Space::global:
+    case Space::constant: {
+      if (address < kNullPage) return ": a null pointer, or a small offset from one";
+      const auto held = launch.memory->find(address);
+      const bool reaches = f == Fault::out_of_bounds && held && !held->freed;
+      return ": " + std::string(reaches ? "it begins at " : "") + launch.memory->nearest(address);
+    }
+    case Space::shared:
+      return "; the block has [" + hex(launch.view.shared_begin) + ", " +
+             hex(launch.view.shared_bytes) + ")";
+    case Space::cluster:
+      return "; the cluster has " + std::to_string(w.block->cluster->size) + " blocks, each [" +
+             hex(launch.view.shared_begin) + ", " + hex(launch.view.shared_bytes) + ")";
+    case Space::local:
+      return "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
+    case Space::param:
+      return "; the kernel's parameters take " + std::to_string(launch.view.param_bytes) + " bytes";
+    default:
+      return "";
+  }
+}
+
+std::string access_text(const Warp& w, const Inst& inst, Fault f, uint64_t address, uint32_t bytes,
+                        Space space, bool store) {
+  const Op op = w.function->infos[inst.info].form.op;
+  const bool atomic = op == Op::atom || op == Op::red;
+  const uint64_t shown = space == Space::param ? address - windows().param : address;
+  std::string text = std::to_string(bytes) +
+                     (atomic  ? "-byte atomic on "
+                      : store ? "-byte store to "
+                              : "-byte load from ") +
+                     name(space);
+  if (f == Fault::wrong_space) {
+    return text + " memory through " + hex(address) + ", which is an address of " +
+           space_of(address) + " memory";
+  }
+  text += " address " + hex(shown);
   switch (f) {
     case Fault::misaligned:
-      text += " is misaligned: the address must be a multiple of " + std::to_string(bytes);
+      text += " is misaligned: it must be a multiple of " + std::to_string(bytes);
       break;
-    case Fault::wrong_space:
-      text += ", where an address of " + std::string(space_of(address)) + " memory stands";
-      return text;
     case Fault::read_only:
       text += ", which is read-only";
       break;
     case Fault::uninitialized:
-      text += " reads bytes that nobody wrote";
+      text += atomic ? " begins with bytes that nobody wrote" : " reads bytes that nobody wrote";
       break;
     default:
       text += " is out of bounds";
       break;
   }
-  if ((space == Space::global || space == Space::constant) && address < kNullPage) {
-    text += ": a null pointer, or a small offset from one";
-  } else if (space == Space::global || space == Space::constant) {
-    text += ": " + launch.memory->nearest(address);
-  } else if (space == Space::shared) {
-    text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
-            hex(launch.view.shared_bytes) + ")";
-  } else if (space == Space::local) {
-    text += "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
-  } else if (space == Space::param) {
-    text += "; the kernel's parameters take " + std::to_string(launch.view.param_bytes) + " bytes";
-  } else if (space == Space::cluster) {
-    text += "; the cluster has " + std::to_string(w.block->cluster->size) + " blocks of " +
-            std::to_string(launch.view.shared_bytes) + " bytes";
-  }
-  return text;
+  return text + surroundings(w, f, address, space);
 }
 
-// "lane 3", "lanes 0-15, 20".
-std::string lanes_text(uint32_t mask) {
-  std::string text = __builtin_popcount(mask) == 1 ? "lane " : "lanes ";
-  const char* comma = "";
-  for (int first = 0; first < 32; ++first) {
-    if (!(mask >> first & 1)) continue;
-    int last = first;
-    while (last < 31 && mask >> (last + 1) & 1) ++last;
-    text += comma + std::to_string(first);
-    if (last > first) text += "-" + std::to_string(last);
-    comma = ", ";
-    first = last;
-  }
-  return text;
-}
-
-int line_of(const Warp& w, uint32_t pc) {
-  return w.function->infos[w.function->code[pc].info].ptx_line;
-}
-
-// Who waits at a convergent instruction, and where those are that it waits for.
-std::string divergent_text(const Warp& w) {
-  uint32_t here = 0, named = 0;
-  std::string elsewhere;
-  for (int k = 0; k < w.strand_count; ++k) {
-    const Strand& s = w.strands[k];
-    if (s.pc == w.pc && s.parked != Parked::no) {
-      here |= s.mask;
-      named |= s.parked == Parked::barrier ? w.live : s.sync_mask & w.live;
-    } else {
-      elsewhere += (elsewhere.empty() ? ": " : ", ") + lanes_text(s.mask) + " at PTX line " +
-                   std::to_string(line_of(w, s.pc));
-    }
-  }
-  return lanes_text(here) + " of warp " + std::to_string(w.index) + " wait here for " +
-         (named & ~here ? lanes_text(named & ~here) : "the same lanes with another mask") +
-         ", which do not come" + elsewhere;
-}
-
-// What a warp that waits for others waits for.
-std::string waits_for(const Warp& w, const Strand& s) {
-  const Inst& inst = w.function->code[s.pc];
-  if (s.parked == Parked::blocked) return blocked_text(w, inst, s);
-  if (s.parked != Parked::barrier) return "lanes of its own warp";
-  std::string text = "a barrier";
-  for (int k = 0; k < 16; ++k) {
-    const Barrier& b = w.block->barriers[k];
-    if (!(b.waiting >> w.index & 1)) continue;
-    const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
-    text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
-            std::to_string(expected) + " warps arrived)";
-  }
-  return text;
-}
-
-std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
-                     bool store) {
+std::string describe(const Warp& w, const Inst& inst, Fault f, uint64_t address, uint32_t bytes,
+                     Space space, bool store) {
   switch (f) {
     case Fault::inactive_source:
       return "shfl reads the value of lane " + std::to_string(address) +
@@ -215,6 +177,9 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
     case Fault::divergent:
       if (bytes) return "a mask of " + hex(address) + " without the lane that runs the instruction";
       return divergent_text(w);
+    case Fault::dsmem_after_exit:
+      return std::string(store ? "store to" : "load from") + " the shared memory of block " +
+             std::to_string(address >> kRankShift) + " of the cluster, which has ended";
     case Fault::trap:
       return "the kernel ran into a trap";
     case Fault::assertion:
@@ -230,10 +195,10 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
       return "a call through " + hex(address) +
              ", which is not the address of a function with these parameters";
     case Fault::undefined_value:
-      return "brx with index " + std::to_string(address) +
-             ": its table of branch targets is shorter";
+      return "brx with index " + std::to_string(address) + " and a table of " +
+             std::to_string(w.function->tables[inst.aux].size()) + " targets";
     default:
-      return access_text(w, f, address, bytes, space, store);
+      return access_text(w, inst, f, address, bytes, space, store);
   }
 }
 
@@ -293,7 +258,7 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   if (f == Fault::assertion && wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, assertion_text(w, inst, lane));
   } else if (wanted(w, inst, f)) {
-    add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
+    add(w, inst, f, lane, address, bytes, describe(w, inst, f, address, bytes, space, store));
   }
   if (error == 0) return;
   w.stop = true;
@@ -323,40 +288,6 @@ void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t add
   w.stop = true;
   int none = 0;
   launch.error.compare_exchange_strong(none, error);
-}
-
-bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
-                 uint32_t bytes, bool store) {
-  const uint16_t marks = marks_of(block, offset, bytes);
-  const std::string what =
-      std::string(store ? "store to" : "load from") + " shared address " + hex(offset);
-  if (marks & kMarkInFlight) {
-    report_text(w, inst, Fault::in_flight, lane, offset, bytes,
-                (what + ": a copy to these bytes is under way; nobody has waited for it").c_str());
-  } else if (store && (marks & kMarkBorrowed)) {
-    report_text(w, inst, Fault::source_overwritten, lane, offset, bytes,
-                (what + ": a copy or product that has not been waited for may still read these "
-                        "bytes")
-                    .c_str());
-  } else if (marks & kMarkMbarrier) {
-    report_text(w, inst, Fault::mbarrier_overwritten, lane, offset, bytes,
-                (what + ": a live mbarrier is there").c_str());
-  } else {
-    return true;
-  }
-  return false;
-}
-
-void report_deadlock(Warp& w) {
-  const Strand& s = w.strands[0];
-  w.pc = s.pc;
-  const std::string text =
-      "deadlock: warp " + std::to_string(w.index) +
-      (w.block->cluster->size > 1 ? " of block " + std::to_string(w.block->rank) + " of its cluster"
-                                  : "") +
-      " waits for " + waits_for(w, s);
-  report_text(w, w.function->code[s.pc], Fault::deadlock,
-              static_cast<unsigned>(__builtin_ctz(s.mask)), 0, 0, text.c_str());
 }
 
 bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {

@@ -130,7 +130,10 @@ int other_line(const F& f) {
 }
 
 bool is_it(const DefectCase& c, const Finding& f, int line) {
-  if (f.check != c.check || f.kind != c.kind || f.ptx_line != line) return false;
+  if (f.check != c.check || f.kind != c.kind) return false;
+  // Which party of a race comes second is up to the schedule.
+  const bool swapped = c.other_line && f.ptx_line == c.other_line && other_line(f) == line;
+  if (f.ptx_line != line && !swapped) return false;
   for (const std::string& part : c.texts) {
     if (f.text.find(part) == std::string::npos) return false;
   }
@@ -138,7 +141,7 @@ bool is_it(const DefectCase& c, const Finding& f, int line) {
     return !c.launch.count(name) || static_cast<uint32_t>(c.launch.at(name)) == value;
   };
   if (!at("thread", f.thread[0]) || !at("block", f.block[0])) return false;
-  return !c.other_line || other_line(f) == c.other_line;
+  return !c.other_line || swapped || other_line(f) == c.other_line;
 }
 
 // Every line of the defect has its finding, or one of them where that is enough.

@@ -165,9 +165,7 @@ bool prepare_cluster(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
     }
     Block& block = *cluster.blocks[rank];
     if (block.warps_done == block.warps) {
-      report_text(w, i, Fault::dsmem_after_exit, static_cast<unsigned>(first), a.address[first],
-                  size, "access to the shared memory of a block that has ended");
-      return false;
+      return fault(w, i, Fault::dsmem_after_exit, first, a, size, Space::cluster, use);
     }
     Access part;
     for (int l = 0; l < 32; ++l) part.address[l] = a.address[l] - block.window;
