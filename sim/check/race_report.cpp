@@ -14,6 +14,7 @@ struct Party {
   uint32_t block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
   uint32_t warp = 0;
   int line = 0;
+  bool strong = false;
   std::string source, access, text;
 };
 
@@ -38,6 +39,8 @@ Party party(const RaceGrid& grid, const Stamp& s) {
   if (info.line && static_cast<size_t>(info.file) < f.files.size()) {
     p.source = f.files[static_cast<size_t>(info.file)] + ":" + std::to_string(info.line);
   }
+  p.strong = info.form.op == Op::atom || info.form.op == Op::red ||
+             info.form.has(kVolatile | kRelaxed | kAcquire | kRelease | kAcqRel);
   p.access = access_of(info.form, s.place & kAsyncAccess);
   p.text = info.text;
   return p;
@@ -58,6 +61,7 @@ std::string on(const std::string& access) {
 
 // What could have ordered the two.
 std::string remedy(const Party& a, const Party& b, bool shared) {
+  if (a.strong && b.strong) return "the scope of one does not include the other";
   const bool same_block = std::equal(a.block, a.block + 3, b.block);
   if (same_block && a.warp == b.warp) return "lanes of one warp need a bar.warp.sync between them";
   if (same_block) return "warps of one block need a barrier, or a release and an acquire";
