@@ -49,8 +49,16 @@ void race_async_write(Warp& w, const Inst& inst, unsigned lane, uint64_t address
       if (s.clock && !t.before(here, mine, false)) t.conflict(s, mine, at, size);
     };
     check(g.write);
-    if (!t.is_many(g)) return check(g.read);
-    for (const Stamp& s : t.many(g)) check(s);
+    if (t.is_many(g)) {
+      for (const Stamp& s : t.many(g)) check(s);
+    } else {
+      check(g.read);
+    }
+    // Shared memory has marks for this, see exec/async_marks.h.
+    if (owner) return;
+    t.drop_reads(g);
+    g.write = mine;
+    g.write.clock = kUnderWay;
   });
 }
 

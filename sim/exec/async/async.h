@@ -70,6 +70,7 @@ struct Copy {
   std::vector<Piece> pieces;
   std::vector<uint8_t> data, defined;  // after the fetch; one byte each
   uint64_t fetch_at = 0, land_at = 0;  // in instructions of the cluster
+  bool waited = false;                 // for its destination, by its lane
   bool arrives = false;                // no copy: a delayed cp.async.mbarrier.arrive
 };
 
@@ -131,6 +132,8 @@ class Async {
   std::vector<std::map<uint32_t, Mbarrier>> mbarriers_;  // by rank
   std::vector<Groups> groups_;                           // by warp of the cluster
   std::vector<std::unique_ptr<Copy>> copies_;            // in order of issue
+  // Done, but nobody has waited for more than their sources: what they wrote is not yet visible.
+  std::vector<std::unique_ptr<Copy>> unseen_;
   uint64_t now_ = 0, next_ = ~0ull;
 };
 
