@@ -106,6 +106,7 @@ struct HostWorker : Worker {
   void run();
 
   std::vector<uint64_t> counts;
+  std::vector<LineTally> line_tallies;  // empty: no profile
   std::vector<Region> region_by_ordinal;
   std::map<const Allocation*, std::unique_ptr<KnownAllocation>> known;
   KnownAllocation* recent = nullptr;
@@ -124,6 +125,11 @@ std::string lanes_text(uint32_t mask);
 // Who waits at the convergent instruction w.pc, and where those stand that it waits for.
 std::string divergent_text(const Warp& w);
 
+// By PTX line, those that ran.
+std::vector<LineCounters> collect_lines(const Launch& launch,
+                                        const std::vector<std::unique_ptr<HostWorker>>& workers);
+// Whether the instruction waits for others.
+bool waits(const InstInfo& info);
 // Findings in order, counters summed over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);
 
