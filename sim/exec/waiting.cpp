@@ -124,10 +124,13 @@ bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, u
   // Who: a copy of this cluster; if there is none, a matrix product.
   const Async* async = block.cluster->async;
   const bool flight = marks & kMarkInFlight;
-  const Copy* copy =
-      async && (flight || borrowed) ? async->find_copy(block, offset, bytes, flight) : nullptr;
+  unsigned issuer = 0;
+  const Copy* copy = nullptr;
+  if (async && (flight || borrowed)) {
+    copy = async->find_copy(block, offset, bytes, flight, &issuer);
+  }
   const std::string who =
-      copy ? "the copy that thread " + std::to_string(copy->warp->index * 32 + copy->lane) +
+      copy ? "the copy that thread " + std::to_string(copy->warp->index * 32 + issuer) +
                  " of block " + std::to_string(copy->warp->block->linear) + " issued at PTX line " +
                  std::to_string(copy->warp->function->infos[copy->inst->info].ptx_line)
            : "a matrix product";

@@ -95,8 +95,10 @@ class Async {
   // All but the `newest` groups of each lane complete; `everything`: uncommitted ones too.
   bool wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool everything);
   bool wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_only);
-  // One that is writing, or may still read, some of these bytes of the block; null if none.
-  const Copy* find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes) const;
+  // One that is writing, or may still read, some of these bytes of the block, and for which of its
+  // lanes; null if none.
+  const Copy* find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes,
+                        unsigned* lane) const;
   uint32_t group_of(const Warp& w, unsigned lane, bool bulk) const;
 
   // Called by the scheduler: `executed` instructions of the cluster so far.

@@ -263,13 +263,15 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
   return good;
 }
 
-const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes,
-                             bool writes) const {
+const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes,
+                             unsigned* lane) const {
   for (const auto& c : copies_) {
     if ((writes ? c->target : c->source) != &block) continue;
     for (const Piece& p : c->pieces) {
       const uint64_t at = writes ? p.to : p.from;
-      if (at < offset + bytes && offset < at + p.bytes) return c.get();
+      if (at >= offset + bytes || offset >= at + p.bytes) continue;
+      *lane = p.lane;
+      return c.get();
     }
   }
   return nullptr;
