@@ -78,6 +78,7 @@ add_library(lathe_sim_core STATIC
   exec/tensor_map.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
+  exec/waiting.cpp
   exec/windows.cpp
   model/model.cpp
   ptx/decode.cpp
@@ -116,6 +117,10 @@ if(LATHE_TESTS)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
+  lathe_test(sim_defects_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/defects_test.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/defect_case.cpp LIBRARIES lathe_sim_core)
+  target_compile_definitions(sim_defects_test PRIVATE
+    SIM_DEFECTS="${CMAKE_CURRENT_SOURCE_DIR}/tests/defects")
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)
     add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}

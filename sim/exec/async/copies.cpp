@@ -34,6 +34,7 @@ void Async::start() {
   for (auto& m : mbarriers_) m.clear();
   groups_.assign(static_cast<size_t>(cluster_->size) * cluster_->blocks[0]->warps, Groups{});
   copies_.clear();
+  unseen_.clear();
   now_ = 0;
   next_ = ~0ull;
 }
@@ -70,6 +71,14 @@ void Async::issue(std::unique_ptr<Copy> copy) {
     for (const Piece& p : c.pieces) {
       if (!check_marks(*c.warp, *c.inst, p.lane, *c.target, static_cast<uint32_t>(p.to), p.bytes,
                        true)) {
+        break;
+      }
+    }
+  }
+  if (c.source && c.source->marked && launch_.view.check_async) {
+    for (const Piece& p : c.pieces) {
+      if (!p.fill && !check_marks(*c.warp, *c.inst, p.lane, *c.source,
+                                  static_cast<uint32_t>(p.from), p.bytes, false)) {
         break;
       }
     }
@@ -236,16 +245,47 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
       fetch(*c);
     } else {
       good &= land(*c, ~0u);
+      c->waited = true;
     }
     watch_waited(*c, 1u << lane, read_only);
     release(*c, c->lanes);
+  }
+  if (!read_only) {
+    std::erase_if(unseen_, [&](const auto& c) {
+      const unsigned lane = c->lane;
+      if (c->warp != &w || !(exec >> lane & 1)) return false;
+      if (c->group[lane] + newest[lane] >= g.bulk[lane]) return false;
+      watch_waited(*c, 1u << lane, false);
+      return true;
+    });
   }
   sweep();
   return good;
 }
 
+const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes,
+                             unsigned* lane) const {
+  for (const auto& c : copies_) {
+    if ((writes ? c->target : c->source) != &block) continue;
+    for (const Piece& p : c->pieces) {
+      const uint64_t at = writes ? p.to : p.from;
+      if (at >= offset + bytes || offset >= at + p.bytes) continue;
+      *lane = p.lane;
+      return c.get();
+    }
+  }
+  return nullptr;
+}
+
 void Async::sweep() {
-  std::erase_if(copies_, [](const auto& c) { return c->landed && c->released; });
+  std::erase_if(copies_, [this](auto& c) {
+    if (!c->landed || !c->released) return false;
+    if (c->in_group && !c->waited && !c->target && c->warp->race) {
+      c->data = c->defined = {};
+      unseen_.push_back(std::move(c));
+    }
+    return true;
+  });
   next_ = ~0ull;
   for (const auto& c : copies_) {
     if (!c->landed) next_ = std::min({next_, c->fetched ? c->land_at : c->fetch_at, c->land_at});
@@ -279,9 +319,8 @@ bool Async::block_ends(Block& block, Warp& last) {
   bool good = true;
   for (const auto& [offset, m] : mbarriers_[block.rank]) {
     if (m.tx == 0) continue;
-    const std::string text = "the block ends while the mbarrier at offset " +
-                             std::to_string(offset) + " lacks " + std::to_string(m.tx) +
-                             " bytes: expect_tx and the copies disagree";
+    const std::string text = "the block ends while the mbarrier at " + hex(offset) + " has " +
+                             outstanding(m.tx) + ": expect_tx and the copies disagree";
     report_text(last, *m.birth, Fault::transactions, 0, offset, 8, text.c_str());
   }
   for (auto& c : copies_) {

@@ -15,11 +15,7 @@ namespace {
 // What an arrival returns: the phase it belongs to, and the arrivals that were pending.
 uint64_t token(const Mbarrier& m) { return m.phase << 20 | m.pending; }
 
-std::string at(uint32_t offset) {
-  char text[32];
-  std::snprintf(text, sizeof text, "mbarrier at 0x%x", offset);
-  return text;
-}
+std::string at(uint32_t offset) { return "mbarrier at " + hex(offset); }
 
 bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what) {
   report_text(w, i, Fault::mbarrier, lane, offset, 8, (at(offset) + ": " + what).c_str());
@@ -27,6 +23,12 @@ bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::s
 }
 
 }  // namespace
+
+std::string outstanding(int64_t tx) {
+  if (tx == 0) return "no bytes outstanding";
+  return std::to_string(tx < 0 ? -tx : tx) +
+         (tx < 0 ? " bytes more than were expected" : " bytes outstanding");
+}
 
 Mbarrier* Async::find(Block& block, uint32_t offset) {
   auto& all = mbarriers_[block.rank];
@@ -62,7 +64,8 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
 }
 
 bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
-  if (!find(block, offset)) return misuse(w, i, lane, offset, "not live");
+  if (!find(block, offset))
+    return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
@@ -82,7 +85,7 @@ bool Async::test(Mbarrier& m) {
 bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
                    int64_t bytes) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (bytes > 0) race_mbarrier_touch(w, i, lane, offset, RaceUse::load, block);
   m->tx += bytes;
   if (m->tx > kMostArrivals || m->tx < -kMostArrivals) {
@@ -97,7 +100,7 @@ bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
 bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
                    uint32_t count, bool drop, bool may_complete, uint64_t* state) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (count == 0 || count > m->pending) {
     return misuse(
         w, i, lane, offset,
@@ -128,7 +131,7 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
 
 bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (m->pending == kMostArrivals) return misuse(w, i, lane, offset, "too many pending arrivals");
   ++m->pending;
   return true;

@@ -81,7 +81,9 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     Mbarrier* m = async.find(*p.block, p.offset);
     if (m) race_mbarrier_touch(w, i, l, p.offset, RaceUse::load, *p.block);
     if (!m) {
-      report_text(w, i, Fault::mbarrier, l, p.offset, 8, "a wait on an mbarrier that is not live");
+      report_text(w, i, Fault::mbarrier, l, p.offset, 8,
+                  ("mbarrier at " + hex(p.offset) + ": not live: never initialised, or invalidated")
+                      .c_str());
       return;
     }
     bool done = false;
@@ -91,7 +93,10 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
       const uint64_t phase = o.u64(2, l) >> 20;
       if (phase > m->phase || m->phase - phase > 1) {
         report_text(w, i, Fault::mbarrier, l, p.offset, 8,
-                    "a wait for a phase that is neither the current nor the one before");
+                    ("a wait with a state of phase " + std::to_string(phase) +
+                     " of the mbarrier at " + hex(p.offset) + ", which is in phase " +
+                     std::to_string(m->phase) + "; allowed: this phase or the one before")
+                        .c_str());
         return;
       }
       done = m->phase > phase;
@@ -173,7 +178,9 @@ Place find_place(Warp& w, const Inst& i, unsigned lane, uint64_t address, bool g
   }
   if (block->warps_done == block->warps) {
     report_text(w, i, Fault::dsmem_after_exit, lane, a, bytes,
-                "access to the shared memory of a block that has ended");
+                ("access to the shared memory of block " + std::to_string(rank) +
+                 " of the cluster, which has ended")
+                    .c_str());
     return {};
   }
   return {block, static_cast<uint32_t>(offset)};
@@ -211,9 +218,10 @@ namespace sim {
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) {
   if (w.wgmma && wgmma_waits(w)) return "the rest of its warpgroup";
   const Form& f = w.function->infos[inst.info].form;
-  if (f.op == Op::cluster_wait) return "barrier.cluster: not all threads of the cluster arrive";
+  if (f.op == Op::cluster_wait) return cluster_barrier_text(*w.block->cluster);
   if (f.op == Op::setmaxnreg) {
-    return std::to_string(w.block->free_registers) + " registers are free: too few";
+    return "registers: " + std::to_string(w.block->free_registers) +
+           " of the block's are free, which is too few";
   }
   if (f.op != Op::mbarrier_try_wait) return "its instruction";
   const base::Operands o(const_cast<Warp&>(w), inst);
@@ -221,10 +229,10 @@ std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) 
   const uint64_t address = o.address(0, 0, lane) - (o.generic(0) ? windows().shared : 0);
   const auto offset = static_cast<uint32_t>(address & ((1u << kRankShift) - 1));
   const Mbarrier* m = w.block->cluster->async->find(*w.block, offset);
-  std::string text = "the mbarrier at offset " + std::to_string(offset);
+  std::string text = "the mbarrier at " + hex(offset);
   if (!m) return text;
   return text + " (phase " + std::to_string(m->phase) + ", " + std::to_string(m->pending) + " of " +
-         std::to_string(m->expected) + " arrivals and " + std::to_string(m->tx) + " bytes missing)";
+         std::to_string(m->expected) + " arrivals missing, " + outstanding(m->tx) + ")";
 }
 
 }  // namespace sim
