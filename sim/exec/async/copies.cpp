@@ -10,6 +10,7 @@
 #include "sim/exec/async/reduce.h"
 #include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
+#include "sim/exec/wgmma.h"
 
 namespace sim {
 namespace {
@@ -22,6 +23,11 @@ uint64_t bytes_of(const Copy& c) {
   uint64_t n = 0;
   for (const Piece& p : c.pieces) n += p.bytes;
   return n;
+}
+
+bool only_borrowed(const Block& block, uint32_t offset, uint32_t bytes) {
+  const uint16_t marks = marks_of(block, offset, bytes);
+  return (marks & kMarkBorrowed) && !(marks & ~kMarkBorrowed);
 }
 
 }  // namespace
@@ -55,8 +61,46 @@ void Async::commit(Warp& w, uint32_t exec, bool bulk) {
   }
 }
 
+bool Async::is_source(const Block& block, uint32_t offset, uint32_t bytes) const {
+  for (const auto& c : copies_) {
+    if (c->source != &block || c->released) continue;
+    for (const Piece& p : c->pieces) {
+      if (!p.fill && p.from < offset + bytes && p.from + p.bytes > offset) return true;
+    }
+  }
+  return wgmma_reads(block, offset, bytes);
+}
+
+// From here on the copy may read and write at any time: does anything else use these bytes?
+void Async::look_at_marks(const Copy& c) const {
+  if (!launch_.view.check_async) return;
+  bool read = false;
+  if (c.target && c.target->marked) {
+    uint64_t low = ~0ull, high = 0;
+    for (const Piece& p : c.pieces) {
+      low = std::min(low, p.to);
+      high = std::max(high, p.to + p.bytes);
+    }
+    read = is_source(*c.target, static_cast<uint32_t>(low), static_cast<uint32_t>(high - low));
+  }
+  for (const Piece& p : c.pieces) {
+    const auto from = static_cast<uint32_t>(p.from), to = static_cast<uint32_t>(p.to);
+    bool good = true;
+    if (c.source && !p.fill && c.source->marked) {
+      good = check_marks(*c.warp, *c.inst, p.lane, *c.source, from, p.bytes, false);
+    }
+    // Reductions may be under way to the same bytes.
+    if (good && c.target && c.target->marked && c.reduce == Atomic::none &&
+        (!only_borrowed(*c.target, to, p.bytes) || (read && is_source(*c.target, to, p.bytes)))) {
+      good = check_marks(*c.warp, *c.inst, p.lane, *c.target, to, p.bytes, true);
+    }
+    if (!good) return;
+  }
+}
+
 void Async::issue(std::unique_ptr<Copy> copy) {
   Copy& c = *copy;
+  look_at_marks(c);
   const AsyncPolicy policy = launch_.settings->async_policy;
   const uint64_t seed = next_random(cluster_->random);
   c.land_at = now_ + (policy == AsyncPolicy::random ? seed % kSoon : kPatience + seed % kPatience);
@@ -168,10 +212,12 @@ void Async::release(Copy& c, uint32_t lanes) {
 
 bool Async::settle(Copy& c, uint32_t lanes) {
   if (c.arrives) {
-    // Every earlier copy of these lanes comes first.
+    // Every earlier copy of these lanes comes first, and who sees the arrival has waited for it.
     for (auto& other : copies_) {
       if (other.get() == &c) break;
-      if (other->by_thread && other->warp == c.warp) land(*other, c.lanes);
+      if (!other->by_thread || other->warp != c.warp) continue;
+      land(*other, c.lanes);
+      release(*other, c.lanes);
     }
     c.landed = c.released = true;
     ++cluster_->events;

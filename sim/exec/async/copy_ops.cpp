@@ -12,10 +12,50 @@ uint64_t shared_address(const Warp& w, const Inst& i, unsigned lane) {
   return cells<uint32_t>(w, i.a)[lane] + static_cast<uint32_t>(i.imm);
 }
 
-void count_shared(Warp& w, uint32_t lanes, uint32_t size) {
-  TrafficCounts& t = w.worker->tally.shared_store;
-  ++t.requests;
-  t.bytes += static_cast<uint64_t>(lanes) * size;
+// What the lanes of one instruction read and write.
+struct Lanes {
+  uint64_t sector[32];  // of global memory
+  uint32_t unit[32];    // of shared memory, by the size of the copy
+  uint32_t sectors = 0;
+
+  void add_sector(uint64_t s) {
+    for (uint32_t k = sectors; k-- > 0;) {
+      if (sector[k] == s) return;
+    }
+    sector[sectors++] = s;
+  }
+};
+
+// Passes beyond the first. Lanes move 128 bytes together; those that want other bytes of the same
+// banks come later.
+uint32_t bank_conflicts(const uint32_t* unit, uint32_t exec, uint32_t size) {
+  const uint32_t group = 128 / size;
+  uint32_t extra = 0;
+  for (uint32_t begin = 0; begin < 32; begin += group) {
+    uint32_t most = 1;
+    for (uint32_t l = begin; l < begin + group; ++l) {
+      uint32_t passes = 1;
+      for (uint32_t k = begin; k < l && (exec >> l & 1); ++k) {
+        passes += (exec >> k & 1) && unit[k] != unit[l] && unit[k] % group == unit[l] % group;
+      }
+      if (passes > most) most = passes;
+    }
+    extra += most - 1;
+  }
+  return extra;
+}
+
+// Neighbouring lanes share sectors: `before` is the count without this instruction.
+void count(Warp& w, const TrafficCounts& before, const Lanes& lanes, uint32_t exec, uint32_t size) {
+  TrafficCounts& load = w.worker->tally.global_load;
+  const uint64_t least = (load.bytes - before.bytes + 31) / 32;
+  ++load.requests;
+  load.sectors = before.sectors + lanes.sectors;
+  load.minimum_sectors = before.minimum_sectors + (least < lanes.sectors ? least : lanes.sectors);
+  TrafficCounts& store = w.worker->tally.shared_store;
+  ++store.requests;
+  store.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
+  store.conflicts += bank_conflicts(lanes.unit, exec, size);
 }
 
 // list: global base, offset, and for c = 1 the source size, for c = 2 the predicate that ignores
@@ -36,7 +76,8 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
   c->lanes = exec;
   c->lane = static_cast<unsigned>(__builtin_ctz(exec));
   c->target = w.block;
-  ++w.worker->tally.global_load.requests;
+  Lanes lanes;
+  const TrafficCounts before = w.worker->tally.global_load;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = find_place(w, i, l, shared_address(w, i, l), false, Size, Size, false);
@@ -48,13 +89,15 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
       return;
     }
     if (n && !check_global(w, i, l, from, n, false)) return;
+    if (n) lanes.add_sector(from / 32);
+    lanes.unit[l] = p.offset / Size;
     if (n) c->pieces.push_back({from, p.offset, n, static_cast<uint8_t>(l)});
     if (n < Size) {
       c->pieces.push_back({0, p.offset + n, Size - n, static_cast<uint8_t>(l), true});
     }
     c->group[l] = async.group_of(w, l, false);
   }
-  count_shared(w, static_cast<uint32_t>(__builtin_popcount(exec)), Size);
+  count(w, before, lanes, exec, Size);
   async.issue(std::move(c));
 }
 
