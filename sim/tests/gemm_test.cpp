@@ -57,3 +57,27 @@ TEST_CASE("sm_80: every byte moves once, through all banks") {
   CHECK(c.global_store.sectors == c.global_store.bytes / 32);
   CHECK(c.tensor_ops == 2ull * m * n * k);
 }
+
+TEST_CASE("sm_90a: wgmma fed by TMA through a ring of mbarriers, in a cluster") {
+  const std::string ptx = compile_gemm("hopper_gemm.cuh", "sm_90a");
+  if (ptx.empty()) return;
+  // Two tiles of nine steps for each block: every stage is used four times.
+  const Problem p = make_problem(256, 256, 9 * 64, 2);
+  for (const AsyncPolicy policy : kPolicies) {
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      CAPTURE(static_cast<int>(policy));
+      CAPTURE(seed);
+      expect_exact(run_hopper(ptx, p, settings_of(policy, seed)));
+    }
+  }
+}
+
+TEST_CASE("sm_90a: tiles that reach past the matrices, several clusters") {
+  const std::string ptx = compile_gemm("hopper_gemm.cuh", "sm_90a");
+  if (ptx.empty()) return;
+  const Problem p = make_problem(488, 200, 328, 2);
+  for (uint32_t clusters = 1; clusters <= 4; ++clusters) {
+    CAPTURE(clusters);
+    expect_exact(run_hopper(ptx, p, settings_of(AsyncPolicy::random, clusters), clusters));
+  }
+}
