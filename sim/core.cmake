@@ -51,6 +51,7 @@ endif()
 add_library(lathe_sim_core STATIC
   check/clocks.cpp
   check/memory.cpp
+  exec/async/collisions.cpp
   exec/async/copies.cpp
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
