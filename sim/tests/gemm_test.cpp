@@ -72,6 +72,21 @@ TEST_CASE("sm_90a: wgmma fed by TMA through a ring of mbarriers, in a cluster") 
   }
 }
 
+// Integers this small are exact in all of them.
+TEST_CASE("whatever way the matrix units add") {
+  const std::string hopper = compile_gemm("hopper_gemm.cuh", "sm_90a");
+  const std::string ampere = compile_gemm("ampere_gemm.cuh", "sm_80");
+  if (hopper.empty()) return;
+  const Problem p = make_problem(256, 128, 192, 2);
+  for (const TensorSum sum : {TensorSum::sequential, TensorSum::coarse}) {
+    CAPTURE(static_cast<int>(sum));
+    Settings s = settings_of(AsyncPolicy::random, 3);
+    s.tensor_sum = sum;
+    expect_exact(run_hopper(hopper, p, s));
+    expect_exact(run_ampere(ampere, p, s));
+  }
+}
+
 TEST_CASE("sm_90a: tiles that reach past the matrices, several clusters") {
   const std::string ptx = compile_gemm("hopper_gemm.cuh", "sm_90a");
   if (ptx.empty()) return;
@@ -80,4 +95,20 @@ TEST_CASE("sm_90a: tiles that reach past the matrices, several clusters") {
     CAPTURE(clusters);
     expect_exact(run_hopper(ptx, p, settings_of(AsyncPolicy::random, clusters), clusters));
   }
+}
+
+TEST_CASE("sm_90a: what is sent to both blocks is read once") {
+  const std::string ptx = compile_gemm("hopper_gemm.cuh", "sm_90a");
+  if (ptx.empty()) return;
+  const uint32_t m = 512, n = 256, k = 192;
+  const GemmRun run = run_hopper(ptx, make_problem(m, n, k, 2), settings_of(kPolicies[0], 0), 2);
+  expect_exact(run);
+  const Counters& c = run.outcome.counters;
+  CHECK(c.shared_store.conflicts == 0);  // stmatrix
+  // A once for each tile in N; B once for each pair of tiles in M.
+  CHECK(c.global_load.bytes == uint64_t{m} * k * 2 * (n / 128) + uint64_t{n} * k * 2 * (m / 256));
+  CHECK(c.global_load.sectors == c.global_load.bytes / 32);
+  CHECK(c.global_store.bytes == uint64_t{m} * n * 2);
+  CHECK(c.global_store.sectors == c.global_store.bytes / 32);
+  CHECK(c.tensor_ops == 2ull * m * n * k);
 }
