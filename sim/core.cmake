@@ -56,6 +56,7 @@ add_library(lathe_sim_core STATIC
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
   exec/async/reduce.cpp
+  exec/async/watch.cpp
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp

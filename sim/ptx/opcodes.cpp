@@ -161,9 +161,6 @@ bool special_word(std::string_view w, Form* f) {
       return prmt_name(w, &f->prmt);
     case Op::testp:
       return testp_name(w, &f->testp);
-    case Op::fence:  // of fence.proxy.async
-      if (w == "proxy" || w == "async") f->mods |= kProxy;
-      return w == "proxy" || (w == "async" && f->has(kProxy));
     case Op::min:
     case Op::max:
       return w == "abs";  // of .xorsign.abs

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/async.h"
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/reduce.h"
@@ -57,7 +58,6 @@ void Async::commit(Warp& w, uint32_t exec, bool bulk) {
 
 void Async::issue(std::unique_ptr<Copy> copy) {
   Copy& c = *copy;
-  look_at_marks(c);
   const AsyncPolicy policy = launch_.settings->async_policy;
   const uint64_t seed = next_random(cluster_->random);
   c.land_at = now_ + (policy == AsyncPolicy::random ? seed % kSoon : kPatience + seed % kPatience);
@@ -65,6 +65,8 @@ void Async::issue(std::unique_ptr<Copy> copy) {
   if (policy == AsyncPolicy::random) {
     c.fetch_at = now_ + next_random(cluster_->random) % (c.land_at - now_ + 1);
   }
+  watch_issue(c);
+  look_at_marks(c);
   for (const Piece& p : c.pieces) {
     const auto from = static_cast<uint32_t>(p.from), to = static_cast<uint32_t>(p.to);
     if (c.source && !p.fill) mark_borrowed(*c.source, from, p.bytes, +1);
@@ -150,6 +152,10 @@ bool Async::land(Copy& c, uint32_t lanes) {
   if (left) return good;
   c.landed = true;
   ++cluster_->events;
+  if (c.barrier_block) {
+    const Mbarrier* m = find(*c.barrier_block, c.barrier);
+    if (m) watch_landed(c, m->open);
+  }
   if (c.barrier_block) good &= complete_tx(c);
   return good;
 }
@@ -174,10 +180,13 @@ bool Async::settle(Copy& c, uint32_t lanes) {
       if (other.get() == &c) break;
       if (!other->by_thread || other->warp != c.warp) continue;
       land(*other, c.lanes);
+      const Mbarrier* m = find(*c.barrier_block, c.barrier);
+      if (m) watch_landed(*other, m->open);
       release(*other, c.lanes);
     }
     c.landed = c.released = true;
     ++cluster_->events;
+    if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) race_async_complete(m->open);
     bool good = true;
     for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
       good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
@@ -203,6 +212,7 @@ bool Async::wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool eve
     }
     if (!done) continue;
     good &= land(*c, done);
+    watch_waited(*c, done, false);
     release(*c, done);
   }
   sweep();
@@ -221,6 +231,7 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
     } else {
       good &= land(*c, ~0u);
     }
+    watch_waited(*c, 1u << lane, read_only);
     release(*c, c->lanes);
   }
   sweep();
