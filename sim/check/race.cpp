@@ -149,6 +149,10 @@ void race_acquire(Warp& w, const SyncClock* clock) {
   if (w.race && clock) w.race->known.join(clock->known);
 }
 
+void race_release_fenced(Warp& w, SyncClock* clock) {
+  if (w.race && w.race->fenced && clock) clock->known.join(w.race->fence[1]);
+}
+
 void race_hand_over(SyncClock* from, SyncClock* to) {
   if (!from || !to) return;
   to->known.join(from->known);

@@ -17,6 +17,8 @@ struct SyncClock;
 SyncClock* race_clock(Block& owner);
 void race_clear(SyncClock* clock);
 void race_release(Warp& warp, SyncClock* clock);
+// What a relaxed arrival tells: no more than the last fence of cluster scope published.
+void race_release_fenced(Warp& warp, SyncClock* clock);
 void race_acquire(Warp& warp, const SyncClock* clock);
 // A phase ends: what `from` carries joins `to`, and `from` starts anew.
 void race_hand_over(SyncClock* from, SyncClock* to);

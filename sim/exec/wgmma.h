@@ -31,8 +31,9 @@ void wgmma_wait(Warp& w, const Inst& i, uint32_t exec);
 void wgmma_touch(Warp& w, const Inst& i, uint32_t exec);
 // The warp has ended: nothing may be left.
 void wgmma_end(Warp& w);
-// May a product that nobody has waited for read any of these bytes? Those that wait may tell others,
-// so one warp's wait is enough here; the marks, which stores meet, stay until each has waited.
+// May a product that nobody has waited for read any of these bytes? Those that wait may tell
+// others, so one warp's wait is enough here; the marks, which stores meet, stay until each has
+// waited.
 bool wgmma_reads(const Block& block, uint32_t offset, uint32_t bytes);
 // Is it held by a wgmma.wait_group?
 bool wgmma_waits(const Warp& w);

@@ -46,9 +46,6 @@ void expect_found(const std::vector<Mutation>& all, Run run) {
     }
     std::string text;
     for (const std::string& s : seen) text += s + "; ";
-    if (getenv("V"))
-      printf("%s line %d: %s\n    seeds %d: %s\n", m.what.c_str(), m.line,
-             m.before.substr(0, 90).c_str(), (int)seed, text.c_str());
     CHECK_MESSAGE(found,
                   m.what << " at line " << m.line << ": " << m.before << "\nfound: " << text);
   }

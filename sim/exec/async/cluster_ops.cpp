@@ -41,9 +41,8 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
   }
   Cluster& cluster = *w.block->cluster;
   w.cluster_pending |= exec;
-  if (!w.function->infos[i.info].form.has(kRelaxed)) {
-    race_release(w, cluster.clocks[cluster.phase & 1]);
-  }
+  const bool relaxed = w.function->infos[i.info].form.has(kRelaxed);
+  (relaxed ? race_release_fenced : race_release)(w, cluster.clocks[cluster.phase & 1]);
   w.cluster_parity = cluster.phase & 1 ? w.cluster_parity | exec : w.cluster_parity & ~exec;
   recheck_cluster_barrier(cluster);
 }
