@@ -117,6 +117,8 @@ HostWorker::HostWorker(Launch* l) {
   region_by_ordinal.resize(l->function->memory_ordinals + 1);
   pc_counts = counts.data();
   regions = region_by_ordinal.data();
+  if (l->settings->profile) line_tallies.resize(counts.size());
+  lines = line_tallies.empty() ? nullptr : line_tallies.data();
   memory_version = l->memory->version().load();
 }
 

@@ -462,5 +462,6 @@ TEST_CASE("cp.async counts sectors and banks once for all lanes") {
     CHECK(c.global_load.sectors == 16);
     CHECK(c.global_load.minimum_sectors == 16);
     CHECK(c.shared_store.conflicts == (stride == 16 ? 0 : 4 * 7));
+    CHECK(c.shared_store.wavefronts == (stride == 16 ? 4 : 4 * 8));
   }
 }

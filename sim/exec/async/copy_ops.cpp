@@ -26,23 +26,22 @@ struct Lanes {
   }
 };
 
-// Passes beyond the first. Lanes move 128 bytes together; those that want other bytes of the same
-// banks come later.
-uint32_t bank_conflicts(const uint32_t* unit, uint32_t exec, uint32_t size) {
+// Lanes move 128 bytes together; those that want other bytes of the same banks come later. Passes
+// are counted, and those that no conflict would need.
+void count_passes(TrafficCounts* t, const uint32_t* unit, uint32_t exec, uint32_t size) {
   const uint32_t group = 128 / size;
-  uint32_t extra = 0;
   for (uint32_t begin = 0; begin < 32; begin += group) {
-    uint32_t most = 1;
+    uint32_t most = 0;
     for (uint32_t l = begin; l < begin + group; ++l) {
-      uint32_t passes = 1;
+      uint32_t passes = exec >> l & 1;
       for (uint32_t k = begin; k < l && (exec >> l & 1); ++k) {
         passes += (exec >> k & 1) && unit[k] != unit[l] && unit[k] % group == unit[l] % group;
       }
       if (passes > most) most = passes;
     }
-    extra += most - 1;
+    t->wavefronts += most;
+    t->conflicts += most ? most - 1 : 0;
   }
-  return extra;
 }
 
 // Neighbouring lanes share sectors: `before` is the count without this instruction.
@@ -55,7 +54,7 @@ void count(Warp& w, const TrafficCounts& before, const Lanes& lanes, uint32_t ex
   TrafficCounts& store = w.worker->tally.shared_store;
   ++store.requests;
   store.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
-  store.conflicts += bank_conflicts(lanes.unit, exec, size);
+  count_passes(&store, lanes.unit, exec, size);
 }
 
 // list: global base, offset, and for c = 1 the source size, for c = 2 the predicate that ignores
