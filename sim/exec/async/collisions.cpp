@@ -32,7 +32,7 @@ bool Async::is_source(const Block& block, uint32_t offset, uint32_t bytes) const
 void Async::look_at_marks(const Copy& c) const {
   if (!launch_.view.check_async) return;
   bool read = false;
-  if (c.target && c.target->marked) {
+  if (c.target && c.target->marked && !c.pieces.empty()) {
     uint64_t low = ~0ull, high = 0;
     for (const Piece& p : c.pieces) {
       low = std::min(low, p.to);

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // cp.async: copies of 4, 8 or 16 bytes by lane, in groups by lane.
+#include <algorithm>
+
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/operands.h"
 
@@ -11,20 +13,6 @@ uint64_t shared_address(const Warp& w, const Inst& i, unsigned lane) {
   if (i.b) return cells<uint64_t>(w, i.a)[lane] + static_cast<uint64_t>(i.imm);
   return cells<uint32_t>(w, i.a)[lane] + static_cast<uint32_t>(i.imm);
 }
-
-// What the lanes of one instruction read and write.
-struct Lanes {
-  uint64_t sector[32];  // of global memory
-  uint32_t unit[32];    // of shared memory, by the size of the copy
-  uint32_t sectors = 0;
-
-  void add_sector(uint64_t s) {
-    for (uint32_t k = sectors; k-- > 0;) {
-      if (sector[k] == s) return;
-    }
-    sector[sectors++] = s;
-  }
-};
 
 // Lanes move 128 bytes together; those that want other bytes of the same banks come later. Passes
 // are counted, and those that no conflict would need.
@@ -44,17 +32,28 @@ void count_passes(TrafficCounts* t, const uint32_t* unit, uint32_t exec, uint32_
   }
 }
 
-// Neighbouring lanes share sectors: `before` is the count without this instruction.
-void count(Warp& w, const TrafficCounts& before, const Lanes& lanes, uint32_t exec, uint32_t size) {
-  TrafficCounts& load = w.worker->tally.global_load;
-  const uint64_t least = (load.bytes - before.bytes + 31) / 32;
-  ++load.requests;
-  load.sectors = before.sectors + lanes.sectors;
-  load.minimum_sectors = before.minimum_sectors + (least < lanes.sectors ? least : lanes.sectors);
-  TrafficCounts& store = w.worker->tally.shared_store;
-  ++store.requests;
-  store.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
-  count_passes(&store, lanes.unit, exec, size);
+void count_shared(Warp& w, const uint32_t* unit, uint32_t exec, uint32_t size) {
+  TrafficCounts& t = w.worker->tally.shared_store;
+  ++t.requests;
+  t.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
+  count_passes(&t, unit, exec, size);
+}
+
+// A warp's request touches a sector once, however many lanes read of it: what check_global counted
+// lane by lane is set right.
+void count_sectors(TrafficCounts& loads, const TrafficCounts& before, const Copy& c) {
+  uint64_t seen[32], bytes = 0;
+  uint32_t count = 0;
+  for (const auto& piece : c.pieces) {
+    if (piece.fill) continue;
+    const uint64_t sector = piece.from >> 5;  // a lane's bytes lie in one
+    bytes += piece.bytes;
+    uint32_t k = count;
+    while (k > 0 && seen[k - 1] != sector) --k;
+    if (k == 0) seen[count++] = sector;
+  }
+  loads.sectors = before.sectors + count;
+  loads.minimum_sectors = before.minimum_sectors + std::min<uint64_t>(count, (bytes + 31) / 32);
 }
 
 // list: global base, offset, and for c = 1 the source size, for c = 2 the predicate that ignores
@@ -75,8 +74,10 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
   c->lanes = exec;
   c->lane = static_cast<unsigned>(__builtin_ctz(exec));
   c->target = w.block;
-  Lanes lanes;
-  const TrafficCounts before = w.worker->tally.global_load;
+  TrafficCounts& loads = w.worker->tally.global_load;
+  const TrafficCounts before = loads;
+  ++loads.requests;
+  uint32_t unit[32] = {};  // of shared memory
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = find_place(w, i, l, shared_address(w, i, l), false, Size, Size, false);
@@ -88,15 +89,15 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
       return;
     }
     if (n && !check_global(w, i, l, from, n, false)) return;
-    if (n) lanes.add_sector(from / 32);
-    lanes.unit[l] = p.offset / Size;
+    unit[l] = p.offset / Size;
     if (n) c->pieces.push_back({from, p.offset, n, static_cast<uint8_t>(l)});
     if (n < Size) {
       c->pieces.push_back({0, p.offset + n, Size - n, static_cast<uint8_t>(l), true});
     }
     c->group[l] = async.group_of(w, l, false);
   }
-  count(w, before, lanes, exec, Size);
+  count_shared(w, unit, exec, Size);
+  count_sectors(loads, before, *c);
   async.issue(std::move(c));
 }
 
