@@ -1,0 +1,17 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""The list of cases: a name, where it runs, and a function that answers [(what, got, want, bound)].
+
+The bound is on max |got - want| / max(1, max |want|); 0 asks for equality.
+"""
+import collections
+
+Case = collections.namedtuple("Case", "name group archs run")
+CASES = []
+
+
+def case(group, archs=("sm_80", "sm_90a")):
+    def keep(run):
+        CASES.append(Case(run.__name__, group, archs, run))
+        return run
+    return keep
