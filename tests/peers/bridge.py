@@ -21,6 +21,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import cuda_driver
 
 launched = []  # (kernel name, path of its PTX) in order
+refused_are_skipped = False  # to see every refusal of a program, not only its first
 
 
 class PtxBackend(CUDABackend):
@@ -105,6 +106,8 @@ def remember_fresh(make):
 
 class Launcher(CudaLauncher):
     def __call__(self, x, y, z, stream, function, packed, metadata, enter, leave, *arguments):
+        if function == 0:
+            return
         mirror = Mirror()
         super().__call__(x, y, z, stream, function, packed, metadata, enter, leave,
                          *mirror.of(tuple(arguments)))
@@ -128,6 +131,8 @@ class Utils:
         try:
             return self._real.load_binary(name, kernel, shared, device)
         except RuntimeError as error:
+            if refused_are_skipped:
+                return 0, 0, 32, 0, 1024
             why = cuda_driver.refusal(kernel)
             raise RuntimeError(f"{name}: {why or error}") from error
 

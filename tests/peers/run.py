@@ -63,8 +63,11 @@ def refused_in(paths):
                 break
             number = int(at[1]) - 1
             name = re.search(r"'([^']+)'$", why.strip())
-            opcode = name[1] if name and "." in name[1] else lines[number].strip()
-            found[f"{opcode}   <- {re.sub(r'^line .*?: ', '', why.strip())[:100]}"] += 1
+            opcode = name[1] if name else ""
+            if opcode not in lines[number] or not re.match(r"[a-z]\w*\.", opcode):
+                words = re.search(r"(?:^|[\s{])([a-z]\w*(?:[.:]+\w+)*)[\s;]", lines[number])
+                opcode = words[1] if words else lines[number].strip()
+            found[f"{opcode}   <- {re.sub(r'^line .*?: |%[a-z]+[0-9]+', '', why.strip())[:100]}"] += 1
             blanked = re.sub(r"(@!?[%\w]+\s+)?" + re.escape(opcode) + r"(?![\w.])[^;]*;", " ", lines[number])
             if blanked == lines[number]:
                 break
@@ -77,6 +80,7 @@ def child(chosen, arch, folder, options):
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
     import bridge
     bridge.install(folder)
+    bridge.refused_are_skipped = options.refused
     text, worst, log = "ok", 0.0, ""
     try:
         for what, got, want, bound in chosen.run():
