@@ -4,15 +4,16 @@
 # own, and picked at run time (sim/exec/windows.cpp). Numbers must not depend on the choice: no
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
-foreach(family access access_global access_shared async bits bytes compare convert convert_float
+foreach(family access access_global access_shared bits bytes compare convert convert_float
         convert_half convert_integer float half integer math memory move run select strands table
         warp_ops)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family atomic convert_fp8 convert_rare)
-  list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
+foreach(family isa/atomic isa/convert_fp8 isa/convert_rare async/bulk_ops async/cluster_ops async/copy_ops
+        async/mbarrier_ops async/tensor_ops)
+  list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
 
 # A simulator that is not optimised is of no use, so this holds in debug builds too; instrumented code
@@ -49,8 +50,13 @@ endif()
 
 add_library(lathe_sim_core STATIC
   check/memory.cpp
+  exec/async/copies.cpp
+  exec/async/mbarrier.cpp
+  exec/async/memory.cpp
+  exec/async/reduce.cpp
   exec/barrier.cpp
   exec/block.cpp
+  exec/cluster.cpp
   exec/counters.cpp
   exec/image.cpp
   exec/launch.cpp
@@ -58,6 +64,7 @@ add_library(lathe_sim_core STATIC
   exec/report.cpp
   exec/windows.cpp
   ptx/decode.cpp
+  ptx/decode_async.cpp
   ptx/decode_control.cpp
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
@@ -68,6 +75,7 @@ add_library(lathe_sim_core STATIC
   ptx/module.cpp
   ptx/op_table.cpp
   ptx/opcodes.cpp
+  ptx/opcodes_async.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
@@ -81,7 +89,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic atomic bits check control convert float integer math nvrtc parser)
+  foreach(topic async atomic bits check control convert float integer math nvrtc parser)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

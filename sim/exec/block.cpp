@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One block: its memory, and whose turn it is among its warps.
+// One block: its memory, and the state its warps start from.
 #include <cstring>
 
 #include "sim/exec/grid_state.h"
@@ -8,9 +8,8 @@
 namespace sim {
 namespace {
 
-constexpr uint64_t kQuantum = 4096;  // about how long a warp runs before the next one
-
-uint64_t constant_value(const Constant& c, const Launch& launch) {
+// `window`: what addresses of the block's shared memory begin with.
+uint64_t constant_value(const Constant& c, const Launch& launch, uint64_t window) {
   const Function& f = *launch.function;
   switch (c.base) {
     case Constant::Base::symbol: {
@@ -19,10 +18,10 @@ uint64_t constant_value(const Constant& c, const Launch& launch) {
       return it == symbols.end() ? 0 : it->second + c.value;
     }
     case Constant::Base::shared:
-      return launch.view.shared_begin + c.value;
+      return window + launch.view.shared_begin + c.value;
     case Constant::Base::dynamic_shared: {
       const uint64_t end = launch.view.shared_begin + f.static_shared;
-      return (end + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align + c.value;
+      return window + (end + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align + c.value;
     }
     case Constant::Base::param:
       return windows().param + c.value;
@@ -31,9 +30,9 @@ uint64_t constant_value(const Constant& c, const Launch& launch) {
   }
 }
 
-void fill_constants(uint8_t* regs, const Launch& launch) {
+void fill_constants(uint8_t* regs, const Launch& launch, uint64_t window) {
   for (const Constant& c : launch.function->constants) {
-    const uint64_t value = constant_value(c, launch);
+    const uint64_t value = constant_value(c, launch, window);
     uint8_t* at = regs + c.slot * static_cast<size_t>(kSlotBytes);
     for (int l = 0; l < 32; ++l) std::memcpy(at + l * c.bytes, &value, c.bytes);
   }
@@ -41,11 +40,15 @@ void fill_constants(uint8_t* regs, const Launch& launch) {
 
 }  // namespace
 
-BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
+BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint32_t rank)
+    : worker_(worker) {
   const Function& f = *launch.function;
   const uint32_t* dims = launch.grid->block;
   block_.threads = dims[0] * dims[1] * dims[2];
   block_.warps = (block_.threads + 31) / 32;
+  block_.cluster = cluster;
+  block_.rank = rank;
+  block_.window = static_cast<uint64_t>(rank) << kRankShift;
   register_bytes_ = static_cast<size_t>(f.slots) * kSlotBytes;
   registers_.reset(new uint8_t[register_bytes_ * block_.warps + 64]());
   register_base_ =
@@ -53,6 +56,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
   predicates_.resize(static_cast<size_t>(f.predicates) * block_.warps);
   shared_.resize(launch.view.shared_bytes);
   shared_defined_.resize(launch.view.shared_bytes / 64 + 2);
+  if (f.uses_async_copies) marks_.resize(launch.view.shared_bytes / 4 + 1);
   if (launch.check_races) races_.resize(launch.view.shared_bytes / 4 + 1);
   const size_t depots = static_cast<size_t>(f.local_bytes) * 32;
   local_.resize(depots * block_.warps);
@@ -62,6 +66,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
   block_.warp = warps_.data();
   block_.shared = shared_.data();
   block_.shared_defined = shared_defined_.data();
+  block_.marks = marks_.empty() ? nullptr : marks_.data();
   block_.races = races_.empty() ? nullptr : races_.data();
   block_.shared_begin = launch.view.shared_begin;
   block_.shared_bytes = launch.view.shared_bytes;
@@ -75,22 +80,24 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch) : worker_(worker) {
     w.local = local_.data() + k * depots;
     w.local_defined = local_defined_.data() + k * depot_words;
     w.index = k;
-    fill_constants(w.regs, launch);
+    fill_constants(w.regs, launch, block_.window);
   }
 }
 
-void BlockRun::start(uint64_t linear) {
+void BlockRun::start(const uint32_t (&id)[3]) {
   const Launch& launch = *worker_->launch;
   const Function& f = *launch.function;
   const uint32_t* grid = launch.grid->grid;
+  const uint64_t linear =
+      id[0] + static_cast<uint64_t>(grid[0]) * (id[1] + static_cast<uint64_t>(grid[1]) * id[2]);
   block_.linear = linear;
-  block_.id[0] = static_cast<uint32_t>(linear % grid[0]);
-  block_.id[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
-  block_.id[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
+  for (int k = 0; k < 3; ++k) block_.id[k] = id[k];
   block_.warps_done = 0;
   block_.executed = 0;
   block_.random = mix(launch.settings->seed ^ mix(linear + 1));
-  block_.next = static_cast<uint32_t>(next_random(block_.random) % block_.warps);
+  block_.marked = 0;
+  std::fill(marks_.begin(), marks_.end(), uint16_t{0});
+  block_.free_registers = 0;
   ++block_.epoch;
   for (Barrier& b : block_.barriers) b = Barrier{};
   // Undefined memory looks like NaN in every format.
@@ -105,106 +112,20 @@ void BlockRun::start(uint64_t linear) {
     w.preds[kPredTrue] = ~0u;
     if (f.reads_undefined_registers) {
       std::memset(w.regs, poison, register_bytes_);
-      fill_constants(w.regs, launch);
+      fill_constants(w.regs, launch, block_.window);
     }
     const uint32_t lanes = std::min(32u, block_.threads - 32 * k);
     w.live = lanes == 32 ? ~0u : (1u << lanes) - 1;
-    w.stop = false;
+    w.stop = w.blocked = false;
+    w.cluster_pending = w.cluster_parity = 0;
+    w.register_limit = 0;
+    w.spurious = ~0ull;
     w.state = WarpState::runnable;
     w.strand_count = 1;
     w.current = 0;
     w.strands[0] = Strand{};
     w.strands[0].mask = w.live;
     for (Node& n : w.nodes) n.used = false;
-  }
-}
-
-bool BlockRun::advance(uint64_t budget) {
-  Launch& launch = *worker_->launch;
-  const uint64_t limit = launch.settings->instruction_limit;
-  const uint64_t stop_at = block_.executed + budget;
-  uint32_t idle = 0;
-  while (block_.warps_done < block_.warps) {
-    if (launch.error.load(std::memory_order_relaxed)) return false;
-    if (block_.executed >= stop_at) return true;
-    Warp& w = warps_[block_.next];
-    block_.next = (block_.next + 1) % block_.warps;
-    if (w.state != WarpState::runnable) {
-      if (++idle > block_.warps) return deadlock();
-      continue;
-    }
-    idle = 0;
-    const uint64_t before = block_.executed;
-    const uint64_t quantum = kQuantum / 2 + next_random(block_.random) % kQuantum;
-    const RunResult result = isa().run(w, quantum);
-    if (limit) {
-      const uint64_t total =
-          launch.executed.fetch_add(block_.executed - before) + block_.executed - before;
-      if (total > limit) {
-        int none = 0;
-        launch.error.compare_exchange_strong(none, 702);
-        return false;
-      }
-    }
-    if (result == RunResult::stopped) return false;
-    if (result == RunResult::done) {
-      ++block_.warps_done;
-      recheck_barriers(block_);
-    }
-  }
-  return false;
-}
-
-// Every warp waits: each is reported with its place.
-bool BlockRun::deadlock() {
-  for (Warp& w : warps_) {
-    if (w.state != WarpState::parked || w.strand_count == 0) continue;
-    w.pc = w.strands[0].pc;
-    report(w, w.function->code[w.pc], Fault::barrier,
-           static_cast<unsigned>(__builtin_ctz(w.strands[0].mask)), 0, 0, Space::generic, false);
-  }
-  int none = 0;
-  worker_->launch->error.compare_exchange_strong(none, 719);
-  return false;
-}
-
-HostWorker::HostWorker(Launch* l) {
-  launch = l;
-  counts.resize(l->function->code.size());
-  region_by_ordinal.resize(l->function->memory_ordinals + 1);
-  pc_counts = counts.data();
-  regions = region_by_ordinal.data();
-  memory_version = l->memory->version().load();
-}
-
-// Blocks in turn from the common counter. A block that runs very long may be waiting for another
-// one: it gives way, up to a number of blocks that a device would also hold.
-void HostWorker::run() {
-  constexpr uint64_t kSlice = 4'000'000;
-  constexpr size_t kResident = 64;
-  std::vector<std::unique_ptr<BlockRun>> busy, idle;
-  size_t turn = 0;
-  for (;;) {
-    if (launch->error.load(std::memory_order_relaxed)) return;
-    if (busy.empty() || (turn == 0 && busy.size() < kResident)) {
-      const uint64_t next = launch->next_block.fetch_add(1);
-      if (next < launch->blocks) {
-        if (idle.empty()) idle.push_back(std::make_unique<BlockRun>(this, *launch));
-        busy.push_back(std::move(idle.back()));
-        idle.pop_back();
-        busy.back()->start(next);
-        turn = busy.size() - 1;
-      } else if (busy.empty()) {
-        return;
-      }
-    }
-    if (busy[turn]->advance(kSlice)) {
-      turn = (turn + 1) % busy.size();
-      continue;
-    }
-    idle.push_back(std::move(busy[turn]));
-    busy.erase(busy.begin() + static_cast<std::ptrdiff_t>(turn));
-    turn = busy.empty() ? 0 : turn % busy.size();
   }
 }
 

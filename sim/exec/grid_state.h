@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "sim/exec/async/async.h"
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
 
@@ -23,10 +24,10 @@ struct Launch {
   const Function* function = nullptr;
   LaunchView view;
   std::vector<uint32_t> tid[3];
-  uint64_t blocks = 0;
+  uint64_t clusters = 0;
   bool check_races = false;
 
-  std::atomic<uint64_t> next_block{0};
+  std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
   std::atomic<int> error{0};  // not 0: everybody stops
   std::mutex mutex;           // of what follows
@@ -44,14 +45,12 @@ struct KnownAllocation {
 // A block with the memory behind it; used again for the next block.
 class BlockRun {
  public:
-  BlockRun(Worker* worker, const Launch& launch);
-  void start(uint64_t linear);
-  // Runs up to `budget` warp instructions. False when the block is done or the grid stops.
-  bool advance(uint64_t budget);
+  BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint32_t rank);
+  void start(const uint32_t (&id)[3]);
+  Block& block() { return block_; }
+  std::vector<Warp>& warps() { return warps_; }
 
  private:
-  bool deadlock();
-
   Worker* worker_;
   Block block_;
   std::vector<Warp> warps_;
@@ -62,6 +61,30 @@ class BlockRun {
   std::vector<uint8_t> shared_, local_;
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::vector<RaceWord> races_;
+  std::vector<uint16_t> marks_;
+};
+
+// The blocks of a cluster in turn on one host thread; used again for the next cluster.
+class ClusterRun {
+ public:
+  ClusterRun(Worker* worker, const Launch& launch);
+  ~ClusterRun();
+  void start(uint64_t linear);
+  // Runs up to `budget` warp instructions. False when the cluster is done or the grid stops.
+  bool advance(uint64_t budget);
+
+ private:
+  bool charge(uint64_t instructions);
+  bool deadlock();
+
+  Worker* worker_;
+  Cluster cluster_;
+  std::unique_ptr<Async> async_;
+  std::vector<std::unique_ptr<BlockRun>> runs_;
+  std::vector<Block*> blocks_;
+  std::vector<Warp*> warps_;
+  size_t next_ = 0, done_ = 0;
+  uint64_t executed_ = 0;
 };
 
 struct HostWorker : Worker {
@@ -76,6 +99,11 @@ struct HostWorker : Worker {
 
 // Completes barriers that only waited for warps which have ended.
 void recheck_barriers(Block& block);
+void recheck_cluster_barrier(Cluster& cluster);
+
+// Why a warp can never go on. blocked_text: what its blocked instruction waits for.
+void report_deadlock(Warp& w);
+std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
 
 // Findings in order, counters summed over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);

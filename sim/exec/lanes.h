@@ -152,7 +152,11 @@ inline __attribute__((always_inline)) double double_of(uint64_t x) {
 // Compiled for the plain machine alone: lanes take turns, there is nothing to vectorise.
 namespace sim::base {
 Handler resolve_atomic(const Form& f);
-}
+Handler resolve_copy(const Form& f);
+Handler resolve_mbarrier(const Form& f);
+Handler resolve_bulk(const Form& f);
+Handler resolve_cluster(const Form& f);
+}  // namespace sim::base
 
 namespace sim::SIM_ISA {
 
@@ -167,7 +171,6 @@ Handler resolve_convert(const Form& f);
 Handler resolve_move(const Form& f);
 Handler resolve_memory(const Form& f);
 Handler resolve_warp(const Form& f);
-Handler resolve_async(const Form& f);
 RunResult run(Warp& warp, uint64_t quantum);
 
 }  // namespace sim::SIM_ISA

@@ -22,6 +22,7 @@ bool orders_by_barriers_only(const Function& f) {
     const bool atomic = form.op == Op::atom || form.op == Op::red;
     const bool access = form.op == Op::ld || form.op == Op::st;
     if (form.op == Op::fence || form.op == Op::cp_async) return false;
+    if (form.op >= Op::mbarrier_init && form.op <= Op::setmaxnreg) return false;
     if (atomic && shared) return false;
     if (access && shared && form.has(kVolatile | kRelaxed | kAcquire | kRelease)) return false;
   }
@@ -32,7 +33,8 @@ void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
   l->function = g.kernel->code.get();
-  l->blocks = static_cast<uint64_t>(g.grid[0]) * g.grid[1] * g.grid[2];
+  l->clusters = static_cast<uint64_t>(g.grid[0] / g.cluster[0]) * (g.grid[1] / g.cluster[1]) *
+                (g.grid[2] / g.cluster[2]);
   const uint32_t threads = g.block[0] * g.block[1] * g.block[2];
   for (auto& tid : l->tid) tid.resize((threads + 31) / 32 * 32);
   for (uint32_t t = 0; t < threads; ++t) {
@@ -44,6 +46,7 @@ void set_up(Launch* l) {
     v.tid[k] = l->tid[k].data();
     v.grid[k] = g.grid[k];
     v.block[k] = g.block[k];
+    v.cluster[k] = g.cluster[k];
   }
   v.params = g.params.data();
   v.param_bytes = static_cast<uint32_t>(g.params.size());
@@ -58,6 +61,8 @@ void set_up(Launch* l) {
   v.multiprocessors = static_cast<uint32_t>(std::max(1, l->profile->multiprocessors));
   v.seed = l->settings->seed;
   v.check_memory = (l->settings->check & kMemcheck) != 0;
+  v.check_async = (l->settings->check & kAsynccheck) != 0;
+  v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
   v.check_defined = (l->settings->check & kInitcheck) != 0;
   v.memory_version = &l->memory->version();
   l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
@@ -83,7 +88,15 @@ int refuse(const Grid& g, std::vector<Finding>* findings) {
     return say(std::to_string(g.params.size()) + " bytes of parameters; the kernel takes " +
                std::to_string(g.kernel->param_bytes));
   }
-  if (g.cluster[0] * g.cluster[1] * g.cluster[2] > 1) return say("clusters are not supported");
+  uint64_t cluster = 1;
+  for (int k = 0; k < 3; ++k) {
+    if (g.cluster[k] == 0 || g.grid[k] % g.cluster[k] != 0) {
+      return say("a grid of " + std::to_string(g.grid[k]) + " blocks in clusters of " +
+                 std::to_string(g.cluster[k]));
+    }
+    cluster *= g.cluster[k];
+  }
+  if (cluster > 16) return say("a cluster of " + std::to_string(cluster) + " blocks");
   return 0;
 }
 
@@ -91,7 +104,7 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
   uint64_t wanted = launch->settings->threads > 0
                         ? static_cast<uint64_t>(launch->settings->threads)
                         : std::max(1u, std::thread::hardware_concurrency());
-  wanted = std::min(wanted, launch->blocks);
+  wanted = std::min(wanted, launch->clusters);
   for (uint64_t k = 0; k < wanted; ++k) {
     workers->push_back(std::make_unique<HostWorker>(launch));
   }

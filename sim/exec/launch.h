@@ -57,12 +57,17 @@ enum Check : uint32_t {
   kCheckAll = 31
 };
 
+// When asynchronous work takes effect within its window: at its issue, as late as the rules allow,
+// or at a moment from the seed.
+enum class AsyncPolicy : uint8_t { eager, lazy, random };
+
 struct Settings {
   uint64_t seed = 0;
   int threads = 0;                 // host threads that run CTAs; 0: as many as there are cores
   uint32_t check = kCheckAll;      // of Check
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
+  AsyncPolicy async_policy = AsyncPolicy::lazy;
 };
 
 struct Grid {

@@ -4,6 +4,7 @@
 // allocations, whose failure is the most common finding.
 #include <cstdio>
 
+#include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -27,6 +28,8 @@ const char* name(Fault f) {
       return "divergent";
     case Fault::barrier:
       return "barrier";
+    case Fault::deadlock:
+      return "deadlock";
     case Fault::race:
       return "race";
     case Fault::trap:
@@ -35,6 +38,28 @@ const char* name(Fault f) {
       return "assertion";
     case Fault::undefined_value:
       return "undefined_value";
+    case Fault::in_flight:
+      return "in_flight";
+    case Fault::source_overwritten:
+      return "source_overwritten";
+    case Fault::mbarrier:
+      return "mbarrier";
+    case Fault::mbarrier_overwritten:
+      return "mbarrier_overwritten";
+    case Fault::transactions:
+      return "transactions";
+    case Fault::cluster_barrier:
+      return "cluster_barrier";
+    case Fault::bulk:
+      return "bulk_copy";
+    case Fault::tensor_map:
+      return "tensor_map";
+    case Fault::leaked_group:
+      return "leaked_group";
+    case Fault::registers:
+      return "registers";
+    case Fault::dsmem_after_exit:
+      return "dsmem_after_exit";
   }
   return "unknown";
 }
@@ -48,10 +73,22 @@ Check check_of(Fault f) {
     case Fault::inactive_source:
     case Fault::divergent:
     case Fault::barrier:
+    case Fault::deadlock:
     case Fault::trap:
     case Fault::assertion:
     case Fault::undefined_value:
+    case Fault::mbarrier:
+    case Fault::cluster_barrier:
+    case Fault::registers:
       return kSynccheck;
+    case Fault::in_flight:
+    case Fault::source_overwritten:
+    case Fault::mbarrier_overwritten:
+    case Fault::transactions:
+    case Fault::bulk:
+    case Fault::tensor_map:
+    case Fault::leaked_group:
+      return kAsynccheck;
     default:
       return kMemcheck;
   }
@@ -85,6 +122,10 @@ int error_of(Fault f) {
     case Fault::uninitialized:
     case Fault::inactive_source:
     case Fault::race:
+    case Fault::in_flight:
+    case Fault::source_overwritten:
+    case Fault::leaked_group:
+    case Fault::transactions:
       return 0;
     case Fault::assertion:
       return 710;
@@ -97,6 +138,8 @@ const char* name(Space s) {
   switch (s) {
     case Space::global:
       return "global";
+    case Space::cluster:
+      return "shared::cluster";
     case Space::shared:
       return "shared";
     case Space::local:
@@ -146,22 +189,27 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
   return text;
 }
 
-std::string barrier_text(const Warp& w, uint64_t id, uint32_t threads) {
-  if (w.state == WarpState::parked) {
-    std::string text = "deadlock: warp " + std::to_string(w.index) + " waits at a barrier";
-    for (int k = 0; k < 16; ++k) {
-      const Barrier& b = w.block->barriers[k];
-      if (!(b.waiting >> w.index & 1)) continue;
-      const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
-      text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
-              std::to_string(expected) + " warps arrived)";
-    }
-    return text;
-  }
+std::string barrier_text(uint64_t id, uint32_t threads) {
   return "misuse of barrier " + std::to_string(id) + " with thread count " +
          std::to_string(threads) +
          ": the number must be below 16, the count a multiple of 32 and the same for all, and a "
          "warp arrives once a phase";
+}
+
+// What a warp that waits for others waits for.
+std::string waits_for(const Warp& w, const Strand& s) {
+  const Inst& inst = w.function->code[s.pc];
+  if (s.parked == Parked::blocked) return blocked_text(w, inst, s);
+  if (s.parked != Parked::barrier) return "lanes of its own warp";
+  std::string text = "a barrier";
+  for (int k = 0; k < 16; ++k) {
+    const Barrier& b = w.block->barriers[k];
+    if (!(b.waiting >> w.index & 1)) continue;
+    const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
+    text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
+            std::to_string(expected) + " warps arrived)";
+  }
+  return text;
 }
 
 std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
@@ -172,7 +220,7 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
     case Fault::divergent:
       return "lanes wait at a convergent instruction for lanes of their warp that do not come";
     case Fault::barrier:
-      return barrier_text(w, address, bytes);
+      return barrier_text(address, bytes);
     case Fault::trap:
       return "trap";
     case Fault::assertion:
@@ -245,6 +293,50 @@ void report_race(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uin
           " by warp " + std::to_string(w.index) + " races with the " +
           (other_wrote ? "store" : "load") + " of warp " + std::to_string(other_warp) +
           " at PTX line " + std::to_string(other.ptx_line) + ": no barrier lies between");
+}
+
+void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
+                 uint32_t bytes, const char* text) {
+  Launch& launch = *w.worker->launch;
+  const int error = error_of(f);
+  if (error == 0 && !(launch.settings->check & check_of(f))) return;
+  if (wanted(w, inst, f)) add(w, inst, f, lane, address, bytes, text);
+  if (error == 0) return;
+  w.stop = true;
+  int none = 0;
+  launch.error.compare_exchange_strong(none, error);
+}
+
+bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
+                 uint32_t bytes, bool store) {
+  const uint16_t marks = marks_of(block, offset, bytes);
+  const std::string what =
+      std::string(store ? "store to" : "load from") + " shared address " + hex(offset);
+  if (marks & kMarkInFlight) {
+    report_text(w, inst, Fault::in_flight, lane, offset, bytes,
+                (what + ": a copy to these bytes is under way; nobody has waited for it").c_str());
+  } else if (store && (marks & kMarkBorrowed)) {
+    report_text(w, inst, Fault::source_overwritten, lane, offset, bytes,
+                (what + ": a copy or product that has not been waited for may still read these "
+                        "bytes")
+                    .c_str());
+  } else if (marks & kMarkMbarrier) {
+    report_text(w, inst, Fault::mbarrier_overwritten, lane, offset, bytes,
+                (what + ": a live mbarrier is there").c_str());
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void report_deadlock(Warp& w) {
+  const Strand& s = w.strands[0];
+  w.pc = s.pc;
+  const std::string text = "deadlock: warp " + std::to_string(w.index) + " of block " +
+                           std::to_string(w.block->rank) + " of its cluster waits for " +
+                           waits_for(w, s);
+  report_text(w, w.function->code[s.pc], Fault::deadlock,
+              static_cast<unsigned>(__builtin_ctz(s.mask)), 0, 0, text.c_str());
 }
 
 bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {

@@ -14,6 +14,8 @@ namespace sim {
 struct Launch;
 struct Worker;
 struct Block;
+struct Cluster;
+class Async;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -25,7 +27,7 @@ constexpr uint64_t kLocalWindow = 256ull << 20;
 constexpr uint64_t kParamWindow = 1ull << 20;
 const Windows& windows();
 
-enum class Parked : uint8_t { no, converge, bar_warp, barrier };
+enum class Parked : uint8_t { no, converge, bar_warp, barrier, blocked };
 
 // Lanes of a warp that are at the same place.
 struct Strand {
@@ -45,7 +47,9 @@ struct Node {
 
 constexpr int kMaxNodes = 160;
 
-enum class WarpState : uint8_t { runnable, parked, done };
+// parked: until somebody wakes it. waiting: all its strands are blocked; each turn tries them
+// again.
+enum class WarpState : uint8_t { runnable, parked, waiting, done };
 
 struct Warp {
   uint8_t* regs = nullptr;
@@ -59,6 +63,11 @@ struct Warp {
   uint32_t live = 0;                  // lanes that have not exited
   uint32_t pc = 0;                    // of the running instruction
   bool stop = false;                  // a fault happened
+  bool blocked = false;               // set by a blocking instruction: nothing was done, try again
+  uint32_t cluster_pending = 0;       // lanes between barrier.cluster.arrive and .wait
+  uint32_t cluster_parity = 0;        // of the phase they arrived in, by lane
+  uint32_t register_limit = 0;        // of a thread, as setmaxnreg left it; 0: as launched
+  uint64_t spurious = ~0ull;          // Cluster::events when a try_wait last gave up early
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -91,13 +100,30 @@ struct Block {
   uint64_t* shared_defined = nullptr;
   RaceWord* races = nullptr;                    // null: not checked
   uint32_t shared_bytes = 0, shared_begin = 0;  // valid offsets: [shared_begin, shared_bytes)
-  uint32_t epoch = 1;                           // whole-block barriers so far, plus one
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;          // in its cluster
+  uint64_t window = 0;        // rank << kRankShift: what addresses in its shared memory begin with
+  uint16_t* marks = nullptr;  // by word of shared memory, see exec/async_marks.h; null: none needed
+  uint32_t marked = 0;        // words with a mark
+  uint32_t free_registers = 0;  // of the block's, for setmaxnreg
+  uint32_t epoch = 1;           // whole-block barriers so far, plus one
   Warp* warp = nullptr;
   Barrier barriers[16];
   uint64_t random = 0;
   uint64_t executed = 0;  // warp instructions
-  uint32_t next = 0;      // warp whose turn it is
 };
+
+// Blocks that are launched together and see each other's shared memory. One block is the usual
+// case.
+struct Cluster {
+  uint32_t size = 1;
+  Block** blocks = nullptr;  // by rank
+  Async* async = nullptr;    // null: nothing asynchronous in this kernel
+  uint64_t random = 0;
+  uint64_t events = 0;  // phases of barriers completed, copies landed
+  uint64_t phase = 0;   // of barrier.cluster
+};
+constexpr unsigned kRankShift = 24;
 
 // What a memory instruction found last time; checked again before use.
 struct Region {
@@ -132,12 +158,14 @@ struct LaunchView {
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
   const uint32_t* tid[3] = {nullptr, nullptr, nullptr};  // by linear thread number
-  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
+  bool explicit_cluster = false;
   uint32_t shared_begin = 0, shared_bytes = 0, dynamic_shared = 0;
   uint32_t multiprocessors = 1;
   uint64_t seed = 0;
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
+  bool check_async = true;    // accesses to what is in flight
   const std::atomic<uint64_t>* memory_version = nullptr;
 };
 const LaunchView& view(const Worker& worker);
@@ -151,12 +179,27 @@ enum class Fault : uint8_t {
   inactive_source,
   divergent,
   barrier,
+  deadlock,
   race,
   trap,
   assertion,
-  undefined_value
+  undefined_value,
+  in_flight,           // an access to the destination of an unfinished copy
+  source_overwritten,  // a store to the source of an unfinished copy or product
+  mbarrier,            // misuse
+  mbarrier_overwritten,
+  transactions,  // bytes expected and bytes delivered differ
+  cluster_barrier,
+  bulk,  // operands of a bulk copy
+  tensor_map,
+  leaked_group,
+  registers,  // setmaxnreg
+  dsmem_after_exit
 };
 
+// A fault whose sentence the caller writes.
+void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
+                 uint32_t bytes, const char* text);
 // Slow paths; in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);

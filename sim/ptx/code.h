@@ -24,6 +24,7 @@ enum class Kind : uint8_t {
   converge,
   bar_warp,
   barrier,
+  blocking,  // may have to be tried again: then it had no effect
   branch,
   branch_table,
   exit,
@@ -46,12 +47,13 @@ enum class Class : uint8_t {
   warp,
   barrier,
   control,
+  async,
   pseudo,
   count
 };
-constexpr const char* kClassNames[] = {"integer", "float",   "half",    "convert",
-                                       "math",    "compare", "move",    "memory",
-                                       "atomic",  "warp",    "barrier", "control"};
+constexpr const char* kClassNames[] = {"integer", "float",   "half",   "convert", "math",
+                                       "compare", "move",    "memory", "atomic",  "warp",
+                                       "barrier", "control", "async"};
 
 constexpr unsigned kSlotBytes = 128;  // 32 lanes of 4 bytes; 64-bit values take two
 constexpr uint16_t kPredTrue = 0;     // predicate slots with a fixed meaning

@@ -227,6 +227,7 @@ void Decoder::statement(const Statement& s) {
   std::string error;
   if (!parse_form(s.opcode, &form_, &info, &error)) throw PtxError(s.ptx_line, error);
   cls_ = info->cls;
+  if (form_.op >= Op::mbarrier_init && form_.op <= Op::setmaxnreg) return asynchronous(s);
   if (info->shape) return by_shape(s, *info);
   switch (form_.op) {
     case Op::mov:

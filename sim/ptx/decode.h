@@ -64,6 +64,12 @@ class Decoder {
   void atomic(const Statement& s);
   void async_copy(const Statement& s);
   void address_only(const Statement& s);
+  // decode_async.cpp
+  void asynchronous(const Statement& s);
+  void mbarrier(const Statement& s, Draft* d);
+  void bulk(const Statement& s, Draft* d);
+  void tensor_copy(const Statement& s, Draft* d);
+  void add_address(const Operand& o, Space space, Draft* d);
   Ref address(const Operand& o, Space space, Draft* d);
   bool constant_param(const Operand& o, uint32_t* offset, uint32_t* room);
   // decode_control.cpp

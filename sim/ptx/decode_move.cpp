@@ -43,21 +43,21 @@ int64_t Decoder::special_register(const std::string& name) const {
       {"%dynamic_smem_size", Special::dynamic_smem_size},
       {"%total_smem_size", Special::total_smem_size},
       {"%aggr_smem_size", Special::total_smem_size},
-      // Every block is its own cluster of one until clusters are modelled.
-      {"%clusterid.x", Special::ctaid_x},
-      {"%clusterid.y", Special::ctaid_y},
-      {"%clusterid.z", Special::ctaid_z},
-      {"%nclusterid.x", Special::nctaid_x},
-      {"%nclusterid.y", Special::nctaid_y},
-      {"%nclusterid.z", Special::nctaid_z},
-      {"%cluster_ctaid.x", Special::zero},
-      {"%cluster_ctaid.y", Special::zero},
-      {"%cluster_ctaid.z", Special::zero},
-      {"%cluster_nctaid.x", Special::one},
-      {"%cluster_nctaid.y", Special::one},
-      {"%cluster_nctaid.z", Special::one},
-      {"%cluster_ctarank", Special::zero},
-      {"%cluster_nctarank", Special::one}};
+      {"%clusterid.x", Special::clusterid_x},
+      {"%clusterid.y", Special::clusterid_y},
+      {"%clusterid.z", Special::clusterid_z},
+      {"%nclusterid.x", Special::nclusterid_x},
+      {"%nclusterid.y", Special::nclusterid_y},
+      {"%nclusterid.z", Special::nclusterid_z},
+      {"%cluster_ctaid.x", Special::cluster_ctaid_x},
+      {"%cluster_ctaid.y", Special::cluster_ctaid_y},
+      {"%cluster_ctaid.z", Special::cluster_ctaid_z},
+      {"%cluster_nctaid.x", Special::cluster_nctaid_x},
+      {"%cluster_nctaid.y", Special::cluster_nctaid_y},
+      {"%cluster_nctaid.z", Special::cluster_nctaid_z},
+      {"%is_explicit_cluster", Special::is_explicit_cluster},
+      {"%cluster_ctarank", Special::cluster_ctarank},
+      {"%cluster_nctarank", Special::cluster_nctarank}};
   const auto it = kNames.find(name);
   if (it == kNames.end()) fail("unsupported special register '" + name + "'");
   return static_cast<int64_t>(it->second);
@@ -142,7 +142,7 @@ void Decoder::cvt(const Statement& s) {
 void Decoder::cvta(const Statement& s) {
   count(s, 2, 2);
   uint64_t base = 0;
-  if (form_.space() == Space::shared) base = windows().shared;
+  if (form_.space() == Space::shared || form_.space() == Space::cluster) base = windows().shared;
   if (form_.space() == Space::local) base = windows().local;
   if (form_.space() == Space::generic) fail("no state space");
   if (form_.type() != Type::u64) fail("unsupported form");
@@ -165,6 +165,7 @@ void Decoder::isspacep(const Statement& s) {
   const Windows& w = windows();
   switch (form_.space()) {
     case Space::shared:
+    case Space::cluster:
       low = w.shared;
       high = w.local;
       break;

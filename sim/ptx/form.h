@@ -96,6 +96,34 @@ enum class Op : uint16_t {
   pmevent,
   fence,
   griddepcontrol,
+  // Asynchronous copies, their barriers, clusters.
+  mbarrier_init,
+  mbarrier_inval,
+  mbarrier_expect_tx,
+  mbarrier_complete_tx,
+  mbarrier_arrive,
+  mbarrier_arrive_drop,
+  mbarrier_test_wait,
+  mbarrier_try_wait,
+  mbarrier_pending_count,
+  cp_mbarrier_arrive,
+  bulk_copy,
+  bulk_reduce,
+  bulk_prefetch,
+  tensor_copy,
+  tensor_reduce,
+  tensor_prefetch,
+  bulk_commit,
+  bulk_wait,
+  st_async,
+  red_async,
+  tensormap_replace,
+  tensormap_copy,
+  cluster_arrive,
+  cluster_wait,
+  mapa,
+  getctarank,
+  setmaxnreg,
   // Made by the decoder, never written in PTX.
   special,
   pack,
@@ -135,7 +163,7 @@ enum class Type : uint8_t {
   s16x2
 };
 
-enum class Space : uint8_t { generic, global, shared, local, constant, param };
+enum class Space : uint8_t { generic, global, shared, local, constant, param, cluster };
 enum class Round : uint8_t { none, rn, rz, rm, rp, rna, rni, rzi, rmi, rpi };
 enum class Compare : uint8_t {
   none,
@@ -219,6 +247,39 @@ enum Mod : uint64_t {
   kEntry = 1ull << 54
 };
 
+// Of Form::detail, for the asynchronous family.
+enum AsyncMod : uint32_t {
+  kNoinc = 1u << 0,
+  kExpectTx = 1u << 1,
+  kNoComplete = 1u << 2,
+  kParity = 1u << 3,
+  kMulticast = 1u << 4,
+  kBulkGroup = 1u << 5,   // completes by a bulk group
+  kCompleteTx = 1u << 6,  // completes on an mbarrier
+  kReadOnly = 1u << 7,    // wait_group.read
+  kByteMask = 1u << 8,    // .cp_mask
+  kIncrease = 1u << 9,    // setmaxnreg.inc
+  kClusterScope = 1u << 10,
+  kFenceAsync = 1u << 11,  // fence.proxy.async
+  kFenceInit = 1u << 12,   // fence.mbarrier_init
+  kFenceTensorMap = 1u << 13
+};
+
+// What tensormap.replace replaces.
+enum class MapField : uint8_t {
+  none,
+  global_address,
+  rank,
+  box_dim,
+  global_dim,
+  global_stride,
+  element_stride,
+  element_type,
+  interleave,
+  swizzle,
+  fill_mode
+};
+
 enum class Atomic : uint8_t { none, add, min, max, and_, or_, xor_, inc, dec, exch, cas };
 enum class Prmt : uint8_t { none, f4e, b4e, rc8, ecl, ecr, rc16 };
 enum class TestP : uint8_t { none, finite, infinite, number, notanumber, normal, subnormal };
@@ -235,6 +296,7 @@ struct Form {
   Bool combine = Bool::none;
   Atomic atomic = Atomic::none;
   Prmt prmt = Prmt::none;
+  MapField field = MapField::none;
   TestP testp = TestP::none;
   uint64_t mods = 0;
   uint16_t m = 0, n = 0, k = 0;  // shape of a matrix instruction

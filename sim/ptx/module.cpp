@@ -63,7 +63,8 @@ class Parser {
     k.static_shared_bytes = code->static_shared;
     k.shared_align = code->shared_align;
     k.local_bytes = code->local_bytes;
-    k.registers = registers(text, decoder.live_registers());
+    k.register_bound = register_bound(text);
+    k.registers = registers(k.register_bound, decoder.live_registers());
     k.max_threads = text.max_threads;
     std::copy(text.required_block, text.required_block + 3, k.required_block);
     std::copy(text.required_cluster, text.required_cluster + 3, k.required_cluster);
@@ -74,14 +75,19 @@ class Parser {
   }
 
   // What a compiler would roughly need: the live values and a few for addresses, in units of 8.
-  static uint32_t registers(const FunctionText& text, uint32_t live) {
+  static uint32_t registers(uint32_t bound, uint32_t live) {
+    const uint32_t cap = bound ? bound : 255;
+    return std::max(1u, std::min(cap, (live + 6 + 7) / 8 * 8));
+  }
+
+  static uint32_t register_bound(const FunctionText& text) {
     uint32_t cap = 255;
     if (text.max_registers) cap = std::min(cap, text.max_registers);
     if (text.max_threads) {
       const uint32_t blocks = std::max(1u, text.min_blocks);
       cap = std::min(cap, std::max(16u, 65536 / (text.max_threads * blocks) / 8 * 8));
     }
-    return std::max(1u, std::min(cap, (live + 6 + 7) / 8 * 8));
+    return text.max_registers || text.max_threads ? cap : 0;
   }
 };
 

@@ -108,19 +108,13 @@ bool bool_name(std::string_view w, Bool* out) {
   return lookup(kNames, w, out);
 }
 
-bool atomic_name(std::string_view w, Atomic* out) {
-  static const std::unordered_map<std::string_view, Atomic> kNames = {
-      {"add", Atomic::add},   {"min", Atomic::min},  {"max", Atomic::max}, {"and", Atomic::and_},
-      {"or", Atomic::or_},    {"xor", Atomic::xor_}, {"inc", Atomic::inc}, {"dec", Atomic::dec},
-      {"exch", Atomic::exch}, {"cas", Atomic::cas}};
-  return lookup(kNames, w, out);
-}
-
 bool space_name(std::string_view w, Space* out) {
   static const std::unordered_map<std::string_view, Space> kNames = {
-      {"global", Space::global},      {"shared", Space::shared},    {"shared::cta", Space::shared},
-      {"local", Space::local},        {"const", Space::constant},   {"param", Space::param},
-      {"param::entry", Space::param}, {"param::func", Space::param}};
+      {"global", Space::global},      {"shared", Space::shared},
+      {"shared::cta", Space::shared}, {"shared::cluster", Space::cluster},
+      {"local", Space::local},        {"const", Space::constant},
+      {"param", Space::param},        {"param::entry", Space::param},
+      {"param::func", Space::param}};
   return lookup(kNames, w, out);
 }
 
@@ -168,32 +162,6 @@ bool special_word(std::string_view w, Form* f) {
   }
 }
 
-bool modifier(std::string_view w, const OpInfo& info, Form* f) {
-  if (special_word(w, f)) return true;
-  const Type type = type_by_name(w);
-  if (type != Type::none) {
-    if (f->type_count == 4) return false;
-    f->types[f->type_count++] = type;
-    return true;
-  }
-  Space space;
-  if (space_name(w, &space)) {
-    if (f->space_count == 2) return false;
-    f->spaces[f->space_count++] = space;
-    return true;
-  }
-  if (round_name(w, &f->round)) return true;
-  const bool memory = f->op == Op::ld || f->op == Op::st || f->op == Op::atom || f->op == Op::red;
-  if (memory && (w == "v2" || w == "v4" || w == "v8")) {
-    f->vector = static_cast<uint8_t>(w[1] - '0');
-    return true;
-  }
-  uint64_t mod = is_cache_word(w) ? static_cast<uint64_t>(kCache) : 0;
-  if (!mod && !lookup(mod_names(), w, &mod)) return false;
-  f->mods |= mod;
-  return (info.mods & mod) == mod;
-}
-
 bool parse_cp_async(std::string_view rest, Form* f) {
   f->op = Op::cp_async;
   if (rest == ".commit_group") {
@@ -226,6 +194,40 @@ constexpr OpInfo kBarWarp = {"bar.warp.sync", Op::bar_warp, Class::warp, nullptr
 
 }  // namespace
 
+bool atomic_name(std::string_view w, Atomic* out) {
+  static const std::unordered_map<std::string_view, Atomic> kNames = {
+      {"add", Atomic::add},   {"min", Atomic::min},  {"max", Atomic::max}, {"and", Atomic::and_},
+      {"or", Atomic::or_},    {"xor", Atomic::xor_}, {"inc", Atomic::inc}, {"dec", Atomic::dec},
+      {"exch", Atomic::exch}, {"cas", Atomic::cas}};
+  return lookup(kNames, w, out);
+}
+
+bool modifier(std::string_view w, const OpInfo& info, Form* f) {
+  if (special_word(w, f)) return true;
+  const Type type = type_by_name(w);
+  if (type != Type::none) {
+    if (f->type_count == 4) return false;
+    f->types[f->type_count++] = type;
+    return true;
+  }
+  Space space;
+  if (space_name(w, &space)) {
+    if (f->space_count == 2) return false;
+    f->spaces[f->space_count++] = space;
+    return true;
+  }
+  if (round_name(w, &f->round)) return true;
+  const bool memory = f->op == Op::ld || f->op == Op::st || f->op == Op::atom || f->op == Op::red;
+  if (memory && (w == "v2" || w == "v4" || w == "v8")) {
+    f->vector = static_cast<uint8_t>(w[1] - '0');
+    return true;
+  }
+  uint64_t mod = is_cache_word(w) ? static_cast<uint64_t>(kCache) : 0;
+  if (!mod && !lookup(mod_names(), w, &mod)) return false;
+  f->mods |= mod;
+  return (info.mods & mod) == mod;
+}
+
 bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::string* error) {
   *form = Form{};
   const std::string_view name = opcode.substr(0, opcode.find('.'));
@@ -234,7 +236,8 @@ bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::s
     *error = "unsupported instruction '" + std::string(opcode) + "'" + why;
     return false;
   };
-  if (opcode.substr(0, 9) == "cp.async." && opcode.substr(0, 13) != "cp.async.bulk") {
+  if (is_async_family(opcode)) return parse_async_form(opcode, form, info) || unsupported("");
+  if (opcode.substr(0, 9) == "cp.async.") {
     *info = &kCpAsync;
     return parse_cp_async(opcode.substr(8), form) || unsupported("");
   }

@@ -27,6 +27,13 @@ struct OpInfo {
 
 const OpInfo* find_op(std::string_view name);
 
+// One word of an opcode, for the files that parse a family.
+bool modifier(std::string_view word, const OpInfo& info, Form* form);
+bool atomic_name(std::string_view word, Atomic* out);
+// Copies, barriers and fences of the asynchronous family.
+bool is_async_family(std::string_view opcode);
+bool parse_async_form(std::string_view opcode, Form* form, const OpInfo** info);
+
 // Splits "add.rn.ftz.f32" into a form. False and `error` for anything unknown.
 bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::string* error);
 

@@ -267,6 +267,7 @@ Operand TextParser::address(int scope) {
   if (peek().kind == Token::Kind::word) {
     a.parts.push_back(identifier(scope));
     while (peek().is("+") || peek().is("-")) a.offset += signed_integer();
+    while (accept(",")) a.parts.push_back(atom(scope));  // the coordinates of a tensor map
   } else {
     a.offset = signed_integer();
   }

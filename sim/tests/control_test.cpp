@@ -228,7 +228,7 @@ TEST_CASE("a deadlock names every warp that waits") {
                                64);
   CHECK(r.outcome.error == 719);
   REQUIRE(r.outcome.findings.size() == 2);
-  CHECK(r.outcome.findings[0].kind == "barrier");
+  CHECK(r.outcome.findings[0].kind == "deadlock");
   CHECK(r.outcome.findings[0].text.find("deadlock") != std::string::npos);
   CHECK(r.outcome.findings[0].text.find("number 1") != std::string::npos);
   CHECK(r.outcome.findings[1].text.find("number 2") != std::string::npos);

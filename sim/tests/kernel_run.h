@@ -56,6 +56,7 @@ class Device {
     grid.image = image.get();
     grid.grid[0] = blocks;
     grid.block[0] = threads;
+    grid.cluster[0] = cluster;
     grid.dynamic_shared_bytes = dynamic_shared;
     grid.params.resize(grid.kernel->param_bytes);
     size_t k = 0;
@@ -75,7 +76,14 @@ class Device {
   std::shared_ptr<const Module> module;
   std::shared_ptr<const Image> image;
   uint32_t dynamic_shared = 0;
+  uint32_t cluster = 1;
 };
+
+inline std::string kinds(const Outcome& o) {
+  std::string all;
+  for (const Finding& f : o.findings) all += (all.empty() ? "" : " ") + f.kind;
+  return all;
+}
 
 inline std::string texts(const Outcome& o) {
   std::string all;

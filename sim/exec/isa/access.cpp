@@ -59,7 +59,7 @@ Space window_of(uint64_t address) {
 bool generic(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
   uint32_t left = exec;
   while (left) {
-    const Space space = window_of(a.address[__builtin_ctz(left)]);
+    Space space = window_of(a.address[__builtin_ctz(left)]);
     uint32_t same = 0;
     for (uint32_t rest = left; rest; rest &= rest - 1) {
       const int l = __builtin_ctz(rest);
@@ -68,6 +68,7 @@ bool generic(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Us
     const uint64_t base = space == Space::shared  ? windows().shared
                           : space == Space::local ? windows().local
                                                   : 0;
+    if (space == Space::shared && w.block->cluster->size > 1) space = Space::cluster;
     if (same == exec) {
       for (int l = 0; l < 32; ++l) a.address[l] -= base;
       return prepare_addresses(a, w, i, exec, size, space, use);
@@ -92,6 +93,8 @@ bool prepare_addresses(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_
   switch (space) {
     case Space::shared:
       return prepare_shared(a, w, i, exec, size, use);
+    case Space::cluster:
+      return prepare_cluster(a, w, i, exec, size, use);
     case Space::local:
       return local(a, w, i, exec, size, use);
     case Space::param:

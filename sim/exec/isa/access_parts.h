@@ -10,6 +10,7 @@ namespace sim::SIM_ISA {
 // By space; arguments and result of prepare_addresses().
 bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
                     Use use);
+bool prepare_cluster(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use);
 bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use);
 
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits, races.
+#include "sim/exec/async_marks.h"
 #include "sim/exec/isa/access_parts.h"
 
 namespace sim::SIM_ISA {
@@ -75,10 +76,21 @@ void check_races(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size
   }
 }
 
-}  // namespace
+// Something asynchronous is using shared memory: is it what this access touches?
+void look_at_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size,
+                   const Block& block, Use use) {
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    if (!check_marks(w, i, static_cast<unsigned>(l), block, static_cast<uint32_t>(a.address[l]),
+                     size, use != Use::load)) {
+      return;
+    }
+  }
+}
 
-bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
-  Block& block = *w.block;
+// Addresses in the shared memory of `block`, already reduced to offsets in it.
+bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use,
+                     Block& block) {
   const Bounds b = spread(a, exec, size);
   const LaunchView& launch = view(*w.worker);
   Tally& tally = w.worker->tally;
@@ -98,6 +110,7 @@ bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t s
   ++counts.requests;
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
+  if (block.marked && launch.check_async) look_at_marks(a, w, i, exec, size, block, use);
   if (!launch.check_defined) return true;
   const bool dense = a.dense && exec == kFull;
   if (use != Use::store) {
@@ -119,7 +132,55 @@ bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t s
       }
     }
   }
-  if (block.races) check_races(a, w, i, exec, size, use);
+  if (block.races && &block == w.block) check_races(a, w, i, exec, size, use);
+  return true;
+}
+
+}  // namespace
+
+bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
+  Block& block = *w.block;
+  if (block.window) {
+    for (int l = 0; l < 32; ++l) a.address[l] -= block.window;
+  }
+  return prepare_offsets(a, w, i, exec, size, use, block);
+}
+
+// The shared memory of any block of the cluster, lane by lane.
+bool prepare_cluster(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
+  const Cluster& cluster = *w.block->cluster;
+  for (uint32_t left = exec; left;) {
+    const int first = __builtin_ctz(left);
+    const uint64_t rank = a.address[first] >> kRankShift;
+    uint32_t same = 0;
+    for (uint32_t rest = left; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      same |= a.address[l] >> kRankShift == rank ? 1u << l : 0u;
+    }
+    if (rank >= cluster.size) {
+      return fault(w, i, Fault::out_of_bounds, first, a, size, Space::cluster, use);
+    }
+    Block& block = *cluster.blocks[rank];
+    if (block.warps_done == block.warps) {
+      report_text(w, i, Fault::dsmem_after_exit, static_cast<unsigned>(first), a.address[first],
+                  size, "access to the shared memory of a block that has ended");
+      return false;
+    }
+    Access part;
+    for (int l = 0; l < 32; ++l) part.address[l] = a.address[l] - block.window;
+    if (!prepare_offsets(part, w, i, same, size, use, block)) return false;
+    if (same == exec) {
+      a = part;
+      return true;
+    }
+    for (uint32_t rest = same; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      a.pointer[l] = part.pointer[l];
+    }
+    left &= ~same;
+  }
+  a.dense = false;
+  a.shared = true;
   return true;
 }
 

@@ -142,6 +142,9 @@ Handler pick(const Form& f) {
     case Space::shared:
       return result ? atomic<T, O, Space::shared, N, true, Cas>
                     : atomic<T, O, Space::shared, N, false, Cas>;
+    case Space::cluster:
+      return result ? atomic<T, O, Space::cluster, N, true, Cas>
+                    : atomic<T, O, Space::cluster, N, false, Cas>;
     case Space::generic:
       return result ? atomic<T, O, Space::generic, N, true, Cas>
                     : atomic<T, O, Space::generic, N, false, Cas>;
@@ -151,7 +154,7 @@ Handler pick(const Form& f) {
 }
 
 Handler resolve_add(const Form& f) {
-  const bool shared = f.space() == Space::shared;
+  const bool shared = f.space() == Space::shared || f.space() == Space::cluster;
   switch (f.type()) {
     case Type::u32:
     case Type::s32:

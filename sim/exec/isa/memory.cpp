@@ -138,6 +138,8 @@ Handler resolve_memory(const Form& f) {
       return in_space<Space::global>(f);
     case Space::shared:
       return in_space<Space::shared>(f);
+    case Space::cluster:
+      return in_space<Space::cluster>(f);
     case Space::local:
       return in_space<Space::local>(f);
     case Space::constant:

@@ -82,6 +82,15 @@ void special(Warp& w, const Inst& i, uint32_t exec) {
   }
   if (which <= Special::nctaid_z)
     return uniform(launch.grid[k - static_cast<int>(Special::nctaid_x)]);
+  if (which >= Special::clusterid_x && which <= Special::cluster_nctaid_z) {
+    const int what = (k - static_cast<int>(Special::clusterid_x)) / 3;
+    const int axis = (k - static_cast<int>(Special::clusterid_x)) % 3;
+    const uint32_t id = w.block->id[axis], size = launch.cluster[axis];
+    return uniform(what == 0   ? id / size
+                   : what == 1 ? launch.grid[axis] / size
+                   : what == 2 ? id % size
+                               : size);
+  }
   switch (which) {
     case Special::laneid:
       return by_lane([](int l) { return static_cast<uint32_t>(l); });
@@ -115,8 +124,12 @@ void special(Warp& w, const Inst& i, uint32_t exec) {
       return uniform(launch.dynamic_shared);
     case Special::total_smem_size:
       return uniform(launch.shared_bytes - launch.shared_begin);
-    case Special::one:
-      return uniform(1);
+    case Special::cluster_ctarank:
+      return uniform(w.block->rank);
+    case Special::cluster_nctarank:
+      return uniform(launch.cluster[0] * launch.cluster[1] * launch.cluster[2]);
+    case Special::is_explicit_cluster:
+      return uniform(launch.explicit_cluster);
     case Special::clock64:
     case Special::globaltimer:
     case Special::gridid: {

@@ -60,6 +60,15 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if (w.stop) return Step::stopped;
       break;
     }
+    case Kind::blocking: {
+      if (!exec) break;
+      in.fn(w, in, exec);
+      if (w.stop) return Step::stopped;
+      if (!w.blocked) break;
+      w.blocked = false;
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
+    }
     case Kind::bar_warp: {
       if (!exec) break;
       const uint32_t members = member_mask(w, in, exec);
@@ -123,6 +132,11 @@ RunResult settle(Warp& w) {
     return RunResult::done;
   }
   if (w.state == WarpState::parked) return RunResult::parked;
+  for (int i = 0; i < w.strand_count; ++i) {
+    if (w.strands[i].parked != Parked::blocked) continue;
+    w.state = WarpState::waiting;
+    return RunResult::parked;
+  }
   // Lanes wait for lanes that will never come.
   for (int i = 0; i < w.strand_count; ++i) {
     const Strand& s = w.strands[i];
@@ -140,6 +154,12 @@ RunResult run(Warp& w, uint64_t quantum) {
   uint64_t* const counts = w.worker->pc_counts;
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
+  if (w.state == WarpState::waiting) {
+    w.state = WarpState::runnable;
+    for (int i = 0; i < w.strand_count; ++i) {
+      if (w.strands[i].parked == Parked::blocked) w.strands[i].parked = Parked::no;
+    }
+  }
   while (left > 0) {
     if (w.current >= w.strand_count || w.strands[w.current].parked != Parked::no) {
       if (w.strand_count) w.current %= w.strand_count;
@@ -179,7 +199,13 @@ RunResult run(Warp& w, uint64_t quantum) {
         continue;
       }
       step = control(w, in, exec, pc);
-      if (step != Step::next) break;
+      if (step == Step::next) continue;
+      if (step == Step::blocked) {
+        --counts[pc];
+        threads -= static_cast<uint64_t>(__builtin_popcount(exec));
+        ++turn;
+      }
+      break;
     }
     left += turn;
     if (step == Step::next) {  // the turn is over

@@ -7,7 +7,8 @@
 
 namespace sim::SIM_ISA {
 
-enum class Step : uint8_t { next, switch_strand, stopped };
+// blocked: the instruction was not executed; it will be tried again.
+enum class Step : uint8_t { next, switch_strand, blocked, stopped };
 
 void add_strand(Warp& w, uint32_t pc, uint32_t mask, int32_t node);
 void remove_strand(Warp& w, int index);

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What happens at a moment of its own while the warps of a cluster run: copies and the barriers
+// they complete on. A copy reads its source and writes its destination somewhere between its issue
+// and the wait that covers it; where, is up to Settings::async_policy and the seed. Part of the
+// base build; one object per cluster, used by one host thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "sim/exec/launch.h"
+#include "sim/exec/warp.h"
+
+namespace sim {
+
+struct Launch;
+
+// One mbarrier: phase, counts, bytes that are still to come.
+struct Mbarrier {
+  uint64_t phase = 0;     // completed phases
+  uint64_t observed = 0;  // phases whose end some wait has seen
+  uint32_t expected = 0, pending = 0;
+  int64_t tx = 0;
+  const Inst* birth = nullptr;  // its init
+};
+constexpr int64_t kMostArrivals = (1 << 20) - 1;  // also of bytes
+
+// A run of bytes that stays together.
+struct Piece {
+  uint64_t from = 0;  // global address, or an offset in shared memory
+  uint64_t to = 0;    // likewise
+  uint32_t bytes = 0;
+  uint8_t lane = 0;   // whose it is
+  bool fill = false;  // no source: fill bytes are written
+  bool done = false;  // written
+};
+
+enum class Path : uint8_t { global_to_shared, shared_to_global, shared_to_shared };
+
+struct Copy {
+  Path path = Path::global_to_shared;
+  bool by_thread = false;  // cp.async: waited for by lane
+  bool in_group = false;   // completes by a bulk group of one lane
+  bool fetched = false, landed = false, released = false;
+  Atomic reduce = Atomic::none;
+  Type type = Type::none;  // of a reduction's elements
+  bool flush = false;      // its subnormals become zero
+  uint8_t fill[4] = {0, 0, 0, 0};
+  Warp* warp = nullptr;
+  const Inst* inst = nullptr;
+  unsigned lane = 0;   // the first of them
+  uint32_t lanes = 0;  // that have not waited yet
+  Block* source = nullptr;
+  Block* target = nullptr;
+  Block* barrier_block = nullptr;  // null: completes no mbarrier
+  uint32_t barrier = 0, barrier_bytes = 0;
+  uint32_t group[32] = {};
+  std::vector<Piece> pieces;
+  std::vector<uint8_t> data, defined;  // after the fetch; one byte each
+  uint64_t fetch_at = 0, land_at = 0;  // in instructions of the cluster
+  bool arrives = false;                // no copy: a delayed cp.async.mbarrier.arrive
+};
+
+class Async {
+ public:
+  Async(Cluster* cluster, const Launch& launch);
+  void start();
+
+  // Mbarriers. `offset` is within the block's shared memory. False: a finding was reported.
+  Mbarrier* find(Block& block, uint32_t offset);
+  bool init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count);
+  bool inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset);
+  bool expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, int64_t bytes);
+  // `state`: what the instruction returns.
+  bool arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count,
+              bool drop, bool may_complete, uint64_t* state);
+  bool add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset);
+
+  // Copies.
+  void issue(std::unique_ptr<Copy> copy);
+  void commit(Warp& w, uint32_t exec, bool bulk);
+  // All but the `newest` groups of each lane complete; `everything`: uncommitted ones too.
+  bool wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool everything);
+  bool wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_only);
+  uint32_t group_of(const Warp& w, unsigned lane, bool bulk) const;
+
+  // Called by the scheduler: `executed` instructions of the cluster so far.
+  void tick(uint64_t executed);
+  // Nothing can run: something lands. False if nothing is under way.
+  bool land_one();
+  // All warps of a block have ended; `last` is one of them.
+  bool block_ends(Block& block, Warp& last);
+  void finish();
+
+ private:
+  struct Groups {
+    uint32_t copies[32] = {}, bulk[32] = {};  // numbers of the groups that are open
+  };
+
+  bool fetch(Copy& c);
+  bool land(Copy& c, uint32_t lanes);
+  bool deliver(Copy& c, Piece& p, size_t at);
+  bool complete_tx(Copy& c);
+  void release(Copy& c, uint32_t lanes);
+  bool test(Mbarrier& m);
+  void show(Block& block, uint32_t offset, const Mbarrier& m);
+  bool settle(Copy& c, uint32_t lanes);
+  void sweep();
+  Groups& groups(const Warp& w);
+  const Groups& groups(const Warp& w) const;
+
+  Cluster* cluster_;
+  const Launch& launch_;
+  std::vector<std::map<uint32_t, Mbarrier>> mbarriers_;  // by rank
+  std::vector<Groups> groups_;                           // by warp of the cluster
+  std::vector<std::unique_ptr<Copy>> copies_;            // in order of issue
+  uint64_t now_ = 0, next_ = ~0ull;
+};
+
+}  // namespace sim

@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Copies from issue to landing: when they read and write, what waits for them, what is left over.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "sim/exec/async/async.h"
+#include "sim/exec/async/memory.h"
+#include "sim/exec/async/reduce.h"
+#include "sim/exec/async_marks.h"
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+// A lazy copy that nothing forces still lands at some time: spinning warps must see it.
+constexpr uint64_t kPatience = 60'000;
+constexpr uint64_t kSoon = 3'000;
+
+uint64_t bytes_of(const Copy& c) {
+  uint64_t n = 0;
+  for (const Piece& p : c.pieces) n += p.bytes;
+  return n;
+}
+
+}  // namespace
+
+Async::Async(Cluster* cluster, const Launch& launch)
+    : cluster_(cluster), launch_(launch), mbarriers_(cluster->size) {}
+
+void Async::start() {
+  for (auto& m : mbarriers_) m.clear();
+  groups_.assign(static_cast<size_t>(cluster_->size) * cluster_->blocks[0]->warps, Groups{});
+  copies_.clear();
+  now_ = 0;
+  next_ = ~0ull;
+}
+
+Async::Groups& Async::groups(const Warp& w) {
+  return groups_[static_cast<size_t>(w.block->rank) * w.block->warps + w.index];
+}
+const Async::Groups& Async::groups(const Warp& w) const {
+  return groups_[static_cast<size_t>(w.block->rank) * w.block->warps + w.index];
+}
+
+uint32_t Async::group_of(const Warp& w, unsigned lane, bool bulk) const {
+  return bulk ? groups(w).bulk[lane] : groups(w).copies[lane];
+}
+
+void Async::commit(Warp& w, uint32_t exec, bool bulk) {
+  Groups& g = groups(w);
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    ++(bulk ? g.bulk : g.copies)[__builtin_ctz(rest)];
+  }
+}
+
+void Async::issue(std::unique_ptr<Copy> copy) {
+  Copy& c = *copy;
+  const AsyncPolicy policy = launch_.settings->async_policy;
+  const uint64_t seed = next_random(cluster_->random);
+  c.land_at = now_ + (policy == AsyncPolicy::random ? seed % kSoon : kPatience + seed % kPatience);
+  c.fetch_at = c.land_at;
+  if (policy == AsyncPolicy::random) {
+    c.fetch_at = now_ + next_random(cluster_->random) % (c.land_at - now_ + 1);
+  }
+  for (const Piece& p : c.pieces) {
+    const auto from = static_cast<uint32_t>(p.from), to = static_cast<uint32_t>(p.to);
+    if (c.source && !p.fill) mark_borrowed(*c.source, from, p.bytes, +1);
+    if (c.target) mark_in_flight(*c.target, to, p.bytes, +1);
+  }
+  copies_.push_back(std::move(copy));
+  if (policy == AsyncPolicy::eager) {
+    settle(c, c.lanes);
+    sweep();
+    return;
+  }
+  next_ = std::min({next_, c.fetch_at, c.land_at});
+}
+
+// Reads the source; what nobody wrote stays unwritten at the destination.
+bool Async::fetch(Copy& c) {
+  if (c.fetched) return true;
+  c.fetched = true;
+  const uint64_t total = bytes_of(c);
+  c.data.resize(total);
+  c.defined.assign(total, 1);
+  size_t at = 0;
+  for (const Piece& p : c.pieces) {
+    if (p.fill) {
+      for (uint32_t k = 0; k < p.bytes; ++k) c.data[at + k] = c.fill[k % 4];
+    } else if (c.source) {
+      std::memcpy(c.data.data() + at, c.source->shared + p.from, p.bytes);
+      read_defined(c.source->shared_defined, p.from, p.bytes, c.defined.data() + at);
+    } else {
+      read_global(*c.warp, *c.inst, p.from, p.bytes, c.data.data() + at, c.defined.data() + at);
+    }
+    at += p.bytes;
+  }
+  return true;
+}
+
+bool Async::deliver(Copy& c, Piece& p, size_t at) {
+  if (c.target) {
+    if (c.target->warps_done == c.target->warps) {
+      report_text(*c.warp, *c.inst, Fault::dsmem_after_exit, p.lane, p.to, p.bytes,
+                  "a copy lands in the shared memory of a block that has ended");
+      return false;
+    }
+    uint8_t* to = c.target->shared + p.to;
+    if (c.reduce != Atomic::none) {
+      reduce(to, c.data.data() + at, p.bytes, c.type, c.reduce, c.flush);
+      return true;
+    }
+    std::memcpy(to, c.data.data() + at, p.bytes);
+    write_defined(c.target->shared_defined, p.to, p.bytes, c.defined.data() + at);
+    return true;
+  }
+  write_global(*c.warp, *c.inst, p.to, p.bytes, c.data.data() + at, c.defined.data() + at,
+               [&](uint8_t* to, const uint8_t* from, uint32_t bytes) {
+                 if (c.reduce == Atomic::none)
+                   std::memcpy(to, from, bytes);
+                 else
+                   reduce(to, from, bytes, c.type, c.reduce, c.flush);
+               });
+  return true;
+}
+
+// Writes the destination for the pieces of `lanes`, then completes the mbarrier.
+bool Async::land(Copy& c, uint32_t lanes) {
+  if (c.landed) return true;
+  fetch(c);
+  size_t at = 0;
+  bool left = false, good = true;
+  for (Piece& p : c.pieces) {
+    const size_t here = at;
+    at += p.bytes;
+    if (p.done) continue;
+    if (!(lanes >> p.lane & 1)) {
+      left = true;
+      continue;
+    }
+    good &= deliver(c, p, here);
+    if (c.target && !c.by_thread) {
+      mark_in_flight(*c.target, static_cast<uint32_t>(p.to), p.bytes, -1);
+    }
+    p.done = true;  // of a thread's copy, the mark stays until its lane has waited
+  }
+  if (left) return good;
+  c.landed = true;
+  ++cluster_->events;
+  if (c.barrier_block) good &= complete_tx(c);
+  return good;
+}
+
+// The lanes have waited: the source may be used again.
+void Async::release(Copy& c, uint32_t lanes) {
+  if (c.released) return;
+  c.lanes &= ~lanes;
+  for (Piece& p : c.pieces) {
+    if (!(lanes >> p.lane & 1)) continue;
+    const auto from = static_cast<uint32_t>(p.from), to = static_cast<uint32_t>(p.to);
+    if (c.source && !p.fill) mark_borrowed(*c.source, from, p.bytes, -1);
+    if (c.by_thread) mark_in_flight(*c.target, to, p.bytes, -1);
+  }
+  c.released = c.lanes == 0;
+}
+
+bool Async::settle(Copy& c, uint32_t lanes) {
+  if (c.arrives) {
+    // Every earlier copy of these lanes comes first.
+    for (auto& other : copies_) {
+      if (other.get() == &c) break;
+      if (other->by_thread && other->warp == c.warp) land(*other, c.lanes);
+    }
+    c.landed = c.released = true;
+    ++cluster_->events;
+    bool good = true;
+    for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
+      good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
+                     c.barrier, 1, false, true, nullptr);
+    }
+    return good;
+  }
+  const bool good = land(c, lanes);
+  // Nobody waits for the source of a copy that completes on an mbarrier.
+  if (c.landed && c.barrier_block) release(c, c.lanes);
+  return good;
+}
+
+bool Async::wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool everything) {
+  const Groups& g = groups(w);
+  bool good = true;
+  for (auto& c : copies_) {
+    if (!c->by_thread || c->warp != &w) continue;
+    uint32_t done = 0;
+    for (uint32_t rest = exec & c->lanes; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      if (everything || c->group[l] + newest[l] < g.copies[l]) done |= 1u << l;
+    }
+    if (!done) continue;
+    good &= land(*c, done);
+    release(*c, done);
+  }
+  sweep();
+  return good;
+}
+
+bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_only) {
+  const Groups& g = groups(w);
+  bool good = true;
+  for (auto& c : copies_) {
+    if (!c->in_group || c->warp != &w) continue;
+    const unsigned lane = c->lane;
+    if (!(exec >> lane & 1) || c->group[lane] + newest[lane] >= g.bulk[lane]) continue;
+    if (read_only) {
+      fetch(*c);
+    } else {
+      good &= land(*c, ~0u);
+    }
+    release(*c, c->lanes);
+  }
+  sweep();
+  return good;
+}
+
+void Async::sweep() {
+  std::erase_if(copies_, [](const auto& c) { return c->landed && c->released; });
+  next_ = ~0ull;
+  for (const auto& c : copies_) {
+    if (!c->landed) next_ = std::min({next_, c->fetched ? c->land_at : c->fetch_at, c->land_at});
+  }
+}
+
+void Async::tick(uint64_t executed) {
+  now_ = executed;
+  if (now_ < next_) return;
+  for (size_t k = 0; k < copies_.size(); ++k) {
+    Copy& c = *copies_[k];
+    if (!c.landed && c.fetch_at <= now_ && !c.arrives) fetch(c);
+    if (!c.landed && c.land_at <= now_) settle(c, ~0u);
+  }
+  sweep();
+}
+
+bool Async::land_one() {
+  // What completes a barrier may wake somebody; the rest is waited for by its own warp.
+  std::vector<Copy*> able;
+  for (auto& c : copies_) {
+    if (!c->landed && (c->barrier_block || c->arrives)) able.push_back(c.get());
+  }
+  if (able.empty()) return false;
+  settle(*able[next_random(cluster_->random) % able.size()], ~0u);
+  sweep();
+  return true;
+}
+
+bool Async::block_ends(Block& block, Warp& last) {
+  bool good = true;
+  for (const auto& [offset, m] : mbarriers_[block.rank]) {
+    if (m.tx == 0) continue;
+    const std::string text = "the block ends while the mbarrier at offset " +
+                             std::to_string(offset) + " lacks " + std::to_string(m.tx) +
+                             " bytes: expect_tx and the copies disagree";
+    report_text(last, *m.birth, Fault::transactions, 0, offset, 8, text.c_str());
+  }
+  for (auto& c : copies_) {
+    const bool reads = c->source == &block && !c->released;
+    const bool own = c->warp->block == &block && c->by_thread && !c->released;
+    const bool writes = c->target == &block && !c->landed;
+    if (c->arrives || (!reads && !own && !writes)) continue;
+    report_text(*c->warp, *c->inst, Fault::leaked_group, c->lane, 0, 0,
+                reads ? "the block ends while this copy may still read its shared memory: no "
+                        "cp.async.bulk.wait_group covers it"
+                : own ? "the block ends before anybody has waited for this copy"
+                      : "the block ends while this copy is under way to its shared memory");
+    if (c->source == &block) fetch(*c);
+    if (writes) c->landed = c->released = true;
+  }
+  sweep();
+  return good && !launch_.error.load();
+}
+
+void Async::finish() {
+  for (auto& c : copies_) {
+    if (!c->landed && !c->target && !launch_.error.load()) land(*c, ~0u);
+  }
+  copies_.clear();
+}
+
+}  // namespace sim

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Mbarriers: phase, pending arrivals, bytes outstanding; and every misuse that the rules name. The
+// state lives beside shared memory; the eight bytes hold an image that no program may touch.
+#include <cstring>
+#include <string>
+
+#include "sim/exec/async/async.h"
+#include "sim/exec/async_marks.h"
+
+namespace sim {
+namespace {
+
+// What an arrival returns: the phase it belongs to, and the arrivals that were pending.
+uint64_t token(const Mbarrier& m) { return m.phase << 20 | m.pending; }
+
+std::string at(uint32_t offset) {
+  char text[32];
+  std::snprintf(text, sizeof text, "mbarrier at 0x%x", offset);
+  return text;
+}
+
+bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what) {
+  report_text(w, i, Fault::mbarrier, lane, offset, 8, (at(offset) + ": " + what).c_str());
+  return false;
+}
+
+}  // namespace
+
+Mbarrier* Async::find(Block& block, uint32_t offset) {
+  auto& all = mbarriers_[block.rank];
+  const auto it = all.find(offset);
+  return it == all.end() ? nullptr : &it->second;
+}
+
+void Async::show(Block& block, uint32_t offset, const Mbarrier& m) {
+  const uint64_t image = 0xB0B0000000000000ull | (m.phase & 0xFFFF) << 32 | m.pending;
+  std::memcpy(block.shared + offset, &image, 8);
+}
+
+bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
+                 uint32_t count) {
+  if (count == 0 || count > kMostArrivals) {
+    return misuse(w, i, lane, offset,
+                  "an arrival count of " + std::to_string(count) + "; allowed: 1 to 1048575");
+  }
+  if (find(block, offset)) return misuse(w, i, lane, offset, "initialised while it is live");
+  Mbarrier& m = mbarriers_[block.rank][offset];
+  m.expected = m.pending = count;
+  m.birth = &i;
+  mark_flag(block, offset, 8, kMarkMbarrier, true);
+  show(block, offset, m);
+  const uint8_t defined[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  for (uint32_t k = 0; k < 8; ++k) {
+    block.shared_defined[(offset + k) / 64] |= static_cast<uint64_t>(defined[k])
+                                               << ((offset + k) % 64);
+  }
+  return true;
+}
+
+bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
+  if (!find(block, offset)) return misuse(w, i, lane, offset, "not live");
+  mbarriers_[block.rank].erase(offset);
+  mark_flag(block, offset, 8, kMarkMbarrier, false);
+  return true;
+}
+
+// Completes the phase if nothing is missing.
+bool Async::test(Mbarrier& m) {
+  if (m.pending != 0 || m.tx != 0) return false;
+  ++m.phase;
+  m.pending = m.expected;
+  ++cluster_->events;
+  return true;
+}
+
+bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
+                   int64_t bytes) {
+  Mbarrier* m = find(block, offset);
+  if (!m) return misuse(w, i, lane, offset, "not live");
+  m->tx += bytes;
+  if (m->tx > kMostArrivals || m->tx < -kMostArrivals) {
+    return misuse(w, i, lane, offset,
+                  std::to_string(m->tx) + " bytes outstanding; allowed: -1048575 to 1048575");
+  }
+  if (bytes < 0) test(*m);  // complete_tx
+  show(block, offset, *m);
+  return true;
+}
+
+bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
+                   uint32_t count, bool drop, bool may_complete, uint64_t* state) {
+  Mbarrier* m = find(block, offset);
+  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (count == 0 || count > m->pending) {
+    return misuse(
+        w, i, lane, offset,
+        std::to_string(count) + " arrivals where " + std::to_string(m->pending) + " are pending");
+  }
+  if (m->phase > 0 && m->observed < m->phase) {
+    misuse(w, i, lane, offset,
+           "an arrival in phase " + std::to_string(m->phase) +
+               " before any wait has seen the end of phase " + std::to_string(m->phase - 1));
+    if (w.stop) return false;
+  }
+  if (state) *state = token(*m);
+  if (drop) {
+    m->expected -= count;
+    if (m->expected == 0) return misuse(w, i, lane, offset, "the last arrival was dropped");
+  }
+  m->pending -= count;
+  if (test(*m) && !may_complete) {
+    return misuse(w, i, lane, offset, "an arrival with .noComplete completes the phase");
+  }
+  show(block, offset, *m);
+  return true;
+}
+
+bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
+  Mbarrier* m = find(block, offset);
+  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (m->pending == kMostArrivals) return misuse(w, i, lane, offset, "too many pending arrivals");
+  ++m->pending;
+  return true;
+}
+
+bool Async::complete_tx(Copy& c) {
+  return expect(*c.warp, *c.inst, c.lane, *c.barrier_block, c.barrier, -int64_t{c.barrier_bytes});
+}
+
+}  // namespace sim

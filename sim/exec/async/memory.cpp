@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/exec/async/memory.h"
+
+namespace sim {
+
+Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, uint32_t bytes,
+                     bool store) {
+  Region* r = find_region(w, i, address, address + bytes);
+  if (!r || (store && r->read_only)) {
+    report(w, i, r ? Fault::read_only : Fault::out_of_bounds, lane, address, bytes, Space::global,
+           store);
+    return nullptr;
+  }
+  Tally& tally = w.worker->tally;
+  TrafficCounts& t = store ? tally.global_store : tally.global_load;
+  const uint64_t first = address >> 5, last = (address + bytes - 1) >> 5;
+  t.bytes += bytes;
+  t.sectors += last - first + 1;
+  t.minimum_sectors += (bytes + 31) / 32;
+  uint64_t* touched = store ? r->stored : r->loaded;
+  for (uint64_t sector = first; sector <= last; ++sector) {
+    const uint64_t bit = sector - (r->base >> 5);
+    touched[bit / 64] |= 1ull << (bit % 64);
+  }
+  return r;
+}
+
+}  // namespace sim

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A mark per word of shared memory that something asynchronous is using: the destination of a copy
+// in flight, the source of a copy or product that may still be read, a live mbarrier. Plain
+// accesses look at them only while there are any.
+#pragma once
+
+#include "sim/exec/warp.h"
+
+namespace sim {
+
+constexpr uint16_t kMarkMbarrier = 0x8000;
+constexpr uint16_t kMarkInFlight = 0x4000;
+constexpr uint16_t kMarkBorrowed = 0x3FFF;  // how many readers
+
+// `change` is +1 or -1. Offsets are within the block's shared memory.
+inline void mark_borrowed(Block& block, uint32_t offset, uint32_t bytes, int change) {
+  if (!block.marks) return;
+  for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+    uint16_t& m = block.marks[word];
+    const bool before = m != 0;
+    m = static_cast<uint16_t>(m + change);
+    block.marked += (m != 0) - before;
+  }
+}
+
+inline void mark_flag(Block& block, uint32_t offset, uint32_t bytes, uint16_t flag, bool on) {
+  if (!block.marks) return;
+  for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+    uint16_t& m = block.marks[word];
+    const bool before = m != 0;
+    m = static_cast<uint16_t>(on ? m | flag : m & ~flag);
+    block.marked += (m != 0) - before;
+  }
+}
+
+inline void mark_in_flight(Block& block, uint32_t offset, uint32_t bytes, int change) {
+  mark_flag(block, offset, bytes, kMarkInFlight, change > 0);
+}
+
+// All marks of a range in one.
+inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
+  uint16_t all = 0;
+  for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+    all = static_cast<uint16_t>(all | block.marks[word]);
+  }
+  return all;
+}
+
+// Reports an access of [offset, offset + bytes) that collides with a mark. False if there was one.
+bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
+                 uint32_t bytes, bool store);
+
+}  // namespace sim

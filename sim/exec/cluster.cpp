@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A cluster: whose turn it is among the warps of its blocks, when copies land while nobody can run,
+// and barrier.cluster. And the host threads that run clusters.
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+constexpr uint64_t kQuantum = 4096;  // about how long a warp runs before the next one
+
+}  // namespace
+
+ClusterRun::ClusterRun(Worker* worker, const Launch& launch) : worker_(worker) {
+  const uint32_t* dims = launch.view.cluster;
+  cluster_.size = dims[0] * dims[1] * dims[2];
+  for (uint32_t rank = 0; rank < cluster_.size; ++rank) {
+    runs_.push_back(std::make_unique<BlockRun>(worker, launch, &cluster_, rank));
+    blocks_.push_back(&runs_.back()->block());
+    for (Warp& w : runs_.back()->warps()) warps_.push_back(&w);
+  }
+  cluster_.blocks = blocks_.data();
+  if (launch.function->uses_async_copies) {
+    async_ = std::make_unique<Async>(&cluster_, launch);
+    cluster_.async = async_.get();
+  }
+}
+
+ClusterRun::~ClusterRun() = default;
+
+void ClusterRun::start(uint64_t linear) {
+  const Launch& launch = *worker_->launch;
+  const uint32_t* dims = launch.view.cluster;
+  uint32_t count[3];
+  for (int k = 0; k < 3; ++k) count[k] = launch.view.grid[k] / dims[k];
+  const uint32_t first[3] = {static_cast<uint32_t>(linear % count[0]) * dims[0],
+                             static_cast<uint32_t>(linear / count[0] % count[1]) * dims[1],
+                             static_cast<uint32_t>(linear / count[0] / count[1]) * dims[2]};
+  for (uint32_t rank = 0; rank < cluster_.size; ++rank) {
+    const uint32_t id[3] = {first[0] + rank % dims[0], first[1] + rank / dims[0] % dims[1],
+                            first[2] + rank / dims[0] / dims[1]};
+    runs_[rank]->start(id);
+  }
+  cluster_.random = mix(launch.settings->seed ^ mix(~linear));
+  cluster_.events = cluster_.phase = 0;
+  if (async_) async_->start();
+  next_ = next_random(cluster_.random) % warps_.size();
+  done_ = 0;
+  executed_ = 0;
+}
+
+// Adds to the launch's instructions. False past its limit.
+bool ClusterRun::charge(uint64_t instructions) {
+  Launch& launch = *worker_->launch;
+  const uint64_t limit = launch.settings->instruction_limit;
+  if (!limit || launch.executed.fetch_add(instructions) + instructions <= limit) return true;
+  int none = 0;
+  launch.error.compare_exchange_strong(none, 702);
+  return false;
+}
+
+bool ClusterRun::advance(uint64_t budget) {
+  Launch& launch = *worker_->launch;
+  const uint64_t stop_at = executed_ + budget;
+  size_t idle = 0;  // turns in a row in which nothing happened
+  while (done_ < warps_.size()) {
+    if (launch.error.load(std::memory_order_relaxed)) return false;
+    if (executed_ >= stop_at) return true;
+    Warp& w = *warps_[next_];
+    next_ = (next_ + 1) % warps_.size();
+    uint64_t ran = 0;
+    if (w.state == WarpState::runnable || w.state == WarpState::waiting) {
+      const uint64_t before = w.block->executed;
+      const uint64_t quantum = kQuantum / 2 + next_random(w.block->random) % kQuantum;
+      const RunResult result = isa().run(w, quantum);
+      ran = w.block->executed - before;
+      if (!charge(ran) || result == RunResult::stopped) return false;
+      if (result == RunResult::done) {
+        ++done_;
+        ++w.block->warps_done;
+        recheck_barriers(*w.block);
+        recheck_cluster_barrier(cluster_);
+        if (w.block->warps_done == w.block->warps && async_ && !async_->block_ends(*w.block, w)) {
+          return false;
+        }
+        ran = 1;
+      }
+    }
+    executed_ += ran;
+    if (async_) async_->tick(executed_);
+    idle = ran ? 0 : idle + 1;
+    if (idle <= warps_.size()) continue;
+    if (!async_ || !async_->land_one()) return deadlock();
+    idle = 0;
+  }
+  if (async_) async_->finish();
+  return false;
+}
+
+// Every warp waits: each is reported with its place.
+bool ClusterRun::deadlock() {
+  for (Warp* w : warps_) {
+    if (w->state == WarpState::done || w->strand_count == 0) continue;
+    report_deadlock(*w);
+  }
+  int none = 0;
+  worker_->launch->error.compare_exchange_strong(none, 719);
+  return false;
+}
+
+HostWorker::HostWorker(Launch* l) {
+  launch = l;
+  counts.resize(l->function->code.size());
+  region_by_ordinal.resize(l->function->memory_ordinals + 1);
+  pc_counts = counts.data();
+  regions = region_by_ordinal.data();
+  memory_version = l->memory->version().load();
+}
+
+// Clusters in turn from the common counter. One that runs very long may be waiting for another: it
+// gives way, up to a number that a device would also hold.
+void HostWorker::run() {
+  constexpr uint64_t kSlice = 4'000'000;
+  constexpr size_t kResident = 64;
+  std::vector<std::unique_ptr<ClusterRun>> busy, idle;
+  size_t turn = 0;
+  for (;;) {
+    if (launch->error.load(std::memory_order_relaxed)) return;
+    if (busy.empty() || (turn == 0 && busy.size() < kResident)) {
+      const uint64_t next = launch->next_cluster.fetch_add(1);
+      if (next < launch->clusters) {
+        if (idle.empty()) idle.push_back(std::make_unique<ClusterRun>(this, *launch));
+        busy.push_back(std::move(idle.back()));
+        idle.pop_back();
+        busy.back()->start(next);
+        turn = busy.size() - 1;
+      } else if (busy.empty()) {
+        return;
+      }
+    }
+    if (busy[turn]->advance(kSlice)) {
+      turn = (turn + 1) % busy.size();
+      continue;
+    }
+    idle.push_back(std::move(busy[turn]));
+    busy.erase(busy.begin() + static_cast<std::ptrdiff_t>(turn));
+    turn = busy.empty() ? 0 : turn % busy.size();
+  }
+}
+
+}  // namespace sim
