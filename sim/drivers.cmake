@@ -15,11 +15,12 @@ set(driver ${CMAKE_CURRENT_SOURCE_DIR}/driver)
 sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/copy.cpp
   ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/function.cpp
-  ${driver}/graph.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
+  ${driver}/graph.cpp ${driver}/graph_upload.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
   ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
   ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/state.cpp
-  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/transfer.cpp ${driver}/worker.cpp)
+  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/transfer.cpp ${driver}/user_object.cpp
+  ${driver}/worker.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)

@@ -177,7 +177,7 @@ struct Driver {
   std::unordered_map<uint64_t, std::weak_ptr<Object>> objects;
   std::map<uint64_t, std::shared_ptr<Library>> libraries;
   std::map<uint64_t, std::shared_ptr<Pool>> pools;
-  std::map<uint64_t, std::shared_ptr<Object>> graphs;  // CUgraph and CUgraphExec
+  std::map<uint64_t, std::shared_ptr<Object>> graphs;  // CUgraph, CUgraphExec, CUuserObject
   std::map<uint64_t, std::shared_ptr<Context>> contexts;
   std::map<uint64_t, Block> blocks;  // by base address
   std::vector<std::weak_ptr<Capture>> captures;

@@ -67,7 +67,12 @@
   SIM_ONE(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2)                                          \
   SIM_ONE(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags)                                  \
   SIM_ONE(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags)                         \
+  SIM_TWO(cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams,                       \
+          cuGraphInstantiateWithParams_ptsz)                                                       \
   SIM_TWO(cuGraphLaunch, 10000, cuGraphLaunch, cuGraphLaunch_ptsz)                                 \
+  SIM_ONE(cuGraphReleaseUserObject, 11030, cuGraphReleaseUserObject)                               \
+  SIM_ONE(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject)                                 \
+  SIM_TWO(cuGraphUpload, 11010, cuGraphUpload, cuGraphUpload_ptsz)                                 \
   SIM_ONE(cuInit, 2000, cuInit)                                                                    \
   SIM_ONE(cuKernelGetAttribute, 12000, cuKernelGetAttribute)                                       \
   SIM_ONE(cuKernelGetFunction, 12000, cuKernelGetFunction)                                         \
@@ -174,7 +179,10 @@
   SIM_TWO(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz)         \
   SIM_ONE(cuStreamWriteValue32, 8000, cuStreamWriteValue32)                                        \
   SIM_TWO(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz)      \
-  SIM_ONE(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)
+  SIM_ONE(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)             \
+  SIM_ONE(cuUserObjectCreate, 11030, cuUserObjectCreate)                                           \
+  SIM_ONE(cuUserObjectRelease, 11030, cuUserObjectRelease)                                         \
+  SIM_ONE(cuUserObjectRetain, 11030, cuUserObjectRetain)
 
 #define SIM_DECLARE_ONE(name, version, symbol) void symbol();
 #define SIM_DECLARE_TWO(name, version, symbol, twin) \
