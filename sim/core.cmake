@@ -5,14 +5,14 @@
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
 foreach(family access access_global access_shared bits bytes compare convert convert_float
-        convert_half convert_integer float half integer math memory move run select strands table
-        warp_ops)
+        convert_half convert_integer float half integer math matrix memory mma mma_f64 mma_tile move
+        run select strands table warp_ops)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic isa/convert_fp8 isa/convert_rare async/bulk_ops async/cluster_ops async/copy_ops
-        async/mbarrier_ops async/tensor_ops)
+foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes async/bulk_ops
+        async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
 
@@ -62,6 +62,7 @@ add_library(lathe_sim_core STATIC
   exec/launch.cpp
   exec/profile.cpp
   exec/report.cpp
+  exec/tensor_map.cpp
   exec/windows.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
@@ -69,6 +70,7 @@ add_library(lathe_sim_core STATIC
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
   ptx/decode_operand.cpp
+  ptx/decode_tensor.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
@@ -76,6 +78,7 @@ add_library(lathe_sim_core STATIC
   ptx/op_table.cpp
   ptx/opcodes.cpp
   ptx/opcodes_async.cpp
+  ptx/opcodes_tensor.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
@@ -89,7 +92,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits check control convert float integer math nvrtc parser)
+  foreach(topic async atomic bits check control convert float integer math nvrtc parser tensor_copy)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

@@ -75,6 +75,7 @@ Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWor
     }
     const Tally& t = worker->tally;
     c.thread_instructions += t.thread_instructions;
+    c.tensor_ops += t.tensor_ops;
     add_traffic(&c.global_load, traffic(t.global_load));
     add_traffic(&c.global_store, traffic(t.global_store));
     add_traffic(&c.global_atomic, traffic(t.global_atomic));

@@ -171,6 +171,8 @@ Handler resolve_convert(const Form& f);
 Handler resolve_move(const Form& f);
 Handler resolve_memory(const Form& f);
 Handler resolve_warp(const Form& f);
+Handler resolve_mma(const Form& f);
+Handler resolve_matrix(const Form& f);
 RunResult run(Warp& warp, uint64_t quantum);
 
 }  // namespace sim::SIM_ISA

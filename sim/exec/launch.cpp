@@ -64,6 +64,7 @@ void set_up(Launch* l) {
   v.check_async = (l->settings->check & kAsynccheck) != 0;
   v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
   v.check_defined = (l->settings->check & kInitcheck) != 0;
+  v.tensor_sum = l->settings->tensor_sum;
   v.memory_version = &l->memory->version();
   l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
 }

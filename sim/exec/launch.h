@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/check/memory.h"
+#include "sim/exec/policy.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -57,10 +58,6 @@ enum Check : uint32_t {
   kCheckAll = 31
 };
 
-// When asynchronous work takes effect within its window: at its issue, as late as the rules allow,
-// or at a moment from the seed.
-enum class AsyncPolicy : uint8_t { eager, lazy, random };
-
 struct Settings {
   uint64_t seed = 0;
   int threads = 0;                 // host threads that run CTAs; 0: as many as there are cores
@@ -68,6 +65,7 @@ struct Settings {
   uint64_t instruction_limit = 0;  // warp instructions per launch; 0: none. Past it: error 702
   int findings_per_pc = 1;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
+  TensorSum tensor_sum = TensorSum::exact;
 };
 
 struct Grid {

@@ -60,6 +60,8 @@ const char* name(Fault f) {
       return "registers";
     case Fault::dsmem_after_exit:
       return "dsmem_after_exit";
+    case Fault::partial_warp:
+      return "partial_warp";
   }
   return "unknown";
 }
@@ -80,6 +82,7 @@ Check check_of(Fault f) {
     case Fault::mbarrier:
     case Fault::cluster_barrier:
     case Fault::registers:
+    case Fault::partial_warp:
       return kSynccheck;
     case Fault::in_flight:
     case Fault::source_overwritten:
@@ -225,6 +228,8 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
       return "trap";
     case Fault::assertion:
       return "a device assertion failed";
+    case Fault::partial_warp:
+      return "an .aligned instruction that needs all 32 lanes runs with fewer";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "sim/exec/policy.h"
 #include "sim/ptx/code.h"
 
 namespace sim {
@@ -142,6 +143,7 @@ struct Tally {
   TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
       local_store, const_load;
   uint64_t thread_instructions = 0;
+  uint64_t tensor_ops = 0;
 };
 
 // One host thread's share of a launch.
@@ -166,6 +168,7 @@ struct LaunchView {
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
   bool check_async = true;    // accesses to what is in flight
+  TensorSum tensor_sum = TensorSum::exact;
   const std::atomic<uint64_t>* memory_version = nullptr;
 };
 const LaunchView& view(const Worker& worker);
@@ -194,7 +197,8 @@ enum class Fault : uint8_t {
   tensor_map,
   leaked_group,
   registers,  // setmaxnreg
-  dsmem_after_exit
+  dsmem_after_exit,
+  partial_warp
 };
 
 // A fault whose sentence the caller writes.

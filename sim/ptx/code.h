@@ -48,12 +48,13 @@ enum class Class : uint8_t {
   barrier,
   control,
   async,
+  tensor,
   pseudo,
   count
 };
 constexpr const char* kClassNames[] = {"integer", "float",   "half",   "convert", "math",
                                        "compare", "move",    "memory", "atomic",  "warp",
-                                       "barrier", "control", "async"};
+                                       "barrier", "control", "async",  "tensor"};
 
 constexpr unsigned kSlotBytes = 128;  // 32 lanes of 4 bytes; 64-bit values take two
 constexpr uint16_t kPredTrue = 0;     // predicate slots with a fixed meaning

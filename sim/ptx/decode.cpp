@@ -266,6 +266,11 @@ void Decoder::statement(const Statement& s) {
       return warp_op(s);
     case Op::bar:
       return barrier(s);
+    case Op::mma:
+    case Op::ldmatrix:
+    case Op::stmatrix:
+    case Op::movmatrix:
+      return tensor(s);
     default:
       return control(s);
   }

@@ -77,6 +77,11 @@ class Decoder {
   void warp_op(const Statement& s);
   void barrier(const Statement& s);
   void control(const Statement& s);
+  // decode_tensor.cpp
+  void tensor(const Statement& s);
+  void mma(const Statement& s);
+  void matrix_access(const Statement& s);
+  void move_matrix(const Statement& s);
 
   Draft draft(const Form& form, Kind kind = Kind::simple) const;
   void emit(Draft d, const Form& form, Class cls);

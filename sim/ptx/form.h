@@ -131,7 +131,17 @@ enum class Op : uint16_t {
   widen,
   narrow,
   ld_param,
-  join
+  join,
+  // Matrix instructions.
+  mma,
+  ldmatrix,
+  stmatrix,
+  movmatrix,
+  wgmma,
+  wgmma_fence,
+  wgmma_commit,
+  wgmma_wait,
+  touch  // made by the decoder: what it names is about to be read or written
 };
 
 enum class Type : uint8_t {
@@ -160,7 +170,13 @@ enum class Type : uint8_t {
   e4m3x2,
   e5m2x2,
   u16x2,
-  s16x2
+  s16x2,
+  // Factors of matrix instructions, never of registers.
+  e4m3,
+  e5m2,
+  s4,
+  u4,
+  b1
 };
 
 enum class Space : uint8_t { generic, global, shared, local, constant, param, cluster };

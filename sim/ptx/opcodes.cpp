@@ -241,6 +241,7 @@ bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::s
     *info = &kCpAsync;
     return parse_cp_async(opcode.substr(8), form) || unsupported("");
   }
+  if (is_tensor(opcode)) return parse_tensor(opcode, form, info) || unsupported("");
   if (opcode == "trap.assertion") {  // made from a call of __assertfail
     form->op = Op::trap;
     form->mods = kAny;

@@ -37,4 +37,8 @@ bool parse_async_form(std::string_view opcode, Form* form, const OpInfo** info);
 // Splits "add.rn.ftz.f32" into a form. False and `error` for anything unknown.
 bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::string* error);
 
+// The same for matrix instructions, whose words and types are their own (opcodes_tensor.cpp).
+bool is_tensor(std::string_view opcode);
+bool parse_tensor(std::string_view opcode, Form* form, const OpInfo** info);
+
 }  // namespace sim

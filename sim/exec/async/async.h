@@ -48,7 +48,7 @@ struct Copy {
   Atomic reduce = Atomic::none;
   Type type = Type::none;  // of a reduction's elements
   bool flush = false;      // its subnormals become zero
-  uint8_t fill[4] = {0, 0, 0, 0};
+  uint8_t fill[8] = {};
   Warp* warp = nullptr;
   const Inst* inst = nullptr;
   unsigned lane = 0;   // the first of them

@@ -88,7 +88,7 @@ bool Async::fetch(Copy& c) {
   size_t at = 0;
   for (const Piece& p : c.pieces) {
     if (p.fill) {
-      for (uint32_t k = 0; k < p.bytes; ++k) c.data[at + k] = c.fill[k % 4];
+      for (uint32_t k = 0; k < p.bytes; ++k) c.data[at + k] = c.fill[k % 8];
     } else if (c.source) {
       std::memcpy(c.data.data() + at, c.source->shared + p.from, p.bytes);
       read_defined(c.source->shared_defined, p.from, p.bytes, c.defined.data() + at);
