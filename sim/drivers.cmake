@@ -37,7 +37,8 @@ function(sim_client_test name)
 endfunction()
 if(LATHE_TESTS)
   foreach(test driver_context_test driver_graph_test driver_launch_test driver_memory_test
-      driver_module_test driver_stream_test nccl_collectives_test nccl_errors_test nccl_pairs_test)
+      driver_module_test driver_stream_test driver_user_object_test
+      nccl_collectives_test nccl_errors_test nccl_pairs_test)
     sim_client_test(${test})
   endforeach()
 endif()
