@@ -12,7 +12,7 @@ endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
 foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes async/bulk_ops
-        async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_ops)
+        async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
 

@@ -29,6 +29,16 @@ bool orders_by_barriers_only(const Function& f) {
   return true;
 }
 
+// Where shared memory starts: no better aligned than its variables ask for, so that code which
+// needs more shows. Seed 0 keeps the start of the hardware.
+uint32_t shared_start(const Launch& l) {
+  const auto reserved =
+      static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
+  const uint32_t align = std::max(16u, l.function->shared_align);
+  if (l.settings->seed == 0 || align >= 1024) return reserved;
+  return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
+}
+
 void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
@@ -51,7 +61,7 @@ void set_up(Launch* l) {
   v.params = g.params.data();
   v.param_bytes = static_cast<uint32_t>(g.params.size());
   const Function& f = *l->function;
-  v.shared_begin = static_cast<uint32_t>(l->profile->major >= 9 ? l->profile->shared_reserved : 0);
+  v.shared_begin = shared_start(*l);
   v.shared_bytes = v.shared_begin + f.static_shared;
   if (g.dynamic_shared_bytes) {
     v.shared_bytes = (v.shared_bytes + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align;

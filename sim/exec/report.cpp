@@ -10,92 +10,55 @@
 namespace sim {
 namespace {
 
-const char* name(Fault f) {
-  switch (f) {
-    case Fault::out_of_bounds:
-      return "out_of_bounds";
-    case Fault::misaligned:
-      return "misaligned";
-    case Fault::read_only:
-      return "read_only";
-    case Fault::uninitialized:
-      return "uninitialized";
-    case Fault::wrong_space:
-      return "wrong_space";
-    case Fault::inactive_source:
-      return "inactive_source";
-    case Fault::divergent:
-      return "divergent";
-    case Fault::barrier:
-      return "barrier";
-    case Fault::deadlock:
-      return "deadlock";
-    case Fault::race:
-      return "race";
-    case Fault::trap:
-      return "trap";
-    case Fault::assertion:
-      return "assertion";
-    case Fault::undefined_value:
-      return "undefined_value";
-    case Fault::in_flight:
-      return "in_flight";
-    case Fault::source_overwritten:
-      return "source_overwritten";
-    case Fault::mbarrier:
-      return "mbarrier";
-    case Fault::mbarrier_overwritten:
-      return "mbarrier_overwritten";
-    case Fault::transactions:
-      return "transactions";
-    case Fault::cluster_barrier:
-      return "cluster_barrier";
-    case Fault::bulk:
-      return "bulk_copy";
-    case Fault::tensor_map:
-      return "tensor_map";
-    case Fault::leaked_group:
-      return "leaked_group";
-    case Fault::registers:
-      return "registers";
-    case Fault::dsmem_after_exit:
-      return "dsmem_after_exit";
-    case Fault::partial_warp:
-      return "partial_warp";
-  }
-  return "unknown";
-}
+// Every kind of finding: its name, the check it belongs to, the error its launch ends with (0: the
+// launch goes on). In the order of the enumeration.
+struct FaultInfo {
+  Fault fault;
+  const char* name;
+  Check check;
+  int error;
+};
+constexpr FaultInfo kFaults[] = {
+    {Fault::out_of_bounds, "out_of_bounds", kMemcheck, 700},
+    {Fault::misaligned, "misaligned", kMemcheck, 716},
+    {Fault::read_only, "read_only", kMemcheck, 700},
+    {Fault::uninitialized, "uninitialized", kInitcheck, 0},
+    {Fault::wrong_space, "wrong_space", kMemcheck, 717},
+    {Fault::inactive_source, "inactive_source", kSynccheck, 0},
+    {Fault::divergent, "divergent", kSynccheck, 719},
+    {Fault::barrier, "barrier", kSynccheck, 719},
+    {Fault::deadlock, "deadlock", kSynccheck, 719},
+    {Fault::race, "race", kRacecheck, 0},
+    {Fault::trap, "trap", kSynccheck, 719},
+    {Fault::assertion, "assertion", kSynccheck, 710},
+    {Fault::undefined_value, "undefined_value", kSynccheck, 719},
+    {Fault::in_flight, "in_flight", kAsynccheck, 0},
+    {Fault::source_overwritten, "source_overwritten", kAsynccheck, 0},
+    {Fault::mbarrier, "mbarrier", kSynccheck, 719},
+    {Fault::mbarrier_overwritten, "mbarrier_overwritten", kAsynccheck, 719},
+    {Fault::transactions, "transactions", kAsynccheck, 0},
+    {Fault::cluster_barrier, "cluster_barrier", kSynccheck, 719},
+    {Fault::bulk, "bulk_copy", kAsynccheck, 719},
+    {Fault::tensor_map, "tensor_map", kAsynccheck, 719},
+    {Fault::leaked_group, "leaked_group", kAsynccheck, 0},
+    {Fault::registers, "registers", kSynccheck, 719},
+    {Fault::dsmem_after_exit, "dsmem_after_exit", kMemcheck, 719},
+    {Fault::partial_warp, "partial_warp", kSynccheck, 719},
+};
 
-Check check_of(Fault f) {
-  switch (f) {
-    case Fault::uninitialized:
-      return kInitcheck;
-    case Fault::race:
-      return kRacecheck;
-    case Fault::inactive_source:
-    case Fault::divergent:
-    case Fault::barrier:
-    case Fault::deadlock:
-    case Fault::trap:
-    case Fault::assertion:
-    case Fault::undefined_value:
-    case Fault::mbarrier:
-    case Fault::cluster_barrier:
-    case Fault::registers:
-    case Fault::partial_warp:
-      return kSynccheck;
-    case Fault::in_flight:
-    case Fault::source_overwritten:
-    case Fault::mbarrier_overwritten:
-    case Fault::transactions:
-    case Fault::bulk:
-    case Fault::tensor_map:
-    case Fault::leaked_group:
-      return kAsynccheck;
-    default:
-      return kMemcheck;
+constexpr bool in_order() {
+  int k = 0;
+  for (const FaultInfo& f : kFaults) {
+    if (static_cast<int>(f.fault) != k++) return false;
   }
+  return true;
 }
+static_assert(in_order());
+
+const FaultInfo& info_of(Fault f) { return kFaults[static_cast<int>(f)]; }
+const char* name(Fault f) { return info_of(f).name; }
+Check check_of(Fault f) { return info_of(f).check; }
+int error_of(Fault f) { return info_of(f).error; }
 
 const char* name(Check c) {
   switch (c) {
@@ -109,31 +72,6 @@ const char* name(Check c) {
       return "asynccheck";
     default:
       return "memcheck";
-  }
-}
-
-// The error a launch ends with; 0: it goes on.
-int error_of(Fault f) {
-  switch (f) {
-    case Fault::out_of_bounds:
-    case Fault::read_only:
-      return 700;
-    case Fault::misaligned:
-      return 716;
-    case Fault::wrong_space:
-      return 717;
-    case Fault::uninitialized:
-    case Fault::inactive_source:
-    case Fault::race:
-    case Fault::in_flight:
-    case Fault::source_overwritten:
-    case Fault::leaked_group:
-    case Fault::transactions:
-      return 0;
-    case Fault::assertion:
-      return 710;
-    default:
-      return 719;
   }
 }
 

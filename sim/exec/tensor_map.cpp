@@ -78,7 +78,7 @@ void encode_tensor_map(const TensorMapView& m, void* out) {
   r.swizzle = static_cast<uint8_t>(m.swizzle);
   r.interleave = static_cast<uint8_t>(m.interleave);
   r.fill_nan = m.fill_nan;
-  for (unsigned j = 0; j < m.rank; ++j) {
+  for (unsigned j = 0; j < 5; ++j) {
     r.dims[j] = static_cast<uint32_t>(m.dims[j] - 1);
     if (j) r.strides[j - 1] = m.strides[j];
     r.box[j] = static_cast<uint16_t>(m.box[j]);
@@ -102,14 +102,14 @@ bool decode_tensor_map(const void* map, TensorMapView* out) {
   m.element_bytes = tensor_element_bytes(m.dtype);
   m.flush = m.dtype == 10 || m.dtype == 12;
   m.strides[0] = m.element_bytes;
-  for (unsigned j = 0; j < m.rank; ++j) {
+  for (unsigned j = 0; j < 5; ++j) {
     m.dims[j] = uint64_t{r.dims[j]} + 1;
     if (j) m.strides[j] = r.strides[j - 1];
     m.box[j] = r.box[j];
     m.element_strides[j] = j ? r.element_strides[j] : 1;  // the innermost one is ignored
   }
   *out = m;
-  return tensor_map_fault(m).empty();
+  return true;
 }
 
 void fill_pattern(const TensorMapView& map, uint8_t (&out)[8]) {

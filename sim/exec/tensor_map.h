@@ -35,7 +35,7 @@ uint32_t tensor_element_bytes(unsigned dtype);
 std::string tensor_map_fault(const TensorMapView& map);
 // `out` and `map` have kTensorMapBytes bytes.
 void encode_tensor_map(const TensorMapView& map, void* out);
-// False if these bytes are no such record.
+// False if these bytes are no such record. What it says may still be a fault: see above.
 bool decode_tensor_map(const void* map, TensorMapView* out);
 // The bytes that stand for what is outside; a pattern of eight.
 void fill_pattern(const TensorMapView& map, uint8_t (&out)[8]);

@@ -301,3 +301,53 @@ TEST_CASE("what the driver refuses to encode") {
     m.fill_nan = true;
   });
 }
+
+TEST_CASE("a map edited in shared memory and published works as one that was encoded") {
+  // The map names the wrong tensor, size and stride; the kernel mends it.
+  Device d;
+  Case c{make(9, {64, 20}, {64, 8}, 3), {0, 16}};
+  std::vector<uint8_t> tensor(extent(c.map));
+  for (size_t k = 0; k < tensor.size(); ++k) tensor[k] = static_cast<uint8_t>(k * 7);
+  c.map.base = d.upload(tensor);
+  TensorMapView wrong = c.map;
+  wrong.base = 16;
+  wrong.dims[1] = 3;
+  wrong.strides[1] = 16;
+  struct Map {
+    uint8_t bytes[128];
+  } map;
+  struct At {
+    int c[5];
+  } at{{0, 16, 0, 0, 0}};
+  encode_tensor_map(wrong, map.bytes);
+  std::string text = kernel(2, R"(
+  .shared .align 128 .b8 edit[128];
+  mov.u32 %r10, edit; shl.b32 %r11, %t, 2; add.u32 %r12, %r10, %r11;
+  cvt.u64.u32 %rd10, %r11; add.u64 %rd11, %rd1, %rd10; ld.u32 %r13, [%rd11]; st.shared.u32 [%r12], %r13;
+  bar.warp.sync -1;
+  cvt.u64.u32 %rd12, %r10;
+  ld.param.u64 %rd13, [good]; ld.param.u64 %rd14, [room];
+  @%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%rd12], %rd13;
+  @%p1 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%rd12], 1, 20;
+  mov.u64 %rd15, 144;
+  @%p1 tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%rd12], 0, %rd15;
+  bar.warp.sync -1;
+  tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd14], [%rd12], 128;
+  fence.proxy.tensormap::generic.acquire.gpu [%rd14], 128;
+  mov.u64 %rd1, %rd14;
+)" + kLoad);
+  text.replace(text.find(".param .u32 tile)"), 17,
+               ".param .u32 tile, .param .u64 good, .param .u64 room)");
+  REQUIRE(c.map.strides[1] == 144);
+  d.load(text);
+  const uint64_t out = d.upload(std::vector<uint8_t>(32768, 0));
+  const Outcome o = d.run("k", 1, 32, map, out, at, 1024u, 0u, c.map.base, d.buffer(128));
+  INFO(texts(o));
+  REQUIRE(o.error == 0);
+  CHECK(o.findings.empty());
+  std::vector<uint8_t> want(32768, 0xA5);
+  for_box(c, 1024, [&](int64_t from, uint64_t to) {
+    want[to] = from >= 0 ? tensor[static_cast<size_t>(from)] : 0;
+  });
+  CHECK(d.download<uint8_t>(out, 32768) == want);
+}

@@ -13,5 +13,8 @@ Copy new_copy(Warp& w, const Inst& i, unsigned lane);
 // every block of `multicast` if that is not 0.
 void send(Copy copy, Place barrier, uint32_t bytes, uint32_t multicast);
 Handler resolve_tensor_copy(const Form& f);
+Handler resolve_tensor_map(const Form& f);
+// The 128 bytes at a generic address, or null after a finding.
+const void* find_map(Warp& w, const Inst& i, unsigned lane, uint64_t address);
 
 }  // namespace sim::base

@@ -36,31 +36,20 @@ Type element_type(unsigned dtype) {
   return dtype < sizeof(kTypes) / sizeof(kTypes[0]) ? kTypes[dtype] : Type::none;
 }
 
-// The map's bytes: in global memory, or among the kernel's parameters.
+// The map that the bytes at `address` hold.
 bool load_map(Warp& w, const Inst& i, unsigned lane, uint64_t address, TensorMapView* map) {
-  const LaunchView& launch = view(*w.worker);
-  const uint64_t param = address - windows().param;
-  const void* at = nullptr;
-  if (address % 64 != 0) {
-    refuse(w, i, lane, address, "the tensor map is not aligned to 64 bytes");
-    return false;
-  }
-  if (param < kParamWindow) {
-    if (param + kTensorMapBytes <= launch.param_bytes) at = launch.params + param;
-  } else if (find_region(w, i, address, address + kTensorMapBytes)) {
-    at = reinterpret_cast<const void*>(address);
-  }
-  if (!at) {
-    report(w, i, Fault::out_of_bounds, lane, address, kTensorMapBytes, Space::generic, false);
-    return false;
-  }
+  const void* at = find_map(w, i, lane, address);
+  if (!at) return false;
   if (!decode_tensor_map(at, map)) {
     refuse(
         w, i, lane, address,
         "these 128 bytes are not a tensor map that cuTensorMapEncodeTiled of this library wrote");
     return false;
   }
-  return true;
+  const std::string fault = tensor_map_fault(*map);
+  if (fault.empty()) return true;
+  refuse(w, i, lane, address, "the tensor map has " + fault);
+  return false;
 }
 
 struct Box {
@@ -198,8 +187,28 @@ void tensor(Warp& w, const Inst& i, uint32_t exec) {
 
 }  // namespace
 
+// In global memory, or among the kernel's parameters.
+const void* find_map(Warp& w, const Inst& i, unsigned lane, uint64_t address) {
+  const LaunchView& launch = view(*w.worker);
+  const uint64_t param = address - windows().param;
+  if (address % 64 != 0) {
+    refuse(w, i, lane, address, "the tensor map is not aligned to 64 bytes");
+    return nullptr;
+  }
+  if (param < kParamWindow) {
+    if (param + kTensorMapBytes <= launch.param_bytes) return launch.params + param;
+  } else if (find_region(w, i, address, address + kTensorMapBytes)) {
+    return reinterpret_cast<const void*>(address);
+  }
+  report(w, i, Fault::out_of_bounds, lane, address, kTensorMapBytes, Space::generic, false);
+  return nullptr;
+}
+
 Handler resolve_tensor_copy(const Form& f) {
   switch (f.op) {
+    case Op::tensormap_replace:
+    case Op::tensormap_copy:
+      return resolve_tensor_map(f);
     case Op::tensor_copy:
     case Op::tensor_reduce:
     case Op::tensor_prefetch:
