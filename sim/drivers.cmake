@@ -19,7 +19,7 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
   ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/state.cpp
-  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/transfer.cpp ${driver}/user_object.cpp
+  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/tensor_map.cpp ${driver}/transfer.cpp ${driver}/user_object.cpp
   ${driver}/worker.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
 

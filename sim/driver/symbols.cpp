@@ -179,6 +179,7 @@
   SIM_TWO(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz)         \
   SIM_ONE(cuStreamWriteValue32, 8000, cuStreamWriteValue32)                                        \
   SIM_TWO(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz)      \
+  SIM_ONE(cuTensorMapEncodeTiled, 12000, cuTensorMapEncodeTiled)                                   \
   SIM_ONE(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)             \
   SIM_ONE(cuUserObjectCreate, 11030, cuUserObjectCreate)                                           \
   SIM_ONE(cuUserObjectRelease, 11030, cuUserObjectRelease)                                         \
