@@ -28,7 +28,8 @@ Ref Decoder::address(const Operand& o, Space space, Draft* d) {
   const Operand& base = o.parts[0];
   if (base.kind == Operand::Kind::reg) {
     const unsigned bytes = register_bytes(base);
-    const bool window = space == Space::shared || space == Space::cluster || space == Space::local;
+    const bool window = space == Space::shared || space == Space::cluster ||
+                        space == Space::local || space == Space::param;
     if (bytes == 4 && window)
       d->b = {Ref::Kind::raw, 0};
     else if (bytes != 8)

@@ -11,6 +11,10 @@ import torch
 from cases import case
 
 
+# See "Findings that are real" in README.md.
+EQUAL_STORES = r"race\w* causal_conv1d_(fwd|bwd)_kernel: store to shared .* races with the store"
+
+
 def noise(*shape, dtype=torch.float32, seed=1):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
@@ -55,12 +59,12 @@ def conv(lengths, dtype, bound):
         zip(("x", "weight", "bias"), (x, weight, bias), exact)]
 
 
-@case("fla")
+@case("fla", known=EQUAL_STORES)
 def fla_conv1d():
     return conv([130], torch.float32, 1e-5) + conv([100], torch.bfloat16, 2**-7)
 
 
-@case("fla")
+@case("fla", known=EQUAL_STORES)
 def fla_conv1d_varlen():
     return conv([37, 64, 3, 90], torch.float32, 1e-5)
 

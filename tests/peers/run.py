@@ -25,7 +25,7 @@ FAMILIES = (("wgmma", r"\bwgmma\.mma"), ("mma.sync", r"\bmma\.sync"), ("ldmatrix
             ("mbarrier", r"\bmbarrier\."), ("cp.async", r"\bcp\.async\.c[ag]"), ("tensormap", r"\btensormap\."),
             ("cluster", r"\bbarrier\.cluster|\bmapa"), ("atom", r"\b(atom|red)\."), ("shfl", r"\bshfl\."),
             ("bar", r"\bbar\.|\bbarrier\.(?!cluster)"))
-Result = collections.namedtuple("Result", "case arch error text findings seconds launches families log")
+Result = collections.namedtuple("Result", "case arch error text findings known seconds launches families log")
 
 
 def error_of(got, want):
@@ -140,26 +140,31 @@ def findings_of(folder):
 
 def finish(chosen, arch, folder, status, seconds):
     found, launches = findings_of(folder)
+    known = [entry for entry in found if chosen.known and
+             re.search(chosen.known, f"{entry['check']} {entry.get('kernel')}: {entry.get('text')}")]
+    found = [entry for entry in found if entry not in known]
     answer_file = folder / "answer.json"
     if answer_file.exists():
         answer = json.loads(answer_file.read_text())
     else:
         reason = "ran past its time" if status is None else f"ended with status {status}"
         answer = {"text": reason, "error": float("inf"), "families": [], "refused": {}, "log": ""}
-    return Result(chosen.name, arch, answer["error"], answer["text"], found, seconds, launches,
+    return Result(chosen.name, arch, answer["error"], answer["text"], found, known, seconds, launches,
                   answer["families"], answer["log"]), answer["refused"]
 
 
 def show(result):
-    kinds = collections.Counter(finding.get("kind") if finding.get("kind") not in (None, "finding")
-                                else finding["check"] for finding in result.findings)
-    found = " ".join(f"{kind}:{count}" for kind, count in kinds.items()) or "clean"
+    kinds = collections.Counter(finding["check"] for finding in result.findings)
+    found = " ".join(f"{check}:{count}" for check, count in kinds.items()) or "clean"
+    if result.known:
+        found += f" known:{len(result.known)}"
     passed = result.text == "ok" and not result.findings
     print(f"{'ok  ' if passed else 'FAIL'} {result.case:<28} {result.arch:<7} {result.error:9.2e}  {found:<16} "
           f"{result.seconds:6.1f} s  {result.launches:3d}  {' '.join(result.families)}"
           + ("" if result.text == "ok" else f"\n       {result.text}"), flush=True)
     for finding in result.findings[:3]:
-        print(f"       {finding.get('kernel')} line {finding.get('ptx_line')} {finding.get('source', '')}: "
+        print(f"       {finding.get('kernel')} line {finding.get('ptx_line')} "
+              f"{'/'.join(finding.get('source', '').split('/')[-2:])}: "
               f"{finding.get('text')}", flush=True)
     return passed
 

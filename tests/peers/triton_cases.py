@@ -126,6 +126,21 @@ def matmul_persistent():
     return [("f16", c, a.double() @ b.double(), 1e-3)]
 
 
+@case("triton", HOPPER)
+def descriptor_copy():
+    results = []
+    for dtype in (torch.float32, torch.float16):
+        M, N, BM, BN = 100, 120, 32, 64
+        x = (noise(M, N) * 8).round().to(dtype)
+        out, total = torch.empty_like(x), torch.zeros(M, BN, dtype=dtype)
+        kernels.copy_and_add[(triton.cdiv(M, BM), triton.cdiv(N, BN))](
+            *(TensorDescriptor.from_tensor(t, [BM, BN]) for t in (x, out, total)), BM=BM, BN=BN)
+        padded = torch.nn.functional.pad(x, (0, 2 * BN - N))
+        results += [(f"copy {dtype}", out, 2 * x, 0),
+                    (f"add {dtype}", total, padded[:, :BN] + padded[:, BN:], 0)]
+    return results
+
+
 def attention_reference(q, k, v, scale, causal):
     score = (q.double() @ k.double().transpose(-1, -2)) * scale
     if causal:
