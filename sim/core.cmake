@@ -95,7 +95,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits calls check control convert float integer math nvrtc parser print
+  foreach(topic async atomic bits calls check control convert float integer math nvrtc parser print short_address
           tensor_copy)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
