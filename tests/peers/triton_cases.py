@@ -119,11 +119,14 @@ def matmul_descriptors():
 @case("triton", HOPPER)
 def matmul_persistent():
     M, N, K = 256, 384, 128
-    a, b = noise(M, K, dtype=torch.float16), noise(K, N, dtype=torch.float16, seed=2)
-    c = torch.empty(M, N, dtype=torch.float16)
-    kernels.matmul_persistent[(3,)](a, b, c, M, N, K, BM=128, BN=128, BK=64, PROGRAMS=3, num_warps=8,
-                                    num_stages=3)
-    return [("f16", c, a.double() @ b.double(), 1e-3)]
+    results = []
+    for dtype, bound in ((torch.float16, 1e-3), (torch.bfloat16, 2**-8)):
+        a, b = noise(M, K, dtype=dtype), noise(K, N, dtype=dtype, seed=2)
+        c = torch.empty(M, N, dtype=dtype)
+        kernels.matmul_persistent[(3,)](a, b, c, M, N, K, BM=128, BN=128, BK=64, PROGRAMS=3, num_warps=8,
+                                        num_stages=3)
+        results.append((str(dtype), c, a.double() @ b.double(), bound))
+    return results
 
 
 @case("triton", HOPPER)
