@@ -322,6 +322,7 @@ struct Form {
   uint64_t mods = 0;
   uint16_t m = 0, n = 0, k = 0;  // shape of a matrix instruction
   uint32_t detail = 0;           // modifiers of one family alone: TensorMod or AsyncMod
+  uint8_t scope = 0;             // 1 cta, 2 cluster, 3 gpu, 4 sys; 0: not written
 
   bool has(uint64_t mod) const { return (mods & mod) != 0; }
   Type type() const { return types[0]; }
