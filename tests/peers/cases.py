@@ -9,6 +9,9 @@ import collections
 Case = collections.namedtuple("Case", "name group archs known run")
 CASES = []
 
+# See "Findings that are real" in README.md: two threads at the same store.
+EQUAL_STORES = r"race \S+: store of shared .* at PTX line (\d+) .* races with the store .* at PTX line \1 "
+
 
 def case(group, archs=("sm_80", "sm_90a"), known=None):
     """known: a pattern of findings that are real and told of in README.md, as "check kernel: text"."""

@@ -160,7 +160,9 @@ def atomics(x, bins, sums, halves, largest, smallest, bits, tickets, n, BINS: tl
     # A lock, as kernels that take turns have it: whoever swaps 0 for 1 may add to the plain word.
     while tl.atomic_cas(tickets, 0, 1) == 1:
         pass
-    tl.store(tickets + 1, tl.load(tickets + 1, volatile=True) + 1)
+    count = tl.load(tickets + 1, volatile=True)
+    tl.debug_barrier()  # every thread loads, one stores
+    tl.store(tickets + 1, count + 1)
     tl.debug_barrier()
     tl.atomic_xchg(tickets, 0)
 
