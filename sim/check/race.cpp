@@ -149,6 +149,12 @@ void race_acquire(Warp& w, const SyncClock* clock) {
   if (w.race && clock) w.race->known.join(clock->known);
 }
 
+void race_hand_over(SyncClock* from, SyncClock* to) {
+  if (!from || !to) return;
+  to->known.join(from->known);
+  race_clear(from);
+}
+
 void race_barrier_arrive(Warp& w, uint32_t id) {
   if (w.race) race_release(w, &w.block->races->barriers[id]);
 }

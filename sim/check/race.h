@@ -18,6 +18,8 @@ SyncClock* race_clock(Block& owner);
 void race_clear(SyncClock* clock);
 void race_release(Warp& warp, SyncClock* clock);
 void race_acquire(Warp& warp, const SyncClock* clock);
+// A phase ends: what `from` carries joins `to`, and `from` starts anew.
+void race_hand_over(SyncClock* from, SyncClock* to);
 
 // What the instructions do.
 enum class RaceUse : uint8_t { load, store, atomic };

@@ -82,8 +82,9 @@ void race_fence(Warp& w, const Inst& inst) {
   if (!w.race) return;
   RaceWarp& r = *w.race;
   const Form& f = w.function->infos[inst.info].form;
-  if (f.has(kProxy)) {
-    const bool shared = f.space_count == 0 || f.space() == Space::shared;
+  if (f.detail & kFenceTensorMap) return;
+  if (f.detail & kFenceAsync) {
+    const bool shared = f.space_count == 0 || f.space() != Space::global;
     const bool global = f.space_count == 0 || f.space() == Space::global;
     if (shared) r.known.show_proxy(kSharedProxyClock);
     if (shared) r.known.raise(kSharedProxyClock, r.agent, r.clock);

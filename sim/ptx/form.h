@@ -256,7 +256,6 @@ enum Mod : uint64_t {
   kWeak = 1ull << 42,
   kPackMod = 1ull << 43,
   kCluster = 1ull << 44,
-  kProxy = 1ull << 45,
   kWaitAll = 1ull << 46,
   kWaitGroup = 1ull << 47,
   kLaunchDependents = 1ull << 48,

@@ -68,7 +68,7 @@ struct Bench {
   void fence(int warp, Space space) {
     InstInfo info;
     info.form.op = Op::fence;
-    info.form.mods = kProxy;
+    info.form.detail = kFenceAsync;
     info.form.spaces[0] = space;
     info.form.space_count = 1;
     function.infos.push_back(info);
