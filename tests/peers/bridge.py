@@ -20,7 +20,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import cuda_driver
 
-launched = []  # (kernel name, path of its PTX) in order
+launched = []  # (kernel name, path of its PTX) in order of loading
+launches = 0
 refused_are_skipped = False  # to see every refusal of a program, not only its first
 
 
@@ -108,6 +109,8 @@ class Launcher(CudaLauncher):
     def __call__(self, x, y, z, stream, function, packed, metadata, enter, leave, *arguments):
         if function == 0:
             return
+        global launches
+        launches += 1
         mirror = Mirror()
         super().__call__(x, y, z, stream, function, packed, metadata, enter, leave,
                          *mirror.of(tuple(arguments)))

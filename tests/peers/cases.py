@@ -14,7 +14,7 @@ EQUAL_STORES = r"race \S+: store of shared .* at PTX line (\d+) .* races with th
 
 
 def case(group, archs=("sm_80", "sm_90a"), known=None):
-    """known: a pattern of findings that are real and told of in README.md, as "check kernel: text"."""
+    """known: a pattern of findings that are real and told of in README.md, as "kind kernel: text"."""
     def keep(run):
         CASES.append(Case(run.__name__, group, archs, known, run))
         return run

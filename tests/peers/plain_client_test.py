@@ -9,7 +9,6 @@ The program is linked against the drop-in as against any libcuda; its kernels be
 Exit status 77, skipped, where there is no NVRTC.
 """
 import ctypes
-import json
 import os
 import pathlib
 import subprocess
@@ -63,9 +62,8 @@ def main():
             environment = {**os.environ, "LD_LIBRARY_PATH": driver, "LATHE_SIM_ARCH": "sm_90a",
                            "LATHE_SIM_CHECK": "all", "LATHE_SIM_SEED": str(seed), "LATHE_SIM_REPORT": str(report)}
             subprocess.run([str(program), str(ptx)], check=True, env=environment)
-        found = [line for line in report.read_text().splitlines() if "check" in json.loads(line)]
-        if found:
-            print("\n".join(found))
+        if report.exists():  # a clean run writes none
+            print(report.read_text())
             sys.exit(1)
 
 

@@ -95,7 +95,7 @@ def child(chosen, arch, folder, options):
     paths = [path for _, path in bridge.launched]
     refused = dict(refused_in(paths)) if options.refused else {}
     return {"text": text, "error": worst, "families": families_of(paths), "refused": refused, "log": log,
-            "kernels": [name for name, _ in bridge.launched]}
+            "launches": bridge.launches}
 
 
 def start(chosen, arch, work, options):
@@ -128,33 +128,28 @@ def start(chosen, arch, work, options):
 
 
 def findings_of(folder):
-    report, found, launches = folder / "report.jsonl", [], 0
-    if report.exists():
-        for line in report.read_text().splitlines():
-            entry = json.loads(line)
-            launches += entry.get("kind") == "launch" or entry.get("event") == "launch"
-            if "check" in entry:
-                found.append(entry)
-    return found, launches
+    """A clean run writes no report."""
+    report = folder / "report.jsonl"
+    return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
 
 
 def finish(chosen, arch, folder, status, seconds):
-    found, launches = findings_of(folder)
+    found = findings_of(folder)
     known = [entry for entry in found if chosen.known and
-             re.search(chosen.known, f"{entry['check']} {entry.get('kernel')}: {entry.get('text')}")]
+             re.search(chosen.known, f"{entry['kind']} {entry['kernel']}: {entry.get('text')}")]
     found = [entry for entry in found if entry not in known]
     answer_file = folder / "answer.json"
     if answer_file.exists():
         answer = json.loads(answer_file.read_text())
     else:
         reason = "ran past its time" if status is None else f"ended with status {status}"
-        answer = {"text": reason, "error": float("inf"), "families": [], "refused": {}, "log": ""}
-    return Result(chosen.name, arch, answer["error"], answer["text"], found, known, seconds, launches,
+        answer = {"text": reason, "error": float("inf"), "families": [], "refused": {}, "log": "", "launches": 0}
+    return Result(chosen.name, arch, answer["error"], answer["text"], found, known, seconds, answer["launches"],
                   answer["families"], answer["log"]), answer["refused"]
 
 
 def show(result):
-    kinds = collections.Counter(finding["check"] for finding in result.findings)
+    kinds = collections.Counter(finding["kind"] for finding in result.findings)
     found = " ".join(f"{check}:{count}" for check, count in kinds.items()) or "clean"
     if result.known:
         found += f" known:{len(result.known)}"
