@@ -130,7 +130,8 @@ def start(chosen, arch, work, options):
 def findings_of(folder):
     """A clean run writes no report."""
     report = folder / "report.jsonl"
-    return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+    entries = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+    return [entry for entry in entries if "check" in entry]  # the others are notes
 
 
 def finish(chosen, arch, folder, status, seconds):
