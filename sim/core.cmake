@@ -55,10 +55,10 @@ add_library(lathe_sim_core STATIC
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
   exec/async/reduce.cpp
-  exec/async/watch.cpp
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
+  check/race_mbarrier.cpp
   check/race_order.cpp
   check/race_report.cpp
   check/race_shadow.cpp
@@ -79,6 +79,7 @@ add_library(lathe_sim_core STATIC
   exec/wgmma_operands.cpp
   exec/waiting.cpp
   exec/windows.cpp
+  model/model.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
   ptx/decode_call.cpp
@@ -109,8 +110,9 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits calls check control convert float integer litmus litmus_block math
-          matrix mma nvrtc opcodes parser print race rare tensor_copy void wgmma wgmma_check)
+  foreach(topic async atomic bits calls check control convert float integer litmus litmus_async
+          litmus_block math matrix mma model nvrtc opcodes parser print race rare tensor_copy void wgmma
+          wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

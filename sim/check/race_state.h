@@ -28,9 +28,6 @@ struct Stamp {
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
 
-// The clock of a write that is still under way: nobody knows it.
-constexpr uint32_t kUnderWay = 0xFFFFFFFF;
-
 // Markers in Stamp::agent; the clock is an index plus one, the place a generation of the pool.
 constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
 constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another
@@ -88,6 +85,14 @@ struct RaceWarp {
 
 struct RaceGrid;
 
+struct RaceMbarrier {
+  RaceBlock* block = nullptr;
+  // Of the phase under way and of the one before: for everybody who waits, and for those whose
+  // wait has the scope of the cluster.
+  SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
+  Stamp init;
+};
+
 struct RaceBlock {
   RaceGrid* grid = nullptr;
   uint32_t base = 0, first = 0;  // agents: the cluster's first, the block's first
@@ -98,6 +103,7 @@ struct RaceBlock {
   Locations locations;
   SyncClock barriers[16];
   std::vector<std::unique_ptr<SyncClock>> clocks;
+  std::vector<std::unique_ptr<RaceMbarrier>> mbarriers;
   uint32_t async_agents = 0;
 };
 

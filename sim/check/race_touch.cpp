@@ -54,7 +54,6 @@ bool Touch::lanes_before(const Stamp& s, const Stamp& mine, bool read_after_writ
 }
 
 bool Touch::before(const Stamp& s, const Stamp& mine, bool read_after_write) const {
-  if (s.clock == kUnderWay) return false;
   if (s.agent == me.agent) return lanes_before(s, mine, read_after_write);
   return s.clock <= me.known.of(kGenericClock, s.agent);
 }

@@ -16,13 +16,13 @@ struct Launch;
 struct CallStack;
 struct Worker;
 struct Block;
+struct RaceBlock;  // check/race_state.h
+struct RaceWarp;
+struct RaceMbarrier;
 struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
-struct RaceBlock;  // check/race_state.h
-struct RaceWarp;
-struct SyncClock;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -126,9 +126,9 @@ struct Cluster {
   Block** blocks = nullptr;  // by rank
   Async* async = nullptr;    // null: nothing asynchronous in this kernel
   uint64_t random = 0;
-  uint64_t events = 0;                        // phases of barriers completed, copies landed
-  uint64_t phase = 0;                         // of barrier.cluster
-  SyncClock* clocks[2] = {nullptr, nullptr};  // of its even and odd phases, for the race check
+  uint64_t events = 0;           // phases of barriers completed, copies landed
+  uint64_t phase = 0;            // of barrier.cluster
+  RaceMbarrier* race = nullptr;  // of it
 };
 constexpr unsigned kRankShift = 24;
 

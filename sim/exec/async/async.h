@@ -26,8 +26,7 @@ struct Mbarrier {
   uint32_t expected = 0, pending = 0;
   int64_t tx = 0;
   const Inst* birth = nullptr;  // its init
-  SyncClock* open = nullptr;    // what the running phase has been told, for the race check
-  SyncClock* over = nullptr;    // and the phases before it
+  RaceMbarrier* race = nullptr;
 };
 constexpr int64_t kMostArrivals = (1 << 20) - 1;  // also of bytes
 
@@ -51,7 +50,6 @@ enum class Path : uint8_t { global_to_shared, shared_to_global, shared_to_shared
 struct Copy {
   Path path = Path::global_to_shared;
   bool by_thread = false;  // cp.async: waited for by lane
-  bool recorded = false;   // the race check knows of its writes
   bool in_group = false;   // completes by a bulk group of one lane
   bool fetched = false, landed = false, released = false;
   Atomic reduce = Atomic::none;
@@ -70,7 +68,7 @@ struct Copy {
   std::vector<Piece> pieces;
   std::vector<uint8_t> data, defined;  // after the fetch; one byte each
   uint64_t fetch_at = 0, land_at = 0;  // in instructions of the cluster
-  bool waited = false;                 // for its destination, by its lane
+  bool seen = false;                   // its lane has waited for its destination
   bool arrives = false;                // no copy: a delayed cp.async.mbarrier.arrive
 };
 
@@ -120,9 +118,6 @@ class Async {
   bool complete_tx(Copy& c);
   void release(Copy& c, uint32_t lanes);
   bool test(Mbarrier& m);
-  void watch_issue(const Copy& c);
-  void watch_landed(Copy& c, SyncClock* clock);
-  void watch_waited(Copy& c, uint32_t lanes, bool read_only);
   void show(Block& block, uint32_t offset, const Mbarrier& m);
   bool settle(Copy& c, uint32_t lanes);
   void sweep();
