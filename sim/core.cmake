@@ -51,10 +51,6 @@ endif()
 add_library(lathe_sim_core STATIC
   check/clocks.cpp
   check/memory.cpp
-  exec/async/copies.cpp
-  exec/async/mbarrier.cpp
-  exec/async/memory.cpp
-  exec/async/reduce.cpp
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
@@ -63,6 +59,11 @@ add_library(lathe_sim_core STATIC
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  exec/async/copies.cpp
+  exec/async/mbarrier.cpp
+  exec/async/memory.cpp
+  exec/async/reduce.cpp
+  exec/async/watch.cpp
   exec/barrier.cpp
   exec/block.cpp
   exec/cluster.cpp

@@ -90,7 +90,6 @@ struct RaceMbarrier {
   // Of the phase under way and of the one before: for everybody who waits, and for those whose
   // wait has the scope of the cluster.
   SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
-  Stamp init;
 };
 
 struct RaceBlock {

@@ -24,8 +24,8 @@ void recheck_cluster_barrier(Cluster& cluster) {
   }
   if (!any) return;
   ++cluster.phase;
-  ++cluster.events;
   race_mbarrier_phase(cluster.race);
+  ++cluster.events;
 }
 
 }  // namespace sim
@@ -40,8 +40,8 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
     return;
   }
   Cluster& cluster = *w.block->cluster;
-  race_mbarrier_release(cluster.race, w, i);
   w.cluster_pending |= exec;
+  race_mbarrier_release(cluster.race, w, i);
   w.cluster_parity = cluster.phase & 1 ? w.cluster_parity | exec : w.cluster_parity & ~exec;
   recheck_cluster_barrier(cluster);
 }

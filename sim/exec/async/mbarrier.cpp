@@ -52,7 +52,7 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
   m.expected = m.pending = count;
   m.birth = &i;
   m.race = race_mbarrier(block);
-  race_mbarrier_init(m.race, w, i, lane);
+  race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
   mark_flag(block, offset, 8, kMarkMbarrier, true);
   show(block, offset, m);
   const uint8_t defined[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -66,6 +66,7 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
 bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
   if (!find(block, offset))
     return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
+  race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;
@@ -85,6 +86,7 @@ bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
                    int64_t bytes) {
   Mbarrier* m = find(block, offset);
   if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
+  if (bytes > 0) race_mbarrier_touch(w, i, lane, offset, RaceUse::load, block);
   m->tx += bytes;
   if (m->tx > kMostArrivals || m->tx < -kMostArrivals) {
     return misuse(w, i, lane, offset,
@@ -110,6 +112,10 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
                " before any wait has seen the end of phase " + std::to_string(m->phase - 1));
     if (w.stop) return false;
   }
+  if (w.function->infos[i.info].form.op != Op::cp_mbarrier_arrive) {
+    race_mbarrier_touch(w, i, lane, offset, RaceUse::load, block);
+    race_mbarrier_release(m->race, w, i);
+  }
   if (state) *state = token(*m);
   if (drop) {
     m->expected -= count;
@@ -132,6 +138,8 @@ bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uin
 }
 
 bool Async::complete_tx(Copy& c) {
+  Mbarrier* m = find(*c.barrier_block, c.barrier);
+  if (m) race_mbarrier_complete(m->race);
   return expect(*c.warp, *c.inst, c.lane, *c.barrier_block, c.barrier, -int64_t{c.barrier_bytes});
 }
 
