@@ -69,7 +69,7 @@ struct Copy {
   std::vector<Piece> pieces;
   std::vector<uint8_t> data, defined;  // after the fetch; one byte each
   uint64_t fetch_at = 0, land_at = 0;  // in instructions of the cluster
-  bool seen = false;                   // its lane has waited for its destination
+  bool waited = false;                 // for its destination, by its lane
   bool arrives = false;                // no copy: a delayed cp.async.mbarrier.arrive
 };
 

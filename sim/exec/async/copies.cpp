@@ -245,7 +245,7 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
       fetch(*c);
     } else {
       good &= land(*c, ~0u);
-      c->seen = true;
+      c->waited = true;
     }
     watch_waited(*c, 1u << lane, read_only);
     release(*c, c->lanes);
@@ -280,7 +280,7 @@ const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes
 void Async::sweep() {
   std::erase_if(copies_, [this](auto& c) {
     if (!c->landed || !c->released) return false;
-    if (c->in_group && !c->seen && !c->target && c->warp->race) {
+    if (c->in_group && !c->waited && !c->target && c->warp->race) {
       c->data = c->defined = {};
       unseen_.push_back(std::move(c));
     }
