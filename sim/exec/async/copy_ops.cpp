@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // cp.async: copies of 4, 8 or 16 bytes by lane, in groups by lane.
+#include <algorithm>
+
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/operands.h"
 
@@ -17,6 +19,23 @@ void count_shared(Warp& w, uint32_t lanes, uint32_t size) {
   ++t.requests;
   t.bytes += static_cast<uint64_t>(lanes) * size;
   t.wavefronts += (static_cast<uint64_t>(lanes) * size + 127) / 128;
+}
+
+// A warp's request touches a sector once, however many lanes read of it: what check_global counted
+// lane by lane is set right.
+void count_sectors(TrafficCounts& loads, const TrafficCounts& before, const Copy& c) {
+  uint64_t seen[32], bytes = 0;
+  uint32_t count = 0;
+  for (const auto& piece : c.pieces) {
+    if (piece.fill) continue;
+    const uint64_t sector = piece.from >> 5;  // a lane's bytes lie in one
+    bytes += piece.bytes;
+    uint32_t k = count;
+    while (k > 0 && seen[k - 1] != sector) --k;
+    if (k == 0) seen[count++] = sector;
+  }
+  loads.sectors = before.sectors + count;
+  loads.minimum_sectors = before.minimum_sectors + std::min<uint64_t>(count, (bytes + 31) / 32);
 }
 
 // list: global base, offset, and for c = 1 the source size, for c = 2 the predicate that ignores
@@ -37,7 +56,9 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
   c->lanes = exec;
   c->lane = static_cast<unsigned>(__builtin_ctz(exec));
   c->target = w.block;
-  ++w.worker->tally.global_load.requests;
+  TrafficCounts& loads = w.worker->tally.global_load;
+  const TrafficCounts before = loads;
+  ++loads.requests;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = find_place(w, i, l, shared_address(w, i, l), false, Size, Size, false);
@@ -56,6 +77,7 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
     c->group[l] = async.group_of(w, l, false);
   }
   count_shared(w, static_cast<uint32_t>(__builtin_popcount(exec)), Size);
+  count_sectors(loads, before, *c);
   async.issue(std::move(c));
 }
 
