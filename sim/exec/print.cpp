@@ -29,7 +29,7 @@ const uint8_t* host_bytes(const Warp& w, unsigned lane, uint64_t address, uint64
     const uint8_t* depot = w.local + static_cast<uint64_t>(lane) * v.depot_bytes;
     return inside(depot, address - n.local, v.depot_bytes);
   }
-  return inside(v.params, address - n.param, v.param_bytes);
+  return inside(v.params, address - n.param - kKernelParams, v.param_bytes);
 }
 
 bool read_text(const Warp& w, unsigned lane, uint64_t address, std::string* out) {

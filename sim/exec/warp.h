@@ -31,7 +31,9 @@ struct Windows {
 };
 constexpr uint64_t kSharedWindow = 256ull << 20;
 constexpr uint64_t kLocalWindow = 256ull << 20;
-constexpr uint64_t kParamWindow = 1ull << 20;
+constexpr uint64_t kParamWindow = 2ull << 20;
+// Where a kernel's parameters begin in .param; those of a .func lie in the depot, below it.
+constexpr uint64_t kKernelParams = 1ull << 20;
 const Windows& windows();
 
 enum class Parked : uint8_t { no, converge, bar_warp, barrier, blocked };

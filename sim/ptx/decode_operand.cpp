@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/exec/warp.h"
 #include "sim/ptx/decode.h"
 
 namespace sim {
@@ -43,6 +44,7 @@ Ref Decoder::symbol(const Operand& o, uint8_t bytes) {
     return frame_address(offsets_[o.id], o.offset, bytes);
   } else {
     c.value += offsets_[o.id];  // an offset in the depot, or in the parameters
+    if (is_kernel_param(o.id)) c.value += kKernelParams;
   }
   out_.constants.push_back(std::move(c));
   return {Ref::Kind::constant, static_cast<uint32_t>(out_.constants.size() - 1)};

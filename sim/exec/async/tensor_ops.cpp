@@ -190,12 +190,12 @@ void tensor(Warp& w, const Inst& i, uint32_t exec) {
 // In global memory, or among the kernel's parameters.
 const void* find_map(Warp& w, const Inst& i, unsigned lane, uint64_t address) {
   const LaunchView& launch = view(*w.worker);
-  const uint64_t param = address - windows().param;
+  const uint64_t param = address - windows().param - kKernelParams;
   if (address % 64 != 0) {
     refuse(w, i, lane, address, "the tensor map is not aligned to 64 bytes");
     return nullptr;
   }
-  if (param < kParamWindow) {
+  if (address >= windows().param && address < windows().end) {
     if (param + kTensorMapBytes <= launch.param_bytes) return launch.params + param;
   } else if (find_region(w, i, address, address + kTensorMapBytes)) {
     return reinterpret_cast<const void*>(address);

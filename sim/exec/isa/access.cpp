@@ -37,7 +37,7 @@ bool param(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use 
   const LaunchView& launch = view(*w.worker);
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
-    const uint64_t x = a.address[l];
+    const uint64_t x = a.address[l] - kKernelParams;
     if (x > launch.param_bytes || size > launch.param_bytes - x) {
       return fault(w, i, Fault::out_of_bounds, l, a, size, Space::param, use);
     }
@@ -48,8 +48,6 @@ bool param(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use 
   a.dense = false;
   return true;
 }
-
-uint64_t launch_depot(const Warp& w) { return view(*w.worker).depot_bytes; }
 
 Space window_of(uint64_t address) {
   const Windows& n = windows();
@@ -101,10 +99,7 @@ bool prepare_addresses(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_
     case Space::local:
       return local(a, w, i, exec, size, use);
     case Space::param:
-      // The parameters of a .func lie in the depot.
-      if (a.address[__builtin_ctz(exec)] < launch_depot(w)) {
-        return local(a, w, i, exec, size, use);
-      }
+      if (a.address[__builtin_ctz(exec)] < kKernelParams) return local(a, w, i, exec, size, use);
       return param(a, w, i, exec, size, use);
     case Space::generic:
       return generic(a, w, i, exec, size, use);
