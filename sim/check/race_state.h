@@ -28,7 +28,6 @@ struct Stamp {
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
 
-
 // Markers in Stamp::agent; the clock is an index plus one, the place a generation of the pool.
 constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
 constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another
@@ -120,6 +119,7 @@ struct RaceGrid {
   Locations locations;
   std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
 
+  ~RaceGrid();
   Granule* page(uint64_t number);
   uint32_t generation(const Block* owner) const;
   // A warp's block and number from its agent; false for asynchronous ones, which have a block only.
