@@ -74,11 +74,15 @@ bool generic(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Us
     if (space == Space::shared && w.block->cluster->size > 1) space = Space::cluster;
     if (same == exec) {
       for (int l = 0; l < 32; ++l) a.address[l] -= base;
+      // A generic address of a parameter is the kernel's.
+      if (space == Space::param) return param(a, w, i, exec, size, use);
       return prepare_addresses(a, w, i, exec, size, space, use);
     }
     Access part;
     for (int l = 0; l < 32; ++l) part.address[l] = a.address[l] - base;
-    if (!prepare_addresses(part, w, i, same, size, space, use)) return false;
+    const bool good = space == Space::param ? param(part, w, i, same, size, use)
+                                            : prepare_addresses(part, w, i, same, size, space, use);
+    if (!good) return false;
     for (uint32_t rest = same; rest; rest &= rest - 1) {
       const int l = __builtin_ctz(rest);
       a.pointer[l] = part.pointer[l];
