@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"
@@ -40,11 +41,49 @@ uint32_t RacePool::new_reads() {
   return used_reads++;
 }
 
+namespace {
+
+// Pages of the shadow of earlier launches: fresh ones cost a fault of the host each.
+struct SparePages {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Granule[]>> pages;
+};
+constexpr size_t kMostSpare = 4096;  // 32 MiB
+SparePages& spare_pages() {
+  static SparePages spare;
+  return spare;
+}
+
+std::unique_ptr<Granule[]> new_page() {
+  SparePages& spare = spare_pages();
+  std::unique_lock lock(spare.mutex);
+  if (spare.pages.empty()) {
+    lock.unlock();
+    return std::make_unique<Granule[]>(kPage / kGranule);
+  }
+  std::unique_ptr<Granule[]> page = std::move(spare.pages.back());
+  spare.pages.pop_back();
+  lock.unlock();
+  std::fill_n(page.get(), kPage / kGranule, Granule{});
+  return page;
+}
+
+}  // namespace
+
+RaceGrid::~RaceGrid() {
+  SparePages& spare = spare_pages();
+  const std::lock_guard lock(spare.mutex);
+  for (auto& [number, page] : pages) {
+    if (spare.pages.size() >= kMostSpare) return;
+    spare.pages.push_back(std::move(page));
+  }
+}
+
 Granule* RaceGrid::page(uint64_t number) {
   const size_t slot = number % 64;
   if (recent[slot] && recent_page[slot] == number) return recent[slot];
   auto& page = pages[number];
-  if (!page) page = std::make_unique<Granule[]>(kPage / kGranule);
+  if (!page) page = new_page();
   recent_page[slot] = number;
   return recent[slot] = page.get();
 }

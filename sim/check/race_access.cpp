@@ -34,8 +34,16 @@ inline bool again(const Touch& t, Stamp& s, const Stamp& mine) {
   return true;
 }
 
+// Through the read-only cache: whoever writes later is wrong whatever the order, so that one such
+// read is on record is enough.
+inline bool read_only_again(const Touch& t, const Granule& g) {
+  return t.order.read_only && !g.write.clock && g.read.clock && !t.is_many(g) &&
+         (g.read.place & kReadOnlyLoad);
+}
+
 // A whole granule, or a whole cell of one, by `mine`. False: it takes the general case.
 inline __attribute__((always_inline)) bool quick(Touch& t, Granule& g, const Stamp& mine) {
+  if (read_only_again(t, g)) return true;
   if (!known_before(t, g.write) && !same_lanes(g.write, mine)) return false;
   if (t.use == RaceUse::load) {
     if (g.write.clock && t.order.read_only) return false;
@@ -66,7 +74,10 @@ inline __attribute__((always_inline)) void whole(Touch& t, Granule& g, const Sta
                                                  uint64_t address) {
   if (quick(t, g, mine)) return;
   const bool fits = !(mine.place & kAffine) || (mine.lanes >> 8) >= 2;
-  if (t.use == RaceUse::load && fits && t.is_split(g)) return in_cells(t, g, mine, address);
+  // A store of all of it by one lane makes it one piece again; several lanes are likely to go on
+  // with words.
+  const bool in_words = t.use == RaceUse::load || (mine.place & kAffine);
+  if (fits && in_words && t.is_split(g)) return in_cells(t, g, mine, address);
   t.slow(g, 0, kGranule, mine, address);
 }
 
@@ -95,6 +106,7 @@ void at_one(Touch& t, uint64_t address, uint32_t size, uint32_t mask) {
   Granule& g = t.granule(address);
   const auto offset = static_cast<uint32_t>(address % kGranule);
   const uint32_t cell = t.is_split(g) ? kGranule / t.parts(g) : kGranule;
+  if (size < cell && read_only_again(t, g)) return;
   if (size < cell) return t.slow(g, offset, size, mine, address);
   Granule* const cells = t.cells(g) + offset / cell;
   for (uint32_t k = 0; k < size / cell; ++k) {

@@ -104,6 +104,7 @@ class Touch : public Shadow {
   bool both_strong(const Stamp& s) const;
   bool needs_cells(const Granule& g, const Stamp& mine);
   void read(Granule& g, const Stamp& mine);
+  bool is_far(const Stamp& s) const { return s.agent - base >= me.block->stride; }
   void forget_some(std::vector<Stamp>* set) const;
   void written_read_only(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
   bool same_values(uint32_t lane, uint32_t other) const;

@@ -119,6 +119,7 @@ struct RaceGrid {
   Locations locations;
   std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
 
+  ~RaceGrid();
   Granule* page(uint64_t number);
   uint32_t generation(const Block* owner) const;
   // A warp's block and number from its agent; false for asynchronous ones, which have a block only.

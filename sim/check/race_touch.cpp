@@ -95,7 +95,7 @@ void Touch::slow(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine
   for (uint32_t k = offset / size; k < (offset + length) / size; ++k) {
     cell(cells(g)[k], slice(mine, k * size, size), at + k * size - offset, size);
   }
-  if (all && use == RaceUse::store) unite(g, mine);
+  if (all && use == RaceUse::store && !(mine.place & kAffine)) unite(g, mine);
 }
 
 void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
@@ -124,9 +124,9 @@ void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
 
 // Readers of other clusters can hardly be ordered before the next writer one by one.
 void Touch::forget_some(std::vector<Stamp>* set) const {
-  auto is_far = [&](const Stamp& s) { return s.agent - base >= me.block->stride; };
-  if (static_cast<size_t>(std::count_if(set->begin(), set->end(), is_far)) < kMostFarReaders)
-    return;
+  const auto others =
+      std::count_if(set->begin(), set->end(), [&](const Stamp& s) { return is_far(s); });
+  if (static_cast<size_t>(others) < kMostFarReaders) return;
   for (auto it = set->end(); it != set->begin();) {
     if (!is_far(*--it)) continue;
     set->erase(it);
@@ -150,6 +150,12 @@ void Touch::read(Granule& g, const Stamp& mine) {
       if (s.agent != me.agent) continue;
       renew(s);
       std::swap(s, set.front());  // the next read of this warp finds it there
+      return;
+    }
+    const bool far = std::all_of(set.begin(), set.end(), [&](const Stamp& s) { return is_far(s); });
+    if (far && set.size() == kMostFarReaders && me.known.far.empty()) {
+      std::rotate(set.begin(), set.end() - 1, set.end());
+      set.front() = mine;
       return;
     }
     set.erase(std::remove_if(set.begin(), set.end(),
