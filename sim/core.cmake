@@ -4,14 +4,14 @@
 # own, and picked at run time (sim/exec/windows.cpp). Numbers must not depend on the choice: no
 # contraction of a * b + c, no flushing of subnormals.
 set(LATHE_SIM_ISA_SOURCES)
-foreach(family access access_global access_shared bits bytes compare convert convert_float
+foreach(family access access_global access_shared bits bytes calls compare convert convert_float
         convert_half convert_integer float half integer math matrix memory mma mma_f64 mma_tile move
         run select strands table warp_ops)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes async/bulk_ops
+foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/stack async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -57,15 +57,18 @@ add_library(lathe_sim_core STATIC
   exec/barrier.cpp
   exec/block.cpp
   exec/cluster.cpp
+  exec/calls.cpp
   exec/counters.cpp
   exec/image.cpp
   exec/launch.cpp
+  exec/print.cpp
   exec/profile.cpp
   exec/report.cpp
   exec/tensor_map.cpp
   exec/windows.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
+  ptx/decode_call.cpp
   ptx/decode_control.cpp
   ptx/decode_memory.cpp
   ptx/decode_move.cpp
@@ -92,9 +95,12 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits check control convert float integer math nvrtc parser tensor_copy)
+  foreach(topic async atomic bits calls check control convert float integer math nvrtc parser print
+          tensor_copy)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
-  target_compile_definitions(sim_nvrtc_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
+  foreach(topic nvrtc print)
+    target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
+  endforeach()
 endif()

@@ -58,7 +58,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
   shared_defined_.resize(launch.view.shared_bytes / 64 + 2);
   if (f.uses_async_copies) marks_.resize(launch.view.shared_bytes / 4 + 1);
   if (launch.check_races) races_.resize(launch.view.shared_bytes / 4 + 1);
-  const size_t depots = static_cast<size_t>(f.local_bytes) * 32;
+  const size_t depots = static_cast<size_t>(launch.view.depot_bytes) * 32;
   local_.resize(depots * block_.warps);
   const size_t depot_words = depots / 64 + 1;
   local_defined_.resize(depot_words * block_.warps);
@@ -80,6 +80,10 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
     w.local = local_.data() + k * depots;
     w.local_defined = local_defined_.data() + k * depot_words;
     w.index = k;
+    if (f.uses_stack) {
+      calls_.push_back(make_call_stack());
+      w.calls = calls_.back().get();
+    }
     fill_constants(w.regs, launch, block_.window);
   }
 }
@@ -120,6 +124,7 @@ void BlockRun::start(const uint32_t (&id)[3]) {
     w.cluster_pending = w.cluster_parity = 0;
     w.register_limit = 0;
     w.spurious = ~0ull;
+    if (w.calls) reset_calls(w);
     w.state = WarpState::runnable;
     w.strand_count = 1;
     w.current = 0;

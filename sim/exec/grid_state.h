@@ -32,7 +32,8 @@ struct Launch {
   std::atomic<int> error{0};  // not 0: everybody stops
   std::mutex mutex;           // of what follows
   std::vector<Finding> findings;
-  std::map<std::pair<uint32_t, int>, int> reported;  // by instruction and fault
+  std::map<uint64_t, std::vector<std::string>> printed;  // by block, call by call
+  std::map<std::pair<uint32_t, int>, int> reported;      // by instruction and fault
 };
 
 // One allocation as a worker knows it.
@@ -41,6 +42,13 @@ struct KnownAllocation {
   Region region;
   std::vector<uint64_t> loaded, stored;
 };
+
+// exec/calls.cpp
+std::shared_ptr<CallStack> make_call_stack();
+void reset_calls(Warp& warp);
+// exec/print.cpp: what a block printed goes out in the order of blocks.
+void flush_prints(Launch& launch);
+std::string assertion_text(const Warp& warp, const Inst& inst, unsigned lane);
 
 // A block with the memory behind it; used again for the next block.
 class BlockRun {
@@ -62,6 +70,7 @@ class BlockRun {
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::vector<RaceWord> races_;
   std::vector<uint16_t> marks_;
+  std::vector<std::shared_ptr<CallStack>> calls_;
 };
 
 // The blocks of a cluster in turn on one host thread; used again for the next cluster.

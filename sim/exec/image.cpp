@@ -34,10 +34,13 @@ std::shared_ptr<const Image> load_image(std::shared_ptr<const Module> module, Me
   for (const Variable& v : module->variables()) {
     for (const Variable::Relocation& r : v.relocations) {
       const auto to = image->symbols.find(r.symbol);
-      if (to == image->symbols.end()) {
-        return give_up("'" + v.name + "' points to '" + r.symbol + "', which is no variable");
+      const auto code = module->function_addresses().find(r.symbol);
+      const bool variable = to != image->symbols.end();
+      if (!variable && code == module->function_addresses().end()) {
+        return give_up("'" + v.name + "' points to '" + r.symbol + "', which is not known");
       }
-      const uint64_t value = to->second + static_cast<uint64_t>(r.addend);
+      const uint64_t value =
+          (variable ? to->second : code->second) + static_cast<uint64_t>(r.addend);
       std::memcpy(reinterpret_cast<void*>(image->symbols[v.name] + r.offset), &value, 8);
     }
   }

@@ -156,6 +156,7 @@ Handler resolve_copy(const Form& f);
 Handler resolve_mbarrier(const Form& f);
 Handler resolve_bulk(const Form& f);
 Handler resolve_cluster(const Form& f);
+Handler resolve_stack(const Form& f);
 }  // namespace sim::base
 
 namespace sim::SIM_ISA {

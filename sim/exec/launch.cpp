@@ -70,6 +70,8 @@ void set_up(Launch* l) {
   v.dynamic_shared = g.dynamic_shared_bytes;
   v.multiprocessors = static_cast<uint32_t>(std::max(1, l->profile->multiprocessors));
   v.seed = l->settings->seed;
+  v.depot_bytes = f.local_bytes;
+  if (f.uses_stack) v.depot_bytes += (l->settings->stack_bytes + 15) / 16 * 16;
   v.check_memory = (l->settings->check & kMemcheck) != 0;
   v.check_async = (l->settings->check & kAsynccheck) != 0;
   v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
@@ -143,6 +145,7 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   set_up(&launch);
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
+  flush_prints(launch);
   outcome.error = launch.error.load();
   outcome.findings = std::move(launch.findings);
   auto key = [](const Finding& f) {

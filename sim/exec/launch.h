@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -66,6 +68,9 @@ struct Settings {
   int findings_per_pc = 1;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
   TensorSum tensor_sum = TensorSum::exact;
+  uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
+  // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
+  std::function<void(std::string_view)> print;
 };
 
 struct Grid {

@@ -44,8 +44,9 @@ constexpr FaultInfo kFaults[] = {
     {Fault::registers, "registers", kSynccheck, 719},
     {Fault::dsmem_after_exit, "dsmem_after_exit", kMemcheck, 719},
     {Fault::partial_warp, "partial_warp", kSynccheck, 719},
+    {Fault::stack_overflow, "stack_overflow", kMemcheck, 714},
+    {Fault::invalid_pc, "invalid_pc", kMemcheck, 718},
 };
-
 constexpr bool in_order() {
   int k = 0;
   for (const FaultInfo& f : kFaults) {
@@ -125,7 +126,7 @@ std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes
     text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
             hex(launch.view.shared_bytes) + ")";
   } else if (space == Space::local) {
-    text += "; the thread has " + std::to_string(w.function->local_bytes) + " bytes";
+    text += "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
   }
   return text;
 }
@@ -168,6 +169,13 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
       return "a device assertion failed";
     case Fault::partial_warp:
       return "an .aligned instruction that needs all 32 lanes runs with fewer";
+    case Fault::stack_overflow:
+      return "the stack of " + std::to_string(address) +
+             " bytes is used up: " + std::to_string(bytes) +
+             " more are needed; the context's stack limit sets its size";
+    case Fault::invalid_pc:
+      return "a call through " + hex(address) +
+             ", which is not the address of a function with these parameters";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:
@@ -217,7 +225,9 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
   if (error == 0 && !(launch.settings->check & check_of(f))) return;
-  if (wanted(w, inst, f)) {
+  if (f == Fault::assertion && wanted(w, inst, f)) {
+    add(w, inst, f, lane, address, bytes, assertion_text(w, inst, lane));
+  } else if (wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
   }
   if (error == 0) return;

@@ -13,6 +13,7 @@
 namespace sim {
 
 struct Launch;
+struct CallStack;
 struct Worker;
 struct Block;
 struct Cluster;
@@ -36,6 +37,7 @@ struct Strand {
   int32_t node = -1;  // where it will meet others; -1: nowhere
   Parked parked = Parked::no;
   uint32_t sync_mask = 0;  // the lanes a parked .sync instruction names
+  uint32_t depth = 0;      // of calls
 };
 
 // A join point with lanes that wait there.
@@ -43,6 +45,7 @@ struct Node {
   uint32_t pc = 0, arrived = 0;
   int32_t pending = 0;  // strands still on their way
   int32_t parent = -1;
+  uint32_t depth = 0;
   bool used = false;
 };
 
@@ -69,6 +72,9 @@ struct Warp {
   uint32_t cluster_parity = 0;        // of the phase they arrived in, by lane
   uint32_t register_limit = 0;        // of a thread, as setmaxnreg left it; 0: as launched
   uint64_t spurious = ~0ull;          // Cluster::events when a try_wait last gave up early
+  uint32_t frame[32] = {};            // by lane: where the running function's variables begin
+  uint32_t top[32] = {};              // and where its depot is free
+  CallStack* calls = nullptr;
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -164,6 +170,7 @@ struct LaunchView {
   bool explicit_cluster = false;
   uint32_t shared_begin = 0, shared_bytes = 0, dynamic_shared = 0;
   uint32_t multiprocessors = 1;
+  uint32_t depot_bytes = 0;  // of one thread: local variables and the stack
   uint64_t seed = 0;
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
@@ -198,7 +205,9 @@ enum class Fault : uint8_t {
   leaked_group,
   registers,  // setmaxnreg
   dsmem_after_exit,
-  partial_warp
+  partial_warp,
+  stack_overflow,
+  invalid_pc
 };
 
 // A fault whose sentence the caller writes.
@@ -213,6 +222,14 @@ void report_race(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, 
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // The target of a brx; false if the index is past the table.
 bool branch_target(const Warp& warp, const Inst& inst, uint32_t index, uint32_t* target);
+// exec/calls.cpp: the lanes `exec` enter a function, or return from one: those that return to the
+// same place as the first, which is *pc.
+bool enter_function(Warp& warp, const Inst& inst, uint32_t callee, uint32_t exec,
+                    uint32_t return_pc, uint32_t* pc);
+uint32_t leave_function(Warp& warp, uint32_t exec, uint32_t* pc);
+bool callee_at(const Warp& warp, const Inst& inst, uint64_t address, uint32_t* callee);
+// exec/print.cpp: one lane's printf; the number of arguments, or -1 after a fault.
+int print(Warp& warp, const Inst& inst, unsigned lane, uint64_t format, uint64_t arguments);
 uint64_t next_random(uint64_t& state);
 uint64_t global_timer();
 

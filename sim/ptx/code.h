@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/ptx/form.h"
@@ -31,6 +32,8 @@ enum class Kind : uint8_t {
   trap,
   join,
   pause,
+  call,
+  ret,
   none
 };
 
@@ -84,6 +87,7 @@ struct InstInfo {
   Class cls = Class::control;
   Form form;
   std::string text;
+  uint8_t arguments = 0;  // of a failed assertion
 };
 
 // A value that is the same in every lane and never written: an immediate, or an address known only
@@ -96,6 +100,24 @@ struct Constant {
   uint64_t value = 0;  // also the addend
   std::string symbol;
 };
+
+// Calls that stay calls. Offsets are from the frame of the function that names the variable.
+struct CallPiece {
+  uint32_t offset = 0, bytes = 0;
+};
+constexpr uint16_t kWideSlot = 0x8000;  // in CallSite::slots: a pair of slots, 8 bytes a lane
+struct CallSite {
+  std::vector<CallPiece> arguments, results;
+  std::vector<uint16_t> slots, predicates;  // live across the call: kept by it
+  uint32_t frame = 0;                       // 0 the kernel's, k: of callee k - 1
+};
+struct Callee {
+  uint32_t pc = 0, frame_bytes = 0;
+  std::vector<CallPiece> params, returns;
+};
+// What mov of a function's name gives: no memory is there.
+constexpr uint64_t function_address(uint64_t index) { return 0xC0DE'0000'0000'0000 + 16 * index; }
+bool same_sizes(const CallSite& site, const Callee& callee);
 
 struct Function {
   std::vector<Inst> code;
@@ -112,6 +134,10 @@ struct Function {
   uint32_t local_bytes = 0;
   bool reads_undefined_registers = false;
   bool uses_async_copies = false;
+  bool uses_stack = false;  // calls or alloca: the depot goes on past local_bytes
+  std::vector<CallSite> sites;
+  std::vector<Callee> callees;
+  std::unordered_map<uint64_t, uint32_t> callee_by_address;
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

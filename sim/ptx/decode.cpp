@@ -117,6 +117,7 @@ void Decoder::lay_out() {
     module_offsets_.push_back(d.space == Space::shared ? shared_variable(d) : 0);
   }
   uint32_t param = 0;
+  out_.callees.resize(text_.callees.size());
   for (size_t i = 0; i < text_.variables.size(); ++i) {
     const Declaration& d = text_.variables[i];
     const bool own = std::find(text_.params.begin(), text_.params.end(), static_cast<int>(i)) !=
@@ -125,11 +126,14 @@ void Decoder::lay_out() {
       offsets_.push_back(shared_variable(d));
     else if (d.space == Space::param && own)
       offsets_.push_back(place(&param, d));
+    else if (d.frame > 0)
+      offsets_.push_back(place_in_frame(d));
     else
       offsets_.push_back(place(&local, d));
   }
   out_.static_shared = shared;
   out_.local_bytes = (local + 15) / 16 * 16;
+  lay_out_callees();
 }
 
 Draft Decoder::draft(const Form& form, Kind kind) const {
@@ -157,6 +161,7 @@ void Decoder::emit(Draft d, const Form& form, Class cls) {
     info.file = now_->source.file;
     info.line = now_->source.line;
     info.text = now_->opcode;
+    if (form.op == Op::trap) info.arguments = static_cast<uint8_t>(d.list.size());
   }
   d.inst.info = static_cast<uint32_t>(out_.infos.size());
   out_.infos.push_back(std::move(info));

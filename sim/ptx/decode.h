@@ -72,6 +72,12 @@ class Decoder {
   void add_address(const Operand& o, Space space, Draft* d);
   Ref address(const Operand& o, Space space, Draft* d);
   bool constant_param(const Operand& o, uint32_t* offset, uint32_t* room);
+  // decode_call.cpp
+  void call(const Statement& s);
+  void stack(const Statement& s);
+  void lay_out_callees();
+  uint32_t place_in_frame(const Declaration& d);
+  Ref frame_address(uint32_t offset, int64_t addend, uint8_t bytes);
   // decode_control.cpp
   void branch(const Statement& s);
   void warp_op(const Statement& s);

@@ -11,11 +11,14 @@ void Decoder::branch(const Statement& s) {
   if (target.kind != Operand::Kind::label) fail("the target is not a label");
   Draft d = draft(form_, form_.op == Op::brx ? Kind::branch_table : Kind::branch);
   if (form_.op == Op::brx) {
-    if (!text_.branch_tables.count(target.name)) {
-      fail("no .branchtargets table '" + target.name + "'");
+    int scope = s.scope;
+    while (scope >= 0 && !text_.branch_tables.count({scope, target.name})) {
+      scope = text_.scope_parents[scope];
     }
+    if (scope < 0) fail("no .branchtargets table '" + target.name + "'");
     d.a = source(s.operands[0], Type::u32);
     d.table = target.name;
+    d.scope = scope;
   } else {
     d.target = target.name;
   }
@@ -105,7 +108,16 @@ void Decoder::barrier(const Statement& s) {
 void Decoder::control(const Statement& s) {
   Form f = form_;
   switch (f.op) {
+    case Op::call:
+      return call(s);
+    case Op::vprintf:
+    case Op::alloca_:
+    case Op::stacksave:
+    case Op::stackrestore:
+      return stack(s);
     case Op::ret:
+      if (f.has(kTo)) return stack(s);  // of a callee
+      [[fallthrough]];
     case Op::exit:
       count(s, 0, 0);
       f.op = Op::exit;
@@ -113,6 +125,9 @@ void Decoder::control(const Statement& s) {
     case Op::trap: {
       Draft d = draft(f, Kind::trap);
       d.inst.imm = f.has(kAny) ? 710 : 719;  // a failed assertion, or a bare trap
+      for (const Operand& o : s.operands) {
+        d.list.push_back(source(o, register_bytes(o) == 8 ? Type::b64 : Type::b32));
+      }
       return emit(std::move(d), f, cls_);
     }
     case Op::brkpt:

@@ -42,6 +42,8 @@ Ref Decoder::symbol(const Operand& o, uint8_t bytes) {
   } else if (is_kernel_param(o.id)) {
     c.base = Constant::Base::param;
     c.value += offsets_[o.id];
+  } else if (d.frame > 0) {
+    return frame_address(offsets_[o.id], o.offset, bytes);
   } else {
     c.value += offsets_[o.id];  // an offset in the depot
   }
@@ -100,6 +102,11 @@ Ref Decoder::source(const Operand& o, Type type, bool loose) {
       return constant(literal(o, type), cell_bytes);
     case Operand::Kind::symbol:
       return symbol(o, cell_bytes);
+    case Operand::Kind::label:
+      for (size_t f = 0; bytes == 8 && f < unit_.functions.size(); ++f) {
+        if (unit_.functions[f].name == o.name) return constant(function_address(f), 8);
+      }
+      fail("undefined name '" + o.name + "'");
     case Operand::Kind::special: {
       const bool wide = o.name == "%clock64" || o.name == "%globaltimer" || o.name == "%gridid";
       const Ref r = fresh(wide ? 2 : 1);

@@ -9,7 +9,8 @@ namespace sim {
 namespace {
 
 bool ends_block(Kind k) {
-  return k == Kind::branch || k == Kind::branch_table || k == Kind::exit || k == Kind::trap;
+  return k == Kind::branch || k == Kind::branch_table || k == Kind::exit || k == Kind::trap ||
+         k == Kind::call || k == Kind::ret;
 }
 
 bool unconditional(const Inst& i) { return i.guard == kPredTrue; }
@@ -35,16 +36,43 @@ uint32_t Flow::resolve(int scope, const std::string& label, int line) const {
 }
 
 void Flow::resolve_targets() {
+  for (const FunctionText::Callee& c : d_.text_.callees) {
+    callee_starts_.push_back(d_.labels_.at({c.scope, "start of function"}));
+  }
   for (Draft& draft : d_.drafts_) {
     const int line = d_.out_.infos[draft.inst.info].ptx_line;
     if (!draft.target.empty()) draft.inst.aux = resolve(draft.scope, draft.target, line);
     if (draft.table.empty()) continue;
     std::vector<uint32_t> table;
-    for (const std::string& label : d_.text_.branch_tables.at(draft.table)) {
+    for (const std::string& label : d_.text_.branch_tables.at({draft.scope, draft.table})) {
       table.push_back(resolve(draft.scope, label, line));
     }
     draft.inst.aux = static_cast<uint32_t>(d_.out_.tables.size());
     d_.out_.tables.push_back(std::move(table));
+  }
+}
+
+// What the callee may overwrite and the caller reads afterwards. Predicates have slots of their
+// own, so only a function that is entered again loses them.
+void Flow::keep_across_call(uint32_t block, CallSite* site) const {
+  for (uint32_t r = 0; r < slots_.size(); ++r) {
+    if (!(live_out_[block][r / 64] >> (r % 64) & 1)) continue;
+    const uint32_t cells = d_.registers_[r].cells, step = cells == 1 ? 1 : 2;
+    for (uint32_t k = 0; k < cells; k += step) {
+      const uint32_t wide = step == 2 ? static_cast<uint32_t>(kWideSlot) : 0u;
+      site->slots.push_back(static_cast<uint16_t>((slots_[r] + k) | wide));
+    }
+  }
+  if (site->frame == 0) return;
+  const auto& callees = d_.text_.callees;
+  const auto from = static_cast<size_t>(callees[site->frame - 1].first_register);
+  const size_t to = site->frame < callees.size()
+                        ? static_cast<size_t>(callees[site->frame].first_register)
+                        : d_.text_.registers.size();
+  for (size_t r = from; r < to; ++r) {
+    if (d_.map_[r].kind == Ref::Kind::raw) {
+      site->predicates.push_back(static_cast<uint16_t>(d_.map_[r].value));
+    }
   }
 }
 
@@ -60,6 +88,7 @@ void Flow::make_blocks() {
     }
     if (ends_block(inst.kind)) leader[i + 1] = 1;
   }
+  for (const uint32_t start : callee_starts_) leader[start] = 1;
   block_of_.resize(n);
   for (uint32_t i = 0; i < n; ++i) {
     if (leader[i]) {
@@ -76,9 +105,9 @@ void Flow::make_blocks() {
     if (last.kind == Kind::branch_table) {
       for (const uint32_t t : d_.out_.tables[last.aux]) next.push_back(block_of_[t]);
     }
-    const bool falls = !(ends_block(last.kind) && unconditional(last));
+    const bool falls = last.kind == Kind::call || !(ends_block(last.kind) && unconditional(last));
     if (falls && b + 1 < blocks_.size()) next.push_back(b + 1);
-    blocks_[b].leaves = last.kind == Kind::exit && unconditional(last);
+    blocks_[b].leaves = (last.kind == Kind::exit || last.kind == Kind::ret) && unconditional(last);
     std::sort(next.begin(), next.end());
     next.erase(std::unique(next.begin(), next.end()), next.end());
     for (const uint32_t s : next) blocks_[s].previous.push_back(b);
@@ -147,6 +176,8 @@ void Flow::insert_joins() {
     const bool splits =
         last.kind == Kind::branch_table || (last.kind == Kind::branch && !unconditional(last));
     if (splits && b.join >= 0) needs_join_[b.join] = 1;
+    // Lanes that call different functions meet after the call.
+    if (last.kind == Kind::call && last.imm < 0) needs_join_[block_of_[b.end]] = 1;
   }
   new_index_.resize(d_.drafts_.size());
   uint32_t at = 0;
@@ -206,8 +237,15 @@ void Flow::finish() {
         inst.extra =
             join >= 0 && needs_join_[join] ? start(static_cast<uint32_t>(join)) : kNoTarget;
       }
+      if (inst.kind == Kind::call) {
+        inst.extra = start(b + 1);
+        keep_across_call(b, &out.sites[inst.aux]);
+      }
       out.code.push_back(inst);
     }
+  }
+  for (size_t k = 0; k < out.callees.size(); ++k) {
+    out.callees[k].pc = start(block_of_[callee_starts_[k]]);
   }
   out.code_data = out.code.data();
   out.list_data = out.lists.data();

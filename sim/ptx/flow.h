@@ -33,14 +33,16 @@ class Flow {
   void liveness();
   void assign_slots();
   void finish();
+  void keep_across_call(uint32_t block, CallSite* site) const;
   void visit_registers(const Draft& draft, const std::function<void(uint32_t, bool)>& f) const;
   uint16_t slot(const Ref& r) const;
 
   Decoder& d_;
   std::vector<BasicBlock> blocks_;
   std::vector<uint32_t> block_of_;
-  std::vector<uint32_t> new_index_;  // draft -> instruction, once joins are in
-  std::vector<uint8_t> needs_join_;  // by block
+  std::vector<uint32_t> callee_starts_;  // drafts
+  std::vector<uint32_t> new_index_;      // draft -> instruction, once joins are in
+  std::vector<uint8_t> needs_join_;      // by block
   std::vector<Bits> live_in_, live_out_;
   std::vector<uint32_t> slots_;  // by virtual register
   std::vector<uint16_t> constant_slots_;

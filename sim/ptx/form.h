@@ -124,6 +124,10 @@ enum class Op : uint16_t {
   mapa,
   getctarank,
   setmaxnreg,
+  alloca_,
+  stacksave,
+  stackrestore,
+  vprintf,
   // Made by the decoder, never written in PTX.
   special,
   pack,
@@ -141,7 +145,8 @@ enum class Op : uint16_t {
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
-  touch  // made by the decoder: what it names is about to be read or written
+  touch,  // made by the decoder: what it names is about to be read or written
+  frame
 };
 
 enum class Type : uint8_t {

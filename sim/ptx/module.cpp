@@ -21,6 +21,9 @@ class Parser {
       if (d.space == Space::shared || d.external) continue;
       module->variables_.push_back(variable(d));
     }
+    for (size_t f = 0; f < unit.functions.size(); ++f) {
+      module->function_addresses_[unit.functions[f].name] = function_address(f);
+    }
     for (const FunctionText& f : unit.functions) {
       if (f.entry && f.has_body) module->kernels_.push_back(kernel(unit, f));
     }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace sim {
@@ -63,6 +64,10 @@ class Module {
   const std::vector<Variable>& variables() const { return variables_; }
   const Kernel* find_kernel(std::string_view name) const;
   const std::vector<std::string>& files() const { return files_; }  // .file table, by index
+  // What a variable that points to a function holds.
+  const std::unordered_map<std::string, uint64_t>& function_addresses() const {
+    return function_addresses_;
+  }
 
  private:
   friend class Parser;
@@ -70,6 +75,7 @@ class Module {
   std::vector<Kernel> kernels_;
   std::vector<Variable> variables_;
   std::vector<std::string> files_;
+  std::unordered_map<std::string, uint64_t> function_addresses_;
 };
 
 }  // namespace sim

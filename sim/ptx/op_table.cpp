@@ -100,6 +100,9 @@ constexpr OpInfo kOps[] = {
     {"pmevent", Op::pmevent, Class::control, nullptr, 0},
     {"membar", Op::fence, Class::barrier, nullptr, kScope},
     {"fence", Op::fence, Class::barrier, nullptr, kScope | kAcqRel | kSc | kAcquire | kRelease},
+    {"alloca", Op::alloca_, Class::control, nullptr, 0},
+    {"stacksave", Op::stacksave, Class::control, nullptr, 0},
+    {"stackrestore", Op::stackrestore, Class::control, nullptr, 0},
     {"griddepcontrol", Op::griddepcontrol, Class::control, nullptr, kLaunchDependents | kWaitMod},
 };
 

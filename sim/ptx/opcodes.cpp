@@ -248,6 +248,12 @@ bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::s
     *info = find_op("trap");
     return true;
   }
+  if (opcode == "ret.callee" || opcode == "vprintf") {  // made by inline_calls
+    form->op = opcode == "vprintf" ? Op::vprintf : Op::ret;
+    form->mods = kTo;
+    *info = find_op("call");
+    return true;
+  }
   if (opcode == "bar.warp.sync") {
     form->op = Op::bar_warp;
     *info = &kBarWarp;

@@ -56,7 +56,7 @@ class TextParser {
   Operand address(int scope);
   Operand identifier(int scope);
   Operand literal();
-  void branch_targets(const std::string& label);
+  void branch_targets(const std::string& label, int scope);
 
   const Token& peek(size_t ahead = 0) const {
     return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];

@@ -105,7 +105,7 @@ void TextParser::body_statement(int scope) {
   if (t.kind == Token::Kind::word && peek(1).is(":")) {
     const std::string name(take().text);
     take();
-    if (peek().is(".branchtargets")) return branch_targets(name);
+    if (peek().is(".branchtargets")) return branch_targets(name, scope);
     if (peek().is(".callprototype") || peek().is(".calltargets")) {
       while (!accept(";")) take();
       return;
@@ -120,9 +120,10 @@ void TextParser::body_statement(int scope) {
   instruction(scope);
 }
 
-void TextParser::branch_targets(const std::string& label) {
+void TextParser::branch_targets(const std::string& label, int scope) {
   take();
-  std::vector<std::string>& targets = function_->branch_tables[label];
+  std::vector<std::string>& targets = function_->branch_tables[{scope, label}];
+  if (!targets.empty()) fail("table '" + label + "' is defined twice");
   do {
     targets.emplace_back(take().text);
   } while (accept(","));

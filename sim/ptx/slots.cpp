@@ -59,10 +59,17 @@ void Flow::liveness() {
     }
   }
   for (const uint64_t w : live_in_[0]) d_.out_.reads_undefined_registers |= w != 0;
+  for (const uint32_t start : callee_starts_) {
+    for (const uint64_t w : live_in_[block_of_[start]]) {
+      d_.out_.reads_undefined_registers |= w != 0;
+    }
+  }
 }
 
 // Linear scan over one interval per register. Intervals include both ends: a result never shares a
 // slot with an operand of its own instruction, which lets the handlers' loops run in any order.
+// Lanes lie elsewhere in a 64-bit pair than in a slot of 32 bits, and lanes of one warp may be at
+// different places: so no slot is ever used for both widths.
 void Flow::assign_slots() {
   const size_t n = d_.registers_.size();
   constexpr uint32_t kNever = UINT32_MAX;
@@ -94,17 +101,19 @@ void Flow::assign_slots() {
   std::sort(order.begin(), order.end(),
             [&](uint32_t x, uint32_t y) { return from[x] != from[y] ? from[x] < from[y] : x < y; });
   slots_.assign(n, 0);
-  std::vector<uint8_t> taken;
+  std::vector<uint8_t> pools[2];  // 32 bits, 64 bits
   std::vector<uint32_t> active;
   uint32_t live = 0;
   for (const uint32_t r : order) {
     std::erase_if(active, [&](uint32_t old) {
       if (to[old] >= from[r]) return false;
-      for (uint32_t k = 0; k < d_.registers_[old].cells; ++k) taken[slots_[old] + k] = 0;
-      live -= d_.registers_[old].cells;
+      const uint32_t cells = d_.registers_[old].cells;
+      for (uint32_t k = 0; k < cells; ++k) pools[cells > 1][slots_[old] + k] = 0;
+      live -= cells;
       return true;
     });
     const uint32_t cells = d_.registers_[r].cells;
+    std::vector<uint8_t>& taken = pools[cells > 1];
     uint32_t at = 0;
     for (uint32_t run = 0;; ++at) {
       if (at == taken.size()) taken.push_back(0);
@@ -118,8 +127,11 @@ void Flow::assign_slots() {
     live += cells;
     d_.live_registers_ = std::max(d_.live_registers_, live);
   }
-  for (uint32_t& s : slots_) s += constants;
-  out.slots = constants + static_cast<uint32_t>(taken.size());
+  const auto narrow = static_cast<uint32_t>(pools[0].size());
+  for (uint32_t r = 0; r < n; ++r) {
+    slots_[r] += constants + (d_.registers_[r].cells > 1 ? narrow : 0);
+  }
+  out.slots = constants + narrow + static_cast<uint32_t>(pools[1].size());
   if (out.slots >= kPredNegate) throw PtxError(d_.text_.line, "too many registers and constants");
 }
 

@@ -51,6 +51,7 @@ struct Statement {
   std::vector<Operand> operands;
   std::string label;  // a label statement
   int scope = 0;
+  int frame = 0;  // after inlining: 0 the kernel's own, k: of callee k - 1
 };
 
 // A .shared, .local, .param, .const or .global declaration.
@@ -68,6 +69,7 @@ struct Declaration {
   };
   std::vector<Pointer> pointers;
   int line = 0;
+  int frame = 0;  // as Statement::frame
 };
 
 struct RegisterDecl {
@@ -88,7 +90,14 @@ struct FunctionText {
   uint32_t max_threads = 0, required_block[3] = {0, 0, 0}, required_cluster[3] = {0, 0, 0};
   uint32_t max_cluster_rank = 0, max_registers = 0, min_blocks = 0;
   bool explicit_cluster = false;
-  std::map<std::string, std::vector<std::string>> branch_tables;
+  std::map<std::pair<int, std::string>, std::vector<std::string>> branch_tables;  // by scope, name
+  // After inlining: the functions that stay functions, in the order of their statements.
+  struct Callee {
+    std::string name;
+    int scope = 0, first_register = 0;
+    std::vector<int> params, returns;
+  };
+  std::vector<Callee> callees;
 };
 
 // Symbol operands with id >= kModuleSymbol name Unit::variables[id - kModuleSymbol].

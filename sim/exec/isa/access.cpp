@@ -8,8 +8,8 @@ namespace {
 
 // A thread's depot, and kernel parameters by address.
 bool local(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
-  const uint64_t depot = w.function->local_bytes;
   const LaunchView& launch = view(*w.worker);
+  const uint64_t depot = launch.depot_bytes;
   TrafficCounts& counts =
       use == Use::load ? w.worker->tally.local_load : w.worker->tally.local_store;
   ++counts.requests;
@@ -48,6 +48,8 @@ bool param(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use 
   a.dense = false;
   return true;
 }
+
+uint64_t launch_depot(const Warp& w) { return view(*w.worker).depot_bytes; }
 
 Space window_of(uint64_t address) {
   const Windows& n = windows();
@@ -98,6 +100,10 @@ bool prepare_addresses(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_
     case Space::local:
       return local(a, w, i, exec, size, use);
     case Space::param:
+      // The parameters of a .func lie in the depot.
+      if (a.address[__builtin_ctz(exec)] < launch_depot(w)) {
+        return local(a, w, i, exec, size, use);
+      }
       return param(a, w, i, exec, size, use);
     case Space::generic:
       return generic(a, w, i, exec, size, use);

@@ -38,7 +38,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       }
       return Step::next;
     case Kind::join:
-      if (s.node >= 0 && w.nodes[s.node].pc == pc) {
+      if (s.node >= 0 && w.nodes[s.node].pc == pc && w.nodes[s.node].depth == s.depth) {
         const int32_t node = s.node;
         const uint32_t mask = s.mask;
         remove_strand(w, w.current);
@@ -89,6 +89,10 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       report(w, in, in.imm == 710 ? Fault::assertion : Fault::trap, __builtin_ctz(exec), 0, 0,
              Space::generic, false);
       return Step::stopped;
+    case Kind::call:
+      return call(w, in, exec, pc);
+    case Kind::ret:
+      return give_back(w, exec, pc);
     case Kind::pause:
       s.pc = pc + 1;
       w.current = (w.current + 1) % w.strand_count;
@@ -117,7 +121,7 @@ int next_strand(Warp& w) {
       const uint32_t mask = node.arrived;
       node.arrived = 0;
       if (node.parent >= 0) ++w.nodes[node.parent].pending;
-      add_strand(w, node.pc + 1, mask, node.parent);
+      add_strand(w, node.pc + 1, mask, node.parent, node.depth);
       changed = true;
     }
     if (changed) round = -1;

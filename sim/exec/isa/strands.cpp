@@ -6,12 +6,13 @@
 namespace sim::SIM_ISA {
 namespace {
 
-int32_t new_node(Warp& w, uint32_t pc, int32_t parent) {
+int32_t new_node(Warp& w, uint32_t pc, int32_t parent, uint32_t depth) {
   for (int n = 0; n < kMaxNodes; ++n) {
     if (w.nodes[n].used) continue;
     w.nodes[n] = Node{};
     w.nodes[n].pc = pc;
     w.nodes[n].parent = parent;
+    w.nodes[n].depth = depth;
     w.nodes[n].used = true;
     return n;
   }
@@ -23,7 +24,7 @@ void split(Warp& w, Strand& s, uint32_t stay, uint32_t other_pc) {
   const uint32_t other = s.mask & ~stay;
   s.mask = stay;
   if (s.node >= 0) ++w.nodes[s.node].pending;
-  add_strand(w, other_pc, other, s.node);
+  add_strand(w, other_pc, other, s.node, s.depth);
 }
 
 uint32_t parked_union(const Warp& w, Parked kind, uint32_t pc, uint32_t sync_mask, bool any_pc) {
@@ -47,12 +48,13 @@ void unpark(Warp& w, Parked kind, uint32_t pc, uint32_t sync_mask, bool any_pc) 
 
 }  // namespace
 
-void add_strand(Warp& w, uint32_t pc, uint32_t mask, int32_t node) {
+void add_strand(Warp& w, uint32_t pc, uint32_t mask, int32_t node, uint32_t depth) {
   Strand& s = w.strands[w.strand_count++];
   s = Strand{};
   s.pc = pc;
   s.mask = mask;
   s.node = node;
+  s.depth = depth;
 }
 
 void remove_strand(Warp& w, int index) { w.strands[index] = w.strands[--w.strand_count]; }
@@ -64,7 +66,7 @@ void leave(Warp& w, int32_t n, uint32_t mask) {
     if (--node.pending > 0) return;
     node.used = false;
     if (node.arrived) {
-      add_strand(w, node.pc + 1, node.arrived, node.parent);
+      add_strand(w, node.pc + 1, node.arrived, node.parent, node.depth);
       return;
     }
     mask = 0;
@@ -75,8 +77,9 @@ void leave(Warp& w, int32_t n, uint32_t mask) {
 Step diverge(Warp& w, const Inst& in, uint32_t taken, uint32_t pc) {
   Strand& s = w.strands[w.current];
   const uint32_t join = in.extra;
-  if (join != kNoTarget && (s.node < 0 || w.nodes[s.node].pc != join)) {
-    const int32_t n = new_node(w, join, s.node);
+  if (join != kNoTarget &&
+      (s.node < 0 || w.nodes[s.node].pc != join || w.nodes[s.node].depth != s.depth)) {
+    const int32_t n = new_node(w, join, s.node, s.depth);
     if (n >= 0) {
       w.nodes[n].pending = 1;
       s.node = n;
