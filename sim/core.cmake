@@ -6,7 +6,7 @@
 set(LATHE_SIM_ISA_SOURCES)
 foreach(family access access_global access_shared bits bytes calls compare convert convert_float
         convert_half convert_integer float half integer math matrix memory mma mma_f64 mma_tile move
-        run select strands table warp_ops)
+        run select strands table warp_ops wgmma)
   list(APPEND LATHE_SIM_ISA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/isa/${family}.cpp)
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
@@ -65,6 +65,8 @@ add_library(lathe_sim_core STATIC
   exec/profile.cpp
   exec/report.cpp
   exec/tensor_map.cpp
+  exec/wgmma.cpp
+  exec/wgmma_operands.cpp
   exec/windows.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
@@ -95,8 +97,8 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits calls check control convert float integer math nvrtc parser print
-          tensor_copy)
+  foreach(topic async atomic bits calls check control convert float integer math matrix mma nvrtc
+          parser print tensor_copy wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

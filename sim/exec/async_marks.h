@@ -24,6 +24,20 @@ inline void mark_borrowed(Block& block, uint32_t offset, uint32_t bytes, int cha
   }
 }
 
+// The same for 16 bytes at a multiple of 16, whose four words mostly agree.
+inline void mark_borrowed_piece(Block& block, uint32_t offset, int change) {
+  if (!block.marks) return;
+  constexpr uint64_t kEach = 0x0001000100010001ull;
+  uint64_t words;
+  __builtin_memcpy(&words, block.marks + offset / 4, sizeof(words));
+  const auto first = static_cast<uint16_t>(words);
+  if (words != first * kEach) return mark_borrowed(block, offset, 16, change);
+  const auto next = static_cast<uint16_t>(first + change);
+  words = next * kEach;
+  __builtin_memcpy(block.marks + offset / 4, &words, sizeof(words));
+  block.marked += 4 * (static_cast<uint32_t>(next != 0) - static_cast<uint32_t>(first != 0));
+}
+
 inline void mark_flag(Block& block, uint32_t offset, uint32_t bytes, uint16_t flag, bool on) {
   if (!block.marks) return;
   for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
@@ -50,5 +64,9 @@ inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
 // Reports an access of [offset, offset + bytes) that collides with a mark. False if there was one.
 bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
                  uint32_t bytes, bool store);
+
+// An asynchronous operation that `inst` starts will read these bytes through the async proxy: where
+// a race checker hears of it.
+inline void note_async_read(Warp&, const Inst&, uint32_t /*offset*/, uint32_t /*bytes*/) {}
 
 }  // namespace sim

@@ -56,7 +56,13 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
   predicates_.resize(static_cast<size_t>(f.predicates) * block_.warps);
   shared_.resize(launch.view.shared_bytes);
   shared_defined_.resize(launch.view.shared_bytes / 64 + 2);
-  if (f.uses_async_copies) marks_.resize(launch.view.shared_bytes / 4 + 1);
+  if (f.uses_wgmma) {
+    wgmma_.resize(block_.warps);
+    for (WgmmaState& state : wgmma_) state.slots.resize(f.slots);
+    warpgroups_.resize((block_.warps + 3) / 4);
+    block_.warpgroups = warpgroups_.data();
+  }
+  if (f.uses_async_copies || f.uses_wgmma) marks_.resize(launch.view.shared_bytes / 4 + 1);
   if (launch.check_races) races_.resize(launch.view.shared_bytes / 4 + 1);
   const size_t depots = static_cast<size_t>(launch.view.depot_bytes) * 32;
   local_.resize(depots * block_.warps);
@@ -72,6 +78,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
   block_.shared_bytes = launch.view.shared_bytes;
   for (uint32_t k = 0; k < block_.warps; ++k) {
     Warp& w = warps_[k];
+    w.wgmma = f.uses_wgmma ? &wgmma_[k] : nullptr;
     w.regs = register_base_ + k * register_bytes_;
     w.preds = predicates_.data() + static_cast<size_t>(k) * f.predicates;
     w.block = &block_;
@@ -102,6 +109,8 @@ void BlockRun::start(const uint32_t (&id)[3]) {
   block_.marked = 0;
   std::fill(marks_.begin(), marks_.end(), uint16_t{0});
   block_.free_registers = 0;
+  for (WgmmaState& state : wgmma_) state.reset();
+  std::fill(warpgroups_.begin(), warpgroups_.end(), Warpgroup{});
   ++block_.epoch;
   for (Barrier& b : block_.barriers) b = Barrier{};
   // Undefined memory looks like NaN in every format.

@@ -76,6 +76,7 @@ bool ClusterRun::advance(uint64_t budget) {
       ran = w.block->executed - before;
       if (!charge(ran) || result == RunResult::stopped) return false;
       if (result == RunResult::done) {
+        if (w.wgmma) wgmma_end(w);
         ++done_;
         ++w.block->warps_done;
         recheck_barriers(*w.block);

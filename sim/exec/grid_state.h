@@ -12,6 +12,7 @@
 #include "sim/exec/async/async.h"
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
+#include "sim/exec/wgmma_state.h"
 
 namespace sim {
 
@@ -71,6 +72,8 @@ class BlockRun {
   std::vector<RaceWord> races_;
   std::vector<uint16_t> marks_;
   std::vector<std::shared_ptr<CallStack>> calls_;
+  std::vector<WgmmaState> wgmma_;  // by warp
+  std::vector<Warpgroup> warpgroups_;
 };
 
 // The blocks of a cluster in turn on one host thread; used again for the next cluster.

@@ -174,6 +174,7 @@ Handler resolve_memory(const Form& f);
 Handler resolve_warp(const Form& f);
 Handler resolve_mma(const Form& f);
 Handler resolve_matrix(const Form& f);
+Handler resolve_wgmma(const Form& f);
 RunResult run(Warp& warp, uint64_t quantum);
 
 }  // namespace sim::SIM_ISA

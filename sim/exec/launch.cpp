@@ -77,6 +77,7 @@ void set_up(Launch* l) {
   v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
   v.check_defined = (l->settings->check & kInitcheck) != 0;
   v.tensor_sum = l->settings->tensor_sum;
+  v.async_policy = l->settings->async_policy;
   v.memory_version = &l->memory->version();
   l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
 }

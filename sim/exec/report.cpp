@@ -46,6 +46,11 @@ constexpr FaultInfo kFaults[] = {
     {Fault::partial_warp, "partial_warp", kSynccheck, 719},
     {Fault::stack_overflow, "stack_overflow", kMemcheck, 714},
     {Fault::invalid_pc, "invalid_pc", kMemcheck, 718},
+    {Fault::partial_warpgroup, "partial_warpgroup", kSynccheck, 719},
+    {Fault::warpgroup, "warpgroup", kSynccheck, 0},
+    {Fault::descriptor, "descriptor", kAsynccheck, 719},
+    {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
+    {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
 };
 constexpr bool in_order() {
   int k = 0;

@@ -16,6 +16,8 @@ struct Launch;
 struct CallStack;
 struct Worker;
 struct Block;
+struct WgmmaState;  // wgmma_state.h
+struct Warpgroup;
 struct Cluster;
 class Async;
 
@@ -61,6 +63,7 @@ struct Warp {
   Block* block = nullptr;
   Worker* worker = nullptr;
   const Function* function = nullptr;
+  WgmmaState* wgmma = nullptr;        // null: the function has none
   uint8_t* local = nullptr;           // 32 depots, one after the other
   uint64_t* local_defined = nullptr;  // a bit per byte of them
   uint32_t index = 0;                 // in its block
@@ -112,8 +115,9 @@ struct Block {
   uint64_t window = 0;        // rank << kRankShift: what addresses in its shared memory begin with
   uint16_t* marks = nullptr;  // by word of shared memory, see exec/async_marks.h; null: none needed
   uint32_t marked = 0;        // words with a mark
-  uint32_t free_registers = 0;  // of the block's, for setmaxnreg
-  uint32_t epoch = 1;           // whole-block barriers so far, plus one
+  uint32_t free_registers = 0;      // of the block's, for setmaxnreg
+  uint32_t epoch = 1;               // whole-block barriers so far, plus one
+  Warpgroup* warpgroups = nullptr;  // one for four warps; null: the function has no wgmma
   Warp* warp = nullptr;
   Barrier barriers[16];
   uint64_t random = 0;
@@ -176,6 +180,7 @@ struct LaunchView {
   bool check_defined = true;  // uninitialised reads
   bool check_async = true;    // accesses to what is in flight
   TensorSum tensor_sum = TensorSum::exact;
+  AsyncPolicy async_policy = AsyncPolicy::lazy;
   const std::atomic<uint64_t>* memory_version = nullptr;
 };
 const LaunchView& view(const Worker& worker);
@@ -207,7 +212,12 @@ enum class Fault : uint8_t {
   dsmem_after_exit,
   partial_warp,
   stack_overflow,
-  invalid_pc
+  invalid_pc,
+  partial_warpgroup,
+  warpgroup,   // its warps disagree
+  descriptor,  // of a matrix
+  missing_fence,
+  register_in_flight
 };
 
 // A fault whose sentence the caller writes.

@@ -138,6 +138,7 @@ struct Function {
   std::vector<CallSite> sites;
   std::vector<Callee> callees;
   std::unordered_map<uint64_t, uint32_t> callee_by_address;
+  bool uses_wgmma = false;
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

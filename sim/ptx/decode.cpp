@@ -78,6 +78,7 @@ void Decoder::run() {
       registers_.back().temporary = false;
     }
   }
+  mark_exclusive();
   for (const Statement& s : text_.statements) {
     now_ = &s;
     if (!s.label.empty()) {
@@ -145,6 +146,7 @@ Draft Decoder::draft(const Form& form, Kind kind) const {
 }
 
 void Decoder::emit(Draft d, const Form& form, Class cls) {
+  if (out_.uses_wgmma && form.op != Op::wgmma && form.op != Op::touch) touch(d);
   const bool needs_handler =
       d.inst.kind == Kind::simple || d.inst.kind == Kind::checked || d.inst.kind == Kind::converge;
   if (needs_handler && !d.inst.fn) fail("unsupported form");
@@ -275,6 +277,10 @@ void Decoder::statement(const Statement& s) {
     case Op::ldmatrix:
     case Op::stmatrix:
     case Op::movmatrix:
+    case Op::wgmma:
+    case Op::wgmma_fence:
+    case Op::wgmma_commit:
+    case Op::wgmma_wait:
       return tensor(s);
     default:
       return control(s);

@@ -36,8 +36,9 @@ struct Draft {
 };
 
 struct VirtualRegister {
-  uint8_t cells = 1;      // slots: 1, or 2 for 64 bits
-  bool temporary = true;  // made by the decoder: written and read under one guard
+  uint8_t cells = 1;       // slots: 1, or 2 for 64 bits
+  bool temporary = true;   // made by the decoder: written and read under one guard
+  bool exclusive = false;  // named by a wgmma: keeps its slot from end to end
 };
 
 class Decoder {
@@ -88,6 +89,10 @@ class Decoder {
   void mma(const Statement& s);
   void matrix_access(const Statement& s);
   void move_matrix(const Statement& s);
+  void wgmma(const Statement& s);
+  void wgmma_order(const Statement& s);
+  void mark_exclusive();
+  void touch(const Draft& d);
 
   Draft draft(const Form& form, Kind kind = Kind::simple) const;
   void emit(Draft d, const Form& form, Class cls);

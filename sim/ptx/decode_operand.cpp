@@ -9,7 +9,7 @@
 namespace sim {
 
 Ref Decoder::fresh(uint8_t cells) {
-  registers_.push_back({cells, true});
+  registers_.push_back({cells, true, false});
   return {Ref::Kind::reg, static_cast<uint32_t>(registers_.size() - 1)};
 }
 

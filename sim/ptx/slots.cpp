@@ -78,6 +78,11 @@ void Flow::assign_slots() {
     from[r] = std::min(from[r], at);
     to[r] = std::max(to[r], at);
   };
+  for (uint32_t r = 0; r < n; ++r) {
+    if (!d_.registers_[r].exclusive) continue;
+    extend(r, 0);
+    extend(r, static_cast<uint32_t>(d_.drafts_.size()));
+  }
   for (size_t b = 0; b < blocks_.size(); ++b) {
     for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
       visit_registers(d_.drafts_[i], [&](uint32_t r, bool) { extend(r, i); });

@@ -128,10 +128,10 @@ TEST_CASE("modifiers are a set") {
 
 TEST_CASE("refused with the line") {
   const std::pair<const char*, const char*> cases[] = {
-      {"wgmma.fence.sync.aligned;", "unsupported instruction 'wgmma.fence.sync.aligned'"},
+      {"multimem.ld_reduce.global.add.f32 %f1, [%rd1];", "multimem"},
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};", "mma.sync"},
-      {"mbarrier.init.shared.b64 [%rd1], 1;", "mbarrier"},
-      {"cp.async.bulk.commit_group;", "cp.async.bulk"},
+      {"mbarrier.init.global.b64 [%rd1], 1;", "mbarrier"},
+      {"cp.async.bulk.tensor.2d.tile::gather4 [%rd1];", "cp.async.bulk"},
       {"add.u32 %r1, %r2, %rd3;", "'%rd3' has 64 bits"},
       {"add.f32 %f1, %f2, %nope;", "undefined register '%nope'"},
       {"bra NOWHERE;", "undefined label 'NOWHERE'"},

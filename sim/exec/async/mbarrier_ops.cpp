@@ -204,6 +204,7 @@ Handler resolve_mbarrier(const Form& f) {
 namespace sim {
 
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) {
+  if (w.wgmma && wgmma_waits(w)) return "the rest of its warpgroup";
   const Form& f = w.function->infos[inst.info].form;
   if (f.op == Op::cluster_wait) return "barrier.cluster: not all threads of the cluster arrive";
   if (f.op == Op::setmaxnreg) {

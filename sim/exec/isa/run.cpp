@@ -58,7 +58,10 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
       in.fn(w, in, exec);
       if (w.stop) return Step::stopped;
-      break;
+      if (!w.blocked) break;
+      w.blocked = false;
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
     }
     case Kind::blocking: {
       if (!exec) break;
@@ -109,7 +112,9 @@ int next_strand(Warp& w) {
   for (int round = 0; round < 2; ++round) {
     for (int k = 1; k <= w.strand_count; ++k) {
       const int i = (w.current + k) % w.strand_count;
-      if (w.strands[i].parked == Parked::no) return i;
+      if (w.strands[i].parked != Parked::no) continue;
+      w.blocked = false;
+      return i;
     }
     bool changed = false;
     for (int i = 0; i < w.strand_count && !changed; ++i) changed = try_release(w, i);
@@ -136,6 +141,11 @@ RunResult settle(Warp& w) {
     return RunResult::done;
   }
   if (w.state == WarpState::parked) return RunResult::parked;
+  if (w.blocked) {  // lanes are together at an instruction that waits for other warps
+    w.blocked = false;
+    w.state = WarpState::waiting;
+    return RunResult::parked;
+  }
   for (int i = 0; i < w.strand_count; ++i) {
     if (w.strands[i].parked != Parked::blocked) continue;
     w.state = WarpState::waiting;

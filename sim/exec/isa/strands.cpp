@@ -138,6 +138,7 @@ bool try_release(Warp& w, int index) {
       if ((sync_mask & w.live) & ~all) return false;
       w.pc = pc;
       in.fn(w, in, all);
+      if (w.blocked) return false;
       unpark(w, Parked::converge, pc, sync_mask, false);
       return true;
     }

@@ -14,7 +14,7 @@ constexpr Handler (*kFamilies[])(const Form&) = {
     resolve_select,        resolve_convert,     resolve_move,           resolve_memory,
     base::resolve_atomic,  base::resolve_stack, resolve_warp,           resolve_mma,
     resolve_matrix,        base::resolve_copy,  base::resolve_mbarrier, base::resolve_bulk,
-    base::resolve_cluster, resolve_integer};
+    base::resolve_cluster, resolve_wgmma,       resolve_integer};
 
 Handler resolve(const Form& f) {
   for (const auto family : kFamilies) {
