@@ -59,6 +59,8 @@ add_library(lathe_sim_core STATIC
   exec/cluster.cpp
   exec/calls.cpp
   exec/counters.cpp
+  exec/findings.cpp
+  exec/host_threads.cpp
   exec/image.cpp
   exec/launch.cpp
   exec/print.cpp

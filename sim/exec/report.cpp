@@ -193,9 +193,7 @@ void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, ui
          const std::string& text) {
   Launch& launch = *w.worker->launch;
   const std::lock_guard lock(launch.mutex);
-  int& seen = launch.reported[{inst.info, static_cast<int>(f)}];
-  if (seen >= launch.settings->findings_per_pc) return;
-  ++seen;
+  const Findings::Place place{inst.info, static_cast<int>(f)};
   const InstInfo& info = w.function->infos[inst.info];
   Finding finding;
   finding.check = name(check_of(f));
@@ -213,14 +211,13 @@ void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, ui
   if (info.line && file < w.function->files.size()) {
     finding.source = w.function->files[file] + ":" + std::to_string(info.line);
   }
-  launch.findings.push_back(std::move(finding));
+  launch.kept.add(place, w.block->cluster->linear, std::move(finding));
 }
 
 bool wanted(Warp& w, const Inst& inst, Fault f) {
   Launch& launch = *w.worker->launch;
   const std::lock_guard lock(launch.mutex);
-  const auto it = launch.reported.find({inst.info, static_cast<int>(f)});
-  return it == launch.reported.end() || it->second < launch.settings->findings_per_pc;
+  return launch.kept.wanted({inst.info, static_cast<int>(f)}, w.block->cluster->linear);
 }
 
 }  // namespace
@@ -237,8 +234,7 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   }
   if (error == 0) return;
   w.stop = true;
-  int none = 0;
-  launch.error.compare_exchange_strong(none, error);
+  launch.fail(w.block->cluster->linear, error);
 }
 
 void report_race(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
@@ -261,8 +257,7 @@ void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t add
   if (wanted(w, inst, f)) add(w, inst, f, lane, address, bytes, text);
   if (error == 0) return;
   w.stop = true;
-  int none = 0;
-  launch.error.compare_exchange_strong(none, error);
+  launch.fail(w.block->cluster->linear, error);
 }
 
 bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,

@@ -127,6 +127,7 @@ struct Block {
 // Blocks that are launched together and see each other's shared memory. One block is the usual
 // case.
 struct Cluster {
+  uint64_t linear = 0;
   uint32_t size = 1;
   Block** blocks = nullptr;  // by rank
   Async* async = nullptr;    // null: nothing asynchronous in this kernel
