@@ -185,6 +185,7 @@ std::vector<Row> rows(int samples, const std::string& only) {
   }
   if (std::string("launch").find(only) == std::string::npos) return all;
   add("launch, 1 block", "memcheck", time_launch(1, 1, samples));
+  add("launch, 64 blocks", "memcheck", time_launch(64, 1, samples));
   add("launch, 64 blocks on 2 threads", "memcheck", time_launch(64, 2, samples));
   return all;
 }

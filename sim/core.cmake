@@ -100,7 +100,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(topic async atomic bits calls check control convert float integer math matrix mma nvrtc
-          parser print tensor_copy wgmma wgmma_check)
+          parser print tensor_copy threads wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

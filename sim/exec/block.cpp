@@ -139,7 +139,7 @@ void BlockRun::start(const uint32_t (&id)[3]) {
     w.current = 0;
     w.strands[0] = Strand{};
     w.strands[0].mask = w.live;
-    for (Node& n : w.nodes) n.used = false;
+    w.node_end = 0;
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kQuantum = 4096;  // about how long a warp runs before the next one
 // What a cluster may run in all after a later one had a fault: it may wait for that one in vain.
-constexpr uint64_t kAfterFault = 16'000'000;
+constexpr uint64_t kAfterFault = 8'000'000;
 
 }  // namespace
 

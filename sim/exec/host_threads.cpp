@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/exec/host_threads.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,7 +15,7 @@ namespace {
 struct Job {
   const std::function<void(uint64_t)>* f = nullptr;
   uint64_t next = 1, count = 0;
-  uint64_t running = 0;
+  std::atomic<uint64_t> running{0};
   std::condition_variable done;
 };
 
@@ -44,6 +45,10 @@ class Pool {
       wanted_ -= job.count - job.next;
       std::erase(jobs_, &job);
     }
+    // Others mostly end about now; sleeping would take longer.
+    lock.unlock();
+    for (int k = 0; k < 100 && job.running; ++k) std::this_thread::yield();
+    lock.lock();
     job.done.wait(lock, [&] { return job.running == 0; });
   }
 

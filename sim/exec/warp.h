@@ -81,6 +81,7 @@ struct Warp {
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
+  int node_end = 0;  // nodes from here on have never been used by this block
   Node nodes[kMaxNodes];
 };
 
