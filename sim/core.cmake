@@ -49,11 +49,20 @@ if(LATHE_SIM_X86_LEVELS)
 endif()
 
 add_library(lathe_sim_core STATIC
+  check/clocks.cpp
   check/memory.cpp
   exec/async/copies.cpp
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
   exec/async/reduce.cpp
+  exec/async/watch.cpp
+  check/race.cpp
+  check/race_access.cpp
+  check/race_async.cpp
+  check/race_order.cpp
+  check/race_report.cpp
+  check/race_shadow.cpp
+  check/race_touch.cpp
   exec/barrier.cpp
   exec/block.cpp
   exec/cluster.cpp
@@ -99,8 +108,8 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits calls check control convert float integer math matrix mma nvrtc
-          parser print tensor_copy threads wgmma wgmma_check)
+  foreach(topic async atomic bits calls check control convert float integer litmus litmus_block math
+          matrix mma nvrtc parser print race tensor_copy threads wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

@@ -69,7 +69,5 @@ bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block
                  uint32_t bytes, bool store);
 
 // An asynchronous operation that `inst` starts will read these bytes through the async proxy: where
-// a race checker hears of it.
-inline void note_async_read(Warp&, const Inst&, uint32_t /*offset*/, uint32_t /*bytes*/) {}
 
 }  // namespace sim

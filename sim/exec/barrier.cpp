@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // bar and barrier: sixteen per block, counted in warps.
+#include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -43,10 +44,10 @@ void release_strands(Warp& w, const Barrier* b) {
 }
 
 void complete(Block& block, Barrier& b) {
+  race_barrier_complete(block, static_cast<uint32_t>(&b - block.barriers), b.waiting);
   for (uint32_t k = 0; k < block.warps; ++k) {
     if (b.waiting >> k & 1) release_strands(block.warp[k], &b);
   }
-  ++block.epoch;
   b = Barrier{};
 }
 
@@ -87,6 +88,7 @@ void arrive_at_barrier(Warp& w, const Inst& inst, Strand& strand) {
   if (b.arrived == 0) b.expected = expected;
   b.mode = mode;
   b.seen |= me;
+  race_barrier_arrive(w, id);
   ++b.arrived;
   if (mode == 2) {
     const uint32_t p = predicate(w, inst.c) & w.live;

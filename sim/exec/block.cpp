@@ -3,6 +3,7 @@
 // One block: its memory, and the state its warps start from.
 #include <cstring>
 
+#include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -63,7 +64,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
     block_.warpgroups = warpgroups_.data();
   }
   if (f.uses_async_copies || f.uses_wgmma) marks_.resize(launch.view.shared_bytes / 4 + 1);
-  if (launch.check_races) races_.resize(launch.view.shared_bytes / 4 + 1);
+  if (launch.races) races_ = make_race_block(*launch.races);
   const size_t depots = static_cast<size_t>(launch.view.depot_bytes) * 32;
   local_.resize(depots * block_.warps);
   const size_t depot_words = depots / 64 + 1;
@@ -73,7 +74,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
   block_.shared = shared_.data();
   block_.shared_defined = shared_defined_.data();
   block_.marks = marks_.empty() ? nullptr : marks_.data();
-  block_.races = races_.empty() ? nullptr : races_.data();
+  block_.races = races_.get();
   block_.shared_begin = launch.view.shared_begin;
   block_.shared_bytes = launch.view.shared_bytes;
   for (uint32_t k = 0; k < block_.warps; ++k) {
@@ -111,7 +112,6 @@ void BlockRun::start(const uint32_t (&id)[3]) {
   block_.free_registers = 0;
   for (WgmmaState& state : wgmma_) state.reset();
   std::fill(warpgroups_.begin(), warpgroups_.end(), Warpgroup{});
-  ++block_.epoch;
   for (Barrier& b : block_.barriers) b = Barrier{};
   // Undefined memory looks like NaN in every format.
   const int poison = 0x7F;
@@ -141,6 +141,7 @@ void BlockRun::start(const uint32_t (&id)[3]) {
     w.strands[0].mask = w.live;
     w.node_end = 0;
   }
+  start_races(block_);
 }
 
 }  // namespace sim

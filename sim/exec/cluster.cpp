@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cluster: whose turn it is among the warps of its blocks, when copies land while nobody can run,
 // and barrier.cluster. And the host threads that run clusters.
+#include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -46,6 +47,7 @@ void ClusterRun::start(uint64_t linear) {
   cluster_.linear = linear;
   cluster_.random = mix(launch.settings->seed ^ mix(~linear));
   cluster_.events = cluster_.phase = 0;
+  for (SyncClock*& clock : cluster_.clocks) clock = race_clock(*blocks_[0]);
   if (async_) async_->start();
   next_ = next_random(cluster_.random) % warps_.size();
   done_ = 0;

@@ -17,6 +17,8 @@
 
 namespace sim {
 
+struct RaceGrid;
+
 constexpr uint64_t kNoCluster = ~0ull;
 
 // Shared by the host threads of one run_grid.
@@ -29,7 +31,7 @@ struct Launch {
   LaunchView view;
   std::vector<uint32_t> tid[3];
   uint64_t clusters = 0;
-  bool check_races = false;
+  std::shared_ptr<RaceGrid> races;  // null: not checked
 
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
@@ -84,7 +86,7 @@ class BlockRun {
   std::vector<uint32_t> predicates_;
   std::vector<uint8_t> shared_, local_;
   std::vector<uint64_t> shared_defined_, local_defined_;
-  std::vector<RaceWord> races_;
+  std::shared_ptr<RaceBlock> races_;
   std::vector<uint16_t> marks_;
   std::vector<std::shared_ptr<CallStack>> calls_;
   std::vector<WgmmaState> wgmma_;  // by warp

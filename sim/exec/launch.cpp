@@ -9,27 +9,12 @@
 #include <thread>
 #include <tuple>
 
+#include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"
 #include "sim/exec/host_threads.h"
 
 namespace sim {
 namespace {
-
-// Blocks that order their shared memory by something other than barriers are not checked for races:
-// the check knows barriers only, and must not cry wolf.
-bool orders_by_barriers_only(const Function& f) {
-  for (const InstInfo& info : f.infos) {
-    const Form& form = info.form;
-    const bool shared = form.space() == Space::shared || form.space() == Space::generic;
-    const bool atomic = form.op == Op::atom || form.op == Op::red;
-    const bool access = form.op == Op::ld || form.op == Op::st;
-    if (form.op == Op::fence || form.op == Op::cp_async) return false;
-    if (form.op >= Op::mbarrier_init && form.op <= Op::setmaxnreg) return false;
-    if (atomic && shared) return false;
-    if (access && shared && form.has(kVolatile | kRelaxed | kAcquire | kRelease)) return false;
-  }
-  return true;
-}
 
 // Where shared memory starts: no better aligned than its variables ask for, so that code which
 // needs more shows. Seed 0 keeps the start of the hardware.
@@ -81,7 +66,7 @@ void set_up(Launch* l) {
   v.tensor_sum = l->settings->tensor_sum;
   v.async_policy = l->settings->async_policy;
   v.memory_version = &l->memory->version();
-  l->check_races = (l->settings->check & kRacecheck) && threads > 32 && orders_by_barriers_only(f);
+  if (l->settings->check & kRacecheck) l->races = make_race_grid(*l);
 }
 
 // What makes a launch impossible; 0 if nothing.
@@ -121,6 +106,8 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
                         ? static_cast<uint64_t>(launch->settings->threads)
                         : std::max(1u, std::thread::hardware_concurrency());
   wanted = std::min(wanted, launch->clusters);
+  // What one finds, or computes, must not depend on the number of host threads.
+  if (launch->races || launch->function->ordered_across_blocks) wanted = 1;
   workers->resize(wanted);
   run_together(wanted, [&](uint64_t k) {
     (*workers)[k] = std::make_unique<HostWorker>(launch);

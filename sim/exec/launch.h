@@ -95,6 +95,12 @@ struct Finding {
   uint32_t bytes = 0;
   int ptx_line = 0;
   std::string source;  // "conv/causal_conv1d.cuh:42", empty without .loc
+  // The other party of a race; other_ptx_line is 0 if there is none.
+  uint32_t other_block[3] = {0, 0, 0};
+  uint32_t other_thread[3] = {0, 0, 0};
+  int other_ptx_line = 0;
+  std::string other_source;
+  std::string other_access;  // "load", "store", "atomic", ...
 };
 
 // Everything counted while a grid ran. Bytes are those the lanes asked for; sectors are the 32-byte

@@ -237,18 +237,6 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   launch.fail(w.block->cluster->linear, error);
 }
 
-void report_race(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
-                 uint32_t other_pc, uint32_t other_warp, bool other_wrote, bool store) {
-  if (!wanted(w, inst, Fault::race)) return;
-  const Function& f = *w.function;
-  const InstInfo& other = f.infos[f.code[other_pc].info];
-  add(w, inst, Fault::race, lane, address, bytes,
-      std::string(store ? "store to " : "load from ") + "shared address " + hex(address) +
-          " by warp " + std::to_string(w.index) + " races with the " +
-          (other_wrote ? "store" : "load") + " of warp " + std::to_string(other_warp) +
-          " at PTX line " + std::to_string(other.ptx_line) + ": no barrier lies between");
-}
-
 void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
                  uint32_t bytes, const char* text) {
   Launch& launch = *w.worker->launch;

@@ -20,6 +20,9 @@ struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
+struct RaceBlock;  // check/race_state.h
+struct RaceWarp;
+struct SyncClock;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -78,6 +81,7 @@ struct Warp {
   uint32_t frame[32] = {};            // by lane: where the running function's variables begin
   uint32_t top[32] = {};              // and where its depot is free
   CallStack* calls = nullptr;
+  RaceWarp* race = nullptr;  // null: races are not checked
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -94,14 +98,6 @@ struct Barrier {
   uint8_t mode = 0;  // 0 none yet, 1 sync/arrive, 2 red
 };
 
-// One 4-byte word of shared memory for the race check: who touched it since which barrier.
-struct RaceWord {
-  uint32_t write_epoch = 0, read_epoch = 0;
-  uint8_t writer = 0, reader = 0, many_readers = 0, write_atomic = 0;
-  uint8_t write_bytes = 0, read_bytes = 0;  // which of the four
-  uint32_t write_pc = 0, read_pc = 0;
-};
-
 struct Block {
   uint32_t id[3] = {0, 0, 0};
   uint64_t linear = 0;
@@ -109,7 +105,7 @@ struct Block {
   uint32_t warps_done = 0;
   uint8_t* shared = nullptr;  // of shared_bytes
   uint64_t* shared_defined = nullptr;
-  RaceWord* races = nullptr;                    // null: not checked
+  RaceBlock* races = nullptr;                   // null: not checked
   uint32_t shared_bytes = 0, shared_begin = 0;  // valid offsets: [shared_begin, shared_bytes)
   Cluster* cluster = nullptr;
   uint32_t rank = 0;          // in its cluster
@@ -117,7 +113,6 @@ struct Block {
   uint16_t* marks = nullptr;  // by word of shared memory, see exec/async_marks.h; null: none needed
   uint32_t marked = 0;        // words with a mark
   uint32_t free_registers = 0;      // of the block's, for setmaxnreg
-  uint32_t epoch = 1;               // whole-block barriers so far, plus one
   Warpgroup* warpgroups = nullptr;  // one for four warps; null: the function has no wgmma
   Warp* warp = nullptr;
   Barrier barriers[16];
@@ -133,8 +128,9 @@ struct Cluster {
   Block** blocks = nullptr;  // by rank
   Async* async = nullptr;    // null: nothing asynchronous in this kernel
   uint64_t random = 0;
-  uint64_t events = 0;  // phases of barriers completed, copies landed
-  uint64_t phase = 0;   // of barrier.cluster
+  uint64_t events = 0;                        // phases of barriers completed, copies landed
+  uint64_t phase = 0;                         // of barrier.cluster
+  SyncClock* clocks[2] = {nullptr, nullptr};  // of its even and odd phases, for the race check
 };
 constexpr unsigned kRankShift = 24;
 
@@ -228,8 +224,6 @@ void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint6
 // Slow paths; in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
-void report_race(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint32_t bytes,
-                 uint32_t other_pc, uint32_t other_warp, bool other_wrote, bool store);
 // The region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // The target of a brx; false if the index is past the table.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/ptx/form.h"
+#include "sim/ptx/order.h"
 
 namespace sim {
 
@@ -34,7 +35,8 @@ enum class Kind : uint8_t {
   pause,
   call,
   ret,
-  none
+  none,
+  fence
 };
 
 enum class Class : uint8_t {
@@ -122,6 +124,7 @@ bool same_sizes(const CallSite& site, const Callee& callee);
 struct Function {
   std::vector<Inst> code;
   std::vector<InstInfo> infos;
+  std::vector<Order> orders;                  // by instruction info
   std::vector<uint16_t> lists;                // operand lists, indexed by Inst::aux
   std::vector<std::vector<uint32_t>> tables;  // brx targets
   std::vector<Constant> constants;
@@ -139,6 +142,7 @@ struct Function {
   std::vector<Callee> callees;
   std::unordered_map<uint64_t, uint32_t> callee_by_address;
   bool uses_wgmma = false;
+  bool ordered_across_blocks = false;  // which block comes first decides about results
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

@@ -155,6 +155,7 @@ void Decoder::emit(Draft d, const Form& form, Class cls) {
   if (!pseudo && now_->guard.kind == Operand::Kind::reg) {
     d.inst.guard = guard();
   }
+  out_.ordered_across_blocks |= depends_on_blocks(form);
   InstInfo info;
   info.cls = refine(cls, form);
   info.form = form;

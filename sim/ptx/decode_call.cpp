@@ -73,6 +73,8 @@ void Decoder::call(const Statement& s) {
     const Callee& c = out_.callees.at(static_cast<size_t>(d.inst.imm));
     if (!same_sizes(site, c)) fail("arguments of another size than the function's parameters");
   }
+  // Registers are put away across a call, and a product may still be on its way to them.
+  if (out_.uses_wgmma) fail("a call that is not inlined, in a kernel with wgmma");
   site.frame = static_cast<uint32_t>(s.frame);
   d.inst.aux = static_cast<uint32_t>(out_.sites.size());
   out_.sites.push_back(std::move(site));

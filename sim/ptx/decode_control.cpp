@@ -134,8 +134,9 @@ void Decoder::control(const Statement& s) {
       return emit(draft(f, Kind::none), f, cls_);
     case Op::nanosleep:
       return emit(draft(f, Kind::pause), f, cls_);
-    case Op::pmevent:
     case Op::fence:
+      return emit(draft(f, Kind::fence), f, cls_);
+    case Op::pmevent:
     case Op::griddepcontrol:
       return emit(draft(f, Kind::none), f, cls_);
     default:

@@ -248,6 +248,7 @@ void Flow::finish() {
     out.callees[k].pc = start(block_of_[callee_starts_[k]]);
   }
   out.code_data = out.code.data();
+  for (const InstInfo& info : out.infos) out.orders.push_back(order_of(info.form));
   out.list_data = out.lists.data();
 }
 

@@ -256,7 +256,6 @@ enum Mod : uint64_t {
   kWeak = 1ull << 42,
   kPackMod = 1ull << 43,
   kCluster = 1ull << 44,
-  kProxy = 1ull << 45,
   kWaitAll = 1ull << 46,
   kWaitGroup = 1ull << 47,
   kLaunchDependents = 1ull << 48,
@@ -322,6 +321,7 @@ struct Form {
   uint64_t mods = 0;
   uint16_t m = 0, n = 0, k = 0;  // shape of a matrix instruction
   uint32_t detail = 0;           // modifiers of one family alone: TensorMod or AsyncMod
+  uint8_t scope = 0;             // 1 cta, 2 cluster, 3 gpu, 4 sys; 0: not written
 
   bool has(uint64_t mod) const { return (mods & mod) != 0; }
   Type type() const { return types[0]; }

@@ -133,6 +133,13 @@ bool testp_name(std::string_view w, TestP* out) {
   return lookup(kNames, w, out);
 }
 
+// Also set where the word means something else; then nobody asks for a scope.
+void scope_name(std::string_view w, uint8_t* out) {
+  static const std::unordered_map<std::string_view, uint8_t> kNames = {
+      {"cta", 1}, {"cluster", 2}, {"gpu", 3}, {"gl", 3}, {"sys", 4}};
+  lookup(kNames, w, out);
+}
+
 bool is_cache_word(std::string_view w) {
   return w.substr(0, 4) == "L1::" || (w.substr(0, 4) == "L2::" && w != "L2::cache_hint");
 }
@@ -222,6 +229,7 @@ bool modifier(std::string_view w, const OpInfo& info, Form* f) {
     f->vector = static_cast<uint8_t>(w[1] - '0');
     return true;
   }
+  scope_name(w, &f->scope);
   uint64_t mod = is_cache_word(w) ? static_cast<uint64_t>(kCache) : 0;
   if (!mod && !lookup(mod_names(), w, &mod)) return false;
   f->mods |= mod;

@@ -241,7 +241,7 @@ TEST_CASE("asynchronous copies with groups, a source size and a predicate") {
     cp.async.ca.shared.global [%r6+128], [%rd6], 4, 0;
     cp.async.wait_all;
     ld.shared.u32 %r1, [%r7+12]; ld.shared.u32 %r2, [%r6+128]; add.u32 %r1, %r1, %r2;
-    add.u32 %r1, %r1, %t; st.global.u32 [%rd3], %r1;
+    add.u32 %r1, %r1, %t; bar.warp.sync 255; st.global.u32 [%rd3], %r1;
   OUT:)");
   INFO(texts(o));
   CHECK(o.error == 0);

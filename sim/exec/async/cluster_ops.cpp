@@ -3,6 +3,7 @@
 // Clusters as instructions see them: barrier.cluster, mapa, getctarank; and setmaxnreg.
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/operands.h"
 #include "sim/exec/grid_state.h"
 
@@ -23,6 +24,7 @@ void recheck_cluster_barrier(Cluster& cluster) {
   }
   if (!any) return;
   ++cluster.phase;
+  race_clear(cluster.clocks[cluster.phase & 1]);  // everybody has waited for its last phase
   ++cluster.events;
 }
 
@@ -39,6 +41,9 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
   }
   Cluster& cluster = *w.block->cluster;
   w.cluster_pending |= exec;
+  if (!w.function->infos[i.info].form.has(kRelaxed)) {
+    race_release(w, cluster.clocks[cluster.phase & 1]);
+  }
   w.cluster_parity = cluster.phase & 1 ? w.cluster_parity | exec : w.cluster_parity & ~exec;
   recheck_cluster_barrier(cluster);
 }
@@ -57,6 +62,7 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     return;
   }
   w.cluster_pending &= ~exec;
+  race_acquire(w, cluster.clocks[~cluster.phase & 1]);
 }
 
 // The same place in another block: mapa.u64 keeps the generic window.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/async.h"
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/reduce.h"
@@ -63,6 +64,15 @@ void Async::issue(std::unique_ptr<Copy> copy) {
   c.fetch_at = c.land_at;
   if (policy == AsyncPolicy::random) {
     c.fetch_at = now_ + next_random(cluster_->random) % (c.land_at - now_ + 1);
+  }
+  watch_issue(c);
+  if (c.target && c.target->marked && c.reduce == Atomic::none && launch_.view.check_async) {
+    for (const Piece& p : c.pieces) {
+      if (!check_marks(*c.warp, *c.inst, p.lane, *c.target, static_cast<uint32_t>(p.to), p.bytes,
+                       true)) {
+        break;
+      }
+    }
   }
   for (const Piece& p : c.pieces) {
     const auto from = static_cast<uint32_t>(p.from), to = static_cast<uint32_t>(p.to);
@@ -149,6 +159,10 @@ bool Async::land(Copy& c, uint32_t lanes) {
   if (left) return good;
   c.landed = true;
   ++cluster_->events;
+  if (c.barrier_block) {
+    const Mbarrier* m = find(*c.barrier_block, c.barrier);
+    if (m) watch_landed(c, m->open);
+  }
   if (c.barrier_block) good &= complete_tx(c);
   return good;
 }
@@ -171,10 +185,14 @@ bool Async::settle(Copy& c, uint32_t lanes) {
     // Every earlier copy of these lanes comes first.
     for (auto& other : copies_) {
       if (other.get() == &c) break;
-      if (other->by_thread && other->warp == c.warp) land(*other, c.lanes);
+      if (!other->by_thread || other->warp != c.warp) continue;
+      land(*other, c.lanes);
+      const Mbarrier* m = find(*c.barrier_block, c.barrier);
+      if (m) watch_landed(*other, m->open);
     }
     c.landed = c.released = true;
     ++cluster_->events;
+    if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) race_async_complete(m->open);
     bool good = true;
     for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
       good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
@@ -200,6 +218,7 @@ bool Async::wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool eve
     }
     if (!done) continue;
     good &= land(*c, done);
+    watch_waited(*c, done, false);
     release(*c, done);
   }
   sweep();
@@ -218,6 +237,7 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
     } else {
       good &= land(*c, ~0u);
     }
+    watch_waited(*c, 1u << lane, read_only);
     release(*c, c->lanes);
   }
   sweep();

@@ -3,6 +3,7 @@
 // The mbarrier instructions, lane by lane.
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/operands.h"
 #include "sim/exec/grid_state.h"
 
@@ -96,6 +97,7 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     if (!done) continue;
     over |= 1u << l;
     m->observed = m->phase;
+    if (!f.has(kRelaxed)) race_acquire(w, m->over);
   }
   if (f.op == Op::mbarrier_try_wait && !over) {
     const bool early = w.spurious != cluster.events && next_random(cluster.random) % 4 == 0;

@@ -117,10 +117,8 @@ bool shadow_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t si
   return true;
 }
 
-}  // namespace
-
-bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
-                    Use use) {
+bool check_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
+                  Use use) {
   const Bounds b = spread(a, exec, size);
   const LaunchView& launch = view(*w.worker);
   Tally& tally = w.worker->tally;
@@ -155,6 +153,17 @@ bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t s
     if (!r) return fault(w, i, Fault::out_of_bounds, l, a, size, space, use);
     count_sectors(a, one, size, r, use == Use::load ? r->loaded : r->stored);
     if (!shadow_global(a, w, i, one, size, space, use, *r)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
+                    Use use) {
+  if (!check_global(a, w, i, exec, size, space, use)) return false;
+  if (w.race && space == Space::global) {
+    race_access(w, i, a.address, exec, size, race_use(use), a.dense, nullptr);
   }
   return true;
 }

@@ -3,6 +3,7 @@
 // What the files of access share: shadow bits, the span of a warp's addresses, alignment.
 #pragma once
 
+#include "sim/check/race.h"
 #include "sim/exec/isa/access.h"
 
 namespace sim::SIM_ISA {
@@ -16,6 +17,10 @@ bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t s
 namespace {
 
 constexpr uint32_t kFull = 0xFFFFFFFFu;
+
+inline RaceUse race_use(Use use) {
+  return use == Use::load ? RaceUse::load : use == Use::store ? RaceUse::store : RaceUse::atomic;
+}
 
 inline bool fault(Warp& w, const Inst& i, Fault f, int lane, const Access& a, uint32_t size,
                   Space space, Use use) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits, races.
+// Shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits.
 #include "sim/exec/async_marks.h"
 #include "sim/exec/isa/access_parts.h"
 
@@ -41,48 +41,6 @@ uint32_t bank_conflicts(const Access& a, uint32_t exec, uint32_t size) {
   return extra;
 }
 
-void check_races(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
-  Block& block = *w.block;
-  const auto me = static_cast<uint8_t>(w.index);
-  const uint32_t epoch = block.epoch;
-  for (uint32_t rest = exec; rest; rest &= rest - 1) {
-    const int l = __builtin_ctz(rest);
-    const auto offset = static_cast<uint32_t>(a.address[l]);
-    const uint32_t head = offset & 3;
-    const auto bytes = static_cast<uint8_t>(size >= 4 ? 15u : ((1u << size) - 1) << head);
-    for (uint32_t word = offset / 4; word < (offset + size + 3) / 4; ++word) {
-      RaceWord& r = block.races[word];
-      const bool write_clash = r.write_epoch == epoch && r.writer != me && (r.write_bytes & bytes);
-      const bool read_clash = use == Use::store && r.read_epoch == epoch &&
-                              (r.reader != me || r.many_readers) && (r.read_bytes & bytes);
-      // Atomics do not race with each other.
-      const bool both_atomic = use == Use::atomic && r.write_atomic;
-      if ((write_clash && !both_atomic) || read_clash) {
-        report_race(w, i, static_cast<unsigned>(l), a.address[l], size,
-                    write_clash ? r.write_pc : r.read_pc, write_clash ? r.writer : r.reader,
-                    write_clash, use != Use::load);
-      }
-      if (use == Use::load) {
-        if (r.read_epoch != epoch)
-          r.many_readers = r.read_bytes = 0;
-        else
-          r.many_readers |= r.reader != me;
-        r.read_epoch = epoch;
-        r.reader = me;
-        r.read_bytes |= bytes;
-        r.read_pc = w.pc;
-      } else {
-        if (r.write_epoch != epoch || r.writer != me) r.write_bytes = 0;
-        r.write_epoch = epoch;
-        r.writer = me;
-        r.write_bytes |= bytes;
-        r.write_atomic = use == Use::atomic;
-        r.write_pc = w.pc;
-      }
-    }
-  }
-}
-
 // Something asynchronous is using shared memory: is it what this access touches?
 void look_at_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size,
                    const Block& block, Use use) {
@@ -118,6 +76,7 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
   if (block.marked && launch.check_async) look_at_marks(a, w, i, exec, size, block, use);
+  if (w.race) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);
   if (!launch.check_defined) return true;
   const bool dense = a.dense && exec == kFull;
   if (use != Use::store) {
@@ -137,7 +96,6 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
       define_lanes(block.shared_defined, a.address, 0, exec, size, false);
     }
   }
-  if (block.races && &block == w.block) check_races(a, w, i, exec, size, use);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The run loop of one warp, and the instructions that move lanes.
+#include "sim/check/race.h"
 #include "sim/exec/isa/strands.h"
 
 namespace sim::SIM_ISA {
@@ -76,6 +77,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if (!exec) break;
       const uint32_t members = member_mask(w, in, exec);
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::bar_warp, members);
+      if (w.race) race_warp_sync(w, in, exec);
       break;
     }
     case Kind::barrier:
@@ -100,6 +102,9 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       s.pc = pc + 1;
       w.current = (w.current + 1) % w.strand_count;
       return Step::switch_strand;
+    case Kind::fence:
+      if (exec && w.race) race_fence(w, in);
+      break;
     default:
       break;
   }

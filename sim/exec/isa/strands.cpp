@@ -3,6 +3,8 @@
 // Splitting, joining and parking strands.
 #include "sim/exec/isa/strands.h"
 
+#include "sim/check/race.h"
+
 namespace sim::SIM_ISA {
 namespace {
 
@@ -149,6 +151,7 @@ bool try_release(Warp& w, int index) {
       const uint32_t all = parked_union(w, s.parked, pc, sync_mask, true);
       if ((sync_mask & w.live) & ~all) return false;
       unpark(w, Parked::bar_warp, pc, sync_mask, true);
+      if (w.race) race_warp_sync(w, sync_mask);
       return true;
     }
     case Parked::barrier: {

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The race checker, as the rest of the interpreter sees it: a happens-before order over warps (and,
+// within a warp, lanes), and what the asynchronous proxy may see of it. Warp::race is null when
+// nothing is checked; then every function here does nothing, but callers on hot paths ask first.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/exec/warp.h"
+
+namespace sim {
+
+// Carries knowledge from those who release into it to those who acquire it: one for every barrier,
+// mbarrier phase, cluster barrier. Lives until its block starts anew.
+struct SyncClock;
+SyncClock* race_clock(Block& owner);
+void race_clear(SyncClock* clock);
+void race_release(Warp& warp, SyncClock* clock);
+void race_acquire(Warp& warp, const SyncClock* clock);
+// A phase ends: what `from` carries joins `to`, and `from` starts anew.
+void race_hand_over(SyncClock* from, SyncClock* to);
+
+// What the instructions do.
+enum class RaceUse : uint8_t { load, store, atomic };
+// `size` bytes at the address of every lane of `exec`; addresses of other lanes repeat one of
+// theirs. Shared addresses are offsets in the memory of `owner`, null for global ones.
+void race_access(Warp& warp, const Inst& inst, const uint64_t* address, uint32_t exec,
+                 uint32_t size, RaceUse use, bool dense, Block* owner);
+void race_fence(Warp& warp, const Inst& inst);
+// bar.warp.sync by the lanes `exec`, who may name different masks.
+void race_warp_sync(Warp& warp, const Inst& inst, uint32_t exec);
+// The same for lanes that came one after the other, with one mask.
+void race_warp_sync(Warp& warp, uint32_t members);
+void race_barrier_arrive(Warp& warp, uint32_t id);
+// The barrier is complete: `waiting` has a bit for every warp that goes on.
+void race_barrier_complete(Block& block, uint32_t id, uint64_t waiting);
+
+// What goes through the asynchronous proxy. At issue: a read must come after the writes of its
+// bytes, and they must have been shown to the proxy by a fence; a write must come after all that
+// was done with its bytes.
+void race_async_read(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
+                     Block* owner);
+void race_async_write(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
+                      Block* owner);
+// The write is there. Either the waiting lane has made sure of it (groups), or an mbarrier has:
+// then it is ordered before those who acquire `clock` after the next race_async_complete() of it.
+void race_async_landed(Warp& warp, const Inst& inst, unsigned lane, uint64_t address,
+                       uint64_t bytes, Block* owner);
+void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
+                       Block* owner);
+void race_async_complete(SyncClock* clock);
+
+}  // namespace sim

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Order through memory: releases, acquires and fences, by scope.
+#include "sim/check/race_state.h"
+
+namespace sim {
+namespace {
+
+int level_of(Scope scope) { return scope >= Scope::gpu ? 2 : static_cast<int>(scope) - 1; }
+
+Locations& locations_of(RaceWarp& r, const Block* owner) {
+  return owner ? owner->races->locations : r.block->grid->locations;
+}
+
+// What a read of scope `level` finds there goes to each level of `to`, or all of it to to[0].
+void observe(RaceWarp& r, const Location& from, int level, Knowledge* to, bool by_level) {
+  const RaceBlock& b = *r.block;
+  if (from.cta_first == b.first) to[0].join(from.cta);
+  if (level >= 1 && from.cluster_base == b.base) to[by_level ? 1 : 0].join(from.cluster);
+  if (level >= 2) to[by_level ? 2 : 0].join(from.wide);
+}
+
+// Adds knowledge of this warp to a location: a level of `from` to whom it is meant for.
+void leave(RaceWarp& r, Location* to, int level, const Knowledge& cta, const Knowledge& cluster,
+           const Knowledge& wide) {
+  const RaceBlock& b = *r.block;
+  if (to->cta_first != b.first) to->cta.clear(0, 0);
+  to->cta_first = b.first;
+  to->cta.join(cta);
+  if (level < 1) return;
+  if (to->cluster_base != b.base) to->cluster.clear(0, 0);
+  to->cluster_base = b.base;
+  to->cluster.join(cluster);
+  if (level >= 2) to->wide.join(wide);
+}
+
+void at_location(RaceWarp& r, Locations& all, uint64_t key, const Order& order) {
+  const int level = level_of(order.scope);
+  auto it = all.find(key);
+  if (order.reads_back && it != all.end()) {
+    if (order.acquire) {
+      observe(r, it->second, level, &r.known, false);
+    } else {
+      observe(r, it->second, level, r.pending, true);
+      r.waits = true;
+    }
+  }
+  const bool writes = order.rmw || !order.reads_back;
+  if (!writes) return;
+  // Another value by a plain store ends what its location carried; an atomic carries it on.
+  if (!order.rmw && it != all.end()) {
+    all.erase(it);
+    it = all.end();
+  }
+  if (!order.release && !r.fenced) return;
+  Location& to = it == all.end() ? all[key] : it->second;
+  if (order.release) {
+    Knowledge now;
+    r.publish(&now);
+    leave(r, &to, level, now, now, now);
+  } else {
+    leave(r, &to, level, r.fence[0], r.fence[1], r.fence[2]);
+  }
+}
+
+}  // namespace
+
+void race_order(Warp& w, const Order& order, const uint64_t* address, uint32_t exec, Block* owner) {
+  RaceWarp& r = *w.race;
+  Locations& all = locations_of(r, owner);
+  uint64_t last = ~0ull;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const uint64_t key = address[__builtin_ctz(rest)] / 8;
+    if (key == last) continue;
+    last = key;
+    at_location(r, all, key, order);
+  }
+  if (order.release) ++r.clock;
+}
+
+void race_fence(Warp& w, const Inst& inst) {
+  if (!w.race) return;
+  RaceWarp& r = *w.race;
+  const Form& f = w.function->infos[inst.info].form;
+  if (f.detail & kFenceTensorMap) return;
+  if (f.detail & kFenceAsync) {
+    const bool shared = f.space_count == 0 || f.space() != Space::global;
+    const bool global = f.space_count == 0 || f.space() == Space::global;
+    if (shared) r.known.show_proxy(kSharedProxyClock);
+    if (shared) r.known.raise(kSharedProxyClock, r.agent, r.clock);
+    if (global) r.known.show_proxy(kGlobalProxyClock);
+    if (global) r.known.raise(kGlobalProxyClock, r.agent, r.clock);
+    ++r.clock;
+    return;
+  }
+  const int level = f.scope ? level_of(static_cast<Scope>(f.scope)) : 2;
+  for (int k = 0; k <= level && r.waits; ++k) {
+    r.known.join(r.pending[k]);
+    r.pending[k].clear(0, 0);
+  }
+  for (int k = 0; k <= level; ++k) {
+    r.fence[k].clear(0, 0);
+    r.publish(&r.fence[k]);
+  }
+  r.fenced = true;
+  ++r.clock;
+}
+
+}  // namespace sim

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Findings of the race checker: both parties, with their places.
+#include <cstdio>
+
+#include "sim/check/race_shadow.h"
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+struct Party {
+  uint32_t block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
+  int line = 0;
+  std::string source, access, text;
+};
+
+const char* access_of(const Form& f, bool async) {
+  if (async) return "asynchronous access";
+  if (f.op == Op::ld) return "load";
+  if (f.op == Op::atom || f.op == Op::red) return "atomic";
+  return f.op == Op::st ? "store" : "access";
+}
+
+Party party(const RaceGrid& grid, const Stamp& s) {
+  Party p;
+  const Launch& launch = *grid.launch;
+  const Function& f = *launch.function;
+  const InstInfo& info = f.infos[s.place >> 8];
+  uint32_t warp = 0;
+  const bool is_warp = grid.find(s.agent, p.block, &warp);
+  const uint32_t lane = s.lanes ? static_cast<uint32_t>(__builtin_ctz(s.lanes)) : 0;
+  for (int k = 0; k < 3 && is_warp; ++k) p.thread[k] = launch.tid[k][warp * 32 + lane];
+  p.line = info.ptx_line;
+  if (info.line && static_cast<size_t>(info.file) < f.files.size()) {
+    p.source = f.files[static_cast<size_t>(info.file)] + ":" + std::to_string(info.line);
+  }
+  p.access = access_of(info.form, s.place & kAsyncAccess);
+  p.text = info.text;
+  return p;
+}
+
+std::string place(const Party& p) {
+  auto triple = [](const uint32_t* v) {
+    return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) +
+           ")";
+  };
+  return "block " + triple(p.block) + " thread " + triple(p.thread) + " at PTX line " +
+         std::to_string(p.line) + " (" + p.text + ")";
+}
+
+std::string describe(RaceKind kind, const Party& now, const Party& other, const char* memory,
+                     uint64_t address) {
+  char hex[32];
+  std::snprintf(hex, sizeof(hex), "0x%llx", static_cast<unsigned long long>(address));
+  const std::string subject =
+      now.access + " of " + memory + " address " + hex + " by " + place(now);
+  const std::string object = "the " + other.access + " by " + place(other);
+  switch (kind) {
+    case RaceKind::nc_written:
+      return subject + " and " + object +
+             ": what is loaded through the read-only cache must not change during the kernel";
+    case RaceKind::missing_proxy_fence:
+      return subject + " goes through the asynchronous proxy, but no fence.proxy.async follows " +
+             object;
+    default:
+      return subject + " races with " + object + ": nothing orders them";
+  }
+}
+
+}  // namespace
+
+void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,
+                 uint64_t address, uint32_t bytes, bool shared) {
+  auto& launch = const_cast<Launch&>(*grid.launch);
+  const bool proxy = kind == RaceKind::missing_proxy_fence;
+  if (!(launch.settings->check & (proxy ? kAsynccheck : kRacecheck))) return;
+  int& seen = grid.reported[{now.place >> 8, other.place >> 8, kind}];
+  if (seen >= launch.settings->findings_per_pc) return;
+  ++seen;
+  const auto offset = static_cast<uint32_t>(address % kGranule);
+  const Party a = party(grid, slice(now, offset, 1)), b = party(grid, slice(other, offset, 1));
+  Finding f;
+  f.check = proxy ? "asynccheck" : "racecheck";
+  f.kind = proxy ? "missing_proxy_fence" : kind == RaceKind::race ? "race" : "nc_written";
+  f.text = describe(kind, a, b, shared ? "shared" : "global", address);
+  f.kernel = launch.grid->kernel->name;
+  for (int k = 0; k < 3; ++k) {
+    f.block[k] = a.block[k];
+    f.thread[k] = a.thread[k];
+    f.other_block[k] = b.block[k];
+    f.other_thread[k] = b.thread[k];
+  }
+  f.address = address;
+  f.bytes = bytes;
+  f.ptx_line = a.line;
+  f.source = a.source;
+  f.other_ptx_line = b.line;
+  f.other_source = b.source;
+  f.other_access = b.access;
+  const std::lock_guard lock(launch.mutex);
+  launch.findings.push_back(std::move(f));
+}
+
+}  // namespace sim

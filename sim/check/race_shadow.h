@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The shadow of one memory, and one access on its way through it.
+#pragma once
+
+#include "sim/check/race_state.h"
+
+namespace sim {
+
+// The part of a stamp that is about bytes [offset, offset + bytes) of its granule.
+Stamp slice(const Stamp& s, uint32_t offset, uint32_t bytes);
+
+// A block's shared memory or, with no owner, global memory.
+class Shadow {
+ public:
+  Shadow(RaceBlock& user, Block* owner);
+
+  Granule& granule(uint64_t at) {
+    if (owner_) return cells_[at / kGranule];
+    return grid_.page(at / kPage)[at % kPage / kGranule];
+  }
+  bool is_split(const Granule& g) const {
+    return g.write.agent == kSplit && g.write.place == pool_.generation;
+  }
+  uint32_t parts(const Granule& g) const { return g.write.lanes; }
+  Granule* cells(const Granule& g) { return pool_.cells[g.write.clock - 1].get(); }
+  bool is_current(const Stamp& marker) const { return marker.place == pool_.generation; }
+  bool is_many(const Granule& g) const { return g.read.agent == kManyReads; }
+  std::vector<Stamp>& many(const Granule& g) { return pool_.reads[g.read.clock - 1]; }
+
+  // What an earlier block left in this memory goes.
+  void forget_stale(Granule& g);
+  // Cells for a piece of a granule, small enough for what is known of it and for `mine`.
+  void split_for(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine);
+  void unite(Granule& g, const Stamp& write);
+  void drop_reads(Granule& g);
+  uint32_t make_many(const Stamp& a, const Stamp& b);
+
+  // f(cell, address, bytes) for the cells of [begin, begin + bytes); whole granules stay whole.
+  template <class F>
+  void each(uint64_t begin, uint64_t bytes, F f) {
+    for (uint64_t at = begin; at < begin + bytes;) {
+      Granule& g = granule(at);
+      forget_stale(g);
+      const auto offset = static_cast<uint32_t>(at % kGranule);
+      const uint64_t left = begin + bytes - at, room = kGranule - offset;
+      const auto length = static_cast<uint32_t>(left < room ? left : room);
+      if (length < kGranule) split_for(g, offset, length, Stamp{});
+      if (!is_split(g)) {
+        f(g, at, length);
+      } else {
+        const uint32_t size = kGranule / parts(g);
+        for (uint32_t k = offset / size; k < (offset + length) / size; ++k) {
+          f(cells(g)[k], at + k * size - offset, size);
+        }
+      }
+      at += length;
+    }
+  }
+
+  Block* owner() const { return owner_; }
+  RaceGrid& grid() { return grid_; }
+
+ private:
+  void split(Granule& g, uint32_t parts);
+
+  RaceGrid& grid_;
+  Block* owner_;
+  RacePool& pool_;
+  Granule* cells_;
+  uint32_t base_, stride_;  // of the cluster that uses it
+};
+
+class Touch : public Shadow {
+ public:
+  Touch(Warp& warp, const Inst& inst, RaceUse use, Block* owner);
+
+  // `length` bytes of the granule from `offset` on: the general case.
+  void slow(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine, uint64_t at);
+  // A granule, or a cell of one, that is not split.
+  void cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
+
+  RaceWarp& me;
+  Warp& warp;
+  const Inst& inst;
+  RaceUse use;
+  Order order;
+  Stamp stamp;  // of this access, without lanes
+  const uint32_t* known;
+  uint32_t base, count;
+  uint32_t met;  // up to which clock the lanes of the warp are ordered
+  // The whole instruction: lanes that store to one place are told apart by their values.
+  const uint64_t* address = nullptr;
+  uint32_t exec = 0;
+  uint32_t done = 0;  // lanes before
+
+  bool before(const Stamp& s, const Stamp& mine, bool read_after_write) const;
+  void conflict(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
+
+ private:
+  bool lanes_before(const Stamp& s, const Stamp& mine, bool read_after_write) const;
+  bool both_strong(const Stamp& s) const;
+  bool needs_cells(const Granule& g, const Stamp& mine);
+  void read(Granule& g, const Stamp& mine);
+  void forget_some(std::vector<Stamp>* set) const;
+  void written_read_only(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
+  bool same_values(uint32_t lane, uint32_t other) const;
+  bool twice(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
+};
+
+}  // namespace sim

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the race checker keeps: a shadow of 16-byte granules, clocks of warps and blocks, and what
+// locations in memory carry from a release to an acquire.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/check/clocks.h"
+#include "sim/check/race.h"
+#include "sim/exec/launch.h"
+#include "sim/ptx/order.h"
+
+namespace sim {
+
+// One access, as the shadow remembers it. Clock 0: none.
+struct Stamp {
+  uint32_t agent = 0, clock = 0;
+  uint32_t place = 0;  // instruction << 8 | flags
+  uint32_t lanes = 0;  // a mask; with kAffine: lane of the first byte | shift << 8, byte b of the
+                       // granule being lane + (b >> shift)'s
+};
+constexpr uint32_t kScopeFlags = 7;
+constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
+
+// Markers in Stamp::agent; the clock is an index plus one, the place a generation of the pool.
+constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
+constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another
+
+// The last accesses of 16 bytes of memory that have one history; a cell of 4 bytes or 1 is alike.
+struct Granule {
+  Stamp write, read;
+};
+constexpr uint32_t kGranule = 16;
+constexpr uint32_t kPage = 4096;
+
+// Cells and read sets of the granules that need them.
+struct RacePool {
+  uint32_t generation = 1;
+  std::vector<std::unique_ptr<Granule[]>> cells;
+  std::vector<uint32_t> free_cells;
+  std::vector<std::vector<Stamp>> reads;
+  std::vector<uint32_t> free_reads;
+  uint32_t used_cells = 0, used_reads = 0;
+
+  void clear();  // what refers to it from before is stale
+  uint32_t new_cells();
+  uint32_t new_reads();
+};
+
+// What a location carries since its last release: for everybody, for one cluster, for one block.
+struct Location {
+  Knowledge wide, cluster, cta;
+  uint32_t cluster_base = 0, cta_first = 0;
+};
+using Locations = std::unordered_map<uint64_t, Location>;  // by address / 8
+
+struct RaceBlock;
+
+struct SyncClock {
+  Knowledge known;
+  RaceBlock* block = nullptr;
+  uint32_t agent = 0, clock = 0;  // of the asynchronous writes that it completes; 0: none yet
+};
+
+struct RaceWarp {
+  Knowledge known;     // of itself: up to where its lanes are ordered among each other
+  uint32_t agent = 0;  // and its own clock, which others learn when it releases
+  uint32_t clock = 1;
+  RaceBlock* block = nullptr;
+  Knowledge fence[3], pending[3];  // by scope: cta, cluster, gpu and beyond
+  bool fenced = false, waits = false;
+  // [l * 32 + m]: up to which clock lane m is before lane l. Empty: no part of the warp has met.
+  std::vector<uint32_t> lanes;
+
+  void publish(Knowledge* to) const;  // joins, with its own clock
+  void start(uint32_t number, uint32_t base, uint32_t span);
+  uint32_t index() const { return agent - known.base; }
+};
+
+struct RaceGrid;
+
+struct RaceBlock {
+  RaceGrid* grid = nullptr;
+  uint32_t base = 0, first = 0;  // agents: the cluster's first, the block's first
+  uint32_t stride = 0;           // of clusters
+  std::vector<RaceWarp> warps;
+  std::vector<Granule> shadow;  // of shared memory
+  RacePool pool;
+  Locations locations;
+  SyncClock barriers[16];
+  std::vector<std::unique_ptr<SyncClock>> clocks;
+  uint32_t async_agents = 0;
+};
+
+enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence };
+
+// One launch. A single host thread runs all of it, so nothing here is locked.
+struct RaceGrid {
+  const Launch* launch = nullptr;
+  uint32_t warps = 0, cluster_blocks = 1, stride = 0;
+  std::unordered_map<uint64_t, std::unique_ptr<Granule[]>> pages;  // by address / kPage
+  uint64_t recent_page[64] = {};
+  Granule* recent[64] = {};
+  RacePool pool;
+  Locations locations;
+  std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
+
+  Granule* page(uint64_t number);
+  uint32_t generation(const Block* owner) const;
+  // A warp's block and number from its agent; false for asynchronous ones, which have a block only.
+  bool find(uint32_t agent, uint32_t block[3], uint32_t* warp) const;
+};
+
+// Async agents of one block; with more mbarriers than these, some share one.
+constexpr uint32_t kAsyncAgents = 64;
+
+// check/race_order.cpp
+void race_order(Warp& warp, const Order& order, const uint64_t* address, uint32_t exec,
+                Block* owner);
+// check/race_report.cpp. // `now` is the access that is being made. One finding for each pair of
+// instructions.
+void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,
+                 uint64_t address, uint32_t bytes, bool shared);
+// exec/launch.cpp and exec/block.cpp
+std::shared_ptr<RaceGrid> make_race_grid(const Launch& launch);
+std::shared_ptr<RaceBlock> make_race_block(RaceGrid& grid);
+void start_races(Block& block);
+
+}  // namespace sim
