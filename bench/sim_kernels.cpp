@@ -32,7 +32,7 @@ std::string kernel(const std::string& setup, const std::string& body) {
 )" + repeat(18, "  cvt.rn.f32.u32 %f#, %t;") +
          "  mov.f32 %x, 0f3F000000; mov.f32 %y, 0f3F800000;\n" + setup + "LOOP:\n" + body +
          R"(  sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra LOOP;
-)" + repeat(18, "  st.global.f32 [%out+0x#00], %f#;") +
+)" + repeat(18, "  st.global.f32 [%out+0x#000], %f#;") +
          "  ret;\n}\n";
 }
 

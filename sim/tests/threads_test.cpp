@@ -134,7 +134,7 @@ TEST_CASE("threads: the finding that is kept is the first block's") {
 TEST_CASE("threads: races and copies in flight") {
   Outcome o = same(R"(
   mov.u32 %r3, buffer; shr.u32 %r4, %t, 5; st.shared.u32 [%r3], %r4;)",
-                   2);
+                   2, kCheckAll);
   REQUIRE(!o.findings.empty());
   CHECK(o.findings[0].kind == "race");
   o = same(R"(
