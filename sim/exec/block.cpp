@@ -35,7 +35,11 @@ void fill_constants(uint8_t* regs, const Launch& launch, uint64_t window) {
   for (const Constant& c : launch.function->constants) {
     const uint64_t value = constant_value(c, launch, window);
     uint8_t* at = regs + c.slot * static_cast<size_t>(kSlotBytes);
-    for (int l = 0; l < 32; ++l) std::memcpy(at + l * c.bytes, &value, c.bytes);
+    if (c.bytes == 8) {
+      for (int l = 0; l < 32; ++l) std::memcpy(at + l * 8, &value, 8);
+    } else {
+      for (int l = 0; l < 32; ++l) std::memcpy(at + l * 4, &value, 4);
+    }
   }
 }
 
