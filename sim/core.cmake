@@ -11,7 +11,7 @@ foreach(family access access_global access_shared bits bytes calls compare conve
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/stack async/bulk_ops
+foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -55,10 +55,10 @@ add_library(lathe_sim_core STATIC
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
   exec/async/reduce.cpp
-  exec/async/watch.cpp
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
+  check/race_mbarrier.cpp
   check/race_order.cpp
   check/race_report.cpp
   check/race_shadow.cpp
@@ -72,6 +72,7 @@ add_library(lathe_sim_core STATIC
   exec/host_threads.cpp
   exec/image.cpp
   exec/launch.cpp
+  exec/line_counters.cpp
   exec/print.cpp
   exec/profile.cpp
   exec/report.cpp
@@ -87,6 +88,7 @@ add_library(lathe_sim_core STATIC
   ptx/decode_move.cpp
   ptx/decode_operand.cpp
   ptx/decode_tensor.cpp
+  ptx/decode_wide.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
@@ -108,11 +110,25 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits calls check control convert float integer litmus litmus_block math
-          matrix mma nvrtc parser print race tensor_copy threads wgmma wgmma_check)
+  foreach(topic async atomic bits calls check control convert float integer litmus litmus_async
+          litmus_block math matrix mma nvrtc opcodes parser print race rare tensor_copy threads void wgmma
+          wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  if(Python3_FOUND)
+    add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+  add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)
+  target_link_libraries(sim_fuzz PRIVATE lathe_sim_core lathe_options)
+  set_target_properties(sim_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME sim_fuzz COMMAND sim_fuzz ${CMAKE_CURRENT_SOURCE_DIR}/tests/opcodes.txt)
+  set_tests_properties(sim_fuzz PROPERTIES LABELS sanitized)
+  add_dependencies(sanitized_tests sim_fuzz)
+  target_compile_definitions(sim_opcodes_test PRIVATE
+    SIM_OPCODES="${CMAKE_CURRENT_SOURCE_DIR}/tests/opcodes.txt")
   foreach(topic nvrtc print)
     target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}")
   endforeach()

@@ -18,8 +18,11 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/graph.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
   ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
-  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/state.cpp
-  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/transfer.cpp ${driver}/worker.cpp)
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/report_launch.cpp ${driver}/json_line.cpp ${driver}/state.cpp
+  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/tensor_map.cpp ${driver}/transfer.cpp ${driver}/unsupported.cpp ${driver}/worker.cpp
+  ${driver}/context_config.cpp ${driver}/copy_3d.cpp ${driver}/device_info.cpp
+  ${driver}/graph_nodes.cpp ${driver}/link.cpp ${driver}/managed.cpp ${driver}/peer.cpp
+  ${driver}/stream_attribute.cpp ${driver}/stream_memory.cpp ${driver}/virtual_memory.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
@@ -35,8 +38,8 @@ function(sim_client_test name)
   add_dependencies(${name} lathe_sim_cuda lathe_sim_nccl)
 endfunction()
 if(LATHE_TESTS)
-  foreach(test driver_context_test driver_graph_test driver_launch_test driver_memory_test
-      driver_module_test driver_stream_test nccl_collectives_test nccl_errors_test nccl_pairs_test)
+  foreach(test driver_context_test driver_graph_test driver_graph_nodes_test driver_launch_test driver_link_test driver_memory_test
+      driver_module_test driver_report_test driver_stream_test driver_tensor_map_test driver_peer_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_pairs_test)
     sim_client_test(${test})
   endforeach()
 endif()

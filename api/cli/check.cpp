@@ -39,20 +39,18 @@ class TemporaryFile {
 
 struct Findings {
   Json list = Json::array();
-  size_t launches = 0;
+  Json launches = Json::array();
 };
 
-// The simulator's report: a JSON object per line; findings and leaks are what we look for.
-Findings read_findings(const std::string& path) {
-  Findings out;
+// What the simulator wrote: a JSON object per line, or no file at all.
+Json read_lines(const std::string& path) {
+  Json out = Json::array();
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
-    const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!entry.is_object()) fail("the simulator's report has a line that is not JSON");
-    const std::string kind = entry.value("kind", "");
-    if (kind == "launch") ++out.launches;
-    if (kind == "finding" || kind == "leak") out.list.push_back(entry);
+    out.push_back(std::move(entry));
   }
   return out;
 }
@@ -65,9 +63,10 @@ std::string position_text(const Json& entry, const char* name) {
 
 // Every kernel's entry point has the same name, so the plan's kernels are named instead.
 std::string finding_text(const Json& entry, const std::string& kernels) {
-  std::string out = entry.value("check", "finding") + ": " + entry.value("text", "");
-  if (!entry.contains("kernel")) return out;
-  out += "\n    in " + kernels + ", block (" + position_text(entry, "block") + "), thread (" +
+  std::string out = entry.value("check", "finding") + " " + entry.value("kind", "") + ": " +
+                    entry.value("text", "");
+  if (entry.value("kernel", "").empty()) return out;
+  out += "\n    in " + kernels + ", cta (" + position_text(entry, "cta") + "), thread (" +
          position_text(entry, "thread") + "), PTX line " +
          std::to_string(entry.value("ptx_line", 0));
   const std::string source = entry.value("source", "");
@@ -86,17 +85,19 @@ void print_findings(const Findings& findings, const Report& report) {
   for (const Json& entry : findings.list) {
     std::printf("%s\n", finding_text(entry, kernels).c_str());
   }
-  std::printf("%zu findings in %zu launches (seed %s)\n", findings.list.size(), findings.launches,
-              seed_text().c_str());
+  std::printf("%zu findings in %zu launches (seed %s)\n", findings.list.size(),
+              findings.launches.size(), seed_text().c_str());
 }
 
 int check_operator(RunOptions options) {
   const Task task = load_task(options);
   Progress progress("checking " + options.op);
-  const TemporaryFile report_file;
+  const TemporaryFile report_file, counters_file;
   // The simulator reads its environment once, when the first context loads it.
   setenv("LATHE_SIM_CHECK", "all", 1);
   setenv("LATHE_SIM_REPORT", report_file.path().c_str(), 1);
+  setenv("LATHE_SIM_COUNTERS", counters_file.path().c_str(), 1);
+  setenv("LATHE_SIM_QUIET", "1", 1);
   options.device.device = "sim";
   Context context = open_context(options.device);
   Report report(context.get());
@@ -109,13 +110,13 @@ int check_operator(RunOptions options) {
     failure = std::current_exception();
   }
   context.reset();  // leaks are found when everything should be gone
-  const Findings findings = read_findings(report_file.path());
+  const Findings findings{read_lines(report_file.path()), read_lines(counters_file.path())};
   if (failure && findings.list.empty()) std::rethrow_exception(failure);
   if (!failure) write_safetensors_file(options.output, outputs);
   if (options.json) {
     Json json = report.json();
     json["seed"] = seed_text();
-    json["launches"] = findings.launches;
+    json["launches"] = findings.launches.size();
     json["findings"] = findings.list;
     print_json(json);
   } else {

@@ -37,31 +37,30 @@ void Knowledge::raise(ClockKind kind, uint32_t agent, uint32_t clock) {
 }
 
 void Knowledge::join(const Knowledge& other) {
+  for (int kind = 0; kind < kClockKinds; ++kind) join(other, static_cast<ClockKind>(kind));
+}
+
+void Knowledge::join(const Knowledge& other, ClockKind kind) {
   if (empty()) {
     base = other.base;
     span = other.span;
   }
-  for (int kind = 0; kind < kClockKinds; ++kind) {
-    const auto& from = other.near[kind];
-    if (base == other.base) {
-      join_near(&near[kind], from);
-      continue;
-    }
+  const auto& from = other.near[kind];
+  if (base == other.base) {
+    join_near(&near[kind], from);
+  } else {
     for (size_t k = 0; k < from.size(); ++k) {
-      const auto agent = static_cast<uint32_t>(other.base + k);
-      if (from[k]) raise(static_cast<ClockKind>(kind), agent, from[k]);
+      if (from[k]) raise(kind, static_cast<uint32_t>(other.base + k), from[k]);
     }
   }
   for (const auto& [agent, clocks] : other.far) {
-    for (int kind = 0; kind < kClockKinds; ++kind) {
-      if (clocks[kind]) raise(static_cast<ClockKind>(kind), agent, clocks[kind]);
-    }
+    if (clocks[kind]) raise(kind, agent, clocks[kind]);
   }
 }
 
-void Knowledge::show_proxy(ClockKind proxy) {
-  join_near(&near[proxy], near[kGenericClock]);
-  for (auto& [agent, clocks] : far) clocks[proxy] = std::max(clocks[proxy], clocks[kGenericClock]);
+void Knowledge::show(ClockKind kind) {
+  join_near(&near[kind], near[kGenericClock]);
+  for (auto& [agent, clocks] : far) clocks[kind] = std::max(clocks[kind], clocks[kGenericClock]);
 }
 
 }  // namespace sim

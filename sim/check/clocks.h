@@ -16,8 +16,8 @@
 namespace sim {
 
 // Which knowledge: of everything, or only of what a fence has shown to the asynchronous proxy, in
-// shared or in global memory.
-enum ClockKind { kGenericClock, kSharedProxyClock, kGlobalProxyClock, kClockKinds };
+// shared or in global memory, or only of mbarriers that were initialised.
+enum ClockKind { kGenericClock, kSharedProxyClock, kGlobalProxyClock, kInitClock, kClockKinds };
 
 struct Knowledge {
   using Clocks = std::array<uint32_t, kClockKinds>;
@@ -37,8 +37,9 @@ struct Knowledge {
   }
   void raise(ClockKind kind, uint32_t agent, uint32_t clock);
   void join(const Knowledge& other);
-  // The asynchronous proxy learns everything that is known.
-  void show_proxy(ClockKind proxy);
+  void join(const Knowledge& other, ClockKind kind);
+  // That kind learns everything that is known.
+  void show(ClockKind kind);
 
  private:
   uint32_t& at(ClockKind kind, uint32_t agent);

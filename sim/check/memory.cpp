@@ -55,6 +55,8 @@ const char* kind_name(MemoryKind kind) {
       return "managed allocation";
     case MemoryKind::symbol:
       return "module variable";
+    case MemoryKind::mapped:
+      return "mapped range";
   }
   return "allocation";
 }
@@ -89,6 +91,8 @@ struct Memory::State {
   std::deque<uint64_t> quarantine;
   uint64_t quarantined = 0;
   std::atomic<uint64_t> version{1};
+  std::vector<const Memory*> peers;  // whose memory kernels of this device may use
+  std::vector<State*> watchers;      // of devices that use this one's
   mutable std::shared_mutex mutex;
 
   const std::shared_ptr<Owned>* holder(uint64_t address) const {
@@ -96,6 +100,11 @@ struct Memory::State {
     if (it == map.begin()) return nullptr;
     --it;
     return it->second->contains(address, 1) ? &it->second : nullptr;
+  }
+  // What anybody looked up may be stale.
+  void changed() {
+    version.fetch_add(1);
+    for (State* watcher : watchers) watcher->version.fetch_add(1);
   }
 };
 
@@ -137,7 +146,7 @@ uint64_t Memory::allocate(uint64_t bytes, MemoryKind kind, uint64_t seed) {
   }
   const uint64_t base = owned->base;
   s.map[base] = std::move(owned);
-  s.version.fetch_add(1);
+  s.changed();
   return base;
 }
 
@@ -154,7 +163,7 @@ bool Memory::adopt(uint64_t base, uint64_t bytes, MemoryKind kind) {
   owned->kind = kind;
   owned->device = s.device;
   s.map[base] = std::move(owned);
-  s.version.fetch_add(1);
+  s.changed();
   return true;
 }
 
@@ -165,7 +174,7 @@ bool Memory::release(uint64_t base) {
   if (it == s.map.end() || it->second->freed) return false;
   Owned& a = *it->second;
   if (counts_against_limit(a.kind)) s.used -= a.bytes;
-  s.version.fetch_add(1);
+  s.changed();
   if (!a.mapping) {  // the caller's own memory: nothing to keep
     s.map.erase(it);
     return true;
@@ -190,10 +199,46 @@ std::shared_ptr<const Allocation> Memory::find(uint64_t address) const {
 }
 
 std::shared_ptr<const Allocation> Memory::find_live(uint64_t address, uint64_t bytes) const {
-  const std::shared_lock lock(state_->mutex);
-  const auto* held = state_->holder(address);
-  if (!held || (*held)->freed || !(*held)->contains(address, bytes)) return nullptr;
-  return *held;
+  std::vector<const Memory*> peers;
+  {
+    const std::shared_lock lock(state_->mutex);
+    const auto* held = state_->holder(address);
+    if (held) {
+      const bool good = !(*held)->freed && (*held)->contains(address, bytes);
+      return good ? *held : nullptr;
+    }
+    peers = state_->peers;
+  }
+  for (const Memory* peer : peers) {  // of theirs, not of those they look into
+    const std::shared_lock lock(peer->state_->mutex);
+    const auto* held = peer->state_->holder(address);
+    if (held && !(*held)->freed && (*held)->contains(address, bytes)) return *held;
+  }
+  return nullptr;
+}
+
+void Memory::look_into(Memory& peer, bool allowed) {
+  {
+    const std::unique_lock lock(state_->mutex);
+    std::erase(state_->peers, &peer);
+    if (allowed) state_->peers.push_back(&peer);
+    state_->changed();
+  }
+  const std::unique_lock lock(peer.state_->mutex);
+  std::erase(peer.state_->watchers, state_.get());
+  if (allowed) peer.state_->watchers.push_back(state_.get());
+}
+
+bool Memory::charge(uint64_t bytes) {
+  const std::unique_lock lock(state_->mutex);
+  if (bytes > state_->limit || state_->used > state_->limit - bytes) return false;
+  state_->used += bytes;
+  return true;
+}
+
+void Memory::discharge(uint64_t bytes) {
+  const std::unique_lock lock(state_->mutex);
+  state_->used -= bytes;
 }
 
 const std::atomic<uint64_t>& Memory::version() const { return state_->version; }

@@ -16,7 +16,8 @@
 
 namespace sim {
 
-enum class MemoryKind { device, pinned_host, registered_host, managed, symbol };
+// mapped: device memory that came with cuMemMap, or a pool's of another device.
+enum class MemoryKind { device, pinned_host, registered_host, managed, symbol, mapped };
 
 struct Allocation {
   uint64_t base = 0;
@@ -48,6 +49,13 @@ class Memory {
   bool adopt(uint64_t base, uint64_t bytes, MemoryKind kind);
   // False if `base` is not the start of a live allocation. The bytes stay mapped in a quarantine.
   bool release(uint64_t base);
+
+  // Counts bytes against the limit without an address (cuMemCreate); false when it is reached.
+  bool charge(uint64_t bytes);
+  void discharge(uint64_t bytes);
+
+  // Kernels of this device may use the device memory of the other (peer access), or no longer.
+  void look_into(Memory& peer, bool allowed);
 
   // The live or quarantined allocation that holds the address; null if none. The pointer stays good
   // until the allocation leaves the quarantine (never while a launch of this device runs).

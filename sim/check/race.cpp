@@ -117,6 +117,7 @@ void start_races(Block& block) {
   r->pool.clear();
   r->locations.clear();
   r->clocks.clear();
+  r->mbarriers.clear();
   r->async_agents = 0;
   for (SyncClock& barrier : r->barriers) barrier.known.clear(r->base, r->stride);
   for (uint32_t k = 0; k < block.warps; ++k) {
@@ -147,12 +148,6 @@ void race_release(Warp& w, SyncClock* clock) {
 
 void race_acquire(Warp& w, const SyncClock* clock) {
   if (w.race && clock) w.race->known.join(clock->known);
-}
-
-void race_hand_over(SyncClock* from, SyncClock* to) {
-  if (!from || !to) return;
-  to->known.join(from->known);
-  race_clear(from);
 }
 
 void race_barrier_arrive(Warp& w, uint32_t id) {

@@ -14,12 +14,10 @@ namespace sim {
 // Carries knowledge from those who release into it to those who acquire it: one for every barrier,
 // mbarrier phase, cluster barrier. Lives until its block starts anew.
 struct SyncClock;
-SyncClock* race_clock(Block& owner);
+SyncClock* race_clock(Block& owner);  // null if races are not checked
 void race_clear(SyncClock* clock);
 void race_release(Warp& warp, SyncClock* clock);
 void race_acquire(Warp& warp, const SyncClock* clock);
-// A phase ends: what `from` carries joins `to`, and `from` starts anew.
-void race_hand_over(SyncClock* from, SyncClock* to);
 
 // What the instructions do.
 enum class RaceUse : uint8_t { load, store, atomic };
@@ -36,11 +34,15 @@ void race_barrier_arrive(Warp& warp, uint32_t id);
 // The barrier is complete: `waiting` has a bit for every warp that goes on.
 void race_barrier_complete(Block& block, uint32_t id, uint64_t waiting);
 
-// What goes through the asynchronous proxy. At issue: a read must come after the writes of its
-// bytes, and they must have been shown to the proxy by a fence; a write must come after all that
-// was done with its bytes.
+constexpr unsigned kWholeWarp = 32;  // as a lane: all of them, together
+
+// What goes through the asynchronous proxy, and cp.async. At issue: a read must come after the
+// writes of its bytes, and they must have been shown to the proxy by a fence; a write must come
+// after all that was done with its bytes.
 void race_async_read(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
                      Block* owner);
+// 16 bytes of an operand of wgmma; the caller asks whether races are checked.
+void race_async_operand(Warp& warp, const Inst& inst, uint32_t offset);
 void race_async_write(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
                       Block* owner);
 // The write is there. Either the waiting lane has made sure of it (groups), or an mbarrier has:
@@ -50,5 +52,20 @@ void race_async_landed(Warp& warp, const Inst& inst, unsigned lane, uint64_t add
 void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
                        Block* owner);
 void race_async_complete(SyncClock* clock);
+
+// An mbarrier, and barrier.cluster: arrivals of a phase release, waits for its end acquire, both as
+// far as their scopes say. `init` is by one lane; uses must come after it.
+struct RaceMbarrier;
+RaceMbarrier* race_mbarrier(Block& owner);
+void race_mbarrier_init(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane);
+void race_mbarrier_use(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane,
+                       uint32_t offset);
+void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst);
+void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst);
+void race_mbarrier_phase(RaceMbarrier* barrier);
+// Bytes that a copy has written which completes on this mbarrier, and that it has.
+void race_mbarrier_landed(RaceMbarrier* barrier, const Inst& inst, uint64_t address, uint64_t bytes,
+                          Block* target);
+void race_mbarrier_complete(RaceMbarrier* barrier);
 
 }  // namespace sim

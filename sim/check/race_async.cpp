@@ -1,15 +1,41 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies and products that go through the asynchronous proxy.
+// Copies and products that run beside the warps. What goes through the asynchronous proxy sees only
+// what a fence has shown to it; cp.async is of the generic proxy.
 #include "sim/check/race_shadow.h"
+#include "sim/exec/grid_state.h"
 
 namespace sim {
 namespace {
 
-Stamp async_stamp(const Touch& t, unsigned lane) {
+// One agent of each block is never known to anybody: its accesses are under way.
+constexpr uint32_t kNever = 0xFFFFFFFF, kInFlight = 0;
+
+uint32_t async_agent(const RaceBlock& b, uint32_t slot) {
+  const uint32_t rank = (b.first - b.base) / b.grid->warps;
+  return b.base + b.grid->cluster_blocks * (b.grid->warps + slot) + rank;
+}
+
+const Form& form_of(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
+
+bool reduces(const Form& f) {
+  return f.op == Op::bulk_reduce || f.op == Op::tensor_reduce || f.op == Op::red_async;
+}
+
+// What a reduction does to memory is strong: reductions do not race with each other.
+uint32_t place_of(const Form& f, const Inst& i) {
+  uint32_t place = i.info << 8;
+  if (f.op != Op::cp_async) place |= kAsyncAccess;
+  if (reduces(f)) place |= static_cast<uint32_t>(Scope::gpu);
+  return place;
+}
+
+Stamp stamp_of(Touch& t, unsigned lane) {
+  const Form& f = form_of(t.warp, t.inst);
+  if (reduces(f)) t.order.scope = Scope::gpu;
   Stamp s = t.stamp;
-  s.place |= kAsyncAccess;
-  s.lanes = 1u << lane;
+  s.place = place_of(f, t.inst);
+  s.lanes = lane < 32 ? 1u << lane : ~0u;
   return s;
 }
 
@@ -26,31 +52,51 @@ void race_async_read(Warp& w, const Inst& inst, unsigned lane, uint64_t address,
                      Block* owner) {
   if (!w.race) return;
   Touch t(w, inst, RaceUse::load, owner);
-  const Stamp mine = async_stamp(t, lane);
+  if (!t.has(address) && !t.has(address + bytes - 1)) return;
+  const Stamp mine = stamp_of(t, lane);
+  const bool generic = !(mine.place & kAsyncAccess);
   const ClockKind proxy = owner ? kSharedProxyClock : kGlobalProxyClock;
   t.each(address, bytes, [&](Granule& g, uint64_t at, uint32_t size) {
     const Stamp& s = g.write;
     if (!s.clock) return;
+    // A product is the whole warp's: its lanes have met.
+    const bool own = lane == kWholeWarp && s.agent == t.me.agent;
     const Stamp here = slice(s, static_cast<uint32_t>(at % kGranule), 1);
-    if (!t.before(here, mine, true)) return t.conflict(s, mine, at, size);
-    if ((s.place & kAsyncAccess) || s.clock <= t.me.known.of(proxy, s.agent)) return;
+    if (!own && !t.before(here, mine, true)) return t.conflict(s, mine, at, size);
+    if (generic || (s.place & kAsyncAccess)) return;
+    if (s.clock <= t.me.known.of(proxy, s.agent)) return;
     report_race(t.grid(), RaceKind::missing_proxy_fence, mine, s, at, size, owner != nullptr);
   });
+}
+
+void race_async_operand(Warp& w, const Inst& inst, uint32_t offset) {
+  const RaceWarp& r = *w.race;
+  const Stamp& s = w.block->races->shadow[offset / kGranule].write;
+  const auto& known = r.known.near[s.place & kAsyncAccess ? kGenericClock : kSharedProxyClock];
+  const uint32_t index = s.agent - r.known.base;
+  if (s.clock <= (index < known.size() ? known[index] : 0u)) return;
+  race_async_read(w, inst, kWholeWarp, offset, kGranule, w.block);
 }
 
 void race_async_write(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
                       Block* owner) {
   if (!w.race) return;
   Touch t(w, inst, RaceUse::store, owner);
-  const Stamp mine = async_stamp(t, lane);
+  const Stamp mine = stamp_of(t, lane);
   t.each(address, bytes, [&](Granule& g, uint64_t at, uint32_t size) {
     auto check = [&](const Stamp& s) {
       const Stamp here = slice(s, static_cast<uint32_t>(at % kGranule), 1);
       if (s.clock && !t.before(here, mine, false)) t.conflict(s, mine, at, size);
     };
     check(g.write);
-    if (!t.is_many(g)) return check(g.read);
-    for (const Stamp& s : t.many(g)) check(s);
+    if (t.is_many(g)) {
+      for (const Stamp& s : t.many(g)) check(s);
+    } else {
+      check(g.read);
+    }
+    if (owner) return;  // in shared memory the marks of what is in flight say more
+    t.drop_reads(g);
+    g.write = Stamp{async_agent(*t.me.block, kInFlight), kNever, mine.place, mine.lanes};
   });
 }
 
@@ -58,7 +104,7 @@ void race_async_landed(Warp& w, const Inst& inst, unsigned lane, uint64_t addres
                        Block* owner) {
   if (!w.race) return;
   Touch t(w, inst, RaceUse::store, owner);
-  land(t, async_stamp(t, lane), address, bytes);
+  land(t, stamp_of(t, lane), address, bytes);
 }
 
 void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
@@ -67,13 +113,12 @@ void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uin
   RaceBlock& block = *clock->block;
   const RaceGrid& grid = *block.grid;
   if (!clock->clock) {
-    const uint32_t rank = (block.first - block.base) / grid.warps;
-    const uint32_t slot = block.async_agents++ % kAsyncAgents;
-    clock->agent = block.base + grid.cluster_blocks * (grid.warps + slot) + rank;
+    clock->agent = async_agent(block, 1 + block.async_agents++ % (kAsyncAgents - 1));
     clock->clock = 1;
   }
   Shadow shadow(block, owner);
-  land(shadow, Stamp{clock->agent, clock->clock, inst.info << 8 | kAsyncAccess, 0}, address, bytes);
+  const Form& f = grid.launch->function->infos[inst.info].form;
+  land(shadow, Stamp{clock->agent, clock->clock, place_of(f, inst), 0}, address, bytes);
 }
 
 // With the fence between the proxies that every completion includes.

@@ -82,18 +82,20 @@ void race_fence(Warp& w, const Inst& inst) {
   if (!w.race) return;
   RaceWarp& r = *w.race;
   const Form& f = w.function->infos[inst.info].form;
-  if (f.detail & kFenceTensorMap) return;
-  if (f.detail & kFenceAsync) {
-    const bool shared = f.space_count == 0 || f.space() != Space::global;
-    const bool global = f.space_count == 0 || f.space() == Space::global;
-    if (shared) r.known.show_proxy(kSharedProxyClock);
-    if (shared) r.known.raise(kSharedProxyClock, r.agent, r.clock);
-    if (global) r.known.show_proxy(kGlobalProxyClock);
-    if (global) r.known.raise(kGlobalProxyClock, r.agent, r.clock);
+  auto show = [&](ClockKind kind) {
+    r.known.show(kind);
+    r.known.raise(kind, r.agent, r.clock);
+  };
+  if (f.detail & (kFenceAsync | kFenceInit)) {
+    const bool async = f.detail & kFenceAsync, all = f.space_count == 0;
+    if (!async) show(kInitClock);
+    if (async && (all || f.space() == Space::global)) show(kGlobalProxyClock);
+    if (async && (all || f.space() != Space::global)) show(kSharedProxyClock);
     ++r.clock;
     return;
   }
-  const int level = f.scope ? level_of(static_cast<Scope>(f.scope)) : 2;
+  if (!f.scope) return;  // between aliases of an address
+  const int level = level_of(static_cast<Scope>(f.scope));
   for (int k = 0; k <= level && r.waits; ++k) {
     r.known.join(r.pending[k]);
     r.pending[k].clear(0, 0);

@@ -19,7 +19,10 @@ const char* access_of(const Form& f, bool async) {
   if (async) return "asynchronous access";
   if (f.op == Op::ld) return "load";
   if (f.op == Op::atom || f.op == Op::red) return "atomic";
-  return f.op == Op::st ? "store" : "access";
+  if (f.op == Op::st) return "store";
+  if (f.op == Op::cp_async) return "copy";
+  const bool mbarrier = f.op >= Op::mbarrier_init && f.op <= Op::mbarrier_pending_count;
+  return mbarrier ? "mbarrier operation" : "access";
 }
 
 Party party(const RaceGrid& grid, const Stamp& s) {

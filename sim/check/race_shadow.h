@@ -19,6 +19,8 @@ class Shadow {
     if (owner_) return cells_[at / kGranule];
     return grid_.page(at / kPage)[at % kPage / kGranule];
   }
+  // False: nothing in the page of this address was ever touched.
+  bool has(uint64_t at) const { return owner_ || grid_.pages.count(at / kPage); }
   bool is_split(const Granule& g) const {
     return g.write.agent == kSplit && g.write.place == pool_.generation;
   }

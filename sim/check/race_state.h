@@ -85,6 +85,14 @@ struct RaceWarp {
 
 struct RaceGrid;
 
+struct RaceMbarrier {
+  RaceBlock* block = nullptr;
+  // Of the phase under way and of the one before: for everybody who waits, and for those whose
+  // wait has the scope of the cluster.
+  SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
+  Stamp init;
+};
+
 struct RaceBlock {
   RaceGrid* grid = nullptr;
   uint32_t base = 0, first = 0;  // agents: the cluster's first, the block's first
@@ -95,6 +103,7 @@ struct RaceBlock {
   Locations locations;
   SyncClock barriers[16];
   std::vector<std::unique_ptr<SyncClock>> clocks;
+  std::vector<std::unique_ptr<RaceMbarrier>> mbarriers;
   uint32_t async_agents = 0;
 };
 

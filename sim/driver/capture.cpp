@@ -13,7 +13,10 @@ namespace sim::driver {
 CUresult capture_node(Stream& stream, Action action) {
   Capture& capture = *stream.capture;
   if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  capture.graph->nodes.push_back({std::move(action), stream.frontier});
+  Node node;
+  node.action = std::move(action);
+  node.after = stream.frontier;
+  capture.graph->nodes.push_back(std::move(node));
   stream.frontier = {capture.graph->nodes.size() - 1};
   return CUDA_SUCCESS;
 }

@@ -11,7 +11,9 @@ namespace sim::driver {
 
 struct Node {
   Action action;
-  std::vector<size_t> after;  // indices of earlier nodes
+  std::vector<size_t> after;  // indices of others
+  int type = -1;              // a CUgraphNodeType; captured nodes have none
+  uint64_t handle = 0;        // given when somebody asks for the node; 0: none yet
 };
 
 struct Graph : Object {

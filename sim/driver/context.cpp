@@ -58,7 +58,8 @@ void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks) 
   for (auto& [handle, library] : driver.libraries) library->modules.erase(context.handle);
   std::vector<uint64_t> bases;
   for (const auto& [base, block] : driver.blocks) {
-    if (block.context != &context) continue;
+    // What is mapped belongs to no context.
+    if (block.context != &context || block.kind == MemoryKind::mapped) continue;
     bases.push_back(base);
     if (tell_leaks && block.kind == MemoryKind::device) {
       report_leak(base, block.bytes, device.ordinal);
@@ -72,15 +73,16 @@ void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks) 
   context.legacy.reset();
   context.janitor.reset();
   std::erase(device.contexts, &context);
+  forget_peers(driver, context);
   driver.changed.notify_all();
 }
-
-namespace {
 
 std::shared_ptr<Context> find_context(Driver& driver, CUcontext handle) {
   auto context = driver.find<Context>(handle);
   return context && context->alive ? context : nullptr;
 }
+
+namespace {
 
 CUresult set_current(CUcontext handle, bool push) {
   return with_driver([&](Driver& driver, Lock&) -> CUresult {
@@ -205,15 +207,6 @@ SIM_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
     if (least != nullptr) *least = 0;
     if (greatest != nullptr) *greatest = -5;
     return CUDA_SUCCESS;
-  });
-}
-
-SIM_API cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    auto other = find_context(driver, peer);
-    if (!other || other.get() == &context) return CUDA_ERROR_INVALID_CONTEXT;
-    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   });
 }
 

@@ -9,6 +9,12 @@ namespace sim::driver {
 
 void start_context(Driver& driver, Device& device, Context& context);
 
+// A live context; null if the handle is none.
+std::shared_ptr<Context> find_context(Driver& driver, CUcontext handle);
+
+// Ends all peer access of and to a context.
+void forget_peers(Driver& driver, Context& context);
+
 // Ends all work, then frees and forgets everything the context owns. With `tell_leaks`, device
 // memory that the caller never freed goes to the report.
 void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks);

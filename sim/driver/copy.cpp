@@ -154,6 +154,10 @@ SIM_SYNC(cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds,
          (CUdeviceptr to, size_t pitch, unsigned value, size_t columns, size_t rows),
          set_2d(stream, to, pitch, value, 4, columns, rows, true))
 
+SIM_SYNC(cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds,
+         (CUdeviceptr to, size_t pitch, unsigned short value, size_t columns, size_t rows),
+         set_2d(stream, to, pitch, value, 2, columns, rows, true))
+
 SIM_ASYNC(cuMemsetD8Async, cuMemsetD8Async_ptsz,
           (CUdeviceptr to, unsigned char value, size_t count),
           set(stream, to, value, 1, count, false))
@@ -165,6 +169,9 @@ SIM_ASYNC(cuMemsetD32Async, cuMemsetD32Async_ptsz, (CUdeviceptr to, unsigned val
 SIM_ASYNC(cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz,
           (CUdeviceptr to, size_t pitch, unsigned char value, size_t columns, size_t rows),
           set_2d(stream, to, pitch, value, 1, columns, rows, false))
+SIM_ASYNC(cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz,
+          (CUdeviceptr to, size_t pitch, unsigned short value, size_t columns, size_t rows),
+          set_2d(stream, to, pitch, value, 2, columns, rows, false))
 SIM_ASYNC(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz,
           (CUdeviceptr to, size_t pitch, unsigned value, size_t columns, size_t rows),
           set_2d(stream, to, pitch, value, 4, columns, rows, false))

@@ -10,17 +10,11 @@
 namespace sim::driver {
 namespace {
 
-CUresult make_devices(Driver& driver) {
-  const Profile* profile = find_profile(driver.options.arch);
-  if (profile == nullptr) {
-    report_note("LATHE_SIM_ARCH is \"" + driver.options.arch +
-                "\"; allowed: sm_80, sm_86, sm_89, sm_90, sm_90a");
-    return CUDA_ERROR_NO_DEVICE;
-  }
+void make_devices(Driver& driver) {
   for (int ordinal = 0; ordinal < driver.options.devices; ++ordinal) {
     auto device = std::make_unique<Device>();
     device->ordinal = ordinal;
-    device->profile = *profile;
+    device->profile = driver.options.profile;
     if (driver.options.memory_bytes != 0)
       device->profile.memory_bytes = driver.options.memory_bytes;
     device->memory = std::make_unique<Memory>(ordinal, device->profile.memory_bytes);
@@ -30,7 +24,6 @@ CUresult make_devices(Driver& driver) {
     device->current_pool = device->default_pool;
     driver.devices.push_back(std::move(device));
   }
-  return CUDA_SUCCESS;
 }
 
 // Numbers that are the same on every device modelled, by attribute.
@@ -85,6 +78,8 @@ bool common_attribute(CUdevice_attribute attribute, int* out) {
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
       *out = 1;
       return true;
     case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
@@ -139,6 +134,7 @@ bool profile_attribute(const Profile& profile, CUdevice_attribute attribute, int
       *out = profile.shared_reserved;
       return true;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
       *out = profile.clusters ? 1 : 0;
       return true;
     default:
@@ -159,14 +155,14 @@ SIM_API cuInit(unsigned flags) {
     if (driver.initialized) return CUDA_SUCCESS;
     std::string what;
     const bool good = read_options(&driver.options, &what);
-    open_report(driver.options.report);
     if (!good) {
       report_note(what);
       return CUDA_ERROR_NO_DEVICE;
     }
-    const CUresult result = make_devices(driver);
-    driver.initialized = result == CUDA_SUCCESS;
-    return result;
+    open_reports(driver.options);
+    make_devices(driver);
+    driver.initialized = true;
+    return CUDA_SUCCESS;
   });
 }
 
@@ -195,8 +191,8 @@ SIM_API cuDeviceGet(CUdevice* out, int ordinal) {
 SIM_API cuDeviceGetName(char* out, int length, CUdevice ordinal) {
   return with_device(ordinal, [&](Driver&, Lock&, Device& device) -> CUresult {
     if (out == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-    std::snprintf(out, static_cast<size_t>(length), "lathe simulator %s",
-                  device.profile.arch.c_str());
+    std::snprintf(out, static_cast<size_t>(length), "lathe simulator %s (%s)",
+                  device.profile.arch.c_str(), device.profile.name.c_str());
     return CUDA_SUCCESS;
   });
 }
@@ -238,17 +234,6 @@ SIM_API cuDeviceGetPCIBusId(char* out, int length, CUdevice ordinal) {
   return with_device(ordinal, [&](Driver&, Lock&, Device& device) -> CUresult {
     if (out == nullptr || length < 13) return CUDA_ERROR_INVALID_VALUE;
     std::snprintf(out, static_cast<size_t>(length), "0000:%02x:00.0", device.ordinal + 1);
-    return CUDA_SUCCESS;
-  });
-}
-
-SIM_API cuDeviceCanAccessPeer(int* out, CUdevice ordinal, CUdevice peer) {
-  return with_device(ordinal, [&](Driver& driver, Lock&, Device&) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (peer < 0 || peer >= static_cast<int>(driver.devices.size())) {
-      return CUDA_ERROR_INVALID_DEVICE;
-    }
-    *out = 0;  // kernels see the memory of their own device; copies between devices work
     return CUDA_SUCCESS;
   });
 }

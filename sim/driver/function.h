@@ -14,6 +14,10 @@ CUresult resolve_function(Driver& driver, Context& context, CUfunction handle,
 CUresult function_of_kernel(Driver& driver, Context& context, LibraryKernel& kernel,
                             std::shared_ptr<Function>* out);
 
+// A launch of a graph's kernel node: the same checks as of any.
+CUresult kernel_action(Driver& driver, Context& context, const CUDA_KERNEL_NODE_PARAMS& given,
+                       Action* out);
+
 CUresult get_attribute(const Function& function, const Profile& profile,
                        CUfunction_attribute attribute, int* out);
 CUresult set_attribute(Function& function, const Profile& profile, CUfunction_attribute attribute,

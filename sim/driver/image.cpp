@@ -4,6 +4,7 @@
 #include "sim/driver/image.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace sim::driver {
@@ -35,8 +36,8 @@ struct FatWrapper {
   const void* data;
 };
 
-// The PTX for the newest architecture in the fat binary; empty if there is none, or only packed.
-std::string_view ptx_inside(const char* fat) {
+// The PTX for the newest architecture in the fat binary; empty if there is none, or only `packed`.
+std::string_view ptx_inside(const char* fat, bool* packed) {
   FatHeader header;
   std::memcpy(&header, fat, sizeof header);
   const char* at = fat + header.header_bytes;
@@ -48,6 +49,7 @@ std::string_view ptx_inside(const char* fat) {
     std::memcpy(&entry, at, sizeof entry);
     if (entry.header_bytes < sizeof entry || entry.bytes > static_cast<uint64_t>(end - at)) break;
     const char* payload = at + entry.header_bytes;
+    if (entry.kind == kFatPtx && (entry.flags & kFatCompressed) != 0) *packed = true;
     if (entry.kind == kFatPtx && (entry.flags & kFatCompressed) == 0 && entry.arch >= best_arch) {
       best = std::string_view(payload, strnlen(payload, entry.bytes));
       best_arch = entry.arch;
@@ -108,11 +110,7 @@ void JitOptions::write(const std::string& info, const std::string& error, double
   }
 }
 
-CUresult parse_image(const void* image, const Profile& profile,
-                     std::shared_ptr<const sim::Module>* out, std::string* log) {
-  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const char* bytes = static_cast<const char*>(image);
-  std::string_view text;
+CUresult find_ptx(const char* bytes, std::string* text, std::string* log) {
   uint32_t magic = 0;
   if (bytes[0] != '\0' && bytes[1] != '\0' && bytes[2] != '\0') std::memcpy(&magic, bytes, 4);
   if (magic == kFatWrapperMagic) {
@@ -125,18 +123,39 @@ CUresult parse_image(const void* image, const Profile& profile,
     *log = "the image is machine code; the simulator runs PTX only";
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  if (magic == kFatMagic) {
-    text = ptx_inside(bytes);
-    if (text.empty()) {
-      *log = "the fat binary holds no uncompressed PTX";
-      return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    }
-  } else {
-    text = bytes;
+  if (magic != kFatMagic) {
+    *text = bytes;
+    return CUDA_SUCCESS;
   }
-  if (text.find(".version") == std::string_view::npos) {
+  bool packed = false;
+  *text = ptx_inside(bytes, &packed);
+  if (!text->empty()) return CUDA_SUCCESS;
+  *log = packed ? "the fat binary holds PTX in compressed form alone; build it with "
+                  "--no-compress (nvcc) or --compress=false (fatbinary)"
+                : "the fat binary holds no PTX; the simulator runs PTX only";
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+CUresult read_file(const char* path, std::string* out) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::FILE* file = std::fopen(path, "rbe");
+  if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
+  char buffer[65536];
+  size_t got = 0;
+  while ((got = std::fread(buffer, 1, sizeof buffer, file)) > 0) out->append(buffer, got);
+  std::fclose(file);
+  return CUDA_SUCCESS;
+}
+
+CUresult parse_image(const void* image, const Profile& profile,
+                     std::shared_ptr<const sim::Module>* out, std::string* log) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::string text;
+  const CUresult found = find_ptx(static_cast<const char*>(image), &text, log);
+  if (found != CUDA_SUCCESS) return found;
+  if (text.find(".version") == std::string::npos) {
     *log = "the image is neither PTX (it has no .version), nor ELF, nor a fat binary";
-    return magic == kFatMagic || text.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_PTX;
+    return text.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_PTX;
   }
   std::shared_ptr<const sim::Module> code = sim::Module::parse(text, log);
   if (!code) return CUDA_ERROR_INVALID_PTX;

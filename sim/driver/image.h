@@ -29,6 +29,12 @@ class JitOptions {
 CUresult parse_image(const void* image, const Profile& profile,
                      std::shared_ptr<const sim::Module>* out, std::string* log);
 
+// The PTX text in an image: itself, or inside a fat binary. 209 for machine code only.
+CUresult find_ptx(const char* bytes, std::string* text, std::string* log);
+
+// All of a file; 301 if there is none.
+CUresult read_file(const char* path, std::string* out);
+
 // A module of this code in the context, its variables allocated and initialised.
 CUresult instantiate(Driver& driver, Context& context, std::shared_ptr<const sim::Module> code,
                      std::shared_ptr<Module>* out, std::string* log);

@@ -132,8 +132,12 @@ CUresult read_params(const Kernel& kernel, void** each, void** extra,
   return CUDA_SUCCESS;
 }
 
-CUresult run(const Grid& grid, const Device& device, const Options& options) {
+CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes) {
   Settings settings;
+  settings.stack_bytes = stack_bytes;
+  settings.async_policy = options.async_policy;
+  settings.tensor_sum = options.tensor_sum;
+  settings.profile = options.profile_lines;
   settings.seed = options.seed;
   settings.threads = options.threads;
   settings.check = options.check;
@@ -143,7 +147,40 @@ CUresult run(const Grid& grid, const Device& device, const Options& options) {
   return static_cast<CUresult>(outcome.error);
 }
 
-CUresult launch(CUfunction handle, CUstream stream_handle, Request request, void** each,
+// Every check of a launch; then the work it is, in the function's context.
+CUresult make_action(Driver& driver, Context& context, const Function& function, Request request,
+                     void** each, void** extra, Action* out) {
+  const Device& device = *context.device;
+  const Kernel& kernel = *function.kernel;
+  CUresult result = check_block(request, function, device.profile);
+  if (result != CUDA_SUCCESS) return result;
+  result = check_cluster(&request, function, device.profile);
+  if (result != CUDA_SUCCESS) return result;
+  const int resident = blocks_per_multiprocessor(
+      kernel, device.profile, static_cast<int>(product(request.block)), request.shared);
+  if (resident == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (request.cooperative &&
+      product(request.grid) > uint64_t(resident) * uint64_t(device.profile.multiprocessors)) {
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  Grid grid;
+  std::copy(request.grid, request.grid + 3, grid.grid);
+  std::copy(request.block, request.block + 3, grid.block);
+  std::copy(request.cluster, request.cluster + 3, grid.cluster);
+  grid.dynamic_shared_bytes = request.shared;
+  result = read_params(kernel, each, extra, &grid.params);
+  if (result != CUDA_SUCCESS) return result;
+  const std::shared_ptr<const Image> image = function.module->image;
+  grid.kernel = &kernel;
+  grid.image = image.get();
+  const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
+  *out = [grid, image, stack, &device, &options = driver.options] {
+    return run(grid, device, options, stack);
+  };
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction handle, CUstream stream_handle, const Request& request, void** each,
                 void** extra) {
   return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
     std::shared_ptr<Function> function;
@@ -153,36 +190,29 @@ CUresult launch(CUfunction handle, CUstream stream_handle, Request request, void
     result = resolve_stream(driver, context, stream_handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
-    const Device& device = *stream->context->device;
-    const Kernel& kernel = *function->kernel;
-    result = check_block(request, *function, device.profile);
-    if (result != CUDA_SUCCESS) return result;
-    result = check_cluster(&request, *function, device.profile);
-    if (result != CUDA_SUCCESS) return result;
-    const int resident = blocks_per_multiprocessor(
-        kernel, device.profile, static_cast<int>(product(request.block)), request.shared);
-    if (resident == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    if (request.cooperative &&
-        product(request.grid) > uint64_t(resident) * uint64_t(device.profile.multiprocessors)) {
-      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    }
-    Grid grid;
-    std::copy(request.grid, request.grid + 3, grid.grid);
-    std::copy(request.block, request.block + 3, grid.block);
-    std::copy(request.cluster, request.cluster + 3, grid.cluster);
-    grid.dynamic_shared_bytes = request.shared;
-    result = read_params(kernel, each, extra, &grid.params);
-    if (result != CUDA_SUCCESS) return result;
-    const std::shared_ptr<const Image> image = function->module->image;
-    grid.kernel = &kernel;
-    grid.image = image.get();
-    return submit(driver, *stream, [grid, image, &device, &options = driver.options] {
-      return run(grid, device, options);
-    });
+    Action action;
+    result = make_action(driver, *stream->context, *function, request, each, extra, &action);
+    return result != CUDA_SUCCESS ? result : submit(driver, *stream, std::move(action));
   });
 }
 
 }  // namespace
+
+CUresult kernel_action(Driver& driver, Context& context, const CUDA_KERNEL_NODE_PARAMS& given,
+                       Action* out) {
+  std::shared_ptr<Function> function;
+  const auto handle = given.func != nullptr ? given.func : reinterpret_cast<CUfunction>(given.kern);
+  const CUresult result = resolve_function(driver, context, handle, &function);
+  if (result != CUDA_SUCCESS) return result;
+  const Request request = {{given.gridDimX, given.gridDimY, given.gridDimZ},
+                           {given.blockDimX, given.blockDimY, given.blockDimZ},
+                           {},
+                           given.sharedMemBytes,
+                           false};
+  return make_action(driver, *function->module->context, *function, request, given.kernelParams,
+                     given.extra, out);
+}
+
 }  // namespace sim::driver
 
 using namespace sim::driver;

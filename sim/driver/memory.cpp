@@ -14,6 +14,12 @@ Action forget_block(Driver& driver, uint64_t base) {
   const Block block = driver.blocks.at(base);
   driver.blocks.erase(base);
   if (block.pool) block.pool->used -= block.bytes;
+  if (block.pool && !block.pool->peers.empty()) {
+    return [base, &driver] {
+      for (auto& device : driver.devices) device->memory->release(base);
+      return CUDA_SUCCESS;
+    };
+  }
   if (block.kind == MemoryKind::device || block.kind == MemoryKind::managed) {
     return [base, memory = block.device->memory.get()] {
       memory->release(base);
@@ -50,6 +56,7 @@ CUresult allocate(Driver& driver, Lock& lock, Context& context, size_t bytes, Me
   if (pool) {
     pool->used += bytes;
     pool->used_high = std::max(pool->used_high, pool->used);
+    for (Device* peer : pool->peers) peer->memory->adopt(base, bytes, MemoryKind::mapped);
   }
   *out = base;
   return CUDA_SUCCESS;

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Modules: code that belongs to one context.
-#include <cstdio>
-
 #include "sim/driver/capture.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
@@ -73,14 +71,9 @@ SIM_API cuModuleLoadFatBinary(CUmodule* out, const void* image) {
 
 SIM_API cuModuleLoad(CUmodule* out, const char* path) {
   return guarded([&]() -> CUresult {
-    if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::FILE* file = std::fopen(path, "rbe");
-    if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
     std::string text;
-    char buffer[65536];
-    size_t got = 0;
-    while ((got = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, got);
-    std::fclose(file);
+    const CUresult result = read_file(path, &text);
+    if (result != CUDA_SUCCESS) return result;
     return load_module(out, text.c_str(), 0, nullptr, nullptr);
   });
 }

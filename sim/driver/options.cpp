@@ -4,56 +4,133 @@
 #include "sim/driver/options.h"
 
 #include <cstdlib>
+#include <initializer_list>
 
 namespace sim::driver {
 namespace {
 
-bool read_number(const char* name, uint64_t low, uint64_t high, uint64_t* out, std::string* what) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == '\0') return true;
-  char* end = nullptr;
-  const unsigned long long value = std::strtoull(text, &end, 0);
-  if (*text == '-' || *end != '\0' || value < low || value > high) {
-    *what = std::string(name) + " is \"" + text + "\"; allowed: " + std::to_string(low) + " to " +
-            std::to_string(high);
-    return false;
+// Variables in turn; the first that is wrong is remembered and ends the reading.
+class Reader {
+ public:
+  explicit Reader(std::string* what) : what_(what) {}
+  bool good() const { return good_; }
+
+  // "" if the variable is not set.
+  static std::string text(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
   }
-  *out = value;
-  return true;
+
+  uint64_t number(const char* name, uint64_t low, uint64_t high, uint64_t fallback) {
+    const std::string given = text(name);
+    if (!good_ || given.empty()) return fallback;
+    char* end = nullptr;
+    const unsigned long long value = std::strtoull(given.c_str(), &end, 0);
+    if (given[0] != '-' && *end == '\0' && value >= low && value <= high) return value;
+    refuse(name, given, std::to_string(low) + " to " + std::to_string(high));
+    return fallback;
+  }
+
+  // The position of the variable's word among those allowed.
+  size_t word(const char* name, std::initializer_list<const char*> allowed, size_t fallback) {
+    const std::string given = text(name);
+    if (!good_ || given.empty()) return fallback;
+    std::string list;
+    size_t at = 0;
+    for (const char* each : allowed) {
+      if (given == each) return at;
+      list += (at++ == 0 ? "" : ", ") + std::string(each);
+    }
+    refuse(name, given, list);
+    return fallback;
+  }
+
+  void refuse(const char* name, const std::string& given, const std::string& allowed) {
+    good_ = false;
+    *what_ = std::string(name) + " is \"" + given + "\"; allowed: " + allowed;
+  }
+
+ private:
+  std::string* what_;
+  bool good_ = true;
+};
+
+constexpr struct {
+  const char* name;
+  uint32_t bits;
+} kChecks[] = {{"memcheck", kMemcheck},
+               {"initcheck", kInitcheck},
+               {"racecheck", kRacecheck},
+               {"synccheck", kSynccheck},
+               {"asynccheck", kAsynccheck}};
+
+uint32_t read_checks(Reader& reader, uint32_t fallback) {
+  static constexpr char kName[] = "LATHE_SIM_CHECK";
+  const std::string given = Reader::text(kName);
+  if (given.empty()) return fallback;
+  if (given == "all") return kCheckAll;
+  if (given == "none") return kCheckNone;
+  uint32_t bits = 0;
+  for (size_t from = 0; from <= given.size();) {
+    const size_t comma = std::min(given.find(',', from), given.size());
+    const std::string word = given.substr(from, comma - from);
+    uint32_t found = 0;
+    for (const auto& check : kChecks) found |= word == check.name ? check.bits : 0;
+    if (found == 0) {
+      reader.refuse(kName, given,
+                    "all, none, or some of memcheck,initcheck,racecheck,synccheck,asynccheck");
+      return fallback;
+    }
+    bits |= found;
+    from = comma + 1;
+  }
+  return bits;
+}
+
+// A device by its name, else the first of an architecture, else the usual one.
+Profile read_profile(Reader& reader) {
+  static constexpr char kGpu[] = "LATHE_SIM_GPU", kArch[] = "LATHE_SIM_ARCH";
+  const std::string gpu = Reader::text(kGpu), arch = Reader::text(kArch);
+  const Profile* found = find_profile(arch.empty() ? "sm_90a" : arch);
+  if (found == nullptr) {
+    reader.refuse(kArch, arch, "sm_80, sm_86, sm_89, sm_90, sm_90a");
+    return {};
+  }
+  if (gpu.empty()) return *found;
+  const Profile* named = find_gpu(gpu);
+  if (named == nullptr) {
+    reader.refuse(kGpu, gpu, gpu_names());
+    return {};
+  }
+  Profile profile = *named;
+  // sm_90 is the same device without what only sm_90a has.
+  const bool fits = arch.empty() || (found->major == named->major && found->minor == named->minor);
+  if (!fits) reader.refuse(kArch, arch, "what " + gpu + " is, " + named->arch);
+  if (!arch.empty()) profile.arch = arch;
+  return profile;
 }
 
 }  // namespace
 
 bool read_options(Options* out, std::string* what) {
-  // First, because it is where a complaint about the others goes.
-  if (const char* report = std::getenv("LATHE_SIM_REPORT")) out->report = report;
-  uint64_t devices = 1, threads = 0;
-  if (!read_number("LATHE_SIM_DEVICES", 1, 64, &devices, what) ||
-      !read_number("LATHE_SIM_SEED", 0, UINT64_MAX, &out->seed, what) ||
-      !read_number("LATHE_SIM_THREADS", 0, 1024, &threads, what) ||
-      !read_number("LATHE_SIM_MEMORY_BYTES", 1, UINT64_MAX, &out->memory_bytes, what) ||
-      !read_number("LATHE_SIM_INSTRUCTION_LIMIT", 0, UINT64_MAX, &out->instruction_limit, what)) {
-    return false;
-  }
-  out->devices = static_cast<int>(devices);
-  out->threads = static_cast<int>(threads);
-  if (const char* arch = std::getenv("LATHE_SIM_ARCH"); arch != nullptr && *arch != '\0') {
-    out->arch = arch;
-  }
-  if (const char* text = std::getenv("LATHE_SIM_CHECK"); text != nullptr && *text != '\0') {
-    const std::string check = text;
-    if (check == "none") {
-      out->check = kCheckNone;
-    } else if (check == "memory") {
-      out->check = kMemcheck;
-    } else if (check == "all") {
-      out->check = kCheckAll;
-    } else {
-      *what = "LATHE_SIM_CHECK is \"" + check + "\"; allowed: none, memory, all";
-      return false;
-    }
-  }
-  return true;
+  Reader reader(what);
+  out->report = Reader::text("LATHE_SIM_REPORT");
+  out->counters = Reader::text("LATHE_SIM_COUNTERS");
+  out->profile = read_profile(reader);
+  if (reader.good()) out->check = read_checks(reader, out->check);
+  out->devices = static_cast<int>(reader.number("LATHE_SIM_DEVICES", 1, 64, 1));
+  out->seed = reader.number("LATHE_SIM_SEED", 0, UINT64_MAX, 0);
+  out->threads = static_cast<int>(reader.number("LATHE_SIM_THREADS", 0, 1024, 0));
+  out->memory_bytes = reader.number("LATHE_SIM_MEMORY_BYTES", 1, UINT64_MAX, 0);
+  out->instruction_limit = reader.number("LATHE_SIM_INSTRUCTION_LIMIT", 0, UINT64_MAX, 0);
+  out->async_policy =
+      static_cast<AsyncPolicy>(reader.word("LATHE_SIM_ASYNC", {"eager", "lazy", "random"}, 1));
+  out->tensor_sum = static_cast<TensorSum>(
+      reader.word("LATHE_SIM_TENSOR_SUM", {"exact", "sequential", "coarse"}, 0));
+  out->profile_lines = reader.number("LATHE_SIM_PROFILE", 0, 1, 0) != 0;
+  out->quiet = reader.number("LATHE_SIM_QUIET", 0, 1, 0) != 0;
+  out->error_exitcode = static_cast<int>(reader.number("LATHE_SIM_ERROR_EXITCODE", 0, 255, 0));
+  return reader.good();
 }
 
 }  // namespace sim::driver

@@ -11,14 +11,20 @@
 namespace sim::driver {
 
 struct Options {
-  std::string arch = "sm_90a";     // LATHE_SIM_ARCH
+  Profile profile;                 // LATHE_SIM_GPU, or LATHE_SIM_ARCH: the first with that arch
   int devices = 1;                 // LATHE_SIM_DEVICES
   uint64_t seed = 0;               // LATHE_SIM_SEED: order of streams, poison of fresh memory
   int threads = 0;                 // LATHE_SIM_THREADS: host threads that run one grid
-  uint32_t check = kMemcheck;      // LATHE_SIM_CHECK=none|memory|all
+  uint32_t check = kMemcheck;      // LATHE_SIM_CHECK: all, none, or names of checks
   uint64_t memory_bytes = 0;       // LATHE_SIM_MEMORY_BYTES: 0, the profile's
   uint64_t instruction_limit = 0;  // LATHE_SIM_INSTRUCTION_LIMIT: warp instructions per launch
-  std::string report;              // LATHE_SIM_REPORT: a file to append to, "-" for stderr
+  AsyncPolicy async_policy = AsyncPolicy::lazy;  // LATHE_SIM_ASYNC
+  TensorSum tensor_sum = TensorSum::exact;       // LATHE_SIM_TENSOR_SUM
+  bool profile_lines = false;                    // LATHE_SIM_PROFILE: counters by PTX line
+  std::string report;      // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
+  std::string counters;    // LATHE_SIM_COUNTERS: launches, likewise
+  bool quiet = false;      // LATHE_SIM_QUIET: no line on stderr for a finding
+  int error_exitcode = 0;  // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
 };
 
 // False if a variable holds something that is not allowed; `what` then says which and why.

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Memory pools. Memory goes back to the device when it is freed, whatever the threshold says.
+#include <algorithm>
+
 #include "sim/driver/entry.h"
 
 using namespace sim::driver;
@@ -122,15 +124,59 @@ SIM_API cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
   return with_pool(handle, [](Driver&, const std::shared_ptr<Pool>&) { return CUDA_SUCCESS; });
 }
 
+namespace {
+
+// The device a pool's access is about; null if there is none such.
+Device* device_at(Driver& driver, const CUmemLocation& location) {
+  const bool known = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 &&
+                     location.id < static_cast<int>(driver.devices.size());
+  return known ? driver.devices[static_cast<size_t>(location.id)].get() : nullptr;
+}
+
+// Gives the pool's memory to the peer's kernels, or takes it away.
+void share(Driver& driver, Pool& pool, Device& peer, bool allowed) {
+  const bool had = std::erase(pool.peers, &peer) > 0;
+  if (allowed) pool.peers.push_back(&peer);
+  if (had == allowed) return;
+  for (const auto& [base, block] : driver.blocks) {
+    if (block.pool.get() != &pool) continue;
+    if (allowed) {
+      peer.memory->adopt(base, block.bytes, sim::MemoryKind::mapped);
+    } else {
+      peer.memory->release(base);
+    }
+  }
+}
+
+}  // namespace
+
 SIM_API cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
-  return with_pool(handle, [&](Driver&, const std::shared_ptr<Pool>& pool) {
+  return with_pool(handle, [&](Driver& driver, const std::shared_ptr<Pool>& pool) {
     if (map == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
     for (size_t at = 0; at < count; ++at) {
-      const bool own = map[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                       map[at].location.id == pool->device->ordinal;
-      if (!own) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-      if (map[at].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+      if (device_at(driver, map[at].location) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      const bool own = device_at(driver, map[at].location) == pool->device;
+      const bool none = map[at].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      const bool all = map[at].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      if (!all && (own || !none)) return CUDA_ERROR_INVALID_VALUE;
     }
+    for (size_t at = 0; at < count; ++at) {
+      Device* peer = device_at(driver, map[at].location);
+      const bool all = map[at].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      if (peer != pool->device) share(driver, *pool, *peer, all);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+  return with_pool(handle, [&](Driver& driver, const std::shared_ptr<Pool>& pool) {
+    if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const Device* device = device_at(driver, *location);
+    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const bool all = device == pool->device ||
+                     std::find(pool->peers.begin(), pool->peers.end(), device) != pool->peers.end();
+    *flags = all ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
   });
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress: names and versions to entry points.
 #include <cstring>
+#include <string_view>
 
 #include "sim/driver/entry.h"
 #include "sim/driver/symbols.h"
@@ -13,6 +14,23 @@ namespace {
 
 constexpr cuuint64_t kKnownFlags =
     CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+
+// An exported name without its suffixes: "_v2", "_ptsz", "_ptds".
+std::string_view plain_name(std::string_view name) {
+  const size_t end = name.find('_');
+  return name.substr(0, end);
+}
+
+// A function that says it is not supported, the newest of that name; null if there is none.
+const Symbol* find_unsupported(const char* name) {
+  const Symbol* best = nullptr;
+  for (size_t at = 0; at < kUnsupportedCount; ++at) {
+    const std::string_view symbol = kUnsupported[at].name;
+    const bool twin = symbol.find("_pt") != std::string_view::npos;
+    if (!twin && plain_name(symbol) == name) best = &kUnsupported[at];  // in order, so _v3 is last
+  }
+  return best;
+}
 
 // The newest entry not newer than `version`.
 CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
@@ -29,6 +47,10 @@ CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
     if (symbol.version <= version && (best == nullptr || symbol.version > best->version)) {
       best = &symbol;
     }
+  }
+  if (!known) {
+    best = find_unsupported(name);
+    known = best != nullptr;
   }
   *out = nullptr;
   if (best != nullptr) {

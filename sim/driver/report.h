@@ -1,20 +1,27 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator tells about launches and findings: JSON lines to LATHE_SIM_REPORT.
+// What the simulator tells: findings as JSON lines to LATHE_SIM_REPORT and as a line for people on
+// stderr, launches with their counters as JSON lines to LATHE_SIM_COUNTERS.
 #pragma once
 
 #include <string>
 
+#include "sim/driver/options.h"
 #include "sim/exec/launch.h"
 
 namespace sim::driver {
 
-// "": nowhere. "-": stderr. Otherwise a file to append to.
-void open_report(const std::string& where);
+// Files are made when there is something to write: a clean run leaves none.
+void open_reports(const Options& options);
 
+// The launch's findings and counters.
 void report_launch(const Grid& grid, const Outcome& outcome);
 void report_leak(uint64_t address, uint64_t bytes, int device);
-// One sentence, such as why initialisation failed.
+// One sentence on stderr, such as why a call was refused.
 void report_note(const std::string& text);
+
+// The members of a launch's line.
+class JsonLine;
+void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome);
 
 }  // namespace sim::driver

@@ -65,9 +65,10 @@ struct Stream : Object {
   bool legacy = false;
   bool destroyed = false;  // gone once its queue is empty
   std::deque<std::shared_ptr<Operation>> queue;
-  CompletionPtr last;                // of the newest work; null: none ever
-  std::shared_ptr<Capture> capture;  // null: not capturing
-  std::vector<size_t> frontier;      // capture: the nodes the next one depends on
+  CompletionPtr last;                                // of the newest work; null: none ever
+  std::shared_ptr<Capture> capture;                  // null: not capturing
+  std::vector<size_t> frontier;                      // capture: the nodes the next one depends on
+  std::map<int, CUlaunchAttributeValue> attributes;  // hints, kept for those who ask
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
 
@@ -121,6 +122,7 @@ struct Pool : Object {
   uint64_t release_threshold = 0;
   uint64_t used = 0, used_high = 0;
   int reuse[3] = {1, 1, 1};
+  std::vector<Device*> peers;  // other devices whose kernels may use its memory
 };
 
 struct Block {  // one allocation, for look-ups by address
@@ -147,7 +149,8 @@ struct Context : Object {
   std::map<uint64_t, std::shared_ptr<Event>> events;
   std::map<uint64_t, std::shared_ptr<Module>> modules;
   std::map<uint64_t, size_t> limits;
-  std::vector<uint64_t> peers;  // context handles this one may access
+  std::vector<Context*> peers;  // contexts whose memory this one's kernels may use
+  unsigned cache_config = CU_FUNC_CACHE_PREFER_NONE;
 };
 
 struct Device {
@@ -168,6 +171,13 @@ struct Device {
   Clock::time_point hold_until;
 };
 
+// Addresses with memory behind them (cuMemMap), by their start.
+struct Mapping {
+  size_t bytes = 0;
+  std::shared_ptr<Object> memory;  // what cuMemCreate made
+  std::vector<Device*> seen_by;    // cuMemSetAccess
+};
+
 struct Driver {
   std::mutex mutex;
   std::condition_variable changed;  // anything that somebody may wait for
@@ -177,7 +187,11 @@ struct Driver {
   std::unordered_map<uint64_t, std::weak_ptr<Object>> objects;
   std::map<uint64_t, std::shared_ptr<Library>> libraries;
   std::map<uint64_t, std::shared_ptr<Pool>> pools;
-  std::map<uint64_t, std::shared_ptr<Object>> graphs;  // CUgraph and CUgraphExec
+  std::map<uint64_t, std::shared_ptr<Object>> graphs;    // CUgraph and CUgraphExec
+  std::map<uint64_t, std::shared_ptr<Object>> links;     // CUlinkState
+  std::map<uint64_t, std::shared_ptr<Object>> memories;  // CUmemGenericAllocationHandle
+  std::map<uint64_t, size_t> reservations;               // cuMemAddressReserve, by start
+  std::map<uint64_t, Mapping> mappings;
   std::map<uint64_t, std::shared_ptr<Context>> contexts;
   std::map<uint64_t, Block> blocks;  // by base address
   std::vector<std::weak_ptr<Capture>> captures;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Streams, host functions in them, and stream memory operations.
+// Streams and host functions in them.
 #include <algorithm>
 
 #include "sim/driver/capture.h"
@@ -61,19 +61,6 @@ CUresult run_host_function(CUhostFn function, void* data) {
   function(data);
   thread_state().in_host_function = false;
   return CUDA_SUCCESS;
-}
-
-bool holds(uint32_t value, uint32_t wanted, unsigned flags) {
-  switch (flags) {
-    case CU_STREAM_WAIT_VALUE_GEQ:
-      return static_cast<int32_t>(value - wanted) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return value == wanted;
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (value & wanted) != 0;
-    default:
-      return ~(value | wanted) != 0;
-  }
 }
 
 }  // namespace
@@ -193,39 +180,5 @@ SIM_API cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* da
       thread_state().in_host_function = false;
       return CUDA_SUCCESS;
     });
-  });
-}
-
-SIM_API cuStreamWriteValue32(CUstream handle, CUdeviceptr address, cuuint32_t value,
-                             unsigned flags) {
-  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
-    if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER || address % 4 != 0 ||
-        driver.find_block(address, 4) == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    sim::Memory* memory = stream.context->device->memory.get();
-    return submit(driver, stream, [address, value, memory] {
-      __atomic_store_n(reinterpret_cast<uint32_t*>(address), value, __ATOMIC_RELEASE);
-      memory->define(address, 4);
-      return CUDA_SUCCESS;
-    });
-  });
-}
-
-SIM_API cuStreamWaitValue32(CUstream handle, CUdeviceptr address, cuuint32_t value,
-                            unsigned flags) {
-  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
-    flags &= ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
-    if (flags > CU_STREAM_WAIT_VALUE_NOR || address % 4 != 0 ||
-        driver.find_block(address, 4) == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    auto ready = [&driver, address, value, flags] {
-      // Freed under a waiting stream: nothing can be read any more, the stream goes on.
-      if (driver.find_block(address, 4) == nullptr) return true;
-      return holds(__atomic_load_n(reinterpret_cast<uint32_t*>(address), __ATOMIC_ACQUIRE), value,
-                   flags);
-    };
-    return submit(driver, stream, nullptr, {}, nullptr, ready);
   });
 }

@@ -174,6 +174,76 @@
   SIM_TWO(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz)         \
   SIM_ONE(cuStreamWriteValue32, 8000, cuStreamWriteValue32)                                        \
   SIM_TWO(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz)      \
+  SIM_ONE(cuTensorMapEncodeTiled, 12000, cuTensorMapEncodeTiled)                                   \
+  SIM_ONE(cuTensorMapReplaceAddress, 12000, cuTensorMapReplaceAddress)                             \
+  SIM_TWO(cuMemsetD2D16, 7000, cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds)                            \
+  SIM_TWO(cuMemsetD2D16Async, 7000, cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz)                   \
+  SIM_TWO(cuMemcpy3D, 7000, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds)                                     \
+  SIM_TWO(cuMemcpy3DAsync, 7000, cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz)                      \
+  SIM_TWO(cuMemcpy3DPeer, 7000, cuMemcpy3DPeer, cuMemcpy3DPeer_ptds)                               \
+  SIM_TWO(cuMemcpy3DPeerAsync, 7000, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz)                \
+  SIM_ONE(cuLinkCreate, 6050, cuLinkCreate_v2)                                                     \
+  SIM_ONE(cuLinkAddData, 6050, cuLinkAddData_v2)                                                   \
+  SIM_ONE(cuLinkAddFile, 6050, cuLinkAddFile_v2)                                                   \
+  SIM_ONE(cuLinkComplete, 5050, cuLinkComplete)                                                    \
+  SIM_ONE(cuLinkDestroy, 5050, cuLinkDestroy)                                                      \
+  SIM_ONE(cuMemAddressReserve, 10020, cuMemAddressReserve)                                         \
+  SIM_ONE(cuMemAddressFree, 10020, cuMemAddressFree)                                               \
+  SIM_ONE(cuMemCreate, 10020, cuMemCreate)                                                         \
+  SIM_ONE(cuMemRelease, 10020, cuMemRelease)                                                       \
+  SIM_ONE(cuMemMap, 10020, cuMemMap)                                                               \
+  SIM_ONE(cuMemUnmap, 10020, cuMemUnmap)                                                           \
+  SIM_ONE(cuMemSetAccess, 10020, cuMemSetAccess)                                                   \
+  SIM_ONE(cuMemGetAccess, 10020, cuMemGetAccess)                                                   \
+  SIM_ONE(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity)                     \
+  SIM_ONE(cuMemGetAllocationPropertiesFromHandle, 10020, cuMemGetAllocationPropertiesFromHandle)   \
+  SIM_ONE(cuMemRetainAllocationHandle, 11000, cuMemRetainAllocationHandle)                         \
+  SIM_ONE(cuCtxDisablePeerAccess, 4000, cuCtxDisablePeerAccess)                                    \
+  SIM_ONE(cuDeviceGetP2PAttribute, 8000, cuDeviceGetP2PAttribute)                                  \
+  SIM_ONE(cuDeviceGetByPCIBusId, 4010, cuDeviceGetByPCIBusId)                                      \
+  SIM_ONE(cuDeviceComputeCapability, 2000, cuDeviceComputeCapability)                              \
+  SIM_ONE(cuDeviceGetProperties, 2000, cuDeviceGetProperties)                                      \
+  SIM_ONE(cuDeviceGetExecAffinitySupport, 11040, cuDeviceGetExecAffinitySupport)                   \
+  SIM_ONE(cuCtxGetApiVersion, 3020, cuCtxGetApiVersion)                                            \
+  SIM_ONE(cuCtxGetCacheConfig, 3020, cuCtxGetCacheConfig)                                          \
+  SIM_ONE(cuCtxSetCacheConfig, 3020, cuCtxSetCacheConfig)                                          \
+  SIM_ONE(cuCtxGetSharedMemConfig, 4020, cuCtxGetSharedMemConfig)                                  \
+  SIM_ONE(cuCtxSetSharedMemConfig, 4020, cuCtxSetSharedMemConfig)                                  \
+  SIM_ONE(cuCtxResetPersistingL2Cache, 11000, cuCtxResetPersistingL2Cache)                         \
+  SIM_ONE(cuCtxSetFlags, 12010, cuCtxSetFlags)                                                     \
+  SIM_ONE(cuFuncSetSharedMemConfig, 4020, cuFuncSetSharedMemConfig)                                \
+  SIM_ONE(cuKernelGetLibrary, 12050, cuKernelGetLibrary)                                           \
+  SIM_ONE(cuKernelSetCacheConfig, 12000, cuKernelSetCacheConfig)                                   \
+  SIM_ONE(cuLibraryGetManaged, 12000, cuLibraryGetManaged)                                         \
+  SIM_ONE(cuLibraryGetUnifiedFunction, 12000, cuLibraryGetUnifiedFunction)                         \
+  SIM_ONE(cuLibraryLoadFromFile, 12000, cuLibraryLoadFromFile)                                     \
+  SIM_ONE(cuModuleEnumerateFunctions, 12040, cuModuleEnumerateFunctions)                           \
+  SIM_ONE(cuOccupancyMaxPotentialBlockSizeWithFlags, 7000,                                         \
+          cuOccupancyMaxPotentialBlockSizeWithFlags)                                               \
+  SIM_ONE(cuMemAdvise, 12020, cuMemAdvise_v2)                                                      \
+  SIM_TWO(cuMemPrefetchAsync, 12020, cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz)            \
+  SIM_ONE(cuMemPoolGetAccess, 11020, cuMemPoolGetAccess)                                           \
+  SIM_ONE(cuPointerSetAttribute, 6000, cuPointerSetAttribute)                                      \
+  SIM_TWO(cuStreamWriteValue64, 11070, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz)      \
+  SIM_TWO(cuStreamWaitValue64, 11070, cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz)         \
+  SIM_TWO(cuStreamBatchMemOp, 11070, cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz)            \
+  SIM_TWO(cuStreamGetAttribute, 11000, cuStreamGetAttribute, cuStreamGetAttribute_ptsz)            \
+  SIM_TWO(cuStreamSetAttribute, 11000, cuStreamSetAttribute, cuStreamSetAttribute_ptsz)            \
+  SIM_TWO(cuStreamCopyAttributes, 11000, cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz)      \
+  SIM_TWO(cuStreamAttachMemAsync, 7000, cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz)       \
+  SIM_ONE(cuProfilerStart, 4000, cuProfilerStart)                                                  \
+  SIM_ONE(cuProfilerStop, 4000, cuProfilerStop)                                                    \
+  SIM_ONE(cuGraphAddKernelNode, 12000, cuGraphAddKernelNode_v2)                                    \
+  SIM_ONE(cuGraphAddMemcpyNode, 10000, cuGraphAddMemcpyNode)                                       \
+  SIM_ONE(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode)                                       \
+  SIM_ONE(cuGraphAddHostNode, 10000, cuGraphAddHostNode)                                           \
+  SIM_ONE(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode)                                         \
+  SIM_ONE(cuGraphAddDependencies, 10000, cuGraphAddDependencies)                                   \
+  SIM_ONE(cuGraphAddDependencies, 12030, cuGraphAddDependencies_v2)                                \
+  SIM_ONE(cuGraphGetNodes, 10000, cuGraphGetNodes)                                                 \
+  SIM_ONE(cuGraphGetRootNodes, 10000, cuGraphGetRootNodes)                                         \
+  SIM_ONE(cuGraphNodeGetType, 10000, cuGraphNodeGetType)                                           \
+  SIM_ONE(cuGraphClone, 10000, cuGraphClone)                                                       \
   SIM_ONE(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)
 
 #define SIM_DECLARE_ONE(name, version, symbol) void symbol();

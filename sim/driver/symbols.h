@@ -17,4 +17,8 @@ struct Symbol {
 extern const Symbol kSymbols[];
 extern const size_t kSymbolCount;
 
+// What only answers CUDA_ERROR_NOT_SUPPORTED, by its exported name.
+extern const Symbol kUnsupported[];
+extern const size_t kUnsupportedCount;
+
 }  // namespace sim::driver

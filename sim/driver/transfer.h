@@ -9,17 +9,21 @@ namespace sim::driver {
 
 enum class Place { any, host, device };  // what the caller says an address is
 
-// `rows` pieces of `width` bytes, `pitch` bytes apart on either side.
+// `layers` of `rows` pieces of `width` bytes; pieces are `pitch` bytes apart on either side, layers
+// `layer` bytes.
 struct Copy {
   uint64_t to = 0, from = 0;
   Place to_place = Place::any, from_place = Place::any;
-  size_t width = 0, rows = 1;
+  size_t width = 0, rows = 1, layers = 1;
   size_t to_pitch = 0, from_pitch = 0;
+  size_t to_layer = 0, from_layer = 0;
 };
 
 // Enqueues the copy. Pageable sources are read now; copies into pageable memory, and with
 // `synchronous` all that touch the host, are over on return.
 CUresult copy(CUstream stream, const Copy& what, bool synchronous);
+// The checks alone, and the work, for a graph.
+CUresult copy_action(Driver& driver, const Copy& what, Action* out);
 
 struct Fill {
   uint64_t to = 0;
@@ -29,5 +33,9 @@ struct Fill {
 };
 
 CUresult fill(CUstream stream, const Fill& what, bool synchronous);
+CUresult fill_action(Driver& driver, const Fill& what, Action* out);
+
+// What a caller's structure says; CUDA_ERROR_INVALID_VALUE for arrays, which are not modelled.
+CUresult read_copy(const CUDA_MEMCPY3D& given, Copy* out);
 
 }  // namespace sim::driver

@@ -5,6 +5,7 @@
 // accesses look at them only while there are any.
 #pragma once
 
+#include "sim/check/race.h"
 #include "sim/exec/warp.h"
 
 namespace sim {
@@ -68,6 +69,9 @@ inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
 bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
                  uint32_t bytes, bool store);
 
-// An asynchronous operation that `inst` starts will read these bytes through the async proxy: where
+// A product that `inst` starts will read these 16 bytes through the async proxy.
+inline void note_async_read(Warp& w, const Inst& i, uint32_t offset) {
+  if (w.race) race_async_operand(w, i, offset);
+}
 
 }  // namespace sim

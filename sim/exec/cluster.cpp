@@ -47,7 +47,7 @@ void ClusterRun::start(uint64_t linear) {
   cluster_.linear = linear;
   cluster_.random = mix(launch.settings->seed ^ mix(~linear));
   cluster_.events = cluster_.phase = 0;
-  for (SyncClock*& clock : cluster_.clocks) clock = race_clock(*blocks_[0]);
+  cluster_.race = race_mbarrier(*cluster_.blocks[0]);
   if (async_) async_->start();
   next_ = next_random(cluster_.random) % warps_.size();
   done_ = 0;
@@ -119,6 +119,8 @@ HostWorker::HostWorker(Launch* l) {
   region_by_ordinal.resize(l->function->memory_ordinals + 1);
   pc_counts = counts.data();
   regions = region_by_ordinal.data();
+  if (l->settings->profile) line_tallies.resize(counts.size());
+  lines = line_tallies.empty() ? nullptr : line_tallies.data();
   memory_version = l->memory->version().load();
 }
 

@@ -12,10 +12,11 @@ void add_traffic(Counters::Traffic* to, const Counters::Traffic& t) {
   to->sectors += t.sectors;
   to->minimum_sectors += t.minimum_sectors;
   to->conflicts += t.conflicts;
+  to->wavefronts += t.wavefronts;
 }
 
 Counters::Traffic traffic(const TrafficCounts& t) {
-  return {t.requests, t.bytes, t.sectors, t.minimum_sectors, t.conflicts};
+  return {t.requests, t.bytes, t.sectors, t.minimum_sectors, t.conflicts, t.wavefronts};
 }
 
 uint64_t popcount(const std::vector<uint64_t>& bits) {
@@ -60,6 +61,7 @@ void Counters::add(const Counters& o) {
   unique_load_sectors += o.unique_load_sectors;
   unique_store_sectors += o.unique_store_sectors;
   tensor_ops += o.tensor_ops;
+  barrier_waits += o.barrier_waits;
   seconds += o.seconds;
 }
 
@@ -72,6 +74,7 @@ Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWor
       if (!worker->counts[pc] || cls == Class::pseudo) continue;
       c.warp_instructions += worker->counts[pc];
       c.by_class[kClassNames[static_cast<int>(cls)]] += worker->counts[pc];
+      if (waits(f.infos[f.code[pc].info])) c.barrier_waits += worker->counts[pc];
     }
     const Tally& t = worker->tally;
     c.thread_instructions += t.thread_instructions;
@@ -86,6 +89,7 @@ Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWor
     add_traffic(&c.const_load, traffic(t.const_load));
   }
   unique_sectors(workers, &c);
+  if (launch.settings->profile) c.lines = collect_lines(launch, workers);
   return c;
 }
 

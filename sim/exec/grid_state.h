@@ -121,6 +121,7 @@ struct HostWorker : Worker {
   void run();
 
   std::vector<uint64_t> counts;
+  std::vector<LineTally> line_tallies;  // empty: no profile
   std::vector<Region> region_by_ordinal;
   std::map<const Allocation*, std::unique_ptr<KnownAllocation>> known;
   KnownAllocation* recent = nullptr;
@@ -134,6 +135,11 @@ void recheck_cluster_barrier(Cluster& cluster);
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
 
+// By PTX line, those that ran.
+std::vector<LineCounters> collect_lines(const Launch& launch,
+                                        const std::vector<std::unique_ptr<HostWorker>>& workers);
+// Whether the instruction waits for others.
+bool waits(const InstInfo& info);
 // Findings in order, counters summed over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);
 

@@ -157,6 +157,7 @@ Handler resolve_mbarrier(const Form& f);
 Handler resolve_bulk(const Form& f);
 Handler resolve_cluster(const Form& f);
 Handler resolve_stack(const Form& f);
+Handler resolve_rare(const Form& f);
 }  // namespace sim::base
 
 namespace sim::SIM_ISA {

@@ -19,7 +19,8 @@ namespace sim {
 // What a device is: the numbers behind cuDeviceGetAttribute and the limits of a launch.
 struct Profile {
   std::string arch;  // "sm_90a": PTX with this target, or an older plain one, runs
-  std::string name;  // what cuDeviceGetName says
+  std::string gpu;   // "h100": what LATHE_SIM_GPU calls it
+  std::string name;  // the hardware's own
   int major = 9, minor = 0;
   int multiprocessors = 132;
   int threads_per_multiprocessor = 2048;
@@ -38,6 +39,9 @@ struct Profile {
 
 // Profiles by arch name (sm_80, sm_86, sm_89, sm_90, sm_90a); null if unknown.
 const Profile* find_profile(const std::string& arch);
+// By Profile::gpu; null if unknown. All of them, for messages.
+const Profile* find_gpu(const std::string& gpu);
+std::string gpu_names();
 
 // A module loaded into a context: where its variables live.
 struct Image {
@@ -71,6 +75,7 @@ struct Settings {
   uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
   // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
   std::function<void(std::string_view)> print;
+  bool profile = false;  // count by PTX line too
 };
 
 struct Grid {
@@ -103,6 +108,19 @@ struct Finding {
   std::string other_access;  // "load", "store", "atomic", ...
 };
 
+// What one line of PTX did.
+struct LineCounters {
+  int ptx_line = 0;
+  std::string source, text;  // "conv/causal_conv1d.cuh:42" or ""; the line's instructions
+  std::string cls;           // of the first of them, as in Counters::by_class
+  uint64_t executions = 0;   // warp instructions
+  uint64_t thread_instructions = 0;
+  uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;
+  uint64_t shared_requests = 0, shared_bytes = 0, shared_wavefronts = 0;
+  uint64_t tensor_ops = 0;
+  uint64_t barrier_waits = 0;
+};
+
 // Everything counted while a grid ran. Bytes are those the lanes asked for; sectors are the 32-byte
 // pieces of memory a warp's request touched, so sectors * 32 / bytes == 1 is full coalescing.
 struct Counters {
@@ -115,13 +133,16 @@ struct Counters {
     uint64_t sectors = 0;          // global only
     uint64_t minimum_sectors = 0;  // the least sectors a request of these bytes could touch
     uint64_t conflicts = 0;        // shared only: extra passes beyond the first
+    uint64_t wavefronts = 0;       // shared only: passes of at most 128 bytes
   };
   Traffic global_load, global_store, global_atomic, shared_load, shared_store, local_load,
       local_store, const_load;
   // Distinct 32-byte sectors of global memory the whole grid touched.
   uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
-  uint64_t tensor_ops = 0;
-  double seconds = 0;  // host time of the simulation
+  uint64_t tensor_ops = 0;          // additions and multiplications of matrix instructions
+  uint64_t barrier_waits = 0;       // warp instructions that wait: for barriers, mbarriers, groups
+  std::vector<LineCounters> lines;  // Settings::profile; by PTX line, those that ran
+  double seconds = 0;               // host time of the simulation
 
   void add(const Counters& other);
 };

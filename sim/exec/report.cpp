@@ -51,7 +51,9 @@ constexpr FaultInfo kFaults[] = {
     {Fault::descriptor, "descriptor", kAsynccheck, 719},
     {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
     {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
+    {Fault::division_by_zero, "division_by_zero", kMemcheck, 0},
 };
+
 constexpr bool in_order() {
   int k = 0;
   for (const FaultInfo& f : kFaults) {
@@ -181,6 +183,8 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
     case Fault::invalid_pc:
       return "a call through " + hex(address) +
              ", which is not the address of a function with these parameters";
+    case Fault::division_by_zero:
+      return "an integer is divided by zero: the result is not defined";
     case Fault::undefined_value:
       return "index " + std::to_string(address) + " is past the table";
     default:

@@ -16,13 +16,13 @@ struct Launch;
 struct CallStack;
 struct Worker;
 struct Block;
+struct RaceBlock;  // check/race_state.h
+struct RaceWarp;
+struct RaceMbarrier;
 struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
-struct RaceBlock;  // check/race_state.h
-struct RaceWarp;
-struct SyncClock;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -128,9 +128,9 @@ struct Cluster {
   Block** blocks = nullptr;  // by rank
   Async* async = nullptr;    // null: nothing asynchronous in this kernel
   uint64_t random = 0;
-  uint64_t events = 0;                        // phases of barriers completed, copies landed
-  uint64_t phase = 0;                         // of barrier.cluster
-  SyncClock* clocks[2] = {nullptr, nullptr};  // of its even and odd phases, for the race check
+  uint64_t events = 0;           // phases of barriers completed, copies landed
+  uint64_t phase = 0;            // of barrier.cluster
+  RaceMbarrier* race = nullptr;  // of it
 };
 constexpr unsigned kRankShift = 24;
 
@@ -145,12 +145,21 @@ struct Region {
 
 struct TrafficCounts {
   uint64_t requests = 0, bytes = 0, sectors = 0, minimum_sectors = 0, conflicts = 0;
+  uint64_t wavefronts = 0;
 };
 
 struct Tally {
   TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
       local_store, const_load;
   uint64_t thread_instructions = 0;
+  uint64_t tensor_ops = 0;
+};
+
+// What one instruction did, for profiles.
+struct LineTally {
+  uint64_t threads = 0;
+  uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;
+  uint64_t shared_requests = 0, shared_bytes = 0, shared_wavefronts = 0;
   uint64_t tensor_ops = 0;
 };
 
@@ -161,7 +170,11 @@ struct Worker {
   Region* regions = nullptr;      // by memory ordinal
   uint64_t memory_version = 0;    // of which the regions were looked up
   Tally tally;
+  LineTally* lines = nullptr;  // by instruction; null: no profile is wanted
+  LineTally before;            // totals that have been given to an instruction already
 };
+// Gives what the tally grew by to the instruction; to none if `pc` is kNoTarget.
+void note_line(Worker& worker, uint32_t pc);
 
 // What the handlers need of a launch.
 struct LaunchView {
@@ -215,7 +228,8 @@ enum class Fault : uint8_t {
   warpgroup,   // its warps disagree
   descriptor,  // of a matrix
   missing_fence,
-  register_in_flight
+  register_in_flight,
+  division_by_zero
 };
 
 // A fault whose sentence the caller writes.

@@ -73,8 +73,7 @@ void Decoder::run() {
       map_.push_back({Ref::Kind::raw, next_predicate_++});
     } else {
       const unsigned bytes = type_bytes(r.type);
-      if (bytes > 8) throw PtxError(text_.line, "unsupported register type .b128 of " + r.name);
-      map_.push_back(fresh(bytes == 8 ? 2 : 1));
+      map_.push_back(fresh(bytes == 16 ? 4 : bytes == 8 ? 2 : 1));
       registers_.back().temporary = false;
     }
   }
@@ -101,6 +100,7 @@ void Decoder::lay_out() {
   uint32_t shared = 0, local = 0;
   auto place = [](uint32_t* at, const Declaration& d) {
     if (d.bytes > (1u << 28)) throw PtxError(d.line, "'" + d.name + "' is too large");
+    if (*at > (1u << 29)) throw PtxError(d.line, "the variables are too large");
     *at = (*at + d.align - 1) / d.align * d.align;
     const uint32_t offset = *at;
     *at += static_cast<uint32_t>(d.bytes);
@@ -185,7 +185,7 @@ void Decoder::by_shape(const Statement& s, const OpInfo& info) {
   const std::string shape = info.shape;
   const size_t optional = shape.find('?');
   const size_t full = shape.size() - (optional == std::string::npos ? 0 : 1);
-  // lop3.b32 d|p may name a predicate and its input; only the plain form is known.
+  if (form_.op == Op::lop3 && form_.combine != Bool::none) return lop3_predicate(s);
   count(s, optional == std::string::npos ? full : optional, full);
   if (form_.type_count == 0) fail("no type");
   Draft d = draft(form_);
@@ -236,6 +236,7 @@ void Decoder::statement(const Statement& s) {
   if (!parse_form(s.opcode, &form_, &info, &error)) throw PtxError(s.ptx_line, error);
   cls_ = info->cls;
   if (form_.op >= Op::mbarrier_init && form_.op <= Op::setmaxnreg) return asynchronous(s);
+  if (form_.type() == Type::b128) return wide(s);
   if (info->shape) return by_shape(s, *info);
   switch (form_.op) {
     case Op::mov:

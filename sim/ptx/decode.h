@@ -22,6 +22,7 @@ struct Ref {
   enum class Kind : uint8_t { none, reg, constant, raw };  // raw: `value` as it is (predicates)
   Kind kind = Kind::none;
   uint32_t value = 0;
+  uint8_t half = 0;  // of a .b128 register: 1 for the upper 64 bits
 };
 
 // An instruction before slots are given out.
@@ -36,7 +37,7 @@ struct Draft {
 };
 
 struct VirtualRegister {
-  uint8_t cells = 1;       // slots: 1, or 2 for 64 bits
+  uint8_t cells = 1;       // slots: 1, 2 for 64 bits, 4 for 128
   bool temporary = true;   // made by the decoder: written and read under one guard
   bool exclusive = false;  // named by a wgmma: keeps its slot from end to end
 };
@@ -53,6 +54,7 @@ class Decoder {
   void lay_out();
   void statement(const Statement& s);
   void by_shape(const Statement& s, const OpInfo& info);
+  void lop3_predicate(const Statement& s);
 
   // decode_move.cpp
   void mov(const Statement& s);
@@ -73,6 +75,9 @@ class Decoder {
   void add_address(const Operand& o, Space space, Draft* d);
   Ref address(const Operand& o, Space space, Draft* d);
   bool constant_param(const Operand& o, uint32_t* offset, uint32_t* room);
+  // decode_wide.cpp
+  void wide(const Statement& s);
+  Ref half(const Operand& o, uint8_t which);
   // decode_call.cpp
   void call(const Statement& s);
   void stack(const Statement& s);

@@ -17,7 +17,7 @@ uint32_t Decoder::place_in_frame(const Declaration& d) {
   Callee& c = out_.callees[static_cast<size_t>(d.frame) - 1];
   c.frame_bytes = (c.frame_bytes + d.align - 1) / d.align * d.align;
   const uint32_t offset = c.frame_bytes;
-  if (d.bytes > (1u << 28) || d.align > kFrameAlign) {
+  if (d.bytes > (1u << 28) || offset > (1u << 29) || d.align > kFrameAlign) {
     throw PtxError(d.line, "'" + d.name + "' is too large, or aligned to more than 16 bytes");
   }
   c.frame_bytes += static_cast<uint32_t>(d.bytes);
@@ -56,7 +56,8 @@ void Decoder::call(const Statement& s) {
       continue;
     }
     for (const Operand& v : o.parts) {
-      if (v.kind != Operand::Kind::symbol || v.id >= kModuleSymbol || is_kernel_param(v.id)) {
+      if (v.kind != Operand::Kind::symbol || v.id >= kModuleSymbol || is_kernel_param(v.id) ||
+          text_.variables[v.id].space != Space::param) {
         fail("an argument is not a .param variable");
       }
       (target ? site.arguments : site.results)

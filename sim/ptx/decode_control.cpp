@@ -125,6 +125,7 @@ void Decoder::control(const Statement& s) {
     case Op::trap: {
       Draft d = draft(f, Kind::trap);
       d.inst.imm = f.has(kAny) ? 710 : 719;  // a failed assertion, or a bare trap
+      if (!f.has(kAny)) count(s, 0, 0);
       for (const Operand& o : s.operands) {
         d.list.push_back(source(o, register_bytes(o) == 8 ? Type::b64 : Type::b32));
       }

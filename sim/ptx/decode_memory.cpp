@@ -96,6 +96,7 @@ void Decoder::store(const Statement& s) {
   const Operand& from = s.operands[1];
   if (operand_count(from) != form_.vector) fail("wrong number of sources");
   Form f = form_;
+  if (f.space() == Space::param && s.operands[0].parts.empty()) fail("no variable");
   if (f.space() == Space::param) f.spaces[0] = Space::local;  // an argument of an inlined call
   if (f.space() == Space::constant) fail("a store to .const");
   std::vector<Ref> values;
@@ -104,7 +105,8 @@ void Decoder::store(const Statement& s) {
   }
   Draft d = draft(f, Kind::checked);
   d.a = address(s.operands[0], f.space(), &d);
-  if (form_.space() == Space::param && s.operands[0].parts[0].kind == Operand::Kind::symbol &&
+  if (form_.space() == Space::param && !s.operands[0].parts.empty() &&
+      s.operands[0].parts[0].kind == Operand::Kind::symbol &&
       is_kernel_param(s.operands[0].parts[0].id)) {
     fail("a store to a kernel parameter");
   }

@@ -112,6 +112,7 @@ void Decoder::cvt(const Statement& s) {
   const Type to = form_.types[0], from = form_.types[1];
   Form f = form_;
   if (f.has(kPackMod)) {
+    count(s, 3, 4);
     Draft d = draft(f);
     d.d = destination(s.operands[0], Type::b32);
     d.a = source(s.operands[1], from);

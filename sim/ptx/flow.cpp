@@ -190,7 +190,7 @@ void Flow::insert_joins() {
 uint16_t Flow::slot(const Ref& r) const {
   switch (r.kind) {
     case Ref::Kind::reg:
-      return static_cast<uint16_t>(slots_[r.value]);
+      return static_cast<uint16_t>(slots_[r.value] + 2u * r.half);
     case Ref::Kind::constant:
       return constant_slots_[r.value];
     case Ref::Kind::raw:

@@ -46,9 +46,7 @@ struct CallParts {
 
 class Inliner {
  public:
-  Inliner(const Unit& unit, FunctionText whole) : unit_(unit), out_(std::move(whole)) {
-    for (const FunctionText& f : unit.functions) by_name_.emplace(f.name, &f);
-  }
+  Inliner(const Unit& unit, FunctionText whole) : unit_(unit), out_(std::move(whole)) {}
 
   FunctionText run() {
     std::vector<Statement> statements = std::move(out_.statements);
@@ -71,6 +69,9 @@ class Inliner {
   }
 
   void call(const Statement& s) {
+    if (by_name_.empty()) {
+      for (const FunctionText& f : unit_.functions) by_name_.emplace(f.name, &f);
+    }
     const CallParts parts(s);
     if (parts.target->kind == Operand::Kind::reg) {
       for (const std::string& name : taken()) callee(name);

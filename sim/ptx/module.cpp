@@ -47,6 +47,7 @@ class Parser {
     k.name = text.name;
     for (const int id : text.params) {
       const Declaration& d = text.variables[id];
+      if (d.bytes > 32764) throw PtxError(d.line, "parameter '" + d.name + "' is too large");
       ParamInfo p;
       p.align = d.align;
       p.bytes = static_cast<uint32_t>(d.bytes);

@@ -156,7 +156,20 @@ bool special_word(std::string_view w, Form* f) {
     case Op::redux:
       return atomic_name(w, &f->atomic);
     case Op::bar:
+      return w == "cta" || bool_name(w, &f->combine);
+    case Op::lop3:
       return bool_name(w, &f->combine);
+    case Op::createpolicy:
+      return w == "range" || w == "cvt";
+    case Op::pmevent:
+      return w == "mask";
+    case Op::cvt:  // cvt.pack to less than a byte
+      if (w.size() != 2 || (w[0] != 's' && w[0] != 'u') || (w[1] != '2' && w[1] != '4'))
+        return false;
+      if (f->type_count == 4) return false;
+      f->types[f->type_count++] = w[0] == 's' ? Type::s8 : Type::u8;
+      f->detail = static_cast<uint32_t>(w[1] - '0');
+      return true;
     case Op::prmt:
       return prmt_name(w, &f->prmt);
     case Op::testp:

@@ -107,7 +107,7 @@ void TextParser::module_statement() {
   } else if (word == ".section") {
     skip_section();
   } else if (word == ".pragma") {
-    while (!accept(";")) take();
+    skip_past(";");
   } else {
     bool external = false;
     while (accept(".visible") || accept(".weak") || accept(".common") || peek().is(".extern")) {
@@ -175,6 +175,7 @@ std::vector<int> TextParser::parameters(FunctionText* f) {
     f->variables.push_back(std::move(d));
     declare(name_token_, {Name::Kind::variable, id});
     ids.push_back(id);
+    if (ids.size() > 8192) fail("too many parameters");
     if (!accept(",") && !peek().is(")")) fail("expected ',' or ')' in a parameter list");
   }
   return ids;
@@ -209,7 +210,7 @@ void TextParser::performance_directives(FunctionText* f) {
       f->explicit_cluster = true;
     } else if (accept(".noreturn") || accept(".blocksareclusters")) {
     } else if (peek().is(".pragma")) {
-      while (!accept(";")) take();
+      skip_past(";");
     } else {
       return;
     }
@@ -237,13 +238,11 @@ void TextParser::function(bool entry, bool external) {
   }
   scopes_.pop_back();
   function_ = nullptr;
-  for (FunctionText& known : unit_.functions) {
-    if (known.name != f.name) continue;
-    if (known.has_body && f.has_body) fail("function '" + f.name + "' is defined twice");
-    if (f.has_body) known = std::move(f);
-    return;
-  }
-  unit_.functions.push_back(std::move(f));
+  const auto [number, fresh] = function_numbers_.emplace(f.name, unit_.functions.size());
+  if (fresh) return unit_.functions.push_back(std::move(f));
+  FunctionText& known = unit_.functions[number->second];
+  if (known.has_body && f.has_body) fail("function '" + f.name + "' is defined twice");
+  if (f.has_body) known = std::move(f);
 }
 
 bool parse_text(std::string_view text, Unit* out, std::string* error) {

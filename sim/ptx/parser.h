@@ -72,6 +72,20 @@ class TextParser {
     return true;
   }
   void expect(std::string_view text);
+  void skip_past(std::string_view text) {
+    while (!accept(text)) {
+      if (peek().kind == Token::Kind::end) fail("expected '" + std::string(text) + "'");
+      take();
+    }
+  }
+  // Text from outside must not decide how deep the parser's own calls go.
+  struct Nesting {
+    explicit Nesting(TextParser* p) : parser(p) {
+      if (++parser->nesting_ > 200) parser->fail("nested too deeply");
+    }
+    ~Nesting() { --parser->nesting_; }
+    TextParser* parser;
+  };
   uint64_t integer();
   int64_t signed_integer();
   [[noreturn]] void fail(const std::string& what) const { throw PtxError(peek().line, what); }
@@ -81,6 +95,9 @@ class TextParser {
   std::vector<Token> tokens_;
   Unit& unit_;
   size_t at_ = 0;
+  int nesting_ = 0;
+  uint64_t register_count_ = 0;  // of the module
+  std::unordered_map<std::string, size_t> function_numbers_;
   FunctionText* function_ = nullptr;
   std::vector<Scope> scopes_ = {{}};
   std::deque<std::string> names_;  // what %r<n> declares; the scopes hold views of it

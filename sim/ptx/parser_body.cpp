@@ -56,6 +56,7 @@ void TextParser::body() {
   while (!open.empty()) {
     if (peek().kind == Token::Kind::end) fail("function '" + function_->name + "' has no end");
     if (accept("{")) {
+      if (open.size() > 200) fail("nested too deeply");
       function_->scope_parents.push_back(open.back());
       scope = static_cast<int>(function_->scope_parents.size()) - 1;
       open.push_back(scope);
@@ -77,7 +78,7 @@ void TextParser::body_statement(int scope) {
   if (t.is(".file")) return file_directive();
   if (t.is(".section")) return skip_section();
   if (t.is(".pragma")) {
-    while (!accept(";")) take();
+    skip_past(";");
     return;
   }
   Space space = Space::generic;
@@ -107,7 +108,7 @@ void TextParser::body_statement(int scope) {
     take();
     if (peek().is(".branchtargets")) return branch_targets(name, scope);
     if (peek().is(".callprototype") || peek().is(".calltargets")) {
-      while (!accept(";")) take();
+      skip_past(";");
       return;
     }
     Statement s;
@@ -147,7 +148,8 @@ void TextParser::register_declaration() {
     }
     const uint64_t count = integer();
     expect(">");
-    if (count > 1u << 20) fail("too many registers");
+    register_count_ += count;
+    if (count > 1u << 20 || register_count_ > 1u << 21) fail("too many registers");
     for (uint64_t i = 0; i < count; ++i) {
       names_.push_back(std::string(stem) + std::to_string(i));
       declare(names_.back(), {Name::Kind::reg, static_cast<int>(function_->registers.size())});
@@ -165,7 +167,10 @@ void TextParser::location() {
   integer();
   while (accept(",")) {
     take();
-    while (!peek().is(",") && peek().line == tokens_[at_ - 1].line) take();
+    while (!peek().is(",") && peek().kind != Token::Kind::end &&
+           peek().line == tokens_[at_ - 1].line) {
+      take();
+    }
   }
 }
 
@@ -186,6 +191,9 @@ void TextParser::instruction(int scope) {
     fail("expected an instruction, found '" + std::string(peek().text) + "'");
   }
   s.opcode = std::string(take().text);
+  for (const char* own : {"trap.assertion", "vprintf", "ret.callee"}) {  // see inline_calls
+    if (s.opcode == own) fail("unsupported instruction '" + s.opcode + "'");
+  }
   if (!peek().is(";")) {
     do {
       s.operands.push_back(operand(scope));
@@ -196,6 +204,7 @@ void TextParser::instruction(int scope) {
 }
 
 Operand TextParser::operand(int scope) {
+  const Nesting nesting(this);
   if (peek().is("(")) {  // the argument lists of a call
     take();
     Operand list;
@@ -216,6 +225,7 @@ Operand TextParser::operand(int scope) {
 }
 
 Operand TextParser::atom(int scope) {
+  const Nesting nesting(this);
   if (accept("!")) {
     Operand o = identifier(scope);
     o.negate = true;

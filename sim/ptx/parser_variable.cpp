@@ -16,7 +16,9 @@ Declaration TextParser::declaration(Space space, bool external) {
   while (peek().text.substr(0, 1) == "." && peek().kind == Token::Kind::word) {
     const std::string_view word = take().text.substr(1);
     if (word == "align") {
-      align = static_cast<uint32_t>(integer());
+      const uint64_t value = integer();
+      if (value > 1u << 20) fail("alignment " + std::to_string(value) + " is too large");
+      align = static_cast<uint32_t>(value);
     } else if (word == "ptr") {
       while (peek().is(".global") || peek().is(".shared") || peek().is(".const") ||
              peek().is(".local") || peek().is(".generic")) {
@@ -26,7 +28,7 @@ Declaration TextParser::declaration(Space space, bool external) {
     } else if (word == "v2" || word == "v4") {
       vector = word == "v2" ? 2 : 4;
     } else if (word == "attribute") {
-      while (!accept(")")) take();
+      skip_past(")");
     } else if ((type = type_by_name(word)) == Type::none) {
       fail("unknown type or attribute '." + std::string(word) + "'");
     }
@@ -37,10 +39,13 @@ Declaration TextParser::declaration(Space space, bool external) {
   const unsigned element = type == Type::pred ? 1 : type_bytes(type);
   uint64_t count = vector;
   while (accept("[")) {
-    count *= peek().is("]") ? 0 : integer();
+    const uint64_t length = peek().is("]") ? 0 : integer();
     expect("]");
+    if (length > (1ull << 40) || count * (length >> 10) > (1ull << 30)) {
+      fail("'" + d.name + "' is too large");
+    }
+    count *= length;
   }
-  if (count > (1ull << 40)) fail("'" + d.name + "' is too large");
   d.bytes = count * element;
   d.align = align ? align : element * vector;
   if (d.align == 0 || (d.align & (d.align - 1))) fail("alignment is not a power of two");
@@ -50,12 +55,13 @@ Declaration TextParser::declaration(Space space, bool external) {
       if (d.bytes != 0) fail("initialiser of '" + d.name + "' is larger than it");
       d.bytes = d.image.size();  // x[] = {...}
     }
-    d.image.resize(d.bytes);
+    if (d.bytes < 1u << 20) d.image.resize(d.bytes);  // past the image all is zero in any case
   }
   return d;
 }
 
 void TextParser::initializer(Declaration* d, unsigned element) {
+  const Nesting nesting(this);
   if (!accept("{")) return initial_value(d, element);
   if (accept("}")) return;
   do {

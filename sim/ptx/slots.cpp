@@ -13,6 +13,15 @@ namespace {
 bool test(const std::vector<uint64_t>& bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 void set(std::vector<uint64_t>& bits, uint32_t i) { bits[i / 64] |= 1ull << (i % 64); }
 
+template <class F>
+void each_bit(const std::vector<uint64_t>& bits, F f) {
+  for (uint32_t k = 0; k < bits.size(); ++k) {
+    for (uint64_t rest = bits[k]; rest; rest &= rest - 1) {
+      f(64 * k + static_cast<uint32_t>(__builtin_ctzll(rest)));
+    }
+  }
+}
+
 }  // namespace
 
 // f(register, is_result)
@@ -30,6 +39,7 @@ void Flow::visit_registers(const Draft& draft, const std::function<void(uint32_t
 void Flow::liveness() {
   const size_t words = d_.registers_.size() / 64 + 1;
   const size_t n = blocks_.size();
+  if (n * words > 1u << 24) throw PtxError(d_.text_.line, "the function is too large");
   std::vector<Bits> used(n, Bits(words)), defined(n, Bits(words));
   live_in_.assign(n, Bits(words));
   live_out_.assign(n, Bits(words));
@@ -87,10 +97,8 @@ void Flow::assign_slots() {
     for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
       visit_registers(d_.drafts_[i], [&](uint32_t r, bool) { extend(r, i); });
     }
-    for (uint32_t r = 0; r < n; ++r) {
-      if (test(live_in_[b], r)) extend(r, blocks_[b].begin);
-      if (test(live_out_[b], r)) extend(r, blocks_[b].end - 1);
-    }
+    each_bit(live_in_[b], [&](uint32_t r) { extend(r, blocks_[b].begin); });
+    each_bit(live_out_[b], [&](uint32_t r) { extend(r, blocks_[b].end - 1); });
   }
   Function& out = d_.out_;
   uint32_t constants = 0;

@@ -82,6 +82,46 @@
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)                                                     \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2)                                                     \
   X(memcpy_2d_async, cuMemcpy2DAsync_v2)                                                         \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled)                                             \
+  X(tensor_map_replace_address, cuTensorMapReplaceAddress)                                       \
+  X(device_can_access_peer, cuDeviceCanAccessPeer)                                               \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                                               \
+  X(ctx_disable_peer_access, cuCtxDisablePeerAccess)                                             \
+  X(link_create, cuLinkCreate_v2)                                                                \
+  X(link_add_data, cuLinkAddData_v2)                                                             \
+  X(link_complete, cuLinkComplete)                                                               \
+  X(link_destroy, cuLinkDestroy)                                                                 \
+  X(mem_address_reserve, cuMemAddressReserve)                                                    \
+  X(mem_address_free, cuMemAddressFree)                                                          \
+  X(mem_create, cuMemCreate)                                                                     \
+  X(mem_release, cuMemRelease)                                                                   \
+  X(mem_map, cuMemMap)                                                                           \
+  X(mem_unmap, cuMemUnmap)                                                                       \
+  X(mem_set_access, cuMemSetAccess)                                                              \
+  X(mem_get_access, cuMemGetAccess)                                                              \
+  X(mem_get_allocation_granularity, cuMemGetAllocationGranularity)                               \
+  X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync)                                          \
+  X(mem_pool_create, cuMemPoolCreate)                                                            \
+  X(mem_pool_destroy, cuMemPoolDestroy)                                                          \
+  X(mem_pool_set_access, cuMemPoolSetAccess)                                                     \
+  X(memcpy_3d, cuMemcpy3D_v2)                                                                    \
+  X(memcpy_3d_async, cuMemcpy3DAsync_v2)                                                         \
+  X(memset_d2d16, cuMemsetD2D16_v2)                                                              \
+  X(stream_write_value64, cuStreamWriteValue64_v2)                                               \
+  X(stream_wait_value64, cuStreamWaitValue64_v2)                                                 \
+  X(stream_batch_mem_op, cuStreamBatchMemOp_v2)                                                  \
+  X(stream_set_attribute, cuStreamSetAttribute)                                                  \
+  X(stream_get_attribute, cuStreamGetAttribute)                                                  \
+  X(graph_add_kernel_node, cuGraphAddKernelNode_v2)                                              \
+  X(graph_add_memcpy_node, cuGraphAddMemcpyNode)                                                 \
+  X(graph_add_memset_node, cuGraphAddMemsetNode)                                                 \
+  X(graph_add_host_node, cuGraphAddHostNode)                                                     \
+  X(graph_add_empty_node, cuGraphAddEmptyNode)                                                   \
+  X(graph_add_dependencies, cuGraphAddDependencies_v2)                                           \
+  X(graph_get_nodes, cuGraphGetNodes)                                                            \
+  X(graph_get_root_nodes, cuGraphGetRootNodes)                                                   \
+  X(graph_node_get_type, cuGraphNodeGetType)                                                     \
+  X(graph_create, cuGraphCreate)                                                                 \
   X(memset_d8, cuMemsetD8_v2)                                                                    \
   X(memset_d8_async, cuMemsetD8Async)                                                            \
   X(memset_d32, cuMemsetD32_v2)                                                                  \

@@ -47,7 +47,7 @@ TEST_CASE("before cuInit everything but a few calls answers 3") {
 TEST_CASE("devices say what the profile says") {
   char name[64] = {};
   CHECK(cuda().device_get_name(name, sizeof name, 0) == CUDA_SUCCESS);
-  CHECK(std::string(name) == "lathe simulator sm_90a");
+  CHECK(std::string(name) == "lathe simulator sm_90a (NVIDIA H100 80GB HBM3)");
   CHECK(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9);
   CHECK(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) == 132);
   CHECK(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) == 232448);

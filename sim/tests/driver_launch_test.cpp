@@ -13,9 +13,13 @@ using namespace sim::tests;
 namespace {
 
 const std::string kReport = std::string(SIM_LIBRARY_DIR) + "/driver_launch_test.jsonl";
+const std::string kCounters = std::string(SIM_LIBRARY_DIR) + "/driver_launch_counters.jsonl";
 const int kReportSet = [] {
   std::remove(kReport.c_str());
-  return setenv("LATHE_SIM_REPORT", kReport.c_str(), 1);
+  std::remove(kCounters.c_str());
+  setenv("LATHE_SIM_QUIET", "1", 1);
+  return setenv("LATHE_SIM_REPORT", kReport.c_str(), 1) +
+         setenv("LATHE_SIM_COUNTERS", kCounters.c_str(), 1);
 }();
 
 // The kernels, loaded, with the operands of `add`.
@@ -46,8 +50,8 @@ std::vector<float> expected() {
   return sums;
 }
 
-std::string report() {
-  std::ifstream file(kReport);
+std::string report(const std::string& path = kReport) {
+  std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
@@ -74,8 +78,8 @@ TEST_CASE("vector add, parameters by pointers and as a buffer") {
   bytes = 27;
   CHECK(cuda().launch_kernel(it.add, 4, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra) ==
         CUDA_ERROR_INVALID_VALUE);
-  CHECK(report().find("\"kind\":\"launch\",\"kernel\":\"add\",\"grid\":[4,1,1],"
-                      "\"block\":[256,1,1]") != std::string::npos);
+  CHECK(report(kCounters).find("{\"kernel\":\"add\",\"grid\":[4,1,1],\"block\":[256,1,1]") == 0);
+  CHECK_FALSE(std::ifstream(kReport).good());  // nothing was found
 }
 
 TEST_CASE("parameters are copied at the call") {
@@ -166,7 +170,7 @@ TEST_CASE("a fault surfaces at the next wait, kills the context, and a reset rev
   CHECK(cuda().stream_synchronize(nullptr) == CUDA_ERROR_ILLEGAL_ADDRESS);
   CHECK(it.launch() == CUDA_ERROR_ILLEGAL_ADDRESS);
   const std::string text = report();
-  CHECK(text.find("\"kind\":\"finding\",\"check\":\"out_of_bounds\"") != std::string::npos);
+  CHECK(text.find("{\"check\":\"memcheck\",\"kind\":\"out_of_bounds\"") != std::string::npos);
   CHECK(text.find("\"kernel\":\"add\"") != std::string::npos);
   CHECK(cuda().device_primary_ctx_reset(0) == CUDA_SUCCESS);
   Kernels again;
@@ -199,7 +203,7 @@ TEST_CASE("device memory that is never freed is told when the context goes") {
   std::stringstream address;
   address << std::hex << leaked;
   const std::string text = report();
-  const size_t line = text.find("\"kind\":\"leak\"");
+  const size_t line = text.find("{\"check\":\"memcheck\",\"kind\":\"leak\",\"kernel\":\"\"");
   REQUIRE(line != std::string::npos);
   CHECK(text.find("\"address\":\"0x" + address.str() + "\",\"bytes\":12345", line) !=
         std::string::npos);

@@ -62,7 +62,7 @@ inline std::vector<uint64_t> evaluate(const Instruction& i, const std::vector<Ro
   const Outcome o = device.run("k", (n + 95) / 96, 96, device.upload(rows), out, n);
   INFO(texts(o));
   REQUIRE(o.error == 0);
-  REQUIRE(o.findings.empty());
+  for (const Finding& f : o.findings) REQUIRE(f.kind == "division_by_zero");
   return device.download<uint64_t>(out, rows.size());
 }
 

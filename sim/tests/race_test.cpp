@@ -30,7 +30,7 @@ struct Bench {
     for (const int line : {10, 20}) {
       InstInfo info;
       info.ptx_line = line;
-      info.form.op = line == 10 ? Op::st : Op::cp_async;
+      info.form.op = line == 10 ? Op::st : Op::bulk_copy;
       info.text = line == 10 ? "st" : "copy";
       function.infos.push_back(info);
       function.orders.push_back(order_of(info.form));
@@ -329,7 +329,7 @@ TEST_CASE("clocks: joins within a cluster and beyond") {
   CHECK(c.of(kGenericClock, 205) == 2);
   CHECK(c.of(kGenericClock, 103) == 9);
   CHECK(c.of(kSharedProxyClock, 149) == 4);
-  c.show_proxy(kGlobalProxyClock);
+  c.show(kGlobalProxyClock);
   CHECK(c.of(kGlobalProxyClock, 103) == 9);
   CHECK(c.of(kGlobalProxyClock, 205) == 2);
   CHECK(c.of(kSharedProxyClock, 205) == 0);

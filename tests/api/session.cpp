@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "tests/numbers.h"
@@ -24,21 +23,49 @@ std::string variable(const char* name, const std::string& fallback) {
   return value != nullptr && *value != '\0' ? value : fallback;
 }
 
-// The simulator reads its environment once, when the first context opens it.
-const std::string& report_path() {
-  static const std::string path = [] {
-    const auto fallback = std::filesystem::temp_directory_path() /
-                          ("lathe-test-report-" + std::to_string(getpid()) + ".jsonl");
-    const std::string chosen = variable("LATHE_SIM_REPORT", fallback.string());
-    setenv("LATHE_SIM_REPORT", chosen.c_str(), 1);
-    setenv("LATHE_SIM_CHECK", variable("LATHE_SIM_CHECK", "all").c_str(), 1);
-    if (chosen == fallback.string()) {
-      static const std::string kept = chosen;
-      std::atexit([] { std::remove(kept.c_str()); });
+// A file the simulator writes lines to: the variable's, else one of this process that goes with it.
+std::string output_path(const char* name, const char* what) {
+  const auto fallback =
+      std::filesystem::temp_directory_path() /
+      ("lathe-test-" + std::string(what) + "-" + std::to_string(getpid()) + ".jsonl");
+  const std::string chosen = variable(name, fallback.string());
+  setenv(name, chosen.c_str(), 1);
+  if (chosen == fallback.string()) {
+    static std::vector<std::string> made;
+    if (made.empty()) {
+      std::atexit([] {
+        for (const std::string& path : made) std::remove(path.c_str());
+      });
     }
-    return chosen;
+    made.push_back(chosen);
+  }
+  return chosen;
+}
+
+struct Outputs {
+  std::string findings, launches;
+};
+
+// The simulator reads its environment once, when the first context opens it.
+const Outputs& outputs() {
+  static const Outputs paths = [] {
+    setenv("LATHE_SIM_CHECK", variable("LATHE_SIM_CHECK", "all").c_str(), 1);
+    return Outputs{output_path("LATHE_SIM_REPORT", "report"),
+                   output_path("LATHE_SIM_COUNTERS", "counters")};
   }();
-  return path;
+  return paths;
+}
+
+// The lines after `seen`, which moves on.
+std::vector<std::string> new_lines(const std::string& path, std::streamoff* seen) {
+  std::vector<std::string> lines;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return lines;
+  file.seekg(*seen);
+  for (std::string line; std::getline(file, line); lines.push_back(line)) {
+    *seen += static_cast<std::streamoff>(line.size()) + 1;
+  }
+  return lines;
 }
 
 }  // namespace
@@ -54,7 +81,7 @@ bool on_simulator() { return variable("LATHE_TEST_DEVICE", "sim") == "sim"; }
 Context make_context() {
   static const std::string arch = variable("LATHE_TEST_ARCH", on_simulator() ? "sm_90a" : "");
   static const std::string cache = variable("LATHE_TEST_CACHE", LATHE_TEST_CACHE_DIR);
-  report_path();
+  outputs();
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.device = on_simulator() ? LATHE_DEVICE_SIM : LATHE_DEVICE_CUDA;
   options.arch = arch.empty() ? nullptr : arch.c_str();
@@ -65,18 +92,10 @@ Context make_context() {
 }
 
 Report take_report() {
-  static std::streamoff seen = 0;
+  static std::streamoff findings = 0, launches = 0;
   Report report;
-  std::ifstream file(report_path(), std::ios::binary);
-  if (!file) return report;
-  file.seekg(seen);
-  for (std::string line; std::getline(file, line);) {
-    seen += static_cast<std::streamoff>(line.size()) + 1;
-    const auto json = nlohmann::json::parse(line);
-    const std::string kind = json.value("kind", "");
-    if (kind == "launch") report.launches.push_back(line);
-    if (kind == "finding") report.findings.push_back(line);
-  }
+  report.findings = new_lines(outputs().findings, &findings);
+  report.launches = new_lines(outputs().launches, &launches);
   return report;
 }
 

@@ -25,8 +25,7 @@ struct Mbarrier {
   uint32_t expected = 0, pending = 0;
   int64_t tx = 0;
   const Inst* birth = nullptr;  // its init
-  SyncClock* open = nullptr;    // what the running phase has been told, for the race check
-  SyncClock* over = nullptr;    // and the phases before it
+  RaceMbarrier* race = nullptr;
 };
 constexpr int64_t kMostArrivals = (1 << 20) - 1;  // also of bytes
 
@@ -45,7 +44,6 @@ enum class Path : uint8_t { global_to_shared, shared_to_global, shared_to_shared
 struct Copy {
   Path path = Path::global_to_shared;
   bool by_thread = false;  // cp.async: waited for by lane
-  bool recorded = false;   // the race check knows of its writes
   bool in_group = false;   // completes by a bulk group of one lane
   bool fetched = false, landed = false, released = false;
   Atomic reduce = Atomic::none;
@@ -109,9 +107,6 @@ class Async {
   bool complete_tx(Copy& c);
   void release(Copy& c, uint32_t lanes);
   bool test(Mbarrier& m);
-  void watch_issue(const Copy& c);
-  void watch_landed(Copy& c, SyncClock* clock);
-  void watch_waited(Copy& c, uint32_t lanes, bool read_only);
   void show(Block& block, uint32_t offset, const Mbarrier& m);
   bool settle(Copy& c, uint32_t lanes);
   void sweep();

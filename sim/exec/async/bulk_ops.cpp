@@ -3,6 +3,7 @@
 // Bulk copies without a tensor map, st.async and red.async, and the groups of bulk copies.
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/bulk.h"
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/reduce.h"
@@ -166,6 +167,9 @@ void send(Copy copy, Place barrier, uint32_t bytes, uint32_t multicast) {
   }
   copy.barrier = barrier.offset;
   copy.barrier_bytes = bytes;
+  if (const Mbarrier* m = async.find(*barrier.block, barrier.offset)) {
+    race_mbarrier_use(m->race, w, *copy.inst, copy.lane, barrier.offset);
+  }
   if (!multicast) {
     if (copy.target != barrier.block) {
       return refuse(w, *copy.inst, copy.lane, barrier.offset,

@@ -24,8 +24,8 @@ void recheck_cluster_barrier(Cluster& cluster) {
   }
   if (!any) return;
   ++cluster.phase;
-  race_clear(cluster.clocks[cluster.phase & 1]);  // everybody has waited for its last phase
   ++cluster.events;
+  race_mbarrier_phase(cluster.race);
 }
 
 }  // namespace sim
@@ -40,10 +40,8 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
     return;
   }
   Cluster& cluster = *w.block->cluster;
+  race_mbarrier_release(cluster.race, w, i);
   w.cluster_pending |= exec;
-  if (!w.function->infos[i.info].form.has(kRelaxed)) {
-    race_release(w, cluster.clocks[cluster.phase & 1]);
-  }
   w.cluster_parity = cluster.phase & 1 ? w.cluster_parity | exec : w.cluster_parity & ~exec;
   recheck_cluster_barrier(cluster);
 }
@@ -62,7 +60,7 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     return;
   }
   w.cluster_pending &= ~exec;
-  race_acquire(w, cluster.clocks[~cluster.phase & 1]);
+  race_mbarrier_acquire(cluster.race, w, i);
 }
 
 // The same place in another block: mapa.u64 keeps the generic window.

@@ -25,6 +25,33 @@ uint64_t bytes_of(const Copy& c) {
   return n;
 }
 
+// What a copy will read and write is ordered after what came before its issue.
+void check_order(const Copy& c) {
+  if (!c.warp->race) return;
+  for (const Piece& p : c.pieces) {
+    if (!p.fill) race_async_read(*c.warp, *c.inst, p.lane, p.from, p.bytes, c.source);
+    race_async_write(*c.warp, *c.inst, p.lane, p.to, p.bytes, c.target);
+  }
+}
+
+// These lanes have made sure of it.
+void waited(const Copy& c, uint32_t lanes) {
+  if (!c.warp->race) return;
+  for (const Piece& p : c.pieces) {
+    if (!(lanes >> p.lane & 1)) continue;
+    race_async_landed(*c.warp, *c.inst, p.lane, p.to, p.bytes, c.target);
+  }
+}
+
+// The mbarrier has.
+void counted(const Copy& c, uint32_t lanes, const Mbarrier* m) {
+  if (!m || !m->race) return;
+  for (const Piece& p : c.pieces) {
+    if (lanes >> p.lane & 1) race_mbarrier_landed(m->race, *c.inst, p.to, p.bytes, c.target);
+  }
+  race_mbarrier_complete(m->race);
+}
+
 }  // namespace
 
 Async::Async(Cluster* cluster, const Launch& launch)
@@ -65,7 +92,6 @@ void Async::issue(std::unique_ptr<Copy> copy) {
   if (policy == AsyncPolicy::random) {
     c.fetch_at = now_ + next_random(cluster_->random) % (c.land_at - now_ + 1);
   }
-  watch_issue(c);
   if (c.target && c.target->marked && c.reduce == Atomic::none && launch_.view.check_async) {
     for (const Piece& p : c.pieces) {
       if (!check_marks(*c.warp, *c.inst, p.lane, *c.target, static_cast<uint32_t>(p.to), p.bytes,
@@ -79,6 +105,7 @@ void Async::issue(std::unique_ptr<Copy> copy) {
     if (c.source && !p.fill) mark_borrowed(*c.source, from, p.bytes, +1);
     if (c.target) mark_in_flight(*c.target, to, p.bytes, +1);
   }
+  check_order(c);
   copies_.push_back(std::move(copy));
   if (policy == AsyncPolicy::eager) {
     settle(c, c.lanes);
@@ -160,10 +187,9 @@ bool Async::land(Copy& c, uint32_t lanes) {
   c.landed = true;
   ++cluster_->events;
   if (c.barrier_block) {
-    const Mbarrier* m = find(*c.barrier_block, c.barrier);
-    if (m) watch_landed(c, m->open);
+    counted(c, ~0u, find(*c.barrier_block, c.barrier));
+    good &= complete_tx(c);
   }
-  if (c.barrier_block) good &= complete_tx(c);
   return good;
 }
 
@@ -187,12 +213,10 @@ bool Async::settle(Copy& c, uint32_t lanes) {
       if (other.get() == &c) break;
       if (!other->by_thread || other->warp != c.warp) continue;
       land(*other, c.lanes);
-      const Mbarrier* m = find(*c.barrier_block, c.barrier);
-      if (m) watch_landed(*other, m->open);
+      counted(*other, c.lanes & other->lanes, find(*c.barrier_block, c.barrier));
     }
     c.landed = c.released = true;
     ++cluster_->events;
-    if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) race_async_complete(m->open);
     bool good = true;
     for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
       good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
@@ -218,7 +242,7 @@ bool Async::wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool eve
     }
     if (!done) continue;
     good &= land(*c, done);
-    watch_waited(*c, done, false);
+    waited(*c, done);
     release(*c, done);
   }
   sweep();
@@ -236,8 +260,8 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
       fetch(*c);
     } else {
       good &= land(*c, ~0u);
+      waited(*c, ~0u);
     }
-    watch_waited(*c, 1u << lane, read_only);
     release(*c, c->lanes);
   }
   sweep();

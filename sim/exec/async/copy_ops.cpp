@@ -16,6 +16,7 @@ void count_shared(Warp& w, uint32_t lanes, uint32_t size) {
   TrafficCounts& t = w.worker->tally.shared_store;
   ++t.requests;
   t.bytes += static_cast<uint64_t>(lanes) * size;
+  t.wavefronts += (static_cast<uint64_t>(lanes) * size + 127) / 128;
 }
 
 // list: global base, offset, and for c = 1 the source size, for c = 2 the predicate that ignores

@@ -21,15 +21,6 @@ std::string at(uint32_t offset) {
   return text;
 }
 
-// For the race check, the object is written by its initialisation and read by its use.
-void watch_mbarrier(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
-                    RaceUse use) {
-  if (!w.race) return;
-  uint64_t address[32];
-  for (uint64_t& a : address) a = offset;
-  race_access(w, i, address, 1u << lane, 8, use, false, &block);
-}
-
 bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what) {
   report_text(w, i, Fault::mbarrier, lane, offset, 8, (at(offset) + ": " + what).c_str());
   return false;
@@ -58,9 +49,8 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
   Mbarrier& m = mbarriers_[block.rank][offset];
   m.expected = m.pending = count;
   m.birth = &i;
-  m.open = race_clock(block);
-  m.over = race_clock(block);
-  watch_mbarrier(w, i, lane, block, offset, RaceUse::store);
+  m.race = race_mbarrier(block);
+  race_mbarrier_init(m.race, w, i, lane);
   mark_flag(block, offset, 8, kMarkMbarrier, true);
   show(block, offset, m);
   const uint8_t defined[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -73,7 +63,6 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
 
 bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
   if (!find(block, offset)) return misuse(w, i, lane, offset, "not live");
-  watch_mbarrier(w, i, lane, block, offset, RaceUse::store);
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;
@@ -83,7 +72,7 @@ bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t 
 bool Async::test(Mbarrier& m) {
   if (m.pending != 0 || m.tx != 0) return false;
   ++m.phase;
-  race_hand_over(m.open, m.over);
+  race_mbarrier_phase(m.race);
   m.pending = m.expected;
   ++cluster_->events;
   return true;
@@ -93,7 +82,6 @@ bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
                    int64_t bytes) {
   Mbarrier* m = find(block, offset);
   if (!m) return misuse(w, i, lane, offset, "not live");
-  if (bytes > 0) watch_mbarrier(w, i, lane, block, offset, RaceUse::load);
   m->tx += bytes;
   if (m->tx > kMostArrivals || m->tx < -kMostArrivals) {
     return misuse(w, i, lane, offset,
@@ -119,14 +107,6 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
                " before any wait has seen the end of phase " + std::to_string(m->phase - 1));
     if (w.stop) return false;
   }
-  const Form& f = w.function->infos[i.info].form;
-  const bool copies = f.op == Op::cp_mbarrier_arrive;
-  if (!copies) {
-    watch_mbarrier(w, i, lane, block, offset, RaceUse::load);
-    // Without .cluster, an arrival tells threads of its own block alone.
-    const bool reaches = &block == w.block || (f.detail & kClusterScope);
-    if (reaches && !f.has(kRelaxed)) race_release(w, m->open);
-  }
   if (state) *state = token(*m);
   if (drop) {
     m->expected -= count;
@@ -149,8 +129,6 @@ bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uin
 }
 
 bool Async::complete_tx(Copy& c) {
-  Mbarrier* m = find(*c.barrier_block, c.barrier);
-  if (m) race_async_complete(m->open);
   return expect(*c.warp, *c.inst, c.lane, *c.barrier_block, c.barrier, -int64_t{c.barrier_bytes});
 }
 

@@ -16,6 +16,13 @@ Place barrier_at(const Operands& o, const Form& f, unsigned lane, bool remote) {
   return o.shared(0, 0, lane, 8, 8, remote && f.space() == Space::cluster);
 }
 
+// Its init must come before.
+Mbarrier* use(Warp& w, const Inst& i, unsigned lane, const Place& p) {
+  Mbarrier* m = w.block->cluster->async->find(*p.block, p.offset);
+  if (m && w.race) race_mbarrier_use(m->race, w, i, lane, p.offset);
+  return m;
+}
+
 // Count or bytes are in entry 2.
 template <Op O>
 void change(Warp& w, const Inst& i, uint32_t exec) {
@@ -27,6 +34,7 @@ void change(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, remote);
     if (!p.block) return;
+    if (O != Op::mbarrier_init) use(w, i, l, p);
     bool good = false;
     switch (O) {
       case Op::mbarrier_init:
@@ -51,12 +59,20 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
   const Form& f = form(w, i);
   Async& async = *w.block->cluster->async;
   const bool expects = f.detail & kExpectTx;
+  const Mbarrier* released = nullptr;  // in the phase below
+  uint64_t phase = 0;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, true);
     if (!p.block) return;
     if (expects && !async.expect(w, i, l, *p.block, p.offset, o.u32(2, l))) return;
     const uint32_t count = !expects && o.has(2) ? o.u32(2, l) : 1;
+    const Mbarrier* m = use(w, i, l, p);
+    if (m && w.race && (m != released || m->phase != phase)) {
+      race_mbarrier_release(m->race, w, i);
+      released = m;
+      phase = m->phase;
+    }
     uint64_t state = 0;
     async.arrive(w, i, l, *p.block, p.offset, count, f.op == Op::mbarrier_arrive_drop,
                  !(f.detail & kNoComplete), &state);
@@ -71,13 +87,13 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
   const Operands o(w, i);
   const Form& f = form(w, i);
   Cluster& cluster = *w.block->cluster;
-  Async& async = *cluster.async;
   uint32_t over = 0;
+  const Mbarrier* acquired = nullptr;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, false);
     if (!p.block) return;
-    Mbarrier* m = async.find(*p.block, p.offset);
+    Mbarrier* m = use(w, i, l, p);
     if (!m) {
       report_text(w, i, Fault::mbarrier, l, p.offset, 8, "a wait on an mbarrier that is not live");
       return;
@@ -97,7 +113,8 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     if (!done) continue;
     over |= 1u << l;
     m->observed = m->phase;
-    if (!f.has(kRelaxed)) race_acquire(w, m->over);
+    if (w.race && m != acquired) race_mbarrier_acquire(m->race, w, i);
+    acquired = m;
   }
   if (f.op == Op::mbarrier_try_wait && !over) {
     const bool early = w.spurious != cluster.events && next_random(cluster.random) % 4 == 0;
@@ -127,6 +144,7 @@ void arrive_after_copies(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, false);
     if (!p.block) return;
+    use(w, i, l, p);
     if (!(f.detail & kNoinc) && !async.add_pending(w, i, l, *p.block, p.offset)) return;
     auto copy = std::make_unique<Copy>();
     copy->arrives = true;

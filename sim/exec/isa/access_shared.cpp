@@ -7,12 +7,26 @@
 namespace sim::SIM_ISA {
 namespace {
 
+// Lanes whose accesses go together, as they move 128 bytes.
+constexpr uint32_t group_lanes(uint32_t size) { return size <= 4 ? 32 : size == 8 ? 16 : 8; }
+
+// Groups with a lane that takes part: the passes that are needed in any case.
+uint32_t groups_of(uint32_t exec, uint32_t size) {
+  const uint32_t lanes = group_lanes(size);
+  if (lanes == 32) return 1;
+  uint32_t count = 0;
+  for (uint32_t begin = 0; begin < 32; begin += lanes) {
+    count += (exec >> begin & ((1u << lanes) - 1)) != 0;
+  }
+  return count;
+}
+
 // Passes beyond the first: the most distinct words of one bank, per group of lanes that moves 128
 // bytes. Accesses are aligned, so that units of `size` bytes share banks wholly or not at all.
 uint32_t bank_conflicts(const Access& a, uint32_t exec, uint32_t size) {
   if (a.dense && exec == kFull) return 0;
   const uint32_t shift = size <= 4 ? 2 : static_cast<uint32_t>(__builtin_ctz(size));
-  const uint32_t group = 128u >> shift, whole = group == 32 ? kFull : (1u << group) - 1;
+  const uint32_t group = group_lanes(size), whole = group == 32 ? kFull : (1u << group) - 1;
   uint32_t unit[32], column[32];
   for (int l = 0; l < 32; ++l) unit[l] = static_cast<uint32_t>(a.address[l] >> shift);
   for (uint32_t l = 0; l < 32; ++l) {
@@ -74,7 +88,9 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   TrafficCounts& counts = use == Use::load ? tally.shared_load : tally.shared_store;
   ++counts.requests;
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
-  if (b.low != b.high) counts.conflicts += bank_conflicts(a, exec, size);
+  const uint32_t extra = b.low == b.high ? 0 : bank_conflicts(a, exec, size);
+  counts.conflicts += extra;
+  counts.wavefronts += extra + (b.low == b.high ? 1 : groups_of(exec, size));
   if (block.marked && launch.check_async) look_at_marks(a, w, i, exec, size, block, use);
   if (w.race) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);
   if (!launch.check_defined) return true;

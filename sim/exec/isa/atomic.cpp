@@ -77,6 +77,31 @@ struct AddF64 {
     return bits_of(canonical(double_of(a) + double_of(b)));
   }
 };
+// Generic: by where each lane's address leads.
+struct AddF32Generic {
+  static uint32_t of(uint32_t a, uint32_t b) { return AddF32Ftz::of(a, b); }
+};
+template <class H, bool Max>
+struct ExtremeHalf {
+  static uint32_t one(uint32_t a, uint32_t b) {
+    const uint32_t inf = H::inf;
+    if ((a & 0x7FFFu) > inf) return (b & 0x7FFFu) > inf ? 0x7FFFu : b;
+    if ((b & 0x7FFFu) > inf) return a;
+    const int32_t x = order(a), y = order(b);
+    return (Max ? x > y : x < y) ? a : b;
+  }
+  // As integers in the order of the numbers, -0 below +0.
+  static int32_t order(uint32_t h) {
+    return h & 0x8000u ? -1 - static_cast<int32_t>(h & 0x7FFFu) : static_cast<int32_t>(h);
+  }
+  template <class T>
+  static T of(T a, T b) {
+    if constexpr (sizeof(T) == 2)
+      return static_cast<T>(one(a, b));
+    else
+      return one(a & 0xFFFFu, b & 0xFFFFu) | one(a >> 16, b >> 16) << 16;
+  }
+};
 template <class H>
 struct AddHalf {
   static uint32_t one(uint32_t a, uint32_t b) {
@@ -105,6 +130,18 @@ T exchange(T* p, bool is_private, F f) {
   return old;
 }
 
+template <class A, class B>
+constexpr bool kSame = false;
+template <class A>
+constexpr bool kSame<A, A> = true;
+
+// A generic f32 addition that meets shared memory keeps subnormals.
+template <class O>
+bool is_generic_add(const Warp& w, const uint8_t* p) {
+  return kSame<O, AddF32Generic> && p >= w.block->shared &&
+         p < w.block->shared + w.block->shared_bytes;
+}
+
 // T: bits of one element; Cas: the second operand is compared.
 template <class T, class O, Space S, int N, bool Result, bool Cas>
 void atomic(Warp& w, const Inst& i, uint32_t exec) {
@@ -124,6 +161,8 @@ void atomic(Warp& w, const Inst& i, uint32_t exec) {
       if constexpr (Cas) {
         const T c = static_cast<T>(cells<T>(w, operands[N + n])[l]);
         old = exchange(p, a.shared, [=](T v) { return v == b ? c : v; });
+      } else if (is_generic_add<O>(w, a.pointer[l])) {
+        old = exchange(p, a.shared, [=](T v) { return static_cast<T>(AddF32::of(v, b)); });
       } else {
         old = exchange(p, a.shared, [=](T v) { return static_cast<T>(O::of(v, b)); });
       }
@@ -167,6 +206,7 @@ Handler resolve_add(const Form& f) {
     case Type::f32:
       if (f.vector == 2) return pick<uint32_t, AddF32Ftz, false, 2>(f);
       if (f.vector == 4) return pick<uint32_t, AddF32Ftz, false, 4>(f);
+      if (f.space() == Space::generic) return pick<uint32_t, AddF32Generic>(f);
       return shared ? pick<uint32_t, AddF32>(f) : pick<uint32_t, AddF32Ftz>(f);
     case Type::f16:
       return f.has(kNoftz) ? pick<uint16_t, AddHalf<F16>>(f) : nullptr;
@@ -202,10 +242,113 @@ Handler resolve_bits(const Form& f) {
                                  : nullptr;
 }
 
+// Vectors of halves, in global memory.
+template <class T, class O>
+Handler pick_vector(const Form& f) {
+  const bool result = f.op == Op::atom;
+  if (f.space() != Space::global || !f.has(kNoftz)) return nullptr;
+  switch (f.vector) {
+    case 2:
+      return result ? atomic<T, O, Space::global, 2, true, false>
+                    : atomic<T, O, Space::global, 2, false, false>;
+    case 4:
+      return result ? atomic<T, O, Space::global, 4, true, false>
+                    : atomic<T, O, Space::global, 4, false, false>;
+    case 8:
+      if constexpr (sizeof(T) == 2)
+        return result ? atomic<T, O, Space::global, 8, true, false>
+                      : atomic<T, O, Space::global, 8, false, false>;
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+template <class T, class H>
+Handler half_vector(const Form& f) {
+  switch (f.atomic) {
+    case Atomic::add:
+      return pick_vector<T, AddHalf<H>>(f);
+    case Atomic::min:
+      return pick_vector<T, ExtremeHalf<H, false>>(f);
+    case Atomic::max:
+      return pick_vector<T, ExtremeHalf<H, true>>(f);
+    default:
+      return nullptr;
+  }
+}
+Handler resolve_half_vector(const Form& f) {
+  switch (f.type()) {
+    case Type::f16:
+      return half_vector<uint16_t, F16>(f);
+    case Type::bf16:
+      return half_vector<uint16_t, Bf16>(f);
+    case Type::f16x2:
+      return half_vector<uint32_t, F16>(f);
+    case Type::bf16x2:
+      return half_vector<uint32_t, Bf16>(f);
+    default:
+      return nullptr;
+  }
+}
+
+#if defined(__x86_64__)
+#define SIM_WIDE_SWAP __attribute__((target("cx16")))
+#else
+#define SIM_WIDE_SWAP
+#endif
+
+// 16 bytes; list: two halves each of the result, the value (cas: what to compare), the new value.
+template <Space S, bool Cas>
+SIM_WIDE_SWAP void atomic_wide(Warp& w, const Inst& i, uint32_t exec) {
+  using V = unsigned __int128;
+  Access a;
+  if (!prepare(a, w, i, exec, 16, S, Use::atomic)) return;
+  const uint16_t* list = w.function->list_data + i.aux;
+  auto value = [&](int k, int l) {
+    return static_cast<V>(cells<uint64_t>(w, list[k + 1])[l]) << 64 |
+           cells<uint64_t>(w, list[k])[l];
+  };
+  const uint64_t turn = next_random(w.block->random);
+  for (int k = 0; k < 32; ++k) {
+    const int l = (k + static_cast<int>(turn & 31)) & 31;
+    if (!(exec >> l & 1)) continue;
+    auto* p = reinterpret_cast<V*>(a.pointer[l]);
+    V old = 0;
+    if (Cas) {
+      old = __sync_val_compare_and_swap(p, value(2, l), value(4, l));
+    } else {
+      for (V seen = 0;; seen = old) {
+        old = __sync_val_compare_and_swap(p, seen, value(2, l));
+        if (old == seen) break;
+      }
+    }
+    cells<uint64_t>(w, list[0])[l] = static_cast<uint64_t>(old);
+    cells<uint64_t>(w, list[1])[l] = static_cast<uint64_t>(old >> 64);
+  }
+}
+template <bool Cas>
+Handler pick_wide(Space space) {
+  switch (space) {
+    case Space::global:
+      return atomic_wide<Space::global, Cas>;
+    case Space::shared:
+      return atomic_wide<Space::shared, Cas>;
+    case Space::generic:
+      return atomic_wide<Space::generic, Cas>;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 Handler resolve_atomic(const Form& f) {
   if (f.op != Op::atom && f.op != Op::red) return nullptr;
+  if (f.type() == Type::b128 && f.op == Op::atom) {
+    if (f.atomic == Atomic::cas) return pick_wide<true>(f.space());
+    return f.atomic == Atomic::exch ? pick_wide<false>(f.space()) : nullptr;
+  }
+  if (f.vector != 1 && is_half(f.type())) return resolve_half_vector(f);
   if (f.vector != 1 && !(f.atomic == Atomic::add && f.type() == Type::f32)) return nullptr;
   const Type t = f.type();
   switch (f.atomic) {

@@ -32,8 +32,26 @@ inline T remainder(T a, T b) {
   if (kSigned<T> && b == T(-1)) return 0;
   return static_cast<T>(a % b);
 }
-SIM_BINARY(div_, quotient<T>(a, b))
-SIM_BINARY(rem_, remainder<T>(a, b))
+// PTX leaves both open where b is zero.
+template <class T>
+void look_for_zero(Warp& w, const Inst& i, uint32_t exec) {
+  const CellOf<T>* b = cells<T>(w, i.b);
+  uint32_t zero = 0;
+  for (int l = 0; l < 32; ++l) zero |= get<T>(b[l]) == 0 ? 1u << l : 0u;
+  if (!(zero & exec)) return;
+  report(w, i, Fault::division_by_zero, static_cast<unsigned>(__builtin_ctz(zero & exec)), 0, 0,
+         Space::generic, false);
+}
+template <class T>
+void div_(Warp& w, const Inst& i, uint32_t exec) {
+  look_for_zero<T>(w, i, exec);
+  binary<T, T, T>(w, i, exec, [](T a, T b) { return quotient<T>(a, b); });
+}
+template <class T>
+void rem_(Warp& w, const Inst& i, uint32_t exec) {
+  look_for_zero<T>(w, i, exec);
+  binary<T, T, T>(w, i, exec, [](T a, T b) { return remainder<T>(a, b); });
+}
 
 template <class T>
 void mul_wide(Warp& w, const Inst& i, uint32_t exec) {

@@ -166,11 +166,13 @@ RunResult settle(Warp& w) {
   return RunResult::stopped;
 }
 
-}  // namespace
-
-RunResult run(Warp& w, uint64_t quantum) {
+// `kProfile`: also counts by instruction.
+template <bool kProfile>
+RunResult run_warp(Warp& w, uint64_t quantum) {
   const Inst* const code = w.function->code_data;
   uint64_t* const counts = w.worker->pc_counts;
+  LineTally* const lines = w.worker->lines;
+  if (kProfile) note_line(*w.worker, kNoTarget);
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
   if (w.state == WarpState::waiting) {
@@ -200,6 +202,7 @@ RunResult run(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
+      if (kProfile) lines[pc].threads += static_cast<uint64_t>(__builtin_popcount(exec));
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -209,6 +212,7 @@ RunResult run(Warp& w, uint64_t quantum) {
         if (exec) {
           w.pc = pc;
           in.fn(w, in, exec);
+          if (kProfile) note_line(*w.worker, pc);
           if (w.stop) {
             step = Step::stopped;
             break;
@@ -217,10 +221,13 @@ RunResult run(Warp& w, uint64_t quantum) {
         ++pc;
         continue;
       }
+      const uint32_t at = pc;
       step = control(w, in, exec, pc);
+      if (kProfile) note_line(*w.worker, at);
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
+        if (kProfile) lines[pc].threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }
@@ -238,6 +245,12 @@ RunResult run(Warp& w, uint64_t quantum) {
   w.block->executed += quantum - left;
   w.worker->tally.thread_instructions += threads;
   return result;
+}
+
+}  // namespace
+
+RunResult run(Warp& w, uint64_t quantum) {
+  return w.worker->lines ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
 }
 
 }  // namespace sim::SIM_ISA

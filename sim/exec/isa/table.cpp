@@ -10,11 +10,11 @@ extern const Isa kIsa;
 namespace {
 
 constexpr Handler (*kFamilies[])(const Form&) = {
-    resolve_float,         resolve_half,        resolve_math,           resolve_compare,
-    resolve_select,        resolve_convert,     resolve_move,           resolve_memory,
-    base::resolve_atomic,  base::resolve_stack, resolve_warp,           resolve_mma,
-    resolve_matrix,        base::resolve_copy,  base::resolve_mbarrier, base::resolve_bulk,
-    base::resolve_cluster, resolve_wgmma,       resolve_integer};
+    base::resolve_rare, resolve_float,         resolve_half,        resolve_math,
+    resolve_compare,    resolve_select,        resolve_convert,     resolve_move,
+    resolve_memory,     base::resolve_atomic,  base::resolve_stack, resolve_warp,
+    resolve_mma,        resolve_matrix,        base::resolve_copy,  base::resolve_mbarrier,
+    base::resolve_bulk, base::resolve_cluster, resolve_wgmma,       resolve_integer};
 
 Handler resolve(const Form& f) {
   for (const auto family : kFamilies) {

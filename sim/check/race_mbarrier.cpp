@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Barriers with phases: mbarrier and barrier.cluster.
+#include <utility>
+
+#include "sim/check/race_shadow.h"
+
+namespace sim {
+namespace {
+
+const Form& form_of(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
+
+bool of_cluster(const Form& f) { return f.op == Op::cluster_arrive || f.op == Op::cluster_wait; }
+
+// Of an mbarrier the scope that is not written is the block.
+bool reaches_cluster(const Form& f) {
+  return of_cluster(f) || f.scope >= static_cast<uint8_t>(Scope::cluster);
+}
+
+}  // namespace
+
+RaceMbarrier* race_mbarrier(Block& owner) {
+  if (!owner.races) return nullptr;
+  auto b = std::make_unique<RaceMbarrier>();
+  b->block = owner.races;
+  for (SyncClock** clock : {&b->filling, &b->full, &b->far_filling, &b->far_full}) {
+    *clock = race_clock(owner);
+  }
+  owner.races->mbarriers.push_back(std::move(b));
+  return owner.races->mbarriers.back().get();
+}
+
+void race_mbarrier_init(RaceMbarrier* b, Warp& w, const Inst& inst, unsigned lane) {
+  if (!b || !w.race) return;
+  b->init = Stamp{w.race->agent, w.race->clock, inst.info << 8, 1u << lane};
+}
+
+void race_mbarrier_use(RaceMbarrier* b, Warp& w, const Inst& inst, unsigned lane, uint32_t offset) {
+  if (!b || !w.race || !b->init.clock) return;
+  const RaceWarp& r = *w.race;
+  const Stamp& init = b->init;
+  if (init.clock <= r.known.of(kGenericClock, init.agent)) return;
+  if (init.clock <= r.known.of(kInitClock, init.agent)) return;
+  if (init.agent == r.agent && init.lanes >> lane & 1) return;
+  Touch t(w, inst, RaceUse::atomic, w.block);
+  Stamp mine = t.stamp;
+  mine.lanes = 1u << lane;
+  if (!t.before(init, mine, false)) t.conflict(init, mine, offset, 8);
+}
+
+// A relaxed arrival publishes nothing but what a fence before it has.
+void race_mbarrier_release(RaceMbarrier* b, Warp& w, const Inst& inst) {
+  if (!b || !w.race) return;
+  const Form& f = form_of(w, inst);
+  const bool near = of_cluster(f) || w.race->block == b->block;
+  if (f.has(kRelaxed)) {
+    if (near) b->filling->known.join(w.race->known, kInitClock);
+    if (near && w.race->fenced) b->filling->known.join(w.race->fence[reaches_cluster(f) ? 1 : 0]);
+    return;
+  }
+  if (near) {
+    race_release(w, b->filling);
+  } else if (reaches_cluster(f)) {
+    race_release(w, b->far_filling);
+  }
+}
+
+void race_mbarrier_acquire(const RaceMbarrier* b, Warp& w, const Inst& inst) {
+  if (!b || !w.race) return;
+  const Form& f = form_of(w, inst);
+  if (f.has(kRelaxed)) {
+    w.race->pending[reaches_cluster(f) ? 1 : 0].join(b->full->known);
+    w.race->waits = true;
+    return;
+  }
+  race_acquire(w, b->full);
+  if (reaches_cluster(f)) race_acquire(w, b->far_full);
+}
+
+void race_mbarrier_phase(RaceMbarrier* b) {
+  if (!b) return;
+  std::swap(b->filling, b->full);
+  std::swap(b->far_filling, b->far_full);
+  race_clear(b->filling);
+  race_clear(b->far_filling);
+}
+
+void race_mbarrier_landed(RaceMbarrier* b, const Inst& inst, uint64_t address, uint64_t bytes,
+                          Block* target) {
+  if (b) race_async_landed(b->filling, inst, address, bytes, target);
+}
+
+void race_mbarrier_complete(RaceMbarrier* b) {
+  if (b) race_async_complete(b->filling);
+}
+
+}  // namespace sim

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Profiles: what each PTX line did. An instruction is charged with what the worker's tally grew by
+// while it ran, so whatever counts there needs to know nothing of lines.
+#include "sim/exec/grid_state.h"
+
+namespace sim {
+namespace {
+
+LineTally totals(const Tally& t) {
+  LineTally sum;
+  for (const TrafficCounts* c : {&t.global_load, &t.global_store, &t.global_atomic}) {
+    sum.global_requests += c->requests;
+    sum.global_bytes += c->bytes;
+    sum.global_sectors += c->sectors;
+  }
+  for (const TrafficCounts* c : {&t.shared_load, &t.shared_store}) {
+    sum.shared_requests += c->requests;
+    sum.shared_bytes += c->bytes;
+    sum.shared_wavefronts += c->wavefronts;
+  }
+  sum.tensor_ops = t.tensor_ops;
+  return sum;
+}
+
+void add_growth(LineTally* to, const LineTally& from, const LineTally& now) {
+  to->global_requests += now.global_requests - from.global_requests;
+  to->global_bytes += now.global_bytes - from.global_bytes;
+  to->global_sectors += now.global_sectors - from.global_sectors;
+  to->shared_requests += now.shared_requests - from.shared_requests;
+  to->shared_bytes += now.shared_bytes - from.shared_bytes;
+  to->shared_wavefronts += now.shared_wavefronts - from.shared_wavefronts;
+  to->tensor_ops += now.tensor_ops - from.tensor_ops;
+}
+
+void add(LineCounters* to, const LineTally& t) {
+  to->thread_instructions += t.threads;
+  to->global_requests += t.global_requests;
+  to->global_bytes += t.global_bytes;
+  to->global_sectors += t.global_sectors;
+  to->shared_requests += t.shared_requests;
+  to->shared_bytes += t.shared_bytes;
+  to->shared_wavefronts += t.shared_wavefronts;
+  to->tensor_ops += t.tensor_ops;
+}
+
+LineCounters start(const Function& f, const InstInfo& info) {
+  LineCounters line;
+  line.ptx_line = info.ptx_line;
+  line.text = info.text;
+  line.cls = kClassNames[static_cast<int>(info.cls)];
+  const auto file = static_cast<size_t>(info.file);
+  if (info.line != 0 && file < f.files.size()) {
+    line.source = f.files[file] + ":" + std::to_string(info.line);
+  }
+  return line;
+}
+
+}  // namespace
+
+bool waits(const InstInfo& info) {
+  switch (info.form.op) {
+    case Op::bar:
+      return !info.form.has(kArrive);
+    case Op::bar_warp:
+    case Op::mbarrier_test_wait:
+    case Op::mbarrier_try_wait:
+    case Op::cluster_wait:
+    case Op::cp_wait:
+    case Op::bulk_wait:
+    case Op::wgmma_wait:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void note_line(Worker& worker, uint32_t pc) {
+  const LineTally now = totals(worker.tally);
+  if (pc != kNoTarget) add_growth(&worker.lines[pc], worker.before, now);
+  worker.before = now;
+}
+
+std::vector<LineCounters> collect_lines(const Launch& launch,
+                                        const std::vector<std::unique_ptr<HostWorker>>& workers) {
+  const Function& f = *launch.function;
+  std::map<int, LineCounters> lines;
+  for (size_t pc = 0; pc < f.code.size(); ++pc) {
+    const InstInfo& info = f.infos[f.code[pc].info];
+    if (info.cls == Class::pseudo) continue;
+    uint64_t executions = 0;
+    for (const auto& worker : workers) executions += worker->counts[pc];
+    if (executions == 0) continue;
+    LineCounters& line = lines.emplace(info.ptx_line, start(f, info)).first->second;
+    line.executions += executions;
+    if (waits(info)) line.barrier_waits += executions;
+    for (const auto& worker : workers) add(&line, worker->line_tallies[pc]);
+  }
+  std::vector<LineCounters> all;
+  for (auto& [number, line] : lines) all.push_back(std::move(line));
+  return all;
+}
+
+}  // namespace sim

@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The environment and what the simulator tells, in processes of their own: variables are read once.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "sim/tests/driver_client.h"
+#include "sim/tests/driver_kernels.h"
+
+using namespace sim::tests;
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+struct Child {
+  int status = -1;  // what it exited with
+  std::string error;
+};
+
+// Runs `body` in a fresh process that ends with what it returns.
+Child in_child(const Environment& environment, const std::function<int()>& body) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    std::exit(body());
+  }
+  close(ends[1]);
+  Child result;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    result.error.append(buffer, static_cast<size_t>(got));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+int start() { return cuda().init(0); }
+
+CUdeviceptr some(size_t bytes) {
+  CUdeviceptr address = 0;
+  cuda().mem_alloc(&address, bytes);
+  return address;
+}
+
+// add() over 1000 elements; `short_by` bytes are missing at the end of the result.
+int run_add(size_t short_by, bool leak = false) {
+  if (cuda().init(0) != CUDA_SUCCESS) return 100;
+  CUcontext context = nullptr;
+  cuda().device_primary_ctx_retain(&context, 0);
+  cuda().ctx_push_current(context);
+  CUmodule module = nullptr;
+  CUfunction add = nullptr;
+  cuda().module_load_data(&module, kernels().c_str());
+  cuda().module_get_function(&add, module, "add");
+  CUdeviceptr a = some(4000), b = some(4000), c = some(4000 - short_by);
+  cuda().memset_d8(a, 0, 4000);
+  cuda().memset_d8(b, 0, 4000);
+  int count = 1000;
+  void* params[] = {&a, &b, &c, &count};
+  cuda().launch_kernel(add, 4, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr);
+  const CUresult result = cuda().ctx_synchronize();
+  if (result == CUDA_SUCCESS) {
+    cuda().mem_free(a);
+    cuda().mem_free(b);
+    if (!leak) cuda().mem_free(c);
+  }
+  cuda().device_primary_ctx_release(0);
+  return result == CUDA_SUCCESS ? 0 : 3;
+}
+
+std::string path_of(const char* name) {
+  const std::string path =
+      std::string(SIM_LIBRARY_DIR) + "/driver_report_" + name + "_" + std::to_string(getpid());
+  std::remove(path.c_str());
+  return path;
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  std::remove(path.c_str());
+  return text.str();
+}
+
+bool exists(const std::string& path) { return std::ifstream(path).good(); }
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+size_t lines(const std::string& text) {
+  return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+}  // namespace
+
+TEST_CASE("values that are not allowed end cuInit and are named") {
+  const struct {
+    const char *name, *value, *says;
+  } cases[] = {
+      {"LATHE_SIM_CHECK", "memory", "asynccheck"},
+      {"LATHE_SIM_CHECK", "memcheck,", "asynccheck"},
+      {"LATHE_SIM_CHECK", "memcheck,none", "asynccheck"},
+      {"LATHE_SIM_GPU", "b200", "h200"},
+      {"LATHE_SIM_ARCH", "sm_70", "sm_90a"},
+      {"LATHE_SIM_ASYNC", "late", "eager, lazy, random"},
+      {"LATHE_SIM_TENSOR_SUM", "fast", "exact, sequential, coarse"},
+      {"LATHE_SIM_ERROR_EXITCODE", "256", "0 to 255"},
+      {"LATHE_SIM_DEVICES", "0", "1 to 64"},
+      {"LATHE_SIM_SEED", "-1", "0 to"},
+      {"LATHE_SIM_QUIET", "yes", "0 to 1"},
+  };
+  for (const auto& each : cases) {
+    CAPTURE(each.name);
+    const Child child = in_child({{each.name, each.value}}, start);
+    CHECK(child.status == CUDA_ERROR_NO_DEVICE);
+    CHECK(has(child.error, "lathe sim: " + std::string(each.name) + " is \"" + each.value + "\""));
+    CHECK(has(child.error, each.says));
+  }
+  CHECK(in_child({{"LATHE_SIM_GPU", "a100"}, {"LATHE_SIM_ARCH", "sm_90"}}, start).status ==
+        CUDA_ERROR_NO_DEVICE);
+}
+
+TEST_CASE("values that are allowed") {
+  for (const char* check : {"all", "none", "memcheck", "initcheck,asynccheck",
+                            "memcheck,initcheck,racecheck,synccheck,asynccheck"}) {
+    CHECK(in_child({{"LATHE_SIM_CHECK", check}}, start).status == 0);
+  }
+  const Child child =
+      in_child({{"LATHE_SIM_ASYNC", "random"}, {"LATHE_SIM_TENSOR_SUM", "coarse"}}, start);
+  CHECK(child.status == 0);
+  CHECK(child.error.empty());
+}
+
+TEST_CASE("devices by name") {
+  const struct {
+    Environment environment;
+    const char* name;
+    int multiprocessors, shared;
+  } cases[] = {
+      {{}, "lathe simulator sm_90a (NVIDIA H100 80GB HBM3)", 132, 232448},
+      {{{"LATHE_SIM_GPU", "h200"}}, "lathe simulator sm_90a (NVIDIA H200)", 132, 232448},
+      {{{"LATHE_SIM_GPU", "a100"}}, "lathe simulator sm_80 (NVIDIA A100-SXM4-80GB)", 108, 166912},
+      {{{"LATHE_SIM_ARCH", "sm_89"}}, "lathe simulator sm_89 (NVIDIA L40S)", 142, 101376},
+      {{{"LATHE_SIM_ARCH", "sm_90"}}, "lathe simulator sm_90 (NVIDIA H100 80GB HBM3)", 132, 232448},
+      {{{"LATHE_SIM_ARCH", "sm_90"}, {"LATHE_SIM_GPU", "h200"}},
+       "lathe simulator sm_90 (NVIDIA H200)",
+       132,
+       232448},
+  };
+  for (const auto& each : cases) {
+    CAPTURE(each.name);
+    const Child child = in_child(each.environment, [&each] {
+      char name[128] = {};
+      int count = 0, shared = 0;
+      if (start() != 0) return 1;
+      cuda().device_get_name(name, sizeof name, 0);
+      cuda().device_get_attribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+      cuda().device_get_attribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                  0);
+      if (name != std::string(each.name)) return 2;
+      return count == each.multiprocessors && shared == each.shared ? 0 : 3;
+    });
+    CHECK(child.status == 0);
+  }
+}
+
+TEST_CASE("a clean run writes nothing but counters") {
+  const std::string report = path_of("clean"), counters = path_of("clean_counters");
+  const Child child = in_child({{"LATHE_SIM_REPORT", report},
+                                {"LATHE_SIM_COUNTERS", counters},
+                                {"LATHE_SIM_CHECK", "all"},
+                                {"LATHE_SIM_ERROR_EXITCODE", "77"}},
+                               [] { return run_add(0); });
+  CHECK(child.status == 0);
+  CHECK(child.error.empty());
+  CHECK_FALSE(exists(report));
+  const std::string text = content(counters);
+  CHECK(lines(text) == 1);
+  CHECK(has(text, "\"kernel\":\"add\""));
+  CHECK(has(text, "\"global_load_bytes\":8000,"));
+  CHECK(has(text, "\"global_store_bytes\":4000,"));
+  CHECK_FALSE(has(text, "\"lines\""));
+}
+
+TEST_CASE("a finding is a JSON line, a line for people, and the exit status") {
+  const std::string report = path_of("fault");
+  const Child child = in_child({{"LATHE_SIM_REPORT", report}, {"LATHE_SIM_ERROR_EXITCODE", "77"}},
+                               [] { return run_add(400); });
+  CHECK(child.status == 77);
+  const std::string text = content(report);
+  REQUIRE(lines(text) == 1);
+  CHECK(
+      has(text, "{\"check\":\"memcheck\",\"kind\":\"out_of_bounds\",\"kernel\":\"add\",\"cta\":["));
+  CHECK(has(text, "],\"thread\":["));
+  CHECK(has(text, ",\"ptx_line\":4"));
+  CHECK(has(text, ",\"source\":\"\",\"text\":\"4-byte store to global address "));
+  CHECK(has(text, ",\"address\":\"0x"));
+  CHECK(has(text, ",\"bytes\":4}\n"));
+  CHECK(lines(child.error) == 1);
+  CHECK(child.error.rfind("lathe sim: memcheck out_of_bounds: 4-byte store to global", 0) == 0);
+  CHECK(has(child.error, " in add cta ("));
+  CHECK(has(child.error, ", PTX line 4"));
+}
+
+TEST_CASE("quiet, and the report on stderr") {
+  const Child quiet = in_child({{"LATHE_SIM_QUIET", "1"}}, [] { return run_add(400); });
+  CHECK(quiet.status == 3);  // the program's own: no other was asked for
+  CHECK(quiet.error.empty());
+  const Child here =
+      in_child({{"LATHE_SIM_QUIET", "1"}, {"LATHE_SIM_REPORT", "-"}}, [] { return run_add(400); });
+  CHECK(lines(here.error) == 1);
+  CHECK(here.error.rfind("{\"check\":\"memcheck\"", 0) == 0);
+}
+
+TEST_CASE("a leak belongs to memcheck and to no kernel") {
+  const std::string report = path_of("leak");
+  const Child child = in_child({{"LATHE_SIM_REPORT", report}, {"LATHE_SIM_ERROR_EXITCODE", "9"}},
+                               [] { return run_add(0, true); });
+  CHECK(child.status == 9);
+  const std::string text = content(report);
+  CHECK(has(text, "{\"check\":\"memcheck\",\"kind\":\"leak\",\"kernel\":\"\""));
+  CHECK(has(text, "\"bytes\":4000"));
+  CHECK(child.error ==
+        "lathe sim: memcheck leak: 4000 bytes of memory of device 0 were never freed\n");
+}
+
+TEST_CASE("counters by PTX line add up to those of the launch") {
+  const std::string counters = path_of("profile");
+  const Child child = in_child({{"LATHE_SIM_COUNTERS", counters}, {"LATHE_SIM_PROFILE", "1"}},
+                               [] { return run_add(0); });
+  CHECK(child.status == 0);
+  const std::string text = content(counters);
+  // 32 warps of 1024 threads; the loads and the store run in those 1000 that have work.
+  CHECK(has(text, "\"text\":\"setp.ge.s32"));
+  CHECK(has(text,
+            "\"executions\":32,\"thread_instructions\":1000,\"global_requests\":32,"
+            "\"global_bytes\":4000,\"global_sectors\":125,"));
+  CHECK(has(text, "\"class\":\"memory\""));
+}
