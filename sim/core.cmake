@@ -51,10 +51,6 @@ endif()
 add_library(lathe_sim_core STATIC
   check/clocks.cpp
   check/memory.cpp
-  exec/async/copies.cpp
-  exec/async/mbarrier.cpp
-  exec/async/memory.cpp
-  exec/async/reduce.cpp
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
@@ -63,6 +59,11 @@ add_library(lathe_sim_core STATIC
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  exec/async/copies.cpp
+  exec/async/mbarrier.cpp
+  exec/async/memory.cpp
+  exec/async/reduce.cpp
+  exec/async/watch.cpp
   exec/barrier.cpp
   exec/block.cpp
   exec/cluster.cpp
@@ -79,7 +80,9 @@ add_library(lathe_sim_core STATIC
   exec/tensor_map.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
+  exec/waiting.cpp
   exec/windows.cpp
+  model/model.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
   ptx/decode_call.cpp
@@ -111,11 +114,15 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(topic async atomic bits calls check control convert float integer litmus litmus_async
-          litmus_block math matrix mma nvrtc opcodes parser print race rare tensor_copy threads void wgmma
-          wgmma_check)
+          litmus_block math matrix mma model nvrtc opcodes parser print race rare tensor_copy threads
+          traffic void wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
+  lathe_test(sim_defects_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/defects_test.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/defect_case.cpp LIBRARIES lathe_sim_core)
+  target_compile_definitions(sim_defects_test PRIVATE
+    SIM_DEFECTS="${CMAKE_CURRENT_SOURCE_DIR}/tests/defects")
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)
     add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}

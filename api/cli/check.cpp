@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/cli/profile.h"
 #include "api/cli/progress.h"
 #include "api/cli/run.h"
 #include "api/cli/safetensors.h"
@@ -89,7 +90,8 @@ void print_findings(const Findings& findings, const Report& report) {
               findings.launches.size(), seed_text().c_str());
 }
 
-int check_operator(RunOptions options) {
+// `lines`: of the profile; 0: none is wanted.
+int check_operator(RunOptions options, size_t lines) {
   const Task task = load_task(options);
   Progress progress("checking " + options.op);
   const TemporaryFile report_file, counters_file;
@@ -98,6 +100,7 @@ int check_operator(RunOptions options) {
   setenv("LATHE_SIM_REPORT", report_file.path().c_str(), 1);
   setenv("LATHE_SIM_COUNTERS", counters_file.path().c_str(), 1);
   setenv("LATHE_SIM_QUIET", "1", 1);
+  if (lines > 0) setenv("LATHE_SIM_PROFILE", "1", 1);
   options.device.device = "sim";
   Context context = open_context(options.device);
   Report report(context.get());
@@ -118,9 +121,11 @@ int check_operator(RunOptions options) {
     json["seed"] = seed_text();
     json["launches"] = findings.launches.size();
     json["findings"] = findings.list;
+    if (lines > 0) json["profile"] = profile_of(findings.launches, lines);
     print_json(json);
   } else {
     print_findings(findings, report);
+    if (lines > 0) print_profile(profile_of(findings.launches, lines));
   }
   return findings.list.empty() ? kDone : kFindings;
 }
@@ -131,7 +136,11 @@ Action add_check(CLI::App* app) {
   auto* verb = app->add_subcommand("check", "run an operator under the simulator's checkers");
   const auto options = std::make_shared<RunOptions>();
   add_run_flags(verb, options.get(), {"auto", "sim"});
-  return [options] { return check_operator(*options); };
+  const auto lines = std::make_shared<size_t>(0);
+  // The bare flag means 20 lines; a flag's value must be joined by "=", so that it is no input.
+  verb->add_flag("--profile{20}", *lines,
+                 "the PTX lines that execute most, and a cost model's view");
+  return [options, lines] { return check_operator(*options, *lines); };
 }
 
 }  // namespace lathe::cli

@@ -54,14 +54,14 @@ void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uin
 void race_async_complete(SyncClock* clock);
 
 // An mbarrier, and barrier.cluster: arrivals of a phase release, waits for its end acquire, both as
-// far as their scopes say. `init` is by one lane; uses must come after it.
+// far as their scopes say. The object itself is written by its init and its inval, and read by its
+// uses.
 struct RaceMbarrier;
 RaceMbarrier* race_mbarrier(Block& owner);
-void race_mbarrier_init(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane);
-void race_mbarrier_use(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane,
-                       uint32_t offset);
 void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst);
 void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst);
+void race_mbarrier_touch(Warp& warp, const Inst& inst, unsigned lane, uint32_t offset, RaceUse use,
+                         Block& owner);
 void race_mbarrier_phase(RaceMbarrier* barrier);
 // Bytes that a copy has written which completes on this mbarrier, and that it has.
 void race_mbarrier_landed(RaceMbarrier* barrier, const Inst& inst, uint64_t address, uint64_t bytes,

@@ -30,22 +30,12 @@ RaceMbarrier* race_mbarrier(Block& owner) {
   return owner.races->mbarriers.back().get();
 }
 
-void race_mbarrier_init(RaceMbarrier* b, Warp& w, const Inst& inst, unsigned lane) {
-  if (!b || !w.race) return;
-  b->init = Stamp{w.race->agent, w.race->clock, inst.info << 8, 1u << lane};
-}
-
-void race_mbarrier_use(RaceMbarrier* b, Warp& w, const Inst& inst, unsigned lane, uint32_t offset) {
-  if (!b || !w.race || !b->init.clock) return;
-  const RaceWarp& r = *w.race;
-  const Stamp& init = b->init;
-  if (init.clock <= r.known.of(kGenericClock, init.agent)) return;
-  if (init.clock <= r.known.of(kInitClock, init.agent)) return;
-  if (init.agent == r.agent && init.lanes >> lane & 1) return;
-  Touch t(w, inst, RaceUse::atomic, w.block);
-  Stamp mine = t.stamp;
-  mine.lanes = 1u << lane;
-  if (!t.before(init, mine, false)) t.conflict(init, mine, offset, 8);
+void race_mbarrier_touch(Warp& w, const Inst& inst, unsigned lane, uint32_t offset, RaceUse use,
+                         Block& owner) {
+  if (!w.race) return;
+  uint64_t address[32];
+  for (uint64_t& a : address) a = offset;
+  race_access(w, inst, address, 1u << lane, 8, use, false, &owner);
 }
 
 // A relaxed arrival publishes nothing but what a fence before it has.

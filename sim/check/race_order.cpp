@@ -86,6 +86,7 @@ void race_fence(Warp& w, const Inst& inst) {
     r.known.show(kind);
     r.known.raise(kind, r.agent, r.clock);
   };
+  if (f.detail & kFenceTensorMap) return;
   if (f.detail & (kFenceAsync | kFenceInit)) {
     const bool async = f.detail & kFenceAsync, all = f.space_count == 0;
     if (!async) show(kInitClock);

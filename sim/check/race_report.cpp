@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Findings of the race checker: both parties, with their places.
+#include <algorithm>
 #include <cstdio>
 
 #include "sim/check/race_shadow.h"
@@ -11,7 +12,9 @@ namespace {
 
 struct Party {
   uint32_t block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
+  uint32_t warp = 0;
   int line = 0;
+  bool strong = false;
   std::string source, access, text;
 };
 
@@ -33,11 +36,14 @@ Party party(const RaceGrid& grid, const Stamp& s) {
   uint32_t warp = 0;
   const bool is_warp = grid.find(s.agent, p.block, &warp);
   const uint32_t lane = s.lanes ? static_cast<uint32_t>(__builtin_ctz(s.lanes)) : 0;
+  p.warp = warp;
   for (int k = 0; k < 3 && is_warp; ++k) p.thread[k] = launch.tid[k][warp * 32 + lane];
   p.line = info.ptx_line;
   if (info.line && static_cast<size_t>(info.file) < f.files.size()) {
     p.source = f.files[static_cast<size_t>(info.file)] + ":" + std::to_string(info.line);
   }
+  p.strong = info.form.op == Op::atom || info.form.op == Op::red ||
+             info.form.has(kVolatile | kRelaxed | kAcquire | kRelease | kAcqRel);
   p.access = access_of(info.form, s.place & kAsyncAccess);
   p.text = info.text;
   return p;
@@ -52,12 +58,25 @@ std::string place(const Party& p) {
          std::to_string(p.line) + " (" + p.text + ")";
 }
 
+std::string on(const std::string& access) {
+  return access + (access == "load" ? " from " : access == "store" ? " to " : " on ");
+}
+
+// What could have ordered the two.
+std::string remedy(const Party& a, const Party& b, bool shared) {
+  if (a.strong && b.strong) return "the scope of one does not include the other";
+  const bool same_block = std::equal(a.block, a.block + 3, b.block);
+  if (same_block && a.warp == b.warp) return "lanes of one warp need a bar.warp.sync between them";
+  if (same_block) return "warps of one block need a barrier, or a release and an acquire";
+  if (shared) return "blocks of a cluster need barrier.cluster, or a release and an acquire";
+  return "blocks need a release and an acquire, of gpu scope";
+}
+
 std::string describe(RaceKind kind, const Party& now, const Party& other, const char* memory,
                      uint64_t address) {
   char hex[32];
   std::snprintf(hex, sizeof(hex), "0x%llx", static_cast<unsigned long long>(address));
-  const std::string subject =
-      now.access + " of " + memory + " address " + hex + " by " + place(now);
+  const std::string subject = on(now.access) + memory + " address " + hex + " by " + place(now);
   const std::string object = "the " + other.access + " by " + place(other);
   switch (kind) {
     case RaceKind::nc_written:
@@ -67,7 +86,8 @@ std::string describe(RaceKind kind, const Party& now, const Party& other, const 
       return subject + " goes through the asynchronous proxy, but no fence.proxy.async follows " +
              object;
     default:
-      return subject + " races with " + object + ": nothing orders them";
+      return subject + " races with " + object + ": nothing orders them; " +
+             remedy(now, other, memory[0] == 's');
   }
 }
 

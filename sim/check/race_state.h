@@ -28,6 +28,7 @@ struct Stamp {
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
 
+
 // Markers in Stamp::agent; the clock is an index plus one, the place a generation of the pool.
 constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
 constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another
@@ -90,7 +91,6 @@ struct RaceMbarrier {
   // Of the phase under way and of the one before: for everybody who waits, and for those whose
   // wait has the scope of the cluster.
   SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
-  Stamp init;
 };
 
 struct RaceBlock {

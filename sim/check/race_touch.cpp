@@ -54,8 +54,13 @@ bool Touch::lanes_before(const Stamp& s, const Stamp& mine, bool read_after_writ
 }
 
 bool Touch::before(const Stamp& s, const Stamp& mine, bool read_after_write) const {
-  if (s.agent == me.agent) return lanes_before(s, mine, read_after_write);
-  return s.clock <= me.known.of(kGenericClock, s.agent);
+  if (s.agent == me.agent ? lanes_before(s, mine, read_after_write)
+                          : s.clock <= me.known.of(kGenericClock, s.agent)) {
+    return true;
+  }
+  // fence.mbarrier_init shows what it names, to those who use it.
+  const Op op = warp.function->infos[s.place >> 8].form.op;
+  return op == Op::mbarrier_init && read_after_write && s.clock <= me.known.of(kInitClock, s.agent);
 }
 
 bool Touch::both_strong(const Stamp& s) const {

@@ -143,7 +143,7 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
   settings.check = options.check;
   settings.instruction_limit = options.instruction_limit;
   const Outcome outcome = run_grid(grid, device.profile, *device.memory, settings);
-  report_launch(grid, outcome);
+  report_launch(grid, outcome, device.profile.gpu);
   return static_cast<CUresult>(outcome.error);
 }
 

@@ -123,12 +123,12 @@ void open_reports(const Options& options) {
   if (first && options.error_exitcode != 0) std::atexit(end_with_exitcode);
 }
 
-void report_launch(const Grid& grid, const Outcome& outcome) {
+void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu) {
   for (const Finding& finding : outcome.findings) tell(finding, json(finding, finding.bytes));
   Output& launches = outputs().launches;
   if (!launches.wanted()) return;
   JsonLine line;
-  add_launch(line, grid, outcome);
+  add_launch(line, grid, outcome, gpu);
   launches.write(line);
 }
 

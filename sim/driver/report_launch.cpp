@@ -3,6 +3,7 @@
 // A launch's line in the counters file: all counters flat, and by PTX line where they were kept.
 #include "sim/driver/json_line.h"
 #include "sim/driver/report.h"
+#include "sim/model/model.h"
 
 namespace sim::driver {
 namespace {
@@ -40,9 +41,29 @@ std::string lines_json(const std::vector<LineCounters>& lines) {
   return all + "]";
 }
 
+// What the launch would take on the device, by sim/model.
+void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
+                    const std::string& name) {
+  const model::Gpu* gpu = model::find_gpu(name);
+  if (gpu == nullptr) return;
+  const uint64_t blocks = uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2];
+  const model::Prediction prediction = model::predict(counters, blocks, *gpu);
+  JsonLine terms;
+  for (const model::Term& term : prediction.terms) {
+    terms.add(term.resource, static_cast<uint64_t>(term.cycles));
+  }
+  JsonLine out;
+  out.add("gpu", name);
+  out.add("cycles", static_cast<uint64_t>(prediction.cycles));
+  out.add("seconds", prediction.seconds);
+  out.add("bound", prediction.bound);
+  out.add("terms", terms);
+  line.add("predicted", out);
+}
+
 }  // namespace
 
-void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome) {
+void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const std::string& gpu) {
   const Counters& counters = outcome.counters;
   line.add("kernel", grid.kernel->name);
   line.add("grid", grid.grid);
@@ -68,6 +89,7 @@ void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome) {
   JsonLine classes;
   for (const auto& [name, count] : counters.by_class) classes.add(name.c_str(), count);
   line.add("by_class", classes);
+  add_prediction(line, grid, counters, gpu);
   if (!counters.lines.empty()) line.raw("lines", lines_json(counters.lines));
 }
 

@@ -5,7 +5,6 @@
 // accesses look at them only while there are any.
 #pragma once
 
-#include "sim/check/race.h"
 #include "sim/exec/warp.h"
 
 namespace sim {
@@ -68,10 +67,5 @@ inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
 // Reports an access of [offset, offset + bytes) that collides with a mark. False if there was one.
 bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
                  uint32_t bytes, bool store);
-
-// A product that `inst` starts will read these 16 bytes through the async proxy.
-inline void note_async_read(Warp& w, const Inst& i, uint32_t offset) {
-  if (w.race) race_async_operand(w, i, offset);
-}
 
 }  // namespace sim

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // bar and barrier: sixteen per block, counted in warps.
+#include <string>
+
 #include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
 
@@ -74,16 +76,34 @@ void arrive_at_barrier(Warp& w, const Inst& inst, Strand& strand) {
   const uint32_t expected = threads / 32;
   const uint8_t mode = f.has(kRed) ? 2 : 1;
   const bool bad_count = inst.b != kNoSlot && (threads % 32 != 0 || threads == 0);
-  if (id > 15 || bad_count) {
-    return report(w, inst, Fault::barrier, lane, id, threads, Space::generic, false);
+  auto refuse = [&](const std::string& what) {
+    report_text(w, inst, Fault::barrier, lane, id, threads, what.c_str());
+  };
+  const std::string name = "barrier " + std::to_string(id);
+  const std::string warp = "warp " + std::to_string(w.index);
+  if (id > 15) return refuse(name + " does not exist: a block has barriers 0 to 15");
+  if (bad_count) {
+    return refuse(name + " with a count of " + std::to_string(threads) +
+                  " threads: it must be a positive multiple of 32");
   }
   Barrier& b = block.barriers[id];
   const uint64_t me = 1ull << w.index;
   // A whole-block barrier written with its count is the same barrier.
   auto warps = [&](uint32_t count) { return count ? count : block.warps; };
-  const bool differs = b.arrived && (warps(b.expected) != warps(expected) || b.mode != mode);
-  if (differs || (b.seen & me)) {
-    return report(w, inst, Fault::barrier, lane, id, threads, Space::generic, false);
+  if (b.arrived && warps(b.expected) != warps(expected)) {
+    return refuse(warp + " brings a count of " + std::to_string(32 * warps(expected)) +
+                  " threads to " + name + ", which others reached with " +
+                  std::to_string(32 * warps(b.expected)));
+  }
+  if (b.arrived && b.mode != mode) {
+    return refuse(warp + " uses " + name + (mode == 2 ? " with .red" : " with sync or arrive") +
+                  " in a phase in which others use it with " +
+                  (mode == 2 ? "sync or arrive" : ".red"));
+  }
+  if (b.seen & me) {
+    return refuse(warp + " arrives twice at " + name +
+                  " before the phase is over: " + std::to_string(b.arrived) + " of " +
+                  std::to_string(warps(b.expected)) + " warps have arrived");
   }
   if (b.arrived == 0) b.expected = expected;
   b.mode = mode;

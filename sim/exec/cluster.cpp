@@ -47,7 +47,7 @@ void ClusterRun::start(uint64_t linear) {
   cluster_.linear = linear;
   cluster_.random = mix(launch.settings->seed ^ mix(~linear));
   cluster_.events = cluster_.phase = 0;
-  cluster_.race = race_mbarrier(*cluster_.blocks[0]);
+  cluster_.race = race_mbarrier(*blocks_[0]);
   if (async_) async_->start();
   next_ = next_random(cluster_.random) % warps_.size();
   done_ = 0;

@@ -134,6 +134,11 @@ void recheck_cluster_barrier(Cluster& cluster);
 // Why a warp can never go on. blocked_text: what its blocked instruction waits for.
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
+std::string cluster_barrier_text(const Cluster& cluster);
+// "lane 3", "lanes 0-15, 20".
+std::string lanes_text(uint32_t mask);
+// Who waits at the convergent instruction w.pc, and where those stand that it waits for.
+std::string divergent_text(const Warp& w);
 
 // By PTX line, those that ran.
 std::vector<LineCounters> collect_lines(const Launch& launch,

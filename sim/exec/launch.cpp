@@ -70,10 +70,10 @@ void set_up(Launch* l) {
 }
 
 // What makes a launch impossible; 0 if nothing.
-int refuse(const Grid& g, std::vector<Finding>* findings) {
+int refuse(const Grid& g, const Profile& profile, std::vector<Finding>* findings) {
   auto say = [&](const std::string& text) {
     Finding f;
-    f.check = "synccheck";
+    f.check = "memcheck";
     f.kind = "launch";
     f.text = text;
     f.kernel = g.kernel ? g.kernel->name : "";
@@ -88,6 +88,13 @@ int refuse(const Grid& g, std::vector<Finding>* findings) {
   if (g.params.size() < g.kernel->param_bytes) {
     return say(std::to_string(g.params.size()) + " bytes of parameters; the kernel takes " +
                std::to_string(g.kernel->param_bytes));
+  }
+  const uint64_t shared = uint64_t{g.kernel->static_shared_bytes} + g.dynamic_shared_bytes;
+  if (shared > static_cast<uint64_t>(profile.shared_per_block_optin)) {
+    return say("a block of " + std::to_string(g.kernel->static_shared_bytes) + " + " +
+               std::to_string(g.dynamic_shared_bytes) +
+               " bytes of static and dynamic shared memory; the device has " +
+               std::to_string(profile.shared_per_block_optin) + " for one");
   }
   uint64_t cluster = 1;
   for (int k = 0; k < 3; ++k) {
@@ -150,7 +157,7 @@ void Launch::time_out() {
 Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
                  const Settings& settings) {
   Outcome outcome;
-  outcome.error = refuse(grid, &outcome.findings);
+  outcome.error = refuse(grid, profile, &outcome.findings);
   if (outcome.error) return outcome;
   const auto begin = std::chrono::steady_clock::now();
   Launch launch;
@@ -169,8 +176,9 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
     Finding f;
     f.check = "synccheck";
     f.kind = "timeout";
-    f.text =
-        "the launch ran past " + std::to_string(settings.instruction_limit) + " warp instructions";
+    f.text = "the launch ran past " + std::to_string(settings.instruction_limit) +
+             " warp instructions: a loop without end, or threads that spin for something that "
+             "never comes";
     f.kernel = grid.kernel->name;
     outcome.findings.push_back(f);
   }

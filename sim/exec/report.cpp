@@ -4,7 +4,6 @@
 // allocations, whose failure is the most common finding.
 #include <cstdio>
 
-#include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -31,7 +30,7 @@ constexpr FaultInfo kFaults[] = {
     {Fault::race, "race", kRacecheck, 0},
     {Fault::trap, "trap", kSynccheck, 719},
     {Fault::assertion, "assertion", kSynccheck, 710},
-    {Fault::undefined_value, "undefined_value", kSynccheck, 719},
+    {Fault::undefined_value, "undefined_value", kMemcheck, 719},
     {Fault::in_flight, "in_flight", kAsynccheck, 0},
     {Fault::source_overwritten, "source_overwritten", kAsynccheck, 0},
     {Fault::mbarrier, "mbarrier", kSynccheck, 719},
@@ -102,80 +101,94 @@ const char* name(Space s) {
   }
 }
 
-std::string hex(uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
-  return text;
+// Addresses below this are what null pointers and offsets from them look like.
+constexpr uint64_t kNullPage = 4096;
+
+// The space that a generic address is in, by its window.
+const char* space_of(uint64_t address) {
+  const Windows& n = windows();
+  if (address < n.shared || address >= n.end) return "global";
+  if (address < n.local) return "shared";
+  return address < n.param ? "local" : "parameter";
 }
 
-std::string access_text(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
-                        bool store) {
+// What the address of an access is near to, or how much there is.
+std::string surroundings(const Warp& w, Fault f, uint64_t address, Space space) {
   const Launch& launch = *w.worker->launch;
-  std::string text = std::to_string(bytes) + "-byte " + (store ? "store to " : "load from ") +
-                     name(space) + " address " + hex(address);
+  switch (space) {
+    case Space::global:
+    case Space::constant: {
+      if (address < kNullPage) return ": a null pointer, or a small offset from one";
+      const auto held = launch.memory->find(address);
+      const bool reaches = f == Fault::out_of_bounds && held && !held->freed;
+      return ": " + std::string(reaches ? "it begins at " : "") + launch.memory->nearest(address);
+    }
+    case Space::shared:
+      return "; the block has [" + hex(launch.view.shared_begin) + ", " +
+             hex(launch.view.shared_bytes) + ")";
+    case Space::cluster:
+      return "; the cluster has " + std::to_string(w.block->cluster->size) + " blocks, each [" +
+             hex(launch.view.shared_begin) + ", " + hex(launch.view.shared_bytes) + ")";
+    case Space::local:
+      return "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
+    case Space::param:
+      return "; the kernel's parameters take " + std::to_string(launch.view.param_bytes) + " bytes";
+    default:
+      return "";
+  }
+}
+
+std::string access_text(const Warp& w, const Inst& inst, Fault f, uint64_t address, uint32_t bytes,
+                        Space space, bool store) {
+  const Op op = w.function->infos[inst.info].form.op;
+  const bool atomic = op == Op::atom || op == Op::red;
+  const uint64_t shown = space == Space::param ? address - windows().param : address;
+  std::string text = std::to_string(bytes) +
+                     (atomic  ? "-byte atomic on "
+                      : store ? "-byte store to "
+                              : "-byte load from ") +
+                     name(space);
+  if (f == Fault::wrong_space) {
+    return text + " memory through " + hex(address) + ", which is an address of " +
+           space_of(address) + " memory";
+  }
+  text += " address " + hex(shown);
   switch (f) {
     case Fault::misaligned:
-      text += " is not aligned to its size";
+      text += " is misaligned: it must be a multiple of " + std::to_string(bytes);
       break;
     case Fault::read_only:
       text += ", which is read-only";
       break;
     case Fault::uninitialized:
-      text += " reads bytes that nobody wrote";
+      text += atomic ? " begins with bytes that nobody wrote" : " reads bytes that nobody wrote";
       break;
     default:
       text += " is out of bounds";
       break;
   }
-  if (space == Space::global || space == Space::constant) {
-    text += ": " + launch.memory->nearest(address);
-  } else if (space == Space::shared) {
-    text += "; the block has [" + hex(launch.view.shared_begin) + ", " +
-            hex(launch.view.shared_bytes) + ")";
-  } else if (space == Space::local) {
-    text += "; the thread has " + std::to_string(launch.view.depot_bytes) + " bytes";
-  }
-  return text;
+  return text + surroundings(w, f, address, space);
 }
 
-std::string barrier_text(uint64_t id, uint32_t threads) {
-  return "misuse of barrier " + std::to_string(id) + " with thread count " +
-         std::to_string(threads) +
-         ": the number must be below 16, the count a multiple of 32 and the same for all, and a "
-         "warp arrives once a phase";
-}
-
-// What a warp that waits for others waits for.
-std::string waits_for(const Warp& w, const Strand& s) {
-  const Inst& inst = w.function->code[s.pc];
-  if (s.parked == Parked::blocked) return blocked_text(w, inst, s);
-  if (s.parked != Parked::barrier) return "lanes of its own warp";
-  std::string text = "a barrier";
-  for (int k = 0; k < 16; ++k) {
-    const Barrier& b = w.block->barriers[k];
-    if (!(b.waiting >> w.index & 1)) continue;
-    const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
-    text += " (number " + std::to_string(k) + ", " + std::to_string(b.arrived) + " of " +
-            std::to_string(expected) + " warps arrived)";
-  }
-  return text;
-}
-
-std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, Space space,
-                     bool store) {
+std::string describe(const Warp& w, const Inst& inst, Fault f, uint64_t address, uint32_t bytes,
+                     Space space, bool store) {
   switch (f) {
     case Fault::inactive_source:
-      return "shfl reads a lane that does not take part";
+      return "shfl reads the value of lane " + std::to_string(address) +
+             ", which does not take part: it has exited, or the mask does not name it";
     case Fault::divergent:
-      return "lanes wait at a convergent instruction for lanes of their warp that do not come";
-    case Fault::barrier:
-      return barrier_text(address, bytes);
+      if (bytes) return "a mask of " + hex(address) + " without the lane that runs the instruction";
+      return divergent_text(w);
+    case Fault::dsmem_after_exit:
+      return std::string(store ? "store to" : "load from") + " the shared memory of block " +
+             std::to_string(address >> kRankShift) + " of the cluster, which has ended";
     case Fault::trap:
-      return "trap";
+      return "the kernel ran into a trap";
     case Fault::assertion:
       return "a device assertion failed";
     case Fault::partial_warp:
-      return "an .aligned instruction that needs all 32 lanes runs with fewer";
+      return "this instruction needs all 32 lanes; of warp " + std::to_string(w.index) + ", " +
+             (w.live ? lanes_text(w.live) : "none") + " are left";
     case Fault::stack_overflow:
       return "the stack of " + std::to_string(address) +
              " bytes is used up: " + std::to_string(bytes) +
@@ -186,9 +199,10 @@ std::string describe(const Warp& w, Fault f, uint64_t address, uint32_t bytes, S
     case Fault::division_by_zero:
       return "an integer is divided by zero: the result is not defined";
     case Fault::undefined_value:
-      return "index " + std::to_string(address) + " is past the table";
+      return "brx with index " + std::to_string(address) + " and a table of " +
+             std::to_string(w.function->tables[inst.aux].size()) + " targets";
     default:
-      return access_text(w, f, address, bytes, space, store);
+      return access_text(w, inst, f, address, bytes, space, store);
   }
 }
 
@@ -226,15 +240,26 @@ bool wanted(Warp& w, const Inst& inst, Fault f) {
 
 }  // namespace
 
+std::string hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
 void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
             Space space, bool store) {
+  // A generic address of another space is no wild one.
+  const uint64_t low = windows().shared, high = windows().end;
+  if (f == Fault::out_of_bounds && space == Space::global && address >= low && address < high) {
+    f = Fault::wrong_space;
+  }
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
   if (error == 0 && !(launch.settings->check & check_of(f))) return;
   if (f == Fault::assertion && wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, assertion_text(w, inst, lane));
   } else if (wanted(w, inst, f)) {
-    add(w, inst, f, lane, address, bytes, describe(w, f, address, bytes, space, store));
+    add(w, inst, f, lane, address, bytes, describe(w, inst, f, address, bytes, space, store));
   }
   if (error == 0) return;
   w.stop = true;
@@ -250,38 +275,6 @@ void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t add
   if (error == 0) return;
   w.stop = true;
   launch.fail(w.block->cluster->linear, error);
-}
-
-bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
-                 uint32_t bytes, bool store) {
-  const uint16_t marks = marks_of(block, offset, bytes);
-  const std::string what =
-      std::string(store ? "store to" : "load from") + " shared address " + hex(offset);
-  if (marks & kMarkInFlight) {
-    report_text(w, inst, Fault::in_flight, lane, offset, bytes,
-                (what + ": a copy to these bytes is under way; nobody has waited for it").c_str());
-  } else if (store && (marks & kMarkBorrowed)) {
-    report_text(w, inst, Fault::source_overwritten, lane, offset, bytes,
-                (what + ": a copy or product that has not been waited for may still read these "
-                        "bytes")
-                    .c_str());
-  } else if (marks & kMarkMbarrier) {
-    report_text(w, inst, Fault::mbarrier_overwritten, lane, offset, bytes,
-                (what + ": a live mbarrier is there").c_str());
-  } else {
-    return true;
-  }
-  return false;
-}
-
-void report_deadlock(Warp& w) {
-  const Strand& s = w.strands[0];
-  w.pc = s.pc;
-  const std::string text = "deadlock: warp " + std::to_string(w.index) + " of block " +
-                           std::to_string(w.block->rank) + " of its cluster waits for " +
-                           waits_for(w, s);
-  report_text(w, w.function->code[s.pc], Fault::deadlock,
-              static_cast<unsigned>(__builtin_ctz(s.mask)), 0, 0, text.c_str());
 }
 
 bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {

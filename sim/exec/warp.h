@@ -16,13 +16,13 @@ struct Launch;
 struct CallStack;
 struct Worker;
 struct Block;
-struct RaceBlock;  // check/race_state.h
-struct RaceWarp;
-struct RaceMbarrier;
 struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
+struct RaceBlock;  // check/race_state.h
+struct RaceWarp;
+struct RaceMbarrier;
 
 // Host addresses that stand for spaces other than global in a generic address. Reserved once per
 // process, so that no allocation ever lies there.
@@ -130,7 +130,7 @@ struct Cluster {
   uint64_t random = 0;
   uint64_t events = 0;           // phases of barriers completed, copies landed
   uint64_t phase = 0;            // of barrier.cluster
-  RaceMbarrier* race = nullptr;  // of it
+  RaceMbarrier* race = nullptr;  // of barrier.cluster
 };
 constexpr unsigned kRankShift = 24;
 

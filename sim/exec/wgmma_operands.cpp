@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Registers and tiles of a wgmma: fences, bounds, undefined bytes, marks.
+#include "sim/check/race.h"
 #include "sim/exec/async_marks.h"
 #include "sim/exec/descriptor.h"
 #include "sim/exec/wgmma_state.h"
@@ -160,7 +161,7 @@ bool claim_operands(Warp& w, const WgmmaOp& op) {
       in_flight = offset;
     }
     if (track) mark_borrowed_piece(block, offset, 1);
-    note_async_read(w, *op.inst, offset);
+    if (w.race) race_async_operand(w, *op.inst, offset);
   });
   if (undefined != ~0ull) {
     report(w, *op.inst, Fault::uninitialized, 0, undefined, kPiece, Space::shared, false);

@@ -137,12 +137,12 @@ struct Function {
   uint32_t local_bytes = 0;
   bool reads_undefined_registers = false;
   bool uses_async_copies = false;
-  bool ordered_across_blocks = false;  // which block comes first decides about results
-  bool uses_stack = false;             // calls or alloca: the depot goes on past local_bytes
+  bool uses_stack = false;  // calls or alloca: the depot goes on past local_bytes
   std::vector<CallSite> sites;
   std::vector<Callee> callees;
   std::unordered_map<uint64_t, uint32_t> callee_by_address;
   bool uses_wgmma = false;
+  bool ordered_across_blocks = false;  // which block comes first decides about results
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

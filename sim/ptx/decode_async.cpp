@@ -234,7 +234,7 @@ void Decoder::asynchronous(const Statement& s) {
       d.list.push_back(symbol ? this->symbol(o[1], 4) : source(o[1], address));
       d.list.push_back(f.op == Op::mapa ? source(o[2], Type::b32) : kAbsent);
       d.inst.imm = !symbol && address == Type::b64;
-      d.inst.kind = Kind::simple;
+      if (f.op == Op::getctarank) d.inst.kind = Kind::simple;
       break;
     }
     case Op::setmaxnreg:

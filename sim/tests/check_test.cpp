@@ -206,6 +206,54 @@ TEST_CASE("counters of coalescing and bank conflicts") {
   CHECK(o.counters.by_class.at("memory") == 5);  // two of them read parameters
 }
 
+TEST_CASE("counters of asynchronous copies: a sector once for a request") {
+  Fixture f;
+  const Outcome o = f.run(R"(
+    mad.wide.u32 %rd5, %t, 4, %rd1; mad.lo.u32 %r7, %t, 4, %r8;
+    cp.async.ca.shared.global [%r7], [%rd5], 4; cp.async.wait_all;)");
+  INFO(texts(o));
+  CHECK(o.counters.global_load.requests == 1);
+  CHECK(o.counters.global_load.bytes == 128);
+  CHECK(o.counters.global_load.sectors == 4);
+  CHECK(o.counters.global_load.minimum_sectors == 4);
+  CHECK(o.counters.shared_store.wavefronts == 1);
+}
+
+TEST_CASE("counters by PTX line") {
+  Fixture f;
+  f.device.settings.profile = true;
+  const Outcome o = f.run(
+      "ld.global.u32 %r1, [%rd1];\n mad.lo.u32 %r2, %t, 8, %r8;\n"
+      "setp.lt.u32 %p1, %t, 5;\n@%p1 st.shared.u32 [%r2], %r1;\n bar.sync 0;\n");
+  INFO(texts(o));
+  CHECK(o.error == 0);
+  const sim::LineCounters *load = nullptr, *store = nullptr, *barrier = nullptr;
+  uint64_t executions = 0, threads = 0;
+  for (const sim::LineCounters& line : o.counters.lines) {
+    executions += line.executions;
+    threads += line.thread_instructions;
+    if (line.text.find("ld.global") == 0) load = &line;
+    if (line.text.find("st.shared") == 0) store = &line;
+    if (line.text.find("bar.sync") == 0) barrier = &line;
+  }
+  CHECK(executions == o.counters.warp_instructions);
+  CHECK(threads == o.counters.thread_instructions);
+  REQUIRE((load && store && barrier));
+  CHECK(load->cls == "memory");
+  CHECK(load->global_requests == 1);
+  CHECK(load->global_sectors == 1);  // one word for all
+  CHECK(load->thread_instructions == 32);
+  CHECK(load->shared_requests == 0);
+  CHECK(store->ptx_line == load->ptx_line + 3);
+  CHECK(store->thread_instructions == 5);
+  CHECK(store->shared_bytes == 20);
+  CHECK(store->shared_wavefronts == 1);
+  CHECK(barrier->barrier_waits == 1);
+  CHECK(o.counters.barrier_waits == 1);
+  f.device.settings.profile = false;
+  CHECK(f.run("bar.sync 0;").counters.lines.empty());
+}
+
 TEST_CASE("allocations: limits, adoption, shadows") {
   Memory memory(0, 1 << 20);
   const uint64_t a = memory.allocate(1000, MemoryKind::device, 1);

@@ -230,8 +230,8 @@ TEST_CASE("a deadlock names every warp that waits") {
   REQUIRE(r.outcome.findings.size() == 2);
   CHECK(r.outcome.findings[0].kind == "deadlock");
   CHECK(r.outcome.findings[0].text.find("deadlock") != std::string::npos);
-  CHECK(r.outcome.findings[0].text.find("number 1") != std::string::npos);
-  CHECK(r.outcome.findings[1].text.find("number 2") != std::string::npos);
+  CHECK(r.outcome.findings[0].text.find("barrier 1:") != std::string::npos);
+  CHECK(r.outcome.findings[1].text.find("barrier 2:") != std::string::npos);
 }
 
 TEST_CASE("calls are expanded, with a guard and a local array") {

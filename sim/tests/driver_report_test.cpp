@@ -230,6 +230,37 @@ TEST_CASE("quiet, and the report on stderr") {
   CHECK(here.error.rfind("{\"check\":\"memcheck\"", 0) == 0);
 }
 
+TEST_CASE("a race names both parties") {
+  const std::string report = path_of("race");
+  const Child child =
+      in_child({{"LATHE_SIM_REPORT", report}, {"LATHE_SIM_CHECK", "racecheck"}}, [] {
+        if (cuda().init(0) != CUDA_SUCCESS) return 100;
+        CUcontext context = nullptr;
+        cuda().device_primary_ctx_retain(&context, 0);
+        cuda().ctx_push_current(context);
+        std::string text = kernels();
+        text.replace(text.find("bar.sync"), 8, "// no ba");  // nothing orders the two halves
+        CUmodule module = nullptr;
+        CUfunction reverse = nullptr;
+        cuda().module_load_data(&module, text.c_str());
+        cuda().module_get_function(&reverse, module, "reverse");
+        CUdeviceptr data = some(256);
+        cuda().memset_d8(data, 0, 256);
+        void* params[] = {&data};
+        cuda().launch_kernel(reverse, 1, 1, 1, 64, 1, 1, 256, nullptr, params, nullptr);
+        return static_cast<int>(cuda().ctx_synchronize());
+      });
+  CHECK(child.status == 0);
+  const std::string text = content(report);
+  CHECK(has(text,
+            "{\"check\":\"racecheck\",\"kind\":\"race\",\"kernel\":\"reverse\",\"cta\":[0,0,0]"));
+  CHECK(has(text, "\"other\":{\"cta\":[0,0,0],\"thread\":["));
+  const bool loads = has(text, "\"source\":\"\",\"access\":\"load\"}}");
+  const bool stores = has(text, "\"source\":\"\",\"access\":\"store\"}}");
+  CHECK((loads || stores));
+  CHECK(has(child.error, "lathe sim: racecheck race: "));
+}
+
 TEST_CASE("a leak belongs to memcheck and to no kernel") {
   const std::string report = path_of("leak");
   const Child child = in_child({{"LATHE_SIM_REPORT", report}, {"LATHE_SIM_ERROR_EXITCODE", "9"}},

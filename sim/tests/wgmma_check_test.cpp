@@ -55,8 +55,7 @@ TEST_CASE("wgmma: a missing fence") {
   finds(kFence + kAdd + mma + kCommit + wait(0), "missing_fence");
   finds(kFence + mma + kCommit + wait(0) + kAdd + mma + kCommit + wait(0), "missing_fence");
   // Reading them counts as well.
-  finds(kFence + mma + kCommit + wait(0) + "  @%l st.shared.f32 [%s+65532], %d0;\n" + mma +
-            kCommit + wait(0),
+  finds(kFence + mma + kCommit + wait(0) + "  mov.b32 %v2, %d0;\n" + mma + kCommit + wait(0),
         "missing_fence");
   clean(kAdd + kFence + mma + kCommit + wait(0) + kAdd + kFence + mma + kCommit + wait(0));
   // The same shape on the same accumulators needs none, another shape does.
@@ -77,8 +76,7 @@ TEST_CASE("wgmma: a missing fence") {
 TEST_CASE("wgmma: registers in flight") {
   const std::string mma = wgmma_text(plain());
   finds(kFence + mma + kCommit + kAdd + wait(0), "register_in_flight");
-  finds(kFence + mma + kCommit + "  @%l st.shared.f32 [%s+65532], %d0;\n" + wait(0),
-        "register_in_flight");
+  finds(kFence + mma + kCommit + "  mov.b32 %v2, %d0;\n" + wait(0), "register_in_flight");
   // Waiting for all but the newest does not cover the newest.
   const std::string other = wgmma_text(plain(), "e");
   const std::string add_e = "  add.f32 %e3, %e3, %e3;\n";

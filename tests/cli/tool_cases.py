@@ -31,6 +31,25 @@ class ToolCases(Case):
         self.assertEqual(status, 0, err)
         self.assertRegex(out, r"^0 findings in \d+ launches \(seed 3\)\n$")
 
+    def test_check_profile(self):
+        save(self.input, conv(B=2, T=33, D=17))
+        command = self.command("causal_conv1d", "check")[1:]
+        status, out, err = self.lathe(*command, "--profile=3")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(out, r"at best [0-9.]+ us on h100 \(\d+ cycles\), bound: ")
+        table = out[out.index(" share"):].splitlines()
+        self.assertEqual(len(table), 4)
+        shares = [float(line.split("%")[0]) for line in table[1:]]
+        self.assertEqual(shares, sorted(shares, reverse=True))
+        status, out, err = self.lathe(*command, "--profile", "--json")
+        self.assertEqual(status, 0, err)
+        profile = json.loads(out)["profile"]
+        self.assertEqual(len(profile["lines"]), 20)
+        self.assertGreater(profile["warp_instructions"], sum(line["executions"] for line in profile["lines"]) / 2)
+        self.assertTrue(all(line["thread_instructions"] <= 32 * line["executions"] for line in profile["lines"]))
+        status, out, err = self.lathe(*command, "--json")
+        self.assertNotIn("profile", json.loads(out))
+
     def test_check_refuses_what_run_refuses(self):
         save(self.input, conv(W=9))
         self.assert_refused(self.lathe(*self.command("causal_conv1d", verb="check")[1:]), "W = 9")

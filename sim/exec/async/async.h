@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sim/exec/launch.h"
@@ -39,11 +40,17 @@ struct Piece {
   bool done = false;  // written
 };
 
+// For findings.
+std::string hex(uint64_t value);
+// "no bytes outstanding", "16 bytes outstanding", "16 bytes more than expected".
+std::string outstanding(int64_t tx);
+
 enum class Path : uint8_t { global_to_shared, shared_to_global, shared_to_shared };
 
 struct Copy {
   Path path = Path::global_to_shared;
   bool by_thread = false;  // cp.async: waited for by lane
+  bool recorded = false;   // the race check knows of its writes
   bool in_group = false;   // completes by a bulk group of one lane
   bool fetched = false, landed = false, released = false;
   Atomic reduce = Atomic::none;
@@ -62,6 +69,7 @@ struct Copy {
   std::vector<Piece> pieces;
   std::vector<uint8_t> data, defined;  // after the fetch; one byte each
   uint64_t fetch_at = 0, land_at = 0;  // in instructions of the cluster
+  bool waited = false;                 // for its destination, by its lane
   bool arrives = false;                // no copy: a delayed cp.async.mbarrier.arrive
 };
 
@@ -86,6 +94,10 @@ class Async {
   // All but the `newest` groups of each lane complete; `everything`: uncommitted ones too.
   bool wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool everything);
   bool wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_only);
+  // One that is writing, or may still read, some of these bytes of the block, and for which of its
+  // lanes; null if none.
+  const Copy* find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes,
+                        unsigned* lane) const;
   uint32_t group_of(const Warp& w, unsigned lane, bool bulk) const;
 
   // Called by the scheduler: `executed` instructions of the cluster so far.
@@ -107,6 +119,9 @@ class Async {
   bool complete_tx(Copy& c);
   void release(Copy& c, uint32_t lanes);
   bool test(Mbarrier& m);
+  void watch_issue(const Copy& c);
+  void watch_landed(Copy& c, RaceMbarrier* barrier);
+  void watch_waited(Copy& c, uint32_t lanes, bool read_only);
   void show(Block& block, uint32_t offset, const Mbarrier& m);
   bool settle(Copy& c, uint32_t lanes);
   void sweep();
@@ -118,6 +133,8 @@ class Async {
   std::vector<std::map<uint32_t, Mbarrier>> mbarriers_;  // by rank
   std::vector<Groups> groups_;                           // by warp of the cluster
   std::vector<std::unique_ptr<Copy>> copies_;            // in order of issue
+  // Done, but nobody has waited for more than their sources: what they wrote is not yet visible.
+  std::vector<std::unique_ptr<Copy>> unseen_;
   uint64_t now_ = 0, next_ = ~0ull;
 };
 

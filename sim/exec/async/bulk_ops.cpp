@@ -167,9 +167,7 @@ void send(Copy copy, Place barrier, uint32_t bytes, uint32_t multicast) {
   }
   copy.barrier = barrier.offset;
   copy.barrier_bytes = bytes;
-  if (const Mbarrier* m = async.find(*barrier.block, barrier.offset)) {
-    race_mbarrier_use(m->race, w, *copy.inst, copy.lane, barrier.offset);
-  }
+  race_mbarrier_touch(w, *copy.inst, copy.lane, barrier.offset, RaceUse::load, *barrier.block);
   if (!multicast) {
     if (copy.target != barrier.block) {
       return refuse(w, *copy.inst, copy.lane, barrier.offset,

@@ -24,8 +24,8 @@ void recheck_cluster_barrier(Cluster& cluster) {
   }
   if (!any) return;
   ++cluster.phase;
-  ++cluster.events;
   race_mbarrier_phase(cluster.race);
+  ++cluster.events;
 }
 
 }  // namespace sim
@@ -40,8 +40,8 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
     return;
   }
   Cluster& cluster = *w.block->cluster;
-  race_mbarrier_release(cluster.race, w, i);
   w.cluster_pending |= exec;
+  race_mbarrier_release(cluster.race, w, i);
   w.cluster_parity = cluster.phase & 1 ? w.cluster_parity | exec : w.cluster_parity & ~exec;
   recheck_cluster_barrier(cluster);
 }
@@ -73,7 +73,9 @@ void mapa(Warp& w, const Inst& i, uint32_t exec) {
     const uint64_t rank = o.u32(1, l);
     if (rank >= w.block->cluster->size) {
       report_text(w, i, Fault::undefined_value, l, rank, 4,
-                  "mapa names a block that the cluster does not have");
+                  ("mapa to block " + std::to_string(rank) + " of a cluster of " +
+                   std::to_string(w.block->cluster->size) + " blocks")
+                      .c_str());
       return;
     }
     const uint64_t a = i.imm ? o.u64(0, l) : o.u32(0, l);

@@ -25,33 +25,6 @@ uint64_t bytes_of(const Copy& c) {
   return n;
 }
 
-// What a copy will read and write is ordered after what came before its issue.
-void check_order(const Copy& c) {
-  if (!c.warp->race) return;
-  for (const Piece& p : c.pieces) {
-    if (!p.fill) race_async_read(*c.warp, *c.inst, p.lane, p.from, p.bytes, c.source);
-    race_async_write(*c.warp, *c.inst, p.lane, p.to, p.bytes, c.target);
-  }
-}
-
-// These lanes have made sure of it.
-void waited(const Copy& c, uint32_t lanes) {
-  if (!c.warp->race) return;
-  for (const Piece& p : c.pieces) {
-    if (!(lanes >> p.lane & 1)) continue;
-    race_async_landed(*c.warp, *c.inst, p.lane, p.to, p.bytes, c.target);
-  }
-}
-
-// The mbarrier has.
-void counted(const Copy& c, uint32_t lanes, const Mbarrier* m) {
-  if (!m || !m->race) return;
-  for (const Piece& p : c.pieces) {
-    if (lanes >> p.lane & 1) race_mbarrier_landed(m->race, *c.inst, p.to, p.bytes, c.target);
-  }
-  race_mbarrier_complete(m->race);
-}
-
 }  // namespace
 
 Async::Async(Cluster* cluster, const Launch& launch)
@@ -61,6 +34,7 @@ void Async::start() {
   for (auto& m : mbarriers_) m.clear();
   groups_.assign(static_cast<size_t>(cluster_->size) * cluster_->blocks[0]->warps, Groups{});
   copies_.clear();
+  unseen_.clear();
   now_ = 0;
   next_ = ~0ull;
 }
@@ -92,10 +66,19 @@ void Async::issue(std::unique_ptr<Copy> copy) {
   if (policy == AsyncPolicy::random) {
     c.fetch_at = now_ + next_random(cluster_->random) % (c.land_at - now_ + 1);
   }
+  watch_issue(c);
   if (c.target && c.target->marked && c.reduce == Atomic::none && launch_.view.check_async) {
     for (const Piece& p : c.pieces) {
       if (!check_marks(*c.warp, *c.inst, p.lane, *c.target, static_cast<uint32_t>(p.to), p.bytes,
                        true)) {
+        break;
+      }
+    }
+  }
+  if (c.source && c.source->marked && launch_.view.check_async) {
+    for (const Piece& p : c.pieces) {
+      if (!p.fill && !check_marks(*c.warp, *c.inst, p.lane, *c.source,
+                                  static_cast<uint32_t>(p.from), p.bytes, false)) {
         break;
       }
     }
@@ -105,7 +88,6 @@ void Async::issue(std::unique_ptr<Copy> copy) {
     if (c.source && !p.fill) mark_borrowed(*c.source, from, p.bytes, +1);
     if (c.target) mark_in_flight(*c.target, to, p.bytes, +1);
   }
-  check_order(c);
   copies_.push_back(std::move(copy));
   if (policy == AsyncPolicy::eager) {
     settle(c, c.lanes);
@@ -187,9 +169,10 @@ bool Async::land(Copy& c, uint32_t lanes) {
   c.landed = true;
   ++cluster_->events;
   if (c.barrier_block) {
-    counted(c, ~0u, find(*c.barrier_block, c.barrier));
-    good &= complete_tx(c);
+    const Mbarrier* m = find(*c.barrier_block, c.barrier);
+    if (m) watch_landed(c, m->race);
   }
+  if (c.barrier_block) good &= complete_tx(c);
   return good;
 }
 
@@ -213,10 +196,12 @@ bool Async::settle(Copy& c, uint32_t lanes) {
       if (other.get() == &c) break;
       if (!other->by_thread || other->warp != c.warp) continue;
       land(*other, c.lanes);
-      counted(*other, c.lanes & other->lanes, find(*c.barrier_block, c.barrier));
+      const Mbarrier* m = find(*c.barrier_block, c.barrier);
+      if (m) watch_landed(*other, m->race);
     }
     c.landed = c.released = true;
     ++cluster_->events;
+    if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) race_mbarrier_complete(m->race);
     bool good = true;
     for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
       good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
@@ -242,7 +227,7 @@ bool Async::wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool eve
     }
     if (!done) continue;
     good &= land(*c, done);
-    waited(*c, done);
+    watch_waited(*c, done, false);
     release(*c, done);
   }
   sweep();
@@ -260,16 +245,47 @@ bool Async::wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_
       fetch(*c);
     } else {
       good &= land(*c, ~0u);
-      waited(*c, ~0u);
+      c->waited = true;
     }
+    watch_waited(*c, 1u << lane, read_only);
     release(*c, c->lanes);
+  }
+  if (!read_only) {
+    std::erase_if(unseen_, [&](const auto& c) {
+      const unsigned lane = c->lane;
+      if (c->warp != &w || !(exec >> lane & 1)) return false;
+      if (c->group[lane] + newest[lane] >= g.bulk[lane]) return false;
+      watch_waited(*c, 1u << lane, false);
+      return true;
+    });
   }
   sweep();
   return good;
 }
 
+const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes,
+                             unsigned* lane) const {
+  for (const auto& c : copies_) {
+    if ((writes ? c->target : c->source) != &block) continue;
+    for (const Piece& p : c->pieces) {
+      const uint64_t at = writes ? p.to : p.from;
+      if (at >= offset + bytes || offset >= at + p.bytes) continue;
+      *lane = p.lane;
+      return c.get();
+    }
+  }
+  return nullptr;
+}
+
 void Async::sweep() {
-  std::erase_if(copies_, [](const auto& c) { return c->landed && c->released; });
+  std::erase_if(copies_, [this](auto& c) {
+    if (!c->landed || !c->released) return false;
+    if (c->in_group && !c->waited && !c->target && c->warp->race) {
+      c->data = c->defined = {};
+      unseen_.push_back(std::move(c));
+    }
+    return true;
+  });
   next_ = ~0ull;
   for (const auto& c : copies_) {
     if (!c->landed) next_ = std::min({next_, c->fetched ? c->land_at : c->fetch_at, c->land_at});
@@ -303,9 +319,8 @@ bool Async::block_ends(Block& block, Warp& last) {
   bool good = true;
   for (const auto& [offset, m] : mbarriers_[block.rank]) {
     if (m.tx == 0) continue;
-    const std::string text = "the block ends while the mbarrier at offset " +
-                             std::to_string(offset) + " lacks " + std::to_string(m.tx) +
-                             " bytes: expect_tx and the copies disagree";
+    const std::string text = "the block ends while the mbarrier at " + hex(offset) + " has " +
+                             outstanding(m.tx) + ": expect_tx and the copies disagree";
     report_text(last, *m.birth, Fault::transactions, 0, offset, 8, text.c_str());
   }
   for (auto& c : copies_) {

@@ -15,11 +15,7 @@ namespace {
 // What an arrival returns: the phase it belongs to, and the arrivals that were pending.
 uint64_t token(const Mbarrier& m) { return m.phase << 20 | m.pending; }
 
-std::string at(uint32_t offset) {
-  char text[32];
-  std::snprintf(text, sizeof text, "mbarrier at 0x%x", offset);
-  return text;
-}
+std::string at(uint32_t offset) { return "mbarrier at " + hex(offset); }
 
 bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what) {
   report_text(w, i, Fault::mbarrier, lane, offset, 8, (at(offset) + ": " + what).c_str());
@@ -27,6 +23,12 @@ bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::s
 }
 
 }  // namespace
+
+std::string outstanding(int64_t tx) {
+  if (tx == 0) return "no bytes outstanding";
+  return std::to_string(tx < 0 ? -tx : tx) +
+         (tx < 0 ? " bytes more than were expected" : " bytes outstanding");
+}
 
 Mbarrier* Async::find(Block& block, uint32_t offset) {
   auto& all = mbarriers_[block.rank];
@@ -50,7 +52,7 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
   m.expected = m.pending = count;
   m.birth = &i;
   m.race = race_mbarrier(block);
-  race_mbarrier_init(m.race, w, i, lane);
+  race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
   mark_flag(block, offset, 8, kMarkMbarrier, true);
   show(block, offset, m);
   const uint8_t defined[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -62,7 +64,9 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
 }
 
 bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
-  if (!find(block, offset)) return misuse(w, i, lane, offset, "not live");
+  if (!find(block, offset))
+    return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
+  race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;
@@ -81,7 +85,8 @@ bool Async::test(Mbarrier& m) {
 bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
                    int64_t bytes) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
+  if (bytes > 0) race_mbarrier_touch(w, i, lane, offset, RaceUse::load, block);
   m->tx += bytes;
   if (m->tx > kMostArrivals || m->tx < -kMostArrivals) {
     return misuse(w, i, lane, offset,
@@ -95,7 +100,7 @@ bool Async::expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
 bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset,
                    uint32_t count, bool drop, bool may_complete, uint64_t* state) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (count == 0 || count > m->pending) {
     return misuse(
         w, i, lane, offset,
@@ -106,6 +111,10 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
            "an arrival in phase " + std::to_string(m->phase) +
                " before any wait has seen the end of phase " + std::to_string(m->phase - 1));
     if (w.stop) return false;
+  }
+  if (w.function->infos[i.info].form.op != Op::cp_mbarrier_arrive) {
+    race_mbarrier_touch(w, i, lane, offset, RaceUse::load, block);
+    race_mbarrier_release(m->race, w, i);
   }
   if (state) *state = token(*m);
   if (drop) {
@@ -122,13 +131,15 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
 
 bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset) {
   Mbarrier* m = find(block, offset);
-  if (!m) return misuse(w, i, lane, offset, "not live");
+  if (!m) return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   if (m->pending == kMostArrivals) return misuse(w, i, lane, offset, "too many pending arrivals");
   ++m->pending;
   return true;
 }
 
 bool Async::complete_tx(Copy& c) {
+  Mbarrier* m = find(*c.barrier_block, c.barrier);
+  if (m) race_mbarrier_complete(m->race);
   return expect(*c.warp, *c.inst, c.lane, *c.barrier_block, c.barrier, -int64_t{c.barrier_bytes});
 }
 

@@ -16,13 +16,6 @@ Place barrier_at(const Operands& o, const Form& f, unsigned lane, bool remote) {
   return o.shared(0, 0, lane, 8, 8, remote && f.space() == Space::cluster);
 }
 
-// Its init must come before.
-Mbarrier* use(Warp& w, const Inst& i, unsigned lane, const Place& p) {
-  Mbarrier* m = w.block->cluster->async->find(*p.block, p.offset);
-  if (m && w.race) race_mbarrier_use(m->race, w, i, lane, p.offset);
-  return m;
-}
-
 // Count or bytes are in entry 2.
 template <Op O>
 void change(Warp& w, const Inst& i, uint32_t exec) {
@@ -34,7 +27,6 @@ void change(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, remote);
     if (!p.block) return;
-    if (O != Op::mbarrier_init) use(w, i, l, p);
     bool good = false;
     switch (O) {
       case Op::mbarrier_init:
@@ -59,20 +51,12 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
   const Form& f = form(w, i);
   Async& async = *w.block->cluster->async;
   const bool expects = f.detail & kExpectTx;
-  const Mbarrier* released = nullptr;  // in the phase below
-  uint64_t phase = 0;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, true);
     if (!p.block) return;
     if (expects && !async.expect(w, i, l, *p.block, p.offset, o.u32(2, l))) return;
     const uint32_t count = !expects && o.has(2) ? o.u32(2, l) : 1;
-    const Mbarrier* m = use(w, i, l, p);
-    if (m && w.race && (m != released || m->phase != phase)) {
-      race_mbarrier_release(m->race, w, i);
-      released = m;
-      phase = m->phase;
-    }
     uint64_t state = 0;
     async.arrive(w, i, l, *p.block, p.offset, count, f.op == Op::mbarrier_arrive_drop,
                  !(f.detail & kNoComplete), &state);
@@ -87,15 +71,19 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
   const Operands o(w, i);
   const Form& f = form(w, i);
   Cluster& cluster = *w.block->cluster;
+  Async& async = *cluster.async;
   uint32_t over = 0;
   const Mbarrier* acquired = nullptr;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, false);
     if (!p.block) return;
-    Mbarrier* m = use(w, i, l, p);
+    Mbarrier* m = async.find(*p.block, p.offset);
+    if (m) race_mbarrier_touch(w, i, l, p.offset, RaceUse::load, *p.block);
     if (!m) {
-      report_text(w, i, Fault::mbarrier, l, p.offset, 8, "a wait on an mbarrier that is not live");
+      report_text(w, i, Fault::mbarrier, l, p.offset, 8,
+                  ("mbarrier at " + hex(p.offset) + ": not live: never initialised, or invalidated")
+                      .c_str());
       return;
     }
     bool done = false;
@@ -105,7 +93,10 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
       const uint64_t phase = o.u64(2, l) >> 20;
       if (phase > m->phase || m->phase - phase > 1) {
         report_text(w, i, Fault::mbarrier, l, p.offset, 8,
-                    "a wait for a phase that is neither the current nor the one before");
+                    ("a wait with a state of phase " + std::to_string(phase) +
+                     " of the mbarrier at " + hex(p.offset) + ", which is in phase " +
+                     std::to_string(m->phase) + "; allowed: this phase or the one before")
+                        .c_str());
         return;
       }
       done = m->phase > phase;
@@ -113,7 +104,7 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     if (!done) continue;
     over |= 1u << l;
     m->observed = m->phase;
-    if (w.race && m != acquired) race_mbarrier_acquire(m->race, w, i);
+    if (m != acquired) race_mbarrier_acquire(m->race, w, i);
     acquired = m;
   }
   if (f.op == Op::mbarrier_try_wait && !over) {
@@ -144,7 +135,6 @@ void arrive_after_copies(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, false);
     if (!p.block) return;
-    use(w, i, l, p);
     if (!(f.detail & kNoinc) && !async.add_pending(w, i, l, *p.block, p.offset)) return;
     auto copy = std::make_unique<Copy>();
     copy->arrives = true;
@@ -188,7 +178,9 @@ Place find_place(Warp& w, const Inst& i, unsigned lane, uint64_t address, bool g
   }
   if (block->warps_done == block->warps) {
     report_text(w, i, Fault::dsmem_after_exit, lane, a, bytes,
-                "access to the shared memory of a block that has ended");
+                ("access to the shared memory of block " + std::to_string(rank) +
+                 " of the cluster, which has ended")
+                    .c_str());
     return {};
   }
   return {block, static_cast<uint32_t>(offset)};
@@ -226,9 +218,10 @@ namespace sim {
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) {
   if (w.wgmma && wgmma_waits(w)) return "the rest of its warpgroup";
   const Form& f = w.function->infos[inst.info].form;
-  if (f.op == Op::cluster_wait) return "barrier.cluster: not all threads of the cluster arrive";
+  if (f.op == Op::cluster_wait) return cluster_barrier_text(*w.block->cluster);
   if (f.op == Op::setmaxnreg) {
-    return std::to_string(w.block->free_registers) + " registers are free: too few";
+    return "registers: " + std::to_string(w.block->free_registers) +
+           " of the block's are free, which is too few";
   }
   if (f.op != Op::mbarrier_try_wait) return "its instruction";
   const base::Operands o(const_cast<Warp&>(w), inst);
@@ -236,10 +229,10 @@ std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand) 
   const uint64_t address = o.address(0, 0, lane) - (o.generic(0) ? windows().shared : 0);
   const auto offset = static_cast<uint32_t>(address & ((1u << kRankShift) - 1));
   const Mbarrier* m = w.block->cluster->async->find(*w.block, offset);
-  std::string text = "the mbarrier at offset " + std::to_string(offset);
+  std::string text = "the mbarrier at " + hex(offset);
   if (!m) return text;
   return text + " (phase " + std::to_string(m->phase) + ", " + std::to_string(m->pending) + " of " +
-         std::to_string(m->expected) + " arrivals and " + std::to_string(m->tx) + " bytes missing)";
+         std::to_string(m->expected) + " arrivals missing, " + outstanding(m->tx) + ")";
 }
 
 }  // namespace sim

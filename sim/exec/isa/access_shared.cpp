@@ -56,15 +56,16 @@ uint32_t bank_conflicts(const Access& a, uint32_t exec, uint32_t size) {
 }
 
 // Something asynchronous is using shared memory: is it what this access touches?
-void look_at_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size,
+bool look_at_marks(const Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size,
                    const Block& block, Use use) {
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
     if (!check_marks(w, i, static_cast<unsigned>(l), block, static_cast<uint32_t>(a.address[l]),
                      size, use != Use::load)) {
-      return;
+      return false;
     }
   }
+  return true;
 }
 
 // Addresses in the shared memory of `block`, already reduced to offsets in it.
@@ -91,11 +92,13 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   const uint32_t extra = b.low == b.high ? 0 : bank_conflicts(a, exec, size);
   counts.conflicts += extra;
   counts.wavefronts += extra + (b.low == b.high ? 1 : groups_of(exec, size));
-  if (block.marked && launch.check_async) look_at_marks(a, w, i, exec, size, block, use);
-  if (w.race) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);
+  // What is on its way need not be called unwritten or a race as well.
+  const bool settled =
+      !block.marked || !launch.check_async || look_at_marks(a, w, i, exec, size, block, use);
+  if (w.race && settled) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);
   if (!launch.check_defined) return true;
   const bool dense = a.dense && exec == kFull;
-  if (use != Use::store) {
+  if (use != Use::store && settled) {
     const bool all = dense ? range_defined(block.shared_defined, a.address[0], 32ull * size)
                            : b.low == b.high && range_defined(block.shared_defined, b.low, size);
     const uint32_t missing =
@@ -141,9 +144,7 @@ bool prepare_cluster(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
     }
     Block& block = *cluster.blocks[rank];
     if (block.warps_done == block.warps) {
-      report_text(w, i, Fault::dsmem_after_exit, static_cast<unsigned>(first), a.address[first],
-                  size, "access to the shared memory of a block that has ended");
-      return false;
+      return fault(w, i, Fault::dsmem_after_exit, first, a, size, Space::cluster, use);
     }
     Access part;
     for (int l = 0; l < 32; ++l) part.address[l] = a.address[l] - block.window;

@@ -52,7 +52,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       if (!exec) break;
       const uint32_t members = member_mask(w, in, exec);
       if (exec & ~members) {
-        report(w, in, Fault::divergent, __builtin_ctz(exec & ~members), 0, 0, Space::generic,
+        report(w, in, Fault::divergent, __builtin_ctz(exec & ~members), members, 4, Space::generic,
                false);
         return Step::stopped;
       }

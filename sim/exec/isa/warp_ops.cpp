@@ -16,7 +16,7 @@ void shfl(Warp& w, const Inst& i, uint32_t exec) {
   memcpy(a, cells<uint32_t>(w, i.a), sizeof(a));
   memcpy(b, cells<uint32_t>(w, i.b), sizeof(b));
   memcpy(c, cells<uint32_t>(w, list[0]), sizeof(c));
-  uint32_t p = 0, bad = 0;
+  uint32_t p = 0, bad = 0, source[32];
   for (int l = 0; l < 32; ++l) {
     const int segment = static_cast<int>(c[l] >> 8 & 31), clamp = static_cast<int>(c[l] & 31);
     const int last = (l & segment) | (clamp & ~segment), first = l & segment;
@@ -38,12 +38,13 @@ void shfl(Warp& w, const Inst& i, uint32_t exec) {
     }
     const int from = valid ? j & 31 : l;
     r[l] = a[from];
+    source[l] = static_cast<uint32_t>(from);
     p |= valid ? 1u << l : 0u;
     bad |= !(exec >> from & 1) ? 1u << l : 0u;
   }
   if (bad & exec) {
-    report(w, i, Fault::inactive_source, static_cast<unsigned>(__builtin_ctz(bad & exec)), 0, 4,
-           Space::generic, false);
+    const auto lane = static_cast<unsigned>(__builtin_ctz(bad & exec));
+    report(w, i, Fault::inactive_source, lane, source[lane], 4, Space::generic, false);
   }
   blend(cells<uint32_t>(w, i.d), r, exec);
   if (list[1] != kNoSlot) w.preds[list[1]] = (w.preds[list[1]] & ~exec) | (p & exec);

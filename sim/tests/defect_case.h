@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One file of the corpus of defective kernels: what its header says, its two texts, and the result
+// it promises. sim/tests/defects/README.md describes the format.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace sim::test {
+
+struct DefectCase {
+  std::string path;
+  std::string check, kind;  // of the finding
+  int error = 0;            // the launch ends with
+  bool some_seeds = false;  // not every seed shows the defect
+  bool any_line = false;    // one marked line is enough
+  std::vector<std::string> also;
+  std::vector<std::string> texts;     // parts of the finding's sentence
+  std::map<std::string, int> launch;  // blocks, threads, cluster, dynamic, limit, thread, block
+  std::map<std::string, int> repaired_launch;  // where it differs
+  std::string expression;                      // out[i] of the repaired twin; empty: not stated
+  int count = 0;                               // for i below this
+  std::vector<int> lines;               // the finding names one of them; all of them are found
+  int other_line = 0;                   // of the other party of a race
+  std::vector<std::string> parameters;  // names of the kernel's parameters
+  std::string defective, repaired;
+};
+
+// Reads a file; throws std::runtime_error where its header is wrong.
+DefectCase read_defect(const std::string& path, const std::string& check);
+
+// The value of a C expression over the integers, the variable i and the array in.
+int64_t evaluate(const std::string& expression, int64_t i, const std::vector<uint32_t>& in);
+
+}  // namespace sim::test
