@@ -59,6 +59,7 @@ add_library(lathe_sim_core STATIC
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  exec/async/collisions.cpp
   exec/async/copies.cpp
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
@@ -114,8 +115,8 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(topic async atomic bits calls check control convert float integer litmus litmus_async
-          litmus_block math matrix mma model nvrtc opcodes parser print race rare tensor_copy threads
-          traffic void wgmma wgmma_check)
+          litmus_block math matrix mma model nvrtc opcodes parser print race rare short_address
+          tensor_copy tensor_map threads traffic void wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
@@ -123,6 +124,12 @@ if(LATHE_TESTS)
     ${CMAKE_CURRENT_SOURCE_DIR}/tests/defect_case.cpp LIBRARIES lathe_sim_core)
   target_compile_definitions(sim_defects_test PRIVATE
     SIM_DEFECTS="${CMAKE_CURRENT_SOURCE_DIR}/tests/defects")
+  foreach(topic gemm gemm_mutation)
+    lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
+      LIBRARIES lathe_sim_core)
+    target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+      SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
+  endforeach()
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)
     add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}

@@ -28,7 +28,6 @@ struct Stamp {
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
 
-
 // Markers in Stamp::agent; the clock is an index plus one, the place a generation of the pool.
 constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
 constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another

@@ -71,6 +71,9 @@ bool is_joined(const Capture& capture, const Stream& origin) {
     reached[node] = true;
     pending.insert(pending.end(), nodes[node].after.begin(), nodes[node].after.end());
   }
+  for (size_t node : capture.left) {
+    if (!reached[node]) return false;
+  }
   for (const auto& weak : capture.streams) {
     const std::shared_ptr<Stream> stream = weak.lock();
     if (!stream || stream->capture.get() != &capture) continue;

@@ -18,11 +18,13 @@ struct Node {
 
 struct Graph : Object {
   std::vector<Node> nodes;
+  std::vector<std::shared_ptr<Object>> held;  // user objects, once for each reference
 };
 
 struct GraphExec : Object {
   Context* context = nullptr;
   std::vector<Node> nodes;
+  std::vector<std::shared_ptr<Object>> held;
 };
 
 struct Capture {
@@ -33,6 +35,7 @@ struct Capture {
   std::thread::id thread;
   bool invalid = false;
   std::vector<std::weak_ptr<Stream>> streams;  // the origin and those that joined
+  std::vector<size_t> left;                    // the last nodes of destroyed streams
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
 };
 

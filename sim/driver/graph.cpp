@@ -45,8 +45,9 @@ SIM_API cuGraphCreate(CUgraph* out, unsigned flags) {
 }
 
 SIM_API cuGraphDestroy(CUgraph handle) {
+  std::shared_ptr<Graph> graph;  // dies after the lock, as its user objects call the caller's code
   return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto graph = driver.find<Graph>(handle);
+    graph = driver.find<Graph>(handle);
     if (!graph || driver.graphs.erase(graph->handle) == 0) return CUDA_ERROR_INVALID_VALUE;
     driver.objects.erase(graph->handle);
     return CUDA_SUCCESS;
@@ -60,6 +61,7 @@ SIM_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned l
     auto exec = driver.add(std::make_shared<GraphExec>());
     exec->context = &context;
     exec->nodes = graph->nodes;
+    exec->held = graph->held;
     driver.graphs[exec->handle] = exec;
     *out = handle_of<CUgraphExec>(exec);
     return CUDA_SUCCESS;
@@ -67,8 +69,9 @@ SIM_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned l
 }
 
 SIM_API cuGraphExecDestroy(CUgraphExec handle) {
+  std::shared_ptr<GraphExec> exec;  // see cuGraphDestroy
   return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto exec = driver.find<GraphExec>(handle);
+    exec = driver.find<GraphExec>(handle);
     if (!exec || driver.graphs.erase(exec->handle) == 0) return CUDA_ERROR_INVALID_VALUE;
     driver.objects.erase(exec->handle);
     return CUDA_SUCCESS;
@@ -91,6 +94,7 @@ SIM_API cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
       return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
     exec->nodes = graph->nodes;
+    exec->held = graph->held;
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     return CUDA_SUCCESS;
   });

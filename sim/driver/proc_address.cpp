@@ -15,6 +15,9 @@ namespace {
 constexpr cuuint64_t kKnownFlags =
     CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 
+// CUDA 7.0 brought the per-thread twins; the functions themselves are older.
+constexpr int kTwins = 7000, kBeforeTwins = 2000;
+
 // An exported name without its suffixes: "_v2", "_ptsz", "_ptds".
 std::string_view plain_name(std::string_view name) {
   const size_t end = name.find('_');
@@ -38,13 +41,17 @@ CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
   if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 || flags == kKnownFlags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const bool twin = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   const Symbol* best = nullptr;
   bool known = false;
   for (size_t at = 0; at < kSymbolCount; ++at) {
     const Symbol& symbol = kSymbols[at];
     if (std::strcmp(symbol.name, name) != 0) continue;
     known = true;
-    if (symbol.version <= version && (best == nullptr || symbol.version > best->version)) {
+    const int since = twin || symbol.per_thread == nullptr || symbol.version != kTwins
+                          ? symbol.version
+                          : kBeforeTwins;
+    if (since <= version && (best == nullptr || symbol.version > best->version)) {
       best = &symbol;
     }
   }
@@ -54,7 +61,6 @@ CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
   }
   *out = nullptr;
   if (best != nullptr) {
-    const bool twin = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     *out = reinterpret_cast<void*>(twin && best->per_thread != nullptr ? best->per_thread
                                                                        : best->entry);
   }

@@ -187,7 +187,7 @@ struct Driver {
   std::unordered_map<uint64_t, std::weak_ptr<Object>> objects;
   std::map<uint64_t, std::shared_ptr<Library>> libraries;
   std::map<uint64_t, std::shared_ptr<Pool>> pools;
-  std::map<uint64_t, std::shared_ptr<Object>> graphs;    // CUgraph and CUgraphExec
+  std::map<uint64_t, std::shared_ptr<Object>> graphs;    // CUgraph, CUgraphExec, CUuserObject
   std::map<uint64_t, std::shared_ptr<Object>> links;     // CUlinkState
   std::map<uint64_t, std::shared_ptr<Object>> memories;  // CUmemGenericAllocationHandle
   std::map<uint64_t, size_t> reservations;               // cuMemAddressReserve, by start

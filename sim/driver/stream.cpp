@@ -78,7 +78,13 @@ SIM_API cuStreamDestroy(CUstream handle) {
   return with_context([&](Driver& driver, Lock&, Context&) -> CUresult {
     auto stream = driver.find<Stream>(handle);
     if (!stream || stream->destroyed) return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture) invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    if (Capture* capture = stream->capture.get()) {
+      // One that joined may go; its nodes have to be joined all the same.
+      if (capture->origin == stream->handle) {
+        invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+      }
+      capture->left.insert(capture->left.end(), stream->frontier.begin(), stream->frontier.end());
+    }
     stream->destroyed = true;  // its work goes on
     driver.objects.erase(stream->handle);
     driver.changed.notify_all();

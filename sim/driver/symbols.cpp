@@ -67,7 +67,12 @@
   SIM_ONE(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2)                                          \
   SIM_ONE(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags)                                  \
   SIM_ONE(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags)                         \
+  SIM_TWO(cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams,                       \
+          cuGraphInstantiateWithParams_ptsz)                                                       \
   SIM_TWO(cuGraphLaunch, 10000, cuGraphLaunch, cuGraphLaunch_ptsz)                                 \
+  SIM_ONE(cuGraphReleaseUserObject, 11030, cuGraphReleaseUserObject)                               \
+  SIM_ONE(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject)                                 \
+  SIM_TWO(cuGraphUpload, 11010, cuGraphUpload, cuGraphUpload_ptsz)                                 \
   SIM_ONE(cuInit, 2000, cuInit)                                                                    \
   SIM_ONE(cuKernelGetAttribute, 12000, cuKernelGetAttribute)                                       \
   SIM_ONE(cuKernelGetFunction, 12000, cuKernelGetFunction)                                         \
@@ -175,6 +180,9 @@
   SIM_ONE(cuStreamWriteValue32, 8000, cuStreamWriteValue32)                                        \
   SIM_TWO(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz)      \
   SIM_ONE(cuTensorMapEncodeTiled, 12000, cuTensorMapEncodeTiled)                                   \
+  SIM_ONE(cuUserObjectCreate, 11030, cuUserObjectCreate)                                           \
+  SIM_ONE(cuUserObjectRelease, 11030, cuUserObjectRelease)                                         \
+  SIM_ONE(cuUserObjectRetain, 11030, cuUserObjectRetain)                                           \
   SIM_ONE(cuTensorMapReplaceAddress, 12000, cuTensorMapReplaceAddress)                             \
   SIM_TWO(cuMemsetD2D16, 7000, cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds)                            \
   SIM_TWO(cuMemsetD2D16Async, 7000, cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz)                   \

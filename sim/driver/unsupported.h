@@ -109,8 +109,6 @@
   X(cuGraphHostNodeGetParams)                         \
   X(cuGraphHostNodeSetParams)                         \
   X(cuGraphInstantiate)                               \
-  X(cuGraphInstantiateWithParams)                     \
-  X(cuGraphInstantiateWithParams_ptsz)                \
   X(cuGraphInstantiate_v2)                            \
   X(cuGraphKernelNodeCopyAttributes)                  \
   X(cuGraphKernelNodeGetAttribute)                    \
@@ -133,12 +131,8 @@
   X(cuGraphNodeGetEnabled)                            \
   X(cuGraphNodeSetEnabled)                            \
   X(cuGraphNodeSetParams)                             \
-  X(cuGraphReleaseUserObject)                         \
   X(cuGraphRemoveDependencies)                        \
   X(cuGraphRemoveDependencies_v2)                     \
-  X(cuGraphRetainUserObject)                          \
-  X(cuGraphUpload)                                    \
-  X(cuGraphUpload_ptsz)                               \
   X(cuGraphicsMapResources)                           \
   X(cuGraphicsMapResources_ptsz)                      \
   X(cuGraphicsResourceGetMappedMipmappedArray)        \
@@ -340,8 +334,5 @@
   X(cuTexRefSetMipmapLevelBias)                       \
   X(cuTexRefSetMipmapLevelClamp)                      \
   X(cuTexRefSetMipmappedArray)                        \
-  X(cuUserObjectCreate)                               \
-  X(cuUserObjectRelease)                              \
-  X(cuUserObjectRetain)                               \
   X(cuWaitExternalSemaphoresAsync)                    \
   X(cuWaitExternalSemaphoresAsync_ptsz)

@@ -24,8 +24,6 @@ uint64_t constant_value(const Constant& c, const Launch& launch, uint64_t window
       const uint64_t end = launch.view.shared_begin + f.static_shared;
       return window + (end + f.dynamic_align - 1) / f.dynamic_align * f.dynamic_align + c.value;
     }
-    case Constant::Base::param:
-      return windows().param + c.value;
     default:
       return c.value;
   }

@@ -10,8 +10,11 @@ namespace {
 constexpr uint32_t kMagic = 0x50414D54;  // "TMAP"
 
 // Sizes reach 2^32 and 2^40, so they are kept as size - 1 and in units of 16 bytes.
+// CUTLASS and those that follow it clear bit 21 of the second word, for the sake of older drivers:
+// that word holds nothing.
 struct Record {
   uint32_t magic, checksum;
+  uint8_t others_write_here[8];
   uint64_t base;
   uint8_t dtype, rank, swizzle, interleave, fill_nan, reserved[3];
   uint32_t dims[5];
@@ -19,7 +22,7 @@ struct Record {
   uint64_t strides[4];
   uint16_t box[5];
   uint8_t element_strides[5];
-  uint8_t reserved3[33];
+  uint8_t reserved3[25];
 };
 static_assert(sizeof(Record) == kTensorMapBytes);
 
@@ -91,6 +94,7 @@ void encode_tensor_map(const TensorMapView& m, void* out) {
 bool decode_tensor_map(const void* map, TensorMapView* out) {
   Record r;
   std::memcpy(&r, map, sizeof r);
+  std::memset(r.others_write_here, 0, sizeof r.others_write_here);
   if (r.magic != kMagic || r.checksum != checksum(r)) return false;
   TensorMapView m;
   m.base = r.base;

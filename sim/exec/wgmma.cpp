@@ -92,7 +92,10 @@ bool all_have_come(const Warp& w) {
 // A warp that passes may at once give the sources away, so everybody's rows are computed first.
 void pass(Warp& w) {
   Warp* first = w.block->warp + w.index / kWarps * kWarps;
-  for (uint32_t k = 0; k < kWarps; ++k) compute(first[k], w.wgmma->target);
+  for (uint32_t k = 0; k < kWarps; ++k) {
+    compute(first[k], w.wgmma->target);
+    for (WgmmaOp& op : first[k].wgmma->pending) op.over |= op.group < w.wgmma->target;
+  }
   retire(w, w.wgmma->target);
 }
 

@@ -19,6 +19,7 @@ struct WgmmaOp {
   uint32_t group = 0;       // the number its group has or will have
   bool accumulate = false;  // else D is overwritten
   bool computed = false;
+  bool over = false;  // some warp of the warpgroup has waited for it
 };
 
 void wgmma_issue(Warp& w, const Inst& i, uint32_t exec, WgmmaProduct product);
@@ -30,6 +31,10 @@ void wgmma_wait(Warp& w, const Inst& i, uint32_t exec);
 void wgmma_touch(Warp& w, const Inst& i, uint32_t exec);
 // The warp has ended: nothing may be left.
 void wgmma_end(Warp& w);
+// May a product that nobody has waited for read any of these bytes? Those that wait may tell
+// others, so one warp's wait is enough here; the marks, which stores meet, stay until each has
+// waited.
+bool wgmma_reads(const Block& block, uint32_t offset, uint32_t bytes);
 // Is it held by a wgmma.wait_group?
 bool wgmma_waits(const Warp& w);
 

@@ -179,6 +179,19 @@ bool claim_operands(Warp& w, const WgmmaOp& op) {
   return true;
 }
 
+bool wgmma_reads(const Block& block, uint32_t offset, uint32_t bytes) {
+  bool reads = false;
+  for (uint32_t k = 0; k < block.warps && block.warp[k].wgmma; ++k) {
+    for (const WgmmaOp& op : block.warp[k].wgmma->pending) {
+      if (op.over) continue;
+      each_piece(block.warp[k], op,
+                 [&](uint32_t at) { reads |= at < offset + bytes && at + kPiece > offset; });
+      if (reads) return true;
+    }
+  }
+  return false;
+}
+
 void release_operands(Warp& w, const WgmmaOp& op) {
   Block& block = *w.block;
   const TensorConfig c = config_of(op);

@@ -95,7 +95,7 @@ struct InstInfo {
 // A value that is the same in every lane and never written: an immediate, or an address known only
 // at launch.
 struct Constant {
-  enum class Base : uint8_t { none, symbol, shared, dynamic_shared, param };
+  enum class Base : uint8_t { none, symbol, shared, dynamic_shared };
   Base base = Base::none;
   uint16_t slot = 0;
   uint8_t bytes = 4;

@@ -28,7 +28,9 @@ Ref Decoder::address(const Operand& o, Space space, Draft* d) {
   const Operand& base = o.parts[0];
   if (base.kind == Operand::Kind::reg) {
     const unsigned bytes = register_bytes(base);
-    if (bytes == 4 && (space == Space::shared || space == Space::cluster))
+    const bool window = space == Space::shared || space == Space::cluster ||
+                        space == Space::local || space == Space::param;
+    if (bytes == 4 && window)
       d->b = {Ref::Kind::raw, 0};
     else if (bytes != 8)
       fail("the address '" + base.name + "' does not have 64 bits");

@@ -145,6 +145,7 @@ void Decoder::cvta(const Statement& s) {
   uint64_t base = 0;
   if (form_.space() == Space::shared || form_.space() == Space::cluster) base = windows().shared;
   if (form_.space() == Space::local) base = windows().local;
+  if (form_.space() == Space::param) base = windows().param;
   if (form_.space() == Space::generic) fail("no state space");
   if (form_.type() != Type::u64) fail("unsupported form");
   Form f;

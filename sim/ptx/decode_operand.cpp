@@ -39,13 +39,10 @@ Ref Decoder::symbol(const Operand& o, uint8_t bytes) {
   } else if (module) {
     c.base = Constant::Base::symbol;
     c.symbol = d.name;
-  } else if (is_kernel_param(o.id)) {
-    c.base = Constant::Base::param;
-    c.value += offsets_[o.id];
-  } else if (d.frame > 0) {
+  } else if (!is_kernel_param(o.id) && d.frame > 0) {
     return frame_address(offsets_[o.id], o.offset, bytes);
   } else {
-    c.value += offsets_[o.id];  // an offset in the depot
+    c.value += offsets_[o.id];  // an offset in the depot, or in the parameters
   }
   out_.constants.push_back(std::move(c));
   return {Ref::Kind::constant, static_cast<uint32_t>(out_.constants.size() - 1)};

@@ -403,3 +403,65 @@ DONE: ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd4]; add.u64 %rd5, %rd2, %rd3;
   expect_finding(without(bounded, "u32 240", "u32 244"), "registers", "setmaxnreg.inc", 256);
   expect_finding(kernel(body), "registers", "setmaxnreg.inc", 256);
 }
+
+TEST_CASE("cp.async waited for by an mbarrier alone") {
+  expect_copy(kernel(R"(
+  setp.eq.u32 %p1, %t, 0;
+  @%p1 mbarrier.init.shared.b64 [%r2], 64;
+  bar.sync 0;
+  cp.async.cg.shared.global [%r4], [%rd4], 16;
+  cp.async.mbarrier.arrive.noinc.shared.b64 [%r2];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
+  @!%p2 bra WAIT;
+  xor.b32 %r5, %t, 32; shl.b32 %r5, %r5, 4; add.u32 %r4, %r1, %r5; cvt.u64.u32 %rd3, %r5;)" +
+                     kCopyOut),
+              256, 64);
+}
+
+TEST_CASE("a copy over bytes that another copy still reads or writes") {
+  const std::string stored = kernel(R"(
+  ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd4];
+  st.shared.v4.u32 [%r4], {%r10,%r11,%r12,%r13};
+  fence.proxy.async.shared::cta; bar.sync 0;
+  setp.eq.u32 %p1, %t, 0; @!%p1 bra DONE;
+  mbarrier.init.shared.b64 [%r2], 1;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 512;
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group.read 0;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 512;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 512, [%r2];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
+  @!%p2 bra WAIT;
+DONE:)");
+  expect_copy(stored, 128);
+  expect_finding(without(stored, "cp.async.bulk.wait_group.read 0;"), "source_overwritten",
+                 "cp.async.bulk.shared::cluster");
+  // Two at once: neither order holds. Reading what is not there yet is no better.
+  const std::string twice = R"(
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 512, [%r2];)";
+  expect_finding(
+      without(without(stored, "[%r2], 512;", "[%r2], 1024;"), "\nWAIT:", twice + "\nWAIT:"),
+      "in_flight",
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%r1], [%rd1], 512, [%r2];\nWAIT");
+  expect_finding(without(stored, "\nWAIT:", R"(
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
+WAIT:)"),
+                 "in_flight", "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256");
+}
+
+TEST_CASE("cp.async counts sectors and banks once for all lanes") {
+  // 16 bytes a lane in a row; then rows of 128 bytes, all in the same banks.
+  for (const uint32_t stride : {16u, 128u}) {
+    const Trial t = run(kernel("mul.lo.u32 %r5, %t, " + std::to_string(stride) + R"(;
+  add.u32 %r4, %r1, %r5;
+  cp.async.cg.shared.global [%r4], [%rd4], 16; cp.async.wait_all;)"),
+                        AsyncPolicy::lazy, 1);
+    const Counters& c = t.outcome.counters;
+    CHECK(c.global_load.bytes == 512);
+    CHECK(c.global_load.sectors == 16);
+    CHECK(c.global_load.minimum_sectors == 16);
+    CHECK(c.shared_store.conflicts == (stride == 16 ? 0 : 4 * 7));
+    CHECK(c.shared_store.wavefronts == (stride == 16 ? 4 : 4 * 8));
+  }
+}

@@ -113,6 +113,9 @@ class Async {
     uint32_t copies[32] = {}, bulk[32] = {};  // numbers of the groups that are open
   };
 
+  void look_at_marks(const Copy& c) const;
+  // May anything still read these bytes?
+  bool is_source(const Block& block, uint32_t offset, uint32_t bytes) const;
   bool fetch(Copy& c);
   bool land(Copy& c, uint32_t lanes);
   bool deliver(Copy& c, Piece& p, size_t at);

@@ -67,22 +67,7 @@ void Async::issue(std::unique_ptr<Copy> copy) {
     c.fetch_at = now_ + next_random(cluster_->random) % (c.land_at - now_ + 1);
   }
   watch_issue(c);
-  if (c.target && c.target->marked && c.reduce == Atomic::none && launch_.view.check_async) {
-    for (const Piece& p : c.pieces) {
-      if (!check_marks(*c.warp, *c.inst, p.lane, *c.target, static_cast<uint32_t>(p.to), p.bytes,
-                       true)) {
-        break;
-      }
-    }
-  }
-  if (c.source && c.source->marked && launch_.view.check_async) {
-    for (const Piece& p : c.pieces) {
-      if (!p.fill && !check_marks(*c.warp, *c.inst, p.lane, *c.source,
-                                  static_cast<uint32_t>(p.from), p.bytes, false)) {
-        break;
-      }
-    }
-  }
+  look_at_marks(c);
   for (const Piece& p : c.pieces) {
     const auto from = static_cast<uint32_t>(p.from), to = static_cast<uint32_t>(p.to);
     if (c.source && !p.fill) mark_borrowed(*c.source, from, p.bytes, +1);
@@ -191,13 +176,13 @@ void Async::release(Copy& c, uint32_t lanes) {
 
 bool Async::settle(Copy& c, uint32_t lanes) {
   if (c.arrives) {
-    // Every earlier copy of these lanes comes first.
+    // Every earlier copy of these lanes comes first, and who sees the arrival has waited for it.
     for (auto& other : copies_) {
       if (other.get() == &c) break;
       if (!other->by_thread || other->warp != c.warp) continue;
       land(*other, c.lanes);
-      const Mbarrier* m = find(*c.barrier_block, c.barrier);
-      if (m) watch_landed(*other, m->race);
+      if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) watch_landed(*other, m->race);
+      release(*other, c.lanes);
     }
     c.landed = c.released = true;
     ++cluster_->events;

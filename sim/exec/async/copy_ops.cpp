@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // cp.async: copies of 4, 8 or 16 bytes by lane, in groups by lane.
+#include <algorithm>
+
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/operands.h"
 
@@ -12,11 +14,46 @@ uint64_t shared_address(const Warp& w, const Inst& i, unsigned lane) {
   return cells<uint32_t>(w, i.a)[lane] + static_cast<uint32_t>(i.imm);
 }
 
-void count_shared(Warp& w, uint32_t lanes, uint32_t size) {
+// Lanes move 128 bytes together; those that want other bytes of the same banks come later. Passes
+// are counted, and those that no conflict would need.
+void count_passes(TrafficCounts* t, const uint32_t* unit, uint32_t exec, uint32_t size) {
+  const uint32_t group = 128 / size;
+  for (uint32_t begin = 0; begin < 32; begin += group) {
+    uint32_t most = 0;
+    for (uint32_t l = begin; l < begin + group; ++l) {
+      uint32_t passes = exec >> l & 1;
+      for (uint32_t k = begin; k < l && (exec >> l & 1); ++k) {
+        passes += (exec >> k & 1) && unit[k] != unit[l] && unit[k] % group == unit[l] % group;
+      }
+      if (passes > most) most = passes;
+    }
+    t->wavefronts += most;
+    t->conflicts += most ? most - 1 : 0;
+  }
+}
+
+void count_shared(Warp& w, const uint32_t* unit, uint32_t exec, uint32_t size) {
   TrafficCounts& t = w.worker->tally.shared_store;
   ++t.requests;
-  t.bytes += static_cast<uint64_t>(lanes) * size;
-  t.wavefronts += (static_cast<uint64_t>(lanes) * size + 127) / 128;
+  t.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
+  count_passes(&t, unit, exec, size);
+}
+
+// A warp's request touches a sector once, however many lanes read of it: what check_global counted
+// lane by lane is set right.
+void count_sectors(TrafficCounts& loads, const TrafficCounts& before, const Copy& c) {
+  uint64_t seen[32], bytes = 0;
+  uint32_t count = 0;
+  for (const auto& piece : c.pieces) {
+    if (piece.fill) continue;
+    const uint64_t sector = piece.from >> 5;  // a lane's bytes lie in one
+    bytes += piece.bytes;
+    uint32_t k = count;
+    while (k > 0 && seen[k - 1] != sector) --k;
+    if (k == 0) seen[count++] = sector;
+  }
+  loads.sectors = before.sectors + count;
+  loads.minimum_sectors = before.minimum_sectors + std::min<uint64_t>(count, (bytes + 31) / 32);
 }
 
 // list: global base, offset, and for c = 1 the source size, for c = 2 the predicate that ignores
@@ -37,7 +74,10 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
   c->lanes = exec;
   c->lane = static_cast<unsigned>(__builtin_ctz(exec));
   c->target = w.block;
-  ++w.worker->tally.global_load.requests;
+  TrafficCounts& loads = w.worker->tally.global_load;
+  const TrafficCounts before = loads;
+  ++loads.requests;
+  uint32_t unit[32] = {};  // of shared memory
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = find_place(w, i, l, shared_address(w, i, l), false, Size, Size, false);
@@ -49,13 +89,15 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
       return;
     }
     if (n && !check_global(w, i, l, from, n, false)) return;
+    unit[l] = p.offset / Size;
     if (n) c->pieces.push_back({from, p.offset, n, static_cast<uint8_t>(l)});
     if (n < Size) {
       c->pieces.push_back({0, p.offset + n, Size - n, static_cast<uint8_t>(l), true});
     }
     c->group[l] = async.group_of(w, l, false);
   }
-  count_shared(w, static_cast<uint32_t>(__builtin_popcount(exec)), Size);
+  count_shared(w, unit, exec, Size);
+  count_sectors(loads, before, *c);
   async.issue(std::move(c));
 }
 

@@ -36,9 +36,9 @@ bool replace_field(TensorMapView* m, MapField field, uint32_t ordinal, uint64_t 
       m->element_strides[ordinal] = low;
       return true;
     case MapField::element_type: {
-      // The instruction numbers types without the 64-bit signed one apart; both agree up to s32.
-      m->dtype = low;
-      return tensor_element_bytes(low) != 0;
+      // The instruction has its own order of f32.ftz, f64 and bf16.
+      m->dtype = low == 8 ? 10 : low == 9 || low == 10 ? low - 1 : low;
+      return tensor_element_bytes(m->dtype) != 0;
     }
     case MapField::interleave:
       m->interleave = low;
@@ -67,6 +67,14 @@ uint8_t* writable(Warp& w, const Inst& i, const Operands& o, unsigned lane) {
   return p.block ? p.block->shared + p.offset : nullptr;
 }
 
+// Programs also begin with zeros and replace every field.
+bool is_blank(const uint8_t* at) {
+  for (uint32_t k = 0; k < kTensorMapBytes; ++k) {
+    if (at[k]) return false;
+  }
+  return true;
+}
+
 // list: address, ordinal, value.
 void replace(Warp& w, const Inst& i, uint32_t exec) {
   const Operands o(w, i);
@@ -76,7 +84,7 @@ void replace(Warp& w, const Inst& i, uint32_t exec) {
     uint8_t* at = writable(w, i, o, l);
     if (!at) return;
     TensorMapView map;
-    if (!decode_tensor_map(at, &map)) {
+    if (!is_blank(at) && !decode_tensor_map(at, &map)) {
       return report_text(w, i, Fault::tensor_map, l, 0, kTensorMapBytes,
                          "tensormap.replace of bytes that are not a tensor map");
     }

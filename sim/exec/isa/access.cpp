@@ -37,7 +37,7 @@ bool param(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use 
   const LaunchView& launch = view(*w.worker);
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
-    const uint64_t x = a.address[l] - windows().param;
+    const uint64_t x = a.address[l];
     if (x > launch.param_bytes || size > launch.param_bytes - x) {
       return fault(w, i, Fault::out_of_bounds, l, a, size, Space::param, use);
     }
@@ -69,6 +69,7 @@ bool generic(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Us
     }
     const uint64_t base = space == Space::shared  ? windows().shared
                           : space == Space::local ? windows().local
+                          : space == Space::param ? windows().param
                                                   : 0;
     if (space == Space::shared && w.block->cluster->size > 1) space = Space::cluster;
     if (same == exec) {
