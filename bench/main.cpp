@@ -21,6 +21,9 @@ int main(int argc, char** argv) {
   app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--full", settings.full, "conv: the full shapes on the simulator too");
+  app.add_option("--only", settings.only, "sim: the loops with this in their name");
+  app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
+      ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);
   app.fallthrough();
 
@@ -33,6 +36,9 @@ int main(int argc, char** argv) {
   add("warm", "a start with the kernels on disk", bench::bench_warm);
   add("launch", "a prepared plan over a driver that does nothing", bench::bench_launch);
   add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
+#ifdef LATHE_BENCH_SIM
+  add("sim", "the simulator's own speed on one core", bench::bench_sim);
+#endif
   CLI11_PARSE(app, argc, argv);
 
   try {

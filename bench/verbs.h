@@ -12,6 +12,8 @@ namespace bench {
 struct Settings {
   int runs = 0;        // 0: the bench's own number
   bool full = false;   // full shapes on the simulator too
+  std::string only;    // sim: loops with this in their name
+  std::string isa;     // sim: this instruction set alone
   std::string folder;  // of this program, to find the null driver
 };
 
@@ -19,5 +21,6 @@ Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothi
 Table bench_warm(const Settings& settings);     // context and plan, with kernels on disk
 Table bench_launch(const Settings& settings);   // lathe_plan_run over a driver that does nothing
 Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the simulator
+Table bench_sim(const Settings& settings);      // the simulator's own speed
 
 }  // namespace bench

@@ -70,6 +70,8 @@ add_library(lathe_sim_core STATIC
   exec/cluster.cpp
   exec/calls.cpp
   exec/counters.cpp
+  exec/findings.cpp
+  exec/host_threads.cpp
   exec/image.cpp
   exec/launch.cpp
   exec/line_counters.cpp
@@ -114,8 +116,7 @@ if(LATHE_TESTS)
   enable_testing()
   foreach(topic async atomic bits calls check control convert float integer litmus litmus_async
           litmus_block math matrix mma model nvrtc opcodes parser print race rare short_address
-          tensor_copy tensor_map void wgmma
-          wgmma_check)
+          tensor_copy tensor_map threads traffic void wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()

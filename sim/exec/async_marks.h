@@ -40,12 +40,15 @@ inline void mark_borrowed_piece(Block& block, uint32_t offset, int change) {
 
 inline void mark_flag(Block& block, uint32_t offset, uint32_t bytes, uint16_t flag, bool on) {
   if (!block.marks) return;
+  const uint16_t set = on ? flag : 0, keep = on ? 0xFFFF : static_cast<uint16_t>(~flag);
+  uint32_t marked = block.marked;
   for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
     uint16_t& m = block.marks[word];
     const bool before = m != 0;
-    m = static_cast<uint16_t>(on ? m | flag : m & ~flag);
-    block.marked += (m != 0) - before;
+    m = static_cast<uint16_t>((m & keep) | set);
+    marked += (m != 0) - before;
   }
+  block.marked = marked;
 }
 
 inline void mark_in_flight(Block& block, uint32_t offset, uint32_t bytes, int change) {

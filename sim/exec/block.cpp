@@ -33,7 +33,11 @@ void fill_constants(uint8_t* regs, const Launch& launch, uint64_t window) {
   for (const Constant& c : launch.function->constants) {
     const uint64_t value = constant_value(c, launch, window);
     uint8_t* at = regs + c.slot * static_cast<size_t>(kSlotBytes);
-    for (int l = 0; l < 32; ++l) std::memcpy(at + l * c.bytes, &value, c.bytes);
+    if (c.bytes == 8) {
+      for (int l = 0; l < 32; ++l) std::memcpy(at + l * 8, &value, 8);
+    } else {
+      for (int l = 0; l < 32; ++l) std::memcpy(at + l * 4, &value, 4);
+    }
   }
 }
 
@@ -137,7 +141,7 @@ void BlockRun::start(const uint32_t (&id)[3]) {
     w.current = 0;
     w.strands[0] = Strand{};
     w.strands[0].mask = w.live;
-    for (Node& n : w.nodes) n.used = false;
+    w.node_end = 0;
   }
   start_races(block_);
 }

@@ -9,6 +9,8 @@ namespace sim {
 namespace {
 
 constexpr uint64_t kQuantum = 4096;  // about how long a warp runs before the next one
+// What a cluster may run in all after a later one had a fault: it may wait for that one in vain.
+constexpr uint64_t kAfterFault = 8'000'000;
 
 }  // namespace
 
@@ -42,6 +44,7 @@ void ClusterRun::start(uint64_t linear) {
                             first[2] + rank / dims[0] / dims[1]};
     runs_[rank]->start(id);
   }
+  cluster_.linear = linear;
   cluster_.random = mix(launch.settings->seed ^ mix(~linear));
   cluster_.events = cluster_.phase = 0;
   cluster_.race = race_mbarrier(*blocks_[0]);
@@ -56,8 +59,7 @@ bool ClusterRun::charge(uint64_t instructions) {
   Launch& launch = *worker_->launch;
   const uint64_t limit = launch.settings->instruction_limit;
   if (!limit || launch.executed.fetch_add(instructions) + instructions <= limit) return true;
-  int none = 0;
-  launch.error.compare_exchange_strong(none, 702);
+  launch.time_out();
   return false;
 }
 
@@ -66,7 +68,8 @@ bool ClusterRun::advance(uint64_t budget) {
   const uint64_t stop_at = executed_ + budget;
   size_t idle = 0;  // turns in a row in which nothing happened
   while (done_ < warps_.size()) {
-    if (launch.error.load(std::memory_order_relaxed)) return false;
+    const uint64_t fault = launch.fault_cluster.load(std::memory_order_relaxed);
+    if (fault <= cluster_.linear || (fault != kNoCluster && executed_ > kAfterFault)) return false;
     if (executed_ >= stop_at) return true;
     Warp& w = *warps_[next_];
     next_ = (next_ + 1) % warps_.size();
@@ -106,8 +109,7 @@ bool ClusterRun::deadlock() {
     if (w->state == WarpState::done || w->strand_count == 0) continue;
     report_deadlock(*w);
   }
-  int none = 0;
-  worker_->launch->error.compare_exchange_strong(none, 719);
+  worker_->launch->fail(cluster_.linear, 719);
   return false;
 }
 
@@ -130,10 +132,9 @@ void HostWorker::run() {
   std::vector<std::unique_ptr<ClusterRun>> busy, idle;
   size_t turn = 0;
   for (;;) {
-    if (launch->error.load(std::memory_order_relaxed)) return;
     if (busy.empty() || (turn == 0 && busy.size() < kResident)) {
       const uint64_t next = launch->next_cluster.fetch_add(1);
-      if (next < launch->clusters) {
+      if (next < launch->clusters && !launch->stops(next)) {
         if (idle.empty()) idle.push_back(std::make_unique<ClusterRun>(this, *launch));
         busy.push_back(std::move(idle.back()));
         idle.pop_back();

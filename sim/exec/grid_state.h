@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/exec/async/async.h"
+#include "sim/exec/findings.h"
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
 #include "sim/exec/wgmma_state.h"
@@ -17,6 +18,8 @@
 namespace sim {
 
 struct RaceGrid;
+
+constexpr uint64_t kNoCluster = ~0ull;
 
 // Shared by the host threads of one run_grid.
 struct Launch {
@@ -32,11 +35,23 @@ struct Launch {
 
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
-  std::atomic<int> error{0};  // not 0: everybody stops
-  std::mutex mutex;           // of what follows
+  std::atomic<int> error{0};
+  // The first cluster that a fault ended. Later ones stop and do not count; earlier ones run on, so
+  // that the outcome is the same whatever the number of host threads.
+  std::atomic<uint64_t> fault_cluster{kNoCluster};
+  std::mutex mutex;  // of what follows
+  bool timed_out = false;
   std::vector<Finding> findings;
   std::map<uint64_t, std::vector<std::string>> printed;  // by block, call by call
-  std::map<std::pair<uint32_t, int>, int> reported;      // by instruction and fault
+  Findings kept;
+
+  bool stops(uint64_t cluster) const {
+    return fault_cluster.load(std::memory_order_relaxed) <= cluster;
+  }
+  // A fault ends this cluster and all later ones with `error`.
+  void fail(uint64_t cluster, int error);
+  // Past the instruction limit: everything ends.
+  void time_out();
 };
 
 // One allocation as a worker knows it.

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 #include <tuple>
 
 #include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"
+#include "sim/exec/host_threads.h"
 
 namespace sim {
 namespace {
@@ -113,18 +115,44 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
   wanted = std::min(wanted, launch->clusters);
   // What one finds, or computes, must not depend on the number of host threads.
   if (launch->races || launch->function->ordered_across_blocks) wanted = 1;
-  for (uint64_t k = 0; k < wanted; ++k) {
-    workers->push_back(std::make_unique<HostWorker>(launch));
-  }
-  std::vector<std::thread> threads;
-  for (uint64_t k = 1; k < wanted; ++k) {
-    threads.emplace_back([worker = (*workers)[k].get()] { worker->run(); });
-  }
-  workers->front()->run();
-  for (std::thread& t : threads) t.join();
+  workers->resize(wanted);
+  run_together(wanted, [&](uint64_t k) {
+    (*workers)[k] = std::make_unique<HostWorker>(launch);
+    (*workers)[k]->run();
+  });
+  std::erase(*workers, nullptr);
+}
+
+// What clusters after a fault did does not count.
+void take_findings(Launch* launch, Outcome* outcome) {
+  const uint64_t last = launch->timed_out ? kNoCluster : launch->fault_cluster.load();
+  outcome->findings = launch->kept.take(last);
+  std::move(launch->findings.begin(), launch->findings.end(),
+            std::back_inserter(outcome->findings));
+  auto key = [](const Finding& f) {
+    return std::tie(f.block[2], f.block[1], f.block[0], f.ptx_line, f.thread[2], f.thread[1],
+                    f.thread[0], f.kind);
+  };
+  std::stable_sort(outcome->findings.begin(), outcome->findings.end(),
+                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
 }
 
 }  // namespace
+
+void Launch::fail(uint64_t cluster, int code) {
+  const std::lock_guard lock(mutex);
+  if (timed_out || cluster >= fault_cluster.load()) return;
+  error.store(code);
+  fault_cluster.store(cluster);
+}
+
+void Launch::time_out() {
+  const std::lock_guard lock(mutex);
+  if (error.load()) return;
+  timed_out = true;
+  error.store(702);
+  fault_cluster.store(0);
+}
 
 Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
                  const Settings& settings) {
@@ -137,18 +165,13 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   launch.profile = &profile;
   launch.memory = &memory;
   launch.settings = &settings;
+  launch.kept = Findings(settings.findings_per_pc);
   set_up(&launch);
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
   flush_prints(launch);
   outcome.error = launch.error.load();
-  outcome.findings = std::move(launch.findings);
-  auto key = [](const Finding& f) {
-    return std::tie(f.block[2], f.block[1], f.block[0], f.ptx_line, f.thread[2], f.thread[1],
-                    f.thread[0], f.kind);
-  };
-  std::stable_sort(outcome.findings.begin(), outcome.findings.end(),
-                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
+  take_findings(&launch, &outcome);
   if (outcome.error == 702) {
     Finding f;
     f.check = "synccheck";
@@ -159,7 +182,8 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
     f.kernel = grid.kernel->name;
     outcome.findings.push_back(f);
   }
-  outcome.counters = collect(launch, workers);
+  // Where the others stood when a fault came is up to the host.
+  if (outcome.error == 0) outcome.counters = collect(launch, workers);
   outcome.counters.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return outcome;

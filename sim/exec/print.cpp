@@ -197,8 +197,21 @@ int print(Warp& w, const Inst& in, unsigned lane, uint64_t format, uint64_t argu
   return count;
 }
 
+namespace {
+
+uint64_t cluster_of(const LaunchView& v, uint64_t block) {
+  const uint64_t x = block % v.grid[0], y = block / v.grid[0] % v.grid[1];
+  const uint64_t z = block / v.grid[0] / v.grid[1];
+  const uint64_t across = v.grid[0] / v.cluster[0], down = v.grid[1] / v.cluster[1];
+  return (z / v.cluster[2] * down + y / v.cluster[1]) * across + x / v.cluster[0];
+}
+
+}  // namespace
+
 void flush_prints(Launch& launch) {
+  const uint64_t last = launch.timed_out ? kNoCluster : launch.fault_cluster.load();
   for (const auto& [block, calls] : launch.printed) {
+    if (cluster_of(launch.view, block) > last) continue;  // it came after a fault
     for (const std::string& text : calls) {
       if (launch.settings->print) {
         launch.settings->print(text);

@@ -211,9 +211,7 @@ void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, ui
          const std::string& text) {
   Launch& launch = *w.worker->launch;
   const std::lock_guard lock(launch.mutex);
-  int& seen = launch.reported[{inst.info, static_cast<int>(f)}];
-  if (seen >= launch.settings->findings_per_pc) return;
-  ++seen;
+  const Findings::Place place{inst.info, static_cast<int>(f)};
   const InstInfo& info = w.function->infos[inst.info];
   Finding finding;
   finding.check = name(check_of(f));
@@ -231,14 +229,13 @@ void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, ui
   if (info.line && file < w.function->files.size()) {
     finding.source = w.function->files[file] + ":" + std::to_string(info.line);
   }
-  launch.findings.push_back(std::move(finding));
+  launch.kept.add(place, w.block->cluster->linear, std::move(finding));
 }
 
 bool wanted(Warp& w, const Inst& inst, Fault f) {
   Launch& launch = *w.worker->launch;
   const std::lock_guard lock(launch.mutex);
-  const auto it = launch.reported.find({inst.info, static_cast<int>(f)});
-  return it == launch.reported.end() || it->second < launch.settings->findings_per_pc;
+  return launch.kept.wanted({inst.info, static_cast<int>(f)}, w.block->cluster->linear);
 }
 
 }  // namespace
@@ -266,8 +263,7 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   }
   if (error == 0) return;
   w.stop = true;
-  int none = 0;
-  launch.error.compare_exchange_strong(none, error);
+  launch.fail(w.block->cluster->linear, error);
 }
 
 void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
@@ -278,8 +274,7 @@ void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t add
   if (wanted(w, inst, f)) add(w, inst, f, lane, address, bytes, text);
   if (error == 0) return;
   w.stop = true;
-  int none = 0;
-  launch.error.compare_exchange_strong(none, error);
+  launch.fail(w.block->cluster->linear, error);
 }
 
 bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {

@@ -87,6 +87,7 @@ struct Warp {
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
+  int node_end = 0;  // nodes from here on have never been used by this block
   Node nodes[kMaxNodes];
 };
 
@@ -124,6 +125,7 @@ struct Block {
 // Blocks that are launched together and see each other's shared memory. One block is the usual
 // case.
 struct Cluster {
+  uint64_t linear = 0;
   uint32_t size = 1;
   Block** blocks = nullptr;  // by rank
   Async* async = nullptr;    // null: nothing asynchronous in this kernel

@@ -322,12 +322,12 @@ bool Async::block_ends(Block& block, Warp& last) {
     if (writes) c->landed = c->released = true;
   }
   sweep();
-  return good && !launch_.error.load();
+  return good && !launch_.stops(cluster_->linear);
 }
 
 void Async::finish() {
   for (auto& c : copies_) {
-    if (!c->landed && !c->target && !launch_.error.load()) land(*c, ~0u);
+    if (!c->landed && !c->target && !launch_.stops(cluster_->linear)) land(*c, ~0u);
   }
   copies_.clear();
 }

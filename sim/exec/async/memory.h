@@ -11,20 +11,45 @@
 namespace sim {
 
 inline void read_defined(const uint64_t* bits, uint64_t from, uint32_t bytes, uint8_t* out) {
-  for (uint32_t k = 0; k < bytes; ++k) {
-    out[k] = static_cast<uint8_t>(bits[(from + k) / 64] >> ((from + k) % 64) & 1);
+  while (bytes) {
+    const auto at = static_cast<uint32_t>(from % 64), n = 64 - at < bytes ? 64 - at : bytes;
+    const uint64_t mask = (n == 64 ? ~0ull : (1ull << n) - 1) << at;
+    const uint64_t word = __atomic_load_n(bits + from / 64, __ATOMIC_RELAXED);
+    if ((word & mask) == mask) {
+      std::memset(out, 1, n);
+    } else {
+      for (uint32_t k = 0; k < n; ++k) out[k] = static_cast<uint8_t>(word >> (at + k) & 1);
+    }
+    from += n;
+    out += n;
+    bytes -= n;
   }
+}
+// Up to 64 bytes, each 0 or 1, to bits.
+inline uint64_t pack_flags(const uint8_t* flags, uint32_t count) {
+  uint64_t bits = 0;
+  uint32_t k = 0;
+  for (; k + 8 <= count; k += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, flags + k, 8);
+    bits |= (eight * 0x0102040810204080ull >> 56) << k;
+  }
+  for (; k < count; ++k) bits |= static_cast<uint64_t>(flags[k] != 0) << k;
+  return bits;
 }
 // Other host threads may set bits of the same words of global memory.
 inline void write_defined(uint64_t* bits, uint64_t to, uint32_t bytes, const uint8_t* defined) {
-  for (uint32_t k = 0; k < bytes; ++k) {
-    const uint64_t one = 1ull << ((to + k) % 64);
-    uint64_t* word = bits + (to + k) / 64;
-    if (((__atomic_load_n(word, __ATOMIC_RELAXED) & one) != 0) == (defined[k] != 0)) continue;
-    if (defined[k])
-      __atomic_fetch_or(word, one, __ATOMIC_RELAXED);
-    else
-      __atomic_fetch_and(word, ~one, __ATOMIC_RELAXED);
+  while (bytes) {
+    const auto at = static_cast<uint32_t>(to % 64), n = 64 - at < bytes ? 64 - at : bytes;
+    const uint64_t set = pack_flags(defined, n) << at;
+    const uint64_t clear = ((n == 64 ? ~0ull : (1ull << n) - 1) << at) & ~set;
+    uint64_t* word = bits + to / 64;
+    const uint64_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
+    if (set & ~now) __atomic_fetch_or(word, set, __ATOMIC_RELAXED);
+    if (clear & now) __atomic_fetch_and(word, ~clear, __ATOMIC_RELAXED);
+    to += n;
+    defined += n;
+    bytes -= n;
   }
 }
 

@@ -91,11 +91,10 @@ void for_runs(const Box& box, F f) {
       const int64_t x = box.at[0] + static_cast<int64_t>(k) * step;
       const bool here = inside && x >= 0 && static_cast<uint64_t>(x) < m.dims[0];
       uint32_t n = 1;
-      while (step == 1 && k + n < row) {
-        const int64_t next = x + n;
-        const bool there = inside && next >= 0 && static_cast<uint64_t>(next) < m.dims[0];
-        if (there != here) break;
-        ++n;
+      if (step == 1) {  // up to the edge of the tensor, or to the end of the row
+        const int64_t edge = !inside ? x : x < 0 ? 0 : static_cast<int64_t>(m.dims[0]);
+        n = row - k;
+        if (edge > x && edge - x < static_cast<int64_t>(n)) n = static_cast<uint32_t>(edge - x);
       }
       f(here ? address + static_cast<uint64_t>(x) * m.element_bytes : 0, here, first + k, n);
       k += n;
@@ -164,6 +163,7 @@ void tensor_lane(Warp& w, const Inst& i, unsigned lane) {
     }
   }
   fill_pattern(map, c.fill);
+  c.pieces.reserve(bytes / 16 + 1);
   bool good = true;
   for_runs(box, [&](uint64_t address, bool inside, uint64_t first, uint32_t n) {
     if (!good) return;

@@ -23,34 +23,66 @@ void define_range(uint64_t* bits, uint64_t from, uint64_t count) {
   }
 }
 
-// Distinct 32-byte sectors; an aligned access of up to 32 bytes lies in one.
-uint32_t count_sectors(const Access& a, uint32_t exec, uint32_t size, Region* r,
-                       uint64_t* touched) {
-  if (a.dense && exec == kFull) {
-    const uint64_t first = a.address[0] >> 5, last = (a.address[0] + 32 * size - 1) >> 5;
-    if (r && touched) define_private(touched, first - (r->base >> 5), last - first + 1);
-    return static_cast<uint32_t>(last - first + 1);
+// Lanes whose sectors never fall: counted, and their bits set a word at a time. 0: they do fall.
+uint32_t count_rising(const Access& a, uint32_t exec, const Region* r, uint64_t* touched) {
+  const uint64_t first = r ? r->base >> 5 : 0;
+  uint64_t previous = a.address[__builtin_ctz(exec)] >> 5;
+  uint64_t word = (previous - first) / 64, bits = 0;
+  uint32_t count = 1, falls = 0;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const uint64_t sector = a.address[__builtin_ctz(rest)] >> 5, bit = sector - first;
+    falls |= sector < previous;
+    count += sector != previous;
+    previous = sector;
+    if (bit / 64 != word) {
+      if (touched) touched[word] |= bits;
+      word = bit / 64;
+      bits = 0;
+    }
+    bits |= 1ull << (bit % 64);
   }
+  if (touched) touched[word] |= bits;
+  return falls ? 0 : count;
+}
+
+// The distance between neighbours if it is the same for all 32 lanes and at most a sector.
+inline uint64_t short_stride(const Access& a, uint32_t exec) {
+  const uint64_t start = a.address[0], stride = a.address[1] - start;
+  if (exec != kFull || stride > 32) return 0;
+  uint64_t gap = 0;
+  for (uint32_t l = 0; l < 32; ++l) {
+    gap |= a.address[l] ^ (start + static_cast<uint64_t>(l * static_cast<uint32_t>(stride)));
+  }
+  return gap ? 0 : stride;
+}
+
+uint32_t count_scattered(const Access& a, uint32_t exec) {
   uint64_t seen[64];
   uint8_t used[64] = {};
   uint32_t count = 0;
-  uint64_t previous = ~0ull;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const uint64_t sector = a.address[__builtin_ctz(rest)] >> 5;
-    if (sector == previous) continue;
-    previous = sector;
     uint32_t h = static_cast<uint32_t>(sector * 0x9E3779B97F4A7C15ull >> 58);
     while (used[h] && seen[h] != sector) h = (h + 1) & 63;
-    if (used[h]) continue;
+    count += !used[h];
     used[h] = 1;
     seen[h] = sector;
-    ++count;
-    if (r && touched) {
-      const uint64_t bit = sector - (r->base >> 5);
-      touched[bit / 64] |= 1ull << (bit % 64);
-    }
   }
   return count;
+}
+
+// Distinct 32-byte sectors; an aligned access of up to 32 bytes lies in one.
+uint32_t count_sectors(const Access& a, uint32_t exec, uint32_t size, Region* r,
+                       uint64_t* touched) {
+  if (!r) touched = nullptr;
+  const uint64_t stride = a.dense && exec == kFull ? size : short_stride(a, exec);
+  if (stride) {  // no sector is left out
+    const uint64_t first = a.address[0] >> 5, last = (a.address[0] + 31 * stride + size - 1) >> 5;
+    if (touched) define_private(touched, first - (r->base >> 5), last - first + 1);
+    return static_cast<uint32_t>(last - first + 1);
+  }
+  const uint32_t count = count_rising(a, exec, r, touched);
+  return count ? count : count_scattered(a, exec);
 }
 
 void tally_global(TrafficCounts& t, uint32_t lanes, uint32_t size, uint32_t sectors) {
@@ -71,20 +103,16 @@ bool shadow_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t si
   const bool dense = a.dense && exec == kFull;
   if (use != Use::store && view(*w.worker).check_defined) {
     const bool all = dense && range_defined(r.defined, a.address[0] - r.base, 32ull * size);
-    for (uint32_t rest = all ? 0 : exec; rest; rest &= rest - 1) {
-      const int l = __builtin_ctz(rest);
-      if (range_defined(r.defined, a.address[l] - r.base, size)) continue;
-      fault(w, i, Fault::uninitialized, l, a, size, space, use);
-      break;
+    const uint32_t missing = all ? 0 : lanes_undefined(r.defined, a.address, r.base, exec, size);
+    if (missing) {
+      fault(w, i, Fault::uninitialized, __builtin_ctz(missing), a, size, space, use);
     }
   }
   if (use == Use::load) return true;
   if (dense) {
     define_range(r.defined, a.address[0] - r.base, 32ull * size);
   } else {
-    for (uint32_t rest = exec; rest; rest &= rest - 1) {
-      define_range(r.defined, a.address[__builtin_ctz(rest)] - r.base, size);
-    }
+    define_lanes(r.defined, a.address, r.base, exec, size, true);
   }
   return true;
 }

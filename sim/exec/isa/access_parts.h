@@ -39,6 +39,19 @@ inline bool range_defined(const uint64_t* bits, uint64_t from, uint64_t count) {
   }
   return true;
 }
+// Which lanes of `exec` read bytes that nobody wrote. Aligned accesses of at most 32 bytes, so that
+// each lies in one word; `base` is a multiple of 64.
+inline uint32_t lanes_undefined(const uint64_t* bits, const uint64_t* address, uint64_t base,
+                                uint32_t exec, uint32_t size) {
+  const uint64_t mask = (1ull << size) - 1;
+  uint32_t missing = 0;
+  for (uint32_t l = 0; l < 32; ++l) {
+    const uint64_t at = (exec >> l & 1u) ? address[l] - base : 0;
+    const uint64_t word = __atomic_load_n(bits + at / 64, __ATOMIC_RELAXED);
+    missing |= static_cast<uint32_t>((~(word >> (at & 63)) & mask) != 0) << l;
+  }
+  return missing & exec;
+}
 // Only for memory that one host thread owns.
 inline void define_private(uint64_t* bits, uint64_t from, uint64_t count) {
   while (count) {
@@ -46,6 +59,21 @@ inline void define_private(uint64_t* bits, uint64_t from, uint64_t count) {
     bits[from / 64] |= (n == 64 ? ~0ull : (1ull << n) - 1) << at;
     from += n;
     count -= n;
+  }
+}
+
+// Of lanes, each within one word. What is set already is the common case.
+inline void define_lanes(uint64_t* bits, const uint64_t* address, uint64_t base, uint32_t exec,
+                         uint32_t size, bool shared_by_threads) {
+  const uint64_t ones = (1ull << size) - 1;
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const uint64_t at = address[__builtin_ctz(rest)] - base, mask = ones << (at & 63);
+    uint64_t* word = bits + at / 64;
+    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mask) == mask) continue;
+    if (shared_by_threads)
+      __atomic_fetch_or(word, mask, __ATOMIC_RELAXED);
+    else
+      *word |= mask;
   }
 }
 
@@ -64,12 +92,15 @@ inline Bounds spread(Access& a, uint32_t exec, uint32_t size) {
   uint64_t gap = 0;
   const uint64_t start = a.address[0];
   for (int l = 0; l < 32; ++l) {
+    gap |= a.address[l] ^ (start + static_cast<uint64_t>(l) * size);
+  }
+  a.dense = gap == 0 && exec == kFull;
+  if (a.dense) return {start, start + 31ull * size};
+  for (int l = 0; l < 32; ++l) {
     const uint64_t x = a.address[l];
     b.low = x < b.low ? x : b.low;
     b.high = x > b.high ? x : b.high;
-    gap |= x ^ (start + static_cast<uint64_t>(l) * size);
   }
-  a.dense = gap == 0 && exec == kFull;
   return b;
 }
 

@@ -22,28 +22,35 @@ uint32_t groups_of(uint32_t exec, uint32_t size) {
 }
 
 // Passes beyond the first: the most distinct words of one bank, per group of lanes that moves 128
-// bytes.
+// bytes. Accesses are aligned, so that units of `size` bytes share banks wholly or not at all.
 uint32_t bank_conflicts(const Access& a, uint32_t exec, uint32_t size) {
   if (a.dense && exec == kFull) return 0;
-  const uint32_t group = group_lanes(size);
+  const uint32_t shift = size <= 4 ? 2 : static_cast<uint32_t>(__builtin_ctz(size));
+  const uint32_t group = group_lanes(size), whole = group == 32 ? kFull : (1u << group) - 1;
+  uint32_t unit[32], column[32];
+  for (int l = 0; l < 32; ++l) unit[l] = static_cast<uint32_t>(a.address[l] >> shift);
+  for (uint32_t l = 0; l < 32; ++l) {
+    column[l] = (exec >> l & 1u) ? 1u << (unit[l] & (group - 1)) : 0u;
+  }
   uint32_t extra = 0;
   for (uint32_t begin = 0; begin < 32; begin += group) {
-    uint32_t words[32][32];
-    uint8_t count[32] = {};
-    uint32_t most = 1;
-    for (uint32_t l = begin; l < begin + group; ++l) {
-      if (!(exec >> l & 1)) continue;
-      for (uint32_t k = 0; k < (size + 3) / 4; ++k) {
-        const auto word = static_cast<uint32_t>(a.address[l] / 4 + k);
-        const uint32_t bank = word % 32;
-        uint32_t j = 0;
-        while (j < count[bank] && words[bank][j] != word) ++j;
-        if (j < count[bank]) continue;
-        words[bank][count[bank]++] = word;
-        if (count[bank] > most) most = count[bank];
+    uint32_t left = exec >> begin & whole, columns = 0;
+    for (uint32_t l = begin; l < begin + group; ++l) columns |= column[l];
+    if (__builtin_popcount(columns) == __builtin_popcount(left)) continue;
+    // Each pass serves one unit of every column, to all lanes that want it.
+    for (uint32_t passes = 0; left; ++passes) {
+      extra += passes != 0;
+      uint32_t served[32], later = 0;
+      for (uint32_t rest = left; rest; rest &= rest - 1) {
+        const uint32_t u = unit[begin + static_cast<uint32_t>(__builtin_ctz(rest))];
+        served[u & (group - 1)] = u;
       }
+      for (uint32_t rest = left; rest; rest &= rest - 1) {
+        const uint32_t u = unit[begin + static_cast<uint32_t>(__builtin_ctz(rest))];
+        later |= served[u & (group - 1)] != u ? rest & (0u - rest) : 0u;
+      }
+      left = later;
     }
-    extra += most - 1;
   }
   return extra;
 }
@@ -94,20 +101,18 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   if (use != Use::store && settled) {
     const bool all = dense ? range_defined(block.shared_defined, a.address[0], 32ull * size)
                            : b.low == b.high && range_defined(block.shared_defined, b.low, size);
-    for (uint32_t rest = all ? 0 : exec; rest; rest &= rest - 1) {
-      const int l = __builtin_ctz(rest);
-      if (range_defined(block.shared_defined, a.address[l], size)) continue;
+    const uint32_t missing =
+        all ? 0 : lanes_undefined(block.shared_defined, a.address, 0, exec, size);
+    if (missing) {
+      const int l = __builtin_ctz(missing);
       fault(w, i, Fault::uninitialized, l, a, size, Space::shared, use);
-      break;
     }
   }
   if (use != Use::load) {
     if (dense) {
       define_private(block.shared_defined, a.address[0], 32ull * size);
     } else {
-      for (uint32_t rest = exec; rest; rest &= rest - 1) {
-        define_private(block.shared_defined, a.address[__builtin_ctz(rest)], size);
-      }
+      define_lanes(block.shared_defined, a.address, 0, exec, size, false);
     }
   }
   return true;

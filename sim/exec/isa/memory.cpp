@@ -32,12 +32,16 @@ SIM_GUEST_ACCESS void gather(Warp& w, const uint16_t* list, uint32_t exec, const
     }
     return;
   }
-  for (uint32_t rest = exec; rest; rest &= rest - 1) {
-    const int l = __builtin_ctz(rest);
+  const auto lane = [&](int l) __attribute__((always_inline)) {
     E e[N];
     memcpy(e, p[l], sizeof(e));
     for (int k = 0; k < N; ++k) d[k][l] = value(e[k]);
+  };
+  if (exec == 0xFFFFFFFFu) {
+    for (int l = 0; l < 32; ++l) lane(l);
+    return;
   }
+  for (uint32_t rest = exec; rest; rest &= rest - 1) lane(__builtin_ctz(rest));
 }
 template <class E, int N>
 SIM_GUEST_ACCESS void scatter(Warp& w, const uint16_t* list, uint32_t exec, uint8_t* const* p,
@@ -52,12 +56,16 @@ SIM_GUEST_ACCESS void scatter(Warp& w, const uint16_t* list, uint32_t exec, uint
     memcpy(p[0], e, sizeof(e));
     return;
   }
-  for (uint32_t rest = exec; rest; rest &= rest - 1) {
-    const int l = __builtin_ctz(rest);
+  const auto lane = [&](int l) __attribute__((always_inline)) {
     E e[N];
     for (int k = 0; k < N; ++k) e[k] = static_cast<E>(s[k][l]);
     memcpy(p[l], e, sizeof(e));
+  };
+  if (exec == 0xFFFFFFFFu) {
+    for (int l = 0; l < 32; ++l) lane(l);
+    return;
   }
+  for (uint32_t rest = exec; rest; rest &= rest - 1) lane(__builtin_ctz(rest));
 }
 
 template <Space S, class E, int N, bool Cut>

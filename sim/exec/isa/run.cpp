@@ -125,7 +125,7 @@ int next_strand(Warp& w) {
     for (int i = 0; i < w.strand_count && !changed; ++i) changed = try_release(w, i);
     if (w.stop || w.state == WarpState::parked) return -1;
     // Lanes that wait at a join for partners that are stuck go ahead.
-    for (int n = 0; n < kMaxNodes && !changed; ++n) {
+    for (int n = 0; n < w.node_end && !changed; ++n) {
       Node& node = w.nodes[n];
       if (!node.used || !node.arrived) continue;
       const uint32_t mask = node.arrived;

@@ -10,7 +10,10 @@ namespace {
 
 int32_t new_node(Warp& w, uint32_t pc, int32_t parent, uint32_t depth) {
   for (int n = 0; n < kMaxNodes; ++n) {
-    if (w.nodes[n].used) continue;
+    if (n == w.node_end)
+      ++w.node_end;
+    else if (w.nodes[n].used)
+      continue;
     w.nodes[n] = Node{};
     w.nodes[n].pc = pc;
     w.nodes[n].parent = parent;
