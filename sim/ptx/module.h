@@ -25,11 +25,11 @@ struct Kernel {
   std::vector<ParamInfo> params;
   uint32_t param_bytes = 0;
   uint32_t static_shared_bytes = 0;
-  uint32_t shared_align = 1;  // the largest alignment declared, the dynamic part included
-  uint32_t local_bytes = 0;   // one thread's depot
-  uint32_t registers = 1;     // estimate from liveness, capped by the performance directives
+  uint32_t shared_align = 1;    // the largest alignment declared, the dynamic part included
+  uint32_t local_bytes = 0;     // one thread's depot
+  uint32_t registers = 1;       // estimate from liveness, capped by the performance directives
   uint32_t register_bound = 0;  // what the performance directives allow a thread; 0: none given
-  uint32_t max_threads = 0;   // product of .maxntid or .reqntid; 0: none given
+  uint32_t max_threads = 0;     // product of .maxntid or .reqntid; 0: none given
   uint32_t required_block[3] = {0, 0, 0};    // .reqntid, 0: none
   uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster, 0: none
   uint32_t max_cluster_rank = 0;
