@@ -22,6 +22,13 @@ text = "\n".join((m[2] if m[2] is not None else m[3] or "") + '"'
 # test may put the modifiers together from pieces: a quote then follows the name.
 used = set(re.findall(r'(?:^|[\s;"{}:(])(\w+)(?:\.[\w:]+)*(?:\.?"|[ \t]*;|[ \t]+[%\[{_"\w(-])', text, re.M))
 missing = sorted(names - used)
+# Families with opcodes of several words: their stems, in tests, corpus and kernels that tests run.
+stems = set(re.findall(r'^    \{"([\w.]+)",', (sim / "ptx/opcodes_async.cpp").read_text(), re.M))
+stems |= set(re.findall(r'"((?:mma|wgmma|ldmatrix|stmatrix|movmatrix)[\w.]*)"',
+                        (sim / "ptx/opcodes_tensor.cpp").read_text()))
+run = text + "".join(p.read_text() for end in ("h", "ptx", "cuh") for p in (sim / "tests").rglob("*." + end))
+missing += sorted(s for s in stems if not re.search(re.escape(s) + r"(?![\w])", run))
+names |= stems
 print(f"{len(names)} instructions, {len(tests)} tests")
 for name in missing:
     print(f"no test runs '{name}'")
