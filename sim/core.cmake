@@ -64,6 +64,7 @@ add_library(lathe_sim_core STATIC
   exec/async/mbarrier.cpp
   exec/async/memory.cpp
   exec/async/reduce.cpp
+  exec/async/schedule.cpp
   exec/async/watch.cpp
   exec/barrier.cpp
   exec/block.cpp
