@@ -124,15 +124,16 @@ HostWorker::HostWorker(Launch* l) {
   memory_version = l->memory->version().load();
 }
 
-// Clusters in turn from the common counter. One that runs very long may be waiting for another: it
-// gives way, up to a number that a device would also hold.
+// Clusters in turn from the common counter. One that runs long may be waiting for another: it gives
+// way, soon if its function looks at what others do, up to a number that a device would also hold.
 void HostWorker::run() {
-  constexpr uint64_t kSlice = 4'000'000;
-  constexpr size_t kResident = 64;
+  const bool ordered = launch->function->ordered_across_blocks;
+  const uint64_t slice = ordered ? 10'000 : 4'000'000;
+  const size_t resident = ordered ? 2 * static_cast<size_t>(launch->view.multiprocessors) : 64;
   std::vector<std::unique_ptr<ClusterRun>> busy, idle;
   size_t turn = 0;
   for (;;) {
-    if (busy.empty() || (turn == 0 && busy.size() < kResident)) {
+    if (busy.empty() || ((ordered || turn == 0) && busy.size() < resident)) {
       const uint64_t next = launch->next_cluster.fetch_add(1);
       if (next < launch->clusters && !launch->stops(next)) {
         if (idle.empty()) idle.push_back(std::make_unique<ClusterRun>(this, *launch));
@@ -144,7 +145,7 @@ void HostWorker::run() {
         return;
       }
     }
-    if (busy[turn]->advance(kSlice)) {
+    if (busy[turn]->advance(slice)) {
       turn = (turn + 1) % busy.size();
       continue;
     }

@@ -201,3 +201,31 @@ L: add.u32 %r3, %r2, 2; atom.global.cas.b32 %r4, [%rd1+8], %r2, %r3;
   CHECK(v[2] == 5120);
   CHECK(v[3] == 0);  // 2560 steps modulo 10
 }
+
+TEST_CASE("all blocks of a full device meet at a barrier of their own making") {
+  Device device;
+  device.settings.check = kMemcheck;  // spinning is slow under the race check
+  device.settings.instruction_limit = 200'000'000;
+  device.load(R"(.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 count, .param .u64 out) {
+  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [count]; ld.param.u64 %rd2, [out];
+  mov.u32 %r1, %nctaid.x; mov.u32 %r2, %ctaid.x;
+  mul.wide.u32 %rd3, %r2, 4; add.u64 %rd3, %rd2, %rd3;
+  atom.add.acq_rel.gpu.global.u32 %r3, [%rd1], 1;
+WAIT: ld.acquire.gpu.global.u32 %r4, [%rd1];
+  setp.lt.u32 %p, %r4, %r1; @%p bra WAIT;
+  st.global.u32 [%rd3], %r4;
+  ret;
+})");
+  const uint32_t blocks = 2 * static_cast<uint32_t>(device.profile.multiprocessors);
+  const uint64_t count = device.upload(std::vector<uint32_t>{0});
+  const uint64_t out = device.upload(std::vector<uint32_t>(blocks, 0));
+  const Outcome o = device.run("k", blocks, 1, count, out);
+  INFO(texts(o));
+  CHECK(o.error == 0);
+  CHECK(o.findings.empty());
+  for (const uint32_t seen : device.download<uint32_t>(out, blocks)) CHECK(seen == blocks);
+}
