@@ -67,7 +67,7 @@ std::string triple(const uint32_t (&v)[3]) {
 std::string for_people(const Finding& finding) {
   std::string line = finding.check + " " + finding.kind + ": " + finding.text;
   if (finding.kernel.empty()) return line;
-  line += " in " + finding.kernel + " cta " + triple(finding.block) + " thread " +
+  line += "; in " + finding.kernel + ", cta " + triple(finding.block) + ", thread " +
           triple(finding.thread) + ", PTX line " + std::to_string(finding.ptx_line);
   return finding.source.empty() ? line : line + ", " + finding.source;
 }

@@ -216,7 +216,7 @@ TEST_CASE("a finding is a JSON line, a line for people, and the exit status") {
   CHECK(has(text, ",\"bytes\":4}\n"));
   CHECK(lines(child.error) == 1);
   CHECK(child.error.rfind("lathe sim: memcheck out_of_bounds: 4-byte store to global", 0) == 0);
-  CHECK(has(child.error, " in add cta ("));
+  CHECK(has(child.error, "; in add, cta ("));
   CHECK(has(child.error, ", PTX line 4"));
 }
 
