@@ -10,7 +10,7 @@ Case = collections.namedtuple("Case", "name group archs known run")
 CASES = []
 
 # See "Findings that are real" in README.md: two threads at the same store.
-EQUAL_STORES = r"race \S+: store of shared .* at PTX line (\d+) .* races with the store .* at PTX line \1 "
+EQUAL_STORES = r"race \S+: store to shared .* at PTX line (\d+) .* races with the store .* at PTX line \1 "
 
 
 def case(group, archs=("sm_80", "sm_90a"), known=None):
