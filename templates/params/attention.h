@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to the flash attention kernels. Widest fields first, no holes; each emitted
+// unit asserts the size and the offset of the last field.
+//
+// Sequence b has length_q(b) query rows and length_k(b) keys: seq_q and seq_k, or the differences
+// of cu_seqlens when packed; then rows at or past the last offset are padding. Query head h reads
+// key head h / (heads / kv_heads). With off = length_k - length_q, row i keeps the keys
+//   max(0, i + off - window_left) <= j <= min(length_k - 1, i + off + window_right)
+// where a negative window is unlimited; causal is window_right = 0.
+#pragma once
+
+namespace lathe {
+
+struct AttentionForwardParams {
+  const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]
+  const void* k;             // [B, Sk, HK, D], or [Tk, HK, D]
+  const void* v;             // [B, Sk, HK, DV], or [Tk, HK, DV]
+  const void* cu_seqlens_q;  // [N + 1]
+  const void* cu_seqlens_k;  // [N + 1]
+  const void* alibi_slopes;  // float32 [H] or [B, H]
+  const void* sinks;         // float32 [H]
+  void* out;                 // [B, Sq, H, DV], or [Tq, H, DV]
+  void* lse;                 // float32 [B, H, Sq], or [H, Tq]; natural logarithm
+  long long q_batch_stride, q_token_stride, q_head_stride;  // in elements; widths are contiguous
+  long long k_batch_stride, k_token_stride, k_head_stride;
+  long long v_batch_stride, v_token_stride, v_head_stride;
+  long long out_batch_stride, out_token_stride, out_head_stride;
+  long long alibi_batch_stride;  // 0: one slope a head
+  int sequences, heads, kv_heads;
+  int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
+  int head_dim, value_dim;  // D and DV, multiples of 8, at most the widths the kernel was made for
+  int window_left, window_right;
+  int tiles;                     // row tiles of one sequence that the grid has, at capacity
+  float softmax_scale, softcap;  // softcap 0: none
+};
+
+}  // namespace lathe
