@@ -32,4 +32,19 @@ struct ConvProblem {
   bool update = false;  // causal_conv1d_update: one token per sequence
 };
 
+struct AttentionProblem {
+  Dtype element = Dtype::bf16;    // q, k, v and out
+  Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
+  int head_dim = 128;             // of q and k: a multiple of 8 up to 256
+  int value_dim = 128;            // of v and out: the same
+  bool packed = false;
+  bool local = false;  // causal or a window; which one varies from call to call
+  bool softcap = false;
+  bool alibi = false;
+  bool sinks = false;
+  bool pack_gqa = false;  // the query heads of a key head are rows of one tile
+
+  bool forward = false;  // out and lse
+};
+
 }  // namespace lathe

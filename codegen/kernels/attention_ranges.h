@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Which keys a query row keeps and which blocks a tile visits: arithmetic on positions alone.
+// The device text computes the same ranges; the host needs them for costs, splits and tests.
+//
+// Row i of a sequence keeps the keys lo(i) <= j <= hi(i); both diagonals end at the bottom right.
+#pragma once
+
+#include <cstdint>
+
+namespace lathe {
+
+struct AttentionMask {
+  int64_t queries = 0, keys = 0;  // lengths of one sequence
+  int64_t window_left = -1;       // keys before the diagonal; negative: all of them
+  int64_t window_right = -1;      // keys after it; causal is 0; negative: all of them
+
+  int64_t offset() const { return keys - queries; }
+  int64_t first_key(int64_t row) const;  // lo(row), >= 0
+  int64_t last_key(int64_t row) const;   // hi(row); below lo(row): the row is empty
+};
+
+// Blocks [begin, end), none if begin == end.
+struct BlockRange {
+  int64_t begin = 0, end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool operator==(const BlockRange&) const = default;
+};
+
+// The key blocks that the query rows [row_begin, row_end) visit, right to left:
+//   right = [full.end, all.end)      both bounds may cut; holds the tail of the keys
+//   full  = [full.begin, full.end)   every key of every row is kept
+//   left  = [all.begin, full.begin)  the left bound may cut
+struct KeyBlocks {
+  BlockRange all, full;
+
+  BlockRange right() const { return {full.end, all.end}; }
+  BlockRange left() const { return {all.begin, full.begin}; }
+};
+// row_begin < row_end <= queries.
+KeyBlocks attention_key_blocks(const AttentionMask& mask, int64_t row_begin, int64_t row_end,
+                               int64_t block);
+
+// The query blocks that hold a row which keeps one of the keys [key_begin, key_end), which are not
+// none and lie within the sequence; rows between that keep none of them may be among them.
+BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, int64_t key_end,
+                                  int64_t block);
+
+// Part `split` of `splits` of a range; the last ones may be empty.
+BlockRange attention_split(const BlockRange& range, int64_t split, int64_t splits);
+
+// The query rows [begin, end) of tile `tile`, `ratio` query heads being rows of it (1: not packed).
+BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries);
+
+// Whether packing the `ratio` query heads of a key head into one tile wastes fewer rows of it, or,
+// with packed lengths, always. A group of one head is packed as it is: false.
+bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool packed);
+
+// Into how many parts the keys of each tile are cut, so that few tiles fill the device.
+struct SplitQuestion {
+  int64_t tiles = 0;  // of the whole launch, after packing of heads
+  int64_t multiprocessors = 0;
+  int64_t key_blocks = 0;    // of one tile
+  int64_t query_blocks = 0;  // of one head
+  int64_t kv_bytes = 0;      // of one key head
+  bool masked = false;       // causal or a window
+  int64_t limit = 128;
+};
+int64_t attention_num_splits(const SplitQuestion& question);
+// A number of splits that was asked for, bounded by what is there.
+int64_t attention_clamp_splits(int64_t splits, int64_t key_blocks);
+
+}  // namespace lathe
