@@ -3,6 +3,7 @@
 // Checks of a whole problem, letter by letter.
 #include "api/convert.h"
 
+#include "api/attention_plan.h"
 #include "api/boundary.h"
 
 namespace lathe {
@@ -56,7 +57,7 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
   for (size_t i = 0; i < op.info.tensor_count; ++i) {
     if (!problem.has(static_cast<int>(i))) continue;
     const lathe_operator_tensor& tensor = op.info.tensors[i];
-    const Shape shape = parse_shape(tensor.shape);
+    const Shape& shape = problem.tensors[i].shape;
     for (int d = 0; d < shape.rank; ++d) {
       const int64_t declared = problem.tensors[i].extents[d];
       if (declared == kUnknown) continue;
@@ -64,9 +65,9 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
       const int letter = static_cast<int>(shape.dims[d].letter);
       int64_t& known = (*extents)[shape.dims[d].letter];
       if (known != kUnknown && known != found) {
-        return invalid(text(tensor.name, " has extent ", declared, " at ", d, " of [", tensor.shape,
-                            "], so ", kLetterNames[letter], " is ", found, "; ", from[letter],
-                            " says ", kLetterNames[letter], " is ", known));
+        return invalid(text(tensor.name, " has extent ", declared, " at ", d, " of ",
+                            shape_text(shape), ", so ", kLetterNames[letter], " is ", found, "; ",
+                            from[letter], " says ", kLetterNames[letter], " is ", known));
       }
       known = found;
       from[letter] = tensor.name;
@@ -80,6 +81,15 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
 Status settle_sequences(const Operator& op, bool packed, Extents* extents) {
   int64_t& batch = (*extents)[Letter::B];
   int64_t& sequences = (*extents)[Letter::N];
+  if (op.family == Family::attention) {
+    // Packed rows have no batch axis; what is given for each row of the batch is for each sequence.
+    if (batch != kUnknown && sequences != kUnknown && batch != sequences) {
+      return invalid(
+          text("alibi_slopes has B = ", batch, "; cu_seqlens_q has N = ", sequences, " sequences"));
+    }
+    (batch == kUnknown ? batch : sequences) = batch == kUnknown ? sequences : batch;
+    return {};
+  }
   if (packed) {
     if (batch != kUnknown && batch != 1) {
       return invalid(text("cu_seqlens is given and ", op.info.tensors[0].name, " has B = ", batch,
@@ -101,8 +111,15 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   LATHE_TRY(check_dtypes(problem));
   Extents extents;
   LATHE_TRY(collect_extents(problem, &extents));
-  const int packed = find_tensor(op, "cu_seqlens");
-  LATHE_TRY(settle_sequences(op, packed >= 0 && problem.has(packed), &extents));
+  bool packed = false;
+  for (const Declared& declared : problem.tensors) {
+    packed = packed || (declared.given && declared.shape.dims[0].plus != 0);
+  }
+  LATHE_TRY(settle_sequences(op, packed, &extents));
+  if (op.family == Family::attention) {
+    LATHE_TRY(check_attention(problem, extents));
+    return extents;
+  }
   const int64_t width = extents[Letter::W];
   if (width == kUnknown) {
     return invalid("weight has W = -1; it changes the code and must be given, 2 to 8");

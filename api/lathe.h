@@ -163,7 +163,7 @@ typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_rol
 
 typedef struct lathe_operator_tensor {
   const char* name;
-  const char* shape; /* "B,T,D": letters of operators.md */
+  const char* shape; /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which */
   lathe_role role;
   int optional;
   const char* dtypes;   /* "f32|f16|bf16", or "=x": that of tensor x */
@@ -181,7 +181,7 @@ typedef struct lathe_operator_option {
   const char* name;
   lathe_option_type type;
   const char* fallback; /* the default as text */
-  const char* allowed;  /* "none|silu", "0|1" */
+  const char* allowed;  /* "none|silu", "0|1", "-1|>=0"; FILE: any name */
   const char* sentence;
 } lathe_operator_option;
 
@@ -251,9 +251,9 @@ LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTens
                                             const lathe_shard* shard, size_t* out_bytes);
 
 /* Enqueues the work on `stream` and returns: no allocation, lock, file or wait; may be captured in
- * a CUDA graph. slots[i] may live on the stack. Activations need contiguous channels; batch and
- * token strides are free. `workspace` is 256-byte aligned device memory, not used by anybody else
- * until the run has finished.
+ * a CUDA graph. slots[i] may live on the stack. The last dimension of activations is contiguous;
+ * their batch, token and head strides are free. `workspace` is 256-byte aligned device memory, not
+ * used by anybody else until the run has finished.
  *
  * Outputs need memory of their own: tiles read what their neighbours may already have written. Only
  * `state` of the update is input and output at once.

@@ -5,6 +5,8 @@
 
 #include <iterator>
 
+#include "codegen/base/text.h"
+
 namespace lathe {
 namespace {
 
@@ -85,6 +87,62 @@ static_assert(std::size(kUpdateTensors) == conv_update::count &&
               std::size(kUpdateRules) == conv_update::count);
 const lathe_operator_option kUpdateOptions[] = {kActivation};
 
+constexpr const char* kHalves = "f16|bf16|f32";
+constexpr const char* kQueries = "B,Sq,H,D|Tq,H,D";
+constexpr const char* kKeys = "B,Sk,HK,D|Tk,HK,D";
+constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
+constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
+constexpr const char* kRows = "B,H,Sq|H,Tq";
+
+const lathe_operator_tensor kAttentionTensors[] = {
+    in("q", kQueries, false, kHalves, "Queries; their dtype is that of keys, values and out."),
+    in("k", kKeys, false, "=q", "Keys; HK divides H."),
+    in("v", kValues, false, "=q", "Values, of a width of their own."),
+    in("alibi_slopes", "H|B,H", true, "f32", "ALiBi's slopes; packed, B counts sequences."),
+    in("sinks", "H", true, "f32", "One more logit for each head, of value 0."),
+    in("cu_seqlens_q", "N+1", true, "i32|i64", "Offsets of packed queries."),
+    in("cu_seqlens_k", "N+1", true, "=cu_seqlens_q", "Offsets of packed keys."),
+    in("dout", kResults, true, "=q", "The gradient of out."),
+    in("dlse", kRows, true, "f32", "The gradient of lse."),
+    out("out", kResults, "=q", "The result; 0 in rows that see no key."),
+    out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials."),
+    out("dq", kQueries, "=q", "The gradient of q."),
+    out("dk", kKeys, "=q", "The gradient of k."),
+    out("dv", kValues, "=q", "The gradient of v."),
+    out("dsinks", "H", "f32", "The gradient of sinks."),
+};
+const TensorRules kAttentionRules[] = {
+    {true, ""},               // q
+    {true, ""},               // k
+    {true, ""},               // v
+    {false, ""},              // alibi_slopes
+    {false, ""},              // sinks
+    {false, "cu_seqlens_k"},  // cu_seqlens_q
+    {false, "cu_seqlens_q"},  // cu_seqlens_k
+    {true, ""},               // dout
+    {false, "dout"},          // dlse
+    {true, "lse"},            // out
+    {false, "out"},           // lse
+    {true, "dout"},           // dq
+    {true, "dout"},           // dk
+    {true, "dout"},           // dv
+    {false, "dout,sinks"},    // dsinks
+};
+static_assert(std::size(kAttentionTensors) == attention::count &&
+              std::size(kAttentionRules) == attention::count && attention::count <= kMaxTensors);
+const lathe_operator_option kAttentionOptions[] = {
+    {"softmax_scale", LATHE_OPTION_DOUBLE, "D^-0.5", "D^-0.5|>0", "What scores are multiplied by."},
+    {"causal", LATHE_OPTION_INT, "0", "0|1",
+     "Whether a row sees no later key; the last row is that of the last key."},
+    {"window_left", LATHE_OPTION_INT, "-1", "-1|>=0", "How many keys back a row sees; -1: all."},
+    {"window_right", LATHE_OPTION_INT, "-1", "-1|>=0",
+     "How many keys ahead a row sees; -1: all. causal overrides it."},
+    {"softcap", LATHE_OPTION_DOUBLE, "0", "0|>0", "Scores become softcap * tanh(score / softcap)."},
+    {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether gradients repeat bit for bit."},
+    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that changes scores."},
+    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that drops keys."},
+};
+
 const Operator kOperators[] = {
     {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
       kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
@@ -96,6 +154,11 @@ const Operator kOperators[] = {
      kUpdateRules,
      Family::conv_update,
      "y"},
+    {{"flash_attention", "Softmax attention over whole or packed sequences.", kAttentionTensors,
+      std::size(kAttentionTensors), kAttentionOptions, std::size(kAttentionOptions), 0},
+     kAttentionRules,
+     Family::attention,
+     "out,dq,dk,dv"},
 };
 
 std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {
@@ -170,10 +233,36 @@ bool listed(std::string_view list, char at, std::string_view word) {
 Shape parse_shape(std::string_view shape) {
   Shape parsed;
   for (std::string_view word : split(shape, ',')) {
-    const size_t letter = std::string_view(kLetterNames).find(word.front());
-    parsed.dims[parsed.rank++] = {static_cast<Letter>(letter), word.ends_with("+1") ? 1 : 0};
+    const int plus = word.ends_with("+1") ? 1 : 0;
+    if (plus) word.remove_suffix(2);
+    int letter = 0;
+    while (letter + 1 < kLetters && word != kLetterNames[letter]) ++letter;
+    parsed.dims[parsed.rank++] = {static_cast<Letter>(letter), plus};
   }
   return parsed;
+}
+
+Shape shape_of_rank(std::string_view shapes, int rank) {
+  for (std::string_view each : split(shapes, '|')) {
+    const Shape shape = parse_shape(each);
+    if (shape.rank == rank) return shape;
+  }
+  return {};
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string out = "[";
+  for (int i = 0; i < shape.rank; ++i) {
+    out += text(i ? "," : "", name_of(shape.dims[i].letter), shape.dims[i].plus ? "+1" : "");
+  }
+  return out + "]";
+}
+
+bool has_letter(const Shape& shape, Letter letter) {
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape.dims[i].letter == letter) return true;
+  }
+  return false;
 }
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,23 +19,28 @@
 namespace lathe {
 
 // The letters of shapes. Extents that disagree about a letter are refused.
-enum class Letter : uint8_t { B, T, N, D, W };
-inline constexpr int kLetters = 5;
-inline constexpr char kLetterNames[] = "BTNDW";
+enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk };
+inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",
+                                               "HK", "DV", "Sq", "Sk", "Tq", "Tk"};
+inline constexpr int kLetters = 12;
+static_assert(std::size(kLetterNames) == kLetters);
+inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
-inline constexpr int kMaxRank = 3;
+inline constexpr int kMaxRank = 4;
 inline constexpr int kMaxTensors = 16;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
 inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
 // An extent for each letter, kUnknown where nothing is known.
 struct Extents {
-  std::array<int64_t, kLetters> value{kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+  std::array<int64_t, kLetters> value;
+  Extents() { value.fill(kUnknown); }
   int64_t& operator[](Letter letter) { return value[static_cast<int>(letter)]; }
   int64_t operator[](Letter letter) const { return value[static_cast<int>(letter)]; }
 };
 
-// A shape of the table, parsed: "B,T,D", "N+1".
+// A shape of the table, parsed: "B,T,D", "N+1". A tensor that may have several, "B,Sq,H,D|Tq,H,D",
+// has one of each rank; a shape with Tq or Tk is that of packed sequences.
 struct Dimension {
   Letter letter;
   int plus;
@@ -43,7 +49,11 @@ struct Shape {
   int rank = 0;
   std::array<Dimension, kMaxRank> dims{};
 };
-Shape parse_shape(std::string_view shape);
+Shape parse_shape(std::string_view shape);  // a single one
+// The shape of this rank; of rank 0 if there is none.
+Shape shape_of_rank(std::string_view shapes, int rank);
+std::string shape_text(const Shape& shape);  // "[B,T,D]"
+bool has_letter(const Shape& shape, Letter letter);
 
 // What the table says beyond the C struct.
 struct TensorRules {
@@ -51,7 +61,7 @@ struct TensorRules {
   const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
-enum class Family { conv, conv_update };
+enum class Family { conv, conv_update, attention };
 
 struct Operator {
   lathe_operator_info info;
@@ -97,6 +107,26 @@ enum Tensor : int {
 }
 namespace conv_update {
 enum Tensor : int { x, weight, bias, residual, state, y, count };
+}
+namespace attention {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  alibi_slopes,
+  sinks,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  dout,
+  dlse,
+  out,
+  lse,
+  dq,
+  dk,
+  dv,
+  dsinks,
+  count
+};
 }
 
 }  // namespace lathe

@@ -3,6 +3,7 @@
 // Making plans and running them. The run path allocates nothing and takes no lock.
 #include "api/plan.h"
 
+#include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/convert.h"
 
@@ -99,6 +100,10 @@ Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, in
 
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
                                         const DeviceFacts& facts) {
+  if (problem.op->family == Family::attention) {
+    LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
+    return make_attention(request, facts);
+  }
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);

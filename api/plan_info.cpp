@@ -12,6 +12,10 @@ namespace {
 // From the measured cost of an empty launch on current devices: what a kernel takes at least.
 constexpr double kLaunchMicroseconds = 2.0;
 
+// Operations per byte from which tensor cores and not memory set the pace: every supported device
+// has more of them than this for each byte of its bandwidth.
+constexpr double kComputeBalance = 100;
+
 int number(const Entry& entry, const char* name) {
   const auto found = entry.metadata.find(name);
   if (found == entry.metadata.end()) return -1;
@@ -52,7 +56,10 @@ lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
   out.bytes = estimate.cost.bytes;
   out.minimum_bytes = estimate.cost.minimum_bytes;
   out.flops = estimate.cost.flops;
-  // These kernels do a few operations per byte, far from what any device computes in that time.
+  if (static_cast<double>(out.flops) > kComputeBalance * static_cast<double>(out.bytes)) {
+    out.bound = "compute";  // at a rate that is not among the device's facts
+    return out;
+  }
   out.bound = "memory";
   if (facts.memory_bytes_per_second <= 0) return out;
   const double moving = 1e6 * static_cast<double>(out.bytes) / facts.memory_bytes_per_second;

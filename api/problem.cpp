@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kGroupFlags = LATHE_REDUCE_PARAMETER_GRADS;
 
-std::string shape_text(int rank, const int64_t* shape) {
+std::string extents_text(int rank, const int64_t* shape) {
   std::string out = "[";
   for (int i = 0; i < rank; ++i) out += text(i ? ", " : "", shape[i]);
   return out + "]";
@@ -26,6 +26,16 @@ std::string dtype_text(lathe_dtype dtype) {
   const int index = static_cast<int>(dtype);
   if (index < 0 || index > LATHE_I64) return text("dtype number ", index);
   return word(static_cast<Dtype>(index));
+}
+
+// "its shape is [B,T,D], rank 3"; where there are several, "[B,H,Sq], rank 3, or [H,Tq], rank 2".
+std::string shapes_text(const lathe_operator_tensor& tensor) {
+  std::string out;
+  for (std::string_view each : split(tensor.shape, '|')) {
+    const Shape shape = parse_shape(each);
+    out += text(out.empty() ? "its shape is " : ", or ", shape_text(shape), ", rank ", shape.rank);
+  }
+  return out;
 }
 
 Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
@@ -44,28 +54,27 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
   if (declared.given) return invalid(text(name, " is declared twice"));
 
   const bool same = tensor.dtypes[0] == '=';
-  if (!listed(same ? "f32|f16|bf16" : tensor.dtypes, '|', dtype_text(dtype))) {
-    return invalid(text(
-        name, " has dtype ", dtype_text(dtype), "; allowed are ",
-        same ? text("f32|f16|bf16, that of ", tensor.dtypes + 1) : std::string(tensor.dtypes)));
+  const char* allowed =
+      same ? op.info.tensors[find_tensor(op, tensor.dtypes + 1)].dtypes : tensor.dtypes;
+  if (!listed(allowed, '|', dtype_text(dtype))) {
+    return invalid(text(name, " has dtype ", dtype_text(dtype), "; allowed are ", allowed,
+                        same ? ", that of " : "", same ? tensor.dtypes + 1 : ""));
   }
-  const Shape law = parse_shape(tensor.shape);
-  if (rank != law.rank) {
-    return invalid(
-        text(name, " has rank ", rank, "; its shape is [", tensor.shape, "], rank ", law.rank));
-  }
+  const Shape law = shape_of_rank(tensor.shape, rank);
+  if (law.rank == 0) return invalid(text(name, " has rank ", rank, "; ", shapes_text(tensor)));
   LATHE_TRY(require(shape, "shape"));
   for (int i = 0; i < rank; ++i) {
     const int64_t least = law.dims[i].plus ? 1 : 0;
     if (shape[i] == kUnknown) continue;
     if (shape[i] < least || shape[i] > kMaxExtent) {
-      return invalid(text(name, " has shape ", shape_text(rank, shape), "; extent ", i, " of [",
-                          tensor.shape, "] must be ", least, " to ", kMaxExtent,
+      return invalid(text(name, " has shape ", extents_text(rank, shape), "; extent ", i, " of ",
+                          shape_text(law), " must be ", least, " to ", kMaxExtent,
                           ", or -1 where it varies"));
     }
   }
   declared.given = true;
   declared.dtype = static_cast<Dtype>(dtype);
+  declared.shape = law;
   for (int i = 0; i < rank; ++i) declared.extents[i] = shape[i];
   return {};
 }
@@ -82,19 +91,41 @@ const char* type_text(lathe_option_type type) {
   return "unknown";
 }
 
-bool parses(lathe_option_type type, const std::string& value) {
+template <typename Number>
+bool parses(std::string_view value, Number* number) {
   const char* end = value.data() + value.size();
-  if (type == LATHE_OPTION_INT) {
-    int64_t number;
-    const auto [stop, error] = std::from_chars(value.data(), end, number);
-    return error == std::errc() && stop == end;
+  const auto [stop, error] = std::from_chars(value.data(), end, *number);
+  return error == std::errc() && stop == end;
+}
+
+// Whether a number is in the list: a number itself, ">0" or ">=0".
+template <typename Number>
+bool number_allowed(std::string_view allowed, Number number) {
+  for (std::string_view each : split(allowed, '|')) {
+    Number word = 0;
+    const bool above = each.starts_with('>'), from = each.starts_with(">=");
+    if (!parses(each.substr(from ? 2 : above ? 1 : 0), &word)) continue;
+    if (number == word ? !above || from : above && number > word) return true;
   }
-  if (type == LATHE_OPTION_DOUBLE) {
-    double number;
-    const auto [stop, error] = std::from_chars(value.data(), end, number);
-    return error == std::errc() && stop == end && std::isfinite(number);
+  return false;
+}
+
+bool is_allowed(const lathe_operator_option& option, const std::string& value) {
+  int64_t integer = 0;
+  double number = 0;
+  switch (option.type) {
+    case LATHE_OPTION_INT:
+      return parses(value, &integer) && number_allowed(option.allowed, integer);
+    case LATHE_OPTION_DOUBLE:
+      // D^-0.5 and the like stand for themselves.
+      if (!parses(value, &number)) return value == option.fallback;
+      return std::isfinite(number) && number_allowed(option.allowed, number);
+    case LATHE_OPTION_STRING:
+      // FILE stands for any name.
+      return listed(option.allowed, '|', value) ||
+             (!value.empty() && listed(option.allowed, '|', "FILE"));
   }
-  return true;
+  return false;
 }
 
 // `given`: the type of the setter that was called; text fits every option.
@@ -113,15 +144,17 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
     return invalid(text("option ", name, " is ", type_text(option.type), " and was given ",
                         type_text(given), " (", value, "); allowed are ", option.allowed));
   }
-  if (!parses(option.type, value) ||
-      (option.type != LATHE_OPTION_DOUBLE && !listed(option.allowed, '|', value))) {
+  if (!is_allowed(option, value)) {
     return invalid(text("option ", name, " is '", value, "'; allowed are ", option.allowed));
   }
   if (problem->options[index]) {
     return invalid(text("option ", name, " is set twice, to '", *problem->options[index],
                         "' and to '", value, "'"));
   }
-  problem->options[index] = value;
+  // One text for one integer: 01 is 1.
+  int64_t integer = 0;
+  const bool whole = option.type == LATHE_OPTION_INT && parses(value, &integer);
+  problem->options[index] = whole ? std::to_string(integer) : value;
   return {};
 }
 

@@ -16,6 +16,7 @@ namespace lathe {
 struct Declared {
   bool given = false;
   Dtype dtype = Dtype::f32;
+  Shape shape;  // which of the table's
   std::array<int64_t, kMaxRank> extents{};
 };
 

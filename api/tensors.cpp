@@ -38,15 +38,6 @@ std::string list(int count, const int64_t* values) {
   return out + "]";
 }
 
-std::string shape_text(const Shape& shape) {
-  std::string out = "[";
-  for (int i = 0; i < shape.rank; ++i) {
-    out += text(i ? ", " : "", kLetterNames[static_cast<int>(shape.dims[i].letter)],
-                shape.dims[i].plus ? "+1" : "");
-  }
-  return out + "]";
-}
-
 Status check_kind(const Slot& slot, const DLTensor& tensor) {
   const DLDataType type = dl_type(slot.dtype);
   if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
@@ -67,7 +58,7 @@ Status check_extents(const Slot& slot, const Extents& promised, const DLTensor& 
   for (int d = 0; d < slot.shape.rank; ++d) {
     const Dimension dim = slot.shape.dims[d];
     const int64_t found = tensor.shape[d] - dim.plus;
-    const char letter = kLetterNames[static_cast<int>(dim.letter)];
+    const char* letter = name_of(dim.letter);
     if (found < 0 || found > kMaxExtent) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
                           " of ", shape_text(slot.shape), " must be ", dim.plus, " to ",
@@ -164,7 +155,7 @@ Status check_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
         return stride_error(slot, from, "it must be contiguous");
       }
       if (d == rank - 1 && stride != 1) {
-        return stride_error(slot, from, "the last must be 1: channels are contiguous");
+        return stride_error(slot, from, "the last must be 1: rows are contiguous");
       }
       tensor->stride[d] = stride;
     }
@@ -243,12 +234,12 @@ std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promis
     slot.tensor = static_cast<int>(i);
     slot.name = tensor.name;
     slot.dtype = declared.dtype;
-    slot.shape = parse_shape(tensor.shape);
+    slot.shape = declared.shape;
     slot.strided = op.rules[i].strided;
     slot.written = tensor.role != LATHE_INPUT;
-    slot.alignment = slot.strided
-                         ? vector_bytes(declared.dtype, problem.alignment, promised[Letter::D])
-                         : bytes_of(declared.dtype);
+    const Letter last = slot.shape.dims[slot.shape.rank - 1].letter;
+    slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, promised[last])
+                                  : bytes_of(declared.dtype);
     slots.push_back(slot);
   }
   return slots;

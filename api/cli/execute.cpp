@@ -26,8 +26,8 @@ class Stopwatch {
 };
 
 // Which dimension of a tensor is T; -1: none.
-int token_axis(const Problem& problem, const std::string& name) {
-  const auto names = letters(*find_tensor(problem.op, name));
+int token_axis(const Problem& problem, const std::string& name, const TensorSpec& spec) {
+  const auto names = letters(*find_tensor(problem.op, name), spec.shape.size());
   const auto found = std::find(names.begin(), names.end(), "T");
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
@@ -92,7 +92,7 @@ void PartRun::prepare() {
 
 TensorSpec PartRun::local_spec(const std::string& name, const TensorSpec& whole) const {
   TensorSpec spec = whole;
-  const int axis = token_axis(problem_, name);
+  const int axis = token_axis(problem_, name, whole);
   if (seat_.group && axis >= 0) spec.shape[axis] = seat_.end - seat_.begin;
   return spec;
 }
@@ -105,7 +105,7 @@ void PartRun::upload(const TensorMap& inputs) {
     }
   }
   for (const auto& [name, spec] : problem_.inputs) {
-    const int axis = token_axis(problem_, name);
+    const int axis = token_axis(problem_, name, spec);
     const HostTensor& whole = inputs.at(name);
     const bool cut = seat_.group && axis >= 0;
     tensors_.at(name).upload(cut ? slice(whole, axis, seat_.begin, seat_.end) : whole.data,
@@ -167,8 +167,8 @@ void PartRun::download(const TensorMap& inputs, TensorMap* outputs) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) continue;  // an alias, copied on the host
     const DeviceTensor& tensor = found->second;
-    const int axis = token_axis(problem_, name);
-    const auto names = letters(*find_tensor(problem_.op, name));
+    const int axis = token_axis(problem_, name, whole.spec);
+    const auto names = letters(*find_tensor(problem_.op, name), whole.spec.shape.size());
     if (seat_.group && axis >= 0) {
       std::vector<std::byte> part(tensor.bytes());
       tensor.download(part.data(), 0, part.size(), stream_.get());

@@ -83,7 +83,7 @@ void print_estimate(const std::optional<lathe_estimate>& cost) {
     std::printf("time       %.2f us at the device's published rate, bound by %s\n",
                 cost->microseconds, cost->bound);
   } else {
-    std::printf("time       unknown without a device; bound by %s\n", cost->bound);
+    std::printf("time       unknown; bound by %s\n", cost->bound);
   }
 }
 
@@ -121,8 +121,9 @@ void print_all(const Problem& problem, const lathe_context* context, const lathe
               tensors_text(problem.outputs).c_str());
   for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) print_kernel(kernel_info(plan, i));
   std::printf(
-      "\nnot in any key: B, T, N, strides, pointers; they are parameters of the launch, so "
-      "a new length compiles nothing\n\n");
+      "\nnot in any key: %s, strides, pointers; they are parameters of the launch, so "
+      "a new length compiles nothing\n\n",
+      joined(varying_letters(*problem.op)).c_str());
   print_estimate(estimate(plan, problem));
 }
 
@@ -133,7 +134,7 @@ void print_all_json(const Problem& problem, const lathe_context* context, const 
   for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) {
     json["kernels"].push_back(kernel_json(kernel_info(plan, i)));
   }
-  json["varies"] = {"B", "T", "N"};
+  json["varies"] = varying_letters(*problem.op);
   const auto cost = estimate(plan, problem);
   json["estimate"] = cost ? estimate_json(*cost) : Json(nullptr);
   print_json(json);

@@ -3,22 +3,51 @@
 // Binding letters to extents.
 #include "api/cli/extents.h"
 
+#include <algorithm>
+
 #include "api/cli/failure.h"
 
 namespace lathe::cli {
 
-std::vector<std::string> letters(const lathe_operator_tensor& tensor) {
-  std::vector<std::string> out;
+std::vector<std::vector<std::string>> shapes(const lathe_operator_tensor& tensor) {
+  std::vector<std::vector<std::string>> out(1);
   std::string word;
   for (const char* c = tensor.shape;; ++c) {
-    if (*c != ',' && *c != '\0') {
+    if (*c != ',' && *c != '|' && *c != '\0') {
       word += *c;
       continue;
     }
-    out.push_back(word);
+    out.back().push_back(word);
     word.clear();
+    if (*c == '|') out.emplace_back();
     if (*c == '\0') return out;
   }
+}
+
+std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank) {
+  for (auto& each : shapes(tensor)) {
+    if (each.size() == rank) return each;
+  }
+  return {};
+}
+
+bool varies(const std::string& letter) {
+  return std::string_view("BNST").find(letter.front()) != std::string_view::npos;
+}
+
+std::vector<std::string> varying_letters(const lathe_operator_info& op) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < op.tensor_count; ++i) {
+    for (const auto& shape : shapes(op.tensors[i])) {
+      for (const std::string& text : shape) {
+        const auto [letter, extra] = parse_letter(text);
+        if (varies(letter) && std::find(out.begin(), out.end(), letter) == out.end()) {
+          out.push_back(letter);
+        }
+      }
+    }
+  }
+  return out;
 }
 
 std::pair<std::string, int64_t> parse_letter(const std::string& letter) {
@@ -29,10 +58,13 @@ std::pair<std::string, int64_t> parse_letter(const std::string& letter) {
 
 void Extents::bind(const lathe_operator_tensor& tensor, const TensorSpec& spec) {
   const std::string name = tensor.name;
-  const auto names = letters(tensor);
-  if (names.size() != spec.shape.size()) {
-    refuse("tensor " + name + " has shape " + shape_text(spec.shape) + ", expected [" +
-           joined(names) + "]");
+  const auto names = letters(tensor, spec.shape.size());
+  if (names.empty()) {
+    std::string allowed;
+    for (const auto& each : shapes(tensor)) {
+      allowed += (allowed.empty() ? "[" : " or [") + joined(each) + "]";
+    }
+    refuse("tensor " + name + " has shape " + shape_text(spec.shape) + ", expected " + allowed);
   }
   for (size_t i = 0; i < names.size(); ++i) {
     const auto [letter, extra] = parse_letter(names[i]);

@@ -12,8 +12,15 @@
 
 namespace lathe::cli {
 
-// The letters of a tensor's shape: {"B", "T", "D"}.
-std::vector<std::string> letters(const lathe_operator_tensor& tensor);
+// The letters of each shape that a tensor may have: "B,H,Sq|H,Tq" is {{"B", "H", "Sq"}, ...}.
+std::vector<std::vector<std::string>> shapes(const lathe_operator_tensor& tensor);
+// Those of the shape of this rank: {"B", "T", "D"}; empty if it has none.
+std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank);
+// The counts of tokens, rows of a batch and sequences: they differ from run to run and are never
+// part of a kernel.
+bool varies(const std::string& letter);
+// All of them that an operator's shapes have, in the table's order.
+std::vector<std::string> varying_letters(const lathe_operator_info& op);
 // "T" is {"T", 0}; "N+1" is {"N", 1}.
 std::pair<std::string, int64_t> parse_letter(const std::string& letter);
 

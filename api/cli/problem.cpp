@@ -3,6 +3,7 @@
 // From tensors and settings to a problem, by the operator table.
 #include "api/cli/problem.h"
 
+#include <algorithm>
 #include <set>
 #include <span>
 
@@ -30,8 +31,11 @@ std::vector<std::string> names_of(const lathe_operator_info* op, bool inputs_onl
   return out;
 }
 
-// What changes from run to run: never part of a kernel.
-bool varies(const std::string& letter) { return letter == "B" || letter == "T" || letter == "N"; }
+// Offsets of packed sequences are called cu_seqlens, or cu_seqlens_q if they cut Tq.
+const std::string kOffsets = "cu_seqlens";
+std::string cut_letter(const std::string& offsets) {
+  return offsets == kOffsets ? "T" : "T" + offsets.substr(kOffsets.size() + 1);
+}
 
 void check_names(const lathe_operator_info* op, const Specs& tensors) {
   for (const auto& [name, spec] : tensors) {
@@ -53,7 +57,8 @@ void check_names(const lathe_operator_info* op, const Specs& tensors) {
   }
 }
 
-// N sequences: what the offsets say if there are any, else one per row of the batch.
+// N sequences: what the offsets say if there are any, else one per row of the batch. Packed rows
+// either have a batch axis, of one row, or none: then what goes by rows goes by sequences.
 void bind_extents(Problem* problem) {
   Extents extents(&problem->extents);
   const auto bind = [&](const std::string& name, const TensorSpec& spec) {
@@ -63,14 +68,16 @@ void bind_extents(Problem* problem) {
     const auto found = problem->inputs.find(tensor.name);
     if (found != problem->inputs.end() && !tensor.optional) bind(found->first, found->second);
   }
-  const auto offsets = problem->inputs.find("cu_seqlens");
+  const auto offsets = problem->inputs.lower_bound(kOffsets);
   const auto batch = problem->extents.find("B");
-  if (offsets != problem->inputs.end()) {
-    if (batch != problem->extents.end() && batch->second != 1 && batch->second != -1) {
-      refuse("tensor cu_seqlens is given, so B must be 1, but B is " +
+  if (offsets != problem->inputs.end() && offsets->first.starts_with(kOffsets)) {
+    const bool rows = problem->extents.contains("T");
+    if (rows && batch != problem->extents.end() && batch->second != 1 && batch->second != -1) {
+      refuse("tensor " + offsets->first + " is given, so B must be 1, but B is " +
              std::to_string(batch->second));
     }
-    bind("cu_seqlens", offsets->second);
+    bind(offsets->first, offsets->second);
+    if (!rows) extents.imply("B", problem->extents.at("N"), offsets->first);
   } else if (batch != problem->extents.end()) {
     extents.imply("N", batch->second, "the batch");
   }
@@ -90,9 +97,22 @@ lathe_dtype output_dtype(const Problem& problem, const lathe_operator_tensor& te
   return dtype->dtype;
 }
 
+// Of several shapes the one whose extents are all there; the first if none is.
+std::vector<std::string> output_letters(const Problem& problem,
+                                        const lathe_operator_tensor& tensor) {
+  const auto all = shapes(tensor);
+  for (const auto& each : all) {
+    const auto known = [&](const std::string& text) {
+      return problem.extents.contains(parse_letter(text).first);
+    };
+    if (std::all_of(each.begin(), each.end(), known)) return each;
+  }
+  return all.front();
+}
+
 TensorSpec output_spec(const Problem& problem, const lathe_operator_tensor& tensor) {
   TensorSpec spec{output_dtype(problem, tensor), {}};
-  for (const std::string& text : letters(tensor)) {
+  for (const std::string& text : output_letters(problem, tensor)) {
     const auto [letter, extra] = parse_letter(text);
     const auto known = problem.extents.find(letter);
     const int64_t value = known == problem.extents.end() ? -1 : known->second;
@@ -141,12 +161,42 @@ void check_dtypes(const Problem& problem) {
     std::string source;
     if (allowed.starts_with('=')) {
       source = ", that of " + allowed.substr(1);
+      if (!problem.inputs.contains(allowed.substr(1))) {
+        refuse("tensor " + name + " is given without " + allowed.substr(1) + ", which it needs");
+      }
       allowed = info(problem.inputs.at(allowed.substr(1)).dtype).word;
     }
     const std::string word = info(spec.dtype).word;
     if (("|" + allowed + "|").find("|" + word + "|") == std::string::npos) {
       refuse("tensor " + name + " has dtype " + word + ", allowed: " + allowed + source);
     }
+  }
+}
+
+void check_offsets(const Problem& problem, const std::string& name, const HostTensor& tensor) {
+  const lathe_dtype dtype = tensor.spec.dtype;
+  if (dtype != LATHE_I32 && dtype != LATHE_I64) {
+    refuse("tensor " + name + " has dtype " + info(dtype).word + ", allowed: i32, i64");
+  }
+  const std::string letter = cut_letter(name);
+  const auto length = problem.extents.find(letter);
+  if (length == problem.extents.end()) {
+    refuse("tensor " + name + " is given, but no tensor is packed: none has the extent " + letter);
+  }
+  const std::vector<int64_t> offsets = integers(tensor);
+  if (offsets.front() != 0) {
+    refuse("tensor " + name + " begins with " + std::to_string(offsets.front()) + ", it must be 0");
+  }
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) {
+      refuse("tensor " + name + " decreases from " + std::to_string(offsets[i - 1]) + " to " +
+             std::to_string(offsets[i]) + " at entry " + std::to_string(i) +
+             ", it must never decrease");
+    }
+  }
+  if (offsets.back() != length->second) {
+    refuse("tensor " + name + " ends with " + std::to_string(offsets.back()) + ", it must be " +
+           letter + " = " + std::to_string(length->second));
   }
 }
 
@@ -217,27 +267,9 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 }
 
 void check_offsets(const Problem& problem, const TensorMap& inputs) {
-  const auto found = inputs.find("cu_seqlens");
-  if (found == inputs.end()) return;
-  const lathe_dtype dtype = found->second.spec.dtype;
-  if (dtype != LATHE_I32 && dtype != LATHE_I64) {
-    refuse("tensor cu_seqlens has dtype " + std::string(info(dtype).word) + ", allowed: i32, i64");
-  }
-  const std::vector<int64_t> offsets = integers(found->second);
-  const int64_t length = problem.extents.at("T");
-  if (offsets.front() != 0) {
-    refuse("tensor cu_seqlens begins with " + std::to_string(offsets.front()) + ", it must be 0");
-  }
-  for (size_t i = 1; i < offsets.size(); ++i) {
-    if (offsets[i] < offsets[i - 1]) {
-      refuse("tensor cu_seqlens decreases from " + std::to_string(offsets[i - 1]) + " to " +
-             std::to_string(offsets[i]) + " at entry " + std::to_string(i) +
-             ", it must never decrease");
-    }
-  }
-  if (offsets.back() != length) {
-    refuse("tensor cu_seqlens ends with " + std::to_string(offsets.back()) +
-           ", it must be T = " + std::to_string(length));
+  for (auto found = inputs.lower_bound(kOffsets);
+       found != inputs.end() && found->first.starts_with(kOffsets); ++found) {
+    check_offsets(problem, found->first, found->second);
   }
 }
 
@@ -254,7 +286,7 @@ ProblemHandle declare(const Problem& problem) {
   for (const auto* specs : {&problem.inputs, &problem.outputs}) {
     for (const auto& [name, spec] : *specs) {
       std::vector<int64_t> shape = spec.shape;
-      const auto names = letters(*find_tensor(problem.op, name));
+      const auto names = letters(*find_tensor(problem.op, name), shape.size());
       for (size_t i = 0; i < shape.size(); ++i) {
         if (varies(parse_letter(names[i]).first)) shape[i] = -1;
       }

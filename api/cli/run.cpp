@@ -13,11 +13,12 @@ namespace {
 constexpr int kMostRanks = 256;
 
 // Only operators that pass keys and values around have an order to choose.
-void refuse_ring_options(const RunOptions& options) {
+void refuse_ring_options(const RunOptions& options, const lathe_operator_info* op) {
   const auto refuse_one = [&](const char* flag, const std::string& value) {
     if (value.empty()) return;
     refuse(std::string(flag) + " is " + in_quotes(value) + ", but " + options.op +
-           " exchanges summaries over contiguous parts and takes neither --rotate nor --balance");
+           (op->ranks ? " exchanges summaries over contiguous parts" : " runs on one rank") +
+           " and takes neither --rotate nor --balance");
   };
   refuse_one("--rotate", options.rotate);
   refuse_one("--balance", options.balance);
@@ -62,7 +63,7 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
 Task load_task(const RunOptions& options) {
   Task task;
   const auto* op = find_operator(options.op);
-  refuse_ring_options(options);
+  refuse_ring_options(options, op);
   task.ranks = parse_ranks(options, op);
   const Settings settings = parse_settings(options.set);
   check_output_path(options.output);

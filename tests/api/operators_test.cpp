@@ -51,20 +51,21 @@ TEST_CASE("shapes, dtypes and needs name what exists") {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const lathe_operator_tensor& tensor = op.info.tensors[t];
       INFO(op.info.name, " ", tensor.name);
-      const Shape shape = parse_shape(tensor.shape);
-      CHECK(shape.rank >= 1);
-      std::string again;
-      for (int d = 0; d < shape.rank; ++d) {
-        if (d > 0) again.push_back(',');
-        again.push_back(kLetterNames[static_cast<int>(shape.dims[d].letter)]);
-        if (shape.dims[d].plus) again.append("+1");
+      for (std::string_view each : split(tensor.shape, '|')) {
+        const Shape shape = parse_shape(each);
+        CHECK(shape.rank >= 1);
+        CHECK(shape.rank <= kMaxRank);
+        CHECK(shape_text(shape) == "[" + std::string(each) + "]");
+        // The rank tells the alternatives apart.
+        CHECK(shape_text(shape_of_rank(tensor.shape, shape.rank)) == shape_text(shape));
       }
-      CHECK(again == tensor.shape);
       if (tensor.dtypes[0] == '=') {
         const int of = find_tensor(op, tensor.dtypes + 1);
         REQUIRE(of >= 0);
         CHECK(op.info.tensors[of].dtypes[0] != '=');
-        CHECK(!op.info.tensors[of].optional);
+        // What follows an optional tensor needs it.
+        CHECK((!op.info.tensors[of].optional ||
+               listed(op.rules[t].needs, ',', op.info.tensors[of].name)));
       }
       for (std::string_view needed : split(op.rules[t].needs, ',')) {
         CHECK(find_tensor(op, needed) >= 0);
@@ -109,11 +110,21 @@ TEST_CASE("the indices that fill parameters are those of the table") {
   CHECK(static_cast<int>(conv::residual) == static_cast<int>(conv_update::residual));
 }
 
+TEST_CASE("the indices of flash_attention are those of the table") {
+  const Operator& op = *find_operator("flash_attention");
+  const char* const names[] = {
+      "q",    "k",   "v",   "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "dout",
+      "dlse", "out", "lse", "dq",           "dk",    "dv",           "dsinks"};
+  REQUIRE(std::size(names) == attention::count);
+  for (int i = 0; i < attention::count; ++i) CHECK(find_tensor(op, names[i]) == i);
+}
+
 TEST_CASE("states are contiguous and only activations are strided") {
   for (const Operator& op : operators()) {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const std::string shape = op.info.tensors[t].shape;
-      CHECK(op.rules[t].strided == (shape == "B,T,D" || shape == "B,D"));
+      const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S");
+      CHECK(op.rules[t].strided == rows);
     }
   }
 }

@@ -121,7 +121,7 @@ const Bad kBadPacked[] = {
      [](auto& a) {
        a["weight"].shape = {64, 4, 1};
      },
-     {"weight has rank 3", "[D, W]"}},
+     {"weight has rank 3", "[D,W]"}},
     {"another D than declared",
      [](auto& a) { a["x"].shape[2] = 63; },
      {"x has shape [1, 100, 63]", "D = 64"}},

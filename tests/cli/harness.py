@@ -86,6 +86,14 @@ def update(B=3, D=16, W=4, dtype="F32"):
     return {"x": tensor(dtype, [B, D]), "state": tensor(dtype, [B, D, W]), "weight": tensor(dtype, [D, W])}
 
 
+def attention(packed=False, dtype="F16"):
+    """Two sequences of 5 queries and 7 keys; packed, of 4 and 6, 4 and 10."""
+    if packed:
+        return {"q": tensor(dtype, [10, 4, 16]), "k": tensor(dtype, [14, 2, 16]), "v": tensor(dtype, [14, 2, 8]),
+                "cu_seqlens_q": tensor("I32", [3], values=[0, 4, 10]), "cu_seqlens_k": tensor("I32", [3], values=[0, 4, 14])}
+    return {"q": tensor(dtype, [2, 5, 4, 16]), "k": tensor(dtype, [2, 7, 2, 16]), "v": tensor(dtype, [2, 7, 2, 8])}
+
+
 class Case(unittest.TestCase):
     """Each class has a cache of its own, each test a folder of its own."""
 

@@ -4,7 +4,7 @@
 import json
 import struct
 
-from harness import Case, conv, load, save, tensor, unpack, update
+from harness import Case, attention, conv, load, save, tensor, unpack, update
 
 
 def without(tensors, name):
@@ -39,6 +39,52 @@ class InputCases(Case):
         self.refused("dy has dtype bf16, allowed: f32", {**conv(), "dy": tensor("BF16", [1, 20, 16])})
         self.refused("cu_seqlens has dtype f32, allowed: i32.i64", {**conv(), "cu_seqlens": tensor("F32", [2], values=[0, 20])})
         self.refused('"x".*"F64", allowed: F32, F16, BF16, I32, I64', {**conv(), "x": tensor("F64", [1, 20, 16])})
+
+    def test_attention(self):
+        def bad(pattern, changes=None, packed=False, **rest):
+            self.refused(pattern, {**attention(packed), **(changes or {})}, op="flash_attention", **rest)
+
+        bad(r"q has shape \[2, 16\], expected \[B, Sq, H, D\] or \[Tq, H, D\]", {"q": tensor("F16", [2, 16])})
+        bad("k.* D is 24, but q has D = 16", {"k": tensor("F16", [2, 7, 2, 24])})
+        bad("v.* HK is 1, but k has HK = 2", {"v": tensor("F16", [2, 7, 1, 8])})
+        bad("H = 4.*HK = 3", {"k": tensor("F16", [2, 7, 3, 16]), "v": tensor("F16", [2, 7, 3, 8])})
+        bad("q has D = 20.*multiples of 8 up to 256",
+            {"q": tensor("F16", [2, 5, 4, 20]), "k": tensor("F16", [2, 7, 2, 20])})
+        bad("v has DV = 264", {"v": tensor("F16", [2, 7, 2, 264])})
+        bad("q has rank 3.*without cu_seqlens_q", {"q": tensor("F16", [5, 4, 16])})
+        bad("k has dtype bf16, allowed: f16, that of q", {"k": tensor("BF16", [2, 7, 2, 16])})
+        bad("sinks.* H is 3, but q has H = 4", {"sinks": tensor("F32", [3])})
+        bad("alibi_slopes.* B is 3, but q has B = 2", {"alibi_slopes": tensor("F32", [3, 4])})
+        bad("dout is declared.*out and lse", {"dout": tensor("F16", [2, 5, 4, 8])})
+        bad("dlse is given without dout", {"dlse": tensor("F32", [2, 4, 5])})
+        for option, allowed in (("softmax_scale=0", "D.-0.5.>0"), ("softmax_scale=inf", "D.-0.5.>0"), ("softcap=-1", "0.>0"),
+                                ("window_left=-2", "-1.>=0"), ("window_right=-2", "-1.>=0"), ("causal=2", "0.1")):
+            name, value = option.split("=")
+            bad(f"option {name} is '{value}'; allowed are {allowed}", options=[option])
+        bad("score_mod.*bias.cuh", options=["score_mod=bias.cuh"])
+        bad("mask_mod.*mask.cuh", options=["mask_mod=mask.cuh"])
+        bad('--ranks is "2".*from 1 to 1', flags=["--ranks", "2"])
+
+    def test_attention_offsets(self):
+        def bad(pattern, changes):
+            tensors = {**attention(packed=True), **changes}
+            self.refused(pattern, {k: v for k, v in tensors.items() if v}, op="flash_attention")
+
+        def offsets(*values, dtype="I32"):
+            return tensor(dtype, [len(values)], values=list(values))
+
+        bad("cu_seqlens_q begins with 1, it must be 0", {"cu_seqlens_q": offsets(1, 2, 10)})
+        bad("cu_seqlens_k decreases from 9 to 8 at entry 2",
+            {"cu_seqlens_q": offsets(0, 4, 4, 10), "cu_seqlens_k": offsets(0, 9, 8, 14)})
+        bad("cu_seqlens_q ends with 9, it must be Tq = 10", {"cu_seqlens_q": offsets(0, 4, 9)})
+        bad("cu_seqlens_k ends with 15, it must be Tk = 14", {"cu_seqlens_k": offsets(0, 4, 15)})
+        bad("cu_seqlens_k.* N is 1, but cu_seqlens_q has N = 2|cu_seqlens_q.* N is 2", {"cu_seqlens_k": offsets(0, 14)})
+        bad("cu_seqlens_q is declared without cu_seqlens_k", {"cu_seqlens_k": None})
+        bad("cu_seqlens_k is given without cu_seqlens_q", {"cu_seqlens_q": None})
+        bad("cu_seqlens_k has dtype i64, allowed: i32, that of cu_seqlens_q", {"cu_seqlens_k": offsets(0, 4, 14, dtype="I64")})
+        bad("alibi_slopes.* B is 3, but", {"alibi_slopes": tensor("F32", [3, 4])})
+        bad("cu_seqlens_q is given, but no tensor is packed",
+            {"q": tensor("F16", [2, 5, 4, 16]), "k": tensor("F16", [2, 7, 2, 16]), "v": tensor("F16", [2, 7, 2, 8])})
 
     def test_width(self):
         self.refused("W = 1.*2 to 8", conv(W=1))

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention behind the plan: what a problem asks for, and the checks of its own.
+#pragma once
+
+#include "api/plan.h"
+#include "codegen/kernels/attention.h"
+
+namespace lathe {
+
+// What makes the code, and the numbers that are only handed to it.
+struct AttentionRequest {
+  AttentionProblem problem;
+  float softmax_scale = 0, softcap = 0;         // softcap 0: none
+  int64_t window_left = -1, window_right = -1;  // -1: unlimited; causal is window_right 0
+  bool alibi_rows = false;                      // slopes are [B,H]
+  // What the problem promises, for choices that fit it: kUnknown where it varies.
+  int64_t queries = kUnknown;
+  int64_t ratio = kUnknown;  // query heads of a key head
+};
+
+// What letters alone cannot say: widths, whole groups of heads, and that either everything is
+// packed or nothing. After the checks by letter.
+Status check_attention(const lathe_problem& problem, const Extents& promised);
+
+// A key head serves whole groups of query heads; kUnknown passes.
+Status check_heads(int64_t heads, int64_t kv_heads);
+
+// UNSUPPORTED, by name, for what no template covers. After check_problem.
+Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised);
+
+// Chooses kernels; compiles nothing.
+Result<std::unique_ptr<Work>> make_attention(AttentionRequest request, const DeviceFacts& facts);
+
+}  // namespace lathe
