@@ -16,7 +16,7 @@ ORDER = ["templates", "codegen", "cache", "collective", "api"]
 SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # Device text names its files from templates/: these are the folders an include may start with.
-DEVICE_ROOTS = {"params", "common", "conv", "kda", "attn"}
+DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention"}
 PROGRAM_SEES = {"api/lathe.h"}
 
 

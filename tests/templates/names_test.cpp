@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "codegen/kernels/attention.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/templates.h"
 
@@ -40,6 +41,14 @@ TEST_CASE("specs and templates have the same stems") {
         &kernels.weight_grad_cast, &kernels.halo_pack, &kernels.halo_join, &kernels.halo_add}) {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "conv/" + (*spec)->kernel + ".cuh");
+    sources.insert((*spec)->source);
+  }
+  AttentionProblem forward;
+  forward.forward = true;
+  const AttentionKernels attention = *attention_kernels(forward, *facts_of_arch("sm_80"));
+  for (const auto* spec : {&attention.forward}) {
+    REQUIRE(spec->has_value());
+    CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
   CHECK(sources == template_stems());

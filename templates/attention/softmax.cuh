@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The running softmax of attention over accumulators of mma.sync, in base 2 and in units y where a
+// weight is 2^(y t): one multiply-add and one exponential per score. A lane holds rows g and g + 8
+// of each block of 16 rows; the four lanes of a quad share a row.
+#pragma once
+#include "common/math.cuh"
+#include "common/types.cuh"
+
+namespace lathe {
+
+constexpr float kLn2 = 0.6931471805599453f;
+__device__ __forceinline__ float minus_infinity() { return bit_cast<float>(0xff800000u); }
+
+// 2^x by one instruction; results below 2^-126 are 0.
+__device__ __forceinline__ float ex2_flushed(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+__device__ __forceinline__ float lg2(float x) {
+  float result;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// tanh(x) of x = s * scale, given 2 scale log2(e): 1 - 2 / (1 + e^2x). The error is absolute, a few
+// 2^-24, where tanh.approx has 2^-11.
+__device__ __forceinline__ float tanh_scaled(float s, float scale) {
+  return __fmaf_rn(-2.0f, rcp(__fadd_rn(1.0f, ex2_flushed(__fmul_rn(s, scale)))), 1.0f);
+}
+
+__device__ __forceinline__ float quad_max(float value) {
+  value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
+  return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+__device__ __forceinline__ float quad_sum(float value) {
+  value += __shfl_xor_sync(0xffffffffu, value, 1);
+  return value + __shfl_xor_sync(0xffffffffu, value, 2);
+}
+
+// Maximum m (in y) of the rows so far and the lane's own part of l = sum 2^((y - m) t).
+template <int kRowBlocks>
+struct RunningSoftmax {
+  float most[kRowBlocks][2], sum[kRowBlocks][2];
+};
+
+// One key block: y becomes the weights 2^((y - m) t), rounded to pairs of Element as operand A of
+// the next product; o and l are scaled to the new maximum. kGuard: a row may have met no key yet,
+// and -inf - -inf must not arise.
+template <class Element, bool kGuard, int kRowBlocks, int kTiles, int kOutTiles>
+__device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], float t,
+                                             RunningSoftmax<kRowBlocks>& rows,
+                                             float (&o)[kRowBlocks][kOutTiles][4],
+                                             unsigned (&weights)[kRowBlocks][kTiles / 2][4]) {
+#pragma unroll
+  for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float most = rows.most[b][half];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        most = fmaxf(most, fmaxf(y[b][n][2 * half], y[b][n][2 * half + 1]));
+      }
+      most = quad_max(most);
+      const float base = kGuard && most == minus_infinity() ? 0.0f : most;
+      const float shift = __fmul_rn(base, t);
+      const float scale = ex2_flushed(__fmul_rn(__fsub_rn(rows.most[b][half], base), t));
+      rows.most[b][half] = most;
+      float sum = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const float first = ex2_flushed(__fmaf_rn(y[b][n][2 * half], t, -shift));
+        const float second = ex2_flushed(__fmaf_rn(y[b][n][2 * half + 1], t, -shift));
+        sum += first + second;
+        weights[b][n / 2][n % 2 * 2 + half] = pack_pair(first, second, Element{});
+      }
+      rows.sum[b][half] = __fmaf_rn(rows.sum[b][half], scale, sum);
+#pragma unroll
+      for (int n = 0; n < kOutTiles; ++n) {
+        o[b][n][2 * half] *= scale;
+        o[b][n][2 * half + 1] *= scale;
+      }
+    }
+  }
+}
+
+// What is left of a row at its end: out = o * scale, and the natural logarithm of the sum.
+struct RowEnd {
+  float scale, lse;
+};
+// `sum` is the whole row's. With a sink: one more logit, whose value is 0.
+template <bool kSinks>
+__device__ __forceinline__ RowEnd softmax_end(float most, float sum, float t, float sink) {
+  float base = most == minus_infinity() ? minus_infinity() : __fmul_rn(most, t);
+  float factor = 1.0f;
+  if constexpr (kSinks) {
+    const float logit = __fmul_rn(sink, kLog2E);
+    const float larger = fmaxf(base, logit);
+    const float guarded = larger == minus_infinity() ? 0.0f : larger;
+    factor = ex2_flushed(base - guarded);
+    sum = __fmaf_rn(sum, factor, ex2_flushed(logit - guarded));
+    base = larger;
+  }
+  if (sum == 0.0f) return {0.0f, minus_infinity()};
+  return {factor * rcp(sum), (base + lg2(sum)) * kLn2};
+}
+
+}  // namespace lathe
