@@ -190,6 +190,7 @@ TEST_CASE("attention heuristics: packing of heads") {
                                          {130, 8, true},
                                          {200, 2, false},
                                          {4096, 8, false},
+                                         {122, 64, false},  // 0.95 of the rows against all
                                          {0, 8, false}}) {
     CAPTURE(row.queries);
     CAPTURE(row.ratio);

@@ -181,6 +181,16 @@ TEST_CASE("ref attention: cases worked by hand") {
   check_close(ref::attention_forward(a).lse, {std::log(std::exp(2 * std::tanh(2.0) - 1) + 1)});
 }
 
+TEST_CASE("ref attention: slopes are of a head, or of a sequence and a head") {
+  ref::Attention a = single({0, 0}, {1, 1, 1, 1}, {3, 0, 3, 0});
+  a.begin_q = {0, 1, 2}, a.begin_k = {0, 2, 4};
+  const double ln2 = std::log(2.0);
+  a.alibi_slopes = {ln2};
+  check_close(ref::attention_forward(a).out, {1, 1});
+  a.alibi_slopes = {ln2, 0};
+  check_close(ref::attention_forward(a).out, {1, 1.5});
+}
+
 TEST_CASE("ref attention: query heads read the key head of their group") {
   ref::Attention a;
   a.heads = 4, a.kv_heads = 2, a.head_dim = a.value_dim = 1;
@@ -287,6 +297,16 @@ TEST_CASE("ref attention: the plain computation differs by the rounding of its t
     CHECK(worst <= type.bound);
     CHECK(worst >= type.bound / 100);  // it does round
   }
+}
+
+TEST_CASE("ref attention: the plain computation rounds every step, by hand") {
+  const ref::Round quarters = [](double value) { return std::nearbyint(4 * value) / 4; };
+  ref::Attention a = single({0.5}, {0.75, 0}, {1, 3});
+  a.scale = 0.5, a.alibi_slopes = {0.6};
+  // k is 0.375, so 0.5; the score 0.25; the bias -0.6, so -0.5; the weights 0.44 and 0.56, so 0.5.
+  const auto plain = ref::plain_forward(a, quarters);
+  CHECK(plain.out == ref::Array{2});
+  CHECK(plain.lse[0] == doctest::Approx(std::log(1 + std::exp(-0.25))).epsilon(1e-6));
 }
 
 TEST_CASE("ref attention: the bound and the cosine difference by hand") {
