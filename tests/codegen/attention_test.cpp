@@ -81,13 +81,29 @@ TEST_CASE("attention: the default tile of each width, where shared memory is lar
   }
 }
 
+TEST_CASE(
+    "attention: options that hold registers take eight warps where four were at their limit") {
+  const auto chosen = [](int width, auto option) {
+    AttentionProblem problem = forward_of(width, width);
+    option(problem);
+    return *attention_choose(problem, facts("sm_90"));
+  };
+  const AttentionTile four{128, 64, 2, 4}, eight{128, 64, 2, 8};
+  CHECK(chosen(128, [](AttentionProblem& p) { p.packed = true; }) == eight);
+  CHECK(chosen(128, [](AttentionProblem& p) { p.softcap = true; }) == eight);
+  CHECK(chosen(128, [](AttentionProblem& p) { p.alibi = true; }) == eight);
+  CHECK(chosen(128, [](AttentionProblem& p) { p.pack_gqa = true; }) == eight);
+  CHECK(chosen(128, [](AttentionProblem& p) { p.local = p.sinks = true; }) == four);
+  CHECK(chosen(96, [](AttentionProblem& p) { p.packed = p.softcap = p.alibi = true; }) == four);
+}
+
 TEST_CASE("attention: every candidate fits the device and the registers of a thread") {
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"}) {
     for (const int head_dim : {8, 64, 96, 128, 192, 256}) {
       for (const int value_dim : {64, 96, 128, 192, 256}) {
-        for (const bool local : {false, true}) {
+        for (const bool options : {false, true}) {
           AttentionProblem problem = forward_of(head_dim, value_dim);
-          problem.local = local;
+          problem.local = problem.packed = problem.softcap = options;
           CAPTURE(arch);
           CAPTURE(head_dim);
           CAPTURE(value_dim);
@@ -100,7 +116,7 @@ TEST_CASE("attention: every candidate fits the device and the registers of a thr
             CHECK(spec.smem_bytes <= facts(arch).shared_bytes_per_block);
             const int threads = spec.threads;
             const auto columns = spec.constant("value_width") + tile.keys + tile.keys / 2;
-            CHECK(tile.rows * columns / threads <= 224);
+            CHECK(tile.rows * columns / threads <= (options ? 208 : 224));
             CHECK((tile.rows == 16 * tile.warps || tile.rows == 32 * tile.warps));
             CHECK(tile.keys % 16 == 0);
           }
