@@ -83,7 +83,7 @@ class InputCases(Case):
         bad("cu_seqlens_k is given without cu_seqlens_q", {"cu_seqlens_q": None})
         bad("cu_seqlens_k has dtype i64, allowed: i32, that of cu_seqlens_q", {"cu_seqlens_k": offsets(0, 4, 14, dtype="I64")})
         bad("alibi_slopes.* B is 3, but", {"alibi_slopes": tensor("F32", [3, 4])})
-        bad("cu_seqlens_q is given, but no tensor is packed",
+        bad("cu_seqlens_[kq] is given, but no tensor is packed",
             {"q": tensor("F16", [2, 5, 4, 16]), "k": tensor("F16", [2, 7, 2, 16]), "v": tensor("F16", [2, 7, 2, 8])})
 
     def test_width(self):
