@@ -121,11 +121,12 @@ void check_close(const Values& found, const Values& expected) {
 
 TEST_CASE("queries, keys and values in one buffer, and an output with gaps") {
   constexpr int64_t kBatch = 2, kTokens = 70, kHeads = 4, kKeyHeads = 2, kWidth = 64;
-  constexpr int64_t kColumns = (kHeads + 2 * kKeyHeads) * kWidth, kGap = 16;
+  constexpr int64_t kHead = kWidth + 8;  // from head to head
+  constexpr int64_t kColumns = (kHeads + 2 * kKeyHeads) * kHead, kGap = 16;
   Device device;
   const Values whole = pattern(kBatch * kTokens * kColumns, 1);
   char* buffer = device.upload(LATHE_BF16, whole);
-  const std::vector<int64_t> strides = {kTokens * kColumns, kColumns, kWidth, 1};
+  const std::vector<int64_t> strides = {kTokens * kColumns, kColumns, kHead, 1};
   ref::Attention plain;
   plain.heads = kHeads, plain.kv_heads = kKeyHeads;
   plain.head_dim = plain.value_dim = kWidth;
@@ -137,10 +138,12 @@ TEST_CASE("queries, keys and values in one buffer, and an output with gaps") {
   const auto part = [&](const char* name, int64_t heads, Values* values) {
     device.view(name, LATHE_BF16, {kBatch, kTokens, heads, kWidth}, buffer + column * 2, strides);
     for (int64_t row = 0; row < kBatch * kTokens; ++row) {
-      const auto from = whole.begin() + row * kColumns + column;
-      values->insert(values->end(), from, from + heads * kWidth);
+      for (int64_t head = 0; head < heads; ++head) {
+        const auto from = whole.begin() + row * kColumns + column + head * kHead;
+        values->insert(values->end(), from, from + kWidth);
+      }
     }
-    column += heads * kWidth;
+    column += heads * kHead;
   };
   part("q", kHeads, &plain.q);
   part("k", kKeyHeads, &plain.k);
