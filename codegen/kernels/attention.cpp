@@ -14,11 +14,10 @@ namespace {
 
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
 constexpr int kElementBytes = 2;
-// A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. What is
-// kept for each row or score besides takes more: at 224 ptxas spills a few words.
-int most_accumulators(const AttentionProblem& problem) {
-  return problem.packed || problem.softcap || problem.alibi || problem.pack_gqa ? 208 : 224;
-}
+// A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
+// the first bound ptxas spills a few words for some options and architectures, which only a
+// measurement can allow; above the second it spills in every step.
+constexpr int kSafeAccumulators = 208, kMostAccumulators = 224;
 
 // Rows first, which decide how often k and v are read, then copies in flight, then few warps, which
 // share each load of k and v between more products. A warp owns 16 or 32 rows.
@@ -29,7 +28,7 @@ constexpr AttentionTile kTiles[] = {
 
 bool fits(const AttentionProblem& problem, const AttentionTile& tile, const DeviceFacts& facts) {
   return attention_forward_smem(problem, tile) <= facts.shared_bytes_per_block &&
-         attention_forward_accumulators(problem, tile) <= most_accumulators(problem);
+         attention_forward_accumulators(problem, tile) <= kMostAccumulators;
 }
 
 // Which of kTiles to begin with. Narrow heads: two copies in flight behind four warps of 32 rows,
@@ -40,7 +39,8 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
   if (std::max(problem.head_dim, problem.value_dim) <= 128) {
     const int bytes = attention_forward_smem(problem, kTiles[0]);
     if (4 * bytes > 3 * facts.shared_bytes_per_block) return kTiles[1];
-    return fits(problem, kTiles[0], facts) ? kTiles[0] : kTiles[4];
+    const bool safe = attention_forward_accumulators(problem, kTiles[0]) <= kSafeAccumulators;
+    return safe ? kTiles[0] : kTiles[4];
   }
   return fits(problem, kTiles[2], facts) ? kTiles[2] : kTiles[3];
 }
@@ -104,7 +104,7 @@ Result<AttentionTile> attention_choose(const AttentionProblem& problem, const De
   if (!candidates.empty()) return candidates.front();
   int least = attention_forward_smem(problem, kTiles[0]);
   for (const AttentionTile& tile : kTiles) {
-    if (attention_forward_accumulators(problem, tile) > most_accumulators(problem)) continue;
+    if (attention_forward_accumulators(problem, tile) > kMostAccumulators) continue;
     least = std::min(least, attention_forward_smem(problem, tile));
   }
   return Status(Code::unsupported,

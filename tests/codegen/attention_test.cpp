@@ -93,7 +93,8 @@ TEST_CASE(
   CHECK(chosen(128, [](AttentionProblem& p) { p.softcap = true; }) == eight);
   CHECK(chosen(128, [](AttentionProblem& p) { p.alibi = true; }) == eight);
   CHECK(chosen(128, [](AttentionProblem& p) { p.pack_gqa = true; }) == eight);
-  CHECK(chosen(128, [](AttentionProblem& p) { p.local = p.sinks = true; }) == four);
+  CHECK(chosen(128, [](AttentionProblem& p) { p.sinks = true; }) == eight);
+  CHECK(chosen(128, [](AttentionProblem& p) { p.local = true; }) == four);
   CHECK(chosen(96, [](AttentionProblem& p) { p.packed = p.softcap = p.alibi = true; }) == four);
 }
 
