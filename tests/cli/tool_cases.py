@@ -151,6 +151,34 @@ class ToolCases(Case):
         for word in (kernel["spec"], "not in any key: B, T, N", "registers", "spills"):
             self.assertIn(word, out)
 
+    def test_attention(self):
+        open_shapes = {"q": ["bf16", [-1, -1, 4, 64]], "k": ["bf16", [-1, -1, 2, 64]], "v": ["bf16", [-1, -1, 2, 32]]}
+        shapes = [word for name, (dtype, extents) in open_shapes.items()
+                  for word in ("--tensor", f"{name}={dtype}:{','.join(map(str, extents))}")]
+        line = {"op": "flash_attention", "tensors": open_shapes, "options": {"causal": True, "softmax_scale": 0.5}}
+        status, out, err = self.lathe("warm", self.manifest(line), "--arch", "sm_90a", "--json", "--jobs", "1")
+        self.assertEqual(status, 0, err)
+        # Neither scale nor lengths are in the key; the mask class is.
+        for options, found in ((["--set", "causal=1"], "disk"), (["--set", "window_left=5"], "disk"), ([], "compiler")):
+            status, out, err = self.lathe("explain", "flash_attention", *shapes, *options, "--json")
+            self.assertEqual(status, 0, err)
+            report = json.loads(out)
+            self.assertEqual([kernel["from"] for kernel in report["kernels"]], [found])
+            self.assertEqual(report["varies"], ["B", "Sq", "Tq", "Sk", "Tk", "N"])
+            self.assertIsNone(report["estimate"])
+        shapes = ["--tensor", "q=bf16:3,100,4,64", "--tensor", "k=bf16:3,200,2,64", "--tensor", "v=bf16:3,200,2,32"]
+        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--json")
+        self.assertEqual(status, 0, err)
+        report = json.loads(out)
+        self.assertEqual(report["kernels"][0]["from"], "disk")
+        # q, out, lse; k, v. Two products over every pair.
+        least = 3 * (100 * 4 * (64 * 2 + 32 * 2 + 4) + 200 * 2 * (64 + 32) * 2)
+        self.assertEqual(report["estimate"]["minimum_bytes"], least)
+        self.assertEqual(report["estimate"]["flops"], 3 * 4 * 100 * 200 * 2 * (64 + 32))
+        status, source, err = self.lathe("dump", "flash_attention", *shapes)
+        self.assertEqual(status, 0, err)
+        self.assertIn("attention_forward", source)
+
     def test_explain_refuses(self):
         for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),
                                (["--tensor", "x=f32:1,a,3"], "extent is"), ([], "neither --input nor --tensor"),
