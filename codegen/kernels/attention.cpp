@@ -17,7 +17,7 @@ constexpr int kElementBytes = 2;
 // A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
 // the first bound ptxas spills a few words for some options and architectures, which only a
 // measurement can allow; above the second it spills in every step.
-constexpr int kSafeAccumulators = 208, kMostAccumulators = 224;
+constexpr int kSafeAccumulators = 160, kMostAccumulators = 224;
 
 // Rows first, which decide how often k and v are read, then copies in flight, then few warps, which
 // share each load of k and v between more products. A warp owns 16 or 32 rows.

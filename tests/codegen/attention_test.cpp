@@ -31,7 +31,7 @@ TEST_CASE("attention: a spec says what makes the code, in the template's order")
   AttentionProblem problem = forward_of(128, 128);
   CHECK(spec_of(problem).text() ==
         "attention_forward element=bf16 cu=i32 width=128 value_width=128 m=128 n=64 stages=2 "
-        "packed=0 local=0 softcap=0 alibi=0 sinks=0 pack_gqa=0 threads=128 smem=98304");
+        "packed=0 local=0 softcap=0 alibi=0 sinks=0 pack_gqa=0 threads=256 smem=98304");
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
   CHECK(spec_of(problem).constant("cu") == static_cast<long long>(Dtype::i32));
   problem = forward_of(72, 40);
@@ -60,8 +60,8 @@ TEST_CASE("attention: the default tile of each width, where shared memory is lar
   };
   const Row rows[] = {
       {64, 64, {128, 64, 2, 4}, {128, 64, 2, 4}, 48, 48},
-      {96, 96, {128, 64, 2, 4}, {128, 64, 2, 4}, 72, 72},
-      {128, 128, {128, 64, 2, 4}, {64, 64, 2, 4}, 96, 80},
+      {96, 96, {128, 64, 2, 8}, {128, 64, 2, 8}, 72, 72},
+      {128, 128, {128, 64, 2, 8}, {64, 64, 2, 4}, 96, 80},
       {192, 192, {128, 64, 1, 8}, {128, 64, 1, 8}, 96, 96},
       {256, 256, {128, 64, 1, 8}, {64, 64, 1, 4}, 128, 96},
       {192, 128, {128, 64, 1, 8}, {128, 64, 1, 8}, 88, 88},
@@ -81,21 +81,18 @@ TEST_CASE("attention: the default tile of each width, where shared memory is lar
   }
 }
 
-TEST_CASE(
-    "attention: options that hold registers take eight warps where four were at their limit") {
-  const auto chosen = [](int width, auto option) {
-    AttentionProblem problem = forward_of(width, width);
-    option(problem);
-    return *attention_choose(problem, facts("sm_90"));
-  };
-  const AttentionTile four{128, 64, 2, 4}, eight{128, 64, 2, 8};
-  CHECK(chosen(128, [](AttentionProblem& p) { p.packed = true; }) == eight);
-  CHECK(chosen(128, [](AttentionProblem& p) { p.softcap = true; }) == eight);
-  CHECK(chosen(128, [](AttentionProblem& p) { p.alibi = true; }) == eight);
-  CHECK(chosen(128, [](AttentionProblem& p) { p.pack_gqa = true; }) == eight);
-  CHECK(chosen(128, [](AttentionProblem& p) { p.sinks = true; }) == eight);
-  CHECK(chosen(128, [](AttentionProblem& p) { p.local = true; }) == four);
-  CHECK(chosen(96, [](AttentionProblem& p) { p.packed = p.softcap = p.alibi = true; }) == four);
+TEST_CASE("attention: the default leaves registers free, whatever the options; tuning may not") {
+  const AttentionTile four{128, 64, 2, 4};
+  for (const int flags : {0, 1, 2, 3}) {
+    AttentionProblem problem = forward_of(128, 128);
+    problem.local = flags & 1, problem.packed = problem.alibi = flags & 2;
+    CHECK(*attention_choose(problem, facts("sm_90")) == AttentionTile{128, 64, 2, 8});
+    const auto candidates = attention_candidates(problem, facts("sm_90"));
+    CHECK(std::count(candidates.begin(), candidates.end(), four) == 1);
+    CHECK(attention_forward_accumulators(problem, four) == 224);
+    CHECK(attention_forward_accumulators(problem, candidates[0]) == 112);
+  }
+  CHECK(attention_forward_accumulators(forward_of(64, 64), four) == 160);
 }
 
 TEST_CASE("attention: every candidate fits the device and the registers of a thread") {
@@ -117,7 +114,7 @@ TEST_CASE("attention: every candidate fits the device and the registers of a thr
             CHECK(spec.smem_bytes <= facts(arch).shared_bytes_per_block);
             const int threads = spec.threads;
             const auto columns = spec.constant("value_width") + tile.keys + tile.keys / 2;
-            CHECK(tile.rows * columns / threads <= (options ? 208 : 224));
+            CHECK(tile.rows * columns / threads <= 224);
             CHECK((tile.rows == 16 * tile.warps || tile.rows == 32 * tile.warps));
             CHECK(tile.keys % 16 == 0);
           }
