@@ -36,6 +36,9 @@ struct AttentionForwardShape {
   static constexpr int kSteps = Config::kWidth / 16;
   // The query stays in registers where it fits beside the sums.
   static constexpr bool kKeepQ = kRowBlocks * kSteps * 4 <= 32;
+  // A panel at a time where the query is not kept: unrolled further, the compiler reads so far
+  // ahead that it spills.
+  static constexpr int kUnroll = kKeepQ || Config::kWidth % 64 != 0 ? kSteps : 4;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage or two");
 };
@@ -94,13 +97,13 @@ struct AttentionForward {
         [&](int r) { return query_offset(r, p.q_token_stride, p.q_head_stride); });
   }
   __device__ __forceinline__ void copy_k(int block) const {
-    const int key = block * kTileN;
+    const int key = in_place(block) * kTileN;
     copy_tile<kTileN, Config::kWidth, Config::kThreads>(
         k_tile + stage(block) * Smem::kK, k, tile.keys - key, p.head_dim,
         [&](int r) { return (key + r) * p.k_token_stride; });
   }
   __device__ __forceinline__ void copy_v(int block) const {
-    const int key = block * kTileN;
+    const int key = in_place(block) * kTileN;
     copy_tile<kTileN, Config::kValueWidth, Config::kThreads>(
         v_tile + stage(block) * Smem::kV, v, tile.keys - key, p.value_dim,
         [&](int r) { return (key + r) * p.v_token_stride; });
@@ -108,7 +111,8 @@ struct AttentionForward {
 
   template <AttentionMask kMask, class Fragments, class Sums>
   __device__ __forceinline__ void step(int block, int last_block, const Fragments& q_kept,
-                                       const ScoreUnits<Config>& units, const KeyWindow& window,
+                                       const ScoreUnits<Config>& units,
+                                       const WarpRows<Config>& rows, const KeyWindow& window,
                                        RunningSoftmax<kRowBlocks>& softmax, Sums& o) const;
   template <class Sums>
   __device__ __forceinline__ void store(const ScoreUnits<Config>& units,
@@ -123,7 +127,8 @@ template <class Config>
 template <AttentionMask kMask, class Fragments, class Sums>
 __device__ __forceinline__ void AttentionForward<Config>::step(
     int block, int last_block, const Fragments& q_kept, const ScoreUnits<Config>& units,
-    const KeyWindow& window, RunningSoftmax<kRowBlocks>& softmax, Sums& o) const {
+    const WarpRows<Config>& rows, const KeyWindow& window, RunningSoftmax<kRowBlocks>& softmax,
+    Sums& o) const {
   constexpr int kPending = Config::kStages - 1;
   const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
   const bool more = block > last_block;
@@ -141,7 +146,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
   const auto q_reader = read_rows_first<Config::kTileM, Config::kWidth>(q_tile, lane);
   const auto k_reader =
       read_columns_first<kTileN, Config::kWidth>(k_tile + stage(block) * Smem::kK, lane);
-#pragma unroll
+#pragma unroll Shape::kUnroll
   for (int d = 0; d < Shape::kSteps; ++d) {  // s += q k^T
     unsigned q[kRowBlocks][4];
 #pragma unroll
@@ -164,7 +169,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
       }
     }
   }
-  modify_scores<Config, kMask>(s, units, tile, window, block * kTileN);
+  modify_scores<Config, kMask>(s, units, rows, tile, window, block * kTileN);
   unsigned weights[kRowBlocks][Shape::kKeyTiles / 2][4];
   softmax_step<Element, kMask != AttentionMask::none>(s, units.t, softmax, o, weights);
 
@@ -202,7 +207,7 @@ __device__ __forceinline__ void AttentionForward<Config>::store(
     const ScoreUnits<Config>& units, const RunningSoftmax<kRowBlocks>& softmax,
     const Sums& o) const {
   const int thread = thread_index(), t = thread % 4;
-  const LaneRows<Config> rows(tile, thread);
+  const WarpRows<Config> rows(tile);  // made again rather than held all the while
   Element* out = static_cast<Element*>(p.out) +
                  sequence_offset(p.out_batch_stride, p.out_token_stride, tile.start_q);
   float* lse = static_cast<float*>(p.lse);
@@ -210,7 +215,8 @@ __device__ __forceinline__ void AttentionForward<Config>::store(
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = rows.query[b][half], head = rows.head[b][half];
+      const int place = rows.place(b, half, thread);
+      const int row = rows.query(tile, place, thread), head = rows.head(tile, place);
       const bool inside = row < tile.rows, written = row < tile.written;
       float sink = 0.0f;
       if constexpr (Config::kSinks) {
@@ -245,7 +251,8 @@ __device__ __forceinline__ void AttentionForward<Config>::store(
 template <class Config>
 __device__ __forceinline__ void AttentionForward<Config>::run() const {
   const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
-  const ScoreUnits<Config> units(p, tile, {tile, thread_index()});
+  const WarpRows<Config> rows(tile);
+  const ScoreUnits<Config> units(p, tile, rows);
   const KeyWindow window = key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
                                       Config::kLocal ? p.window_right : -1);
   const int group = Config::kPackGqa ? tile.group : 1;
@@ -288,16 +295,16 @@ __device__ __forceinline__ void AttentionForward<Config>::run() const {
     }
 #pragma unroll 1
     for (; block >= range.right; --block) {
-      step<AttentionMask::both>(block, range.begin, q, units, window, softmax, o);
+      step<AttentionMask::both>(block, range.begin, q, units, rows, window, softmax, o);
     }
 #pragma unroll 1
     for (; block >= range.left; --block) {
-      step<AttentionMask::none>(block, range.begin, q, units, window, softmax, o);
+      step<AttentionMask::none>(block, range.begin, q, units, rows, window, softmax, o);
     }
     if constexpr (Config::kLocal) {
 #pragma unroll 1
       for (; block >= range.begin; --block) {
-        step<AttentionMask::left>(block, range.begin, q, units, window, softmax, o);
+        step<AttentionMask::left>(block, range.begin, q, units, rows, window, softmax, o);
       }
     }
   }

@@ -48,52 +48,56 @@ __device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardPa
   return tile;
 }
 
-// The tile rows of a lane: block b, half h is row 16 b + 8 h + lane / 4 of its warp.
+// The rows of a warp: place 16 b + 8 h + lane / 4 is the lane's row of block b, half h. With packed
+// heads a lane keeps query and head of row `lane` alone and gives them to who asks: registers are
+// what the kernel is short of, and nothing is divided twice.
 template <class Config>
-struct LaneRows {
-  static constexpr int kRowBlocks = Config::kTileM / (Config::kThreads / 2);
-  int query[kRowBlocks][2], head[kRowBlocks][2];
+struct WarpRows {
+  static constexpr int kRows = Config::kTileM / (Config::kThreads / 32);
+  static_assert(kRows == 16 || kRows == 32, "a lane for every row");
+  int own_query, own_head;
 
-  __device__ __forceinline__ LaneRows(const AttentionTile& tile, int thread) {
-    const int warp = thread / 32, lane = thread % 32;
-#pragma unroll
-    for (int b = 0; b < kRowBlocks; ++b) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = tile.first + (warp * kRowBlocks + b) * 16 + half * 8 + lane / 4;
-        query[b][half] = Config::kPackGqa ? row / tile.group : row;
-        head[b][half] = Config::kPackGqa ? tile.head * tile.group + row % tile.group : tile.head;
-      }
+  __device__ __forceinline__ explicit WarpRows(const AttentionTile& tile) {
+    if constexpr (Config::kPackGqa) {
+      const unsigned thread = thread_index(), group = tile.group;
+      const unsigned row = tile.first + thread / 32 * kRows + thread % kRows;
+      own_query = row / group;
+      own_head = tile.head * group + row % group;
     }
+  }
+  static __device__ __forceinline__ int place(int block, int half, int thread) {
+    return 16 * block + 8 * half + thread % 32 / 4;
+  }
+  __device__ __forceinline__ int query(const AttentionTile& tile, int place, int thread) const {
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_query, place);
+    return tile.first + thread / 32 * kRows + place;
+  }
+  __device__ __forceinline__ int head(const AttentionTile& tile, int place) const {
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_head, place);
+    return tile.head;
   }
 };
 
 // Scores -> the units of softmax_step, where a weight is 2^(y t).
 template <class Config>
 struct ScoreUnits {
-  static constexpr int kRowBlocks = LaneRows<Config>::kRowBlocks;
   float t;
-  float tanh_scale;            // of softcap
-  float slope[kRowBlocks][2];  // of ALiBi, over t
+  float tanh_scale;  // of softcap
+  float own_slope;   // of ALiBi: of the head, or of the lane's own row as WarpRows has them
 
   __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
-                                        const LaneRows<Config>& rows) {
+                                        const WarpRows<Config>& rows) {
     t = (Config::kSoftcap ? p.softcap : p.softmax_scale) * kLog2E;
-    tanh_scale = Config::kSoftcap ? 2.0f * kLog2E * (p.softmax_scale / p.softcap) : 0.0f;
+    if constexpr (Config::kSoftcap) tanh_scale = 2.0f * kLog2E * (p.softmax_scale / p.softcap);
     if constexpr (Config::kAlibi) {
       const float* slopes =
           static_cast<const float*>(p.alibi_slopes) + tile.sequence * p.alibi_batch_stride;
-      const float unit = Config::kSoftcap ? p.softcap : p.softmax_scale;
-      const float shared_slope = load_element(slopes + rows.head[0][0]) / unit;
-#pragma unroll
-      for (int b = 0; b < kRowBlocks; ++b) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          slope[b][half] =
-              Config::kPackGqa ? load_element(slopes + rows.head[b][half]) / unit : shared_slope;
-        }
-      }
+      const int head = Config::kPackGqa ? rows.own_head : tile.head;
+      own_slope = load_element(slopes + head) / (Config::kSoftcap ? p.softcap : p.softmax_scale);
     }
+  }
+  __device__ __forceinline__ float slope(int place) const {
+    return Config::kPackGqa ? __shfl_sync(0xffffffffu, own_slope, place) : own_slope;
   }
 };
 
@@ -103,18 +107,19 @@ enum class AttentionMask { none, left, both };
 template <class Config, AttentionMask kMask, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units,
+                                              const WarpRows<Config>& rows,
                                               const AttentionTile& tile, const KeyWindow& window,
                                               int key) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;
   const int thread = thread_index(), column = thread % 4 * 2;
-  const LaneRows<Config> rows(tile, thread);
 #pragma unroll
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = rows.query[b][half];
+      const int place = rows.place(b, half, thread);
+      const int row = rows.query(tile, place, thread);
       int highest = 0, lowest = 0;
-      float distance = 0.0f;
+      float distance = 0.0f, slope = 0.0f;
       if constexpr (kMask == AttentionMask::both) {
         highest = (Config::kLocal ? highest_column<Config::kTileN>(window, row, key)
                                   : minimum(window.keys - 1 - key, Config::kTileN)) -
@@ -123,8 +128,10 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       if constexpr (kLocalMask) {
         lowest = lowest_column<Config::kTileN>(window, row, key) - column;
       }
-      if constexpr (Config::kAlibi)
+      if constexpr (Config::kAlibi) {
         distance = static_cast<float>(row + (tile.keys - tile.rows) - key - column);
+        slope = units.slope(place);
+      }
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -132,8 +139,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
           float y = s[b][n][2 * half + c];
           if constexpr (Config::kSoftcap) y = tanh_scaled(y, units.tanh_scale);
           if constexpr (Config::kAlibi) {
-            y = __fmaf_rn(-units.slope[b][half], fabsf(distance - static_cast<float>(8 * n + c)),
-                          y);
+            y = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * n + c)), y);
           }
           if constexpr (kMask == AttentionMask::both) {
             y = 8 * n + c <= highest ? y : minus_infinity();

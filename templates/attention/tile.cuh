@@ -27,12 +27,11 @@ __device__ __forceinline__ int half_panel_offset(int row, int chunk) {
   return row * 64 + ((chunk ^ ((row >> 1) & 3)) << 4);
 }
 
-// threadIdx.x, read where it is asked for: what is computed from it inside a loop stays there and
-// takes no register across the products, which need nearly all.
+// A value that all lanes hold, through a shuffle, which the compiler leaves where it stands: what
+// is computed from it inside a loop takes no register across the products, which need nearly all.
+__device__ __forceinline__ int in_place(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 __device__ __forceinline__ int thread_index() {
-  int index;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
-  return index;
+  return __shfl_xor_sync(0xffffffffu, threadIdx.x ^ 1, 1);
 }
 
 // Rows of global memory into a tile: row r from base + offset_of(r) where r < rows, columns below
