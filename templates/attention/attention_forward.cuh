@@ -36,9 +36,11 @@ struct AttentionForwardShape {
   static constexpr int kSteps = Config::kWidth / 16;
   // The query stays in registers where it fits beside the sums.
   static constexpr bool kKeepQ = kRowBlocks * kSteps * 4 <= 32;
-  // A panel at a time where the query is not kept: unrolled further, the compiler reads so far
-  // ahead that it spills.
-  static constexpr int kUnroll = kKeepQ || Config::kWidth % 64 != 0 ? kSteps : 4;
+  // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
+  // reads so far ahead that it spills. Found by trial.
+  static constexpr int kUnroll = kKeepQ || Config::kWidth % 64 != 0  ? kSteps
+                                 : Config::kPacked || Config::kLocal ? 4
+                                                                     : 2;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage or two");
 };
@@ -131,7 +133,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
     Sums& o) const {
   constexpr int kPending = Config::kStages - 1;
   const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
-  const bool more = block > last_block;
+  const bool more = in_place(block) > last_block;
 
   copy_async_wait<kPending>();
   __syncthreads();  // K is there for all; all have left the stage that is refilled next
@@ -145,7 +147,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
   float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   const auto q_reader = read_rows_first<Config::kTileM, Config::kWidth>(q_tile, lane);
   const auto k_reader =
-      read_columns_first<kTileN, Config::kWidth>(k_tile + stage(block) * Smem::kK, lane);
+      read_columns_first<kTileN, Config::kWidth>(k_tile + stage(in_place(block)) * Smem::kK, lane);
 #pragma unroll Shape::kUnroll
   for (int d = 0; d < Shape::kSteps; ++d) {  // s += q k^T
     unsigned q[kRowBlocks][4];
@@ -185,7 +187,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
   copy_async_commit();
 
   const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
-      v_tile + stage(block) * Smem::kV, thread_index() % 32);
+      v_tile + stage(in_place(block)) * Smem::kV, thread_index() % 32);
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {  // o += weights v
 #pragma unroll

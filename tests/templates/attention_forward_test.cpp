@@ -309,10 +309,11 @@ const std::vector<Setup> kSetups = {
     {LATHE_BF16, 64, 64, 128, 64, 2, 4, false, ""},
     {LATHE_F16, 64, 64, 128, 64, 2, 4, false, "local alibi"},
     {LATHE_BF16, 96, 96, 128, 64, 2, 4, true, "packed local sinks"},
+    {LATHE_BF16, 128, 128, 128, 64, 2, 4, false, ""},
     {LATHE_F16, 128, 128, 128, 64, 2, 4, false, "local"},
     {LATHE_BF16, 128, 128, 128, 64, 2, 4, false, "packed local softcap sinks pack_gqa"},
     {LATHE_F16, 128, 128, 128, 64, 2, 4, false, "packed local softcap alibi sinks"},
-    {LATHE_BF16, 128, 128, 64, 64, 2, 4, false, "packed local softcap alibi sinks pack_gqa"},
+    {LATHE_BF16, 128, 128, 128, 64, 2, 4, false, "packed local softcap alibi sinks pack_gqa"},
     {LATHE_F16, 128, 128, 64, 64, 2, 4, false, "packed softcap"},
     {LATHE_BF16, 128, 64, 128, 64, 1, 4, false, "local sinks pack_gqa"},
     {LATHE_F16, 192, 128, 128, 64, 1, 8, true, "packed local"},
@@ -353,6 +354,7 @@ TEST_CASE("attention_forward: random shapes on every configuration, under every 
       device.settings.async_policy = static_cast<sim::AsyncPolicy>(seed % 3);
       device.load(compiled->ptx);
       const Data d = make_data(s, c);
+      if (d.start_q.back() + c.padding_q == 0) continue;  // nothing to launch
       const Run r = run(device, s, c, d);
       CHECK(r.counters.shared_load.conflicts == 0);
       CHECK(r.counters.shared_store.conflicts == 0);
