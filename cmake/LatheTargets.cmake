@@ -72,7 +72,8 @@ endfunction()
 # sanitized` runs them.
 set(LATHE_UNSANITIZED "^(conv_|templates_|ref_|bench_)")
 if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
-  set(LATHE_SANITIZED "registry|store|lock|collective|nccl|group|driver|exec|sim|api")
+  set(LATHE_SANITIZED
+    "registry|store|lock|collective|nccl|driver|api|sim_(atomic|control|print|threads)")
 else()
   set(LATHE_SANITIZED ".")
 endif()

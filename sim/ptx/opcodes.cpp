@@ -237,8 +237,8 @@ bool modifier(std::string_view w, const OpInfo& info, Form* f) {
     return true;
   }
   if (round_name(w, &f->round)) return true;
-  const bool memory = f->op == Op::ld || f->op == Op::st || f->op == Op::atom ||
-                      f->op == Op::red || f->op == Op::st_async;
+  const bool memory = f->op == Op::ld || f->op == Op::st || f->op == Op::atom || f->op == Op::red ||
+                      f->op == Op::st_async;
   if (memory && (w == "v2" || w == "v4" || w == "v8")) {
     f->vector = static_cast<uint8_t>(w[1] - '0');
     return true;
