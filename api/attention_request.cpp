@@ -39,17 +39,6 @@ Status check_form(const lathe_problem& problem) {
   return {};
 }
 
-Status check_width(const char* tensor, const char* letter, int64_t width) {
-  if (width != kUnknown && width >= kWidthStep && width <= kMostWidth && width % kWidthStep == 0) {
-    return {};
-  }
-  return invalid(
-      text(tensor, " has ", letter, " = ", width,
-           width == kUnknown ? "; it changes the code and must be given" : "; allowed are",
-           width == kUnknown ? ", a multiple" : " multiples", " of ", kWidthStep, " up to ",
-           kMostWidth));
-}
-
 // An option's value as float32, which must not make it 0 or infinite.
 Status to_float(const lathe_problem& problem, const char* name, float* out) {
   const std::string value = problem.option(name);
@@ -99,6 +88,17 @@ Status check_covered(const lathe_problem& problem) {
 
 }  // namespace
 
+Status check_head_width(const char* tensor, const char* letter, int64_t width) {
+  if (width != kUnknown && width >= kWidthStep && width <= kMostWidth && width % kWidthStep == 0) {
+    return {};
+  }
+  return invalid(
+      text(tensor, " has ", letter, " = ", width,
+           width == kUnknown ? "; it changes the code and must be given" : "; allowed are",
+           width == kUnknown ? ", a multiple" : " multiples", " of ", kWidthStep, " up to ",
+           kMostWidth));
+}
+
 Status check_heads(int64_t heads, int64_t kv_heads) {
   if (heads == kUnknown || kv_heads == kUnknown) return {};
   if (kv_heads == 0 ? heads == 0 : heads % kv_heads == 0) return {};
@@ -108,8 +108,8 @@ Status check_heads(int64_t heads, int64_t kv_heads) {
 
 Status check_attention(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_form(problem));
-  LATHE_TRY(check_width("q", "D", promised[Letter::D]));
-  LATHE_TRY(check_width("v", "DV", promised[Letter::DV]));
+  LATHE_TRY(check_head_width("q", "D", promised[Letter::D]));
+  LATHE_TRY(check_head_width("v", "DV", promised[Letter::DV]));
   return check_heads(promised[Letter::H], promised[Letter::HK]);
 }
 

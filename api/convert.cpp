@@ -3,6 +3,7 @@
 // Checks of a whole problem, letter by letter.
 #include "api/convert.h"
 
+#include "api/attention_block.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 
@@ -118,6 +119,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   LATHE_TRY(settle_sequences(op, packed, &extents));
   if (op.family == Family::attention) {
     LATHE_TRY(check_attention(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::lse_merge) {
+    LATHE_TRY(check_lse_merge(problem, extents));
     return extents;
   }
   const int64_t width = extents[Letter::W];

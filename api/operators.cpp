@@ -3,6 +3,7 @@
 // The table itself, in the words and letters of the operators' description.
 #include "api/operators.h"
 
+#include <cstdlib>
 #include <iterator>
 
 #include "codegen/base/text.h"
@@ -19,6 +20,10 @@ constexpr lathe_operator_tensor in(const char* name, const char* shape, bool opt
 constexpr lathe_operator_tensor out(const char* name, const char* shape, const char* dtypes,
                                     const char* sentence, const char* alias_of = nullptr) {
   return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence};
+}
+constexpr lathe_operator_tensor inout(const char* name, const char* shape, const char* dtypes,
+                                      const char* sentence) {
+  return {name, shape, LATHE_INOUT, 0, dtypes, nullptr, sentence};
 }
 
 const lathe_operator_tensor kConvTensors[] = {
@@ -143,6 +148,24 @@ const lathe_operator_option kAttentionOptions[] = {
     {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that drops keys."},
 };
 
+const lathe_operator_tensor kMergeTensors[] = {
+    in("block_out", kResults, true, kFloats,
+       "The other partial; not read where block_lse is -inf."),
+    in("block_lse", kRows, true, "f32", "Its logarithm; -inf where it saw no key."),
+    in("sinks", "H", true, "f32", "One more logit for each head, of value 0: once, at the end."),
+    inout("out", kResults, "f32", "The partial that is merged into; not read where lse is -inf."),
+    inout("lse", kRows, "f32", "Its natural logarithm; -inf where it saw no key."),
+};
+const TensorRules kMergeRules[] = {
+    {true, "block_lse"},   // block_out
+    {false, "block_out"},  // block_lse
+    {false, ""},           // sinks
+    {true, ""},            // out
+    {false, ""},           // lse
+};
+static_assert(std::size(kMergeTensors) == lse_merge::count &&
+              std::size(kMergeRules) == lse_merge::count);
+
 const Operator kOperators[] = {
     {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
       kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
@@ -159,6 +182,11 @@ const Operator kOperators[] = {
      kAttentionRules,
      Family::attention,
      "out,dq,dk,dv"},
+    {{"lse_merge", "Attention over two disjoint sets of keys from that over each, in place.",
+      kMergeTensors, std::size(kMergeTensors), nullptr, 0, 0},
+     kMergeRules,
+     Family::lse_merge,
+     "out"},
 };
 
 std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {
@@ -233,6 +261,10 @@ bool listed(std::string_view list, char at, std::string_view word) {
 Shape parse_shape(std::string_view shape) {
   Shape parsed;
   for (std::string_view word : split(shape, ',')) {
+    if (word.front() >= '0' && word.front() <= '9') {
+      parsed.dims[parsed.rank++] = {Letter::fixed, std::atoi(std::string(word).c_str())};
+      continue;
+    }
     const int plus = word.ends_with("+1") ? 1 : 0;
     if (plus) word.remove_suffix(2);
     int letter = 0;
@@ -253,7 +285,10 @@ Shape shape_of_rank(std::string_view shapes, int rank) {
 std::string shape_text(const Shape& shape) {
   std::string out = "[";
   for (int i = 0; i < shape.rank; ++i) {
-    out += text(i ? "," : "", name_of(shape.dims[i].letter), shape.dims[i].plus ? "+1" : "");
+    const auto [letter, plus] = shape.dims[i];
+    const bool fixed = letter == Letter::fixed;
+    out += text(i ? "," : "", fixed ? std::to_string(plus) : name_of(letter),
+                plus && !fixed ? "+1" : "");
   }
   return out + "]";
 }

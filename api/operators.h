@@ -19,10 +19,11 @@
 namespace lathe {
 
 // The letters of shapes. Extents that disagree about a letter are refused.
-enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",
-                                               "HK", "DV", "Sq", "Sk", "Tq", "Tk"};
-inline constexpr int kLetters = 12;
+// `fixed` is that of a number, as in "NP,7": its extent is 0, and 7 what a dimension adds to it.
+enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk, NP, fixed };
+inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",  "HK",
+                                               "DV", "Sq", "Sk", "Tq", "Tk", "NP", ""};
+inline constexpr int kLetters = 14;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -34,7 +35,10 @@ inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 // An extent for each letter, kUnknown where nothing is known.
 struct Extents {
   std::array<int64_t, kLetters> value;
-  Extents() { value.fill(kUnknown); }
+  Extents() {
+    value.fill(kUnknown);
+    value[static_cast<int>(Letter::fixed)] = 0;
+  }
   int64_t& operator[](Letter letter) { return value[static_cast<int>(letter)]; }
   int64_t operator[](Letter letter) const { return value[static_cast<int>(letter)]; }
 };
@@ -61,7 +65,7 @@ struct TensorRules {
   const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
-enum class Family { conv, conv_update, attention };
+enum class Family { conv, conv_update, attention, lse_merge };
 
 struct Operator {
   lathe_operator_info info;
@@ -127,6 +131,9 @@ enum Tensor : int {
   dsinks,
   count
 };
+}
+namespace lse_merge {
+enum Tensor : int { block_out, block_lse, sinks, out, lse, count };
 }
 
 }  // namespace lathe

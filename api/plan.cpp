@@ -3,6 +3,7 @@
 // Making plans and running them. The run path allocates nothing and takes no lock.
 #include "api/plan.h"
 
+#include "api/attention_block.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/convert.h"
@@ -104,6 +105,7 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
     return make_attention(request, facts);
   }
+  if (problem.op->family == Family::lse_merge) return make_lse_merge(problem, promised);
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);

@@ -47,4 +47,11 @@ struct AttentionProblem {
   bool forward = false;  // out and lse
 };
 
+struct LseMergeProblem {
+  Dtype block_out = Dtype::f32;  // meaningful if `block`
+  int value_dim = 128;           // a multiple of 8
+  bool block = false;            // another partial; without it a sink alone is folded in
+  bool sinks = false;
+};
+
 }  // namespace lathe

@@ -8,6 +8,7 @@
 
 #include "codegen/kernels/attention.h"
 #include "codegen/kernels/conv.h"
+#include "codegen/kernels/lse_merge.h"
 #include "codegen/templates.h"
 
 using namespace lathe;
@@ -51,5 +52,8 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
+  const KernelSpec merge = lse_merge_spec({});
+  CHECK(merge.source == "attention/" + merge.kernel + ".cuh");
+  sources.insert(merge.source);
   CHECK(sources == template_stems());
 }
