@@ -45,6 +45,11 @@ struct AttentionProblem {
   bool pack_gqa = false;  // the query heads of a key head are rows of one tile
 
   bool forward = false;  // out and lse
+
+  // A block step: rows and keys are parts of sequences, of which pairs of intervals or positions
+  // tell who sees whom. At most one of them.
+  bool pairs = false;
+  bool positions = false;
 };
 
 struct LseMergeProblem {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
 constexpr int kElementBytes = 2;
+constexpr int kQueueBytes = 192;  // of visits, in a block step
 // A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
 // the first bound ptxas spills a few words for some options and architectures, which only a
 // measurement can allow; above the second it spills in every step.
@@ -72,7 +73,9 @@ int attention_padded_width(int width) {
 int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
-  return kElementBytes * (tile.rows * width + tile.stages * tile.keys * (width + value_width));
+  const int queue = problem.pairs || problem.positions ? kQueueBytes : 0;
+  return kElementBytes * (tile.rows * width + tile.stages * tile.keys * (width + value_width)) +
+         queue;
 }
 
 int attention_forward_accumulators(const AttentionProblem& problem, const AttentionTile& tile) {

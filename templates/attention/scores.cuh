@@ -37,12 +37,23 @@ struct ScoreUnits {
   }
 };
 
-// Softcap, ALiBi and mask of the block of keys that begins at `key`.
-template <class Config, AttentionMask kMask, int kRowBlocks, int kTiles>
+// The scale, where it is not in t, and softcap.
+template <class Config>
+__device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>& units) {
+  if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
+  if constexpr (Config::kSoftcap) {
+    y = __fmul_rn(units.softcap, tanh_scaled(y, units.tanh_scale));
+  }
+  return y;
+}
+
+// Softcap, ALiBi and mask of the block of keys that begins at `key`. A window is a sequence's, or
+// that of one visit.
+template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units,
                                               const WarpRows<Config>& rows,
-                                              const AttentionTile& tile, const KeyWindow& window,
+                                              const AttentionTile& tile, const Window& window,
                                               int key) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;
   const int thread = thread_index(), column = thread % 4 * 2;
@@ -70,11 +81,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          float y = s[b][n][2 * half + c];
-          if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
-          if constexpr (Config::kSoftcap) {
-            y = __fmul_rn(units.softcap, tanh_scaled(y, units.tanh_scale));
-          }
+          float y = scaled_score(s[b][n][2 * half + c], units);
           if constexpr (Config::kAlibi) {
             y = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * n + c)), y);
           }

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A block step where every row and key has a position of its own, for orders that are not runs: row
+// r keeps column c iff -window_left <= k_pos[c] - q_pos[r] <= window_right. Positions lie between
+// -2^30 and 2^30, so that differences of them do not overflow. The ranges of positions of a tile
+// and of a block tell whether all, some or none of their pairs are kept.
+#pragma once
+#include "attention/mask.cuh"
+#include "attention/scores.cuh"
+#include "attention/visit_queue.cuh"
+#include "common/types.cuh"
+
+namespace lathe {
+
+struct PositionRange {
+  int least, most;
+};
+
+// Of `count` > 0 positions. By all lanes of a warp, all of which get it.
+__device__ __forceinline__ PositionRange position_range(const int* positions, int count) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  PositionRange range = {0x7fffffff, -0x7fffffff - 1};
+  for (int i = lane; i < count; i += 32) {
+    const int position = load_element(positions + i);
+    range.least = minimum(range.least, position);
+    range.most = maximum(range.most, position);
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    range.least = minimum(range.least, __shfl_xor_sync(0xffffffffu, range.least, step));
+    range.most = maximum(range.most, __shfl_xor_sync(0xffffffffu, range.most, step));
+  }
+  return range;
+}
+
+// The blocks of a tile, appended to the queue one by one, from the left to the right.
+template <class Config>
+struct PositionWalk {
+  const VisitQueue queue;
+  const int* const own;     // positions of the tile's rows
+  const int* const ranges;  // of the blocks of columns
+  const int own_count, columns;
+  const int low, high;  // of k_pos - q_pos
+
+  enum Place { at_block, at_least, at_most };
+
+  __device__ __forceinline__ void start() const {
+    const PositionRange range = position_range(own, own_count);
+    if (threadIdx.x == 0) {
+      store_shared_word(queue.place(at_block), 0);
+      store_shared_word(queue.place(at_least), range.least);
+      store_shared_word(queue.place(at_most), range.most);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ bool some(const PositionRange& q, const PositionRange& k) const {
+    return static_cast<long long>(k.least) - q.most <= high &&
+           static_cast<long long>(k.most) - q.least >= low;
+  }
+  __device__ __forceinline__ bool all(const PositionRange& q, const PositionRange& k) const {
+    return static_cast<long long>(k.most) - q.least <= high &&
+           static_cast<long long>(k.least) - q.most >= low;
+  }
+  __device__ __forceinline__ PositionRange range_of(int block) const {
+    return {load_element(ranges + 2 * block), load_element(ranges + 2 * block + 1)};
+  }
+
+  // By all lanes of the first warp, which the caller has brought together.
+  __device__ __forceinline__ void append(int visit) const {
+    constexpr int kTileN = Config::kTileN;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int blocks = ceil_div(columns, kTileN);
+    const PositionRange q = {load_shared_word(queue.place(at_least)),
+                             load_shared_word(queue.place(at_most))};
+    int block = load_shared_word(queue.place(at_block));
+    for (; block < blocks; block += 32) {
+      const bool meets = block + lane < blocks && some(q, range_of(block + lane));
+      const unsigned found = __ballot_sync(0xffffffffu, meets);
+      if (found == 0) continue;
+      block += __ffs(static_cast<int>(found)) - 1;
+      break;
+    }
+    Visit v = {};
+    if (block < blocks) {
+      const bool plain = (block + 1) * kTileN <= columns && all(q, range_of(block));
+      v.at = block * kTileN, v.end = columns;
+      v.kind = plain ? VisitKind::plain : VisitKind::masked;
+    }
+    __syncwarp();  // all have read their place
+    if (threadIdx.x == 0) {
+      queue.put(visit, v);
+      store_shared_word(queue.place(at_block), block + 1);
+    }
+    __syncwarp();
+  }
+};
+
+// modify_scores by position, of the block of columns that begins at `key`.
+template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks][kTiles][4],
+                                                          const ScoreUnits<Config>& units,
+                                                          const WarpRows<Config>& rows,
+                                                          const AttentionTile& tile,
+                                                          const AttentionBlockParams& p, int key) {
+  constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal);
+  const int thread = thread_index();
+  const int low = p.forward.window_left < 0 ? -0x7fffffff : -p.forward.window_left;
+  const int high = p.forward.window_right < 0 ? 0x7fffffff : p.forward.window_right;
+  int q[kRowBlocks][2] = {};
+  if constexpr (kNear) {
+#pragma unroll
+    for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = rows.query(tile, rows.place(b, half, thread), thread);
+        if (row < tile.rows)
+          q[b][half] = load_element(static_cast<const int*>(p.q_positions) + row);
+      }
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int column = key + 8 * n + thread % 4 * 2 + c;
+      const bool inside = column < tile.keys;
+      int k = 0;
+      if (kNear && inside) k = load_element(static_cast<const int*>(p.k_positions) + column);
+#pragma unroll
+      for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float y = scaled_score(s[b][n][2 * half + c], units);
+          const int ahead = k - q[b][half];
+          if constexpr (Config::kAlibi) {
+            y = __fmaf_rn(-units.slope(0), fabsf(static_cast<float>(ahead)), y);
+          }
+          if constexpr (kMasked) {
+            const bool near = !Config::kLocal || (low <= ahead && ahead <= high);
+            y = inside && near ? y : minus_infinity();
+          }
+          s[b][n][2 * half + c] = y;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lathe
