@@ -29,6 +29,9 @@ Status check_head_width(const char* tensor, const char* letter, int64_t width);
 // A key head serves whole groups of query heads; kUnknown passes.
 Status check_heads(int64_t heads, int64_t kv_heads);
 
+// The options that are numbers: windows, scale and softcap. `width`: D.
+Status read_attention_options(const lathe_problem& problem, int64_t width, AttentionRequest* out);
+
 // UNSUPPORTED, by name, for what no template covers. After check_problem.
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised);
 

@@ -113,17 +113,21 @@ Status check_attention(const lathe_problem& problem, const Extents& promised) {
   return check_heads(promised[Letter::H], promised[Letter::HK]);
 }
 
+Status read_attention_options(const lathe_problem& problem, int64_t width, AttentionRequest* out) {
+  out->window_left = window(problem, "window_left");
+  out->window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
+  LATHE_TRY(to_float(problem, "softcap", &out->softcap));
+  if (problem.option("softmax_scale") != "D^-0.5") {
+    return to_float(problem, "softmax_scale", &out->softmax_scale);
+  }
+  out->softmax_scale = static_cast<float>(1.0 / std::sqrt(width));
+  return {};
+}
+
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_covered(problem));
   AttentionRequest out;
-  out.window_left = window(problem, "window_left");
-  out.window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
-  LATHE_TRY(to_float(problem, "softcap", &out.softcap));
-  if (problem.option("softmax_scale") == "D^-0.5") {
-    out.softmax_scale = static_cast<float>(1.0 / std::sqrt(promised[Letter::D]));
-  } else {
-    LATHE_TRY(to_float(problem, "softmax_scale", &out.softmax_scale));
-  }
+  LATHE_TRY(read_attention_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[attention::q].dtype;
   asked.packed = problem.has(attention::cu_seqlens_q);

@@ -121,6 +121,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
     LATHE_TRY(check_attention(problem, extents));
     return extents;
   }
+  if (op.family == Family::attention_block) {
+    LATHE_TRY(check_attention_block(problem, extents));
+    return extents;
+  }
   if (op.family == Family::lse_merge) {
     LATHE_TRY(check_lse_merge(problem, extents));
     return extents;

@@ -135,7 +135,7 @@ const TensorRules kAttentionRules[] = {
 };
 static_assert(std::size(kAttentionTensors) == attention::count &&
               std::size(kAttentionRules) == attention::count && attention::count <= kMaxTensors);
-const lathe_operator_option kAttentionOptions[] = {
+constexpr lathe_operator_option kAttentionOptions[] = {
     {"softmax_scale", LATHE_OPTION_DOUBLE, "D^-0.5", "D^-0.5|>0", "What scores are multiplied by."},
     {"causal", LATHE_OPTION_INT, "0", "0|1",
      "Whether a row sees no later key; the last row is that of the last key."},
@@ -146,6 +146,52 @@ const lathe_operator_option kAttentionOptions[] = {
     {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether gradients repeat bit for bit."},
     {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that changes scores."},
     {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that drops keys."},
+};
+
+// A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
+// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom. The caller keeps (out, lse)
+// from step to step, and begins with first = 1, or with out 0 and lse -inf.
+constexpr const char* kPackedQueries = "Tq,H,D";
+constexpr const char* kPackedKeys = "Tk,HK,D";
+constexpr const char* kPackedValues = "Tk,HK,DV";
+constexpr const char* kPackedResults = "Tq,H,DV";
+constexpr const char* kPairs =
+    "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted from "
+    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence.";
+constexpr const char* kSlopes = "ALiBi's slopes, for distances of positions.";
+
+const lathe_operator_tensor kBlockTensors[] = {
+    in("q", kPackedQueries, false, kHalves, "Queries; their dtype is that of keys and values."),
+    in("k", kPackedKeys, false, "=q", "The block's keys; HK divides H."),
+    in("v", kPackedValues, false, "=q", "Its values, of a width of their own."),
+    in("pairs", "NP,7", true, "i32", kPairs),
+    in("q_pos", "Tq", true, "i32", "Of each row the position of the key it is at."),
+    in("k_pos", "Tk", true, "i32", "Of each key its position; all are below 2^30 either way."),
+    in("alibi_slopes", "H", true, "f32", kSlopes),
+    inout("out", kPackedResults, "f32", "The result over the keys so far, sinks left out."),
+    inout("lse", "H,Tq", "f32", "The natural logarithm of its sums; -inf where there is no key."),
+};
+const TensorRules kBlockRules[] = {
+    {true, ""},        // q
+    {true, ""},        // k
+    {true, ""},        // v
+    {false, ""},       // pairs
+    {false, "k_pos"},  // q_pos
+    {false, "q_pos"},  // k_pos
+    {false, ""},       // alibi_slopes
+    {true, ""},        // out
+    {false, ""},       // lse
+};
+static_assert(std::size(kBlockTensors) == attention_block::count &&
+              std::size(kBlockRules) == attention_block::count);
+const lathe_operator_option kBlockOptions[] = {
+    kAttentionOptions[0],  // softmax_scale
+    {"causal", LATHE_OPTION_INT, "0", "0|1", "Whether a row sees no key ahead of its position."},
+    kAttentionOptions[2],  // window_left
+    kAttentionOptions[3],  // window_right
+    kAttentionOptions[4],  // softcap
+    {"first", LATHE_OPTION_INT, "0", "0|1",
+     "Whether there is nothing to go on from: out and lse are then written and not read."},
 };
 
 const lathe_operator_tensor kMergeTensors[] = {
@@ -182,6 +228,11 @@ const Operator kOperators[] = {
      kAttentionRules,
      Family::attention,
      "out,dq,dk,dv"},
+    {{"flash_attention_block", "A step of ring attention: (out, lse) go on over a block of keys.",
+      kBlockTensors, std::size(kBlockTensors), kBlockOptions, std::size(kBlockOptions), 0},
+     kBlockRules,
+     Family::attention_block,
+     "out"},
     {{"lse_merge", "Attention over two disjoint sets of keys from that over each, in place.",
       kMergeTensors, std::size(kMergeTensors), nullptr, 0, 0},
      kMergeRules,

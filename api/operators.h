@@ -65,7 +65,7 @@ struct TensorRules {
   const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
-enum class Family { conv, conv_update, attention, lse_merge };
+enum class Family { conv, conv_update, attention, attention_block, lse_merge };
 
 struct Operator {
   lathe_operator_info info;
@@ -131,6 +131,9 @@ enum Tensor : int {
   dsinks,
   count
 };
+}
+namespace attention_block {
+enum Tensor : int { q, k, v, pairs, q_pos, k_pos, alibi_slopes, out, lse, count };
 }
 namespace lse_merge {
 enum Tensor : int { block_out, block_lse, sinks, out, lse, count };

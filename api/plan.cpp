@@ -105,6 +105,9 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
     return make_attention(request, facts);
   }
+  if (problem.op->family == Family::attention_block) {
+    return make_attention_block(problem, promised, facts);
+  }
   if (problem.op->family == Family::lse_merge) return make_lse_merge(problem, promised);
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));

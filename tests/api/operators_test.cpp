@@ -124,7 +124,7 @@ TEST_CASE("states are contiguous and only activations are strided") {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const std::string shape = op.info.tensors[t].shape;
       const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") ||
-                        (shape.starts_with("T") && shape.ends_with("D"));
+                        (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
       CHECK(op.rules[t].strided == rows);
     }
   }

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_block.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/lse_merge.h"
 #include "codegen/templates.h"
@@ -52,8 +52,11 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
-  const KernelSpec merge = lse_merge_spec({});
-  CHECK(merge.source == "attention/" + merge.kernel + ".cuh");
-  sources.insert(merge.source);
+  forward.positions = true;
+  const AttentionBlockKernels block = *attention_block_kernels(forward, *facts_of_arch("sm_80"));
+  for (const KernelSpec& spec : {*block.forward, *block.positions, lse_merge_spec({})}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
   CHECK(sources == template_stems());
 }
