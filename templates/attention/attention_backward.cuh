@@ -229,7 +229,8 @@ __device__ __forceinline__ void AttentionBackward<Config>::transposed_scores(uns
                                                                              Scores& s) const {
   const auto key_reader = read_rows_first<kTileN, kColumns>(keys, lane());
   const int own = key_warp() * kRowBlocks;
-#pragma unroll
+  // A panel at a time: unrolled further, the compiler reads so far ahead that it spills.
+#pragma unroll(kColumns % 64 == 0 ? 4 : kColumns / 16)
   for (int d = 0; d < kColumns / 16; ++d) {
     unsigned a[kRowBlocks][4];
 #pragma unroll
@@ -313,7 +314,18 @@ __device__ __forceinline__ void AttentionBackward<Config>::add_dq(const QueryPla
   constexpr int kBlocks = Shape::kDqRowBlocks;
   const int warp = thread_index() / 32, way = warp % Shape::kDqWays,
             first = warp / Shape::kDqWays * kBlocks;
+  const auto place = [&](int b) {
+    float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
+                at.head * p.dq_head_stride;
+    if constexpr (Config::kDeterministic) to += slice * p.dq_slice_stride;
+    const int row = in_place(at.block) * kTileM + 16 * (first + b);
+    return SumPlace<DqShare>{to, p.dq_token_stride, row, tile.rows, p.head_dim, way};
+  };
   float dq[kBlocks][2 * DqShare::kBlocks][4] = {};
+  if constexpr (Config::kDeterministic) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) place(b).load(dq[b]);
+  }
   const auto keys =
       DqShare::shared_out(read_rows_first<kTileN, Config::kWidth>(shared, lane()), way);
   auto ds = read_columns_first<kTileN, kTileM>(shared + Smem::kDsAt, lane());
@@ -336,14 +348,13 @@ __device__ __forceinline__ void AttentionBackward<Config>::add_dq(const QueryPla
       }
     }
   }
-  float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
-              at.head * p.dq_head_stride;
-  if constexpr (Config::kDeterministic) to += slice * p.dq_slice_stride;
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
-    add_rows<Config::kDeterministic, DqShare>(dq[b], way, to, p.dq_token_stride,
-                                              in_place(at.block) * kTileM + 16 * (first + b),
-                                              tile.rows, p.head_dim);
+    if constexpr (Config::kDeterministic) {
+      place(b).store(dq[b]);
+    } else {
+      place(b).add(dq[b]);
+    }
   }
 }
 

@@ -20,38 +20,53 @@ __device__ __forceinline__ void add_in_memory(float* to, float first, float seco
                : "memory");
 #endif
 }
-// The same to memory that this thread alone adds to.
-__device__ __forceinline__ void add_in_order(float* to, float first, float second) {
-  float a, b;
-  asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(to) : "memory");
-  asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(__fadd_rn(a, first)),
-               "f"(__fadd_rn(b, second))
-               : "memory");
-}
 
-// Sums of 16 rows and the columns of a share: rows 8 half + lane / 4 of it, at `row` of memory, if
-// below `rows`, columns below `columns`.
-template <bool kOrdered, class Share, int kTiles>
-__device__ __forceinline__ void add_rows(const float (&sums)[kTiles][4], int way, float* to,
-                                         long long row_stride, int row, int rows, int columns) {
-  const int lane = thread_index() % 32;
+// The lane's place in 16 rows of sums, and where its pairs of columns lie in memory: rows
+// 8 half + lane / 4 from `row` on, below `rows`; columns below `columns`.
+template <class Share>
+struct SumPlace {
+  float* to;
+  long long row_stride;
+  int row, rows, columns, way;
+
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+    const int lane = thread_index() % 32;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int own = row + 8 * half + lane / 4;
-    float* at = to + own * row_stride;
+    for (int half = 0; half < 2; ++half) {
+      const int own = row + 8 * half + lane / 4;
+      float* at = to + own * row_stride;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const int column = Share::column(n / 2, way) + n % 2 * 8 + lane % 4 * 2;
-      if (own < rows && column < columns) {
-        if constexpr (kOrdered) {
-          add_in_order(at + column, sums[n][2 * half], sums[n][2 * half + 1]);
-        } else {
-          add_in_memory(at + column, sums[n][2 * half], sums[n][2 * half + 1]);
-        }
+      for (int n = 0; n < 2 * Share::kBlocks; ++n) {
+        const int column = Share::column(n / 2, way) + n % 2 * 8 + lane % 4 * 2;
+        if (own < rows && column < columns) body(at + column, n, half);
       }
     }
   }
-}
+  // What is there; sums of other places stay as they are.
+  template <int kTiles>
+  __device__ __forceinline__ void load(float (&sums)[kTiles][4]) const {
+    each([&](const float* at, int n, int half) {
+      asm volatile("ld.global.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(sums[n][2 * half]), "=f"(sums[n][2 * half + 1])
+                   : "l"(at)
+                   : "memory");
+    });
+  }
+  template <int kTiles>
+  __device__ __forceinline__ void store(const float (&sums)[kTiles][4]) const {
+    each([&](float* at, int n, int half) {
+      const float pair[2] = {sums[n][2 * half], sums[n][2 * half + 1]};
+      store_global(at, pack<f32, 8>(pair));
+    });
+  }
+  template <int kTiles>
+  __device__ __forceinline__ void add(const float (&sums)[kTiles][4]) const {
+    each([&](float* at, int n, int half) {
+      add_in_memory(at, sums[n][2 * half], sums[n][2 * half + 1]);
+    });
+  }
+};
 
 // The same rows, times `scale`, into memory: zeros from row `inside` on, nothing from `rows` on.
 template <class Share, int kTiles>

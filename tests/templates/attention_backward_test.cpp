@@ -69,6 +69,7 @@ void expect_near(const Setup& s, const char* name, const Array& actual, const Ar
   for (const double value : actual) not_finite += !std::isfinite(value);
   CHECK(not_finite == 0);
   CHECK(ref::largest_error(actual, exact) <= bound);
+  MESSAGE("cos ", name[0], name[1], " ", ref::cosine_difference(actual, exact), " plain ", ref::cosine_difference(plain, exact), " err ", ref::largest_error(actual, exact), " bound ", bound);
   CHECK(ref::cosine_difference(actual, exact) < 1e-5);
 }
 
