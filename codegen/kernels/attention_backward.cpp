@@ -60,6 +60,8 @@ KernelSpec prepare_spec(const AttentionProblem& problem) {
   spec.params_bytes = sizeof(AttentionBackwardPrepareParams);
   spec.last_field = "tiles";
   spec.last_field_offset = offsetof(AttentionBackwardPrepareParams, tiles);
+  spec.smem = "AttentionBackwardPrepareSmem";
+  spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
   spec.threads = kPrepareThreads;
   spec.constants = {
       Constant::type("element", "Element", problem.element),

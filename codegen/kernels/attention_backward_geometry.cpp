@@ -14,12 +14,23 @@ constexpr int64_t kColumnsOfThread = 8;  // in finish
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// a * b * ..., or a number that no grid has.
+int64_t bounded_product(std::initializer_list<int64_t> factors) {
+  constexpr int64_t kMost = int64_t{1} << 56;
+  int64_t product = 1;
+  for (const int64_t factor : factors) {
+    if (factor == 0) return 0;
+    if (__builtin_mul_overflow(product, factor, &product) || product > kMost) product = kMost;
+  }
+  return product;
+}
+
 // Blocks of one head of a sequence: one for each tile of keys, or, where each has an accumulator of
 // dq to itself, as many as it takes to fill the device.
 int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFacts& facts,
                   const AttentionShape& shape) {
   const int64_t tiles = ceil_div(shape.seq_k, keys);
-  const int64_t columns = shape.sequences * shape.heads;
+  const int64_t columns = bounded_product({shape.sequences, shape.heads});
   if (!problem.deterministic || columns == 0 || tiles == 0) return tiles;
   return std::clamp<int64_t>(ceil_div(facts.multiprocessors, columns), 1, tiles);
 }
@@ -29,7 +40,8 @@ bool apart(const AttentionProblem& problem, int64_t keys, const DeviceFacts& fac
   if (shape.heads <= shape.kv_heads) return false;
   // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
   const int64_t parts = problem.packed && !problem.deterministic ? 1 : shape.sequences;
-  const int64_t blocks = parts * shape.kv_heads * slices_of(problem, keys, facts, shape);
+  const int64_t blocks =
+      bounded_product({parts, shape.kv_heads, slices_of(problem, keys, facts, shape)});
   return blocks * 10 < facts.multiprocessors * 8;
 }
 
@@ -64,19 +76,20 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
   const int64_t parts = problem.packed ? 1 : shape.sequences;
   out.rows = parts * shape.seq_q, out.keys = parts * shape.seq_k;
   out.prepare_tiles = ceil_div(out.rows, kernels.prepare.constant("m"));
-  out.prepare_blocks = out.prepare_tiles * shape.heads;
+  out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
   if (problem.backward) {
     const int64_t keys = kernels.main().constant("n");
     out.apart = !kernels.together || (kernels.apart && apart(problem, keys, facts, shape));
     out.slices = slices_of(problem, keys, facts, shape);
-    out.main_blocks = out.slices * (out.apart ? shape.heads : shape.kv_heads) * shape.sequences;
+    out.main_blocks =
+        bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});
     out.accumulators = !wanted.dq              ? 0
                        : problem.deterministic ? std::max<int64_t>(out.slices, 1)
                                                : 1;
   }
   const int threads = kernels.finish.threads;
   const auto blocks = [&](int64_t rows, int64_t heads, int64_t width) {
-    return ceil_div(rows * heads * (width / kColumnsOfThread), threads);
+    return ceil_div(bounded_product({rows, heads, width / kColumnsOfThread}), threads);
   };
   if (wanted.dq) out.dq_blocks = blocks(out.rows, shape.heads, problem.head_dim);
   if (out.apart && wanted.dk) out.dk_blocks = blocks(out.keys, shape.kv_heads, problem.head_dim);

@@ -36,7 +36,7 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   AttentionBackwardKernels kernels = kernels_of(problem);
   CHECK(kernels.prepare.text() ==
         "attention_backward_prepare element=bf16 cu=i32 value_width=128 m=64 packed=0 sinks=0 "
-        "dlse=0 threads=128 smem=0");
+        "dlse=0 threads=128 smem=16");
   CHECK(kernels.together->text() ==
         "attention_backward element=bf16 cu=i32 width=128 value_width=128 m=64 n=128 stages=1 "
         "width_warps=1 packed=0 local=0 softcap=0 alibi=0 deterministic=0 heads_apart=0 "
@@ -51,7 +51,7 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   kernels = kernels_of(problem);
   CHECK(kernels.prepare.text() ==
         "attention_backward_prepare element=f16 cu=i64 value_width=64 m=64 packed=1 sinks=1 "
-        "dlse=1 threads=128 smem=0");
+        "dlse=1 threads=128 smem=16");
   CHECK(kernels.apart->text() ==
         "attention_backward element=f16 cu=i64 width=96 value_width=64 m=64 n=128 stages=2 "
         "width_warps=1 packed=1 local=1 softcap=1 alibi=1 deterministic=1 heads_apart=1 "
