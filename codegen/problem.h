@@ -46,6 +46,11 @@ struct AttentionProblem {
 
   bool forward = false;  // out and lse
 
+  bool backward = false;       // any of dq, dk and dv
+  bool dsinks = false;         // with or without them
+  bool dlse = false;           // lse has a gradient of its own
+  bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
+
   // A block step: rows and keys are parts of sequences, of which pairs of intervals or positions
   // tell who sees whom. At most one of them.
   bool pairs = false;
