@@ -48,23 +48,20 @@ struct AttentionBlock {
     const AttentionForwardParams& f = p.forward;
     const int last = minimum(tile.first + Config::kTileM, tile.rows) - 1;
     if constexpr (Config::kPairs) {
-      return PairWalk<Config>{queue,
-                              static_cast<const int*>(p.pairs),
-                              p.pair_count,
-                              tile.rows,
-                              tile.keys,
-                              f.window_left,
-                              f.window_right,
-                              tile.first,
-                              last};
+      return PairWalk<KeysOfRows<Config::kTileN>>{
+          queue,
+          {{static_cast<const int*>(p.pairs), p.pair_count, tile.rows, tile.keys, f.window_left,
+            f.window_right},
+           tile.first,
+           last}};
     } else {
-      return PositionWalk<Config>{queue,
-                                  static_cast<const int*>(p.q_positions) + tile.first,
-                                  static_cast<const int*>(p.key_ranges),
-                                  last + 1 - tile.first,
-                                  tile.keys,
-                                  f.window_left < 0 ? -0x7fffffff : -f.window_left,
-                                  f.window_right < 0 ? 0x7fffffff : f.window_right};
+      return PositionWalk<Config::kTileN>{queue,
+                                          static_cast<const int*>(p.q_positions) + tile.first,
+                                          static_cast<const int*>(p.key_ranges),
+                                          last + 1 - tile.first,
+                                          tile.keys,
+                                          lowest_difference(f.window_left),
+                                          highest_difference(f.window_right)};
     }
   }
 

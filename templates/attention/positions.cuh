@@ -12,6 +12,14 @@
 
 namespace lathe {
 
+// Bounds of k_pos - q_pos; negative windows are unlimited.
+__device__ __forceinline__ int lowest_difference(int window_left) {
+  return window_left < 0 ? -0x7fffffff : -window_left;
+}
+__device__ __forceinline__ int highest_difference(int window_right) {
+  return window_right < 0 ? 0x7fffffff : window_right;
+}
+
 struct PositionRange {
   int least, most;
 };
@@ -34,13 +42,13 @@ __device__ __forceinline__ PositionRange position_range(const int* positions, in
 }
 
 // The blocks of a tile, appended to the queue one by one, from the left to the right.
-template <class Config>
+template <int kBlock>
 struct PositionWalk {
   const VisitQueue queue;
   const int* const own;     // positions of the tile's rows
   const int* const ranges;  // of the blocks of columns
   const int own_count, columns;
-  const int low, high;  // of k_pos - q_pos
+  const int low, high;  // of a column's position less a row's
 
   enum Place { at_block, at_least, at_most };
 
@@ -68,9 +76,8 @@ struct PositionWalk {
 
   // By all lanes of the first warp, which the caller has brought together.
   __device__ __forceinline__ void append(int visit) const {
-    constexpr int kTileN = Config::kTileN;
     const int lane = static_cast<int>(threadIdx.x % 32);
-    const int blocks = ceil_div(columns, kTileN);
+    const int blocks = ceil_div(columns, kBlock);
     const PositionRange q = {load_shared_word(queue.place(at_least)),
                              load_shared_word(queue.place(at_most))};
     int block = load_shared_word(queue.place(at_block));
@@ -83,8 +90,8 @@ struct PositionWalk {
     }
     Visit v = {};
     if (block < blocks) {
-      const bool plain = (block + 1) * kTileN <= columns && all(q, range_of(block));
-      v.at = block * kTileN, v.end = columns;
+      const bool plain = (block + 1) * kBlock <= columns && all(q, range_of(block));
+      v.at = block * kBlock, v.end = columns;
       v.kind = plain ? VisitKind::plain : VisitKind::masked;
     }
     __syncwarp();  // all have read their place
@@ -105,8 +112,8 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
                                                           const AttentionBlockParams& p, int key) {
   constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal);
   const int thread = thread_index();
-  const int low = p.forward.window_left < 0 ? -0x7fffffff : -p.forward.window_left;
-  const int high = p.forward.window_right < 0 ? 0x7fffffff : p.forward.window_right;
+  const int low = lowest_difference(p.forward.window_left);
+  const int high = highest_difference(p.forward.window_right);
   int q[kRowBlocks][2] = {};
   if constexpr (kNear) {
 #pragma unroll
