@@ -70,12 +70,15 @@ int attention_padded_width(int width) {
   return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
 }
 
+int attention_queue_bytes(const AttentionProblem& problem) {
+  return problem.pairs || problem.positions ? kQueueBytes : 0;
+}
+
 int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
-  const int queue = problem.pairs || problem.positions ? kQueueBytes : 0;
   return kElementBytes * (tile.rows * width + tile.stages * tile.keys * (width + value_width)) +
-         queue;
+         attention_queue_bytes(problem);
 }
 
 int attention_forward_accumulators(const AttentionProblem& problem, const AttentionTile& tile) {

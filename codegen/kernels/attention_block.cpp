@@ -6,9 +6,12 @@
 #include <cstddef>
 
 #include "templates/params/attention.h"
+#include "templates/params/attention_backward.h"
 
 namespace lathe {
 namespace {
+
+constexpr int64_t kAlignment = 256;  // of each part of a workspace
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -19,6 +22,22 @@ AttentionProblem block_problem(AttentionProblem problem) {
   problem.local = problem.local || problem.pairs;
   return problem;
 }
+
+// A kernel without constants.
+KernelSpec small_spec(const std::string& kernel, const std::string& params, size_t bytes,
+                      const std::string& last_field, size_t offset) {
+  KernelSpec spec;
+  spec.kernel = kernel;
+  spec.source = "attention/" + kernel + ".cuh";
+  spec.params = params;
+  spec.params_bytes = static_cast<int>(bytes);
+  spec.last_field = last_field;
+  spec.last_field_offset = static_cast<int>(offset);
+  spec.threads = 128;
+  return spec;
+}
+
+int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
 
 }  // namespace
 
@@ -35,26 +54,50 @@ KernelSpec attention_block_spec(const AttentionProblem& problem, const Attention
   return spec;
 }
 
-KernelSpec attention_positions_spec() {
-  KernelSpec spec;
-  spec.kernel = "attention_positions";
-  spec.source = "attention/attention_positions.cuh";
-  spec.params = "AttentionPositionsParams";
-  spec.params_bytes = sizeof(AttentionPositionsParams);
-  spec.last_field = "run";
-  spec.last_field_offset = offsetof(AttentionPositionsParams, run);
-  spec.threads = 128;
+KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
+                                         const AttentionBackwardTile& tile) {
+  KernelSpec spec = attention_backward_spec(block_problem(problem), tile, false);
+  spec.kernel = "attention_block_backward";
+  spec.source = "attention/attention_block_backward.cuh";
+  spec.params = "AttentionBlockBackwardParams";
+  spec.params_bytes = sizeof(AttentionBlockBackwardParams);
+  spec.last_field = "reserved";
+  spec.last_field_offset = offsetof(AttentionBlockBackwardParams, reserved);
+  spec.smem = "AttentionBlockBackwardSmem";
+  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
   return spec;
+}
+
+KernelSpec attention_positions_spec() {
+  return small_spec("attention_positions", "AttentionPositionsParams",
+                    sizeof(AttentionPositionsParams), "run",
+                    offsetof(AttentionPositionsParams, run));
+}
+KernelSpec attention_block_prepare_spec() {
+  return small_spec("attention_block_prepare", "AttentionBlockPrepareParams",
+                    sizeof(AttentionBlockPrepareParams), "chunks",
+                    offsetof(AttentionBlockPrepareParams, chunks));
+}
+KernelSpec attention_block_finish_spec() {
+  return small_spec("attention_block_finish", "AttentionBlockFinishParams",
+                    sizeof(AttentionBlockFinishParams), "softmax_scale",
+                    offsetof(AttentionBlockFinishParams, softmax_scale));
 }
 
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
                                                       const DeviceFacts& facts) {
+  LATHE_TRY(attention_check(problem));
   AttentionBlockKernels kernels;
-  // The forward's checks of types and widths.
-  LATHE_ASSIGN(const AttentionKernels checked, attention_kernels(block_problem(problem), facts));
-  if (problem.forward && checked.forward) {
+  if (problem.forward) {
     LATHE_ASSIGN(const AttentionTile tile, attention_choose(block_problem(problem), facts));
     kernels.forward = attention_block_spec(problem, tile);
+  }
+  if (problem.backward) {
+    LATHE_ASSIGN(const AttentionBackwardTile tile,
+                 attention_backward_choose(block_problem(problem), facts));
+    kernels.prepare = attention_block_prepare_spec();
+    kernels.backward = attention_block_backward_spec(problem, tile);
+    if (problem.deterministic) kernels.finish = attention_block_finish_spec();
   }
   if (problem.positions) kernels.positions = attention_positions_spec();
   return kernels;
@@ -93,9 +136,39 @@ int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_
 
 uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys) {
   if (forward.constant("pairs") != 0) return 0;
-  constexpr int64_t kAlignment = 256;
-  const int64_t bytes = ceil_div(keys, forward.constant("n")) * 2 * 4;
-  return static_cast<uint64_t>(ceil_div(bytes, kAlignment) * kAlignment);
+  return static_cast<uint64_t>(aligned(ceil_div(keys, forward.constant("n")) * 2 * 4));
+}
+
+Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
+    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionShape& shape) {
+  AttentionBlockBackwardLaunch out;
+  const KernelSpec& main = *kernels.backward;
+  const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
+  out.slices = tiles;
+  if (problem.deterministic && shape.kv_heads > 0) {
+    const int64_t filling = ceil_div(facts.multiprocessors, shape.kv_heads);
+    out.slices = std::min(tiles, std::max<int64_t>(filling, 1));
+  }
+  out.main_blocks = out.slices * shape.kv_heads;
+  out.lse2_values = shape.heads * shape.seq_q;
+  if (out.lse2_values > (int64_t{1} << 50)) {
+    return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  }
+  const int64_t cells = out.lse2_values * problem.head_dim;
+  if (problem.deterministic) {
+    if (__builtin_mul_overflow(cells / 4, out.slices, &out.sum_chunks) ||
+        out.sum_chunks > (int64_t{1} << 58)) {
+      return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+    }
+    out.finish_blocks = ceil_div(cells / 4, kernels.finish->threads);
+  }
+  out.prepare_blocks = ceil_div(out.lse2_values + out.sum_chunks, kernels.prepare->threads);
+  out.sums = aligned(out.lse2_values * 4);
+  out.ranges = out.sums + aligned(out.sum_chunks * 16);
+  const int64_t runs = ceil_div(shape.seq_q, main.constant("m"));
+  out.total = out.ranges + (problem.positions ? aligned(runs * 2 * 4) : 0);
+  return out;
 }
 
 }  // namespace lathe

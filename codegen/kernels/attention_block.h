@@ -8,20 +8,26 @@
 #include <optional>
 #include <vector>
 
-#include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_backward.h"
 
 namespace lathe {
 
 struct AttentionBlockKernels {
   std::optional<KernelSpec> positions;  // ranges of positions, before all others
   std::optional<KernelSpec> forward;
+  std::optional<KernelSpec> prepare, backward;
+  std::optional<KernelSpec> finish;  // of a deterministic backward
 };
 // UNSUPPORTED as attention_kernels.
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
                                                       const DeviceFacts& facts);
 // The same with a tile that the caller picked from the candidates.
 KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile);
+KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
+                                         const AttentionBackwardTile& tile);
 KernelSpec attention_positions_spec();
+KernelSpec attention_block_prepare_spec();
+KernelSpec attention_block_finish_spec();
 
 // Rows [qa, qb) see keys [ka, kb); with i and j counted from qa and ka, row i keeps key j iff
 // -window_left <= j - i - shift <= window_right, where negative windows are unlimited.
@@ -45,5 +51,17 @@ std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPai
 int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run);
 // Ranges of the positions of key blocks; pairs need none.
 uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys);
+
+// The backward of one call. Without `deterministic` dq is added to where the caller has it.
+struct AttentionBlockBackwardLaunch {
+  int64_t slices = 0;  // blocks of one key head, and accumulators of dq if deterministic
+  int64_t prepare_blocks = 0, main_blocks = 0, finish_blocks = 0;
+  int64_t lse2_values = 0, sum_chunks = 0;            // of prepare; a chunk is four float32
+  int64_t lse2 = 0, sums = 0, ranges = 0, total = 0;  // offsets and bytes of the workspace
+};
+// INVALID_ARGUMENT where the workspace passes 2^63.
+Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
+    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionShape& shape);
 
 }  // namespace lathe

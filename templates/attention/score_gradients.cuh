@@ -42,13 +42,28 @@ struct ScorePlace {
   float slope;
 };
 
+// p of one score, and what softcap's derivative multiplies it by.
+template <class Config>
+__device__ __forceinline__ float score_weight(float x, const GradientUnits<Config>& units,
+                                              float slope, float distance, float lse2,
+                                              float& factor) {
+  if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
+  if constexpr (Config::kSoftcap) {
+    const float y = tanh_scaled(x, units.tanh_scale);
+    x = __fmul_rn(units.softcap, y);
+    factor = __fmaf_rn(-y, y, 1.0f);
+  }
+  if constexpr (Config::kAlibi) x = __fmaf_rn(-slope, fabsf(distance), x);
+  return ex2_flushed(__fmaf_rn(x, units.t, -lse2));
+}
+
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
 // `lse2` is where the lane's first two values lie.
-template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
                                               unsigned (&probability)[kRowBlocks][kTiles / 2][4],
                                               const GradientUnits<Config>& units,
-                                              const ScorePlace& place, const KeyWindow& window,
+                                              const ScorePlace& place, const Window& window,
                                               int rows, unsigned lse2) {
   using Element = typename Config::Element;
   QueryColumns kept[kRowBlocks][2];
@@ -72,22 +87,15 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
       float p[2];
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        float x = s[b][n][2 * half + c], y = 0.0f;
-        if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
-        if constexpr (Config::kSoftcap) {
-          y = tanh_scaled(x, units.tanh_scale);
-          x = __fmul_rn(units.softcap, y);
-        }
-        if constexpr (Config::kAlibi) {
-          const float distance = static_cast<float>(ahead - 8 * i + 8 * n + c);
-          x = __fmaf_rn(-place.slope, fabsf(distance), x);
-        }
-        p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
+        const float distance = static_cast<float>(ahead - 8 * i + 8 * n + c);
+        float factor;
+        p[c] = score_weight(s[b][n][2 * half + c], units, place.slope, distance,
+                            c == 0 ? row_lse.first : row_lse.second, factor);
         if constexpr (kMasked) {
           p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
           if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
         }
-        s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], __fmaf_rn(-y, y, 1.0f)) : p[c];
+        s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], factor) : p[c];
       }
       probability[b][n / 2][n % 2 * 2 + half] = pack_pair(p[0], p[1], Element{});
     }

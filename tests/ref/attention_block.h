@@ -71,9 +71,12 @@ struct AttentionBlockGradients {
   Array dq, dk, dv;
 };
 // What the block's keys add to the gradients, given the final lse and E = sum(dout * out) - dlse,
-// both [H, rows]. Rows whose lse is -inf add nothing.
-inline void attention_block_backward(const AttentionBlock& a, const Array& dout, const Array& lse,
-                                     const Array& e, AttentionBlockGradients* sums) {
+// both [H, rows]. Rows whose lse is -inf add nothing. `round`: of weights and of the scores'
+// gradients before they are multiplied, for what a computation in 16 bits may lose.
+inline void attention_block_backward(
+    const AttentionBlock& a, const Array& dout, const Array& lse, const Array& e,
+    AttentionBlockGradients* sums,
+    const std::function<double(double)>& round = [](double x) { return x; }) {
   const auto width = static_cast<size_t>(a.head_dim), values = static_cast<size_t>(a.value_dim);
   for (int64_t h = 0; h < a.heads; ++h) {
     for (int64_t i = 0; i < a.rows; ++i) {
@@ -87,9 +90,10 @@ inline void attention_block_backward(const AttentionBlock& a, const Array& dout,
         const double capped = a.capped(i, j, h);
         const double p = std::exp(capped + a.bias(h, *distance) - lse[row]);
         const double dp = dot(&dout[query * values], &a.v[key * values], a.value_dim);
-        double ds = p * (dp - e[row]) * a.scale;
+        double ds = p * (dp - e[row]);
         if (a.softcap > 0) ds *= 1 - (capped / a.softcap) * (capped / a.softcap);
-        add_scaled(&sums->dv[key * values], p, &dout[query * values], a.value_dim);
+        ds = round(ds) * a.scale;
+        add_scaled(&sums->dv[key * values], round(p), &dout[query * values], a.value_dim);
         add_scaled(&sums->dk[key * width], ds, &a.q[query * width], a.head_dim);
         add_scaled(&sums->dq[query * width], ds, &a.k[key * width], a.head_dim);
       }

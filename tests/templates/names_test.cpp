@@ -52,9 +52,11 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
-  forward.positions = true;
+  forward.positions = forward.backward = forward.deterministic = true;
   const AttentionBlockKernels block = *attention_block_kernels(forward, *facts_of_arch("sm_80"));
-  for (const KernelSpec& spec : {*block.forward, *block.positions, lse_merge_spec({})}) {
+  for (const KernelSpec& spec :
+       {*block.forward, *block.positions, *block.prepare, *block.backward, *block.finish,
+        lse_merge_spec({})}) {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
