@@ -69,7 +69,7 @@ struct Ring {
   int64_t ranks;
   std::vector<int64_t> documents;
   int window_left, window_right;
-  bool softcap = false, alibi = false;
+  bool softcap = false, alibi = false, sinks = false;
   bool local() const { return window_left >= 0 || window_right >= 0; }
 };
 
@@ -179,10 +179,59 @@ State forward_of(const Forward& forward, const Ring& ring, const ref::Attention&
   return state;
 }
 
+// All ranks' steps in the ring's order: dq of each where its rows are, dk and dv of each block
+// where its keys are, whoever adds to them. [tokens, heads, width] of the whole axis.
+Gradients backward_of(const Backward& backward, const Ring& ring, const ref::Attention& whole,
+                      const ref::AttentionForward& forward, bool positions, uint32_t seed) {
+  const int64_t heads = whole.heads, kv_heads = whole.kv_heads, width = 64;
+  ref::Array e;  // [H, tokens]
+  const auto tokens = whole.begin_q.back();
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      const size_t row = static_cast<size_t>((t * heads + h) * width);
+      e.push_back(ref::dot(&whole.dout[row], &forward.out[row], width) -
+                  whole.dlse[static_cast<size_t>(h * tokens + t)]);
+    }
+  }
+  Gradients all;
+  all.dq.resize(whole.q.size()), all.dk.resize(whole.k.size()), all.dv.resize(whole.v.size());
+  // Between the whole axis and the tokens of a shard.
+  const auto move = [](std::vector<float>& from, std::vector<float>& to, int64_t columns,
+                       const std::vector<int64_t>& at, bool gather) {
+    for (size_t i = 0; i < at.size(); ++i) {
+      const int64_t there = at[i] * columns, here = static_cast<int64_t>(i) * columns;
+      std::copy_n(from.begin() + (gather ? there : here), columns,
+                  to.begin() + (gather ? here : there));
+    }
+  };
+  for (int64_t step = 0; step < ring.ranks; ++step) {
+    for (int64_t rank = 0; rank < ring.ranks; ++rank) {
+      const Shard rows = shard_of(ring.balance, rank, ring.ranks, ring.documents);
+      const Shard keys = shard_of(ring.balance, (rank - step + ring.ranks) % ring.ranks, ring.ranks,
+                                  ring.documents);
+      const ref::AttentionBlock a = block_of(whole, rows, keys);
+      if (a.rows == 0 || a.keys == 0) continue;
+      const std::vector<int64_t> q_at = tokens_of(rows), k_at = tokens_of(keys);
+      Gradients part;
+      part.dq.resize(a.q.size()), part.dk.resize(a.k.size()), part.dv.resize(a.v.size());
+      move(all.dq, part.dq, heads * width, q_at, true);
+      move(all.dk, part.dk, kv_heads * width, k_at, true);
+      move(all.dv, part.dv, kv_heads * width, k_at, true);
+      backward.run(a, positions ? positions_of(ring, rows, keys) : pairs_of(ring, rows, keys),
+                   rows_of(whole.dout, q_at, heads * width), lse_of(forward.lse, q_at, heads),
+                   lse_of(e, q_at, heads), ++seed, &part);
+      move(part.dq, all.dq, heads * width, q_at, false);
+      move(part.dk, all.dk, kv_heads * width, k_at, false);
+      move(part.dv, all.dv, kv_heads * width, k_at, false);
+    }
+  }
+  return all;
+}
+
 const std::vector<Ring> kRings = {
     {Balance::head_tail, 4, {0, 403}, -1, 0},
     {Balance::none, 3, {0, 217}, 50, 0},
-    {Balance::per_document, 4, {0, 37, 37, 160, 330}, -1, 0},
+    {Balance::per_document, 4, {0, 37, 37, 160, 330}, -1, 0, false, false, true},
     {Balance::head_tail, 2, {0, 5, 140, 270}, 64, 20},
     {Balance::head_tail, 2, {0, 200}, -1, 0, true, true},
     {Balance::per_document, 2, {0, 130, 133}, -1, -1},
@@ -225,6 +274,43 @@ TEST_CASE("rings: every shard, by pairs and by positions, equals whole attention
         expect_near(forward_of(forward, ring, whole, positions, rank, owners, seed), own, kType,
                     most, steps);
       }
+    }
+  }
+}
+
+TEST_CASE("rings: gradients of every shard, by pairs and by positions, equal whole attention's") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  uint32_t seed = 200;
+  for (const Ring& ring : kRings) {
+    ref::Attention whole = whole_of(ring, ++seed);
+    std::mt19937 random(seed);
+    whole.dout = random_values(kType, whole.q.size(), random);
+    whole.dlse = random_values(kType, whole.q.size() / 64, random);
+    if (ring.sinks) whole.sinks = {1, -ref::kInfinity, 0.5, 2};
+    const ref::AttentionForward forward = ref::attention_forward(whole);
+    const ref::AttentionBackward exact = ref::attention_backward(whole, forward);
+    for (const bool positions : {false, true}) {
+      if (positions && ring.documents.size() > 2) continue;
+      CAPTURE(ring.documents.back());
+      CAPTURE(positions);
+      AttentionProblem problem = problem_of(ring, positions);
+      problem.deterministic = ring.ranks == 4;
+      const Backward backward(*nvrtc, problem, {64, 64, 1, 4, 1});
+      const Gradients found = backward_of(backward, ring, whole, forward, positions, seed);
+      // Of weights and gradients of scores, each rounded once to the element type.
+      const auto near = [](const std::vector<float>& values, const ref::Array& expected) {
+        double worst = 0, most = 0;
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const double error = std::abs(values[i] - expected[i]);
+          if (!(error <= worst)) worst = error;
+          most = std::max(most, std::abs(expected[i]));
+        }
+        CHECK(worst <= 2 * numbers::half_ulp(kType) * most);
+      };
+      near(found.dq, exact.dq);
+      near(found.dk, exact.dk);
+      near(found.dv, exact.dv);
     }
   }
 }

@@ -54,9 +54,8 @@ TEST_CASE("specs and templates have the same stems") {
   }
   forward.positions = forward.backward = forward.deterministic = true;
   const AttentionBlockKernels block = *attention_block_kernels(forward, *facts_of_arch("sm_80"));
-  for (const KernelSpec& spec :
-       {*block.forward, *block.positions, *block.prepare, *block.backward, *block.finish,
-        lse_merge_spec({})}) {
+  for (const KernelSpec& spec : {*block.forward, *block.positions, *block.prepare, *block.backward,
+                                 *block.finish, lse_merge_spec({})}) {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
