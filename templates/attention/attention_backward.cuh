@@ -427,7 +427,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(const QueryPlace
     }
     copy_async_commit();
   }
-  add_dq(at, slice);
+  if (p.dq) add_dq(at, slice);
 }
 
 template <class Config>
@@ -443,10 +443,14 @@ __device__ __forceinline__ void AttentionBackward<Config>::store(int first, cons
 #pragma unroll
   for (int b = 0; b < kRowBlocks; ++b) {
     const int row = first + (key_warp() * kRowBlocks + b) * 16;
-    store_rows<KeyShare>(dk[b], way, p.softmax_scale, to_k, p.dk_token_stride, row, tile.keys,
-                         tile.written, p.head_dim);
-    store_rows<ValueShare>(dv[b], way, 1.0f, to_v, p.dv_token_stride, row, tile.keys, tile.written,
-                           p.value_dim);
+    if (p.dk) {
+      store_rows<KeyShare>(dk[b], way, p.softmax_scale, to_k, p.dk_token_stride, row, tile.keys,
+                           tile.written, p.head_dim);
+    }
+    if (p.dv) {
+      store_rows<ValueShare>(dv[b], way, 1.0f, to_v, p.dv_token_stride, row, tile.keys,
+                             tile.written, p.value_dim);
+    }
   }
 }
 
