@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tests/api/attention_case.h"
 #include "tests/compare.h"
@@ -32,7 +33,7 @@ struct Rows {
   }
 };
 
-// The errors of the float32 sums in dsinks are those of 16-bit inputs as well.
+// FlashAttention's rule. The errors of the float32 sums in dsinks are those of 16-bit inputs too.
 void check_near(const AttentionCase& c, const std::string& name, const std::vector<double>& actual,
                 const std::vector<double>& exact, const std::vector<double>& plain) {
   const double ratio = c.softcap > 0 || (c.sinks && c.packed) ? 3 : 2;
@@ -41,20 +42,32 @@ void check_near(const AttentionCase& c, const std::string& name, const std::vect
   const auto verdict = compare::compare(name, actual, exact, {static_cast<int64_t>(exact.size())},
                                         {compare::Rule::kMax2x, bound, 0});
   CHECK_MESSAGE(verdict.ok, verdict.text);
-  // A gradient that is nothing but rounding errors has no direction, in the plain computation
-  // neither.
-  const double allowed = std::max(1e-5, 2 * ref::cosine_difference(plain, exact));
+}
+
+// Sees a wrong block that the largest error forgives. A gradient that is all but cancelled has no
+// direction of its own: then that of a plain computation is off too, or what follows from out.
+void check_direction(const std::string& name, const std::vector<double>& actual,
+                     const std::vector<double>& exact, const std::vector<double>& plain,
+                     const std::function<std::vector<double>()>& from_out) {
   const double found = ref::cosine_difference(actual, exact);
+  double allowed = std::max(1e-5, 2 * ref::cosine_difference(plain, exact));
+  if (found >= allowed) {
+    allowed = std::max(allowed, 2 * ref::cosine_difference(from_out(), exact));
+  }
   CHECK_MESSAGE(found < allowed, name, ": cosine difference ", found, ", allowed ", allowed);
 }
 
 // [rows, columns] of sequences, and 0 in the rows behind them.
 void check_tokens(const AttentionCase& c, const std::string& name, const Rows& rows,
                   const std::vector<double>& actual, const std::vector<double>& exact,
-                  const std::vector<double>& plain) {
+                  const std::vector<double>& plain,
+                  const std::function<std::vector<double>()>& from_out) {
   REQUIRE(actual.size() == exact.size() + static_cast<size_t>(rows.padding * rows.columns));
-  check_near(c, name, rows.compared(actual), rows.compared(exact), rows.compared(plain));
-  const bool zero = std::all_of(actual.begin() + exact.size(), actual.end(),
+  const auto own = rows.compared(actual), right = rows.compared(exact);
+  check_near(c, name, own, right, rows.compared(plain));
+  check_direction(name, own, right, rows.compared(plain),
+                  [&] { return rows.compared(from_out()); });
+  const bool zero = std::all_of(actual.begin() + static_cast<ptrdiff_t>(exact.size()), actual.end(),
                                 [](double value) { return value == 0; });
   CHECK_MESSAGE(zero, name, " is not 0 in the rows behind the last sequence");
 }
@@ -97,15 +110,22 @@ void check_ones(const std::vector<double>& out, const std::vector<double>& exact
   }
 }
 
-// So few elements that a plain computation may have no error by chance. What the rounding of out
-// costs, of which delta is made, therefore counts as an error of a plain computation too.
-void check_sinks(const AttentionCase& c, const ref::Attention& in, ref::AttentionForward forward,
-                 const std::vector<double>& actual, const std::vector<double>& exact,
-                 std::vector<double> plain) {
-  for (double& value : forward.out) value = round_of(c.dtype)(value);
-  const std::vector<double> rounded = ref::attention_backward(in, forward).dsinks;
+// The exact gradients that follow from out as it is: its errors, which have been checked, are
+// in delta by definition.
+ref::AttentionBackward gradients_of_out(const ref::Attention& in, ref::AttentionForward forward,
+                                        const Values& actual) {
+  const auto& out = actual.at("out");
+  forward.out.assign(out.begin(), out.begin() + static_cast<ptrdiff_t>(forward.out.size()));
+  return ref::attention_backward(in, forward);
+}
+
+// So few elements that a plain computation may have no error by chance: what the errors of out
+// cost counts as plain too.
+void check_sinks(const AttentionCase& c, const std::vector<double>& actual,
+                 const std::vector<double>& exact, std::vector<double> plain,
+                 const std::vector<double>& from_out) {
   for (size_t h = 0; h < exact.size(); ++h) {
-    if (std::abs(rounded[h] - exact[h]) > std::abs(plain[h] - exact[h])) plain[h] = rounded[h];
+    if (std::abs(from_out[h] - exact[h]) > std::abs(plain[h] - exact[h])) plain[h] = from_out[h];
   }
   check_near(c, "dsinks", actual, exact, plain);
 }
@@ -122,22 +142,26 @@ void check_attention(const AttentionCase& c, const ref::Attention& in, const Val
   const auto keys = [&](int64_t width) {
     return Rows{in.begin_k, c.kv_heads * width, c.padding_k, c.poisoned};
   };
-  check_tokens(c, "out", queries(c.value_dim), actual.at("out"), exact.out, plain.out);
+  check_tokens(c, "out", queries(c.value_dim), actual.at("out"), exact.out, plain.out,
+               [&] { return exact.out; });
   check_lse(c, queries(1), actual.at("lse"), exact.lse);
   if (c.ones && !c.sinks && c.poisoned < 0) check_ones(actual.at("out"), exact.out);
   if (c.backward) {
-    const ref::AttentionBackward right = ref::attention_backward(in, exact);
-    const ref::AttentionBackward rough = ref::plain_backward(in, round);
-    const auto gradient = [&](const char* name, const Rows& rows, const ref::Array& expected,
-                              const ref::Array& near) {
-      if (c.wants(name)) check_tokens(c, name, rows, actual.at(name), expected, near);
+    using Gradients = ref::AttentionBackward;
+    const Gradients right = ref::attention_backward(in, exact);
+    const Gradients rough = ref::plain_backward(in, round);
+    const auto check = [&](const char* name, const Rows& rows, ref::Array Gradients::*of) {
+      if (!c.wants(name)) return;
+      check_tokens(c, name, rows, actual.at(name), right.*of, rough.*of,
+                   [&] { return gradients_of_out(in, exact, actual).*of; });
     };
-    gradient("dq", queries(c.head_dim), right.dq, rough.dq);
-    gradient("dk", keys(c.head_dim), right.dk, rough.dk);
-    gradient("dv", keys(c.value_dim), right.dv, rough.dv);
+    check("dq", queries(c.head_dim), &Gradients::dq);
+    check("dk", keys(c.head_dim), &Gradients::dk);
+    check("dv", keys(c.value_dim), &Gradients::dv);
     // A poisoned sequence is part of every sum over sequences.
     if (c.sinks && c.wants("dsinks") && c.poisoned < 0) {
-      check_sinks(c, in, exact, actual.at("dsinks"), right.dsinks, rough.dsinks);
+      check_sinks(c, actual.at("dsinks"), right.dsinks, rough.dsinks,
+                  gradients_of_out(in, exact, actual).dsinks);
     }
   }
   for (const auto& finding : take_report().findings) FAIL_CHECK(finding);
