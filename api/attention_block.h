@@ -18,6 +18,12 @@ Status check_lse_merge(const lathe_problem& problem, const Extents& promised);
 Result<std::unique_ptr<Work>> make_attention_block(const lathe_problem& problem,
                                                    const Extents& promised,
                                                    const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_attention_block_bwd(const lathe_problem& problem,
+                                                       const Extents& promised,
+                                                       const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_attention_delta(const lathe_problem& problem,
+                                                   const Extents& promised,
+                                                   const DeviceFacts& facts);
 Result<std::unique_ptr<Work>> make_lse_merge(const lathe_problem& problem, const Extents& promised);
 
 // What the forward's step and the backward's share: options and flags, the checks of a call, and a
@@ -26,5 +32,9 @@ Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
                                                  const Extents& promised);
 Status check_block_shape(const AttentionShape& shape);
 int block_window(int64_t window);
+AttentionShape block_shape(const Extents& extents);
+// Ranges of `count` positions in runs of `run`, at `ranges`.
+Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
+                            int64_t count, int64_t run, void* ranges, CUstream stream);
 
 }  // namespace lathe

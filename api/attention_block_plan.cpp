@@ -35,17 +35,12 @@ class AttentionBlockWork final : public Work {
 
  private:
   const KernelSpec& spec() const { return specs_.back(); }
-  AttentionShape shape(const Call& call) const {
-    const Extents& extents = call.extents;
-    return {1, extents[Letter::H], extents[Letter::HK], extents[Letter::Tq], extents[Letter::Tk]};
-  }
   // No row to write; or nothing to add, and nothing to begin.
   bool is_empty(const AttentionShape& shape) const {
     return shape.heads == 0 || shape.seq_q == 0 || (shape.seq_k == 0 && !first_);
   }
   Status check(const AttentionShape& shape) const;
   AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
-  Status find_ranges(const Call& call, const AttentionShape& shape) const;
 
   AttentionRequest request_;
   bool first_;
@@ -61,7 +56,7 @@ Status AttentionBlockWork::check(const AttentionShape& shape) const {
 }
 
 Result<size_t> AttentionBlockWork::workspace_bytes(const Call& call) const {
-  const AttentionShape extent = shape(call);
+  const AttentionShape extent = block_shape(call.extents);
   LATHE_TRY(check(extent));
   if (is_empty(extent)) return size_t{0};
   return static_cast<size_t>(attention_block_workspace_bytes(spec(), extent.seq_k));
@@ -109,29 +104,22 @@ AttentionBlockParams AttentionBlockWork::params(const Call& call,
   return p;
 }
 
-Status AttentionBlockWork::find_ranges(const Call& call, const AttentionShape& shape) const {
-  AttentionPositionsParams p = {};
-  p.positions = call.tensors[tensors::k_pos].data;
-  p.ranges = call.workspace;
-  p.count = static_cast<int>(shape.seq_k);
-  p.run = static_cast<int>(spec().constant("n"));
-  const int64_t blocks = attention_positions_blocks(specs_[0], p.count, p.run);
-  if (blocks == 0) return {};
-  return positions_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
-}
-
 Status AttentionBlockWork::run(const Call& call) const {
-  const AttentionShape extent = shape(call);
+  const AttentionShape extent = block_shape(call.extents);
   LATHE_TRY(check(extent));
   if (is_empty(extent)) return {};
-  if (positions_) LATHE_TRY(find_ranges(call, extent));
+  if (positions_) {
+    LATHE_TRY(find_position_ranges(*positions_, specs_[0], call.tensors[tensors::k_pos].data,
+                                   extent.seq_k, spec().constant("n"), call.workspace,
+                                   call.stream));
+  }
   const AttentionBlockParams p = params(call, extent);
   return forward_->launch(attention_forward_grid(spec(), extent), &p, call.stream);
 }
 
 // Which pairs are kept is on the device: the estimate takes them all.
 Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
-  const AttentionShape extent = shape(call);
+  const AttentionShape extent = block_shape(call.extents);
   LATHE_TRY(check(extent));
   Estimate out;
   if (is_empty(extent)) return out;
@@ -149,6 +137,22 @@ Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
 }
 
 }  // namespace
+
+AttentionShape block_shape(const Extents& extents) {
+  return {1, extents[Letter::H], extents[Letter::HK], extents[Letter::Tq], extents[Letter::Tk]};
+}
+
+Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
+                            int64_t count, int64_t run, void* ranges, CUstream stream) {
+  AttentionPositionsParams p = {};
+  p.positions = positions;
+  p.ranges = ranges;
+  p.count = static_cast<int>(count);
+  p.run = static_cast<int>(run);
+  const int64_t blocks = attention_positions_blocks(spec, count, run);
+  if (blocks == 0) return {};
+  return kernel.launch({static_cast<unsigned>(blocks), 1, 1}, &p, stream);
+}
 
 int block_window(int64_t window) { return window > kMaxExtent - 1 ? -1 : static_cast<int>(window); }
 

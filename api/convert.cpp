@@ -122,8 +122,12 @@ Result<Extents> check_problem(const lathe_problem& problem) {
     LATHE_TRY(check_attention(problem, extents));
     return extents;
   }
-  if (op.family == Family::attention_block) {
+  if (op.family == Family::attention_block || op.family == Family::attention_block_bwd) {
     LATHE_TRY(check_attention_block(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::attention_delta) {
+    LATHE_TRY(check_head_width("out", "DV", extents[Letter::DV]));
     return extents;
   }
   if (op.family == Family::lse_merge) {

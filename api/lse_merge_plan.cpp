@@ -81,6 +81,11 @@ Status LseMergeWork::run(const Call& call) const {
     fill_strides(t[lse_merge::block_out], &p.block_batch_stride, &p.block_token_stride,
                  &p.block_head_stride);
   }
+  if (problem_.rounded) {
+    p.rounded = t[lse_merge::rounded].data;
+    fill_strides(t[lse_merge::rounded], &p.rounded_batch_stride, &p.rounded_token_stride,
+                 &p.rounded_head_stride);
+  }
   p.rows = static_cast<int>(rows(call));
   p.heads = static_cast<int>(call.extents[Letter::H]);
   p.tokens = static_cast<int>(tokens(call));
@@ -93,7 +98,8 @@ Status LseMergeWork::run(const Call& call) const {
 Status check_form(const lathe_problem& problem) {
   const Shape& out = problem.tensors[lse_merge::out].shape;
   const bool packed = has_letter(out, Letter::Tq);
-  for (const int i : {lse_merge::block_out, lse_merge::block_lse, lse_merge::lse}) {
+  for (const int i :
+       {lse_merge::block_out, lse_merge::block_lse, lse_merge::lse, lse_merge::rounded}) {
     const Declared& declared = problem.tensors[i];
     if (!declared.given || has_letter(declared.shape, Letter::Tq) == packed) continue;
     return invalid(text(problem.op->info.tensors[i].name, " has shape ", shape_text(declared.shape),
@@ -107,8 +113,15 @@ Status check_form(const lathe_problem& problem) {
 
 Status check_lse_merge(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_form(problem));
-  if (!problem.has(lse_merge::block_out) && !problem.has(lse_merge::sinks)) {
-    return invalid("lse_merge has nothing to merge: declare block_out and block_lse, or sinks");
+  const bool rounded = problem.has(lse_merge::rounded);
+  const auto& wanted = problem.options[find_option(*problem.op, "output_rounded")];
+  if (wanted && (*wanted == "1") != rounded) {
+    return invalid(text("option output_rounded is ", *wanted, ", but rounded is ",
+                        rounded ? "" : "not ", "declared"));
+  }
+  if (!problem.has(lse_merge::block_out) && !problem.has(lse_merge::sinks) && !rounded) {
+    return invalid(
+        "lse_merge has nothing to merge: declare block_out and block_lse, sinks, or rounded");
   }
   return check_head_width("out", "DV", promised[Letter::DV]);
 }
@@ -123,6 +136,8 @@ Result<std::unique_ptr<Work>> make_lse_merge(const lathe_problem& problem,
   asked.block = problem.has(lse_merge::block_out);
   if (asked.block) asked.block_out = problem.tensors[lse_merge::block_out].dtype;
   asked.sinks = problem.has(lse_merge::sinks);
+  asked.rounded = problem.has(lse_merge::rounded);
+  if (asked.rounded) asked.rounded_type = problem.tensors[lse_merge::rounded].dtype;
   asked.value_dim = static_cast<int>(promised[Letter::DV]);
   const bool packed = has_letter(problem.tensors[lse_merge::out].shape, Letter::Tq);
   return std::unique_ptr<Work>(std::make_unique<LseMergeWork>(asked, packed));

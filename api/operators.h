@@ -65,7 +65,15 @@ struct TensorRules {
   const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
-enum class Family { conv, conv_update, attention, attention_block, lse_merge };
+enum class Family {
+  conv,
+  conv_update,
+  attention,
+  attention_block,
+  attention_block_bwd,
+  attention_delta,
+  lse_merge
+};
 
 struct Operator {
   lathe_operator_info info;
@@ -135,8 +143,29 @@ enum Tensor : int {
 namespace attention_block {
 enum Tensor : int { q, k, v, pairs, q_pos, k_pos, alibi_slopes, out, lse, count };
 }
+namespace attention_block_bwd {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  pairs,
+  q_pos,
+  k_pos,
+  alibi_slopes,
+  dout,
+  lse,
+  delta,
+  dq,
+  dk,
+  dv,
+  count
+};
+}
+namespace attention_delta {
+enum Tensor : int { out, dout, lse, dlse, sinks, delta, dsinks, count };
+}
 namespace lse_merge {
-enum Tensor : int { block_out, block_lse, sinks, out, lse, count };
+enum Tensor : int { block_out, block_lse, sinks, out, lse, rounded, count };
 }
 
 }  // namespace lathe

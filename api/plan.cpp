@@ -108,6 +108,12 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   if (problem.op->family == Family::attention_block) {
     return make_attention_block(problem, promised, facts);
   }
+  if (problem.op->family == Family::attention_block_bwd) {
+    return make_attention_block_bwd(problem, promised, facts);
+  }
+  if (problem.op->family == Family::attention_delta) {
+    return make_attention_delta(problem, promised, facts);
+  }
   if (problem.op->family == Family::lse_merge) return make_lse_merge(problem, promised);
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));

@@ -62,6 +62,8 @@ struct LseMergeProblem {
   int value_dim = 128;           // a multiple of 8
   bool block = false;            // another partial; without it a sink alone is folded in
   bool sinks = false;
+  bool rounded = false;              // the result in 16 bits as well
+  Dtype rounded_type = Dtype::bf16;  // meaningful if `rounded`
 };
 
 }  // namespace lathe

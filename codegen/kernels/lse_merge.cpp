@@ -33,9 +33,12 @@ KernelSpec lse_merge_spec(const LseMergeProblem& problem) {
   spec.constants = {
       // Without a block its type changes nothing: one word for all.
       Constant::type("block_out", "Block", problem.block ? problem.block_out : Dtype::f32),
+      Constant::type("rounded_type", "Rounded",
+                     problem.rounded ? problem.rounded_type : Dtype::bf16),
       Constant::integer("lanes", "kLanes", lanes_for(problem.value_dim)),
       Constant::flag("block", "kBlock", problem.block),
       Constant::flag("sinks", "kSinks", problem.sinks),
+      Constant::flag("rounded", "kRounded", problem.rounded),
   };
   return spec;
 }
@@ -49,8 +52,9 @@ Cost lse_merge_cost(const LseMergeProblem& problem, int64_t rows, int64_t heads)
   const int64_t width = problem.value_dim;
   const int64_t own = 2 * 4 * (width + 1);  // read and written
   const int64_t block = problem.block ? bytes_of(problem.block_out) * width + 4 : 0;
+  const int64_t rounded = problem.rounded ? bytes_of(problem.rounded_type) * width : 0;
   Cost cost;
-  cost.minimum_bytes = rows * (own + block) + (problem.sinks ? 4 * heads : 0);
+  cost.minimum_bytes = rows * (own + block + rounded) + (problem.sinks ? 4 * heads : 0);
   cost.bytes = cost.minimum_bytes;
   cost.flops = 3 * rows * width;
   return cost;

@@ -250,9 +250,9 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
   for (int b = 0; b < Shape::kRowBlocks; ++b) {
     const int row = tile->first + (Shape::key_block() + b) * 16;
     const auto add = [&](float* at, float first, float second) {
-      const float2 before = *reinterpret_cast<const float2*>(at);
-      const float pair[2] = {before.x + first, before.y + second};
-      store_global(at, pack<f32, 8>(pair));
+      float there[2];
+      load_pair(at, there[0], there[1]);
+      store_pair(at, there[0] + first, there[1] + second);
     };
     SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}.each(
         [&](float* at, int n, int half) {

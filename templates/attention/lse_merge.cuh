@@ -6,8 +6,8 @@
 //   out <- (w out + w_block block_out) / W;  lse <- M + ln W;  (0, -inf) where W = 0
 //
 // A partial is normalised; an empty one has lse = -inf, and its out is not read: it may hold
-// anything. A sink is a partial of value 0. Config::kLanes lanes take a row of one head, four
-// columns at a time.
+// anything. A sink is a partial of value 0. With kRounded out is also rounded, at the end of a
+// ring. Config::kLanes lanes take a row of one head, four columns at a time.
 #pragma once
 #include "attention/merge.cuh"
 #include "params/attention_merge.h"
@@ -34,6 +34,7 @@ __device__ __forceinline__ MergedRow merge_row(float own, float block, float sin
 template <class Config>
 __device__ void lse_merge(const LseMergeParams& p) {
   using Block = typename Config::Block;
+  using Rounded = typename Config::Rounded;
   constexpr int kLanes = Config::kLanes, kBlockBytes = 4 * sizeof(Block);
   const int thread = static_cast<int>(threadIdx.x);
   const long long row =
@@ -54,13 +55,16 @@ __device__ void lse_merge(const LseMergeParams& p) {
   const MergedRow merged = merge_row(before, block, sink);
   // All lanes of the row have read lse before the first of them writes it.
   __syncwarp((0xffffffffu >> (32 - kLanes)) << (thread % 32 / kLanes * kLanes));
-  if (merged.own == 1.0f && merged.block == 0.0f) return;  // nothing is added: not a bit changes
-  if (thread % kLanes == 0) store_element(lse, merged.lse);
+  const bool same = merged.own == 1.0f && merged.block == 0.0f;  // nothing is added: no bit changes
+  if (same && !Config::kRounded) return;
+  if (!same && thread % kLanes == 0) store_element(lse, merged.lse);
 
   float* out = static_cast<float*>(p.out) + batch * p.out_batch_stride +
                token * p.out_token_stride + head * p.out_head_stride;
   const Block* from = static_cast<const Block*>(p.block_out) + batch * p.block_batch_stride +
                       token * p.block_token_stride + head * p.block_head_stride;
+  Rounded* rounded = static_cast<Rounded*>(p.rounded) + batch * p.rounded_batch_stride +
+                     token * p.rounded_token_stride + head * p.rounded_head_stride;
   for (int column = thread % kLanes * 4; column < p.value_dim; column += kLanes * 4) {
     float own[4] = {}, added[4] = {}, sum[4];
     if (merged.own != 0.0f) unpack<f32>(load_written(out + column), own);
@@ -73,7 +77,8 @@ __device__ void lse_merge(const LseMergeParams& p) {
     for (int i = 0; i < 4; ++i) {
       sum[i] = __fmaf_rn(merged.block, added[i], __fmul_rn(merged.own, own[i]));
     }
-    store_global(out + column, pack<f32, 16>(sum));
+    if (!same) store_global(out + column, pack<f32, 16>(sum));
+    if constexpr (Config::kRounded) store_global(rounded + column, pack<Rounded, 8>(sum));
   }
 }
 

@@ -110,12 +110,31 @@ class InputCases(Case):
         bad("H = 4.*HK = 3", {"k": tensor("BF16", [9, 3, 16]), "v": tensor("BF16", [9, 3, 8])})
         bad("option first is '2'; allowed are 0.1", options=["first=2"])
 
+    def test_attention_block_bwd(self):
+        gradients = {"dout": tensor("BF16", [10, 4, 8]), "delta": tensor("F32", [4, 10]), "dq": tensor("F32", [10, 4, 16]),
+                     "dk": tensor("F32", [9, 2, 16]), "dv": tensor("F32", [9, 2, 8])}
+        tensors = {**without(block(), "out"), **gradients}
+
+        def bad(pattern, changes):
+            self.refused(pattern, {k: v for k, v in {**tensors, **changes}.items() if v}, op="flash_attention_block_bwd")
+
+        bad("delta is missing", {"delta": None})
+        bad("dk is missing", {"dk": None})
+        bad("out.*unknown", {"out": tensor("F32", [10, 4, 8])})
+        bad("dq has dtype bf16, allowed: f32", {"dq": tensor("BF16", [10, 4, 16])})
+        bad("dv.* Tk is 8, but k has Tk = 9", {"dv": tensor("F32", [8, 2, 8])})
+        bad("row 1: it shares rows and keys with row 0", {"pairs": block([(0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)])["pairs"]})
+        rows = {"out": tensor("BF16", [10, 4, 8]), "dout": tensor("BF16", [10, 4, 8])}
+        self.refused("lse is missing", rows, op="flash_attention_delta")
+        self.refused("dout has dtype f16, allowed: bf16, that of out",
+                     {**rows, "lse": tensor("F32", [4, 10]), "dout": tensor("F16", [10, 4, 8])}, op="flash_attention_delta")
+
     def test_lse_merge(self):
         def bad(pattern, changes):
             tensors = {"out": tensor("F32", [10, 4, 8]), "lse": tensor("F32", [4, 10]), **changes}
             self.refused(pattern, tensors, op="lse_merge")
 
-        bad("nothing to merge: declare block_out and block_lse, or sinks", {})
+        bad("nothing to merge: declare block_out and block_lse, sinks, or rounded", {})
         bad("block_out is declared without block_lse", {"block_out": tensor("F16", [10, 4, 8])})
         bad("block_lse has shape .B,H,Sq., but out has .Tq,H,DV.",
             {"block_out": tensor("F16", [10, 4, 8]), "block_lse": tensor("F32", [2, 4, 5])})

@@ -113,6 +113,12 @@ class Merger {
       p.block_lse = at(device_.upload(block->lse));
     }
     if (!sinks.empty()) p.sinks = at(device_.upload(sinks));
+    if (problem_.rounded) {
+      p.rounded = at(device_.buffer(own->out.size() * 2));
+      p.rounded_head_stride = form.width;
+      p.rounded_token_stride = static_cast<long long>(form.heads) * form.width;
+      p.rounded_batch_stride = p.rounded_token_stride * form.tokens;
+    }
     p.out_head_stride = p.block_head_stride = pitch;
     p.out_token_stride = p.block_token_stride = static_cast<long long>(form.heads) * pitch;
     p.out_batch_stride = p.block_batch_stride = p.out_token_stride * form.tokens;
@@ -128,9 +134,19 @@ class Merger {
     for (size_t i = 0; i < own->out.size(); ++i) {
       own->out[i] = out[i / form.width * pitch + i % form.width];
     }
+    if (problem_.rounded) expect_rounded(reinterpret_cast<uint64_t>(p.rounded), own->out);
   }
 
  private:
+  void expect_rounded(uint64_t from, const std::vector<float>& out) const {
+    const lathe_dtype type = tested(problem_.rounded_type);
+    const auto bits = device_.download<uint16_t>(from, out.size());
+    size_t wrong = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      wrong += numbers::decode(type, &bits[i]) != numbers::rounded(type, out[i]);
+    }
+    CHECK(wrong == 0);
+  }
   static std::vector<float> spaced(const std::vector<float>& dense, int width, int gap) {
     std::vector<float> out;
     for (size_t i = 0; i < dense.size(); i += static_cast<size_t>(width)) {
@@ -228,6 +244,18 @@ TEST_CASE("lse_merge: an empty block changes no bit, and both empty give (0, -in
   merger.run(form, &taken, &before, {});
   CHECK(taken.lse == after.lse);
   CHECK(taken.out == after.out);
+}
+
+TEST_CASE("lse_merge: without anything to merge, rounded is out") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  std::mt19937 random(9);
+  const Form form = {1, 9, 2, 128};
+  Merger merger(*nvrtc, {Dtype::f32, 128, false, false, true, Dtype::bf16}, 2);
+  Partial own = random_partial(form, Dtype::f32, random, 0.2);
+  const std::vector<float> lse = own.lse;
+  merger.run(form, &own, nullptr, {});
+  CHECK(own.lse == lse);
 }
 
 TEST_CASE("lse_merge: many blocks in any order, each order bit for bit") {
