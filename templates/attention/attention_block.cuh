@@ -81,7 +81,8 @@ struct AttentionBlock {
   __device__ __forceinline__ void modify(int visit, const ScoreUnits<Config>& units,
                                          const WarpRows<Config>& rows, Scores& s) const {
     if constexpr (Config::kPairs) {
-      const Visit v = queue.get(in_place(visit));
+      constexpr bool kNear = kMasked || Config::kAlibi;  // otherwise nothing is read of the visit
+      const Visit v = kNear ? queue.get(in_place(visit)) : Visit{};
       const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
       AttentionTile place = tile;  // of which the distance of positions is read
       place.keys = v.delta, place.rows = 0;
@@ -110,7 +111,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
                                                              RunningSoftmax<kRowBlocks>& softmax,
                                                              Sums& o) const {
   constexpr int kPending = kStages - 1;
-  const bool more = queue.kind(in_place(visit) + 1) != VisitKind::end;
+  const bool more = !queue.is(in_place(visit) + 1, VisitKind::end);
 
   copy_async_wait<kPending>();
   __syncthreads();  // K is there for all; all have left the stage that is refilled next
@@ -120,7 +121,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
     copy_k(visit + 1);
   }
   copy_async_commit();
-  if (more && thread_index() < 32) walk().append(visit + 2);
+  if (more && uniform(thread_index() < 32)) walk().append(visit + 2);
 
   float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   forward.multiply_keys(visit, q, s);
@@ -144,13 +145,13 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
 
 template <class Config>
 __device__ __forceinline__ void AttentionBlock<Config>::run() const {
-  if (thread_index() < 32) {
+  if (uniform(thread_index() < 32)) {
     walk().start();
     walk().append(0);
     walk().append(1);
   }
   __syncthreads();  // the first visits are known to all
-  const bool any = queue.kind(0) != VisitKind::end;
+  const bool any = !queue.is(0, VisitKind::end);
   if (!any && !p.first) return;
 
   const WarpRows<Config> rows(tile);
@@ -169,10 +170,9 @@ __device__ __forceinline__ void AttentionBlock<Config>::run() const {
     }
     unsigned q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1][4];
     if constexpr (Shape::kKeepQ) forward.keep_q(q);
-    VisitKind kind = queue.kind(0);
 #pragma unroll 1
-    for (int visit = 0; kind != VisitKind::end; kind = queue.kind(++visit)) {
-      if (kind == VisitKind::masked) {
+    for (int visit = 0; !queue.is(visit, VisitKind::end); ++visit) {
+      if (queue.is(visit, VisitKind::masked)) {
         step<true>(visit, q, units, rows, softmax, o);
       } else {
         step<false>(visit, q, units, rows, softmax, o);

@@ -88,7 +88,7 @@ struct AttentionBlockBackward {
         shared + Smem::kDoutAt, dout, end - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const int thread = thread_index();
-    if (thread < 2 * kTileM) {
+    if (uniform(thread < 2 * kTileM)) {
       const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
       const int own = row + thread % kTileM;
       copy_async_word(shared + Smem::kRowsAt + 4 * thread,
@@ -126,7 +126,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
   }
   const unsigned lse2 = shared + Smem::kRowsAt + 4 * place.lane_query;
   if constexpr (Config::kPairs) {
-    const Visit v = queue.get(visit);
+    const Visit v = kMasked || Config::kAlibi ? queue.get(visit) : Visit{};
     const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
     place.offset = v.delta;
     score_weights<Config, kMasked>(s, words, backward.units, place, window, v.end, lse2);
@@ -143,7 +143,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
   const unsigned dout = shared + Smem::kDoutAt;
   const unsigned error =
       shared + Smem::kRowsAt + Smem::kRow + 4 * (Shape::first_query() + Shape::lane() % 4 * 2);
-  const bool full = queue.kind(in_place(at.visit)) == VisitKind::plain;
+  const bool full = queue.is(in_place(at.visit), VisitKind::plain);
   typename Shape::Scores s = {}, dp = {};
   typename Shape::Operands p_words;
   add_scores<Config, Config::kWidth>(shared, q, s);
@@ -206,7 +206,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
     const VisitPlace& at, const VisitPlace& next, int turn, typename Shape::KeySums& dk,
     typename Shape::ValueSums& dv) const {
   const unsigned q = backward.q_tile(turn);
-  const bool more = queue.kind(in_place(next.visit)) != VisitKind::end;
+  const bool more = !queue.is(in_place(next.visit), VisitKind::end);
   typename Shape::Operands ds;
   copy_async_wait<0>();
   __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
@@ -214,8 +214,8 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
     if (more) copy_q(next, turn + 1);
     copy_async_commit();
   }
-  if (at.head == tile->first_head && thread_index() < 32 &&
-      queue.kind(in_place(at.visit) + 1) != VisitKind::end) {
+  if (uniform(at.head == tile->first_head && thread_index() < 32) &&
+      !queue.is(in_place(at.visit) + 1, VisitKind::end)) {
     walk().append(at.visit + 2);
   }
   scores(at, q, ds, dv);
@@ -268,13 +268,13 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
 // One tile of keys. Where no row sees them, nothing is read or written.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
-  if (thread_index() < 32) {
+  if (uniform(thread_index() < 32)) {
     walk().start();
     walk().append(0);
     walk().append(1);
   }
   __syncthreads();  // the first visits are known to all
-  if (queue.kind(0) == VisitKind::end) return;
+  if (queue.is(0, VisitKind::end)) return;
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
   VisitPlace at = {tile->first_head, 0};
@@ -283,7 +283,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
   copy_dout(at);
   copy_async_commit();
 #pragma unroll 1
-  for (int turn = 0; queue.kind(in_place(at.visit)) != VisitKind::end; ++turn) {
+  for (int turn = 0; !queue.is(in_place(at.visit), VisitKind::end); ++turn) {
     VisitPlace next = {at.head + 1, at.visit};
     if (next.head == tile->end_head) next = {tile->first_head, at.visit + 1};
     step(at, next, turn, dk, dv);

@@ -53,8 +53,9 @@ struct VisitQueue {
   }
   __device__ __forceinline__ int at(int visit) const { return load_shared_word(slot(visit)); }
   __device__ __forceinline__ int end(int visit) const { return load_shared_word(slot(visit) + 4); }
-  __device__ __forceinline__ VisitKind kind(int visit) const {
-    return static_cast<VisitKind>(load_shared_word(slot(visit) + 28));
+  // Whether a visit is of this kind, which all lanes agree on.
+  __device__ __forceinline__ bool is(int visit, VisitKind kind) const {
+    return uniform(load_shared_word(slot(visit) + 28) == static_cast<int>(kind));
   }
   __device__ __forceinline__ Visit get(int visit) const {
     int word[8];

@@ -36,7 +36,7 @@ const std::vector<Setup> kSetups = {
     {Dtype::f16, 64, 64, {128, 64, 2, 4}, "pairs local alibi"},
     {Dtype::bf16, 96, 96, {128, 64, 2, 4}, "positions local"},
     {Dtype::f16, 128, 128, {128, 64, 2, 4}, "pairs local"},
-    {Dtype::bf16, 128, 128, {128, 64, 2, 4}, "pairs local softcap alibi"},
+    {Dtype::bf16, 128, 128, {128, 64, 2, 8}, "pairs local softcap alibi"},
     {Dtype::bf16, 128, 128, {128, 64, 2, 4}, "positions local"},
     {Dtype::f16, 128, 128, {128, 64, 2, 8}, "positions local softcap alibi"},
     {Dtype::f16, 128, 64, {64, 64, 1, 4}, "positions alibi"},
@@ -52,7 +52,7 @@ TEST_CASE("attention_block: random pairs and positions on every configuration") 
   uint32_t seed = 1;
   for (const Setup& s : kSetups) {
     const Forward forward(*nvrtc, problem_of(s), s.tile);
-    for (int turn = 0; turn < 6; ++turn, ++seed) {
+    for (int turn = 0; turn < 4; ++turn, ++seed) {
       CAPTURE(seed);
       CAPTURE(forward.spec().text());
       std::mt19937 random(seed);

@@ -52,6 +52,13 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
+  AttentionProblem gradients;
+  gradients.backward = true;
+  const auto backward = *attention_backward_kernels(gradients, *facts_of_arch("sm_80"), {});
+  for (const KernelSpec& spec : {backward.prepare, backward.main(), backward.finish}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
   forward.positions = forward.backward = forward.deterministic = true;
   const AttentionBlockKernels block = *attention_block_kernels(forward, *facts_of_arch("sm_80"));
   for (const KernelSpec& spec : {*block.forward, *block.positions, *block.prepare, *block.backward,
