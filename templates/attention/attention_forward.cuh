@@ -35,15 +35,16 @@ struct AttentionForwardShape {
   static constexpr int kKeyTiles = Config::kTileN / 8;
   static constexpr int kOutTiles = Config::kValueWidth / 8;
   static constexpr int kSteps = Config::kWidth / 16;
-  // The query stays in registers where it fits beside the sums.
   static constexpr int kPlanes = Operand<typename Config::Element>::kPlanes;
-  static constexpr bool kKeepQ = kRowBlocks * kSteps * 4 * kPlanes <= 32;
+  // The query stays in registers where it fits beside the sums.
+  static constexpr bool kKeepQ =
+      kRowBlocks * kSteps * 4 * kPlanes <= 32 && kRowBlocks * kOutTiles * 4 <= 96;
   // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
   // reads so far ahead that it spills. Found by trial.
-  static constexpr int kUnroll = kPlanes > 1                          ? 1
-                                 : kKeepQ || Config::kWidth % 64 != 0 ? kSteps
-                                 : Config::kPacked || Config::kLocal  ? 4
-                                                                      : 2;
+  static constexpr int kUnroll = kPlanes > 1                                         ? 1
+                                 : kKeepQ || Config::kWidth % 64 != 0                ? kSteps
+                                 : (Config::kPacked || Config::kLocal) && kSteps > 4 ? 4
+                                                                                     : 2;
   static constexpr int kOutStep = kPlanes > 1 ? 4 : 2;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage or two");
