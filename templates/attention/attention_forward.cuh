@@ -22,9 +22,9 @@ namespace lathe {
 template <class Config>
 struct AttentionForwardSmem {
   using Element = typename Config::Element;
-  static constexpr int kQ = kTileBytes<Element, Config::kTileM, Config::kWidth>;
-  static constexpr int kK = kTileBytes<Element, Config::kTileN, Config::kWidth>;
-  static constexpr int kV = kTileBytes<Element, Config::kTileN, Config::kValueWidth>;
+  static constexpr int kQ = tile_bytes<Element, Config::kTileM, Config::kWidth>();
+  static constexpr int kK = tile_bytes<Element, Config::kTileN, Config::kWidth>();
+  static constexpr int kV = tile_bytes<Element, Config::kTileN, Config::kValueWidth>();
   static constexpr int kBytes = kQ + Config::kStages * (kK + kV);
 };
 
@@ -36,9 +36,10 @@ struct AttentionForwardShape {
   static constexpr int kOutTiles = Config::kValueWidth / 8;
   static constexpr int kSteps = Config::kWidth / 16;
   static constexpr int kPlanes = Operand<typename Config::Element>::kPlanes;
-  // The query stays in registers where it fits beside the sums.
+  // The query stays in registers where it fits beside the sums, and beside what a softcap takes.
   static constexpr bool kKeepQ =
-      kRowBlocks * kSteps * 4 * kPlanes <= 32 && kRowBlocks * kOutTiles * 4 <= 96;
+      kRowBlocks * kSteps * 4 * kPlanes <= (Config::kSoftcap ? 24 : 32) &&
+      kRowBlocks * kOutTiles * 4 <= 96;
   // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
   // reads so far ahead that it spills. Found by trial.
   static constexpr int kUnroll = kPlanes > 1                                         ? 1

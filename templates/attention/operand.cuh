@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands of the products. One of 16-bit elements is a fragment of mma.sync. A float32 one is
 // three bfloat16 planes, x = x0 + x1 + x2: 8 bits of the significand each and the exponents of
-// float32, so that nothing is lost, and tiles, swizzle and loads are those of 16-bit elements. A
-// product keeps the six terms above 2^-24 of it: x0 y0, x0 y1, x1 y0, x0 y2, x1 y1, x2 y0.
-// (Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, 2018, with three
-// planes for two.)
+// float32, so that nothing is lost, and tiles, swizzle and loads are those of 16-bit elements. Of a
+// product the terms x0 y0, x0 y1, x1 y0, x0 y2, x1 y1 and x2 y0 are kept; the others are below
+// 2^-22 of it together, and of either sign. (Markidis et al., NVIDIA Tensor Core Programmability,
+// Performance & Precision, 2018, with three planes for two.)
 #pragma once
 #include "attention/tile.cuh"
 
@@ -22,7 +22,9 @@ struct Operand<f32> {
 
 // Planes lie one after another.
 template <class Element, int kRows, int kWidth>
-constexpr int kTileBytes = Operand<Element>::kPlanes* Tile<kRows, kWidth>::kBytes;
+__host__ __device__ constexpr int tile_bytes() {
+  return Operand<Element>::kPlanes * Tile<kRows, kWidth>::kBytes;
+}
 
 template <class Element>
 struct Fragment {
@@ -85,37 +87,34 @@ __device__ __forceinline__ void multiply_add_pair<f32>(float (&first)[4], float 
   add_product(second, right);
 }
 
-// The part of a value that bfloat16 holds, by cutting: the planes of a value have one sign and add
-// up to it.
-__device__ __forceinline__ float upper_plane(float value) {
-  return bit_cast<float>(bit_cast<unsigned>(value) & 0xffff0000u);
-}
-__device__ __forceinline__ unsigned upper_halves(float first, float second) {
+// Neighbours -> a word of each plane. The first is cut, for rounding could make it infinite; the
+// second is rounded, so that what a product leaves out has either sign.
+__device__ __forceinline__ unsigned first_plane(float first, float second) {
   return __byte_perm(bit_cast<unsigned>(first), bit_cast<unsigned>(second), 0x7632);
 }
-// Neighbours -> a word of each plane.
-__device__ __forceinline__ void split_pair(float first, float second, unsigned (&plane)[3]) {
-#pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    plane[i] = upper_halves(first, second);
-    first = __fsub_rn(first, upper_plane(first));
-    second = __fsub_rn(second, upper_plane(second));
-  }
+__device__ __forceinline__ float after_first_plane(float value) {
+  return __fsub_rn(value, bit_cast<float>(bit_cast<unsigned>(value) & 0xffff0000u));
 }
-// The same of any values: infinities are in the first plane alone, every NaN in the first at least.
+__device__ __forceinline__ void split_rest(float first, float second, unsigned (&plane)[3]) {
+  plane[1] = pack_pair(first, second, bf16{});
+  float first_part, second_part;
+  unpack_pair(plane[1], bf16{}, first_part, second_part);
+  plane[2] = pack_pair(__fsub_rn(first, first_part), __fsub_rn(second, second_part), bf16{});
+}
+__device__ __forceinline__ void split_pair(float first, float second, unsigned (&plane)[3]) {
+  plane[0] = first_plane(first, second);
+  split_rest(after_first_plane(first), after_first_plane(second), plane);
+}
+// The same of any values: infinities and NaN are in the first plane alone.
 __device__ __forceinline__ void split_any_pair(float first, float second, unsigned (&plane)[3]) {
-  const auto rest = [](float value) {
-    return fabsf(value) < bit_cast<float>(0x7f800000u) ? __fsub_rn(value, upper_plane(value))
-                                                       : 0.0f;
-  };
   const auto clean = [](float value) {
     return value != value ? bit_cast<float>(0x7fffffffu) : value;
   };
-  plane[0] = upper_halves(clean(first), clean(second));
-  const float second_rest = rest(second), first_rest = rest(first);
-  plane[1] = upper_halves(first_rest, second_rest);
-  plane[2] = upper_halves(__fsub_rn(first_rest, upper_plane(first_rest)),
-                          __fsub_rn(second_rest, upper_plane(second_rest)));
+  const auto rest = [](float value) {
+    return fabsf(value) < bit_cast<float>(0x7f800000u) ? after_first_plane(value) : 0.0f;
+  };
+  plane[0] = first_plane(clean(first), clean(second));
+  split_rest(rest(first), rest(second), plane);
 }
 
 // Accumulators of 16 rows and kTiles * 8 columns that become operand A of the next product, as they
