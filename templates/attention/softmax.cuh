@@ -40,14 +40,14 @@ __device__ __forceinline__ float quad_sum(float value) {
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-// softcap tanh(x / softcap), to the accuracy that the element deserves.
+// The same, to the accuracy that the element deserves.
 template <class Element>
-__device__ __forceinline__ float capped(float x, float softcap, float tanh_scale) {
-  return __fmul_rn(softcap, tanh_scaled(x, tanh_scale));
+__device__ __forceinline__ float tanh_of(float x, float, float tanh_scale) {
+  return tanh_scaled(x, tanh_scale);
 }
 template <>
-__device__ __forceinline__ float capped<f32>(float x, float softcap, float) {
-  return __fmul_rn(softcap, tanhf(__fdiv_rn(x, softcap)));
+__device__ __forceinline__ float tanh_of<f32>(float x, float cap, float) {
+  return tanhf(__fdiv_rn(x, cap));
 }
 
 // Float32 weights are summed by the product with the values, in its order and with its rounding:
