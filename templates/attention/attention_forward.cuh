@@ -37,15 +37,17 @@ struct AttentionForwardShape {
   static constexpr int kSteps = Config::kWidth / 16;
   static constexpr int kPlanes = Operand<typename Config::Element>::kPlanes;
   // The query stays in registers where it fits beside the sums, and beside what a softcap takes.
+  static constexpr bool kWideSums = kRowBlocks * kOutTiles * 4 > 96;
   static constexpr bool kKeepQ =
-      kRowBlocks * kSteps * 4 * kPlanes <= (Config::kSoftcap ? 24 : 32) &&
-      kRowBlocks * kOutTiles * 4 <= 96;
+      kRowBlocks * kSteps * 4 * kPlanes <= (Config::kSoftcap ? 24 : 32) && !kWideSums;
   // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
   // reads so far ahead that it spills. Found by trial.
-  static constexpr int kUnroll = kPlanes > 1                                         ? 1
-                                 : kKeepQ || Config::kWidth % 64 != 0                ? kSteps
-                                 : (Config::kPacked || Config::kLocal) && kSteps > 4 ? 4
-                                                                                     : 2;
+  static constexpr bool kHalfPanel = Config::kWidth % 64 != 0;
+  static constexpr bool kRoom = (Config::kPacked || Config::kLocal) && kSteps > 4 && !kHalfPanel;
+  static constexpr int kUnroll = kPlanes > 1                            ? 1
+                                 : kKeepQ || (kHalfPanel && !kWideSums) ? kSteps
+                                 : kRoom                                ? 4
+                                                                        : 2;
   static constexpr int kOutStep = kPlanes > 1 ? 4 : 2;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage or two");
