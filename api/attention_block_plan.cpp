@@ -187,9 +187,6 @@ Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
   LATHE_TRY(read_attention_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[find_tensor(*problem.op, "q")].dtype;
-  if (asked.element == Dtype::f32) {
-    return unsupported(text("q has dtype f32; ", name, " has kernels for f16 and bf16"));
-  }
   if (problem.alignment < kRowAlignment) {
     return unsupported(text("alignment is ", problem.alignment, "; ", name, " needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));

@@ -244,7 +244,7 @@ const lathe_operator_option kBlockBwdOptions[] = {
 };
 
 const lathe_operator_tensor kDeltaTensors[] = {
-    in("out", kPackedResults, false, "f16|bf16", "The result over all blocks, rounded once."),
+    in("out", kPackedResults, false, kHalves, "The result over all blocks, rounded once."),
     in("dout", kPackedResults, false, "=out", "Its gradient."),
     in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
     in("dlse", "H,Tq", true, "f32", "The gradient of lse."),

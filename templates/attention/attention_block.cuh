@@ -126,8 +126,8 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
   float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   forward.multiply_keys(visit, q, s);
   modify<kMasked>(visit, units, rows, s);
-  unsigned weights[kRowBlocks][Shape::kKeyTiles / 2][4];
-  softmax_step<typename Config::Element, kMasked>(s, units.t, softmax, o, weights);
+  Accumulated<typename Config::Element, Shape::kKeyTiles> weights[kRowBlocks];
+  softmax_step<kMasked>(s, units.t, softmax, o, weights);
 
   copy_async_wait<kPending>();
   __syncthreads();  // V is there for all; all have left K; the queue has grown
@@ -140,7 +140,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
   }
   copy_async_commit();
 
-  forward.multiply_values(visit, weights, o);
+  forward.multiply_values(visit, weights, softmax, o);
 }
 
 template <class Config>
@@ -168,7 +168,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::run() const {
       copy_v(0);
       copy_async_commit();
     }
-    unsigned q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1][4];
+    Fragment<typename Config::Element> q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1];
     if constexpr (Shape::kKeepQ) forward.keep_q(q);
 #pragma unroll 1
     for (int visit = 0; !queue.is(visit, VisitKind::end); ++visit) {

@@ -152,10 +152,11 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
   } else {
     weigh<true>(at, s, p_words);
   }
-  if constexpr (Shape::kSplit) {
+  if constexpr (Shape::kExchange) {
     exchange<Config>(p_words, shared + Smem::kPAt);
   } else {
-    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout, dv);
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout,
+                                                                          p.value_dim, dv);
   }
   add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
   if (full) {
@@ -163,7 +164,10 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
   } else {
     score_gradients<Config, true>(s, dp, ds, error);
   }
-  exchange<Config>(ds, shared + Smem::kDsAt);
+  // Of float32, warps that share keys have all of ds each.
+  if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {
+    exchange<Config>(ds, shared + Smem::kDsAt);
+  }
 }
 
 template <class Config>
@@ -182,7 +186,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
 #pragma unroll
     for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
   }
-  add_dq<Config>(shared + Smem::kDsAt, shared, dq);
+  add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
 #pragma unroll
   for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
     if constexpr (Config::kDeterministic) {
@@ -220,18 +224,19 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
   }
   scores(at, q, ds, dv);
   __syncthreads();  // p and ds are there for all; without exchange, all have left dout
-  if constexpr (Shape::kSplit) {
+  if constexpr (Shape::kExchange) {
     add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(
-        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, dv);
+        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, p.value_dim, dv);
   } else {
     if (more) copy_dout(next);
     copy_async_commit();
   }
-  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q, dk);
-  if constexpr (Shape::kSplit || Config::kStages == 1) {
+  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q,
+                                                                 p.head_dim, dk);
+  if constexpr (Shape::kExchange || Config::kStages == 1) {
     __syncthreads();  // all have left Q, and with an exchange dout
     if (more) {
-      if constexpr (Shape::kSplit) copy_dout(next);
+      if constexpr (Shape::kExchange) copy_dout(next);
       if constexpr (Config::kStages == 1) copy_q(next, turn + 1);
     }
     copy_async_commit();

@@ -41,7 +41,9 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p,
       const float most = place.most(p, row < tile.rows, t_of_weights);
       const bool any = most != minus_infinity();
       softmax.most[b][half] = most;
-      softmax.sum[b][half] = any && t == 0 ? 1.0f : 0.0f;  // of the row, in one of its four lanes
+      // Of the row, in every lane or in one of its four: see row_sum.
+      const bool own = kSumsInProduct<typename Config::Element> || t == 0;
+      softmax.sum[b][half] = any && own ? 1.0f : 0.0f;
 #pragma unroll
       for (int n = 0; n < kOutTiles; ++n) {
         const int column = 8 * n + 2 * t;
@@ -61,6 +63,7 @@ __device__ __forceinline__ void store_partial(const AttentionBlockParams& p,
                                               const AttentionTile& tile, float t_of_weights,
                                               const RunningSoftmax<kRowBlocks>& softmax,
                                               const float (&o)[kRowBlocks][kOutTiles][4]) {
+  using Element = typename Config::Element;
   const int thread = thread_index(), t = thread % 4;
   const WarpRows<Config> rows(tile);
 #pragma unroll
@@ -70,7 +73,7 @@ __device__ __forceinline__ void store_partial(const AttentionBlockParams& p,
       const int row = rows.query(tile, rows.place(b, half, thread), thread);
       const PartialRow place(p.forward, tile, row);
       const float begun = place.most(p, row < tile.rows, t_of_weights);
-      const float most = softmax.most[b][half], sum = quad_sum(softmax.sum[b][half]);
+      const float most = softmax.most[b][half], sum = row_sum<Element>(softmax.sum[b][half]);
       const bool same = most == begun && sum == (begun == minus_infinity() ? 0.0f : 1.0f);
       const RowEnd end = softmax_end<false>(most, sum, t_of_weights, 0.0f);
       const bool written = row < tile.rows && (!same || p.first);
@@ -81,7 +84,8 @@ __device__ __forceinline__ void store_partial(const AttentionBlockParams& p,
         const int column = 8 * n + 2 * t;
         if (written && column < p.forward.value_dim) {
           *reinterpret_cast<float2*>(place.out + column) =
-              make_float2(o[b][n][2 * half] * end.scale, o[b][n][2 * half + 1] * end.scale);
+              make_float2(row_end<Element>(o[b][n][2 * half], end),
+                          row_end<Element>(o[b][n][2 * half + 1], end));
         }
       }
     }

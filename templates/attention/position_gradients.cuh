@@ -9,10 +9,10 @@ namespace lathe {
 
 template <class Config, bool kMasked, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void score_weights_by_position(
-    float (&s)[kRowBlocks][kTiles][4], unsigned (&probability)[kRowBlocks][kTiles / 2][4],
+    float (&s)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
     const GradientUnits<Config>& units, const ScorePlace& place,
     const AttentionBlockBackwardParams& p, unsigned lse2) {
-  using Element = typename Config::Element;
   constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal);
   const int rows = p.backward.seq_q, keys = p.backward.seq_k;
   const int low = lowest_difference(p.backward.window_left);
@@ -50,7 +50,7 @@ __device__ __forceinline__ void score_weights_by_position(
         }
         s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(weight[c], factor) : weight[c];
       }
-      probability[b][n / 2][n % 2 * 2 + half] = pack_pair(weight[0], weight[1], Element{});
+      probability[b].put(n, half, weight[0], weight[1]);
     }
   }
 }

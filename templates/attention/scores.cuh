@@ -42,7 +42,8 @@ template <class Config>
 __device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>& units) {
   if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
   if constexpr (Config::kSoftcap) {
-    y = __fmul_rn(units.softcap, tanh_scaled(y, units.tanh_scale));
+    y = __fmul_rn(units.softcap,
+                  tanh_of<typename Config::Element>(y, units.softcap, units.tanh_scale));
   }
   return y;
 }

@@ -127,6 +127,25 @@ __device__ __forceinline__ void store_global(void* to, const Words<2>& from) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(from.half) : "memory");
 }
 
+// 32 bytes, aligned to 16, by two accesses.
+__device__ __forceinline__ void load_global(const void* from, Words<32>& to) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    Words<16> half;
+    load_global(static_cast<const Words<16>*>(from) + i, half);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) to.word[4 * i + j] = half.word[j];
+  }
+}
+__device__ __forceinline__ void store_global(void* to, const Words<32>& from) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    store_global(static_cast<Words<16>*>(to) + i,
+                 Words<16>{{from.word[4 * i], from.word[4 * i + 1], from.word[4 * i + 2],
+                            from.word[4 * i + 3]}});
+  }
+}
+
 // One element of read-only global memory.
 template <class Element>
 __device__ __forceinline__ Element load_element(const Element* from) {

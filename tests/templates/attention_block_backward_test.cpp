@@ -23,6 +23,8 @@ const std::vector<Case> kCases = {
     {{Dtype::f16, 128, 64, {}, "positions alibi"}, {64, 64, 1, 4, 1}},
     {{Dtype::bf16, 192, 128, {}, "pairs local"}, {64, 64, 1, 8, 2}},
     {{Dtype::f16, 256, 256, {}, "positions local"}, {32, 64, 1, 8, 2}},
+    {{Dtype::f32, 64, 64, {}, "pairs local softcap"}, {32, 32, 1, 4, 2}},
+    {{Dtype::f32, 64, 64, {}, "positions local"}, {32, 32, 1, 4, 2}},
 };
 
 // A state that attention over more than this block may have: lse above that of the block's keys, in

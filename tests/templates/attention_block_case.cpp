@@ -12,14 +12,11 @@
 namespace block_case {
 namespace {
 
-std::vector<uint16_t> encode(lathe_dtype dtype, const ref::Array& values) {
-  std::vector<uint16_t> bits(std::max<size_t>(values.size(), 8));
-  for (size_t i = 0; i < values.size(); ++i) {
-    unsigned char bytes[8] = {};
-    numbers::encode(dtype, values[i], bytes);
-    bits[i] = numbers::get<uint16_t>(bytes);
-  }
-  return bits;
+std::vector<char> encode(lathe_dtype dtype, const ref::Array& values) {
+  const size_t bytes = numbers::bytes_of(dtype);
+  std::vector<char> out(std::max<size_t>(values.size(), 8) * bytes);
+  for (size_t i = 0; i < values.size(); ++i) numbers::encode(dtype, values[i], &out[i * bytes]);
+  return out;
 }
 
 std::vector<int> pair_words(const std::vector<Pair>& pairs) {

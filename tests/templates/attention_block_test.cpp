@@ -42,6 +42,8 @@ const std::vector<Setup> kSetups = {
     {Dtype::f16, 128, 64, {64, 64, 1, 4}, "positions alibi"},
     {Dtype::f16, 192, 128, {128, 64, 1, 8}, "pairs local"},
     {Dtype::bf16, 256, 256, {128, 64, 1, 8}, "positions local"},
+    {Dtype::f32, 64, 64, {64, 64, 1, 4}, "pairs local alibi"},
+    {Dtype::f32, 64, 64, {64, 64, 1, 4}, "positions local softcap"},
 };
 
 }  // namespace
