@@ -124,32 +124,34 @@ struct PairWalk {
   const VisitQueue queue;
   const Blocks blocks;
 
-  // Words of the place: the pair at work and the next block of it, down to the last one.
-  enum Place { at_pair, at_block, at_begin, at_left, at_right };
+  // Words of the place: the pair at work with its range, and the next block of it. All of it lies
+  // here, so that memory is read once a pair, and not while a step waits for it.
+  enum Place { at_index, at_block, at_begin, at_left, at_right, at_pair };
 
   __device__ __forceinline__ void start() const {
     // Before the first pair, with no block left.
-    if (threadIdx.x == 0) {
-      store_shared_word(queue.place(at_pair), -1);
-      store_shared_word(queue.place(at_block), -1);
-      store_shared_word(queue.place(at_begin), 0);
-      store_shared_word(queue.place(at_left), 0);
-      store_shared_word(queue.place(at_right), 0);
-    }
+    if (threadIdx.x == 0) keep(-1, -1, {0, 0, 0, 0}, {});
     __syncwarp();
+  }
+  __device__ __forceinline__ int kept(int word) const {
+    return load_shared_word(queue.place(word));
+  }
+  // By one lane.
+  __device__ __forceinline__ void keep(int index, int block, const BlockRange& range,
+                                       const Pair& pair) const {
+    const int word[10] = {index,   block,   range.begin, range.left, range.right,
+                          pair.qa, pair.qb, pair.ka,     pair.kb,    pair.shift};
+#pragma unroll
+    for (int i = 0; i < 10; ++i) store_shared_word(queue.place(i), word[i]);
   }
 
   // By all lanes of the first warp, which the caller has brought together.
   __device__ __forceinline__ void append(int visit) const {
     const int count = blocks.list.count;
-    int index = load_shared_word(queue.place(at_pair));
-    int block = load_shared_word(queue.place(at_block));
-    BlockRange range;
-    range.begin = load_shared_word(queue.place(at_begin));
-    range.left = load_shared_word(queue.place(at_left));
-    range.right = load_shared_word(queue.place(at_right));
-    Pair pair = {};
-    if (block >= range.begin) pair = blocks.list.load(index);
+    int index = kept(at_index), block = kept(at_block);
+    BlockRange range = {kept(at_begin), kept(at_left), kept(at_right), 0};
+    Pair pair = {kept(at_pair), kept(at_pair + 1), kept(at_pair + 2), kept(at_pair + 3),
+                 kept(at_pair + 4)};
     while (block < range.begin && index < count) {  // on to the next pair that has a block
       index = blocks.find(index + 1);
       if (index >= count) break;
@@ -161,11 +163,7 @@ struct PairWalk {
     __syncwarp();  // all have read their place
     if (threadIdx.x == 0) {
       queue.put(visit, index < count ? blocks.visit(pair, block, full) : Visit{});
-      store_shared_word(queue.place(at_pair), index);
-      store_shared_word(queue.place(at_block), block - 1);
-      store_shared_word(queue.place(at_begin), range.begin);
-      store_shared_word(queue.place(at_left), range.left);
-      store_shared_word(queue.place(at_right), range.right);
+      keep(index, block - 1, range, pair);
     }
     __syncwarp();
   }

@@ -50,16 +50,24 @@ struct PositionWalk {
   const int own_count, columns;
   const int low, high;  // of a column's position less a row's
 
-  enum Place { at_block, at_least, at_most };
+  // Words of the place: the range of the tile, and of 32 blocks from `base` on which are seen, and
+  // which are seen whole. Memory is read once for those, and not while a step waits for it.
+  enum Place { at_least, at_most, at_base, at_seen, at_plain };
 
   __device__ __forceinline__ void start() const {
     const PositionRange range = position_range(own, own_count);
     if (threadIdx.x == 0) {
-      store_shared_word(queue.place(at_block), 0);
       store_shared_word(queue.place(at_least), range.least);
       store_shared_word(queue.place(at_most), range.most);
+      keep(-32, 0, 0);  // before the first blocks
     }
     __syncwarp();
+  }
+  // By one lane.
+  __device__ __forceinline__ void keep(int base, unsigned seen, unsigned plain) const {
+    store_shared_word(queue.place(at_base), base);
+    store_shared_word(queue.place(at_seen), static_cast<int>(seen));
+    store_shared_word(queue.place(at_plain), static_cast<int>(plain));
   }
 
   __device__ __forceinline__ bool some(const PositionRange& q, const PositionRange& k) const {
@@ -76,28 +84,31 @@ struct PositionWalk {
 
   // By all lanes of the first warp, which the caller has brought together.
   __device__ __forceinline__ void append(int visit) const {
-    const int lane = static_cast<int>(threadIdx.x % 32);
     const int blocks = ceil_div(columns, kBlock);
     const PositionRange q = {load_shared_word(queue.place(at_least)),
                              load_shared_word(queue.place(at_most))};
-    int block = load_shared_word(queue.place(at_block));
-    for (; block < blocks; block += 32) {
-      const bool meets = block + lane < blocks && some(q, range_of(block + lane));
-      const unsigned found = __ballot_sync(0xffffffffu, meets);
-      if (found == 0) continue;
-      block += __ffs(static_cast<int>(found)) - 1;
-      break;
+    int base = load_shared_word(queue.place(at_base));
+    unsigned seen = static_cast<unsigned>(load_shared_word(queue.place(at_seen)));
+    unsigned plain = static_cast<unsigned>(load_shared_word(queue.place(at_plain)));
+    while (seen == 0 && base < blocks) {
+      base += 32;
+      const int own_block = base + static_cast<int>(threadIdx.x % 32);
+      const bool there = own_block < blocks;
+      const PositionRange k = there ? range_of(own_block) : q;
+      seen = __ballot_sync(0xffffffffu, there && some(q, k));
+      plain = __ballot_sync(0xffffffffu, (own_block + 1) * kBlock <= columns && all(q, k));
     }
     Visit v = {};
-    if (block < blocks) {
-      const bool plain = (block + 1) * kBlock <= columns && all(q, range_of(block));
-      v.at = block * kBlock, v.end = columns;
-      v.kind = plain ? VisitKind::plain : VisitKind::masked;
+    if (seen != 0) {
+      const int bit = __ffs(static_cast<int>(seen)) - 1;
+      v.at = (base + bit) * kBlock, v.end = columns;
+      v.kind = (plain >> bit & 1) != 0 ? VisitKind::plain : VisitKind::masked;
+      seen &= seen - 1;
     }
     __syncwarp();  // all have read their place
     if (threadIdx.x == 0) {
       queue.put(visit, v);
-      store_shared_word(queue.place(at_block), block + 1);
+      keep(base, seen, plain);
     }
     __syncwarp();
   }
