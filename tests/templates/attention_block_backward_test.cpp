@@ -107,3 +107,32 @@ TEST_CASE("attention_block_backward: random pairs and positions on every configu
     }
   }
 }
+
+TEST_CASE("attention_block_backward: more blocks than lanes, of which few are seen") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  std::mt19937 random(32);
+  ref::AttentionBlock a;
+  a.head_dim = a.value_dim = 64, a.rows = 2500, a.keys = 70, a.scale = 0.125;
+  a.q = random_values(LATHE_BF16, 2500 * 64, random);
+  a.k = random_values(LATHE_BF16, 70 * 64, random);
+  a.v = random_values(LATHE_BF16, 70 * 64, random);
+  Step step;
+  step.window_left = 40, step.window_right = 0;
+  for (int i = 0; i < 2500; ++i) step.q_positions.push_back(i);
+  for (int j = 0; j < 70; ++j) step.k_positions.push_back(j < 35 ? 100 + j : 2300 + j);
+  a.ahead = step.ahead();
+  const Rest rest = random_rest(a, LATHE_BF16, random);
+  Gradients found = {std::vector<float>(a.q.size()), std::vector<float>(a.k.size()),
+                     std::vector<float>(a.v.size())};
+  ref::AttentionBlockGradients exact = in_double(found), plain = exact;
+  ref::attention_block_backward(a, rest.dout, rest.lse, rest.e, &exact);
+  ref::attention_block_backward(a, rest.dout, rest.lse, rest.e, &plain,
+                                [](double x) { return numbers::rounded(LATHE_BF16, x); });
+  const Setup s = {Dtype::bf16, 64, 64, {}, "positions local"};
+  Backward(*nvrtc, problem_of(s), {64, 64, 1, 4, 1})
+      .run(a, step, rest.dout, rest.lse, rest.e, 4, &found);
+  expect_gradient(found.dq, exact.dq, plain.dq);
+  expect_gradient(found.dk, exact.dk, plain.dk);
+  expect_gradient(found.dv, exact.dv, plain.dv);
+}

@@ -48,6 +48,38 @@ const std::vector<Setup> kSetups = {
 
 }  // namespace
 
+TEST_CASE("attention_block: more blocks than lanes, of which few are seen") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  for (const char* flags : {"positions local", "pairs local"}) {
+    const Setup s = {Dtype::bf16, 64, 64, {64, 64, 2, 4}, flags};
+    std::mt19937 random(31);
+    ref::AttentionBlock a;
+    a.head_dim = a.value_dim = 64, a.rows = 70, a.keys = 2500, a.scale = 0.125;
+    a.q = random_values(LATHE_BF16, 70 * 64, random);
+    a.k = random_values(LATHE_BF16, 2500 * 64, random);
+    a.v = random_values(LATHE_BF16, 2500 * 64, random);
+    Step step;
+    step.window_left = 40, step.window_right = 0;
+    if (s.has("pairs")) {
+      for (int64_t i = 0; i < 40; ++i) {  // two of them in reach of the rows
+        step.pairs.push_back({0, 70, i * 60, i * 60 + 60, 2210 - i * 60});
+      }
+    } else {
+      for (int i = 0; i < 70; ++i) step.q_positions.push_back(i < 35 ? 100 + i : 2300 + i);
+      for (int j = 0; j < 2500; ++j) step.k_positions.push_back(j);
+    }
+    a.ahead = step.ahead();
+    ref::AttentionForward expected;
+    expected.out.assign(70 * 64, 0.0);
+    expected.lse.assign(70, -ref::kInfinity);
+    ref::attention_block(a, &expected);
+    State state = {std::vector<float>(70 * 64, NAN), std::vector<float>(70, NAN)};
+    Forward(*nvrtc, problem_of(s), s.tile).run(a, step, true, 4, &state);
+    expect_near(state, expected, LATHE_BF16, largest(a.v));
+  }
+}
+
 TEST_CASE("attention_block: random pairs and positions on every configuration") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;

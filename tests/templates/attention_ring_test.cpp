@@ -228,6 +228,13 @@ Gradients backward_of(const Backward& backward, const Ring& ring, const ref::Att
   return all;
 }
 
+// More documents than lanes: pairs are searched 32 at a time.
+std::vector<int64_t> many_documents() {
+  std::vector<int64_t> begin = {0};
+  for (int64_t i = 0; i < 45; ++i) begin.push_back(begin.back() + 2 + i * 7 % 6);
+  return begin;
+}
+
 const std::vector<Ring> kRings = {
     {Balance::head_tail, 4, {0, 403}, -1, 0},
     {Balance::none, 3, {0, 217}, 50, 0},
@@ -235,6 +242,7 @@ const std::vector<Ring> kRings = {
     {Balance::head_tail, 2, {0, 5, 140, 270}, 64, 20},
     {Balance::head_tail, 2, {0, 200}, -1, 0, true, true},
     {Balance::per_document, 2, {0, 130, 133}, -1, -1},
+    {Balance::per_document, 2, many_documents(), -1, 0},
 };
 
 }  // namespace
