@@ -4,19 +4,17 @@
 // are nearest to 255 registers are compiled always; a survey of all widths, types, options and
 // architectures takes an hour and runs on demand:
 //
-//   templates_test --no-skip -tc="attention: the survey*"
+//   templates_attention_compile_test --no-skip -tc="attention: the survey*"
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
-#include <thread>
 
 #include "codegen/base/text.h"
 #include "codegen/kernels/attention.h"
 #include "codegen/kernels/attention_backward.h"
-#include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
 
@@ -72,81 +70,65 @@ std::string row(const Unit& unit, const KernelSpec& spec, const CompileReport& r
   return line;
 }
 
-// Two at a time; `see` gets each row.
-template <class See>
-void compile_units(const std::vector<Unit>& units, const See& see) {
-  const auto nvrtc = Compiler::open();
-  if (!nvrtc.ok()) {
-    MESSAGE("skipped, no compiler: ", nvrtc.status().text());
-    return;
-  }
-  std::vector<KernelSpec> specs;
-  for (const Unit& unit : units) specs.push_back(default_of(unit));
-  std::mutex mutex;
-  size_t next = 0;
-  const auto work = [&] {
-    for (;;) {
-      std::unique_lock lock(mutex);
-      if (next == units.size()) return;
-      const size_t i = next++;
-      lock.unlock();
-      const auto compiled = (*nvrtc)->compile(emit_unit(specs[i], units[i].arch), units[i].arch);
-      lock.lock();
-      if (!compiled.ok()) {
-        FAIL_CHECK(compiled.status().text());
-        continue;
-      }
-      const CompileReport& report = compiled->report;
-      const std::string line = row(units[i], specs[i], report);
-      CHECK_MESSAGE((report.spill_stores == 0 && report.stack_bytes == 0), line);
-      see(line);
-    }
-  };
-  std::thread other(work);
-  work();
-  other.join();
-}
-
 }  // namespace
 
 TEST_CASE("attention: the defaults that need most registers do not spill") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
   constexpr Dtype kHalf = Dtype::bf16, kFull = Dtype::f32;
-  compile_units(
-      {
-          {"sm_80", kHalf, 64, 64, "packed local alibi sinks"},
-          {"sm_80", kHalf, 128, 192, "local alibi pack_gqa"},
-          {"sm_86", kHalf, 192, 256, "local"},
-          {"sm_90a", kHalf, 96, 256, "local"},
-          {"sm_100", kHalf, 64, 256, "packed local softcap alibi sinks pack_gqa"},
-          {"sm_120", kHalf, 64, 64, "packed local softcap pack_gqa"},
-          {"sm_90a", kFull, 256, 256, "packed local softcap alibi sinks pack_gqa"},
-          {"sm_80", kHalf, 256, 256, "backward packed local softcap alibi ordered"},
-          {"sm_90a", kHalf, 128, 128, "backward packed local softcap alibi ordered"},
-          {"sm_86", kFull, 256, 256, "backward packed local softcap alibi ordered"},
-      },
-      [](const std::string&) {});
+  constexpr Unit kUnits[] = {
+      {"sm_80", kHalf, 64, 64, "packed local alibi sinks"},
+      {"sm_80", kHalf, 128, 192, "local alibi pack_gqa"},
+      {"sm_86", kHalf, 192, 256, "local"},
+      {"sm_90a", kHalf, 96, 256, "local"},
+      {"sm_100", kHalf, 64, 256, "packed local softcap alibi sinks pack_gqa"},
+      {"sm_120", kHalf, 64, 64, "packed local softcap pack_gqa"},
+      {"sm_90a", kFull, 256, 256, "packed local softcap alibi sinks pack_gqa"},
+      {"sm_80", kHalf, 256, 256, "backward packed local softcap alibi ordered"},
+      {"sm_90a", kHalf, 128, 128, "backward packed local softcap alibi ordered"},
+      {"sm_86", kFull, 256, 256, "backward packed local softcap alibi ordered"},
+  };
+  compile_test::Jobs jobs;
+  for (const Unit& unit : kUnits) jobs.add(default_of(unit), unit.arch);
+  for (const std::string& failure : compile_test::compile(*nvrtc, jobs.list()).failures) {
+    FAIL_CHECK(failure);
+  }
 }
 
 TEST_CASE("attention: the survey of registers" * doctest::skip()) {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
   constexpr int kWidths[] = {64, 96, 128, 192, 256};
-  std::vector<Unit> units;
+  constexpr const char* kFlags[] = {"",
+                                    "local",
+                                    "packed local",
+                                    "local alibi pack_gqa",
+                                    "packed local softcap",
+                                    "packed local softcap alibi sinks",
+                                    "packed local softcap alibi sinks pack_gqa",
+                                    "backward",
+                                    "backward local",
+                                    "backward packed local softcap alibi",
+                                    "backward packed local softcap alibi ordered"};
+  const auto survey = [&](const Unit& unit) {
+    const KernelSpec spec = default_of(unit);
+    const auto compiled = nvrtc->compile(emit_unit(spec, unit.arch), unit.arch);
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+    const CompileReport& report = compiled->report;
+    const std::string line = row(unit, spec, report);
+    std::puts(line.c_str());
+    std::fflush(stdout);
+    CHECK_MESSAGE((report.spill_stores == 0 && report.stack_bytes == 0), line);
+  };
   for (const std::string& arch : supported_archs()) {
     for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
       for (const int head_dim : kWidths) {
         for (const int value_dim : kWidths) {
-          for (const char* flags :
-               {"", "local", "packed local", "local alibi pack_gqa", "packed local softcap",
-                "packed local softcap alibi sinks", "packed local softcap alibi sinks pack_gqa",
-                "backward", "backward local", "backward packed local softcap alibi",
-                "backward packed local softcap alibi ordered"}) {
-            units.push_back({arch.c_str(), element, head_dim, value_dim, flags});
+          for (const char* flags : kFlags) {
+            survey({arch.c_str(), element, head_dim, value_dim, flags});
           }
         }
       }
     }
   }
-  compile_units(units, [](const std::string& line) {
-    std::puts(line.c_str());
-    std::fflush(stdout);
-  });
 }
