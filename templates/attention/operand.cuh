@@ -105,7 +105,8 @@ __device__ __forceinline__ void split_pair(float first, float second, unsigned (
   plane[0] = first_plane(first, second);
   split_rest(after_first_plane(first), after_first_plane(second), plane);
 }
-// The same of any values: infinities and NaN are in the first plane alone.
+// The same of any values: infinities and NaN are in the first plane alone. (A product of infinity
+// is then infinity or, where a plane of the other factor is 0, NaN; it is never finite.)
 __device__ __forceinline__ void split_any_pair(float first, float second, unsigned (&plane)[3]) {
   const auto clean = [](float value) {
     return value != value ? bit_cast<float>(0x7fffffffu) : value;

@@ -150,6 +150,19 @@ TEST_CASE("attention_backward: causal rows above the first key have no gradient 
   expect_gradients(kOrdered, a, forward, outcome);
 }
 
+TEST_CASE("attention_backward: scores far below zero do not overflow behind the last key") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  Call c;
+  c.rows = {70}, c.keys = {70}, c.head_dim = c.value_dim = 128, c.scale = 1;
+  ref::Attention a = make_input(kPlain, c);
+  for (double& x : a.q) x = numbers::rounded(kPlain.element, 4 + x / 64);
+  for (double& x : a.k) x = numbers::rounded(kPlain.element, x / 64 - 4);
+  const ref::AttentionForward forward = ref::attention_forward(a);
+  REQUIRE(forward.lse[0] < -1000);
+  expect_gradients(kPlain, a, forward, run_once(*nvrtc, kPlain, c, a, forward, {1, 0, 1}));
+}
+
 TEST_CASE("attention_backward: five products for each tile that the mask leaves, on sm_90a too") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;

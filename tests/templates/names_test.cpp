@@ -54,7 +54,8 @@ TEST_CASE("specs and templates have the same stems") {
   }
   AttentionProblem gradients;
   gradients.backward = true;
-  const auto backward = *attention_backward_kernels(gradients, *facts_of_arch("sm_80"), {});
+  const AttentionBackwardKernels backward =
+      *attention_backward_kernels(gradients, *facts_of_arch("sm_80"), {});
   for (const KernelSpec& spec : {backward.prepare, backward.main(), backward.finish}) {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
