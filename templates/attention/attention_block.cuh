@@ -61,7 +61,8 @@ struct AttentionBlock {
                                           last + 1 - tile.first,
                                           tile.keys,
                                           lowest_difference(f.window_left),
-                                          highest_difference(f.window_right)};
+                                          highest_difference(f.window_right),
+                                          true};
     }
   }
 

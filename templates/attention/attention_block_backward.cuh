@@ -69,7 +69,8 @@ struct AttentionBlockBackward {
                                   last + 1 - first,
                                   p.seq_q,
                                   -highest_difference(p.window_right),
-                                  -lowest_difference(p.window_left)};
+                                  -lowest_difference(p.window_left),
+                                  last + 1 - first == kTileN};
     }
   }
 
@@ -186,7 +187,18 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
 #pragma unroll
     for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
   }
-  add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
+  if constexpr (Config::kPairs) {
+    // Keys of other pairs, or of none, lie in the tile as well.
+    const int visit = in_place(at.visit), first = queue.first(visit) - tile->first;
+    const int last = queue.last(visit) - 1 - tile->first;
+    if (uniform(first <= 0 && last >= minimum(kTileN, p.seq_k - tile->first) - 1)) {
+      add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
+    } else {
+      add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq, KeysBetween{first, last});
+    }
+  } else {
+    add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
+  }
 #pragma unroll
   for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
     if constexpr (Config::kDeterministic) {

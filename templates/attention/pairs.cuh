@@ -22,8 +22,11 @@ __device__ __forceinline__ Pair load_pair(const int* pairs, int index, int rows,
   const int* from = pairs + static_cast<long long>(index) * kPairWords;
   const int qa = load_element(from), qb = load_element(from + 1);
   const int ka = load_element(from + 2), kb = load_element(from + 3);
-  return {clamp(qa, 0, rows), clamp(qb, 0, rows), clamp(ka, 0, keys), clamp(kb, 0, keys),
-          load_element(from + 4)};
+  Pair pair;
+  pair.qa = clamp(qa, 0, rows), pair.qb = clamp(qb, pair.qa, rows);
+  pair.ka = clamp(ka, 0, keys), pair.kb = clamp(kb, pair.ka, keys);
+  pair.shift = load_element(from + 4);
+  return pair;
 }
 
 // Nobody has checked what is in memory: `pairs` is read where it is, intervals are cut to the rows

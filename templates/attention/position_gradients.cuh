@@ -47,6 +47,7 @@ __device__ __forceinline__ void score_weights_by_position(
           const bool near = !Config::kLocal || (low <= ahead && ahead <= high);
           const bool kept = row + c < rows && place.key + 8 * i < keys && near;
           weight[c] = kept ? weight[c] : 0.0f;
+          if constexpr (Config::kSoftcap) factor = kept ? factor : 0.0f;
         }
         s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(weight[c], factor) : weight[c];
       }

@@ -49,6 +49,7 @@ struct PositionWalk {
   const int* const ranges;  // of the blocks of columns
   const int own_count, columns;
   const int low, high;  // of a column's position less a row's
+  const bool whole;     // no row of the tile is past the last, where that needs a mask
 
   // Words of the place: the range of the tile, and of 32 blocks from `base` on which are seen, and
   // which are seen whole. Memory is read once for those, and not while a step waits for it.
@@ -96,7 +97,7 @@ struct PositionWalk {
       const bool there = own_block < blocks;
       const PositionRange k = there ? range_of(own_block) : q;
       seen = __ballot_sync(0xffffffffu, there && some(q, k));
-      plain = __ballot_sync(0xffffffffu, (own_block + 1) * kBlock <= columns && all(q, k));
+      plain = __ballot_sync(0xffffffffu, whole && (own_block + 1) * kBlock <= columns && all(q, k));
     }
     Visit v = {};
     if (seen != 0) {

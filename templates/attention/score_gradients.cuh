@@ -95,6 +95,8 @@ __device__ __forceinline__ void score_weights(
           p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
           if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
         }
+        // Masked, p is 0 whatever the score was: so must be what it is multiplied by.
+        if constexpr (Config::kSoftcap && kMasked) factor = p[c] == 0.0f ? 0.0f : factor;
         s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], factor) : p[c];
       }
       probability[b].put(n, half, p[0], p[1]);

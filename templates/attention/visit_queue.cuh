@@ -53,6 +53,12 @@ struct VisitQueue {
   }
   __device__ __forceinline__ int at(int visit) const { return load_shared_word(slot(visit)); }
   __device__ __forceinline__ int end(int visit) const { return load_shared_word(slot(visit) + 4); }
+  __device__ __forceinline__ int first(int visit) const {
+    return load_shared_word(slot(visit) + 16);
+  }
+  __device__ __forceinline__ int last(int visit) const {
+    return load_shared_word(slot(visit) + 20);
+  }
   // Whether a visit is of this kind, which all lanes agree on.
   __device__ __forceinline__ bool is(int visit, VisitKind kind) const {
     return uniform(load_shared_word(slot(visit) + 28) == static_cast<int>(kind));

@@ -129,7 +129,7 @@ void check_near(const char* what, const Values& found, const Values& expected, d
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i] == expected[i]) continue;  // infinities
     const double error = std::abs(found[i] - expected[i]);
-    if (!(error <= worst)) worst = error;  // nan too
+    if (!(error <= worst) && !std::isnan(worst)) worst = error;  // nan stays
     most = std::max(most, std::abs(expected[i]));
   }
   CHECK(worst <= tolerance * most);

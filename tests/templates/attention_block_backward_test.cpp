@@ -85,7 +85,8 @@ TEST_CASE("attention_block_backward: random pairs and positions on every configu
       CAPTURE(a.rows);
       CAPTURE(a.keys);
       if (a.keys == 0) continue;  // nothing to launch
-      const Rest rest = random_rest(a, dtype, random);
+      Rest rest = random_rest(a, dtype, random);
+      poison_unseen(step, &a, &rest.dout);
       const Gradients before = {random_floats(a.q.size(), random),
                                 random_floats(a.k.size(), random),
                                 random_floats(a.v.size(), random)};

@@ -66,6 +66,8 @@ lathe::AttentionProblem problem_of(const Setup& s);
 // Rows and keys of random numbers, heads and widths; and who sees whom among them.
 ref::AttentionBlock random_block(const Setup& s, std::mt19937& random);
 Step random_step(const Setup& s, int64_t rows, int64_t keys, std::mt19937& random);
+// Rows and keys of no pair become NaN, which must reach nothing.
+void poison_unseen(const Step& step, ref::AttentionBlock* a, ref::Array* dout);
 // Of a 16-bit type.
 ref::Array random_values(lathe_dtype dtype, size_t count, std::mt19937& random);
 

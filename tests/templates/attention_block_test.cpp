@@ -48,6 +48,35 @@ const std::vector<Setup> kSetups = {
 
 }  // namespace
 
+TEST_CASE("attention_block: pairs that nobody has checked read and write nothing beyond") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const Setup s = {Dtype::bf16, 64, 64, {64, 64, 2, 4}, "pairs local"};
+  const Forward forward(*nvrtc, problem_of(s), s.tile);
+  const Backward backward(*nvrtc, problem_of(s), {64, 64, 1, 4, 1});
+  for (uint32_t seed = 1; seed < 9; ++seed) {
+    std::mt19937 random(seed);
+    ref::AttentionBlock a = random_block(s, random);
+    if (a.keys == 0) continue;
+    Step step = random_step(s, a.rows, a.keys, random);
+    for (int i = 0; i < 12; ++i) {
+      const auto word = [&] {
+        const int wild[] = {0, -1, -70, 64, 100, 1000, 0x7fffffff, -0x7fffffff - 1};
+        return wild[random() % 8];
+      };
+      step.pairs.push_back({word(), word(), word(), word(), word()});
+    }
+    std::shuffle(step.pairs.begin(), step.pairs.end(), random);
+    State state = random_state(a, random);
+    forward.run(a, step, seed % 2 == 0, seed, &state);  // no finding is all that is asked
+    const ref::Array rows(static_cast<size_t>(a.rows * a.heads), 1.0);
+    Gradients sums = {std::vector<float>(a.q.size()), std::vector<float>(a.k.size()),
+                      std::vector<float>(a.v.size())};
+    backward.run(a, step, ref::Array(rows.size() * static_cast<size_t>(a.value_dim), 1.0), rows,
+                 rows, seed, &sums);
+  }
+}
+
 TEST_CASE("attention_block: more blocks than lanes, of which few are seen") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;
@@ -106,6 +135,7 @@ TEST_CASE("attention_block: random pairs and positions on every configuration") 
         std::fill(expected.lse.begin(), expected.lse.end(), -ref::kInfinity);
       }
       ref::attention_block(a, &expected);
+      poison_unseen(step, &a, nullptr);
       forward.run(a, step, first, seed, &state);
       // A row that sees no key is not written, to the bit, unless it is the first step.
       size_t touched = 0;
