@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_append: new keys and values into the pages of their sequences, bit for bit.
 //
-//   position = cache_seqlens[b] + t;  page = block_table[b, position / page];  row = position % page
-//   k_cache[page, row] = k_new[b, t];  v_cache[page, row] = v_new[b, t]
+//   position = cache_seqlens[b] + t;  page = block_table[b, position / page];  row = position %
+//   page k_cache[page, row] = k_new[b, t];  v_cache[page, row] = v_new[b, t]
 //
 // A block copies one token, all heads of both, 16 bytes a thread; a token whose position or page is
 // out of range is dropped. A kernel of its own, before attention, because all heads and splits of

@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_combine: the partial results of split keys become one, by the formula of merge.cuh.
 //
-//   out[b, i, h] = sum_s (w_s / W) o[s, b, h, i],  lse[b, h, i] = mu + ln W,  the sink one part more
+//   out[b, i, h] = sum_s (w_s / W) o[s, b, h, i],  lse[b, h, i] = mu + ln W,  the sink one part
+//   more
 //
 // A warp owns a row of a head: its lanes hold the lse of all splits, then 4 columns each. The sum
 // runs over the splits in their order, so the result does not depend on when they finished; o of a
 // split without weight is not read, for nobody may have written it.
 #pragma once
 #include "attention/merge.cuh"
-#include "params/attention_decode.h"
+#include "params/attention.h"
 
 namespace lathe {
 

@@ -13,10 +13,16 @@
 // float32 partial result without the sink, for attention_combine.
 #pragma once
 #include "attention/pages.cuh"
+#include "attention/results.cuh"
 #include "attention/scores.cuh"
-#include "attention/softmax.cuh"
 
 namespace lathe {
+
+// The kernel's constants as the pieces that it shares with attention_forward want them.
+template <class Config>
+struct DecodeConfig : Config {
+  static constexpr bool kPacked = false, kPackGqa = true, kListed = false;
+};
 
 template <class Config>
 struct AttentionDecodeShape {
@@ -113,11 +119,13 @@ struct AttentionDecode {
   using Element = typename Config::Element;
   using Shape = AttentionDecodeShape<Config>;
   using Smem = AttentionDecodeSmem<Config>;
+  using Pieces = DecodeConfig<Config>;
   using Sums = float[1][Shape::kOutTiles][4];
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages;
 
-  const AttentionDecodeParams& p;
+  const AttentionDecodeParams& decode;
+  const AttentionForwardParams& p;
   const AttentionTile& tile;
   const PageTable& table;
   char* const shared;
@@ -139,8 +147,8 @@ struct AttentionDecode {
     const KeyPlace place = table.place(block * kTileN + static_cast<int>(threadIdx.x), entry);
     const bool there = place.page >= 0;
     row_list(stage)[threadIdx.x] = {
-        there ? place.page * p.k_page_stride + place.row * p.k_row_stride : -1,
-        there ? place.page * p.v_page_stride + place.row * p.v_row_stride : -1};
+        there ? place.page * p.k_batch_stride + place.row * p.k_token_stride : -1,
+        there ? place.page * p.v_batch_stride + place.row * p.v_token_stride : -1};
   }
   __device__ __forceinline__ void copy_block(int stage) const {
     const KeyRow* rows = row_list(stage);
@@ -156,18 +164,15 @@ struct AttentionDecode {
     const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
     copy_tile<kTileM, Config::kWidth, Config::kThreads>(
-        shared_address(shared), q, saturate(rows - tile.first), p.head_dim, [&](int r) {
-          const unsigned row = tile.first + r, group = tile.group;
-          return row / group * p.q_token_stride +
-                 (tile.head * group + row % group) * p.q_head_stride;
-        });
+        shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
+        [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
   }
 
   // ---- one block of keys
 
   template <class Fragments>
-  __device__ __forceinline__ void multiply_keys(
-      int stage, const Fragments& q_kept, float (&s)[1][Shape::kKeyTiles][4]) const {
+  __device__ __forceinline__ void multiply_keys(int stage, const Fragments& q_kept,
+                                                float (&s)[1][Shape::kKeyTiles][4]) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
     const unsigned k_tile = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
@@ -201,18 +206,17 @@ struct AttentionDecode {
 #pragma unroll
       for (int n = 0; n < Shape::kOutTiles; n += 2) {
         unsigned values[4];
-        load_matrix_transposed(values,
-                               v_reader.at(key_warp * (Shape::kWarpKeys / 16) + j, n / 2));
+        load_matrix_transposed(values, v_reader.at(key_warp * (Shape::kWarpKeys / 16) + j, n / 2));
         multiply_add(o[0][n], weights[0][j], values[0], values[1], Element{});
         multiply_add(o[0][n + 1], weights[0][j], values[2], values[3], Element{});
       }
     }
   }
 
-  __device__ __forceinline__ void visit(const KeyWindow& window, const BlockRange& range, int first,
-                                        int last, const ScoreUnits<Config>& units,
-                                        const DecodeRows<Config>& rows,
-                                        RunningSoftmax<1>& softmax, Sums& o) const;
+  __device__ __forceinline__ void visit(const Visits<Pieces>& visits, int first, int last,
+                                        const ScoreUnits<Pieces>& units,
+                                        const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
+                                        Sums& o) const;
   __device__ __forceinline__ void store(float t, const RunningSoftmax<1>& softmax,
                                         const Sums& o) const;
   __device__ __forceinline__ void store_row(int row, int column, const float (&o)[4],
@@ -232,9 +236,8 @@ struct AttentionDecode {
 // that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::visit(
-    const KeyWindow& window, const BlockRange& range, int first, int last,
-    const ScoreUnits<Config>& units, const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
-    Sums& o) const {
+    const Visits<Pieces>& visits, int first, int last, const ScoreUnits<Pieces>& units,
+    const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, Sums& o) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
   copy_q();
@@ -272,10 +275,10 @@ __device__ __forceinline__ void AttentionDecode<Config>::visit(
     float s[1][Shape::kKeyTiles][4] = {};
     multiply_keys(stage, q, s);
     const int key = block * kTileN + key_warp * Shape::kWarpKeys;
-    if (block >= range.right || block < range.left) {
-      modify_scores<Config, AttentionMask::both>(s, units, rows, tile, window, key);
+    if (block >= visits.right || block < visits.left) {
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
     } else {
-      modify_scores<Config, AttentionMask::none>(s, units, rows, tile, window, key);
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
     unsigned weights[1][Shape::kKeyTiles / 2][4];
     softmax_step<Element, true>(s, units.t, softmax, o, weights);
@@ -297,11 +300,11 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
 #pragma unroll
   for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
   const long long place = lse_place(query, head);
-  if (p.splits > 1) {
+  if (decode.splits > 1) {
     const long long partial = split * partial_rows() + place;
-    store_global(static_cast<float*>(p.partial_out) + partial * p.value_dim + column,
+    store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
                  pack<float, 16>(scaled));
-    if (column == 0) store_element(static_cast<float*>(p.partial_lse) + partial, end.lse);
+    if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
   } else {
     store_global(static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
                      query * p.out_token_stride + head * p.out_head_stride + column,
@@ -353,7 +356,7 @@ __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
       all[2] = __fmaf_rn(factor, part.z, all[2]), all[3] = __fmaf_rn(factor, part.w, all[3]);
     }
     RowEnd end;
-    if (Config::kSinks && p.splits <= 1) {
+    if (Config::kSinks && decode.splits <= 1) {
       const int head = tile.head * tile.group + (tile.first + row) % tile.group;
       const float sink = load_element(static_cast<const float*>(p.sinks) + head);
       end = softmax_end<true>(largest, sum, t, sink);
@@ -370,48 +373,39 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_empty_split() con
   const unsigned group = tile.group, at = tile.first + threadIdx.x;
   const int query = at / group, head = tile.head * group + at % group;
   if (threadIdx.x >= kTileM || query >= tile.rows) return;
-  float* lse = static_cast<float*>(p.partial_lse) + split * partial_rows();
+  float* lse = static_cast<float*>(decode.partial_lse) + split * partial_rows();
   store_element(lse + lse_place(query, head), minus_infinity());
 }
 
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::run() const {
-  const KeyWindow window = key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
-                                      Config::kLocal ? p.window_right : -1);
-  const BlockRange range = block_range<kTileN>(
-      window, tile.first / tile.group,
-      minimum((tile.first + kTileM - 1) / tile.group, tile.rows - 1));
-  const int part = ceil_div(range.end - range.begin, p.splits);
-  const int first = minimum(range.begin + split * part, range.end);
-  const int last = minimum(first + part, range.end);
-  if (first >= last && p.splits > 1) return store_empty_split();
+  const Visits<Pieces> visits(p, tile);
+  const int part = ceil_div(visits.end - visits.begin, decode.splits);
+  const int first = minimum(visits.begin + split * part, visits.end);
+  const int last = minimum(first + part, visits.end);
+  if (first >= last && decode.splits > 1) return store_empty_split();
 
   const DecodeRows<Config> rows(tile, static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps);
-  const ScoreUnits<Config> units(p, tile, rows);
-  RunningSoftmax<1> softmax = {{{minus_infinity(), minus_infinity()}}, {{0.0f, 0.0f}}};
+  const ScoreUnits<Pieces> units(p, tile, rows);
+  RunningSoftmax<1> softmax;
+  start_empty(softmax);
   Sums o = {};
-  if (first < last) visit(window, range, first, last, units, rows, softmax, o);
+  if (first < last) visit(visits, first, last, units, rows, softmax, o);
   store(units.t, softmax, o);
 }
 
 // Splits are the slowest in the grid: those of one sequence that are read at the same time lie
 // apart, and a short sequence leaves its last splits, which are empty, to the end.
 template <class Config>
-__device__ void attention_decode(const AttentionDecodeParams& p) {
+__device__ void attention_decode(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
-  AttentionTile tile = {};
-  unsigned other = blockIdx.x / p.tiles;
-  tile.first = static_cast<int>(blockIdx.x % p.tiles) * Config::kTileM;
-  tile.head = tile.kv_head = static_cast<int>(other % p.kv_heads);
-  other /= p.kv_heads;
-  tile.sequence = static_cast<int>(other % p.sequences);
-  tile.group = p.heads / p.kv_heads;
-  const PageTable table(p.pages, tile.sequence);
-  tile.rows = tile.written = p.seq_q;
-  tile.keys = table.keys(p.appended);
-  AttentionDecode<Config>{p, tile, table, reinterpret_cast<char*>(shared),
-                          static_cast<int>(other / p.sequences)}
-      .run();
+  const AttentionForwardParams& p = decode.forward;
+  AttentionTile tile = attention_tile<DecodeConfig<Config>>(p);
+  const int split = tile.sequence / p.sequences;
+  tile.sequence %= p.sequences;
+  const PageTable table(decode.pages, tile.sequence);
+  tile.keys = table.keys(decode.appended);
+  AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();
 }
 
 }  // namespace lathe

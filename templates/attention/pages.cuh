@@ -5,7 +5,7 @@
 // is absent, which a copy reads as zeros and an append skips.
 #pragma once
 #include "attention/tile.cuh"
-#include "params/attention_decode.h"
+#include "params/attention.h"
 
 namespace lathe {
 
