@@ -45,6 +45,10 @@ struct AttentionProblem {
   bool pack_gqa = false;  // the query heads of a key head are rows of one tile
 
   bool forward = false;  // out and lse
+
+  bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
+  bool append = false;  // new keys and values are stored there first
+  bool split = true;    // the keys of a row may be cut into parts
 };
 
 }  // namespace lathe
