@@ -15,7 +15,6 @@ namespace {
 constexpr int kElementBytes = 2, kRowEntryBytes = 16;
 constexpr int kRows[] = {16, 32, 64};
 constexpr int kAppendThreads = 128, kCombineThreads = 128;
-constexpr int64_t kMostPosition = (int64_t{1} << 31) - 1;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -63,11 +62,6 @@ KernelSpec combine_spec(const AttentionProblem& problem) {
 }
 
 }  // namespace
-
-int64_t AttentionDecodeShape::most_keys() const {
-  if (page > 0 && table_width > kMostPosition / page) return kMostPosition;
-  return page * table_width;
-}
 
 int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
@@ -161,19 +155,38 @@ int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShap
   return ceil_div(shape.queries * shape.ratio(), spec.constant("m"));
 }
 
+// With `tiles` too many for splits there is nothing to look up; with fewer, the answer depends on
+// them and on the most splits allowed.
+AttentionSplitTable::AttentionSplitTable(int multiprocessors)
+    : multiprocessors_(multiprocessors),
+      rows_(ceil_div(multiprocessors * 8ll, 10)),
+      columns_(std::min<int64_t>(SplitQuestion().limit, multiprocessors)) {
+  for (int64_t tiles = 1; tiles <= rows_; ++tiles) {
+    const auto row = attention_num_splits_by_blocks(tiles, multiprocessors, columns_);
+    table_.insert(table_.end(), row.begin(), row.end());
+  }
+}
+
+int64_t AttentionSplitTable::splits(const SplitQuestion& question) const {
+  if (question.tiles < 1 || question.tiles > rows_ || question.key_blocks < 1) {
+    return attention_num_splits(question);
+  }
+  const int64_t most = std::min(question.key_blocks, columns_);
+  return table_[static_cast<size_t>((question.tiles - 1) * columns_ + most - 1)];
+}
+
 int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
-                                const AttentionDecodeShape& shape, const DeviceFacts& facts,
-                                int64_t wanted) {
+                                const AttentionDecodeShape& shape,
+                                const AttentionSplitTable& chosen, int64_t wanted) {
+  if (!problem.split) return 1;
   SplitQuestion question;
   question.query_blocks = attention_decode_tiles(spec, shape);
   question.tiles = question.query_blocks * shape.kv_heads * shape.batch;
-  question.multiprocessors = facts.multiprocessors;
+  question.multiprocessors = chosen.multiprocessors();
   question.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
   question.kv_bytes = shape.most_keys() * (problem.head_dim + problem.value_dim) * kElementBytes;
   question.masked = problem.local;
-  if (!problem.split) return 1;
-  return attention_clamp_splits(wanted > 0 ? wanted : attention_num_splits(question),
-                                question.key_blocks);
+  return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(question), question.key_blocks);
 }
 
 int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,

@@ -37,16 +37,28 @@ struct AttentionDecodeShape {
 
   int64_t ratio() const { return kv_heads > 0 ? heads / kv_heads : 0; }
   int64_t rows() const { return batch * heads * queries; }
-  int64_t most_keys() const;  // of a sequence; no more than a position may count
+  int64_t most_keys() const { return page * table_width; }  // of a sequence
 };
 
 // Index into `decode`.
 size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
                              const AttentionDecodeShape& shape);
-// `wanted` 0: chosen for the device. A function of capacities, never of lengths.
+// The number of splits of every launch: attention_num_splits is a search, too long for one.
+class AttentionSplitTable {
+ public:
+  AttentionSplitTable() = default;
+  explicit AttentionSplitTable(int multiprocessors);
+  int64_t splits(const SplitQuestion& question) const;  // of the device it was made for
+  int64_t multiprocessors() const { return multiprocessors_; }
+
+ private:
+  int64_t multiprocessors_ = 0, rows_ = 0, columns_ = 0;
+  std::vector<uint8_t> table_;  // [tiles - 1][most splits - 1]
+};
+// `wanted` 0: chosen. A function of capacities, never of lengths.
 int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
-                                const AttentionDecodeShape& shape, const DeviceFacts& facts,
-                                int64_t wanted);
+                                const AttentionDecodeShape& shape,
+                                const AttentionSplitTable& chosen, int64_t wanted);
 // The partial results of `splits` parts: first every o, then every lse.
 int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
                                            const AttentionDecodeShape& shape, int64_t splits);

@@ -49,7 +49,7 @@ struct AttentionPages {
   int shift;
   int page, pages;  // rows of a page, at least 1, and P
   int table_width;  // M
-  int most_keys;    // of a sequence: M * page, or 2^31 - 1 if that is less
+  int most_keys;    // of a sequence: M * page
 };
 
 struct AttentionAppendParams {
