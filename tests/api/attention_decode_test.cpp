@@ -253,9 +253,9 @@ TEST_CASE("every page size and number of splits gives the same, with append and 
     DecodeCase c;
     c.dtype = page % 16 == 0 ? LATHE_F16 : LATHE_BF16;
     c.page = page;
-    c.table_width = (600 + page - 1) / page;  // 10 blocks of 64 keys
+    c.table_width = (450 + page - 1) / page;  // 8 blocks of 64 keys
     c.queries = 2, c.ratio = 3;
-    c.cached = {0, 130, 598};
+    c.cached = {0, 130, 448};
     c.append = seed % 2 == 1;
     c.sinks = seed % 3 == 0;
     CAPTURE(page);

@@ -165,7 +165,7 @@ Kernels compile(const Compiler& compiler, const Setup& s) {
   return out;
 }
 
-struct Result {
+struct Outputs {
   ref::Array out, lse;
 };
 
@@ -186,11 +186,11 @@ class Runner {
     pages_.table_width = c.table_width, pages_.most_keys = c.page * c.table_width;
   }
 
-  Result run() {
+  Outputs run() {
     if (c_.append) append();
     decode();
     if (c_.splits > 1) combine();
-    Result r;
+    Outputs r;
     for (const uint16_t bits : device_.download<uint16_t>(address(out_), out_count())) {
       const uint64_t padded = bits;
       r.out.push_back(numbers::decode(s_.element, &padded));
@@ -314,7 +314,7 @@ class Runner {
   sim::Counters counters_;
 };
 
-void expect_near(const Setup& s, const Result& actual, const Data& d) {
+void expect_near(const Setup& s, const Outputs& actual, const Data& d) {
   const ref::Round round = s.element == LATHE_BF16 ? round_bf16 : round_f16;
   const ref::AttentionForward exact = ref::attention_forward(d.whole);
   const ref::AttentionForward plain = ref::plain_forward(d.whole, round);
@@ -399,5 +399,40 @@ TEST_CASE("attention_decode: random caches on every kind of tile, under every ch
       expect_near(s, runner.run(), d);
       runner.check_caches();
     }
+  }
+}
+
+// Nobody can check what is on the device: lengths are cut to the table, pages that are not there
+// read as zeros and are not written, and nothing out of bounds is touched.
+TEST_CASE("attention_decode: lengths and pages out of range stay in bounds") {
+  const auto opened = Compiler::open();
+  if (!opened.ok()) return;
+  const Setup s = {LATHE_BF16, 64, 64, {16, 64, 2, 4}, ""};
+  const Kernels kernels = compile(**opened, s);
+  Call c;
+  c.page = 16, c.table_width = 6, c.append = true, c.splits = 2;
+  c.cached = {20, 20, 40, 40};
+  Data d = make_data(s, c);
+  const auto entry = [&](int b, int i) -> int& { return d.block_table[b * c.table_width + i]; };
+  const int lost = entry(2, 1);
+  entry(2, 1) = d.pages;  // keys 16..31 become zeros
+  const size_t row = s.head_dim, first = d.whole.begin_k[2] + 16;
+  for (ref::Array* all : {&d.whole.k, &d.whole.v}) {
+    std::fill_n(all->begin() + first * row, 16 * row, 0.0);
+  }
+  entry(3, 2) = -1;  // that of the appended key too, which is dropped
+  for (ref::Array* all : {&d.whole.k, &d.whole.v}) {
+    std::fill(all->begin() + (d.whole.begin_k[3] + 32) * row, all->end(), 0.0);
+  }
+  c.seed = 5;
+  {
+    Runner runner(kernels, s, c, d);
+    expect_near(s, runner.run(), d);
+  }
+  entry(2, 1) = lost;
+  for (const int cached : {-1, -0x7fffffff - 1, 96, 0x7fffffff}) {
+    c.cached.assign(4, cached);
+    c.seed = 6;
+    Runner(kernels, s, c, d).run();  // what it gives is nothing; no finding is all
   }
 }
