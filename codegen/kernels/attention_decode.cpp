@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kElementBytes = 2, kRowEntryBytes = 16;
 constexpr int kRows[] = {16, 32, 64};
+// More leave too few registers for the query and the copies' addresses: ptxas spills.
+constexpr int kMostAccumulators = 160;
 constexpr int kAppendThreads = 128, kCombineThreads = 128;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -27,6 +29,12 @@ int rows_for(int64_t rows) {
 
 // Warps that share the rows of a tile: each owns at least 16 keys of a block.
 int key_warps(const AttentionTile& tile) { return tile.warps * 16 / tile.rows; }
+
+// float32 registers of a thread for out, scores and their 16-bit copy. A warp owns 16 rows.
+int accumulators(const AttentionProblem& problem, const AttentionTile& tile) {
+  const int scores = tile.keys / key_warps(tile) / 2;
+  return attention_padded_width(problem.value_dim) / 2 + scores + scores / 2;
+}
 
 std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
   const int64_t ratio = std::max<int64_t>(rows.ratio, 1);
@@ -82,6 +90,7 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
       const AttentionTile tile = {rows, keys, stages, warps};
       const int bytes = attention_decode_smem(problem, tile);
       if (bytes > facts.shared_bytes_per_block) continue;
+      if (accumulators(problem, tile) > kMostAccumulators) continue;
       // Most keys in flight with a second block beside it; else the smallest of the largest.
       const bool two = 2 * (bytes + 1024) <= facts.shared_bytes_per_multiprocessor;
       const int rank = (two ? 100 : 50 - 10 * stages) + (keys == 64 ? 20 : 0) + stages;
