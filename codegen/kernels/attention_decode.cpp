@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kElementBytes = 2, kRowEntryBytes = 16;
 constexpr int kRows[] = {16, 32, 64};
+// Of tiles in the table of splits: more than any device has room for side by side.
+constexpr int64_t kMostTableRows = 1024;
 // More leave too few registers for the query and the copies' addresses: ptxas spills.
 constexpr int kMostAccumulators = 160;
 constexpr int kAppendThreads = 128, kCombineThreads = 128;
@@ -168,7 +170,7 @@ int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShap
 // them and on the most splits allowed.
 AttentionSplitTable::AttentionSplitTable(int multiprocessors)
     : multiprocessors_(multiprocessors),
-      rows_(ceil_div(multiprocessors * 8ll, 10)),
+      rows_(std::min<int64_t>(ceil_div(multiprocessors * 8ll, 10), kMostTableRows)),
       columns_(std::min<int64_t>(SplitQuestion().limit, multiprocessors)) {
   for (int64_t tiles = 1; tiles <= rows_; ++tiles) {
     const auto row = attention_num_splits_by_blocks(tiles, multiprocessors, columns_);
