@@ -79,41 +79,6 @@ struct DecodeRows {
   }
 };
 
-// As copy_tile, from rows that lie where `rows` in shared memory says.
-template <int kRows, int kWidth, int kThreads, class Element, class RowOf>
-__device__ __forceinline__ void copy_pages(unsigned tile, const Element* base, int columns,
-                                           const RowOf& row_of) {
-  using Shape = Tile<kRows, kWidth>;
-  const int thread = threadIdx.x;
-  if constexpr (Shape::kPanels > 0) {
-    constexpr int kStep = kThreads / 8;
-    static_assert(kStep % 8 == 0 && kRows % kStep == 0, "the swizzle of a lane stays");
-    const int chunk = thread % 8, first = thread / 8;
-    const unsigned to = tile + panel_offset(first, chunk);
-#pragma unroll
-    for (int r = 0; r < kRows; r += kStep) {
-      const long long row = row_of(first + r);
-      const Element* from = base + row + chunk * 8;
-#pragma unroll
-      for (int panel = 0; panel < Shape::kPanels; ++panel) {
-        copy_async(to + panel * kRows * 128 + r * 128, from + panel * 64,
-                   row >= 0 && panel * 64 + chunk * 8 < columns);
-      }
-    }
-  }
-  if constexpr (Shape::kHalf) {
-    constexpr int kStep = kThreads / 4;
-    const int chunk = thread % 4, first = thread / 4;
-    const unsigned to = tile + Shape::kHalfAt + half_panel_offset(first, chunk);
-    const int column = Shape::kPanels * 64 + chunk * 8;
-#pragma unroll
-    for (int r = 0; r < kRows; r += kStep) {
-      const long long row = row_of(first + r);
-      copy_async(to + r * 64, base + row + column, row >= 0 && column < columns);
-    }
-  }
-}
-
 template <class Config>
 struct AttentionDecode {
   using Element = typename Config::Element;
@@ -153,12 +118,15 @@ struct AttentionDecode {
   __device__ __forceinline__ void copy_block(int stage) const {
     const KeyRow* rows = row_list(stage);
     const unsigned to = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
-    copy_pages<kTileN, Config::kWidth, Config::kThreads>(
-        to, static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
-        [&](int r) { return rows[r].k; });
-    copy_pages<kTileN, Config::kValueWidth, Config::kThreads>(
+    copy_rows<kTileN, Config::kWidth, Config::kThreads>(
+        to, static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim, [&](int r) {
+          return TileRow{rows[r].k, rows[r].k >= 0};
+        });
+    copy_rows<kTileN, Config::kValueWidth, Config::kThreads>(
         to + Smem::kK, static_cast<const Element*>(p.v) + tile.head * p.v_head_stride, p.value_dim,
-        [&](int r) { return rows[r].v; });
+        [&](int r) {
+          return TileRow{rows[r].v, rows[r].v >= 0};
+        });
   }
   __device__ __forceinline__ void copy_q() const {
     const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;

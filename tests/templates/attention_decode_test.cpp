@@ -52,6 +52,7 @@ struct Call {
   double scale = 0.125, softcap = 0;
   bool slope_per_sequence = false;
   bool wild_entries = false;  // behind the pages in use
+  long long far_pages = 0;    // elements from page to page, as if there were gaps between them
   uint32_t seed = 1;
 
   int batch() const { return static_cast<int>(cached.size()); }
@@ -222,6 +223,12 @@ class Runner {
 
  private:
   static uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+  // The cache's address as if its pages were far apart: that of the one page in use is the same.
+  void* far(void* cache, int width) const {
+    if (c_.far_pages == 0) return cache;
+    const long long own = static_cast<long long>(c_.page) * c_.kv_heads * width;
+    return static_cast<char*>(cache) + 2 * d_.block_table[0] * (own - c_.far_pages);
+  }
   size_t lse_count() const { return static_cast<size_t>(c_.batch()) * c_.heads() * c_.queries; }
   size_t out_count() const { return lse_count() * s_.value_dim; }
 
@@ -243,7 +250,8 @@ class Runner {
     AttentionAppendParams p = {};
     p.k_new = reinterpret_cast<void*>(device_.upload(encode(s_.element, d_.k_new)));
     p.v_new = reinterpret_cast<void*>(device_.upload(encode(s_.element, d_.v_new)));
-    p.k_cache = k_cache_, p.v_cache = v_cache_, p.pages = pages_;
+    p.k_cache = far(k_cache_, s_.head_dim), p.v_cache = far(v_cache_, s_.value_dim);
+    p.pages = pages_;
     p.seq_q = c_.queries, p.kv_heads = c_.kv_heads;
     p.k_words = s_.head_dim / 8, p.v_words = s_.value_dim / 8;
     p.k_head_stride = p.k_cache_head_stride = p.k_words;
@@ -252,6 +260,7 @@ class Runner {
     p.v_token_stride = p.v_row_stride = p.v_words * c_.kv_heads;
     p.k_batch_stride = p.k_token_stride * c_.queries, p.k_page_stride = p.k_row_stride * c_.page;
     p.v_batch_stride = p.v_token_stride * c_.queries, p.v_page_stride = p.v_row_stride * c_.page;
+    if (c_.far_pages) p.k_page_stride = p.v_page_stride = c_.far_pages / 8;
     launch(kernels_.append, c_.batch() * c_.queries, p);
   }
 
@@ -269,7 +278,7 @@ class Runner {
     partial_out_ = all.partial_out = at(device_.buffer(c_.splits * out_count() * 4));
     partial_lse_ = all.partial_lse = at(device_.buffer(c_.splits * lse_count() * 4));
     p.q = at(device_.upload(encode(s_.element, d_.whole.q)));
-    p.k = k_cache_, p.v = v_cache_;
+    p.k = far(k_cache_, s_.head_dim), p.v = far(v_cache_, s_.value_dim);
     p.alibi_slopes = floats(d_.whole.alibi_slopes);
     p.sinks = sinks_ = floats(d_.whole.sinks);
     p.out = out_ = at(device_.buffer(out_count() * 2));
@@ -282,6 +291,7 @@ class Runner {
     p.q_batch_stride = p.q_token_stride * c_.queries;
     p.out_batch_stride = p.out_token_stride * c_.queries;
     p.k_batch_stride = p.k_token_stride * c_.page, p.v_batch_stride = p.v_token_stride * c_.page;
+    if (c_.far_pages) p.k_batch_stride = p.v_batch_stride = c_.far_pages;
     p.alibi_batch_stride = c_.slope_per_sequence ? heads : 0;
     p.sequences = c_.batch(), p.heads = heads, p.kv_heads = c_.kv_heads;
     p.seq_q = c_.queries, p.head_dim = s_.head_dim, p.value_dim = s_.value_dim;
@@ -434,5 +444,23 @@ TEST_CASE("attention_decode: lengths and pages out of range stay in bounds") {
     c.cached.assign(4, cached);
     c.seed = 6;
     Runner(kernels, s, c, d).run();  // what it gives is nothing; no finding is all
+  }
+}
+
+TEST_CASE("attention_decode: places of pages pass 2^31 elements") {
+  const auto opened = Compiler::open();
+  if (!opened.ok()) return;
+  const Setup s = {LATHE_F16, 64, 128, {16, 64, 2, 4}, ""};
+  const Kernels kernels = compile(**opened, s);
+  Call c;
+  c.page = 160, c.table_width = 1, c.append = true, c.cached = {100}, c.queries = 2;
+  c.far_pages = (1ll << 32) + 64;
+  for (const uint32_t seed : {1, 2, 3}) {
+    c.seed = seed;
+    const Data d = make_data(s, c);
+    if (d.block_table[0] == 0) continue;  // page 0 is near
+    Runner runner(kernels, s, c, d);
+    expect_near(s, runner.run(), d);
+    runner.check_caches();
   }
 }
