@@ -148,6 +148,19 @@ struct Kernels {
   std::map<std::string, std::string> ptx;  // by name
 };
 
+// Append and combine are the same for most setups.
+const std::string& ptx_of(const Compiler& compiler, const KernelSpec& spec) {
+  static std::map<std::string, std::string> known;
+  std::string& ptx = known[spec.text()];
+  if (!ptx.empty()) return ptx;
+  const auto compiled = compiler.compile(emit_unit(spec, "sm_80"), "sm_80");
+  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+  MESSAGE(spec.text(), ": ", compiled->report.registers, " registers");
+  CHECK(compiled->report.stack_bytes == 0);
+  CHECK(compiled->report.spill_stores == 0);
+  return ptx = compiled->ptx;
+}
+
 Kernels compile(const Compiler& compiler, const Setup& s) {
   Kernels out;
   const AttentionProblem problem = problem_of(s);
@@ -156,12 +169,7 @@ Kernels compile(const Compiler& compiler, const Setup& s) {
   out.decode = attention_decode_spec(problem, s.tile);
   out.append = *all->append, out.combine = *all->combine;
   for (const KernelSpec* spec : {&out.decode, &out.append, &out.combine}) {
-    const auto compiled = compiler.compile(emit_unit(*spec, "sm_80"), "sm_80");
-    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-    MESSAGE(spec->text(), ": ", compiled->report.registers, " registers");
-    CHECK(compiled->report.stack_bytes == 0);
-    CHECK(compiled->report.spill_stores == 0);
-    out.ptx[spec->kernel] = compiled->ptx;
+    out.ptx[spec->kernel] = ptx_of(compiler, *spec);
   }
   return out;
 }
