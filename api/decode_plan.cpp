@@ -260,7 +260,7 @@ Result<std::unique_ptr<Work>> make_attention_decode(const DecodeRequest& request
                                                     const DeviceFacts& facts) {
   LATHE_ASSIGN(const AttentionDecodeKernels kernels,
                attention_decode_kernels(request.attention.problem, facts,
-                                        {request.attention.queries, request.attention.ratio}));
+                                        {request.queries, request.attention.ratio}));
   return std::unique_ptr<Work>(std::make_unique<DecodeWork>(request, kernels, facts));
 }
 

@@ -10,7 +10,8 @@ namespace lathe {
 
 struct DecodeRequest {
   AttentionRequest attention;
-  int64_t splits = 0;  // 0: chosen
+  int64_t splits = 0;          // 0: chosen
+  int64_t queries = kUnknown;  // as promised
 };
 
 // What letters alone cannot say. After the checks by letter.

@@ -69,7 +69,7 @@ Result<DecodeRequest> decode_request(const lathe_problem& problem, const Extents
   asked.append = problem.has(attention_decode::k_new);
   asked.split = out.splits != 1;
   out.attention.alibi_rows = problem.tensors[attention_decode::alibi_slopes].shape.rank == 2;
-  out.attention.queries = promised[Letter::Sq];
+  out.queries = promised[Letter::Sq];
   const int64_t heads = promised[Letter::H], kv_heads = promised[Letter::HK];
   if (heads != kUnknown && kv_heads > 0) out.attention.ratio = heads / kv_heads;
   return out;

@@ -14,11 +14,12 @@ constexpr const char* kFloats = "f32|f16|bf16";
 
 constexpr lathe_operator_tensor in(const char* name, const char* shape, bool optional,
                                    const char* dtypes, const char* sentence) {
-  return {name, shape, LATHE_INPUT, optional, dtypes, nullptr, sentence};
+  return {name, shape, LATHE_INPUT, optional, dtypes, nullptr, sentence, nullptr};
 }
 constexpr lathe_operator_tensor out(const char* name, const char* shape, const char* dtypes,
-                                    const char* sentence, const char* alias_of = nullptr) {
-  return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence};
+                                    const char* sentence, const char* alias_of = nullptr,
+                                    const char* given_if = nullptr) {
+  return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence, given_if};
 }
 
 const lathe_operator_tensor kConvTensors[] = {
@@ -93,6 +94,7 @@ constexpr const char* kKeys = "B,Sk,HK,D|Tk,HK,D";
 constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
 constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
 constexpr const char* kRows = "B,H,Sq|H,Tq";
+constexpr const char* kSavedForward = "saved_forward";
 
 const lathe_operator_tensor kAttentionTensors[] = {
     in("q", kQueries, false, kHalves, "Queries; their dtype is that of keys, values and out."),
@@ -104,8 +106,9 @@ const lathe_operator_tensor kAttentionTensors[] = {
     in("cu_seqlens_k", "N+1", true, "=cu_seqlens_q", "Offsets of packed keys."),
     in("dout", kResults, true, "=q", "The gradient of out."),
     in("dlse", kRows, true, "f32", "The gradient of lse."),
-    out("out", kResults, "=q", "The result; 0 in rows that see no key."),
-    out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials."),
+    out("out", kResults, "=q", "The result; 0 in rows that see no key.", nullptr, kSavedForward),
+    out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials.", nullptr,
+        kSavedForward),
     out("dq", kQueries, "=q", "The gradient of q."),
     out("dk", kKeys, "=q", "The gradient of k."),
     out("dv", kValues, "=q", "The gradient of v."),
@@ -119,7 +122,7 @@ const TensorRules kAttentionRules[] = {
     {false, ""},              // sinks
     {false, "cu_seqlens_k"},  // cu_seqlens_q
     {false, "cu_seqlens_q"},  // cu_seqlens_k
-    {true, ""},               // dout
+    {true, "out"},            // dout
     {false, "dout"},          // dlse
     {true, "lse"},            // out
     {false, "out"},           // lse
@@ -138,7 +141,10 @@ constexpr lathe_operator_option kAttentionOptions[] = {
     {"window_right", LATHE_OPTION_INT, "-1", "-1|>=0",
      "How many keys ahead a row sees; -1: all. causal overrides it."},
     {"softcap", LATHE_OPTION_DOUBLE, "0", "0|>0", "Scores become softcap * tanh(score / softcap)."},
-    {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether gradients repeat bit for bit."},
+    {"deterministic", LATHE_OPTION_INT, "0", "0|1",
+     "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors."},
+    {kSavedForward, LATHE_OPTION_INT, "0", "0|1",
+     "Whether out and lse hold the results of an earlier forward, which the backward then reads."},
     {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that changes scores."},
     {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that drops keys."},
 };
@@ -148,8 +154,10 @@ constexpr const char* kValuePages = "P,page,HK,DV";
 
 const lathe_operator_tensor kDecodeTensors[] = {
     in("q", "B,Sq,H,D", false, kHalves, "Queries; their dtype is that of keys, values and out."),
-    {"k_cache", kKeyPages, LATHE_INOUT, 0, "=q", nullptr, "Keys in pages; HK divides H."},
-    {"v_cache", kValuePages, LATHE_INOUT, 0, "=q", nullptr, "Values, of a width of their own."},
+    {"k_cache", kKeyPages, LATHE_INOUT, 0, "=q", nullptr, "Keys in pages; HK divides H.", nullptr,
+     "k_new"},
+    {"v_cache", kValuePages, LATHE_INOUT, 0, "=q", nullptr, "Values, of a width of their own.",
+     nullptr, "v_new"},
     in("block_table", "B,M", false, "i32", "The pages of each sequence, in order."),
     in("cache_seqlens", "B", false, "i32", "Keys of each sequence before new ones are appended."),
     in("k_new", "B,Sq,HK,D", true, "=q", "Keys of the queries' tokens, appended to the cache."),
@@ -160,33 +168,37 @@ const lathe_operator_tensor kDecodeTensors[] = {
     out("lse", "B,H,Sq", "f32", "The natural logarithm of each row's sum of exponentials."),
 };
 const TensorRules kDecodeRules[] = {
-    {true, ""},           // q
-    {true, "", "k_new"},  // k_cache
-    {true, "", "v_new"},  // v_cache
-    {false, ""},          // block_table
-    {false, ""},          // cache_seqlens
-    {true, "v_new"},      // k_new
-    {true, "k_new"},      // v_new
-    {false, ""},          // alibi_slopes
-    {false, ""},          // sinks
-    {true, "lse"},        // out
-    {false, "out"},       // lse
+    {true, ""},       // q
+    {true, ""},       // k_cache
+    {true, ""},       // v_cache
+    {false, ""},      // block_table
+    {false, ""},      // cache_seqlens
+    {true, "v_new"},  // k_new
+    {true, "k_new"},  // v_new
+    {false, ""},      // alibi_slopes
+    {false, ""},      // sinks
+    {true, "lse"},    // out
+    {false, "out"},   // lse
 };
 static_assert(std::size(kDecodeTensors) == attention_decode::count &&
               std::size(kDecodeRules) == attention_decode::count);
+constexpr const lathe_operator_option& attention_option(std::string_view name) {
+  size_t i = 0;
+  while (name != kAttentionOptions[i].name) ++i;
+  return kAttentionOptions[i];
+}
 constexpr lathe_operator_option kDecodeOptions[] = {
-    kAttentionOptions[0],
-    kAttentionOptions[1],
-    kAttentionOptions[2],
-    kAttentionOptions[3],
-    kAttentionOptions[4],
-    kAttentionOptions[5],
-    kAttentionOptions[6],
-    kAttentionOptions[7],
+    attention_option("softmax_scale"),
+    attention_option("causal"),
+    attention_option("window_left"),
+    attention_option("window_right"),
+    attention_option("softcap"),
+    attention_option("deterministic"),
+    attention_option("score_mod"),
+    attention_option("mask_mod"),
     {"num_splits", LATHE_OPTION_INT, "0", "0|>=0",
      "Into how many parts the keys are cut; 0: chosen for the device."},
 };
-static_assert(std::size(kDecodeOptions) == std::size(kAttentionOptions) + 1);
 
 const Operator kOperators[] = {
     {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
@@ -203,7 +215,7 @@ const Operator kOperators[] = {
       std::size(kAttentionTensors), kAttentionOptions, std::size(kAttentionOptions), 0},
      kAttentionRules,
      Family::attention,
-     "out,dq,dk,dv"},
+     "out,dq,dk,dv,dsinks"},
     {{"flash_attention_decode", "Softmax attention of a few queries over a cache in pages.",
       kDecodeTensors, std::size(kDecodeTensors), kDecodeOptions, std::size(kDecodeOptions), 0},
      kDecodeRules,

@@ -59,7 +59,6 @@ bool has_letter(const Shape& shape, Letter letter);
 struct TensorRules {
   bool strided = false;         // an activation: batch and token strides are free, wide accesses
   const char* needs = "";       // "dx,bias": tensors without which this one means nothing
-  const char* changed_by = "";  // what is in and out is only read unless this one is declared
 };
 
 enum class Family { conv, conv_update, attention, attention_decode };

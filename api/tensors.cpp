@@ -236,8 +236,7 @@ std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promis
     slot.dtype = declared.dtype;
     slot.shape = declared.shape;
     slot.strided = op.rules[i].strided;
-    const std::string_view by = op.rules[i].changed_by;
-    slot.written = tensor.role != LATHE_INPUT && (by.empty() || problem.has(find_tensor(op, by)));
+    slot.written = problem.writes(slot.tensor);
     const Letter last = slot.shape.dims[slot.shape.rank - 1].letter;
     slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, promised[last])
                                   : bytes_of(declared.dtype);

@@ -10,16 +10,17 @@ namespace lathe::cli {
 namespace {
 
 const std::string kLengths = "cache_seqlens", kTable = "block_table";
-const std::string kCache = "_cache", kNew = "_new";
 
 std::string entry_text(size_t sequence, int64_t column) {
   return "entry [" + std::to_string(sequence) + ", " + std::to_string(column) + "]";
 }
 
-// Tokens that are appended to each sequence.
+// Tokens that are appended to each sequence: those of what changes a cache.
 int64_t appended(const Problem& problem) {
   for (const auto& [name, spec] : problem.inputs) {
-    if (name.ends_with(kNew)) return spec.shape.at(1);
+    if (!is_changed(problem, name)) continue;
+    const char* by = find_tensor(problem.op, name)->changed_by;
+    if (by) return problem.inputs.at(by).shape.at(1);
   }
   return 0;
 }
@@ -27,9 +28,9 @@ int64_t appended(const Problem& problem) {
 }  // namespace
 
 bool is_changed(const Problem& problem, const std::string& name) {
-  if (find_tensor(problem.op, name)->role != LATHE_INOUT) return false;
-  if (!name.ends_with(kCache)) return true;
-  return problem.inputs.contains(name.substr(0, name.size() - kCache.size()) + kNew);
+  const lathe_operator_tensor& tensor = *find_tensor(problem.op, name);
+  if (tensor.role != LATHE_INOUT) return false;
+  return !tensor.changed_by || problem.inputs.contains(tensor.changed_by);
 }
 
 void check_pages(const Problem& problem, const TensorMap& inputs) {

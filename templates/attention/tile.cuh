@@ -34,6 +34,12 @@ __device__ __forceinline__ int thread_index() {
   return __shfl_xor_sync(0xffffffffu, threadIdx.x ^ 1, 1);
 }
 
+// A condition that all lanes hold, told to the compiler: it then need not provide for a warp that
+// is divided at the next shuffle or matrix instruction.
+__device__ __forceinline__ bool uniform(bool condition) {
+  return __any_sync(0xffffffffu, condition);
+}
+
 // Where a row of global memory begins, in elements from the tensor's first; a row that is not there
 // is zeros.
 struct TileRow {

@@ -128,7 +128,7 @@ TEST_CASE("decode: what a problem becomes") {
   CHECK_FALSE(plain->attention.problem.local);
   CHECK(plain->attention.problem.head_dim == 64);
   CHECK(plain->attention.problem.value_dim == 128);
-  CHECK(plain->attention.queries == lathe::kUnknown);
+  CHECK(plain->queries == lathe::kUnknown);
   CHECK(plain->attention.ratio == 4);
   CHECK(plain->attention.softmax_scale == 0.125f);
   CHECK(plain->splits == 0);
@@ -143,7 +143,7 @@ TEST_CASE("decode: what a problem becomes") {
   CHECK((asked.problem.alibi && asked.problem.sinks && asked.alibi_rows));
   CHECK_FALSE(asked.problem.split);  // one part needs no combine
   CHECK(asked.window_right == 0);
-  CHECK(asked.queries == 3);
+  CHECK(full->queries == 3);
   CHECK(full->splits == 1);
   CHECK(request(kDecode, {{"num_splits", "9223372036854775807"}})->splits > 256);
 }
