@@ -53,8 +53,7 @@ Grid kda_recurrent_grid(const KernelSpec& spec, const KdaShape& shape);
 
 // Which states a call of kda_recurrent reads and writes.
 struct KdaStateTraffic {
-  bool initial = false, final = false;  // without a pool
-  int64_t columns = 0;                  // with one: columns of state_indices, 0 if they are [N]
+  bool initial = false, final = false;  // without a pool; with one every state is
 };
 Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const KdaShape& shape,
                         const KdaStateTraffic& states);
