@@ -71,7 +71,7 @@ int64_t tokens_of(const Problem& problem, const TensorMap& inputs, size_t n) {
 
 // Slots of a sequence that has tokens and is no padding: where it starts and what it writes.
 std::vector<int64_t> touched(const Slots& slots, size_t n, int64_t tokens) {
-  if (tokens == 0 || slots.columns == 0) return {};
+  if (tokens == 0 || slots.is_padding(n)) return {};
   std::vector<int64_t> out = {slots.at(n, slots.first_column(n))};
   if (out[0] < 0) return {};
   for (int64_t t = 0; slots.by_token && t < tokens; ++t) {

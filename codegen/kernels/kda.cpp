@@ -16,6 +16,7 @@ constexpr int kWidthStep = 4, kLeastWidth = 8, kMostWidth = 256;
 // K up to which a quarter of a warp spans it with one block of four rows a lane.
 constexpr int kNarrowKeys = 32;
 
+int key_lanes_of(const KdaProblem& problem) { return problem.key_dim <= kNarrowKeys ? 8 : 16; }
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
 bool is_float(Dtype dtype) {
@@ -57,7 +58,7 @@ int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile) 
 
 std::vector<KdaRecurrentTile> kda_recurrent_candidates(const KdaProblem& problem,
                                                        const DeviceFacts& facts) {
-  const int key_lanes = problem.key_dim <= kNarrowKeys ? 8 : 16;
+  const int key_lanes = key_lanes_of(problem);
   std::vector<KdaRecurrentTile> candidates;
   for (const int warps : {4, 8, 2, 1}) {
     const KdaRecurrentTile tile = {key_lanes, warps};
@@ -72,7 +73,7 @@ std::vector<KdaRecurrentTile> kda_recurrent_candidates(const KdaProblem& problem
 Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const DeviceFacts& facts) {
   const std::vector<KdaRecurrentTile> candidates = kda_recurrent_candidates(problem, facts);
   if (!candidates.empty()) return candidates.front();
-  const int least = kda_recurrent_smem(problem, {16, 1});
+  const int least = kda_recurrent_smem(problem, {key_lanes_of(problem), 1});
   return unsupported(text("kda_recurrent: a block needs at least ", least,
                           " bytes of shared memory, ", facts.arch, " allows ",
                           facts.shared_bytes_per_block));
