@@ -167,20 +167,20 @@ const lathe_operator_tensor kKdaRecurrentTensors[] = {
     out("final_state", kStateShape, "f32", "The state after each sequence."),
 };
 const TensorRules kKdaRecurrentRules[] = {
-    {true, ""},                // q
-    {true, ""},                // k
-    {true, ""},                // v
-    {true, ""},                // g
-    {true, "", 1},             // beta
-    {false, ""},               // A_log
-    {false, "", 16},           // dt_bias
-    {true, ""},                // initial_state
-    {false, ""},               // cu_seqlens
-    {true, "state_indices"},   // state_pool
-    {false, "state_pool"},     // state_indices
-    {false, "state_indices"},  // num_accepted_tokens
-    {true, ""},                // o
-    {true, "o"},               // final_state
+    {true, ""},                         // q
+    {true, ""},                         // k
+    {true, ""},                         // v
+    {true, ""},                         // g
+    {.strided = true, .alignment = 1},  // beta
+    {false, ""},                        // A_log
+    {.alignment = 16},                  // dt_bias
+    {true, ""},                         // initial_state
+    {false, ""},                        // cu_seqlens
+    {true, "state_indices"},            // state_pool
+    {false, "state_pool"},              // state_indices
+    {false, "state_indices"},           // num_accepted_tokens
+    {true, ""},                         // o
+    {true, "o"},                        // final_state
 };
 static_assert(std::size(kKdaRecurrentTensors) == kda_recurrent::count &&
               std::size(kKdaRecurrentRules) == kda_recurrent::count &&
