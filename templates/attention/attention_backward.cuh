@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_backward: gradients of softmax(scores) V, the scores computed once more.
+//
+//   p[i, j]  = exp(x[i, j] - lse[i])                 x as in attention_forward, 0 where not kept
+//   dp[i, j] = dout[i] . v[j]
+//   ds[i, j] = p (dp - error[i])                     error = sum dout out - dlse; times d softcap
+//   dv[j] = sum_i p dout[i],  dk[j] = softmax_scale sum_i ds q[i],  dq[i] = sum_j ds k[j]
+//
+// A block owns kTileN keys, whose dk and dv stay in registers, and walks the blocks of kTileM
+// queries that see them, of every query head that reads the keys; its parts of dq are added to an
+// accumulator in memory. After Dao et al., FlashAttention-2, with the scores transposed.
+#pragma once
+#include "attention/gradient_products.cuh"
+#include "attention/gradient_sums.cuh"
+#include "attention/key_tile.cuh"
+#include "attention/score_gradients.cuh"
+#include "params/attention_backward.h"
+
+namespace lathe {
+
+// [K][V][kStages tiles of Q][dO][ds transposed][p transposed, if exchanged][lse2][error][key tile]
+template <class Config>
+struct AttentionBackwardSmem {
+  static constexpr int kK = 2 * Config::kTileN * Config::kWidth;
+  static constexpr int kV = 2 * Config::kTileN * Config::kValueWidth;
+  static constexpr int kQ = 2 * Config::kTileM * Config::kWidth;
+  static constexpr int kDout = 2 * Config::kTileM * Config::kValueWidth;
+  static constexpr int kScores = 2 * Config::kTileM * Config::kTileN;
+  static constexpr int kRow = 4 * Config::kTileM;
+  static constexpr int kVAt = kK, kQAt = kVAt + kV, kDoutAt = kQAt + Config::kStages * kQ;
+  static constexpr int kDsAt = kDoutAt + kDout, kPAt = kDsAt + kScores;
+  static constexpr int kRowsAt = kDsAt + Config::kWidthWarps * kScores;
+  static constexpr int kTileAt = kRowsAt + 2 * kRow;
+  static constexpr int kBytes = kTileAt + KeyTile::kBytes;
+};
+
+// A block of queries of one head.
+struct QueryPlace {
+  int head, block;
+};
+
+template <class Config>
+struct AttentionBackward {
+  using Element = typename Config::Element;
+  using Shape = GradientShape<Config>;
+  using Smem = AttentionBackwardSmem<Config>;
+  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+
+  const AttentionBackwardParams& p;
+  volatile KeyTile* const tile;
+  const unsigned shared;
+  const GradientUnits<Config> units;
+
+  __device__ __forceinline__ AttentionBackward(const AttentionBackwardParams& params, char* memory)
+      : p(params),
+        tile(reinterpret_cast<volatile KeyTile*>(memory + Smem::kTileAt)),
+        shared(shared_address(memory)),
+        units(params) {}
+
+  __device__ __forceinline__ long long query_offset(long long batch_stride,
+                                                    long long token_stride) const {
+    return Config::kPacked ? tile->start_q * token_stride : tile->sequence * batch_stride;
+  }
+  __device__ __forceinline__ long long key_offset(long long batch_stride,
+                                                  long long token_stride) const {
+    return Config::kPacked ? tile->start_k * token_stride : tile->sequence * batch_stride;
+  }
+  // `turn` counts the blocks of queries of a key tile: with two stages they take turns.
+  __device__ __forceinline__ unsigned q_tile(int turn) const {
+    return shared + Smem::kQAt + (Config::kStages == 1 ? 0 : turn % 2 * Smem::kQ);
+  }
+
+  __device__ __forceinline__ void copy_keys() const {
+    const int first = tile->first, rows = tile->keys - first, head = tile->kv_head;
+    const Element* k = static_cast<const Element*>(p.k) +
+                       key_offset(p.k_batch_stride, p.k_token_stride) + head * p.k_head_stride;
+    const Element* v = static_cast<const Element*>(p.v) +
+                       key_offset(p.v_batch_stride, p.v_token_stride) + head * p.v_head_stride;
+    copy_tile<kTileN, Config::kWidth, Config::kThreads>(
+        shared, k, rows, p.head_dim, [&](int r) { return (first + r) * p.k_token_stride; });
+    copy_tile<kTileN, Config::kValueWidth, Config::kThreads>(
+        shared + Smem::kVAt, v, rows, p.value_dim,
+        [&](int r) { return (first + r) * p.v_token_stride; });
+  }
+  __device__ __forceinline__ void copy_q(const QueryPlace& at, int turn) const {
+    const Element* q = static_cast<const Element*>(p.q) +
+                       query_offset(p.q_batch_stride, p.q_token_stride) + at.head * p.q_head_stride;
+    const int row = in_place(at.block) * kTileM;
+    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+        q_tile(turn), q, tile->rows - row, p.head_dim,
+        [&](int r) { return (row + r) * p.q_token_stride; });
+  }
+  // dout and what belongs to its rows. Rows past the last have 0 for both, which nothing uses.
+  __device__ __forceinline__ void copy_dout(const QueryPlace& at) const {
+    const Element* dout = static_cast<const Element*>(p.dout) +
+                          query_offset(p.dout_batch_stride, p.dout_token_stride) +
+                          at.head * p.dout_head_stride;
+    const int row = in_place(at.block) * kTileM, rows = tile->rows;
+    copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
+        shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
+        [&](int r) { return (row + r) * p.dout_token_stride; });
+    const int thread = thread_index();
+    if (uniform(thread < 2 * kTileM)) {
+      const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
+      const int own = row + thread % kTileM;
+      const long long first = query_offset(p.seq_q, 1);
+      copy_async_word(shared + Smem::kRowsAt + 4 * thread,
+                      from + static_cast<long long>(at.head) * p.rows + first + own, own < rows);
+    }
+  }
+
+  __device__ __forceinline__ void scores(const QueryPlace& at, unsigned q,
+                                         typename Shape::Operands& ds,
+                                         typename Shape::ValueSums& dv) const;
+  __device__ __forceinline__ void dq_step(const QueryPlace& at) const;
+  __device__ __forceinline__ void step(const QueryPlace& at, const QueryPlace& next, int turn,
+                                       typename Shape::KeySums& dk,
+                                       typename Shape::ValueSums& dv) const;
+  __device__ __forceinline__ void store(const typename Shape::KeySums& dk,
+                                        const typename Shape::ValueSums& dv) const;
+  __device__ __forceinline__ void run() const;
+};
+
+// p and ds of the warp's keys and queries: p goes into dv at once or is exchanged, ds is exchanged.
+template <class Config>
+__device__ __forceinline__ void AttentionBackward<Config>::scores(
+    const QueryPlace& at, unsigned q, typename Shape::Operands& ds,
+    typename Shape::ValueSums& dv) const {
+  const unsigned dout = shared + Smem::kDoutAt;
+  ScorePlace place;
+  place.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
+  place.query = at.block * kTileM;
+  place.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
+  place.offset = tile->keys - tile->rows;
+  if constexpr (Config::kAlibi) {
+    place.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
+                               tile->sequence * p.alibi_batch_stride + at.head);
+  }
+  const unsigned rows = shared + Smem::kRowsAt + 4 * place.lane_query;
+  const bool full = uniform(tile->full(at.block));
+  typename Shape::Scores s = {}, dp = {};
+  typename Shape::Operands p_words;
+  add_scores<Config, Config::kWidth>(shared, q, s);
+  if (full) {
+    score_weights<Config, false>(s, p_words, units, place, tile->window(), tile->rows, rows);
+  } else {
+    score_weights<Config, true>(s, p_words, units, place, tile->window(), tile->rows, rows);
+  }
+  if constexpr (Shape::kSplit) {
+    exchange<Config>(p_words, shared + Smem::kPAt);
+  } else {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout, dv);
+  }
+  add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
+  if (full) {
+    score_gradients<Config, false>(s, dp, ds, rows + Smem::kRow);
+  } else {
+    score_gradients<Config, true>(s, dp, ds, rows + Smem::kRow);
+  }
+  exchange<Config>(ds, shared + Smem::kDsAt);
+}
+
+// In order: the sums begin with what is in memory, which no other thread touches, and replace it.
+template <class Config>
+__device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryPlace& at) const {
+  const auto place = [&](int b) {
+    float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
+                at.head * p.dq_head_stride;
+    if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
+    const int row = in_place(at.block) * kTileM + 16 * (Shape::dq_block() + b);
+    return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row,
+                                             tile->rows, p.head_dim,        Shape::dq_way()};
+  };
+  typename Shape::DqSums dq = {};
+  if constexpr (Config::kDeterministic) {
+#pragma unroll
+    for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
+  }
+  add_dq<Config>(shared + Smem::kDsAt, shared, dq);
+#pragma unroll
+  for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
+    if constexpr (Config::kDeterministic) {
+      place(b).store(dq[b]);
+    } else {
+      place(b).add(dq[b]);
+    }
+  }
+}
+
+// One block of queries. Its copies are complete at the first barrier; those of the next one start
+// where the last reader of their place has been left behind.
+template <class Config>
+__device__ __forceinline__ void AttentionBackward<Config>::step(
+    const QueryPlace& at, const QueryPlace& next, int turn, typename Shape::KeySums& dk,
+    typename Shape::ValueSums& dv) const {
+  const unsigned q = q_tile(turn);
+  const bool more = uniform(next.head < tile->end_head);
+  typename Shape::Operands ds;
+  copy_async_wait<0>();
+  __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
+  if constexpr (Config::kStages == 2) {
+    if (more) copy_q(next, turn + 1);
+    copy_async_commit();
+  }
+  scores(at, q, ds, dv);
+  __syncthreads();  // p and ds are there for all; without exchange, all have left dout
+  if constexpr (Shape::kSplit) {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(
+        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, dv);
+  } else {
+    if (more) copy_dout(next);
+    copy_async_commit();
+  }
+  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q, dk);
+  if constexpr (Shape::kSplit || Config::kStages == 1) {
+    __syncthreads();  // all have left Q, and with an exchange dout
+    if (more) {
+      if constexpr (Shape::kSplit) copy_dout(next);
+      if constexpr (Config::kStages == 1) copy_q(next, turn + 1);
+    }
+    copy_async_commit();
+  }
+  if (p.dq) dq_step(at);
+}
+
+template <class Config>
+__device__ __forceinline__ void AttentionBackward<Config>::store(
+    const typename Shape::KeySums& dk, const typename Shape::ValueSums& dv) const {
+  using Stored = typename Choose<Config::kHeadsApart, float, Element>::Type;
+  const int way = Shape::width_warp(), keys = tile->keys, written = tile->written;
+  const int head = Config::kHeadsApart ? tile->first_head : tile->kv_head;
+  Stored* to_k = static_cast<Stored*>(p.dk) + key_offset(p.dk_batch_stride, p.dk_token_stride) +
+                 head * p.dk_head_stride;
+  Stored* to_v = static_cast<Stored*>(p.dv) + key_offset(p.dv_batch_stride, p.dv_token_stride) +
+                 head * p.dv_head_stride;
+#pragma unroll
+  for (int b = 0; b < Shape::kRowBlocks; ++b) {
+    const int row = tile->first + (Shape::key_block() + b) * 16;
+    if (p.dk) {
+      store_rows<typename Shape::KeyShare>(dk[b], way, p.softmax_scale, to_k, p.dk_token_stride,
+                                           row, keys, written, p.head_dim);
+    }
+    if (p.dv) {
+      store_rows<typename Shape::ValueShare>(dv[b], way, 1.0f, to_v, p.dv_token_stride, row, keys,
+                                             written, p.value_dim);
+    }
+  }
+}
+
+// One tile of keys.
+template <class Config>
+__device__ __forceinline__ void AttentionBackward<Config>::run() const {
+  typename Shape::KeySums dk = {};
+  typename Shape::ValueSums dv = {};
+  if (uniform(tile->begin < tile->end)) {
+    QueryPlace at = {tile->first_head, tile->begin};
+    copy_keys();
+    copy_q(at, 0);
+    copy_dout(at);
+    copy_async_commit();
+#pragma unroll 1
+    for (int turn = 0; uniform(at.head < tile->end_head); ++turn) {
+      QueryPlace next = {at.head, at.block + 1};
+      if (next.block == tile->end) next = {at.head + 1, tile->begin};
+      step(at, next, turn, dk, dv);
+      at = next;
+    }
+  }
+  store(dk, dv);
+}
+
+template <class Config>
+__device__ void attention_backward(const AttentionBackwardParams& p) {
+  extern __shared__ __align__(1024) char shared[];
+  const AttentionBackward<Config> work(p, shared);
+  volatile KeyTile* const tile = work.tile;
+  const int slice = static_cast<int>(blockIdx.x % p.slices);
+  const bool first = threadIdx.x == 0;
+  if (first) key_tile_begin<Config>(p, blockIdx.x / p.slices, slice, tile);
+  if (first) key_tile_at<Config>(slice * Config::kTileN, tile);
+  __syncthreads();  // the tile is there for all
+  if constexpr (Config::kDeterministic) {
+#pragma unroll 1
+    while (uniform(tile->first < tile->written)) {
+      work.run();
+      const long long next = tile->first + static_cast<long long>(p.slices) * Config::kTileN;
+      __syncthreads();  // all have left the tile and its keys
+      if (first) key_tile_at<Config>(saturate(next), tile);
+      __syncthreads();  // the next tile is there for all
+    }
+  } else {
+    if (uniform(tile->first < tile->written)) work.run();
+  }
+}
+
+}  // namespace lathe
