@@ -222,7 +222,7 @@ double bound_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 3e-6 : dtype == Dtype::f16 ? 4e-4 : 3e-3;
 }
 
-void run(sim::test::Device& device, const Setup& s, const KernelSpec& spec, const Call& c) {
+Buffers run(sim::test::Device& device, const Setup& s, const KernelSpec& spec, const Call& c) {
   KdaRecurrentParams p = {};
   const Buffers buffers = upload(device, s, c, &p);
   const ref::Kda& a = c.kda;
@@ -251,7 +251,7 @@ void run(sim::test::Device& device, const Setup& s, const KernelSpec& spec, cons
   const auto actual =
       decode(s.element, device.download<uint8_t>(buffers.o, o.size() * element), o.size());
   check_near("o", actual, o, bound_of(s.element));
-  if (buffers.states == 0) return;
+  if (buffers.states == 0) return buffers;
   const auto left = decode(Dtype::f32, device.download<uint8_t>(buffers.states, states.size() * 4),
                            states.size());
   check_near("states", left, states, 3e-6);
@@ -263,6 +263,7 @@ void run(sim::test::Device& device, const Setup& s, const KernelSpec& spec, cons
     if (!std::equal(before, before + n, expected)) continue;
     CHECK(std::equal(before, before + n, left.begin() + static_cast<std::ptrdiff_t>(i)));
   }
+  return buffers;
 }
 
 using lathe::kKdaGateBounded, lathe::kKdaGateGiven, lathe::kKdaGateSoftplus;
@@ -314,4 +315,84 @@ TEST_CASE("kda_recurrent: random shapes on every configuration, under every chec
       run(device, s, spec, c);
     }
   }
+}
+
+TEST_CASE("kda_recurrent: every tile gives the same bits") {
+  const auto opened = lathe::Compiler::open();
+  if (!opened.ok()) {
+    MESSAGE("skipped, no compiler: ", opened.status().text());
+    return;
+  }
+  Setup s = {kBf16, kF32, kBf16, 64, 100, 16, 4, kKdaGateBounded, kKdaStatesPool, "l2norm sigmoid"};
+  const KdaProblem problem = problem_of(s);
+  const Call c = draw(s, 4);
+  const auto tiles = lathe::kda_recurrent_candidates(problem, *lathe::facts_of_arch("sm_80"));
+  REQUIRE(tiles.size() == 4);
+  Bytes first;
+  for (const lathe::KdaRecurrentTile& tile : tiles) {
+    const KernelSpec spec = lathe::kda_recurrent_spec(problem, tile);
+    CAPTURE(spec.text());
+    const auto compiled = (*opened)->compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+    sim::test::Device device("sm_80");
+    device.settings.seed = static_cast<uint64_t>(tile.warps);
+    device.load(compiled->ptx);
+    const Buffers buffers = run(device, s, spec, c);
+    Bytes all = device.download<uint8_t>(buffers.o, c.kda.v.size() * 2);
+    const Bytes states = device.download<uint8_t>(buffers.states, c.pool.states.size() * 4);
+    all.insert(all.end(), states.begin(), states.end());
+    if (first.empty()) first = all;
+    CHECK(all == first);
+  }
+}
+
+// One token at row 5 of a packed axis and one state in slot 3, with strides whose products pass
+// 2^32 elements: the tensors themselves lie elsewhere and only what is used of them exists.
+TEST_CASE("kda_recurrent: offsets are 64 bits wide") {
+  const auto opened = lathe::Compiler::open();
+  if (!opened.ok()) {
+    MESSAGE("skipped, no compiler: ", opened.status().text());
+    return;
+  }
+  const Setup s = {kF32, kF32, kF32, 32, 32, 8, 1, kKdaGateGiven, kKdaStatesPool, "packed"};
+  const KernelSpec spec = lathe::kda_recurrent_spec(problem_of(s), {s.key_lanes, s.warps});
+  const auto compiled = (*opened)->compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
+  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+  Call c;
+  c.kda.key_dim = c.kda.value_dim = 32;
+  c.kda.begin = {0, 1};
+  c.kda.q = c.kda.k = c.kda.v = ref::Array(32, 0.25);
+  c.kda.g = ref::Array(32, -0.5), c.kda.beta = {0.5};
+  c.kda.scale = 1;
+  c.pool = {4, 0, {3}, {}, ref::Array(4 * 32 * 32, 0.125)};
+  sim::test::Device device("sm_80");
+  device.load(compiled->ptx);
+  KdaRecurrentParams p = {};
+  const Buffers buffers = upload(device, s, c, &p);
+  constexpr long long kRow = 5, kSlot = 3, kStride = (1ll << 30) + 4, kElement = 4;
+  const auto shift = [](const void* from, long long elements) {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(from) -
+                                   static_cast<uintptr_t>(elements * kElement));
+  };
+  p.cu_seqlens = reinterpret_cast<void*>(device.upload(std::vector<int>{5, 6}));
+  p.tokens = 6;
+  for (const void** each : {&p.q, &p.k, &p.v, &p.g, &p.beta}) *each = shift(*each, kRow * kStride);
+  p.o = shift(p.o, kRow * kStride);
+  p.q_token_stride = p.k_token_stride = p.v_token_stride = p.g_token_stride = kStride;
+  p.beta_token_stride = p.o_token_stride = kStride;
+  // The pool's slot 3 lies where it was.
+  const long long gap = kSlot * (kStride - p.in_slot_stride);
+  p.state_in = shift(p.state_in, gap), p.state_out = shift(p.state_out, gap);
+  p.in_slot_stride = p.out_slot_stride = kStride;
+  device.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
+  const auto outcome = device.run("entry", lathe::kda_recurrent_grid(spec, {1, 1, 1, 1}).x,
+                                  static_cast<uint32_t>(spec.threads), p);
+  INFO(sim::test::texts(outcome));
+  REQUIRE(outcome.error == 0);
+  CHECK(outcome.findings.empty());
+  ref::KdaPool pool = c.pool;
+  const ref::Array o = ref::kda_pool_forward(c.kda, &pool);
+  check_near("o", decode(kF32, device.download<uint8_t>(buffers.o, 128), 32), o, 3e-6);
+  const auto states = device.download<uint8_t>(buffers.states, pool.states.size() * 4);
+  check_near("states", decode(kF32, states, pool.states.size()), pool.states, 3e-6);
 }
