@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@ long allocations();
 struct Launch {
   int kernel = 0;  // in the order of loading: the plan's
   CUlaunchConfig config = {};
-  std::array<char, 256> params{};
+  std::array<char, 512> params{};
   template <typename Params>
   Params as() const {
     Params out;
@@ -55,6 +56,7 @@ struct World {
   void join(fakes::Rank* rank, int world, int index);
   void make(const test::Builder& builder);
   // Every declared tensor with the extents of the letters.
+  void fill(const std::map<lathe::Letter, int64_t>& extents);
   void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
   static void* address(int tensor);
   int kernel(const std::string& name) const;
