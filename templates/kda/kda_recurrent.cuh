@@ -180,10 +180,8 @@ __device__ __forceinline__ int kda_first_slot(const KdaRecurrentParams& p, int s
 }
 
 template <class Config>
-__device__ void kda_recurrent(const KdaRecurrentParams& p) {
+__device__ __forceinline__ KdaPlace kda_place(const KdaRecurrentParams& p) {
   using Shape = KdaRecurrentShape<Config>;
-  using Element = typename Config::Element;
-  extern __shared__ float4 shared[];
   KdaPlace place;
   int block = blockIdx.x;
   place.column = block % Shape::kTiles * Shape::kTileV;
@@ -193,24 +191,39 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   place.sequence = block / p.value_heads;
   place.warp = threadIdx.x / 32;
   place.lane = threadIdx.x % 32;
-  place.batch = place.sequence;
+  place.batch = Config::kPacked ? 0 : place.sequence;
   place.start = 0;
-  int tokens = p.tokens;
-  if constexpr (Config::kPacked) {
-    using Offset = typename Config::Offset;
-    const bool exists = place.sequence < p.sequences;
-    place.batch = 0;
-    if (exists) place.start = offset_at<Offset>(p.cu_seqlens, place.sequence, p.tokens);
-    const int end = exists ? offset_at<Offset>(p.cu_seqlens, place.sequence + 1, p.tokens) : 0;
-    tokens = maximum(end - place.start, 0);
-    // Rows past the last offset are nobody's; the last sequence's blocks clear them.
-    if (place.sequence + 1 >= p.sequences) {
-      kda_zero_rows<Config>(
-          static_cast<Element*>(p.o) + place.value_head * p.o_head_stride + place.column,
-          p.o_token_stride, end, p.tokens, place);
-    }
-    if (!exists) return;
+  return place;
+}
+
+// The tokens of the block's sequence, from place->start on. Packed rows past the last offset are
+// nobody's; the last sequence's blocks clear them.
+template <class Config>
+__device__ __forceinline__ int kda_tokens(const KdaRecurrentParams& p, KdaPlace* place) {
+  if constexpr (!Config::kPacked) return p.tokens;
+  using Offset = typename Config::Offset;
+  using Element = typename Config::Element;
+  const bool exists = place->sequence < p.sequences;
+  int end = 0;
+  if (exists) {
+    place->start = offset_at<Offset>(p.cu_seqlens, place->sequence, p.tokens);
+    end = offset_at<Offset>(p.cu_seqlens, place->sequence + 1, p.tokens);
   }
+  if (place->sequence + 1 >= p.sequences) {
+    Element* o = static_cast<Element*>(p.o) + place->value_head * p.o_head_stride + place->column;
+    kda_zero_rows<Config>(o, p.o_token_stride, end, p.tokens, *place);
+  }
+  return maximum(end - place->start, 0);
+}
+
+template <class Config>
+__device__ void kda_recurrent(const KdaRecurrentParams& p) {
+  using Shape = KdaRecurrentShape<Config>;
+  using Element = typename Config::Element;
+  extern __shared__ float4 shared[];
+  KdaPlace place = kda_place<Config>(p);
+  const int tokens = kda_tokens<Config>(p, &place);
+  if (Config::kPacked && place.sequence >= p.sequences) return;  // there is none at all
   Element* o = static_cast<Element*>(p.o) + place.batch * p.o_batch_stride +
                place.start * p.o_token_stride + place.value_head * p.o_head_stride + place.column;
 
