@@ -36,7 +36,8 @@ std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t ran
 }
 
 bool varies(const std::string& letter) {
-  // Batch, sequences, slots, tokens, speculative ones; pages, their size and how many a sequence has.
+  // Batch, sequences, slots, tokens, speculative ones; pages, their size and how many a sequence
+  // has.
   return std::string_view("BNSTPpMs").find(letter.front()) != std::string_view::npos;
 }
 
