@@ -125,6 +125,7 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   }
   if (op.family == Family::attention_decode) {
     LATHE_TRY(check_attention_decode(problem, extents));
+    return extents;
   }
   if (op.family == Family::kda_recurrent) {
     LATHE_TRY(check_kda_recurrent(problem, extents));
