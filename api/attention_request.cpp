@@ -81,10 +81,6 @@ Status check_covered(const lathe_problem& problem) {
     return unsupported(text("option ", snippet, " is '", file, "'; flash_attention takes no ",
                             "snippets: allowed is none"));
   }
-  const Dtype dtype = problem.tensors[attention::q].dtype;
-  if (dtype == Dtype::f32) {
-    return unsupported("q has dtype f32; flash_attention has kernels for f16 and bf16");
-  }
   if (problem.alignment < kRowAlignment) {
     return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));

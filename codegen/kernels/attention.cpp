@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "codegen/base/text.h"
 #include "templates/params/attention.h"
@@ -13,7 +14,6 @@ namespace lathe {
 namespace {
 
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
-constexpr int kElementBytes = 2;
 // A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
 // the first bound ptxas spills a few words for some options and architectures, which only a
 // measurement can allow; above the second it spills in every step.
@@ -25,6 +25,20 @@ constexpr AttentionTile kTiles[] = {
     {128, 64, 2, 4}, {64, 64, 2, 4},  {128, 64, 1, 8}, {64, 64, 1, 4},   {128, 64, 2, 8},
     {128, 64, 1, 4}, {128, 32, 2, 4}, {64, 32, 2, 4},  {128, 128, 1, 8}, {64, 32, 1, 4},
 };
+
+// float32 operands are three bfloat16 planes (attention/operand.cuh): tiles of half the elements,
+// and one copy, since the threads that split it cannot run ahead. Rows first, then whole warps.
+constexpr AttentionTile kSplitTiles[] = {
+    {128, 32, 1, 8}, {64, 32, 1, 4}, {64, 16, 1, 4}, {32, 32, 1, 2}, {32, 16, 1, 2},
+};
+
+std::span<const AttentionTile> tiles_of(const AttentionProblem& problem) {
+  if (problem.element == Dtype::f32) return kSplitTiles;
+  return kTiles;
+}
+
+// Of an element of a tile.
+int element_bytes(const AttentionProblem& problem) { return problem.element == Dtype::f32 ? 6 : 2; }
 
 bool fits(const AttentionProblem& problem, const AttentionTile& tile, const DeviceFacts& facts) {
   return attention_forward_smem(problem, tile) <= facts.shared_bytes_per_block &&
@@ -48,9 +62,10 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
 }  // namespace
 
 Status attention_check(const AttentionProblem& problem) {
-  if (problem.element != Dtype::f16 && problem.element != Dtype::bf16) {
-    return Status(Code::unsupported,
-                  text("flash_attention: q is ", word(problem.element), "; allowed are f16, bf16"));
+  if (problem.element != Dtype::f16 && problem.element != Dtype::bf16 &&
+      problem.element != Dtype::f32) {
+    return Status(Code::unsupported, text("flash_attention: q is ", word(problem.element),
+                                          "; allowed are f16, bf16, f32"));
   }
   if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
     return Status(Code::unsupported, text("flash_attention: cu_seqlens is ",
@@ -72,7 +87,8 @@ int attention_padded_width(int width) {
 int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
-  return kElementBytes * (tile.rows * width + tile.stages * tile.keys * (width + value_width));
+  return element_bytes(problem) *
+         (tile.rows * width + tile.stages * tile.keys * (width + value_width));
 }
 
 int attention_forward_accumulators(const AttentionProblem& problem, const AttentionTile& tile) {
@@ -85,9 +101,10 @@ int attention_forward_accumulators(const AttentionProblem& problem, const Attent
 std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
                                                 const DeviceFacts& facts) {
   std::vector<AttentionTile> candidates;
-  for (const AttentionTile& tile : kTiles) {
+  for (const AttentionTile& tile : tiles_of(problem)) {
     if (fits(problem, tile, facts)) candidates.push_back(tile);
   }
+  if (problem.element == Dtype::f32) return candidates;
   const auto first = std::find(candidates.begin(), candidates.end(), preferred(problem, facts));
   if (first != candidates.end()) std::rotate(candidates.begin(), first, first + 1);
   // Along a diagonal a square tile wastes least: it is tried right after the default.
@@ -102,8 +119,8 @@ std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
 Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts) {
   const std::vector<AttentionTile> candidates = attention_candidates(problem, facts);
   if (!candidates.empty()) return candidates.front();
-  int least = attention_forward_smem(problem, kTiles[0]);
-  for (const AttentionTile& tile : kTiles) {
+  int least = attention_forward_smem(problem, tiles_of(problem).front());
+  for (const AttentionTile& tile : tiles_of(problem)) {
     if (attention_forward_accumulators(problem, tile) > kMostAccumulators) continue;
     least = std::min(least, attention_forward_smem(problem, tile));
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "codegen/base/text.h"
 #include "templates/params/attention_backward.h"
@@ -12,7 +13,6 @@
 namespace lathe {
 namespace {
 
-constexpr int kElementBytes = 2;
 constexpr int kPlaceBytes = 128;  // where the block's keys and queries lie
 // Of 255 registers of a thread; the rest holds addresses, operands and the masks of a row.
 constexpr int kMostAccumulators = 224;
@@ -29,9 +29,33 @@ constexpr AttentionBackwardTile kTiles[] = {
     {64, 128, 1, 8, 2}, {64, 64, 1, 4, 2},
 };
 
+// float32 (attention/operand.cuh): three planes leave room for few rows, and both of two warps that
+// share keys compute their scores.
+constexpr AttentionBackwardTile kSplitTiles[] = {
+    {32, 64, 1, 4, 1}, {32, 32, 1, 2, 1}, {16, 32, 1, 2, 1},
+    {16, 32, 1, 4, 2}, {16, 16, 1, 2, 2}, {32, 32, 1, 4, 2},
+};
+
+bool is_split(const AttentionProblem& problem) { return problem.element == Dtype::f32; }
+std::span<const AttentionBackwardTile> tiles_of(const AttentionProblem& problem) {
+  if (is_split(problem)) return kSplitTiles;
+  return kTiles;
+}
+
 int widest(const AttentionProblem& problem) {
   return std::max(attention_padded_width(problem.head_dim),
                   attention_padded_width(problem.value_dim));
+}
+
+// The warps share dq out, rows by columns: two or four of them a panel of 64 columns, two half a
+// panel.
+bool divides_dq(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
+  for (const int ways : {1, 2, 4}) {
+    const int blocks = tile.rows / 16 * ways;
+    const bool columns = ways < 4 || attention_padded_width(problem.head_dim) % 64 == 0;
+    if (columns && blocks >= tile.warps && blocks % tile.warps == 0) return true;
+  }
+  return false;
 }
 
 bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
@@ -40,14 +64,14 @@ bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
   const bool twofold = tile.keys * tile.width_warps > 16 * tile.warps;
   return attention_backward_smem(problem, tile) <= facts.shared_bytes_per_block &&
          attention_backward_accumulators(problem, tile) <= kMostAccumulators &&
-         !(twofold && widest(problem) > 128);
+         !(twofold && widest(problem) > 128) && divides_dq(problem, tile);
 }
 
 // The first that fits, of those with the widths shared where they are over 128, and with two
 // copies of the queries where they are at most 96.
 const AttentionBackwardTile* preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
   const int width = widest(problem);
-  for (const AttentionBackwardTile& tile : kTiles) {
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
     if ((tile.width_warps == 2) != (width > 128) || (tile.stages == 2 && width > 96)) continue;
     if (fits(problem, tile, facts)) return &tile;
   }
@@ -102,8 +126,8 @@ int attention_backward_smem(const AttentionProblem& problem, const AttentionBack
   const int value_width = attention_padded_width(problem.value_dim);
   const int elements = tile.keys * (width + value_width) +
                        tile.rows * (tile.stages * width + value_width) +
-                       tile.width_warps * tile.rows * tile.keys;
-  return kElementBytes * elements + 2 * 4 * tile.rows + kPlaceBytes;
+                       (is_split(problem) ? 1 : tile.width_warps) * tile.rows * tile.keys;
+  return (is_split(problem) ? 6 : 2) * elements + 2 * 4 * tile.rows + kPlaceBytes;
 }
 
 int attention_backward_accumulators(const AttentionProblem& problem,
@@ -111,7 +135,8 @@ int attention_backward_accumulators(const AttentionProblem& problem,
   const int threads = 32 * tile.warps;
   const int widths =
       attention_padded_width(problem.head_dim) + attention_padded_width(problem.value_dim);
-  return tile.keys * (widths + 2 * tile.rows) / threads;
+  const int scores = 2 * tile.rows * (is_split(problem) ? tile.width_warps : 1);
+  return tile.keys * (widths + scores) / threads;
 }
 
 std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
@@ -119,7 +144,7 @@ std::vector<AttentionBackwardTile> attention_backward_candidates(const Attention
   std::vector<AttentionBackwardTile> candidates;
   const AttentionBackwardTile* first = preferred(problem, facts);
   if (first) candidates.push_back(*first);
-  for (const AttentionBackwardTile& tile : kTiles) {
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
     if (&tile != first && fits(problem, tile, facts)) candidates.push_back(tile);
   }
   return candidates;
@@ -129,8 +154,8 @@ Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& 
                                                         const DeviceFacts& facts) {
   const auto candidates = attention_backward_candidates(problem, facts);
   if (!candidates.empty()) return candidates.front();
-  int least = attention_backward_smem(problem, kTiles[0]);
-  for (const AttentionBackwardTile& tile : kTiles) {
+  int least = attention_backward_smem(problem, tiles_of(problem).front());
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
     if (attention_backward_accumulators(problem, tile) > kMostAccumulators) continue;
     least = std::min(least, attention_backward_smem(problem, tile));
   }

@@ -15,6 +15,7 @@
 #include "attention/gradient_sums.cuh"
 #include "attention/key_tile.cuh"
 #include "attention/score_gradients.cuh"
+#include "attention/split_copy.cuh"
 #include "params/attention_backward.h"
 
 namespace lathe {
@@ -22,15 +23,16 @@ namespace lathe {
 // [K][V][kStages tiles of Q][dO][ds transposed][p transposed, if exchanged][lse2][error][key tile]
 template <class Config>
 struct AttentionBackwardSmem {
-  static constexpr int kK = 2 * Config::kTileN * Config::kWidth;
-  static constexpr int kV = 2 * Config::kTileN * Config::kValueWidth;
-  static constexpr int kQ = 2 * Config::kTileM * Config::kWidth;
-  static constexpr int kDout = 2 * Config::kTileM * Config::kValueWidth;
-  static constexpr int kScores = 2 * Config::kTileM * Config::kTileN;
+  using Element = typename Config::Element;
+  static constexpr int kK = tile_bytes<Element, Config::kTileN, Config::kWidth>();
+  static constexpr int kV = tile_bytes<Element, Config::kTileN, Config::kValueWidth>();
+  static constexpr int kQ = tile_bytes<Element, Config::kTileM, Config::kWidth>();
+  static constexpr int kDout = tile_bytes<Element, Config::kTileM, Config::kValueWidth>();
+  static constexpr int kScores = tile_bytes<Element, Config::kTileN, Config::kTileM>();
   static constexpr int kRow = 4 * Config::kTileM;
   static constexpr int kVAt = kK, kQAt = kVAt + kV, kDoutAt = kQAt + Config::kStages * kQ;
   static constexpr int kDsAt = kDoutAt + kDout, kPAt = kDsAt + kScores;
-  static constexpr int kRowsAt = kDsAt + Config::kWidthWarps * kScores;
+  static constexpr int kRowsAt = kPAt + (GradientShape<Config>::kExchange ? kScores : 0);
   static constexpr int kTileAt = kRowsAt + 2 * kRow;
   static constexpr int kBytes = kTileAt + KeyTile::kBytes;
 };
@@ -147,10 +149,11 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
   } else {
     score_weights<Config, true>(s, p_words, units, place, tile->window(), tile->rows, rows);
   }
-  if constexpr (Shape::kSplit) {
+  if constexpr (Shape::kExchange) {
     exchange<Config>(p_words, shared + Smem::kPAt);
   } else {
-    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout, dv);
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout,
+                                                                          p.value_dim, dv);
   }
   add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
   if (full) {
@@ -158,7 +161,10 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
   } else {
     score_gradients<Config, true>(s, dp, ds, rows + Smem::kRow);
   }
-  exchange<Config>(ds, shared + Smem::kDsAt);
+  // Of float32, warps that share keys have all of ds each.
+  if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {
+    exchange<Config>(ds, shared + Smem::kDsAt);
+  }
 }
 
 // In order: the sums begin with what is in memory, which no other thread touches, and replace it.
@@ -177,7 +183,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryPl
 #pragma unroll
     for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
   }
-  add_dq<Config>(shared + Smem::kDsAt, shared, dq);
+  add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
 #pragma unroll
   for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
     if constexpr (Config::kDeterministic) {
@@ -205,18 +211,19 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(
   }
   scores(at, q, ds, dv);
   __syncthreads();  // p and ds are there for all; without exchange, all have left dout
-  if constexpr (Shape::kSplit) {
+  if constexpr (Shape::kExchange) {
     add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(
-        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, dv);
+        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, p.value_dim, dv);
   } else {
     if (more) copy_dout(next);
     copy_async_commit();
   }
-  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q, dk);
-  if constexpr (Shape::kSplit || Config::kStages == 1) {
+  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q,
+                                                                 p.head_dim, dk);
+  if constexpr (Shape::kExchange || Config::kStages == 1) {
     __syncthreads();  // all have left Q, and with an exchange dout
     if (more) {
-      if constexpr (Shape::kSplit) copy_dout(next);
+      if constexpr (Shape::kExchange) copy_dout(next);
       if constexpr (Config::kStages == 1) copy_q(next, turn + 1);
     }
     copy_async_commit();

@@ -53,7 +53,7 @@ __device__ __forceinline__ void sum_parts(long long item, long long rows, int he
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum[i] *= scale;
   store_global(static_cast<Element*>(to) + result.offset(row, head) + column,
-               pack<Element, 16>(sum));
+               pack<Element, 8 * sizeof(Element)>(sum));
 }
 
 __device__ __forceinline__ void sum_sinks(const AttentionBackwardFinishParams& p, int head) {

@@ -10,7 +10,6 @@
 // is asked for. Sums are in a fixed order.
 #pragma once
 #include "attention/softmax.cuh"
-#include "attention/tile.cuh"
 #include "common/varlen.cuh"
 #include "params/attention_backward.h"
 
@@ -51,21 +50,57 @@ struct PrepareRows {
       to[half] = turn_in_quad(eight.word);
     }
   }
+  // 16 columns of the same rows of float32: A's words are rows g and g + 8 in turn, B's first those
+  // of row g.
+  template <bool kIsA>
+  __device__ __forceinline__ void read(const void* tensor, long long batch_stride,
+                                       long long token_stride, long long head_stride, int row,
+                                       int column, Fragment<f32>& to) const {
+    column += threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int own = row + (kIsA ? i % 2 : i / 2) * 8, at = column + (kIsA ? i / 2 : i % 2) * 8;
+      Words<8> pair = {};
+      if (own < inside && at < p.value_dim) {
+        const int b = Config::kPacked ? 0 : own / p.seq_q;
+        load_global(static_cast<const float*>(tensor) + b * batch_stride +
+                        (own - static_cast<long long>(b) * p.seq_q) * token_stride +
+                        head * head_stride + at,
+                    pair);
+      }
+      unsigned plane[3];
+      split_any_pair(bit_cast<float>(pair.word[0]), bit_cast<float>(pair.word[1]), plane);
+      to.word[0][i] = plane[0], to.word[1][i] = plane[1], to.word[2][i] = plane[2];
+    }
+  }
   // sum_c dout out of 16 rows: those of rows g and g + 8 are c[g % 2] and c[2 + g % 2] of the lane
   // with t = g / 2. The matrix instruction adds up as it does for dp = dout . v: for a row of one
   // key out is v and the two are equal bit for bit, so that dq and dk of such rows are 0.
   __device__ __forceinline__ void deltas(int row, float (&upper)[4], float (&lower)[4]) const {
+    if constexpr (Operand<Element>::kPlanes > 1) {
+#pragma unroll 1
+      for (int column = 0; column < Config::kValueWidth; column += 16) {
+        Fragment<f32> out, dout;
+        read<true>(p.out, p.out_batch_stride, p.out_token_stride, p.out_head_stride, row, column,
+                   out);
+        read<false>(p.dout, p.dout_batch_stride, p.dout_token_stride, p.dout_head_stride, row,
+                    column, dout);
+        multiply_add_pair(upper, lower, out, dout);
+      }
+    } else {
 #pragma unroll 2
-    for (int column = 0; column < Config::kValueWidth; column += 32) {
-      Words<16> out[2], dout[2];
-      read(p.out, p.out_batch_stride, p.out_token_stride, p.out_head_stride, row, column, out);
-      read(p.dout, p.dout_batch_stride, p.dout_token_stride, p.dout_head_stride, row, column, dout);
+      for (int column = 0; column < Config::kValueWidth; column += 32) {
+        Words<16> out[2], dout[2];
+        read(p.out, p.out_batch_stride, p.out_token_stride, p.out_head_stride, row, column, out);
+        read(p.dout, p.dout_batch_stride, p.dout_token_stride, p.dout_head_stride, row, column,
+             dout);
 #pragma unroll
-      for (int i = 0; i < 4; i += 2) {
-        const unsigned a[4] = {out[0].word[i], out[1].word[i], out[0].word[i + 1],
-                               out[1].word[i + 1]};
-        multiply_add(upper, a, dout[0].word[i], dout[0].word[i + 1], Element{});
-        multiply_add(lower, a, dout[1].word[i], dout[1].word[i + 1], Element{});
+        for (int i = 0; i < 4; i += 2) {
+          const unsigned a[4] = {out[0].word[i], out[1].word[i], out[0].word[i + 1],
+                                 out[1].word[i + 1]};
+          multiply_add(upper, a, dout[0].word[i], dout[0].word[i + 1], Element{});
+          multiply_add(lower, a, dout[1].word[i], dout[1].word[i + 1], Element{});
+        }
       }
     }
   }

@@ -165,18 +165,19 @@ struct AttentionDecode {
     }
   }
   __device__ __forceinline__ void multiply_values(
-      int stage, const unsigned (&weights)[1][Shape::kKeyTiles / 2][4], Sums& o) const {
+      int stage, const Accumulated<Element, Shape::kKeyTiles> (&weights)[1], Sums& o) const {
     const int lane = threadIdx.x % 32, key_warp = threadIdx.x / 32 / Shape::kRowWarps;
     const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
         shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV) + Smem::kK, lane);
 #pragma unroll
     for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
+      const Fragment<Element> w = weights[0].operand(j);
 #pragma unroll
       for (int n = 0; n < Shape::kOutTiles; n += 2) {
         unsigned values[4];
         load_matrix_transposed(values, v_reader.at(key_warp * (Shape::kWarpKeys / 16) + j, n / 2));
-        multiply_add(o[0][n], weights[0][j], values[0], values[1], Element{});
-        multiply_add(o[0][n + 1], weights[0][j], values[2], values[3], Element{});
+        multiply_add(o[0][n], w.word[0], values[0], values[1], Element{});
+        multiply_add(o[0][n + 1], w.word[0], values[2], values[3], Element{});
       }
     }
   }
@@ -248,8 +249,8 @@ __device__ __forceinline__ void AttentionDecode<Config>::visit(
     } else {
       modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
-    unsigned weights[1][Shape::kKeyTiles / 2][4];
-    softmax_step<Element, true>(s, units.t, softmax, o, weights);
+    Accumulated<Element, Shape::kKeyTiles> weights[1];
+    softmax_step<true>(s, units.t, softmax, o, weights);
     multiply_values(stage, weights, o);
     behind = stage;
     stage = stage + 1 == kStages ? 0 : stage + 1;

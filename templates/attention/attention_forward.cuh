@@ -21,9 +21,10 @@ namespace lathe {
 // [Q][kStages tiles of K][kStages tiles of V], from the first copy to the last product.
 template <class Config>
 struct AttentionForwardSmem {
-  static constexpr int kQ = 2 * Config::kTileM * Config::kWidth;
-  static constexpr int kK = 2 * Config::kTileN * Config::kWidth;
-  static constexpr int kV = 2 * Config::kTileN * Config::kValueWidth;
+  using Element = typename Config::Element;
+  static constexpr int kQ = tile_bytes<Element, Config::kTileM, Config::kWidth>();
+  static constexpr int kK = tile_bytes<Element, Config::kTileN, Config::kWidth>();
+  static constexpr int kV = tile_bytes<Element, Config::kTileN, Config::kValueWidth>();
   static constexpr int kBytes = kQ + Config::kStages * (kK + kV);
 };
 
@@ -34,13 +35,20 @@ struct AttentionForwardShape {
   static constexpr int kKeyTiles = Config::kTileN / 8;
   static constexpr int kOutTiles = Config::kValueWidth / 8;
   static constexpr int kSteps = Config::kWidth / 16;
-  // The query stays in registers where it fits beside the sums.
-  static constexpr bool kKeepQ = kRowBlocks * kSteps * 4 <= 32;
+  static constexpr int kPlanes = Operand<typename Config::Element>::kPlanes;
+  // The query stays in registers where it fits beside the sums, and beside what a softcap takes.
+  static constexpr bool kWideSums = kRowBlocks * kOutTiles * 4 > 96;
+  static constexpr bool kKeepQ =
+      kRowBlocks * kSteps * 4 * kPlanes <= (Config::kSoftcap ? 24 : 32) && !kWideSums;
   // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
   // reads so far ahead that it spills. Found by trial.
-  static constexpr int kUnroll = kKeepQ || Config::kWidth % 64 != 0  ? kSteps
-                                 : Config::kPacked || Config::kLocal ? 4
-                                                                     : 2;
+  static constexpr bool kHalfPanel = Config::kWidth % 64 != 0;
+  static constexpr bool kRoom = (Config::kPacked || Config::kLocal) && kSteps > 4 && !kHalfPanel;
+  static constexpr int kUnroll = kPlanes > 1                            ? 1
+                                 : kKeepQ || (kHalfPanel && !kWideSums) ? kSteps
+                                 : kRoom                                ? 4
+                                                                        : 2;
+  static constexpr int kOutStep = kPlanes > 1 ? 4 : 2;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage or two");
 };
@@ -92,6 +100,7 @@ struct AttentionForward {
                                                 Scores& s) const;
   template <class Weights, class Sums>
   __device__ __forceinline__ void multiply_values(int cursor, const Weights& weights,
+                                                  RunningSoftmax<kRowBlocks>& softmax,
                                                   Sums& o) const;
   template <AttentionMask kMask, class Fragments, class Sums>
   __device__ __forceinline__ void step(const Visits<Config>& visits, int cursor,
@@ -115,47 +124,49 @@ __device__ __forceinline__ void AttentionForward<Config>::multiply_keys(int curs
       read_columns_first<kTileN, Config::kWidth>(k_tile + stage(in_place(cursor)) * Smem::kK, lane);
 #pragma unroll Shape::kUnroll
   for (int d = 0; d < Shape::kSteps; ++d) {
-    unsigned q[kRowBlocks][4];
+    Fragment<Element> q[kRowBlocks];
 #pragma unroll
     for (int b = 0; b < kRowBlocks; ++b) {
       if constexpr (Shape::kKeepQ) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) q[b][i] = q_kept[b][d][i];
+        q[b] = q_kept[b][d];
       } else {
-        load_matrix(q[b], q_reader.at(warp * kRowBlocks + b, d));
+        load_fragment(q[b], q_reader, warp * kRowBlocks + b, d);
       }
     }
 #pragma unroll
     for (int n = 0; n < Shape::kKeyTiles; n += 2) {
-      unsigned keys[4];
-      load_matrix(keys, k_reader.at(n / 2, d));
+      Fragment<Element> keys;
+      load_fragment(keys, k_reader, n / 2, d);
 #pragma unroll
-      for (int b = 0; b < kRowBlocks; ++b) {
-        multiply_add(s[b][n], q[b], keys[0], keys[1], Element{});
-        multiply_add(s[b][n + 1], q[b], keys[2], keys[3], Element{});
-      }
+      for (int b = 0; b < kRowBlocks; ++b) multiply_add_pair(s[b][n], s[b][n + 1], q[b], keys);
     }
   }
 }
 
-// o += weights v
+// o += weights v, and of float32 l += weights
 template <class Config>
 template <class Weights, class Sums>
-__device__ __forceinline__ void AttentionForward<Config>::multiply_values(int cursor,
-                                                                          const Weights& weights,
-                                                                          Sums& o) const {
+__device__ __forceinline__ void AttentionForward<Config>::multiply_values(
+    int cursor, const Weights& weights, RunningSoftmax<kRowBlocks>& softmax, Sums& o) const {
   const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
       v_tile + stage(in_place(cursor)) * Smem::kV, thread_index() % 32);
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
+    Fragment<Element> w[kRowBlocks];
 #pragma unroll
-    for (int n = 0; n < Shape::kOutTiles; n += 2) {
-      unsigned values[4];
-      load_matrix_transposed(values, v_reader.at(j, n / 2));
+    for (int b = 0; b < kRowBlocks; ++b) {
+      w[b] = weights[b].operand(j);
+      if constexpr (kSumsInProduct<Element>) add_row_sums(softmax.sum[b], w[b]);
+    }
 #pragma unroll
-      for (int b = 0; b < kRowBlocks; ++b) {
-        multiply_add(o[b][n], weights[b][j], values[0], values[1], Element{});
-        multiply_add(o[b][n + 1], weights[b][j], values[2], values[3], Element{});
+    for (int n = 0; n < Shape::kOutTiles; n += Shape::kOutStep) {
+      if (Shape::kPlanes > 1 && n * 8 >= p.value_dim) break;
+#pragma unroll
+      for (int i = n; i < n + Shape::kOutStep; i += 2) {
+        Fragment<Element> values;
+        load_fragment_transposed(values, v_reader, j, i / 2);
+#pragma unroll
+        for (int b = 0; b < kRowBlocks; ++b) multiply_add_pair(o[b][i], o[b][i + 1], w[b], values);
       }
     }
   }
@@ -186,8 +197,8 @@ __device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Conf
   float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   multiply_keys(cursor, q_kept, s);
   modify_scores<Config, kMask>(s, units, rows, tile, visits.window, visits.key(cursor));
-  unsigned weights[kRowBlocks][Shape::kKeyTiles / 2][4];
-  softmax_step<Element, kMask != AttentionMask::none>(s, units.t, softmax, o, weights);
+  Accumulated<Element, Shape::kKeyTiles> weights[kRowBlocks];
+  softmax_step<kMask != AttentionMask::none>(s, units.t, softmax, o, weights);
 
   copy_async_wait<kPending>();
   __syncthreads();  // V is there for all; all have left K, and with two stages V of the last block
@@ -200,7 +211,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Conf
   }
   copy_async_commit();
 
-  multiply_values(cursor, weights, o);
+  multiply_values(cursor, weights, softmax, o);
 }
 
 template <class Config>
@@ -214,7 +225,7 @@ __device__ __forceinline__ void AttentionForward<Config>::keep_q(Fragments& q) c
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int d = 0; d < Shape::kSteps; ++d)
-      load_matrix(q[b][d], reader.at(warp * kRowBlocks + b, d));
+      load_fragment(q[b][d], reader, warp * kRowBlocks + b, d);
   }
 }
 
@@ -236,7 +247,7 @@ __device__ __forceinline__ void AttentionForward<Config>::run() const {
       copy_v(visits, cursor);
       copy_async_commit();
     }
-    unsigned q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1][4];
+    Fragment<Element> q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1];
     if constexpr (Shape::kKeepQ) keep_q(q);
     if constexpr (Config::kListed) {
 #pragma unroll 1

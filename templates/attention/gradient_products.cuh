@@ -8,10 +8,10 @@
 //
 // Accumulators of the first two are operand A of the next two as they stand. Where two warps have
 // the same keys and half the columns each, each has the scores of half the queries, and p and ds
-// reach both through shared memory.
+// reach both through shared memory; of float32, whose tiles leave no room for p, each has all.
 #pragma once
 #include "attention/column_share.cuh"
-#include "attention/tile.cuh"
+#include "attention/operand.cuh"
 #include "common/shared_memory.cuh"
 
 namespace lathe {
@@ -20,9 +20,10 @@ template <class Config>
 struct GradientShape {
   static constexpr int kWarps = Config::kThreads / 32;
   static constexpr int kWidthWarps = Config::kWidthWarps, kKeyWarps = kWarps / kWidthWarps;
-  static constexpr bool kSplit = kWidthWarps > 1;
+  static constexpr int kPlanes = Operand<typename Config::Element>::kPlanes;
+  static constexpr bool kSplit = kWidthWarps > 1, kExchange = kSplit && kPlanes == 1;
   static constexpr int kRowBlocks = Config::kTileN / (16 * kKeyWarps);  // of 16 keys, per warp
-  static constexpr int kQueries = Config::kTileM / kWidthWarps;         // of a warp's scores
+  static constexpr int kQueries = Config::kTileM / (kExchange ? kWidthWarps : 1);  // of its scores
   static constexpr int kTiles = kQueries / 8, kSteps = Config::kTileM / 16;
   using KeyShare = ColumnShare<Config::kWidth, kWidthWarps>;  // of dk
   using ValueShare = ColumnShare<Config::kValueWidth, kWidthWarps>;
@@ -49,7 +50,7 @@ struct GradientShape {
   using DqShare = ColumnShare<Config::kWidth, kDqWays>;
 
   using Scores = float[kRowBlocks][kTiles][4];
-  using Operands = unsigned[kRowBlocks][kTiles / 2][4];  // of 16-bit pairs
+  using Operands = Accumulated<typename Config::Element, kTiles>[kRowBlocks];
   using KeySums = float[kRowBlocks][2 * KeyShare::kBlocks][4];
   using ValueSums = float[kRowBlocks][2 * ValueShare::kBlocks][4];
   using DqSums = float[kDqRowBlocks][2 * DqShare::kBlocks][4];
@@ -62,7 +63,9 @@ struct GradientShape {
   static __device__ __forceinline__ int width_warp() {
     return kSplit ? thread_index() / 32 / kKeyWarps : 0;
   }
-  static __device__ __forceinline__ int first_query() { return width_warp() * kQueries; }
+  static __device__ __forceinline__ int first_query() {
+    return kExchange ? width_warp() * kQueries : 0;
+  }
   static __device__ __forceinline__ int dq_way() { return thread_index() / 32 % kDqWays; }
   static __device__ __forceinline__ int dq_block() {
     return thread_index() / 32 / kDqWays * kDqRowBlocks;
@@ -80,20 +83,17 @@ __device__ __forceinline__ void add_scores(unsigned keys, unsigned queries,
   const TileReader<Config::kTileM, kColumns> query_reader(
       queries, Shape::first_query() + (lane & 7) + (lane >> 4) * 8, (lane >> 3) & 1);
   // A panel at a time: unrolled further, the compiler reads so far ahead that it spills.
-#pragma unroll(kColumns % 64 == 0 ? 4 : kColumns / 16)
+#pragma unroll(Shape::kPlanes > 1 ? 1 : kColumns % 64 == 0 ? 4 : kColumns / 16)
   for (int d = 0; d < kColumns / 16; ++d) {
-    unsigned a[Shape::kRowBlocks][4];
+    Fragment<Element> a[Shape::kRowBlocks];
 #pragma unroll
-    for (int b = 0; b < Shape::kRowBlocks; ++b) load_matrix(a[b], key_reader.at(own + b, d));
+    for (int b = 0; b < Shape::kRowBlocks; ++b) load_fragment(a[b], key_reader, own + b, d);
 #pragma unroll
     for (int n = 0; n < Shape::kTiles; n += 2) {
-      unsigned q[4];
-      load_matrix(q, query_reader.at(n / 2, d));
+      Fragment<Element> q;
+      load_fragment(q, query_reader, n / 2, d);
 #pragma unroll
-      for (int b = 0; b < Shape::kRowBlocks; ++b) {
-        multiply_add(s[b][n], a[b], q[0], q[1], Element{});
-        multiply_add(s[b][n + 1], a[b], q[2], q[3], Element{});
-      }
+      for (int b = 0; b < Shape::kRowBlocks; ++b) multiply_add_pair(s[b][n], s[b][n + 1], a[b], q);
     }
   }
 }
@@ -106,16 +106,19 @@ __device__ __forceinline__ void exchange(const typename GradientShape<Config>::O
   using Shaped = Tile<Config::kTileN, Config::kTileM>;
   const int lane = Shape::lane(), row = Shape::key_block() * 16 + lane / 4;
   const int first = Shape::first_query() / 8;  // a multiple of kTiles, which is a power of two
-  constexpr int kPitch = Shaped::kPanels > 0 ? 128 : 64;
-  to += lane % 4 * 4 + (Shaped::kPanels > 0
-                            ? first / 8 * Config::kTileN * 128 + panel_offset(row, first % 8)
-                            : half_panel_offset(row, first));
+  constexpr int kPitch = Config::kTileM >= 64 ? 128 : 2 * Config::kTileM;
+  to += lane % 4 * 4 + chunk_offset<Config::kTileN, Config::kTileM>(row, first);
 #pragma unroll
   for (int n = 0; n < Shape::kTiles; ++n) {
     const unsigned column = (to ^ (n % 8 * 16)) + n / 8 * Config::kTileN * 128;
 #pragma unroll
     for (int i = 0; i < 2 * Shape::kRowBlocks; ++i) {
-      store_shared(column + 8 * i * kPitch, words[i / 2][n / 2][n % 2 * 2 + i % 2]);
+      const auto own = words[i / 2].operand(n / 2);
+#pragma unroll
+      for (int plane = 0; plane < Shape::kPlanes; ++plane) {
+        store_shared(column + 8 * i * kPitch + plane * Shaped::kBytes,
+                     own.word[plane][n % 2 * 2 + i % 2]);
+      }
     }
   }
 }
@@ -124,7 +127,8 @@ __device__ __forceinline__ void exchange(const typename GradientShape<Config>::O
 // are the warp's own, or those that have been exchanged.
 template <class Config, class Share, int kColumns, class Sums>
 __device__ __forceinline__ void add_products(const typename GradientShape<Config>::Operands& kept,
-                                             unsigned exchanged, unsigned queries, Sums& sums) {
+                                             unsigned exchanged, unsigned queries, int columns,
+                                             Sums& sums) {
   using Shape = GradientShape<Config>;
   using Element = typename Config::Element;
   const int lane = Shape::lane(), own = Shape::key_block();
@@ -133,24 +137,23 @@ __device__ __forceinline__ void add_products(const typename GradientShape<Config
   const auto word_reader = read_rows_first<Config::kTileN, Config::kTileM>(exchanged, lane);
 #pragma unroll
   for (int j = 0; j < Shape::kSteps; ++j) {
-    unsigned a[Shape::kRowBlocks][4];
+    Fragment<Element> a[Shape::kRowBlocks];
 #pragma unroll
     for (int b = 0; b < Shape::kRowBlocks; ++b) {
-      if constexpr (Shape::kSplit) {
-        load_matrix(a[b], word_reader.at(own + b, j));
+      if constexpr (Shape::kExchange) {
+        load_fragment(a[b], word_reader, own + b, j);
       } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[b][i] = kept[b][j][i];
+        a[b] = kept[b].operand(j);
       }
     }
 #pragma unroll
     for (int n = 0; n < Share::kBlocks; ++n) {
-      unsigned values[4];
-      load_matrix_transposed(values, reader.at(j, Share::block(n)));
+      if (Shape::kPlanes > 1 && uniform(Share::column(n, Shape::width_warp()) >= columns)) break;
+      Fragment<Element> values;
+      load_fragment_transposed(values, reader, j, Share::block(n));
 #pragma unroll
       for (int b = 0; b < Shape::kRowBlocks; ++b) {
-        multiply_add(sums[b][2 * n], a[b], values[0], values[1], Element{});
-        multiply_add(sums[b][2 * n + 1], a[b], values[2], values[3], Element{});
+        multiply_add_pair(sums[b][2 * n], sums[b][2 * n + 1], a[b], values);
       }
     }
   }
@@ -158,7 +161,7 @@ __device__ __forceinline__ void add_products(const typename GradientShape<Config
 
 // dq += ds k of the warp's queries and columns, over all keys of the tile; ds lies transposed.
 template <class Config>
-__device__ __forceinline__ void add_dq(unsigned ds_tile, unsigned keys,
+__device__ __forceinline__ void add_dq(unsigned ds_tile, unsigned keys, int columns,
                                        typename GradientShape<Config>::DqSums& dq) {
   using Shape = GradientShape<Config>;
   using Share = typename Shape::DqShare;
@@ -168,21 +171,23 @@ __device__ __forceinline__ void add_dq(unsigned ds_tile, unsigned keys,
       read_rows_first<Config::kTileN, Config::kWidth>(keys, lane), Shape::dq_way());
   auto ds = read_columns_first<Config::kTileN, Config::kTileM>(ds_tile, lane);
   // The blocks of a warp lie in one panel: 2^n of them, at a multiple of as many.
-  ds.panel = (ds.panel + first / 4 * Config::kTileN * 128) ^ (first % 4 * 32);
-  ds.half ^= first % 4 * 32;
+  if constexpr (Config::kTileM > 16) {
+    ds.panel = (ds.panel + first / 4 * Config::kTileN * 128) ^ (first % 4 * 32);
+    ds.half ^= first % 4 * 32;
+  }
 #pragma unroll
   for (int j = 0; j < Config::kTileN / 16; ++j) {
-    unsigned a[Shape::kDqRowBlocks][4];
+    Fragment<Element> a[Shape::kDqRowBlocks];
 #pragma unroll
-    for (int b = 0; b < Shape::kDqRowBlocks; ++b) load_matrix_transposed(a[b], ds.at(j, b));
+    for (int b = 0; b < Shape::kDqRowBlocks; ++b) load_fragment_transposed(a[b], ds, j, b);
 #pragma unroll
     for (int n = 0; n < Share::kBlocks; ++n) {
-      unsigned values[4];
-      load_matrix_transposed(values, key_reader.at(j, Share::block(n)));
+      if (Shape::kPlanes > 1 && uniform(Share::column(n, Shape::dq_way()) >= columns)) break;
+      Fragment<Element> values;
+      load_fragment_transposed(values, key_reader, j, Share::block(n));
 #pragma unroll
       for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
-        multiply_add(dq[b][2 * n], a[b], values[0], values[1], Element{});
-        multiply_add(dq[b][2 * n + 1], a[b], values[2], values[3], Element{});
+        multiply_add_pair(dq[b][2 * n], dq[b][2 * n + 1], a[b], values);
       }
     }
   }

@@ -4,6 +4,7 @@
 // apart, from key 0 of the sequence and head.
 #pragma once
 #include "attention/place.cuh"
+#include "attention/split_copy.cuh"
 
 namespace lathe {
 

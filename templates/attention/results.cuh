@@ -44,7 +44,7 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
       if constexpr (Config::kSinks) {
         if (inside) sink = load_element(static_cast<const float*>(p.sinks) + head);
       }
-      const float sum = quad_sum(softmax.sum[b][half]);
+      const float sum = row_sum<Element>(softmax.sum[b][half]);
       RowEnd end = softmax_end<Config::kSinks>(softmax.most[b][half], sum, t_of_weights, sink);
       if (written && t == 0) {
         const long long place =
@@ -53,18 +53,26 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
         store_element(lse + place + row, inside ? end.lse : minus_infinity());
       }
       Element* to = out + row * p.out_token_stride + head * p.out_head_stride;
+      const auto value = [&](int n, int c) { return row_end<Element>(o[b][n][2 * half + c], end); };
+      if constexpr (sizeof(Element) == 4) {  // a quad stores 32 bytes of a row
 #pragma unroll
-      for (int n = 0; n < kOutTiles; n += 4) {
-        unsigned word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          word[i] = inside ? pack_pair(o[b][n + i][2 * half] * end.scale,
-                                       o[b][n + i][2 * half + 1] * end.scale, Element{})
-                           : 0u;
+        for (int n = 0; n < kOutTiles; ++n) {
+          const float pair[2] = {inside ? value(n, 0) : 0.0f, inside ? value(n, 1) : 0.0f};
+          const int column = n * 8 + t * 2;
+          if (written && column < p.value_dim) store_global(to + column, pack<f32, 8>(pair));
         }
-        const Words<16> columns = turn_in_quad(word);
-        const int column = (n + t) * 8;
-        if (written && column < p.value_dim) store_global(to + column, columns);
+      } else {
+#pragma unroll
+        for (int n = 0; n < kOutTiles; n += 4) {
+          unsigned word[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            word[i] = inside ? pack_pair(value(n + i, 0), value(n + i, 1), Element{}) : 0u;
+          }
+          const Words<16> columns = turn_in_quad(word);
+          const int column = (n + t) * 8;
+          if (written && column < p.value_dim) store_global(to + column, columns);
+        }
       }
     }
   }

@@ -45,11 +45,11 @@ struct ScorePlace {
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
 // `lse2` is where the lane's first two values lie.
 template <class Config, bool kMasked, int kRowBlocks, int kTiles>
-__device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
-                                              unsigned (&probability)[kRowBlocks][kTiles / 2][4],
-                                              const GradientUnits<Config>& units,
-                                              const ScorePlace& place, const KeyWindow& window,
-                                              int rows, unsigned lse2) {
+__device__ __forceinline__ void score_weights(
+    float (&s)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
+    const GradientUnits<Config>& units, const ScorePlace& place, const KeyWindow& window, int rows,
+    unsigned lse2) {
   using Element = typename Config::Element;
   QueryColumns kept[kRowBlocks][2];
   if constexpr (kMasked) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
         float x = s[b][n][2 * half + c], y = 0.0f;
         if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
         if constexpr (Config::kSoftcap) {
-          y = tanh_scaled(x, units.tanh_scale);
+          y = tanh_of<Element>(x, units.softcap, units.tanh_scale);
           x = __fmul_rn(units.softcap, y);
         }
         if constexpr (Config::kAlibi) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
         }
         s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], __fmaf_rn(-y, y, 1.0f)) : p[c];
       }
-      probability[b][n / 2][n % 2 * 2 + half] = pack_pair(p[0], p[1], Element{});
+      probability[b].put(n, half, p[0], p[1]);
     }
   }
 }
@@ -97,11 +97,9 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
 // weight, dp -> ds in pairs of Element. In a block that a mask cuts, whatever dp is there, a pair
 // of no weight has no gradient.
 template <class Config, bool kMasked, int kRowBlocks, int kTiles>
-__device__ __forceinline__ void score_gradients(const float (&weight)[kRowBlocks][kTiles][4],
-                                                const float (&dp)[kRowBlocks][kTiles][4],
-                                                unsigned (&ds)[kRowBlocks][kTiles / 2][4],
-                                                unsigned error) {
-  using Element = typename Config::Element;
+__device__ __forceinline__ void score_gradients(
+    const float (&weight)[kRowBlocks][kTiles][4], const float (&dp)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&ds)[kRowBlocks], unsigned error) {
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_error = load_shared_pair(error + 32 * n);
@@ -117,7 +115,7 @@ __device__ __forceinline__ void score_gradients(const float (&weight)[kRowBlocks
           gradient[c] = __fmul_rn(w, __fsub_rn(dp[b][n][2 * half + c], e));
           if constexpr (kMasked) gradient[c] = w == 0.0f ? 0.0f : gradient[c];
         }
-        ds[b][n / 2][n % 2 * 2 + half] = pack_pair(gradient[0], gradient[1], Element{});
+        ds[b].put(n, half, gradient[0], gradient[1]);
       }
     }
   }

@@ -73,7 +73,8 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
           float y = s[b][n][2 * half + c];
           if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
           if constexpr (Config::kSoftcap) {
-            y = __fmul_rn(units.softcap, tanh_scaled(y, units.tanh_scale));
+            y = __fmul_rn(units.softcap,
+                          tanh_of<typename Config::Element>(y, units.softcap, units.tanh_scale));
           }
           if constexpr (Config::kAlibi) {
             y = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * n + c)), y);

@@ -4,8 +4,8 @@
 // weight is 2^(y t): one multiply-add and one exponential per score. A lane holds rows g and g + 8
 // of each block of 16 rows; the four lanes of a quad share a row.
 #pragma once
+#include "attention/operand.cuh"
 #include "common/math.cuh"
-#include "common/types.cuh"
 
 namespace lathe {
 
@@ -40,20 +40,46 @@ __device__ __forceinline__ float quad_sum(float value) {
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
+// The same, to the accuracy that the element deserves.
+template <class Element>
+__device__ __forceinline__ float tanh_of(float x, float, float tanh_scale) {
+  return tanh_scaled(x, tanh_scale);
+}
+template <>
+__device__ __forceinline__ float tanh_of<f32>(float x, float cap, float) {
+  return tanhf(__fdiv_rn(x, cap));
+}
+
+// Float32 weights are summed by the product with the values, in its order and with its rounding:
+// where all values are 1, o and l are equal to the bit. l is then the whole row's in every lane.
+template <class Element>
+constexpr bool kSumsInProduct = Operand<Element>::kPlanes > 1;
+template <class Element>
+__device__ __forceinline__ float row_sum(float sum) {
+  return kSumsInProduct<Element> ? sum : quad_sum(sum);
+}
+
 // Maximum m (in y) of the rows so far and the lane's own part of l = sum 2^((y - m) t).
 template <int kRowBlocks>
 struct RunningSoftmax {
   float most[kRowBlocks][2], sum[kRowBlocks][2];
 };
 
-// One key block: y becomes the weights 2^((y - m) t), rounded to pairs of Element as operand A of
-// the next product; o and l are scaled to the new maximum. kGuard: a row may have met no key yet,
-// and -inf - -inf must not arise.
-template <class Element, bool kGuard, int kRowBlocks, int kTiles, int kOutTiles>
+// 2^((y - base) t), shift being base * t: in one operation, or for float32 in two, which rounds in
+// proportion to the difference and makes the largest score's weight 1.
+template <class Element>
+__device__ __forceinline__ float weight(float y, float base, float t, float shift) {
+  if constexpr (kSumsInProduct<Element>) return ex2_flushed(__fmul_rn(__fsub_rn(y, base), t));
+  return ex2_flushed(__fmaf_rn(y, t, -shift));
+}
+
+// One key block: y becomes the weights 2^((y - m) t), operand A of the next product; o and l are
+// scaled to the new maximum. kGuard: a row may have met no key yet, and -inf - -inf must not arise.
+template <bool kGuard, class Element, int kRowBlocks, int kTiles, int kOutTiles>
 __device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], float t,
                                              RunningSoftmax<kRowBlocks>& rows,
                                              float (&o)[kRowBlocks][kOutTiles][4],
-                                             unsigned (&weights)[kRowBlocks][kTiles / 2][4]) {
+                                             Accumulated<Element, kTiles> (&weights)[kRowBlocks]) {
 #pragma unroll
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
@@ -71,10 +97,10 @@ __device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], 
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const float first = ex2_flushed(__fmaf_rn(y[b][n][2 * half], t, -shift));
-        const float second = ex2_flushed(__fmaf_rn(y[b][n][2 * half + 1], t, -shift));
-        sum += first + second;
-        weights[b][n / 2][n % 2 * 2 + half] = pack_pair(first, second, Element{});
+        const float first = weight<Element>(y[b][n][2 * half], base, t, shift);
+        const float second = weight<Element>(y[b][n][2 * half + 1], base, t, shift);
+        if constexpr (!kSumsInProduct<Element>) sum += first + second;
+        weights[b].put(n, half, first, second);
       }
       rows.sum[b][half] = __fmaf_rn(rows.sum[b][half], scale, sum);
 #pragma unroll
@@ -86,10 +112,19 @@ __device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], 
   }
 }
 
-// What is left of a row at its end: out = o * scale, and the natural logarithm of the sum.
+// What is left of a row at its end: out = o * scale = o * factor / sum, and the natural logarithm
+// of the sum.
 struct RowEnd {
-  float scale, lse;
+  float scale, lse, factor, sum;
 };
+template <class Element>
+__device__ __forceinline__ float row_end(float o, const RowEnd& end) {
+  return o * end.scale;
+}
+template <>
+__device__ __forceinline__ float row_end<f32>(float o, const RowEnd& end) {
+  return __fdiv_rn(__fmul_rn(o, end.factor), end.sum);
+}
 // `sum` is the whole row's. With a sink: one more logit, whose value is 0.
 template <bool kSinks>
 __device__ __forceinline__ RowEnd softmax_end(float most, float sum, float t, float sink) {
@@ -103,8 +138,8 @@ __device__ __forceinline__ RowEnd softmax_end(float most, float sum, float t, fl
     sum = __fmaf_rn(sum, factor, ex2_flushed(logit - guarded));
     base = larger;
   }
-  if (sum == 0.0f) return {0.0f, minus_infinity()};
-  return {factor * rcp(sum), (base + lg2(sum)) * kLn2};
+  if (sum == 0.0f) return {0.0f, minus_infinity(), 0.0f, 1.0f};
+  return {factor * rcp(sum), (base + lg2(sum)) * kLn2, factor, sum};
 }
 
 }  // namespace lathe

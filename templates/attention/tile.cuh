@@ -20,11 +20,29 @@ struct Tile {
   static_assert(kBytes % 1024 == 0, "a tile keeps the alignment of the next one");
 };
 
+// A narrow one of its own kind, for scores of 16 queries.
+template <int kRows>
+struct Tile<kRows, 16> {
+  static constexpr int kBytes = kRows * 32;
+};
+
 __device__ __forceinline__ int panel_offset(int row, int chunk) {
   return row * 128 + ((chunk ^ (row & 7)) << 4);
 }
 __device__ __forceinline__ int half_panel_offset(int row, int chunk) {
   return row * 64 + ((chunk ^ ((row >> 1) & 3)) << 4);
+}
+
+// 16 columns alone: 32-byte rows.
+__device__ __forceinline__ int quarter_panel_offset(int row, int chunk) {
+  return row * 32 + ((chunk ^ ((row >> 2) & 1)) << 4);
+}
+// 16-byte chunk `chunk` of a row of a tile.
+template <int kRows, int kWidth>
+__device__ __forceinline__ int chunk_offset(int row, int chunk) {
+  if constexpr (kWidth == 16) return quarter_panel_offset(row, chunk);
+  if constexpr (kWidth == 32) return half_panel_offset(row, chunk);
+  return chunk / 8 * kRows * 128 + panel_offset(row, chunk % 8);
 }
 
 // A value that all lanes hold, through a shuffle, which the compiler leaves where it stands: what
@@ -113,6 +131,18 @@ struct TileReader {
              row_block * 16 * 128;
     }
     return ((half + bytes) ^ (column_block % 4 * 32)) + row_block * 16 * 64;
+  }
+};
+
+// 16 columns, one chunk to either side of the swizzle.
+template <int kRows>
+struct TileReader<kRows, 16> {
+  unsigned quarter;
+
+  __device__ __forceinline__ TileReader(unsigned tile, int row, int chunk)
+      : quarter(tile + quarter_panel_offset(row, chunk)) {}
+  __device__ __forceinline__ unsigned at(int row_block, int) const {
+    return quarter + row_block * 16 * 32;
   }
 };
 

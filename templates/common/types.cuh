@@ -141,6 +141,24 @@ __device__ __forceinline__ void store_shared(void* to, const Words<16>& from) {
                "r"(from.word[0]), "r"(from.word[1]), "r"(from.word[2]), "r"(from.word[3])
                : "memory");
 }
+// 32 bytes, aligned to 16, by two accesses.
+__device__ __forceinline__ void load_global(const void* from, Words<32>& to) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    Words<16> half;
+    load_global(static_cast<const Words<16>*>(from) + i, half);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) to.word[4 * i + j] = half.word[j];
+  }
+}
+__device__ __forceinline__ void store_global(void* to, const Words<32>& from) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    store_global(static_cast<Words<16>*>(to) + i,
+                 Words<16>{{from.word[4 * i], from.word[4 * i + 1], from.word[4 * i + 2],
+                            from.word[4 * i + 3]}});
+  }
+}
 
 // One element of read-only global memory.
 template <class Element>

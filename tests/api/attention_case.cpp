@@ -206,8 +206,10 @@ std::string AttentionCase::text() const {
     for (size_t i = 0; i < values.size(); ++i) out << (i ? " " : "") << values[i];
     out << ']';
   };
-  out << (dtype == LATHE_BF16 ? "bf16" : "f16") << " D" << head_dim << " DV" << value_dim << " H"
-      << heads() << " HK" << kv_heads;
+  out << (dtype == LATHE_BF16  ? "bf16"
+          : dtype == LATHE_F16 ? "f16"
+                               : "f32")
+      << " D" << head_dim << " DV" << value_dim << " H" << heads() << " HK" << kv_heads;
   list("queries", queries);
   list("keys", keys);
   if (packed) out << (cu_dtype == LATHE_I64 ? " packed/i64" : " packed/i32");

@@ -195,9 +195,6 @@ TEST_CASE("what has no kernels is UNSUPPORTED, by name") {
   check(request(kBatched, [](Builder& b) { b.set("score_mod", "bias.cuh"); }), "score_mod");
   check(request(kBatched, [](Builder& b) { b.set("mask_mod", "mask.cuh"); }), "mask_mod");
   check(request(kBatched, nothing, 8), "alignment is 8");
-  std::vector<test::Declaration> wide = kBatched;
-  for (auto& each : wide) each.dtype = LATHE_F32;
-  check(request(wide, nothing), "q has dtype f32");
 }
 
 TEST_CASE("a problem becomes flags of the code and numbers of the launch") {

@@ -135,8 +135,59 @@ TEST_CASE("attention backward: every candidate fits the device and the registers
         "flash_attention: a block of the backward needs at least 70016 bytes of shared memory, "
         "sm_86 allows 49152");
   AttentionProblem wrong = backward_of(64, 64);
-  wrong.element = Dtype::f32;
+  wrong.element = Dtype::i32;
   CHECK_FALSE(attention_backward_kernels(wrong, facts("sm_80"), {}).ok());
+}
+
+TEST_CASE("attention backward: the warps of every candidate divide the columns of dq") {
+  for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
+    for (const char* arch : {"sm_80", "sm_86", "sm_90"}) {
+      for (const int head_dim : {64, 96, 128, 192, 256}) {
+        for (const int value_dim : {64, 96, 128, 192, 256}) {
+          AttentionProblem problem = backward_of(head_dim, value_dim);
+          problem.element = element;
+          for (const AttentionBackwardTile& tile :
+               attention_backward_candidates(problem, facts(arch))) {
+            // Four shares of 96 columns would cut a block of 16.
+            const int ways = head_dim == 96 ? 2 : 4;
+            CAPTURE(head_dim);
+            CAPTURE(tile.rows);
+            CAPTURE(tile.warps);
+            CHECK(tile.rows / 16 * ways >= tile.warps);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("attention backward: float32 has tiles of its own, for every width and device") {
+  struct Row {
+    int head_dim, value_dim;
+    AttentionBackwardTile large, small;
+  };
+  const Row rows[] = {
+      {64, 64, {32, 64, 1, 4, 1}, {32, 64, 1, 4, 1}},
+      {128, 128, {32, 64, 1, 4, 1}, {16, 32, 1, 2, 1}},
+      {192, 128, {16, 32, 1, 4, 2}, {16, 32, 1, 4, 2}},
+      {96, 192, {16, 16, 1, 2, 2}, {16, 16, 1, 2, 2}},
+      {256, 256, {16, 32, 1, 4, 2}, {16, 16, 1, 2, 2}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.head_dim);
+    AttentionProblem problem = backward_of(row.head_dim, row.value_dim);
+    problem.element = Dtype::f32;
+    CHECK(*attention_backward_choose(problem, facts("sm_80")) == row.large);
+    CHECK(*attention_backward_choose(problem, facts("sm_120")) == row.small);
+    for (const char* arch : {"sm_80", "sm_120"}) {
+      const AttentionBackwardTile tile = *attention_backward_choose(problem, facts(arch));
+      const int bytes = attention_backward_spec(problem, tile, false).smem_bytes;
+      CHECK(bytes <= facts(arch).shared_bytes_per_block);
+      CHECK(bytes ==
+            6 * ((tile.rows + tile.keys) * (row.head_dim + row.value_dim) + tile.rows * tile.keys) +
+                8 * tile.rows + 128);
+    }
+  }
 }
 
 TEST_CASE("attention backward: grids without gaps between heads and sequences") {

@@ -81,6 +81,38 @@ TEST_CASE("attention: the default tile of each width, where shared memory is lar
   }
 }
 
+TEST_CASE("attention: float32 has tiles of its own, for every width and every shared memory") {
+  struct Row {
+    int head_dim, value_dim;
+    AttentionTile hopper, ampere, small;
+  };
+  const Row rows[] = {
+      {64, 64, {128, 32, 1, 8}, {128, 32, 1, 8}, {128, 32, 1, 8}},
+      {128, 128, {128, 32, 1, 8}, {128, 32, 1, 8}, {64, 32, 1, 4}},
+      {192, 128, {128, 32, 1, 8}, {64, 32, 1, 4}, {32, 32, 1, 2}},
+      {256, 256, {64, 32, 1, 4}, {64, 16, 1, 4}, {32, 16, 1, 2}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.head_dim);
+    AttentionProblem problem = forward_of(row.head_dim, row.value_dim);
+    problem.element = Dtype::f32;
+    CHECK(*attention_choose(problem, facts("sm_90a")) == row.hopper);
+    CHECK(*attention_choose(problem, facts("sm_80")) == row.ampere);
+    CHECK(*attention_choose(problem, facts("sm_120")) == row.small);
+    for (const char* arch : {"sm_80", "sm_86", "sm_90"}) {
+      for (const AttentionTile& tile : attention_candidates(problem, facts(arch))) {
+        const KernelSpec spec = attention_forward_spec(problem, tile);
+        CHECK(spec.smem_bytes <= facts(arch).shared_bytes_per_block);
+        CHECK(spec.smem_bytes == 6 * (tile.rows * attention_padded_width(row.head_dim) +
+                                      tile.keys * (attention_padded_width(row.head_dim) +
+                                                   attention_padded_width(row.value_dim))));
+        CHECK(tile.rows == 16 * tile.warps);
+        CHECK(attention_forward_accumulators(problem, tile) <= 160);
+      }
+    }
+  }
+}
+
 TEST_CASE("attention: the default leaves registers free, whatever the options; tuning may not") {
   const AttentionTile four{128, 64, 2, 4};
   for (const int flags : {0, 1, 2, 3}) {
@@ -140,7 +172,8 @@ TEST_CASE("attention: what no template covers is refused with the value and the 
     CHECK(kernels.status().code() == Code::unsupported);
     CHECK_MESSAGE(kernels.status().text().find(part) != std::string::npos, kernels.status().text());
   };
-  refused([](AttentionProblem& p) { p.element = Dtype::f32; }, "q is f32; allowed are f16, bf16");
+  refused([](AttentionProblem& p) { p.element = Dtype::i32; },
+          "q is i32; allowed are f16, bf16, f32");
   refused([](AttentionProblem& p) { p.packed = true, p.cu_seqlens = Dtype::f16; },
           "cu_seqlens is f16; allowed are i32, i64");
   refused([](AttentionProblem& p) { p.head_dim = 4; }, "head width is 4; allowed are multiples");

@@ -11,12 +11,6 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-uint16_t encoded(lathe_dtype dtype, double value) {
-  unsigned char bytes[8] = {};
-  numbers::encode(dtype, value, bytes);
-  return numbers::get<uint16_t>(bytes);
-}
-
 ref::Round rounding(lathe_dtype element) {
   return element == LATHE_BF16 ? +[](double x) { return numbers::rounded(LATHE_BF16, x); }
                                : +[](double x) { return numbers::rounded(LATHE_F16, x); };
@@ -93,26 +87,35 @@ Launch::Placed Launch::place(const Array* values, int64_t tokens, int heads, int
   placed.head = width, placed.token = static_cast<long long>(heads) * width + c_.gap;
   placed.batch = seq * placed.token;
   const size_t count = static_cast<size_t>(tokens * placed.token) + 8;
+  const size_t bytes = numbers::bytes_of(s_.element);
   if (values == nullptr) {
-    placed.at = pointer(device_.buffer(count * 2));
+    placed.at = pointer(device_.buffer(count * bytes));
     return placed;
   }
-  std::vector<uint16_t> words(count, encoded(s_.element, std::nan("")));
+  std::vector<char> memory(count * bytes);
+  const auto put = [&](size_t i, double value) {
+    numbers::encode(s_.element, value, &memory[i * bytes]);
+  };
+  for (size_t i = 0; i < count; ++i) put(i, std::nan(""));
   for (size_t i = 0; i < values->size(); ++i) {
     const size_t row = static_cast<size_t>(heads) * width;
-    words[i / row * placed.token + i % row] = encoded(s_.element, (*values)[i]);
+    put(i / row * placed.token + i % row, (*values)[i]);
   }
-  placed.at = pointer(device_.upload(words));
+  placed.at = pointer(device_.upload(memory));
   return placed;
 }
 
-std::vector<uint16_t> Launch::fetch(const Placed& from, int64_t tokens, int heads,
+std::vector<uint32_t> Launch::fetch(const Placed& from, int64_t tokens, int heads,
                                     int width) const {
-  const auto words = device_.download<uint16_t>(address(from.at), tokens * from.token + 8);
-  std::vector<uint16_t> values;
+  const size_t bytes = numbers::bytes_of(s_.element);
+  const auto memory = device_.download<char>(address(from.at), (tokens * from.token + 8) * bytes);
+  std::vector<uint32_t> values;
   for (int64_t token = 0; token < tokens; ++token) {
-    const auto row = words.begin() + token * from.token;
-    values.insert(values.end(), row, row + heads * width);
+    for (int i = 0; i < heads * width; ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &memory[(token * from.token + i) * bytes], bytes);
+      values.push_back(bits);
+    }
   }
   return values;
 }

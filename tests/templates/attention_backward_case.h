@@ -75,8 +75,10 @@ inline Specs specs_of(const Setup& s) {
   using lathe::AttentionBackwardFinishParams;
   using lathe::AttentionBackwardParams;
   using lathe::AttentionBackwardPrepareParams;
-  const auto element =
-      Constant::type("element", "Element", s.element == LATHE_BF16 ? Dtype::bf16 : Dtype::f16);
+  const auto element = Constant::type("element", "Element",
+                                      s.element == LATHE_BF16  ? Dtype::bf16
+                                      : s.element == LATHE_F16 ? Dtype::f16
+                                                               : Dtype::f32);
   const auto offsets = Constant::type("cu", "CuSeqlens", s.has("wide") ? Dtype::i64 : Dtype::i32);
   const auto packed = Constant::flag("packed", "kPacked", s.has("packed"));
   Specs specs;
@@ -96,10 +98,11 @@ inline Specs specs_of(const Setup& s) {
       spec_named("attention_backward", "AttentionBackwardParams", sizeof(AttentionBackwardParams),
                  "reserved", offsetof(AttentionBackwardParams, reserved), 32 * s.warps);
   specs.main.smem = "AttentionBackwardSmem";
-  specs.main.smem_bytes =
-      2 * (s.n * (s.width + s.value_width) + s.m * (s.stages * s.width + s.value_width) +
-           s.width_warps * s.m * s.n) +
-      8 * s.m + 128;
+  const bool split = s.element == LATHE_F32;  // in three planes; p is not exchanged
+  specs.main.smem_bytes = (split ? 6 : 2) * (s.n * (s.width + s.value_width) +
+                                             s.m * (s.stages * s.width + s.value_width) +
+                                             (split ? 1 : s.width_warps) * s.m * s.n) +
+                          8 * s.m + 128;
   specs.main.constants = {element,
                           offsets,
                           Constant::integer("width", "kWidth", s.width),
@@ -168,16 +171,16 @@ inline ref::Attention make_input(const Setup& s, const Call& c) {
   return a;
 }
 
-// What a backward gives, as it lies in memory (16-bit words), and as numbers.
+// What a backward gives, as it lies in memory (the bits of elements), and as numbers.
 struct Outcome {
-  std::vector<uint16_t> dq, dk, dv;  // [token][head][width]
+  std::vector<uint32_t> dq, dk, dv;  // [token][head][width]
   std::vector<float> dsinks;
   sim::Counters counters;  // of the main kernel
 
   ref::AttentionBackward numbers(lathe_dtype dtype) const {
-    const auto decoded = [dtype](const std::vector<uint16_t>& words) {
+    const auto decoded = [dtype](const std::vector<uint32_t>& words) {
       Array values;
-      for (const uint16_t word : words) {
+      for (const uint32_t word : words) {
         const uint64_t padded = word;
         values.push_back(numbers::decode(dtype, &padded));
       }
@@ -210,7 +213,7 @@ class Launch {
 
   // A tensor of `tokens` rows, with NaN in the gaps; `seq` rows to a batch.
   Placed place(const Array* values, int64_t tokens, int heads, int width, int seq);
-  std::vector<uint16_t> fetch(const Placed& from, int64_t tokens, int heads, int width) const;
+  std::vector<uint32_t> fetch(const Placed& from, int64_t tokens, int heads, int width) const;
   void* floats(const Array& values) {
     std::vector<float> narrow(values.begin(), values.end());
     narrow.resize(narrow.size() + 4);

@@ -40,12 +40,13 @@ Outcome run_once(const lathe::Compiler& compiler, const Setup& s, const Call& c,
 }
 
 // Words of the tokens [begin, end).
-std::vector<uint16_t> tokens(const std::vector<uint16_t>& words, int row, int64_t begin,
+std::vector<uint32_t> tokens(const std::vector<uint32_t>& words, int row, int64_t begin,
                              int64_t end) {
   return {words.begin() + begin * row, words.begin() + end * row};
 }
-bool all_zero(const std::vector<uint16_t>& words) {
-  return std::all_of(words.begin(), words.end(), [](uint16_t word) { return word << 1 == 0; });
+bool all_zero(const std::vector<uint32_t>& words) {
+  return std::all_of(words.begin(), words.end(),
+                     [](uint32_t word) { return (word & 0x7fff) == 0; });
 }
 
 }  // namespace

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the default tiles of attention cost in registers, spills and shared memory. The units that
+// are nearest to 255 registers are compiled always; a survey of all widths, types, options and
+// architectures takes an hour and runs on demand:
+//
+//   templates_attention_compile_test --no-skip -tc="attention: the survey*"
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "codegen/base/text.h"
+#include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_backward.h"
+#include "codegen/source.h"
+#include "tests/templates/compile_jobs.h"
+
+using namespace lathe;
+
+namespace {
+
+constexpr int kReservedShared = 1024;  // of each block, by the system
+
+struct Unit {
+  const char* arch;
+  Dtype element;
+  int head_dim, value_dim;
+  const char* flags;  // of packed, local, softcap, alibi, sinks, pack_gqa, backward, ordered
+  bool has(const char* flag) const { return std::string(flags).find(flag) != std::string::npos; }
+};
+
+KernelSpec default_of(const Unit& unit) {
+  AttentionProblem problem;
+  problem.element = unit.element;
+  problem.head_dim = unit.head_dim, problem.value_dim = unit.value_dim;
+  problem.packed = unit.has("packed"), problem.local = unit.has("local");
+  problem.softcap = unit.has("softcap"), problem.alibi = unit.has("alibi");
+  problem.sinks = unit.has("sinks"), problem.pack_gqa = unit.has("pack_gqa");
+  problem.deterministic = unit.has("ordered");
+  const DeviceFacts facts = *facts_of_arch(unit.arch);
+  if (unit.has("backward")) {
+    problem.backward = true;
+    const auto tile = attention_backward_choose(problem, facts);
+    REQUIRE_MESSAGE(tile.ok(), tile.status().text());
+    return attention_backward_spec(problem, *tile, false);
+  }
+  problem.forward = true;
+  const auto tile = attention_choose(problem, facts);
+  REQUIRE_MESSAGE(tile.ok(), tile.status().text());
+  return attention_forward_spec(problem, *tile);
+}
+
+// Blocks of a kernel that a multiprocessor holds.
+int resident(const KernelSpec& spec, const CompileReport& report, const DeviceFacts& facts) {
+  const int registers = (report.registers + 7) / 8 * 8 * spec.threads;
+  return std::min(facts.registers_per_multiprocessor / std::max(registers, 1),
+                  facts.shared_bytes_per_multiprocessor / (spec.smem_bytes + kReservedShared));
+}
+
+std::string row(const Unit& unit, const KernelSpec& spec, const CompileReport& report) {
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "%-7s %-4s %3d/%-3d %-41s %3lldx%-3lld %3d threads %3d registers %3d spilt %3d "
+                "stack %3d KiB %d blocks",
+                unit.arch, std::string(word(unit.element)).c_str(), unit.head_dim, unit.value_dim,
+                unit.flags, spec.constant("m"), spec.constant("n"), spec.threads, report.registers,
+                report.spill_stores, report.stack_bytes, spec.smem_bytes / 1024,
+                resident(spec, report, *facts_of_arch(unit.arch)));
+  return line;
+}
+
+}  // namespace
+
+TEST_CASE("attention: the defaults that need most registers do not spill") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  constexpr Dtype kHalf = Dtype::bf16, kFull = Dtype::f32;
+  constexpr Unit kUnits[] = {
+      {"sm_80", kHalf, 64, 64, "packed local alibi sinks"},
+      {"sm_80", kHalf, 128, 192, "local alibi pack_gqa"},
+      {"sm_86", kHalf, 192, 256, "local"},
+      {"sm_90a", kHalf, 96, 256, "local"},
+      {"sm_100", kHalf, 64, 256, "packed local softcap alibi sinks pack_gqa"},
+      {"sm_120", kHalf, 64, 64, "packed local softcap pack_gqa"},
+      {"sm_90a", kFull, 256, 256, "packed local softcap alibi sinks pack_gqa"},
+      {"sm_80", kHalf, 256, 256, "backward packed local softcap alibi ordered"},
+      {"sm_90a", kHalf, 128, 128, "backward packed local softcap alibi ordered"},
+      {"sm_86", kFull, 256, 256, "backward packed local softcap alibi ordered"},
+  };
+  compile_test::Jobs jobs;
+  for (const Unit& unit : kUnits) jobs.add(default_of(unit), unit.arch);
+  for (const std::string& failure : compile_test::compile(*nvrtc, jobs.list()).failures) {
+    FAIL_CHECK(failure);
+  }
+}
+
+TEST_CASE("attention: the survey of registers" * doctest::skip()) {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  constexpr int kWidths[] = {64, 96, 128, 192, 256};
+  constexpr const char* kFlags[] = {"",
+                                    "local",
+                                    "packed local",
+                                    "local alibi pack_gqa",
+                                    "packed local softcap",
+                                    "packed local softcap alibi sinks",
+                                    "packed local softcap alibi sinks pack_gqa",
+                                    "backward",
+                                    "backward local",
+                                    "backward packed local softcap alibi",
+                                    "backward packed local softcap alibi ordered"};
+  const auto survey = [&](const Unit& unit) {
+    const KernelSpec spec = default_of(unit);
+    const auto compiled = nvrtc->compile(emit_unit(spec, unit.arch), unit.arch);
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+    const CompileReport& report = compiled->report;
+    const std::string line = row(unit, spec, report);
+    std::puts(line.c_str());
+    std::fflush(stdout);
+    CHECK_MESSAGE((report.spill_stores == 0 && report.stack_bytes == 0), line);
+  };
+  for (const std::string& arch : supported_archs()) {
+    for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
+      for (const int head_dim : kWidths) {
+        for (const int value_dim : kWidths) {
+          for (const char* flags : kFlags) {
+            survey({arch.c_str(), element, head_dim, value_dim, flags});
+          }
+        }
+      }
+    }
+  }
+}
