@@ -57,8 +57,8 @@ bool has_letter(const Shape& shape, Letter letter);
 
 // What the table says beyond the C struct.
 struct TensorRules {
-  bool strided = false;         // an activation: batch and token strides are free, wide accesses
-  const char* needs = "";       // "dx,bias": tensors without which this one means nothing
+  bool strided = false;    // an activation: batch and token strides are free, wide accesses
+  const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
 enum class Family { conv, conv_update, attention, attention_decode };
