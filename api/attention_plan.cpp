@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/boundary.h"
+#include "codegen/kernels/attention_memory.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -18,8 +19,9 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 class AttentionWork final : public Work {
  public:
-  AttentionWork(const AttentionRequest& request, const AttentionKernels& kernels)
-      : request_(request), specs_{*kernels.forward} {}
+  AttentionWork(const AttentionRequest& request, const AttentionKernels& kernels,
+                const DeviceFacts& facts)
+      : request_(request), specs_{*kernels.forward}, facts_(facts) {}
 
   const std::vector<KernelSpec>& specs() const override { return specs_; }
   void bind(const std::vector<PlanKernel>& kernels) override { forward_ = kernels[0].loaded; }
@@ -47,6 +49,7 @@ class AttentionWork final : public Work {
 
   AttentionRequest request_;
   std::vector<KernelSpec> specs_;
+  DeviceFacts facts_;  // for estimates
   std::shared_ptr<const Kernel> forward_;
 };
 
@@ -148,7 +151,9 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   }
   const AttentionCost cost = attention_forward_cost(request_.problem, spec(), extent, sequences);
   out.launches = 1;
-  out.cost = {cost.minimum_bytes, cost.bytes, cost.flops};
+  const uint64_t bytes =
+      attention_memory_bytes(request_.problem, spec(), extent, sequences, facts_);
+  out.cost = {cost.minimum_bytes, bytes, cost.flops, cost.tile_flops};
   return out;
 }
 
@@ -162,7 +167,7 @@ Result<std::unique_ptr<Work>> make_attention(AttentionRequest request, const Dev
         attention_pack_gqa(request.queries, request.ratio, tile.rows, packed);
   }
   LATHE_ASSIGN(const AttentionKernels kernels, attention_kernels(request.problem, facts));
-  return std::unique_ptr<Work>(std::make_unique<AttentionWork>(request, kernels));
+  return std::unique_ptr<Work>(std::make_unique<AttentionWork>(request, kernels, facts));
 }
 
 }  // namespace lathe

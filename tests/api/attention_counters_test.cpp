@@ -8,7 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "codegen/device_facts.h"
+#include "codegen/kernels/attention_memory.h"
 #include "tests/api/attention_call.h"
 #include "tests/ref/attention_tiles.h"
 
@@ -95,6 +95,54 @@ TEST_CASE("counters: a causal forward multiplies what counts and reads memory on
       CHECK(counted.tensor_ops <= 1.10 * useful);
       CHECK(counted.memory_bytes >= size.minimum_bytes());
       CHECK(counted.memory_bytes <= 1.2 * size.minimum_bytes());
+      // What the second cache is asked for: q once, k and v once for each tile that sees them.
+      const double own =
+          size.minimum_bytes() - 2.0 * 2 * static_cast<double>(kTokens * kv_heads * width);
+      const double tile_bytes = 2.0 * 2 * static_cast<double>(keys * width);
+      CHECK(counted.asked_bytes <= own + 2 * tiles * tile_bytes);
+    }
+  }
+}
+
+// Plans without a device: what the compiler made of the default for each architecture.
+TEST_CASE("counters: no spills, and registers for as many blocks as the choice counts on") {
+  for (const std::string& arch : lathe::supported_archs()) {
+    lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+    options.device = LATHE_DEVICE_NONE;
+    options.arch = arch.c_str();
+    options.cache_dir = LATHE_TEST_CACHE_DIR;
+    lathe_context* made = nullptr;
+    API(lathe_context_create(&made, &options));
+    const Context context(made);
+    const lathe::DeviceFacts facts = *lathe::facts_of_arch(arch);
+    for (const int64_t width : {64, 128}) {
+      lathe_problem* raw = nullptr;
+      API(lathe_problem_create(&raw, "flash_attention"));
+      const Problem problem(raw);
+      const int64_t shape[] = {-1, -1, 2, width}, rows[] = {-1, 2, -1};
+      for (const char* name : {"q", "k", "v", "out"}) {
+        API(lathe_problem_tensor(raw, name, LATHE_BF16, 4, shape));
+      }
+      API(lathe_problem_tensor(raw, "lse", LATHE_F32, 3, rows));
+      API(lathe_problem_set_int(raw, "causal", 1));
+      lathe_plan* planned = nullptr;
+      API(lathe_plan_create(&planned, made, raw));
+      const Plan plan(planned);
+      for (size_t i = 0; i < lathe_plan_kernel_count(planned); ++i) {
+        const auto kernel = kernel_of(planned, i);
+        CAPTURE(arch);
+        CAPTURE(kernel.spec);
+        CHECK(kernel.spill_bytes == 0);
+        CHECK(kernel.stack_bytes == 0);
+        lathe::KernelSpec spec;
+        spec.threads = kernel.threads;
+        spec.smem_bytes = kernel.smem_bytes;
+        // A warp gets registers in units of 256.
+        const int registers = (kernel.registers + 7) / 8 * 8 * kernel.threads;
+        CHECK(kernel.registers > 0);
+        CHECK(lathe::attention_resident_blocks(spec, facts) * registers <=
+              facts.registers_per_multiprocessor);
+      }
     }
   }
 }

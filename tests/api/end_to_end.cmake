@@ -13,6 +13,10 @@ foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters att
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
 
+target_link_libraries(attention_counters_test PRIVATE lathe_codegen)  # what the choice counts on
+target_compile_definitions(attention_counters_test PRIVATE
+  LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
+
 add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}
   ${CMAKE_CURRENT_SOURCE_DIR}/package_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 add_test(NAME readme_test COMMAND ${Python3_EXECUTABLE}
