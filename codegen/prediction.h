@@ -6,7 +6,7 @@
 #pragma once
 
 #include "codegen/device_facts.h"
-#include "codegen/kernels/conv.h"  // Cost
+#include "codegen/kernels/launch_shape.h"
 
 namespace lathe {
 

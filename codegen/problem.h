@@ -45,6 +45,11 @@ struct AttentionProblem {
   bool pack_gqa = false;  // the query heads of a key head are rows of one tile
 
   bool forward = false;  // out and lse
+
+  bool backward = false;       // any of dq, dk and dv
+  bool dsinks = false;         // with or without them
+  bool dlse = false;           // lse has a gradient of its own
+  bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
 };
 
 }  // namespace lathe

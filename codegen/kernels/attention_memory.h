@@ -4,7 +4,7 @@
 // run at a time. Pure functions of integers.
 #pragma once
 
-#include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_backward.h"
 
 namespace lathe {
 
@@ -18,5 +18,13 @@ uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpe
                                 const AttentionShape& shape,
                                 const std::vector<AttentionMask>& sequences,
                                 const DeviceFacts& facts);
+// The same of a backward, whose blocks walk the rows of q, dout and the sums of dq. `cost`: that of
+// attention_backward_cost.
+uint64_t attention_backward_memory_bytes(const AttentionProblem& problem,
+                                         const AttentionBackwardKernels& kernels,
+                                         const AttentionShape& shape,
+                                         const AttentionBackwardLaunch& launch,
+                                         const std::vector<AttentionMask>& sequences,
+                                         const AttentionCost& cost, const DeviceFacts& facts);
 
 }  // namespace lathe
