@@ -55,6 +55,21 @@ std::vector<AttentionSize> variants(int64_t tokens, int64_t length, int64_t colu
   return sizes;
 }
 
+// Each backward behind its forward; and one that repeats bit for bit.
+std::vector<AttentionSize> with_backward(const std::vector<AttentionSize>& forward) {
+  std::vector<AttentionSize> sizes;
+  for (AttentionSize size : forward) {
+    sizes.push_back(size);
+    size.backward = true;
+    sizes.push_back(size);
+  }
+  sizes.push_back(*std::find_if(sizes.begin(), sizes.end(), [](const AttentionSize& size) {
+    return size.backward && size.causal && size.head_dim == 128;
+  }));
+  sizes.back().deterministic = true;
+  return sizes;
+}
+
 std::vector<AttentionSize> gpu_sizes() {
   std::vector<AttentionSize> sizes;
   for (const int64_t width : {64, 128, 256}) {
@@ -66,7 +81,7 @@ std::vector<AttentionSize> gpu_sizes() {
     }
   }
   for (const AttentionSize& size : variants(kTokens, 8192, 4096)) sizes.push_back(size);
-  return sizes;
+  return with_backward(sizes);
 }
 
 // A block of rows for about every multiprocessor of a large device.
@@ -79,7 +94,7 @@ std::vector<AttentionSize> sim_sizes(bool full) {
     }
   }
   for (const AttentionSize& size : variants(length, length, columns)) sizes.push_back(size);
-  return sizes;
+  return with_backward(sizes);
 }
 
 const char* word(lathe_dtype dtype) {
@@ -87,11 +102,12 @@ const char* word(lathe_dtype dtype) {
 }
 
 std::vector<std::string> cells(const AttentionSize& size) {
-  return {"forward", size.text(), word(size.dtype)};
+  return {size.backward ? "backward" : "forward", size.text(), word(size.dtype)};
 }
 
 bool wanted(const AttentionSize& size, const Settings& settings) {
-  return size.text().find(settings.only) != std::string::npos;
+  const std::string name = (size.backward ? "backward " : "forward ") + size.text();
+  return name.find(settings.only) != std::string::npos;
 }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
@@ -153,7 +169,7 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
     if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
     const AttnCounts counts = attn_counts(report.launches);
     const Tile tile = tile_of(call);
-    const AttnWork work = attn_work(size, false, tile.rows, tile.keys, tile.group);
+    const AttnWork work = attn_work(size, tile.rows, tile.keys, tile.group);
     const double least = size.minimum_bytes();
     auto row = cells(size);
     for (const auto& cell :

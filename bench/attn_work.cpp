@@ -15,10 +15,10 @@ std::optional<int64_t> spec_constant(const std::string& spec, const std::string&
   return std::stoll(spec.substr(at + key.size()));
 }
 
-AttnWork attn_work(const apitest::AttentionSize& size, bool backward, int64_t rows, int64_t keys,
-                   int64_t group) {
-  const int64_t widths = backward ? 3 * size.head_dim + 2 * size.value_dim  // S, dK, dQ; dP, dV
-                                  : size.head_dim + size.value_dim;
+AttnWork attn_work(const apitest::AttentionSize& size, int64_t rows, int64_t keys, int64_t group) {
+  const int64_t widths = size.backward
+                             ? 3 * size.head_dim + 2 * size.value_dim  // S, dK, dQ; dP, dV
+                             : size.head_dim + size.value_dim;
   AttnWork work;
   int64_t pairs = 0;
   for (int64_t part = 0; part < size.parts(); ++part) {

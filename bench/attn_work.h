@@ -21,8 +21,7 @@ struct AttnWork {
   double tile_ops = 0, pair_ops = 0;
 };
 // `group`: heads that are rows of one tile.
-AttnWork attn_work(const apitest::AttentionSize& size, bool backward, int64_t rows, int64_t keys,
-                   int64_t group);
+AttnWork attn_work(const apitest::AttentionSize& size, int64_t rows, int64_t keys, int64_t group);
 
 // The launches of one call added up, from the simulator's lines about them.
 struct AttnCounts {

@@ -20,24 +20,26 @@ TEST_CASE("attn: tiles and pairs of a mask, by hand") {
   size.seq_q = size.seq_k = 256;
   size.heads = 3, size.kv_heads = 1;
   size.head_dim = 64, size.value_dim = 32;
-  CHECK(bench::attn_work(size, false, 128, 64, 1).tiles == 3 * 2 * 4);
-  CHECK(bench::attn_work(size, false, 128, 64, 1).pair_ops == 3.0 * 256 * 256 * 2 * 96);
-  CHECK(bench::attn_work(size, true, 128, 64, 1).pair_ops == 3.0 * 256 * 256 * 2 * 256);
+  CHECK(bench::attn_work(size, 128, 64, 1).tiles == 3 * 2 * 4);
+  CHECK(bench::attn_work(size, 128, 64, 1).pair_ops == 3.0 * 256 * 256 * 2 * 96);
+  size.backward = true;
+  CHECK(bench::attn_work(size, 128, 64, 1).pair_ops == 3.0 * 256 * 256 * 2 * 256);
+  size.backward = false;
   // Three heads of 256 rows are 768 rows of one tile column.
-  CHECK(bench::attn_work(size, false, 128, 64, 3).tiles == 6 * 4);
+  CHECK(bench::attn_work(size, 128, 64, 3).tiles == 6 * 4);
 
   size.causal = true;  // the first 128 rows see two blocks of keys, the others all four
-  const auto causal = bench::attn_work(size, false, 128, 64, 1);
+  const auto causal = bench::attn_work(size, 128, 64, 1);
   CHECK(causal.tiles == 3 * 6);
   CHECK(causal.tile_ops == 3.0 * 6 * 128 * 64 * 2 * 96);
   CHECK(causal.pair_ops == 3.0 * 256 * 257 / 2 * 2 * 96);
 
   // Two sequences of 128 rows in tiles of 128, each below its own diagonal.
   size.sequences = 2;
-  CHECK(bench::attn_work(size, false, 128, 64, 1).tiles == 3 * 2 * 2);
+  CHECK(bench::attn_work(size, 128, 64, 1).tiles == 3 * 2 * 2);
   size.window_left = 0;  // a row sees itself
-  CHECK(bench::attn_work(size, false, 64, 64, 1).tiles == 3 * 4);
-  CHECK(bench::attn_work(size, false, 64, 64, 1).pair_ops == 3.0 * 256 * 2 * 96);
+  CHECK(bench::attn_work(size, 64, 64, 1).tiles == 3 * 4);
+  CHECK(bench::attn_work(size, 64, 64, 1).pair_ops == 3.0 * 256 * 2 * 96);
 }
 
 TEST_CASE("attn: launches are added up, the longest names the bound") {

@@ -28,7 +28,8 @@ def shapes_of(path):
             if row["op"] not in ("forward", "backward") or row["dtype"] not in SIZES:
                 continue
             sizes = {k: int(v) for k, v in re.findall(r"\b(B|Sq|Sk|HK|H|DV|D|N|window)(\d+)", row["shape"])}
-            sizes["causal"] = "causal" in row["shape"].split()
+            for flag in ("causal", "deterministic"):
+                sizes[flag] = flag in row["shape"].split()
             found.append((row["op"], row["shape"], row["dtype"], sizes))
     return found
 
@@ -49,7 +50,7 @@ def minimum_bytes(op, s, size):
     rows, keys = s["B"] * s["Sq"] * s["H"], s["B"] * s["Sk"] * s["HK"]
     once = (rows + keys) * (s["D"] + s["DV"]) * size
     # The backward reads out and dout as well, and writes dq, dk, dv.
-    return once + 4 * rows if op == "forward" else 2 * once + rows * s["DV"] * size + 4 * rows
+    return (1 if op == "forward" else 2) * once + 4 * rows
 
 
 def torch_backends(torch):
@@ -60,7 +61,7 @@ def torch_backends(torch):
     def of(backend):
         def run(q, k, v, s):
             # Without bottom-right alignment; a causal mask is the same only where Sq = Sk.
-            if "N" in s or "window" in s or (s["causal"] and s["Sq"] != s["Sk"]):
+            if "N" in s or "window" in s or s["deterministic"] or (s["causal"] and s["Sq"] != s["Sk"]):
                 return None
             with attention.sdpa_kernel(backend):
                 out = functional.scaled_dot_product_attention(
@@ -91,13 +92,13 @@ def flash_packages(torch):
         def run(q, k, v, s, dense=dense, packed=packed):
             window = (s["window"], 0) if "window" in s else (-1, -1)
             if "N" not in s:
-                out = dense(q, k, v, causal=s["causal"], window_size=window)
+                out = dense(q, k, v, causal=s["causal"], window_size=window, deterministic=s["deterministic"])
             else:
                 cu = [torch.arange(s["N"] + 1, device="cuda", dtype=torch.int64) * s[t] // s["N"]
                       for t in ("Sq", "Sk")]
                 most = [int((c[1:] - c[:-1]).max()) for c in cu]
                 out = packed(q[0], k[0], v[0], cu[0].int(), cu[1].int(), most[0], most[1],
-                             causal=s["causal"], window_size=window)[None]
+                             causal=s["causal"], window_size=window, deterministic=s["deterministic"])[None]
             return out[0] if isinstance(out, tuple) else out
         found[label] = run
     return found

@@ -40,7 +40,7 @@ class Attention(unittest.TestCase):
         self.assertEqual([(op, dtype) for op, _, dtype, _ in shapes],
                          [("forward", "bf16"), ("backward", "f16"), ("forward", "bf16")])
         self.assertEqual(shapes[0][3], {"B": 2, "Sq": 512, "Sk": 1024, "H": 8, "HK": 2, "D": 64, "DV": 32,
-                                        "causal": False})
+                                        "causal": False, "deterministic": False})
         self.assertTrue(shapes[1][3]["causal"])
         self.assertEqual((shapes[2][3]["N"], shapes[2][3]["window"]), (4, 100))
 

@@ -116,6 +116,7 @@ DemoCase attention(const std::string& title, int64_t tokens, bool known) {
       .add("k", dtype, {1, tokens, 2, 64})
       .add("v", dtype, {1, tokens, 2, 64})
       .add("sinks", LATHE_F32, {4})
+      .add("dout", dtype, {1, tokens, 4, 64})
       .make({{"causal", "1"}}, 0, known);
 }
 
@@ -127,6 +128,7 @@ DemoCase packed_attention() {
       .add("k", dtype, {124, 2, 40})
       .add("v", dtype, {124, 2, 64})
       .add("alibi_slopes", LATHE_F32, {2})
+      .add("dout", dtype, {100, 2, 64})
       .offsets("cu_seqlens_q", {0, 30, 30, 100})
       .offsets("cu_seqlens_k", {0, 50, 54, 124})
       .make({{"window_left", "24"}, {"window_right", "5"}, {"softcap", "8"}});

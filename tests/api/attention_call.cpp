@@ -10,6 +10,7 @@
 
 #include "tests/numbers.h"
 #include "tests/ref/attention.h"
+#include "tests/ref/attention_tiles.h"
 
 namespace apitest {
 namespace {
@@ -42,6 +43,7 @@ std::string AttentionSize::text() const {
   if (sequences > 0) out += " N" + std::to_string(sequences);
   if (causal) out += " causal";
   if (window_left >= 0) out += " window" + std::to_string(window_left);
+  if (deterministic) out += " deterministic";
   return out;
 }
 
@@ -53,61 +55,85 @@ double AttentionSize::flops() const {
     const bool narrow = window_left >= 0 && static_cast<double>(window_left) < all;
     pairs += narrow ? rows * static_cast<double>(window_left + 1) : rows * all * (causal ? 0.5 : 1);
   }
-  return 2 * static_cast<double>((head_dim + value_dim) * heads) * pairs;
+  const double forward = 2 * static_cast<double>((head_dim + value_dim) * heads) * pairs;
+  return backward ? 2.5 * forward : forward;
 }
 
 double AttentionSize::minimum_bytes() const {
   const auto element = static_cast<double>(numbers::bytes_of(dtype));
   const auto rows = static_cast<double>(batch * seq_q * heads);
   const auto keys = static_cast<double>(batch * seq_k * kv_heads);
-  return (rows + keys) * static_cast<double>(head_dim + value_dim) * element + 4 * rows;
+  const double once = (rows + keys) * static_cast<double>(head_dim + value_dim) * element;
+  return (backward ? 2 : 1) * once + 4 * rows;
 }
 
-AttentionCall::AttentionCall(lathe_context* context, const AttentionSize& size,
-                             const std::map<std::string, std::string>& options)
+AttentionCall::AttentionCall(lathe_context* context, const AttentionSize& size)
     : context_(context), size_(size) {
-  lathe_problem* problem = nullptr;
-  API(lathe_problem_create(&problem, "flash_attention"));
-  const Problem owner(problem);
-  if (size.causal) API(lathe_problem_set_int(problem, "causal", 1));
-  if (size.window_left >= 0) API(lathe_problem_set_int(problem, "window_left", size.window_left));
-  for (const auto& [name, value] : options) {
-    API(lathe_problem_set_string(problem, name.c_str(), value.c_str()));
-  }
   const auto shape = [&](int64_t tokens, int64_t heads, int64_t width) {
     std::vector<int64_t> out = {tokens, heads, width};
     if (size.sequences == 0) out.insert(out.begin(), size.batch);
     return out;
   };
-  add(problem, "q", size.dtype, shape(size.seq_q, size.heads, size.head_dim), true);
-  add(problem, "k", size.dtype, shape(size.seq_k, size.kv_heads, size.head_dim), true);
-  add(problem, "v", size.dtype, shape(size.seq_k, size.kv_heads, size.value_dim), true);
-  add(problem, "out", size.dtype, shape(size.seq_q, size.heads, size.value_dim), false);
+  const auto q = shape(size.seq_q, size.heads, size.head_dim),
+             k = shape(size.seq_k, size.kv_heads, size.head_dim),
+             v = shape(size.seq_k, size.kv_heads, size.value_dim),
+             out = shape(size.seq_q, size.heads, size.value_dim);
+  add("q", size.dtype, q, true);
+  add("k", size.dtype, k, true);
+  add("v", size.dtype, v, true);
+  add("out", size.dtype, out, false);
   if (size.sequences > 0) {
-    add(problem, "lse", LATHE_F32, {size.heads, size.seq_q}, false);
-    offsets(problem, "cu_seqlens_q", size.seq_q);
-    offsets(problem, "cu_seqlens_k", size.seq_k);
+    add("lse", LATHE_F32, {size.heads, size.seq_q}, false);
+    offsets("cu_seqlens_q", size.seq_q);
+    offsets("cu_seqlens_k", size.seq_k);
   } else {
-    add(problem, "lse", LATHE_F32, {size.batch, size.heads, size.seq_q}, false);
+    add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q}, false);
   }
-
-  lathe_plan* plan = nullptr;
-  API(lathe_plan_create(&plan, context, problem));
-  plan_.reset(plan);
-  order_.assign(lathe_plan_slot_count(plan), nullptr);
-  for (auto& [name, slot] : slots_) {
-    size_t index = 0;
-    API(lathe_plan_slot(plan, name.c_str(), &index));
-    order_.at(index) = &slot.tensor;
-  }
-  size_t bytes = 0;
-  API(lathe_plan_workspace(plan, order_.data(), nullptr, &bytes));
-  workspace_ = std::make_unique<Memory>(context, bytes);
+  prepared_ = prepare({}, false);
+  if (!size.backward) return;
+  run(nullptr);
+  add("dout", size.dtype, out, true);
+  add("dq", size.dtype, q, false);
+  add("dk", size.dtype, k, false);
+  add("dv", size.dtype, v, false);
+  prepared_ = prepare({"dout", "dq", "dk", "dv"}, true);
 }
 
-void AttentionCall::add(lathe_problem* problem, const char* name, lathe_dtype dtype,
-                        std::vector<int64_t> shape, bool input) {
-  API(lathe_problem_tensor(problem, name, dtype, static_cast<int>(shape.size()), shape.data()));
+AttentionCall::Prepared AttentionCall::prepare(std::vector<const char*> names,
+                                               bool saved_forward) const {
+  names.insert(names.end(), {"q", "k", "v", "out", "lse"});
+  if (size_.sequences > 0) names.insert(names.end(), {"cu_seqlens_q", "cu_seqlens_k"});
+  lathe_problem* problem = nullptr;
+  API(lathe_problem_create(&problem, "flash_attention"));
+  const Problem owner(problem);
+  if (size_.causal) API(lathe_problem_set_int(problem, "causal", 1));
+  if (size_.window_left >= 0) {
+    API(lathe_problem_set_int(problem, "window_left", size_.window_left));
+  }
+  if (saved_forward) API(lathe_problem_set_int(problem, "saved_forward", 1));
+  if (size_.deterministic) API(lathe_problem_set_int(problem, "deterministic", 1));
+  for (const char* name : names) {
+    const Slot& slot = slots_.at(name);
+    API(lathe_problem_tensor(problem, name, slot.dtype, static_cast<int>(slot.shape.size()),
+                             slot.shape.data()));
+  }
+  lathe_plan* plan = nullptr;
+  API(lathe_plan_create(&plan, context_, problem));
+  Prepared made{Plan(plan), {}, nullptr};
+  made.order.assign(lathe_plan_slot_count(plan), nullptr);
+  for (const char* name : names) {
+    size_t index = 0;
+    API(lathe_plan_slot(plan, name, &index));
+    made.order.at(index) = &slots_.at(name).tensor;
+  }
+  size_t bytes = 0;
+  API(lathe_plan_workspace(plan, made.order.data(), nullptr, &bytes));
+  made.workspace = std::make_unique<Memory>(context_, bytes);
+  return made;
+}
+
+void AttentionCall::add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
+                        bool input) {
   Slot& slot = slots_[name];
   slot.dtype = dtype;
   slot.shape = std::move(shape);
@@ -126,8 +152,8 @@ void AttentionCall::add(lathe_problem* problem, const char* name, lathe_dtype dt
   slot.tensor.shape = slot.shape.data();
 }
 
-void AttentionCall::offsets(lathe_problem* problem, const char* name, int64_t tokens) {
-  add(problem, name, LATHE_I32, {size_.sequences + 1}, false);
+void AttentionCall::offsets(const char* name, int64_t tokens) {
+  add(name, LATHE_I32, {size_.sequences + 1}, false);
   std::vector<int32_t> begin;
   for (int64_t n = 0; n <= size_.sequences; ++n) {
     begin.push_back(static_cast<int32_t>(n * tokens / size_.sequences));
@@ -136,19 +162,22 @@ void AttentionCall::offsets(lathe_problem* problem, const char* name, int64_t to
   API(lathe_copy_to_device(context_, memory.data(), begin.data(), memory.bytes(), nullptr));
 }
 
-void AttentionCall::run(void* stream) const {
-  API(lathe_plan_run(plan_.get(), order_.data(), workspace_->data(), workspace_->bytes(), stream));
+void AttentionCall::run(const Prepared& prepared, void* stream) const {
+  API(lathe_plan_run(prepared.plan.get(), prepared.order.data(), prepared.workspace->data(),
+                     prepared.workspace->bytes(), stream));
 }
 
 lathe_estimate AttentionCall::estimate() const {
   lathe_estimate estimate{};
   estimate.size = sizeof estimate;
-  API(lathe_plan_estimate(plan_.get(), order_.data(), nullptr, &estimate));
+  API(lathe_plan_estimate(plan(), prepared_.order.data(), nullptr, &estimate));
   return estimate;
 }
 
-std::vector<double> AttentionCall::values(const Slot& slot, const std::vector<unsigned char>& bytes,
-                                          int64_t first, int64_t count) {
+std::vector<double> AttentionCall::values(const std::string& name, int64_t first,
+                                          int64_t count) const {
+  const Slot& slot = slots_.at(name);
+  const auto& bytes = slot.bytes.empty() ? results_.at(name) : slot.bytes;
   const size_t width = numbers::bytes_of(slot.dtype);
   std::vector<double> out(static_cast<size_t>(count));
   for (size_t i = 0; i < out.size(); ++i) {
@@ -157,15 +186,13 @@ std::vector<double> AttentionCall::values(const Slot& slot, const std::vector<un
   return out;
 }
 
-std::vector<unsigned char> AttentionCall::download(const std::string& name) const {
-  const Slot& slot = slots_.at(name);
-  std::vector<unsigned char> bytes(slot.memory->bytes());
-  API(lathe_copy_to_host(context_, bytes.data(), slot.memory->data(), bytes.size(), nullptr));
-  return bytes;
-}
-
 int64_t AttentionCall::first(int64_t tokens, int64_t part) const {
   return size_.sequences > 0 ? part * tokens / size_.sequences : part * tokens;
+}
+
+int64_t AttentionCall::lse_place(const Row& row) const {
+  if (size_.sequences > 0) return row.head * size_.seq_q + first(size_.seq_q, row.part) + row.row;
+  return (row.part * size_.heads + row.head) * size_.seq_q + row.row;
 }
 
 // With the keys up to the last one that it sees, a row is that of the last key: no causal mask is
@@ -182,50 +209,103 @@ ref::Attention AttentionCall::alone(const Row& row) const {
   if (size_.causal) {
     one.begin_k[1] = std::max<int64_t>(0, row.row + 1 + keys - size_.queries(row.part));
   }
-  const auto add = [](const Slot& slot, int64_t token, int64_t width, ref::Array* to) {
-    const auto some = values(slot, slot.bytes, token * width, width);
+  const auto add = [this](const char* name, int64_t token, int64_t width, ref::Array* to) {
+    const auto some = values(name, token * width, width);
     to->insert(to->end(), some.begin(), some.end());
   };
-  add(slots_.at("q"), (first(size_.seq_q, row.part) + row.row) * size_.heads + row.head,
-      one.head_dim, &one.q);
+  const int64_t query = (first(size_.seq_q, row.part) + row.row) * size_.heads + row.head;
+  add("q", query, one.head_dim, &one.q);
+  if (size_.backward) add("dout", query, one.value_dim, &one.dout);
   for (int64_t j = 0; j < one.begin_k[1]; ++j) {
     const int64_t token = (first(size_.seq_k, row.part) + j) * size_.kv_heads + kv_head;
-    add(slots_.at("k"), token, one.head_dim, &one.k);
-    add(slots_.at("v"), token, one.value_dim, &one.v);
+    add("k", token, one.head_dim, &one.k);
+    add("v", token, one.value_dim, &one.v);
   }
   return one;
 }
 
+void AttentionCall::fail(const char* name, const Row& at, size_t column, double found,
+                         double expected) const {
+  throw std::runtime_error(size_.text() + ": " + name + " of sequence " + std::to_string(at.part) +
+                           ", head " + std::to_string(at.head) + ", token " +
+                           std::to_string(at.row) + ", column " + std::to_string(column) + " is " +
+                           std::to_string(found) + ", expected " + std::to_string(expected));
+}
+
+void AttentionCall::compare(const char* name, const Row& at, const std::vector<double>& found,
+                            const std::vector<double>& expected) const {
+  double squares = 0;
+  for (double value : expected) squares += value * value;
+  const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
+  for (size_t c = 0; c < found.size(); ++c) {
+    // Weights, gradients of scores and results are rounded once each, at random in a sum.
+    const double size = std::max(rms, std::abs(expected[c]));
+    const double allowed = 8 * numbers::half_ulp(size_.dtype) * size;
+    if (!(std::abs(found[c] - expected[c]) <= allowed)) fail(name, at, c, found[c], expected[c]);
+  }
+}
+
+void AttentionCall::check_row(const Row& row) const {
+  const ref::Attention one = alone(row);
+  const ref::AttentionForward expected = ref::attention_forward(one);
+  const int64_t query = (first(size_.seq_q, row.part) + row.row) * size_.heads + row.head;
+  compare("out", row, values("out", query * size_.value_dim, size_.value_dim), expected.out);
+  const double lse = values("lse", lse_place(row), 1)[0];
+  if (!(std::abs(lse - expected.lse[0]) <= 1e-4)) fail("lse", row, 0, lse, expected.lse[0]);
+  if (!size_.backward) return;
+  compare("dq", row, values("dq", query * size_.head_dim, size_.head_dim),
+          ref::attention_backward(one, expected).dq);
+}
+
+// dk and dv of one key, from out and lse of the rows that see it, which are checked by themselves.
+void AttentionCall::check_key(const Row& key) const {
+  const int64_t queries = size_.queries(key.part), ratio = size_.heads / size_.kv_heads;
+  const int64_t width = size_.head_dim, value_width = size_.value_dim;
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const int64_t token = (first(size_.seq_k, key.part) + key.row) * size_.kv_heads + key.head;
+  const auto k = values("k", token * width, width),
+             v = values("v", token * value_width, value_width);
+  const ref::PairMask mask{queries, size_.keys(key.part), size_.causal, size_.window_left};
+  ref::Array dk(k.size()), dv(v.size());
+  for (int64_t i = 0; i < queries; ++i) {
+    if (!mask.kept(i, key.row)) continue;
+    for (int64_t head = key.head * ratio; head < (key.head + 1) * ratio; ++head) {
+      const int64_t query = (first(size_.seq_q, key.part) + i) * size_.heads + head;
+      const auto q = values("q", query * width, width),
+                 dout = values("dout", query * value_width, value_width),
+                 out = values("out", query * value_width, value_width);
+      const double lse = values("lse", lse_place({key.part, head, i}), 1)[0];
+      const double weight = std::exp(scale * ref::dot(q.data(), k.data(), width) - lse);
+      const double ds = weight * scale *
+                        (ref::dot(dout.data(), v.data(), value_width) -
+                         ref::dot(dout.data(), out.data(), value_width));
+      ref::add_scaled(dk.data(), ds, q.data(), width);
+      ref::add_scaled(dv.data(), weight, dout.data(), value_width);
+    }
+  }
+  compare("dk", key, values("dk", token * width, width), dk);
+  compare("dv", key, values("dv", token * value_width, value_width), dv);
+}
+
 void AttentionCall::check(int rows) const {
   run(nullptr);
-  const auto out = download("out"), lse = download("lse");
+  for (const auto& [name, slot] : slots_) {
+    if (!slot.bytes.empty() || slot.dtype == LATHE_I32) continue;
+    auto& bytes = results_[name];
+    bytes.resize(slot.memory->bytes());
+    API(lathe_copy_to_host(context_, bytes.data(), slot.memory->data(), bytes.size(), nullptr));
+  }
   std::mt19937_64 random(7);
   const auto any = [&](int64_t count) { return static_cast<int64_t>(random() % count); };
   for (int i = 0; i < rows; ++i) {
     // The last row as well: that is where an offset would wrap.
-    Row row{size_.parts() - 1, size_.heads - 1, 0};
+    Row row{size_.parts() - 1, size_.heads - 1, 0}, key{size_.parts() - 1, size_.kv_heads - 1, 0};
     if (i > 0) row = {any(size_.parts()), any(size_.heads), 0};
+    if (i > 0) key = {any(size_.parts()), any(size_.kv_heads), 0};
     row.row = i == 0 ? size_.queries(row.part) - 1 : any(size_.queries(row.part));
-    const ref::AttentionForward expected = ref::attention_forward(alone(row));
-    const auto compare = [&](const char* name, double actual, double wanted, double allowed) {
-      if (actual == wanted || std::abs(actual - wanted) <= allowed) return;
-      throw std::runtime_error(size_.text() + ": " + name + " of sequence " +
-                               std::to_string(row.part) + ", head " + std::to_string(row.head) +
-                               ", row " + std::to_string(row.row) + " is " +
-                               std::to_string(actual) + ", expected " + std::to_string(wanted));
-    };
-    const int64_t token = first(size_.seq_q, row.part) + row.row;
-    const auto found = values(slots_.at("out"), out,
-                              (token * size_.heads + row.head) * size_.value_dim, size_.value_dim);
-    for (size_t c = 0; c < found.size(); ++c) {
-      // Weights and result are rounded once each; the values are normal, so a sum is of order 1.
-      compare("out", found[c], expected.out[c],
-              4 * numbers::half_ulp(size_.dtype) * std::max(1.0, std::abs(expected.out[c])));
-    }
-    const int64_t packed = row.head * size_.seq_q + token;
-    const int64_t dense = (row.part * size_.heads + row.head) * size_.seq_q + row.row;
-    const int64_t at = size_.sequences > 0 ? packed : dense;
-    compare("lse", values(slots_.at("lse"), lse, at, 1)[0], expected.lse[0], 1e-4);
+    key.row = i == 0 ? size_.keys(key.part) - 1 : any(size_.keys(key.part));
+    check_row(row);
+    if (size_.backward) check_key(key);
   }
 }
 

@@ -24,13 +24,15 @@ struct AttentionSize {
   bool causal = false;
   int64_t window_left = -1;
   int64_t sequences = 0;  // packed into that many; 0: not packed
+  bool backward = false;  // dq, dk and dv, from out and lse of a forward that is not part of it
+  bool deterministic = false;
 
   std::string text() const;
   int64_t parts() const { return sequences > 0 ? sequences : batch; }
   int64_t queries(int64_t part) const { return length(seq_q, part); }
   int64_t keys(int64_t part) const { return length(seq_k, part); }
-  // 2 (D + DV) for each head and pair of a row and a key, half of the pairs if causal: what
-  // published figures count.
+  // 2 (D + DV) for each head and pair of a row and a key, half of the pairs if causal; a backward
+  // is 2.5 forwards: what published figures count.
   double flops() const;
   // Every input read once, every output written once.
   double minimum_bytes() const;
@@ -44,14 +46,13 @@ struct AttentionSize {
 
 class AttentionCall {
  public:
-  // Every extent is promised to the plan, which may choose by it.
-  AttentionCall(lathe_context* context, const AttentionSize& size,
-                const std::map<std::string, std::string>& options = {});
-  void run(void* stream) const;
+  // Every extent is promised to the plan, which may choose by it. A backward runs its forward here.
+  AttentionCall(lathe_context* context, const AttentionSize& size);
+  void run(void* stream) const { run(prepared_, stream); }
   // Runs, and throws with the first sampled row that is farther from float64 than roundings
   // explain.
   void check(int rows = 24) const;
-  const lathe_plan* plan() const { return plan_.get(); }
+  const lathe_plan* plan() const { return prepared_.plan.get(); }
   lathe_estimate estimate() const;
   const AttentionSize& size() const { return size_; }
 
@@ -63,26 +64,39 @@ class AttentionCall {
     std::vector<unsigned char> bytes;  // what an input holds
     DLTensor tensor{};
   };
-  void add(lathe_problem* problem, const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
-           bool input);
-  void offsets(lathe_problem* problem, const char* name, int64_t tokens);
+  struct Prepared {
+    Plan plan;
+    std::vector<const DLTensor*> order;
+    std::unique_ptr<Memory> workspace;
+  };
+  void add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape, bool input);
+  void offsets(const char* name, int64_t tokens);
+  // A plan of these tensors, and those that every call has.
+  Prepared prepare(std::vector<const char*> names, bool saved_forward) const;
+  void run(const Prepared& prepared, void* stream) const;
   // `count` elements from `first` on.
-  static std::vector<double> values(const Slot& slot, const std::vector<unsigned char>& bytes,
-                                    int64_t first, int64_t count);
-  std::vector<unsigned char> download(const std::string& name) const;
-  // One row of one head as a problem of its own.
+  std::vector<double> values(const std::string& name, int64_t first, int64_t count) const;
+  // Token `row` of a sequence, and a head of it.
   struct Row {
     int64_t part = 0, head = 0, row = 0;
   };
   int64_t first(int64_t tokens, int64_t part) const;  // token of a sequence
-  ref::Attention alone(const Row& row) const;
+  int64_t lse_place(const Row& row) const;
+  ref::Attention alone(const Row& row) const;  // as a problem of its own
+  void check_row(const Row& row) const;
+  void check_key(const Row& key) const;
+  [[noreturn]] void fail(const char* name, const Row& at, size_t column, double found,
+                         double expected) const;
+  // Throws if `found` is farther from `expected` than a share of its root mean square.
+  void compare(const char* name, const Row& at, const std::vector<double>& found,
+               const std::vector<double>& expected) const;
 
   lathe_context* context_;
   AttentionSize size_;
   std::map<std::string, Slot> slots_;
-  Plan plan_;
-  std::vector<const DLTensor*> order_;
-  std::unique_ptr<Memory> workspace_;
+  Prepared prepared_;
+  // What the last check read back.
+  mutable std::map<std::string, std::vector<unsigned char>> results_;
 };
 
 }  // namespace apitest

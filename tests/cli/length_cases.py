@@ -11,6 +11,11 @@ def dense(B=1, Sq=5, Sk=7, H=H, HK=HK, seed=0):
             "v": tensor("BF16", [B, Sk, HK, DV], seed + 2)}
 
 
+def graded(tensors):
+    q, v = tensors["q"][1], tensors["v"][1]
+    return {**tensors, "dout": tensor("BF16", [*q[:-1], v[-1]], 9)}
+
+
 def offsets(lengths, dtype):
     begin = [0]
     for length in lengths:
@@ -43,6 +48,10 @@ class LengthCases(Case):
         # Heads are no part of the code either, nor which window it is, as long as there is one.
         self.series("flash_attention", (dense(), ["causal=1"]), (dense(H=6, HK=1), ["causal=1"]),
                     (dense(B=2, Sq=70, Sk=90), ["window_left=3"]), (dense(), ["window_left=3", "window_right=9"]))
+
+    def test_attention_backward(self):
+        self.series("flash_attention", (graded(dense()), ()), (graded(dense(B=2, Sq=130, Sk=200)), ()),
+                    (graded(dense(Sq=1, Sk=1)), ["softmax_scale=2"]), (graded(dense(B=40)), ()))
 
     def test_packed_attention(self):
         self.series("flash_attention", (packed([4, 6], [4, 10]), ()), (packed([1], [1]), ()),
