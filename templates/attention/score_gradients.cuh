@@ -16,7 +16,8 @@
 
 namespace lathe {
 
-// Without options that modify a score it stays as it came, and t carries the scale.
+// As ScoreUnits of the forward: what modifies scores does so in natural units; where nothing does,
+// a score stays as it came and t carries the scale.
 template <class Config>
 struct GradientUnits {
   static constexpr bool kModified = Config::kSoftcap || Config::kAlibi;
@@ -27,7 +28,7 @@ struct GradientUnits {
       : scale(p.softmax_scale), t(kModified ? kLog2E : p.softmax_scale * kLog2E) {
     if constexpr (Config::kSoftcap) {
       softcap = p.softcap;
-      tanh_scale = 2.0f * kLog2E * (p.softmax_scale / p.softcap);
+      tanh_scale = tanh_scale_of(p.softcap);
     }
   }
 };
@@ -72,11 +73,10 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         float x = s[b][n][2 * half + c], y = 0.0f;
+        if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
         if constexpr (Config::kSoftcap) {
           y = tanh_scaled(x, units.tanh_scale);
           x = __fmul_rn(units.softcap, y);
-        } else if constexpr (Config::kAlibi) {
-          x = __fmul_rn(units.scale, x);
         }
         if constexpr (Config::kAlibi) {
           const float distance = static_cast<float>(ahead - 8 * i + 8 * n + c);
