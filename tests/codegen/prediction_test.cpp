@@ -103,3 +103,31 @@ TEST_CASE("attention: keys and values come from memory once while a cache holds 
   CHECK(attention_memory_bytes(problem, spec, few, short_rows, facts) ==
         attention_forward_cost(problem, spec, few, short_rows).bytes);
 }
+
+TEST_CASE("attention: a backward moves what lies between its launches, and walks rows once") {
+  AttentionProblem problem = forward_of(64);
+  problem.forward = false;
+  problem.backward = true;
+  DeviceFacts facts = *facts_of_arch("sm_90a");
+  const AttentionBackwardKernels kernels =
+      *attention_backward_kernels(problem, facts, AttentionHeadChoice{true, false});
+  const int64_t kTokens = 65536, kHeads = 4;
+  const AttentionShape shape{1, kHeads, kHeads, kTokens, kTokens};
+  const std::vector<AttentionMask> sequences{{kTokens, kTokens, -1, -1}};
+  const AttentionBackwardLaunch launch =
+      attention_backward_launch(problem, kernels, facts, shape, {true, true, true, false});
+  const AttentionCost cost = attention_backward_cost(problem, kernels, shape, launch, sequences);
+  const auto memory = [&] {
+    return attention_backward_memory_bytes(problem, kernels, shape, launch, sequences, cost, facts);
+  };
+  // Two float32 and the float32 sums of a row of dq, written and read.
+  const uint64_t between = 2ull * kTokens * kHeads * (2 * 4 + 64 * 4);
+  facts.l2_bytes = 1 << 30;
+  CHECK(memory() == cost.minimum_bytes + between);
+  // 512 blocks of 128 keys a head, 132 at a time: four rounds over rows of q and dout in 16 bits,
+  // two float32 and the sums, which are read and written.
+  facts.l2_bytes = 1 << 20;
+  const uint64_t row = 2 * 64 * 2 + 2 * 4 + 2 * 4 * 64;
+  CHECK(memory() == cost.minimum_bytes + between + 3 * kTokens * kHeads * row);
+  CHECK(memory() < cost.bytes);
+}
