@@ -70,6 +70,14 @@ std::vector<AttentionSize> with_backward(const std::vector<AttentionSize>& forwa
   return sizes;
 }
 
+AttentionSize decode(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads,
+                     int64_t page) {
+  AttentionSize size = square(batch, keys, heads, kv_heads, 128, true);
+  size.seq_q = queries;
+  size.page = page;
+  return size;
+}
+
 std::vector<AttentionSize> gpu_sizes() {
   std::vector<AttentionSize> sizes;
   for (const int64_t width : {64, 128, 256}) {
@@ -81,7 +89,14 @@ std::vector<AttentionSize> gpu_sizes() {
     }
   }
   for (const AttentionSize& size : variants(kTokens, 8192, 4096)) sizes.push_back(size);
-  return with_backward(sizes);
+  sizes = with_backward(sizes);
+  for (const AttentionSize& size :
+       {decode(128, 1, 8192, 32, 8, 64), decode(16, 1, 65536, 32, 8, 64),
+        decode(1, 1, 131072, 32, 8, 64), decode(128, 4, 8192, 32, 8, 64),
+        decode(128, 1, 8192, 16, 1, 16), decode(128, 1, 8192, 16, 16, 256)}) {
+    sizes.push_back(size);
+  }
+  return sizes;
 }
 
 // A block of rows for about every multiprocessor of a large device.
@@ -94,20 +109,30 @@ std::vector<AttentionSize> sim_sizes(bool full) {
     }
   }
   for (const AttentionSize& size : variants(length, length, columns)) sizes.push_back(size);
-  return with_backward(sizes);
+  sizes = with_backward(sizes);
+  for (const AttentionSize& size :
+       {decode(8, 1, 2 * length, 16, 4, 64), decode(1, 1, 8 * length, 16, 4, 64),
+        decode(8, 4, 2 * length, 16, 4, 16), decode(8, 1, 2 * length, 16, 1, 16)}) {
+    sizes.push_back(size);
+  }
+  return sizes;
 }
 
 const char* word(lathe_dtype dtype) {
   return dtype == LATHE_F32 ? "f32" : dtype == LATHE_F16 ? "f16" : "bf16";
 }
 
+std::string op_of(const AttentionSize& size) {
+  return size.page > 0 ? "decode" : size.backward ? "backward" : "forward";
+}
+
 std::vector<std::string> cells(const AttentionSize& size) {
-  return {size.backward ? "backward" : "forward", size.text(), word(size.dtype)};
+  return {op_of(size), size.text(), word(size.dtype)};
 }
 
 bool wanted(const AttentionSize& size, const Settings& settings) {
-  const std::string name = (size.backward ? "backward " : "forward ") + size.text();
-  return name.find(settings.only) != std::string::npos;
+  if (size.page > 0 && lathe_operator_find("flash_attention_decode") == nullptr) return false;
+  return (op_of(size) + " " + size.text()).find(settings.only) != std::string::npos;
 }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
@@ -148,7 +173,8 @@ Tile tile_of(const AttentionCall& call) {
     API(lathe_plan_kernel(call.plan(), i, &kernel));
     const auto rows = spec_constant(kernel.spec, "m"), keys = spec_constant(kernel.spec, "n");
     if (!rows || !keys) continue;
-    const bool packed = spec_constant(kernel.spec, "pack_gqa").value_or(0) != 0;
+    // Decoding always packs the heads of a group.
+    const bool packed = call.size().page > 0 || spec_constant(kernel.spec, "pack_gqa") == 1;
     const int64_t ratio = call.size().heads / call.size().kv_heads;
     return {*rows, *keys, kernel.threads / 32, packed ? ratio : 1};
   }

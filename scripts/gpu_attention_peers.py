@@ -21,13 +21,13 @@ SAMPLES, UNTIMED = 30, 3
 
 
 def shapes_of(path):
-    """[(op, shape text, dtype, {"B": .., "Sq": .., .., "causal": bool})], forward and backward."""
+    """[(op, shape text, dtype, {"B": .., "Sq": .., .., "causal": bool})] of what peers can do."""
     found = []
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
-            if row["op"] not in ("forward", "backward") or row["dtype"] not in SIZES:
+            if row["op"] not in ("forward", "backward", "decode") or row["dtype"] not in SIZES:
                 continue
-            sizes = {k: int(v) for k, v in re.findall(r"\b(B|Sq|Sk|HK|H|DV|D|N|window)(\d+)", row["shape"])}
+            sizes = {k: int(v) for k, v in re.findall(r"\b(B|Sq|Sk|HK|H|DV|D|N|window|page)(\d+)", row["shape"])}
             for flag in ("causal", "deterministic"):
                 sizes[flag] = flag in row["shape"].split()
             found.append((row["op"], row["shape"], row["dtype"], sizes))
@@ -35,12 +35,12 @@ def shapes_of(path):
 
 
 def flops(op, s):
-    """The usual convention: 2 (D + DV) per head and pair, half if causal; a backward is 2.5 forwards."""
+    """The usual convention: 2 (D + DV) per head and pair, half if causal and no decode; a backward is 2.5."""
     parts = s.get("N", 1)
     pairs = s["B"] * parts * (s["Sq"] / parts) * (s["Sk"] / parts)
     if "window" in s and s["window"] < s["Sk"] / parts:
         pairs = s["B"] * s["Sq"] * (s["window"] + 1)
-    elif s["causal"]:
+    elif s["causal"] and op != "decode":
         pairs /= 2
     return 2 * (s["D"] + s["DV"]) * s["H"] * pairs * (2.5 if op == "backward" else 1)
 
@@ -50,7 +50,7 @@ def minimum_bytes(op, s, size):
     rows, keys = s["B"] * s["Sq"] * s["H"], s["B"] * s["Sk"] * s["HK"]
     once = (rows + keys) * (s["D"] + s["DV"]) * size
     # The backward reads out and dout as well, and writes dq, dk, dv.
-    return (1 if op == "forward" else 2) * once + 4 * rows
+    return (2 if op == "backward" else 1) * once + 4 * rows
 
 
 def torch_backends(torch):
@@ -61,7 +61,7 @@ def torch_backends(torch):
     def of(backend):
         def run(q, k, v, s):
             # Without bottom-right alignment; a causal mask is the same only where Sq = Sk.
-            if "N" in s or "window" in s or s["deterministic"] or (s["causal"] and s["Sq"] != s["Sk"]):
+            if "N" in s or "window" in s or "page" in s or s["deterministic"] or (s["causal"] and s["Sq"] != s["Sk"]):
                 return None
             with attention.sdpa_kernel(backend):
                 out = functional.scaled_dot_product_attention(
@@ -85,11 +85,23 @@ def flash_packages(torch):
         try:
             package = importlib.import_module(module)
             dense, packed = package.flash_attn_func, package.flash_attn_varlen_func
+            paged = package.flash_attn_with_kvcache
         except (ImportError, AttributeError) as error:
             print(f"peers: {label} cannot be imported: {error}", file=sys.stderr)
             continue
 
-        def run(q, k, v, s, dense=dense, packed=packed):
+        # flash-attn 2 takes no other pages, 3 no name for their table but its own.
+        pages = (256, "block_table") if label == "flash_attn_2" else (1, "page_table")
+
+        def run(q, k, v, s, dense=dense, packed=packed, paged=paged, pages=pages):
+            if "page" in s:
+                if s["page"] % pages[0]:
+                    return None
+                k, v = (t.view(-1, s["page"], *t.shape[2:]) for t in (k, v))
+                table = torch.randperm(k.shape[0], device="cuda", dtype=torch.int32).view(s["B"], -1)
+                lengths = torch.full((s["B"],), s["Sk"], device="cuda", dtype=torch.int32)
+                out = paged(q, k, v, cache_seqlens=lengths, causal=s["causal"], **{pages[1]: table})
+                return out[0] if isinstance(out, tuple) else out
             window = (s["window"], 0) if "window" in s else (-1, -1)
             if "N" not in s:
                 out = dense(q, k, v, causal=s["causal"], window_size=window, deterministic=s["deterministic"])

@@ -20,6 +20,7 @@ HEAD = "op,shape,dtype,us\n"
 DENSE = "forward,B2 Sq512 Sk1024 H8 HK2 D64 DV32,bf16,1\n"
 CAUSAL = "backward,B1 Sq1024 Sk1024 H4 HK4 D128 DV128 causal,f16,1\n"
 PACKED = "forward,B1 Sq1000 Sk1000 H4 HK4 D128 DV128 N4 causal window100,bf16,1\n"
+PAGED = "decode,B8 Sq4 Sk2048 H16 HK4 D128 DV128 causal page64,bf16,1\n"
 
 
 class Attention(unittest.TestCase):
@@ -36,20 +37,22 @@ class Attention(unittest.TestCase):
         return self.peers.shapes_of(self.path)
 
     def test_shapes(self):
-        shapes = self.shapes(DENSE, CAUSAL, PACKED, "decode,B1 Sq1,bf16,1\n", "forward,B1 Sq1,f32,1\n")
+        shapes = self.shapes(DENSE, CAUSAL, PACKED, PAGED, "append,B1 Sq1,bf16,1\n", "forward,B1 Sq1,f32,1\n")
         self.assertEqual([(op, dtype) for op, _, dtype, _ in shapes],
-                         [("forward", "bf16"), ("backward", "f16"), ("forward", "bf16")])
+                         [("forward", "bf16"), ("backward", "f16"), ("forward", "bf16"), ("decode", "bf16")])
         self.assertEqual(shapes[0][3], {"B": 2, "Sq": 512, "Sk": 1024, "H": 8, "HK": 2, "D": 64, "DV": 32,
                                         "causal": False, "deterministic": False})
         self.assertTrue(shapes[1][3]["causal"])
         self.assertEqual((shapes[2][3]["N"], shapes[2][3]["window"]), (4, 100))
+        self.assertEqual(shapes[3][3]["page"], 64)
 
     def test_counts(self):
-        dense, causal, packed = (s for _, _, _, s in self.shapes(DENSE, CAUSAL, PACKED))
+        dense, causal, packed, paged = (s for _, _, _, s in self.shapes(DENSE, CAUSAL, PACKED, PAGED))
         self.assertEqual(self.peers.flops("forward", dense), 2 * 96 * 8 * 2 * 512 * 1024)
         self.assertEqual(self.peers.flops("forward", causal), 4 * 128 * 4 * 1024 * 1024 / 2)
         self.assertEqual(self.peers.flops("backward", causal), 2.5 * 4 * 128 * 4 * 1024 * 1024 / 2)
         self.assertEqual(self.peers.flops("forward", packed), 4 * 128 * 4 * 1000 * 101)
+        self.assertEqual(self.peers.flops("decode", paged), 4 * 128 * 16 * 8 * 4 * 2048)
         self.assertEqual(self.peers.minimum_bytes("forward", dense, 2),
                          2 * (2 * 512 * 8 + 2 * 1024 * 2) * 96 + 4 * 2 * 512 * 8)
 

@@ -44,6 +44,7 @@ std::string AttentionSize::text() const {
   if (causal) out += " causal";
   if (window_left >= 0) out += " window" + std::to_string(window_left);
   if (deterministic) out += " deterministic";
+  if (page > 0) out += " page" + std::to_string(page);
   return out;
 }
 
@@ -53,7 +54,8 @@ double AttentionSize::flops() const {
     const auto rows = static_cast<double>(queries(part)), all = static_cast<double>(keys(part));
     // Of a window, what a row in the middle sees.
     const bool narrow = window_left >= 0 && static_cast<double>(window_left) < all;
-    pairs += narrow ? rows * static_cast<double>(window_left + 1) : rows * all * (causal ? 0.5 : 1);
+    pairs += narrow ? rows * static_cast<double>(window_left + 1)
+                    : rows * all * (causal && page == 0 ? 0.5 : 1);
   }
   const double forward = 2 * static_cast<double>((head_dim + value_dim) * heads) * pairs;
   return backward ? 2.5 * forward : forward;
@@ -69,19 +71,28 @@ double AttentionSize::minimum_bytes() const {
 
 AttentionCall::AttentionCall(lathe_context* context, const AttentionSize& size)
     : context_(context), size_(size) {
+  size.page > 0 ? add_pages() : add_tokens();
+  prepared_ = prepare({}, false);
+  if (!size.backward) return;
+  run(nullptr);
+  add("dout", size.dtype, slots_.at("out").shape, true);
+  add("dq", size.dtype, slots_.at("q").shape, false);
+  add("dk", size.dtype, slots_.at("k").shape, false);
+  add("dv", size.dtype, slots_.at("v").shape, false);
+  prepared_ = prepare({"dout", "dq", "dk", "dv"}, true);
+}
+
+void AttentionCall::add_tokens() {
+  const AttentionSize& size = size_;
   const auto shape = [&](int64_t tokens, int64_t heads, int64_t width) {
     std::vector<int64_t> out = {tokens, heads, width};
     if (size.sequences == 0) out.insert(out.begin(), size.batch);
     return out;
   };
-  const auto q = shape(size.seq_q, size.heads, size.head_dim),
-             k = shape(size.seq_k, size.kv_heads, size.head_dim),
-             v = shape(size.seq_k, size.kv_heads, size.value_dim),
-             out = shape(size.seq_q, size.heads, size.value_dim);
-  add("q", size.dtype, q, true);
-  add("k", size.dtype, k, true);
-  add("v", size.dtype, v, true);
-  add("out", size.dtype, out, false);
+  add("q", size.dtype, shape(size.seq_q, size.heads, size.head_dim), true);
+  add("k", size.dtype, shape(size.seq_k, size.kv_heads, size.head_dim), true);
+  add("v", size.dtype, shape(size.seq_k, size.kv_heads, size.value_dim), true);
+  add("out", size.dtype, shape(size.seq_q, size.heads, size.value_dim), false);
   if (size.sequences > 0) {
     add("lse", LATHE_F32, {size.heads, size.seq_q}, false);
     offsets("cu_seqlens_q", size.seq_q);
@@ -89,22 +100,31 @@ AttentionCall::AttentionCall(lathe_context* context, const AttentionSize& size)
   } else {
     add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q}, false);
   }
-  prepared_ = prepare({}, false);
-  if (!size.backward) return;
-  run(nullptr);
-  add("dout", size.dtype, out, true);
-  add("dq", size.dtype, q, false);
-  add("dk", size.dtype, k, false);
-  add("dv", size.dtype, v, false);
-  prepared_ = prepare({"dout", "dq", "dk", "dv"}, true);
+}
+
+void AttentionCall::add_pages() {
+  const AttentionSize& size = size_;
+  const int64_t each = (size.seq_k + size.page - 1) / size.page, all = size.batch * each;
+  for (int64_t i = 0; i < all; ++i) pages_.push_back(static_cast<int32_t>(i));
+  std::shuffle(pages_.begin(), pages_.end(), std::mt19937_64(3));
+  add("q", size.dtype, {size.batch, size.seq_q, size.heads, size.head_dim}, true);
+  add("k_cache", size.dtype, {all, size.page, size.kv_heads, size.head_dim}, true);
+  add("v_cache", size.dtype, {all, size.page, size.kv_heads, size.value_dim}, true);
+  add("out", size.dtype, {size.batch, size.seq_q, size.heads, size.value_dim}, false);
+  add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q}, false);
+  integers("block_table", {size.batch, each}, pages_);
+  integers("cache_seqlens", {size.batch},
+           std::vector<int32_t>(static_cast<size_t>(size.batch), static_cast<int32_t>(size.seq_k)));
 }
 
 AttentionCall::Prepared AttentionCall::prepare(std::vector<const char*> names,
                                                bool saved_forward) const {
-  names.insert(names.end(), {"q", "k", "v", "out", "lse"});
+  names.insert(names.end(), {"q", keys_name(), values_name(), "out", "lse"});
   if (size_.sequences > 0) names.insert(names.end(), {"cu_seqlens_q", "cu_seqlens_k"});
+  if (size_.page > 0) names.insert(names.end(), {"block_table", "cache_seqlens"});
   lathe_problem* problem = nullptr;
-  API(lathe_problem_create(&problem, "flash_attention"));
+  API(lathe_problem_create(&problem,
+                           size_.page > 0 ? "flash_attention_decode" : "flash_attention"));
   const Problem owner(problem);
   if (size_.causal) API(lathe_problem_set_int(problem, "causal", 1));
   if (size_.window_left >= 0) {
@@ -152,14 +172,19 @@ void AttentionCall::add(const char* name, lathe_dtype dtype, std::vector<int64_t
   slot.tensor.shape = slot.shape.data();
 }
 
+void AttentionCall::integers(const char* name, std::vector<int64_t> shape,
+                             const std::vector<int32_t>& values) {
+  add(name, LATHE_I32, std::move(shape), false);
+  const Memory& memory = *slots_.at(name).memory;
+  API(lathe_copy_to_device(context_, memory.data(), values.data(), memory.bytes(), nullptr));
+}
+
 void AttentionCall::offsets(const char* name, int64_t tokens) {
-  add(name, LATHE_I32, {size_.sequences + 1}, false);
   std::vector<int32_t> begin;
   for (int64_t n = 0; n <= size_.sequences; ++n) {
     begin.push_back(static_cast<int32_t>(n * tokens / size_.sequences));
   }
-  const Memory& memory = *slots_.at(name).memory;
-  API(lathe_copy_to_device(context_, memory.data(), begin.data(), memory.bytes(), nullptr));
+  integers(name, {size_.sequences + 1}, begin);
 }
 
 void AttentionCall::run(const Prepared& prepared, void* stream) const {
@@ -190,6 +215,13 @@ int64_t AttentionCall::first(int64_t tokens, int64_t part) const {
   return size_.sequences > 0 ? part * tokens / size_.sequences : part * tokens;
 }
 
+int64_t AttentionCall::key_token(int64_t part, int64_t key) const {
+  if (size_.page == 0) return first(size_.seq_k, part) + key;
+  const auto each = static_cast<int64_t>(pages_.size()) / size_.batch;
+  const auto entry = static_cast<size_t>(part * each + key / size_.page);
+  return pages_[entry] * size_.page + key % size_.page;
+}
+
 int64_t AttentionCall::lse_place(const Row& row) const {
   if (size_.sequences > 0) return row.head * size_.seq_q + first(size_.seq_q, row.part) + row.row;
   return (row.part * size_.heads + row.head) * size_.seq_q + row.row;
@@ -217,9 +249,9 @@ ref::Attention AttentionCall::alone(const Row& row) const {
   add("q", query, one.head_dim, &one.q);
   if (size_.backward) add("dout", query, one.value_dim, &one.dout);
   for (int64_t j = 0; j < one.begin_k[1]; ++j) {
-    const int64_t token = (first(size_.seq_k, row.part) + j) * size_.kv_heads + kv_head;
-    add("k", token, one.head_dim, &one.k);
-    add("v", token, one.value_dim, &one.v);
+    const int64_t token = key_token(row.part, j) * size_.kv_heads + kv_head;
+    add(keys_name(), token, one.head_dim, &one.k);
+    add(values_name(), token, one.value_dim, &one.v);
   }
   return one;
 }
@@ -262,7 +294,7 @@ void AttentionCall::check_key(const Row& key) const {
   const int64_t queries = size_.queries(key.part), ratio = size_.heads / size_.kv_heads;
   const int64_t width = size_.head_dim, value_width = size_.value_dim;
   const double scale = 1 / std::sqrt(static_cast<double>(width));
-  const int64_t token = (first(size_.seq_k, key.part) + key.row) * size_.kv_heads + key.head;
+  const int64_t token = key_token(key.part, key.row) * size_.kv_heads + key.head;
   const auto k = values("k", token * width, width),
              v = values("v", token * value_width, value_width);
   const ref::PairMask mask{queries, size_.keys(key.part), size_.causal, size_.window_left};

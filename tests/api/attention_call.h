@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One prepared flash_attention call through lathe.h, large enough to be timed or counted, and
-// checked against float64 in sampled rows.
+// One prepared call of flash_attention or flash_attention_decode through lathe.h, large enough to
+// be timed or counted, and checked against float64 in sampled rows.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,14 @@ struct AttentionSize {
   int64_t sequences = 0;  // packed into that many; 0: not packed
   bool backward = false;  // dq, dk and dv, from out and lse of a forward that is not part of it
   bool deterministic = false;
+  int64_t page = 0;  // decode, over a cache in shuffled pages of so many keys; 0: no decode
 
   std::string text() const;
   int64_t parts() const { return sequences > 0 ? sequences : batch; }
   int64_t queries(int64_t part) const { return length(seq_q, part); }
   int64_t keys(int64_t part) const { return length(seq_k, part); }
-  // 2 (D + DV) for each head and pair of a row and a key, half of the pairs if causal; a backward
-  // is 2.5 forwards: what published figures count.
+  // 2 (D + DV) for each head and pair of a row and a key, half of the pairs if causal and not
+  // decoding; a backward is 2.5 forwards: what published figures count.
   double flops() const;
   // Every input read once, every output written once.
   double minimum_bytes() const;
@@ -70,7 +71,10 @@ class AttentionCall {
     std::unique_ptr<Memory> workspace;
   };
   void add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape, bool input);
+  void integers(const char* name, std::vector<int64_t> shape, const std::vector<int32_t>& values);
   void offsets(const char* name, int64_t tokens);
+  void add_tokens();  // what flash_attention reads and writes
+  void add_pages();   // what flash_attention_decode does
   // A plan of these tensors, and those that every call has.
   Prepared prepare(std::vector<const char*> names, bool saved_forward) const;
   void run(const Prepared& prepared, void* stream) const;
@@ -80,7 +84,10 @@ class AttentionCall {
   struct Row {
     int64_t part = 0, head = 0, row = 0;
   };
-  int64_t first(int64_t tokens, int64_t part) const;  // token of a sequence
+  int64_t first(int64_t tokens, int64_t part) const;   // token of a sequence
+  int64_t key_token(int64_t part, int64_t key) const;  // where its row of k and v lies
+  const char* keys_name() const { return size_.page > 0 ? "k_cache" : "k"; }
+  const char* values_name() const { return size_.page > 0 ? "v_cache" : "v"; }
   int64_t lse_place(const Row& row) const;
   ref::Attention alone(const Row& row) const;  // as a problem of its own
   void check_row(const Row& row) const;
@@ -94,6 +101,7 @@ class AttentionCall {
   lathe_context* context_;
   AttentionSize size_;
   std::map<std::string, Slot> slots_;
+  std::vector<int32_t> pages_;  // block_table
   Prepared prepared_;
   // What the last check read back.
   mutable std::map<std::string, std::vector<unsigned char>> results_;
