@@ -17,8 +17,8 @@
 namespace bench {
 namespace {
 
-using apitest::AttentionCall;
 using apitest::AttentionSize;
+using apitest::LargeAttention;
 
 constexpr int64_t kTokens = 16384;                 // of a batch
 constexpr size_t kCacheBytes = size_t{256} << 20;  // more than any second cache
@@ -145,7 +145,7 @@ Table on_gpu(lathe_context* context, const Settings& settings) {
                "minimum_MB", "gpu", "driver"});
   for (const AttentionSize& size : gpu_sizes()) {
     if (!wanted(size, settings)) continue;
-    const AttentionCall call(context, size);
+    const LargeAttention call(context, size);
     call.check(8);
     const int samples = settings.runs > 0 ? settings.runs : 30;
     const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
@@ -166,7 +166,7 @@ Table on_gpu(lathe_context* context, const Settings& settings) {
 struct Tile {
   int64_t rows = 0, keys = 0, warps = 0, group = 1;
 };
-Tile tile_of(const AttentionCall& call) {
+Tile tile_of(const LargeAttention& call) {
   for (size_t i = 0; i < lathe_plan_kernel_count(call.plan()); ++i) {
     lathe_kernel_info kernel{};
     kernel.size = sizeof kernel;
@@ -188,7 +188,7 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
                "predicted_bound", "predicted_gpu"});
   for (const AttentionSize& size : sim_sizes(settings.full)) {
     if (!wanted(size, settings)) continue;
-    const AttentionCall call(context, size);
+    const LargeAttention call(context, size);
     apitest::take_report();
     call.check(8);  // runs it once
     const auto report = apitest::take_report();

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/api/attention_call.h"
+#include "tests/api/large_attention.h"
 
 namespace bench {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/kernels/attention_memory.h"
-#include "tests/api/attention_call.h"
+#include "tests/api/large_attention.h"
 #include "tests/ref/attention_tiles.h"
 
 using namespace apitest;
@@ -39,7 +39,7 @@ struct Counted {
   double tensor_ops = 0, memory_bytes = 0, asked_bytes = 0;
 };
 
-Counted count(lathe_context* context, const AttentionCall& call) {
+Counted count(lathe_context* context, const LargeAttention& call) {
   take_report();
   call.run(nullptr);
   API(lathe_stream_synchronize(context, nullptr));
@@ -109,7 +109,7 @@ TEST_CASE("counters: a causal forward multiplies what counts and reads memory on
   for (const int64_t width : {64, 128}) {
     for (const int64_t kv_heads : {2, 1}) {
       const AttentionSize size = causal(width, kv_heads, false);
-      const AttentionCall call(context.get(), size);
+      const LargeAttention call(context.get(), size);
       CAPTURE(size.text());
       call.check(6);
       const Counted counted = count(context.get(), call);
@@ -141,7 +141,7 @@ TEST_CASE("counters: a causal backward multiplies what counts and reads memory o
   const auto context = make_context();
   for (const int64_t width : {64, 128}) {
     const AttentionSize size = causal(width, 2, true);
-    const AttentionCall call(context.get(), size);
+    const LargeAttention call(context.get(), size);
     CAPTURE(size.text());
     call.check(4);
     const Counted counted = count(context.get(), call);

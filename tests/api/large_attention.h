@@ -45,10 +45,10 @@ struct AttentionSize {
   }
 };
 
-class AttentionCall {
+class LargeAttention {
  public:
   // Every extent is promised to the plan, which may choose by it. A backward runs its forward here.
-  AttentionCall(lathe_context* context, const AttentionSize& size);
+  LargeAttention(lathe_context* context, const AttentionSize& size);
   void run(void* stream) const { run(prepared_, stream); }
   // Runs, and throws with the first sampled row that is farther from float64 than roundings
   // explain.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/api/attention_call.h"
+#include "tests/api/large_attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -69,7 +69,7 @@ double AttentionSize::minimum_bytes() const {
   return (backward ? 2 : 1) * once + 4 * rows;
 }
 
-AttentionCall::AttentionCall(lathe_context* context, const AttentionSize& size)
+LargeAttention::LargeAttention(lathe_context* context, const AttentionSize& size)
     : context_(context), size_(size) {
   size.page > 0 ? add_pages() : add_tokens();
   prepared_ = prepare({}, false);
@@ -82,7 +82,7 @@ AttentionCall::AttentionCall(lathe_context* context, const AttentionSize& size)
   prepared_ = prepare({"dout", "dq", "dk", "dv"}, true);
 }
 
-void AttentionCall::add_tokens() {
+void LargeAttention::add_tokens() {
   const AttentionSize& size = size_;
   const auto shape = [&](int64_t tokens, int64_t heads, int64_t width) {
     std::vector<int64_t> out = {tokens, heads, width};
@@ -102,7 +102,7 @@ void AttentionCall::add_tokens() {
   }
 }
 
-void AttentionCall::add_pages() {
+void LargeAttention::add_pages() {
   const AttentionSize& size = size_;
   const int64_t each = (size.seq_k + size.page - 1) / size.page, all = size.batch * each;
   for (int64_t i = 0; i < all; ++i) pages_.push_back(static_cast<int32_t>(i));
@@ -117,8 +117,8 @@ void AttentionCall::add_pages() {
            std::vector<int32_t>(static_cast<size_t>(size.batch), static_cast<int32_t>(size.seq_k)));
 }
 
-AttentionCall::Prepared AttentionCall::prepare(std::vector<const char*> names,
-                                               bool saved_forward) const {
+LargeAttention::Prepared LargeAttention::prepare(std::vector<const char*> names,
+                                                 bool saved_forward) const {
   names.insert(names.end(), {"q", keys_name(), values_name(), "out", "lse"});
   if (size_.sequences > 0) names.insert(names.end(), {"cu_seqlens_q", "cu_seqlens_k"});
   if (size_.page > 0) names.insert(names.end(), {"block_table", "cache_seqlens"});
@@ -152,8 +152,8 @@ AttentionCall::Prepared AttentionCall::prepare(std::vector<const char*> names,
   return made;
 }
 
-void AttentionCall::add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
-                        bool input) {
+void LargeAttention::add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
+                         bool input) {
   Slot& slot = slots_[name];
   slot.dtype = dtype;
   slot.shape = std::move(shape);
@@ -172,14 +172,14 @@ void AttentionCall::add(const char* name, lathe_dtype dtype, std::vector<int64_t
   slot.tensor.shape = slot.shape.data();
 }
 
-void AttentionCall::integers(const char* name, std::vector<int64_t> shape,
-                             const std::vector<int32_t>& values) {
+void LargeAttention::integers(const char* name, std::vector<int64_t> shape,
+                              const std::vector<int32_t>& values) {
   add(name, LATHE_I32, std::move(shape), false);
   const Memory& memory = *slots_.at(name).memory;
   API(lathe_copy_to_device(context_, memory.data(), values.data(), memory.bytes(), nullptr));
 }
 
-void AttentionCall::offsets(const char* name, int64_t tokens) {
+void LargeAttention::offsets(const char* name, int64_t tokens) {
   std::vector<int32_t> begin;
   for (int64_t n = 0; n <= size_.sequences; ++n) {
     begin.push_back(static_cast<int32_t>(n * tokens / size_.sequences));
@@ -187,20 +187,20 @@ void AttentionCall::offsets(const char* name, int64_t tokens) {
   integers(name, {size_.sequences + 1}, begin);
 }
 
-void AttentionCall::run(const Prepared& prepared, void* stream) const {
+void LargeAttention::run(const Prepared& prepared, void* stream) const {
   API(lathe_plan_run(prepared.plan.get(), prepared.order.data(), prepared.workspace->data(),
                      prepared.workspace->bytes(), stream));
 }
 
-lathe_estimate AttentionCall::estimate() const {
+lathe_estimate LargeAttention::estimate() const {
   lathe_estimate estimate{};
   estimate.size = sizeof estimate;
   API(lathe_plan_estimate(plan(), prepared_.order.data(), nullptr, &estimate));
   return estimate;
 }
 
-std::vector<double> AttentionCall::values(const std::string& name, int64_t first,
-                                          int64_t count) const {
+std::vector<double> LargeAttention::values(const std::string& name, int64_t first,
+                                           int64_t count) const {
   const Slot& slot = slots_.at(name);
   const auto& bytes = slot.bytes.empty() ? results_.at(name) : slot.bytes;
   const size_t width = numbers::bytes_of(slot.dtype);
@@ -211,25 +211,25 @@ std::vector<double> AttentionCall::values(const std::string& name, int64_t first
   return out;
 }
 
-int64_t AttentionCall::first(int64_t tokens, int64_t part) const {
+int64_t LargeAttention::first(int64_t tokens, int64_t part) const {
   return size_.sequences > 0 ? part * tokens / size_.sequences : part * tokens;
 }
 
-int64_t AttentionCall::key_token(int64_t part, int64_t key) const {
+int64_t LargeAttention::key_token(int64_t part, int64_t key) const {
   if (size_.page == 0) return first(size_.seq_k, part) + key;
   const auto each = static_cast<int64_t>(pages_.size()) / size_.batch;
   const auto entry = static_cast<size_t>(part * each + key / size_.page);
   return pages_[entry] * size_.page + key % size_.page;
 }
 
-int64_t AttentionCall::lse_place(const Row& row) const {
+int64_t LargeAttention::lse_place(const Row& row) const {
   if (size_.sequences > 0) return row.head * size_.seq_q + first(size_.seq_q, row.part) + row.row;
   return (row.part * size_.heads + row.head) * size_.seq_q + row.row;
 }
 
 // With the keys up to the last one that it sees, a row is that of the last key: no causal mask is
 // left.
-ref::Attention AttentionCall::alone(const Row& row) const {
+ref::Attention LargeAttention::alone(const Row& row) const {
   const int64_t keys = size_.keys(row.part);
   const int64_t kv_head = row.head / (size_.heads / size_.kv_heads);
   ref::Attention one;
@@ -256,16 +256,16 @@ ref::Attention AttentionCall::alone(const Row& row) const {
   return one;
 }
 
-void AttentionCall::fail(const char* name, const Row& at, size_t column, double found,
-                         double expected) const {
+void LargeAttention::fail(const char* name, const Row& at, size_t column, double found,
+                          double expected) const {
   throw std::runtime_error(size_.text() + ": " + name + " of sequence " + std::to_string(at.part) +
                            ", head " + std::to_string(at.head) + ", token " +
                            std::to_string(at.row) + ", column " + std::to_string(column) + " is " +
                            std::to_string(found) + ", expected " + std::to_string(expected));
 }
 
-void AttentionCall::compare(const char* name, const Row& at, const std::vector<double>& found,
-                            const std::vector<double>& expected) const {
+void LargeAttention::compare(const char* name, const Row& at, const std::vector<double>& found,
+                             const std::vector<double>& expected) const {
   double squares = 0;
   for (double value : expected) squares += value * value;
   const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
@@ -277,7 +277,7 @@ void AttentionCall::compare(const char* name, const Row& at, const std::vector<d
   }
 }
 
-void AttentionCall::check_row(const Row& row) const {
+void LargeAttention::check_row(const Row& row) const {
   const ref::Attention one = alone(row);
   const ref::AttentionForward expected = ref::attention_forward(one);
   const int64_t query = (first(size_.seq_q, row.part) + row.row) * size_.heads + row.head;
@@ -290,7 +290,7 @@ void AttentionCall::check_row(const Row& row) const {
 }
 
 // dk and dv of one key, from out and lse of the rows that see it, which are checked by themselves.
-void AttentionCall::check_key(const Row& key) const {
+void LargeAttention::check_key(const Row& key) const {
   const int64_t queries = size_.queries(key.part), ratio = size_.heads / size_.kv_heads;
   const int64_t width = size_.head_dim, value_width = size_.value_dim;
   const double scale = 1 / std::sqrt(static_cast<double>(width));
@@ -319,7 +319,7 @@ void AttentionCall::check_key(const Row& key) const {
   compare("dv", key, values("dv", token * value_width, value_width), dv);
 }
 
-void AttentionCall::check(int rows) const {
+void LargeAttention::check(int rows) const {
   run(nullptr);
   for (const auto& [name, slot] : slots_) {
     if (!slot.bytes.empty() || slot.dtype == LATHE_I32) continue;
