@@ -101,7 +101,7 @@ struct AttentionBackward {
         shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const int thread = thread_index();
-    if (thread < 2 * kTileM) {
+    if (uniform(thread < 2 * kTileM)) {
       const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
       const int own = row + thread % kTileM;
       const long long first = query_offset(p.seq_q, 1);
@@ -138,7 +138,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
                                tile->sequence * p.alibi_batch_stride + at.head);
   }
   const unsigned rows = shared + Smem::kRowsAt + 4 * place.lane_query;
-  const bool full = tile->full(at.block);
+  const bool full = uniform(tile->full(at.block));
   typename Shape::Scores s = {}, dp = {};
   typename Shape::Operands p_words;
   add_scores<Config, Config::kWidth>(shared, q, s);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(
     const QueryPlace& at, const QueryPlace& next, int turn, typename Shape::KeySums& dk,
     typename Shape::ValueSums& dv) const {
   const unsigned q = q_tile(turn);
-  const bool more = next.head < tile->end_head;
+  const bool more = uniform(next.head < tile->end_head);
   typename Shape::Operands ds;
   copy_async_wait<0>();
   __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
@@ -253,14 +253,14 @@ template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::run() const {
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
-  if (tile->begin < tile->end) {
+  if (uniform(tile->begin < tile->end)) {
     QueryPlace at = {tile->first_head, tile->begin};
     copy_keys();
     copy_q(at, 0);
     copy_dout(at);
     copy_async_commit();
 #pragma unroll 1
-    for (int turn = 0; at.head < tile->end_head; ++turn) {
+    for (int turn = 0; uniform(at.head < tile->end_head); ++turn) {
       QueryPlace next = {at.head, at.block + 1};
       if (next.block == tile->end) next = {at.head + 1, tile->begin};
       step(at, next, turn, dk, dv);
@@ -282,7 +282,7 @@ __device__ void attention_backward(const AttentionBackwardParams& p) {
   __syncthreads();  // the tile is there for all
   if constexpr (Config::kDeterministic) {
 #pragma unroll 1
-    while (tile->first < tile->written) {
+    while (uniform(tile->first < tile->written)) {
       work.run();
       const long long next = tile->first + static_cast<long long>(p.slices) * Config::kTileN;
       __syncthreads();  // all have left the tile and its keys
@@ -290,7 +290,7 @@ __device__ void attention_backward(const AttentionBackwardParams& p) {
       __syncthreads();  // the next tile is there for all
     }
   } else {
-    if (tile->first < tile->written) work.run();
+    if (uniform(tile->first < tile->written)) work.run();
   }
 }
 
