@@ -32,7 +32,7 @@ def main():
     examples = {path.name: path.read_text() for path in (root / "examples").iterdir()}
     if f"```c\n{examples['conv1d.c']}```" not in readme:
         failed.append("the whole of examples/conv1d.c is not shown")
-    for block in re.findall(r"^```c\w*\n(.*?)^```", readme, re.M | re.S):
+    for block in re.findall(r"^```(?:c|cuh)\n(.*?)^```", readme, re.M | re.S):
         if not any(block in text for text in examples.values()):
             failed.append(f"no example has the lines from {block.splitlines()[0]!r} on")
 
