@@ -206,11 +206,11 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   LATHE_TRY(check(extent));
   const std::vector<AttentionMask> sequences = even_lengths(extent);
   Estimate out;
-  const auto add = [&out](const AttentionCost& cost, uint64_t bytes) {
+  const auto add = [&out, this](const AttentionCost& cost, uint64_t bytes) {
     out.cost.minimum_bytes += cost.minimum_bytes;
     out.cost.bytes += bytes;
     out.cost.flops += cost.flops;
-    out.cost.tensor_ops += cost.tile_flops;
+    out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
   };
   if (has_forward(extent)) {
     const KernelSpec& spec = forward_spec(extent);

@@ -41,6 +41,10 @@ int attention_resident_blocks(const KernelSpec& spec, const DeviceFacts& facts) 
   return std::max(1, std::min(by_shared, by_warps));
 }
 
+int attention_product_terms(const AttentionProblem& problem) {
+  return problem.element == Dtype::f32 ? 6 : 1;
+}
+
 uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,
                                 const AttentionShape& shape,
                                 const std::vector<AttentionMask>& sequences,

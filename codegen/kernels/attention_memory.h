@@ -12,6 +12,10 @@ namespace lathe {
 // allows, and no more than eight warps, whose threads may then have all of 255 registers.
 int attention_resident_blocks(const KernelSpec& spec, const DeviceFacts& facts);
 
+// Matrix products for each product of the formula: float32 operands are three bfloat16 planes, of
+// whose nine pairs six are multiplied.
+int attention_product_terms(const AttentionProblem& problem);
+
 // Bytes from memory: as AttentionCost::bytes, but keys and values once where the cache holds those
 // of the heads in progress, else once for each round of blocks, which walk the keys together.
 uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,
