@@ -19,10 +19,10 @@
 namespace lathe {
 
 // The letters of shapes. Extents that disagree about a letter are refused.
-enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",
-                                               "HK", "DV", "Sq", "Sk", "Tq", "Tk"};
-inline constexpr int kLetters = 12;
+enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk, P, page, M };
+inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W", "H",    "HK", "DV",
+                                               "Sq", "Sk", "Tq", "Tk", "P", "page", "M"};
+inline constexpr int kLetters = 15;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -57,11 +57,11 @@ bool has_letter(const Shape& shape, Letter letter);
 
 // What the table says beyond the C struct.
 struct TensorRules {
-  bool strided = false;    // an activation: batch and token strides are free, wide accesses
-  const char* needs = "";  // "dx,bias": tensors without which this one means nothing
+  bool strided = false;         // an activation: batch and token strides are free, wide accesses
+  const char* needs = "";       // "dx,bias": tensors without which this one means nothing
 };
 
-enum class Family { conv, conv_update, attention };
+enum class Family { conv, conv_update, attention, attention_decode };
 
 struct Operator {
   lathe_operator_info info;
@@ -125,6 +125,22 @@ enum Tensor : int {
   dk,
   dv,
   dsinks,
+  count
+};
+}
+namespace attention_decode {
+enum Tensor : int {
+  q,
+  k_cache,
+  v_cache,
+  block_table,
+  cache_seqlens,
+  k_new,
+  v_new,
+  alibi_slopes,
+  sinks,
+  out,
+  lse,
   count
 };
 }

@@ -131,7 +131,6 @@ std::vector<std::string> cells(const AttentionSize& size) {
 }
 
 bool wanted(const AttentionSize& size, const Settings& settings) {
-  if (size.page > 0 && lathe_operator_find("flash_attention_decode") == nullptr) return false;
   return (op_of(size) + " " + size.text()).find(settings.only) != std::string::npos;
 }
 

@@ -50,6 +50,10 @@ struct AttentionProblem {
   bool dsinks = false;         // with or without them
   bool dlse = false;           // lse has a gradient of its own
   bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
+
+  bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
+  bool append = false;  // new keys and values are stored there first
+  bool split = true;    // the keys of a row may be cut into parts
 };
 
 }  // namespace lathe

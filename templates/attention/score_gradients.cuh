@@ -62,7 +62,8 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
     }
   }
   // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
-  const int ahead = place.query + place.lane_query + place.offset - place.key;
+  const float ahead =
+      static_cast<float>(place.query + place.lane_query + place.offset - place.key);
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
@@ -79,7 +80,7 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
           x = __fmul_rn(units.softcap, y);
         }
         if constexpr (Config::kAlibi) {
-          const float distance = static_cast<float>(ahead - 8 * i + 8 * n + c);
+          const float distance = ahead + static_cast<float>(8 * n + c - 8 * i);
           x = __fmaf_rn(-place.slope, fabsf(distance), x);
         }
         p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));

@@ -6,7 +6,9 @@
 #include <set>
 #include <string>
 
+#include "codegen/kernels/attention_backward.h"
 #include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/templates.h"
 
@@ -50,6 +52,21 @@ TEST_CASE("specs and templates have the same stems") {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
+  }
+  AttentionProblem gradients;
+  gradients.backward = true;
+  const AttentionBackwardKernels backward =
+      *attention_backward_kernels(gradients, *facts_of_arch("sm_80"), {});
+  for (const KernelSpec& spec : {backward.prepare, backward.main(), backward.finish}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
+  AttentionProblem decode;
+  decode.decode = decode.append = true;
+  const auto paged = *attention_decode_kernels(decode, *facts_of_arch("sm_80"), {});
+  for (const KernelSpec& spec : {paged.decode[0], *paged.append, *paged.combine}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
   }
   CHECK(sources == template_stems());
 }
