@@ -29,6 +29,15 @@ def packed(queries, keys, H=H, HK=HK, dtype="I32"):
             "cu_seqlens_k": offsets(keys, dtype)}
 
 
+def pages(B=2, Sq=1, keys=20, page=16, M=4, new=True):
+    out = {"q": tensor("BF16", [B, Sq, H, D]), "k_cache": tensor("BF16", [B * M, page, HK, D], 1),
+           "v_cache": tensor("BF16", [B * M, page, HK, DV], 2), "cache_seqlens": tensor("I32", [B], values=[keys] * B),
+           "block_table": tensor("I32", [B, M], values=list(range(B * M)))}
+    if new:
+        out.update(k_new=tensor("BF16", [B, Sq, HK, D], 3), v_new=tensor("BF16", [B, Sq, HK, DV], 4))
+    return out
+
+
 class LengthCases(Case):
     def compiled(self, op, tensors, options=()):
         report, _ = self.run_op(op, tensors, options)
@@ -52,6 +61,11 @@ class LengthCases(Case):
     def test_attention_backward(self):
         self.series("flash_attention", (graded(dense()), ()), (graded(dense(B=2, Sq=130, Sk=200)), ()),
                     (graded(dense(Sq=1, Sk=1)), ["softmax_scale=2"]), (graded(dense(B=40)), ()))
+
+    def test_decode(self):
+        self.series("flash_attention_decode", (pages(), ()), (pages(B=5, keys=3), ()), (pages(page=7, M=30, keys=190), ()),
+                    (pages(Sq=4), ()), (pages(keys=0), ["softmax_scale=1"]), (pages(M=40, keys=600), ["num_splits=3"]),
+                    (pages(page=64, M=1), ["num_splits=1"]))
 
     def test_packed_attention(self):
         self.series("flash_attention", (packed([4, 6], [4, 10]), ()), (packed([1], [1]), ()),
