@@ -62,8 +62,7 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
     }
   }
   // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
-  const float ahead =
-      static_cast<float>(place.query + place.lane_query + place.offset - place.key);
+  const float ahead = static_cast<float>(place.query + place.lane_query + place.offset - place.key);
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
