@@ -250,7 +250,7 @@ Result<Estimate> DecodeWork::estimate(const Call& call) const {
   const AttentionCost cost = attention_decode_cost(problem(), kernels_.decode[launch.kernel],
                                                    launch.shape, mask, launch.splits);
   out.launches = 1 + (problem().append ? 1 : 0) + (launch.splits > 1 ? 1 : 0);
-  out.cost = {cost.minimum_bytes, cost.bytes, cost.flops};
+  out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
   return out;
 }
 

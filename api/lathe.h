@@ -104,7 +104,8 @@ typedef struct lathe_context_options {
   int ordinal;           /* which device of that kind */
   const char* arch;      /* "sm_90a": what to compile for; NULL: the device's own. Required with
                             LATHE_DEVICE_NONE. For the simulator it also picks the profile, for the
-                            whole process, at the first context. */
+                            whole process, at the first context. With LATHE_DEVICE_NONE it may also
+                            name a GPU, "h200": its architecture, and its rates for estimates. */
   const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder */
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT \
@@ -307,8 +308,11 @@ typedef struct lathe_estimate {
   uint64_t bytes;         /* what the kernels move */
   uint64_t minimum_bytes; /* every input read once, every output written once */
   uint64_t flops;
-  double microseconds; /* from the device's published bandwidth; 0 if unknown */
-  const char* bound;   /* "memory", "launch", "compute" */
+  double microseconds; /* a prediction: what the device's published rates allow; 0 if unknown */
+  const char* bound;   /* "memory", "tensor", "launch": what takes that long */
+  uint64_t tensor_ops; /* of matrix instructions, masked pairs of visited tiles included */
+  double memory_microseconds, tensor_microseconds; /* each alone */
+  const char* gpu; /* whose rates, "h200"; lent as long as the context */
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);
