@@ -184,7 +184,7 @@ Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
                                                  const Extents& promised) {
   const char* name = problem.op->info.name;
   AttentionRequest out;
-  LATHE_TRY(read_attention_options(problem, promised[Letter::D], &out));
+  LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[find_tensor(*problem.op, "q")].dtype;
   if (problem.alignment < kRowAlignment) {

@@ -9,6 +9,7 @@
 
 #include "api/attention_params.h"
 #include "api/boundary.h"
+#include "codegen/kernels/attention_memory.h"
 
 namespace lathe {
 namespace {
@@ -205,14 +206,18 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   LATHE_TRY(check(extent));
   const std::vector<AttentionMask> sequences = even_lengths(extent);
   Estimate out;
-  const auto add = [&out](const AttentionCost& cost) {
+  const auto add = [&out, this](const AttentionCost& cost, uint64_t bytes) {
     out.cost.minimum_bytes += cost.minimum_bytes;
-    out.cost.bytes += cost.bytes;
+    out.cost.bytes += bytes;
     out.cost.flops += cost.flops;
+    out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
   };
   if (has_forward(extent)) {
+    const KernelSpec& spec = forward_spec(extent);
     out.launches = 1;
-    add(attention_forward_cost(request_.problem, forward_spec(extent), extent, sequences));
+    const auto& problem = request_.problem;
+    add(attention_forward_cost(problem, spec, extent, sequences),
+        attention_memory_bytes(problem, spec, extent, sequences, facts_));
   }
   if (!kernels_.backward) return out;
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
@@ -220,7 +225,10 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   for (const int64_t blocks : {launch.prepare_blocks, launch.main_blocks, launch.finish_blocks()}) {
     out.launches += blocks > 0 ? 1 : 0;
   }
-  add(attention_backward_cost(request_.problem, *kernels_.backward, extent, launch, sequences));
+  const AttentionCost cost =
+      attention_backward_cost(request_.problem, *kernels_.backward, extent, launch, sequences);
+  add(cost, attention_backward_memory_bytes(request_.problem, *kernels_.backward, extent, launch,
+                                            sequences, cost, facts_));
   return out;
 }
 

@@ -28,10 +28,13 @@ Status check_attention(const lathe_problem& problem, const Extents& promised);
 Status check_head_width(const char* tensor, const char* letter, int64_t width);
 
 // A key head serves whole groups of query heads; kUnknown passes.
-Status check_heads(int64_t heads, int64_t kv_heads);
+Status check_heads(int64_t heads, int64_t kv_heads, const char* keys = "k");
 
-// The options that are numbers: windows, scale and softcap. `width`: D.
-Status read_attention_options(const lathe_problem& problem, int64_t width, AttentionRequest* out);
+// A head width that kernels can be made for: `letter` of `tensor`.
+Status check_head_width(const char* tensor, const char* letter, int64_t width);
+
+// What options say about scores: scale, softcap and windows.
+Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out);
 
 // kUnknown where an extent is.
 AttentionShape attention_shape(const Extents& extents, bool packed);

@@ -101,10 +101,10 @@ Status check_head_width(const char* tensor, const char* letter, int64_t width) {
            kMostWidth));
 }
 
-Status check_heads(int64_t heads, int64_t kv_heads) {
+Status check_heads(int64_t heads, int64_t kv_heads, const char* keys) {
   if (heads == kUnknown || kv_heads == kUnknown) return {};
   if (kv_heads == 0 ? heads == 0 : heads % kv_heads == 0) return {};
-  return invalid(text("q has H = ", heads, " and k has HK = ", kv_heads,
+  return invalid(text("q has H = ", heads, " and ", keys, " has HK = ", kv_heads,
                       "; allowed are H that are a multiple of HK"));
 }
 
@@ -116,26 +116,26 @@ Status check_attention(const lathe_problem& problem, const Extents& promised) {
   return check_heads(promised[Letter::H], promised[Letter::HK]);
 }
 
-Status read_attention_options(const lathe_problem& problem, int64_t width, AttentionRequest* out) {
+AttentionShape attention_shape(const Extents& extents, bool packed) {
+  return {extents[packed ? Letter::N : Letter::B], extents[Letter::H], extents[Letter::HK],
+          extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
+}
+
+Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out) {
   out->window_left = window(problem, "window_left");
   out->window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
   LATHE_TRY(to_float(problem, "softcap", &out->softcap));
   if (problem.option("softmax_scale") != "D^-0.5") {
     return to_float(problem, "softmax_scale", &out->softmax_scale);
   }
-  out->softmax_scale = static_cast<float>(1.0 / std::sqrt(width));
+  out->softmax_scale = static_cast<float>(1.0 / std::sqrt(head_dim));
   return {};
-}
-
-AttentionShape attention_shape(const Extents& extents, bool packed) {
-  return {extents[packed ? Letter::N : Letter::B], extents[Letter::H], extents[Letter::HK],
-          extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
 }
 
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_covered(problem));
   AttentionRequest out;
-  LATHE_TRY(read_attention_options(problem, promised[Letter::D], &out));
+  LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[attention::q].dtype;
   asked.packed = problem.has(attention::cu_seqlens_q);

@@ -63,7 +63,11 @@ Status open_device(const std::string& arch, int ordinal, lathe_context* context)
 Status create(const lathe_context_options& options, lathe_context* context) {
   LATHE_ASSIGN(context->kind, kind_of(options.device));
   const std::string arch = options.arch ? options.arch : "";
-  if (!arch.empty()) LATHE_TRY(check_arch(arch));
+  if (context->kind == LATHE_DEVICE_NONE && facts_of_gpu(arch).ok()) {
+    LATHE_ASSIGN(context->facts, facts_of_gpu(arch));
+  } else if (!arch.empty()) {
+    LATHE_TRY(check_arch(arch));
+  }
   if (options.ordinal < 0) {
     return invalid(text("options.ordinal is ", options.ordinal, ", but must be 0 or more"));
   }
@@ -71,7 +75,9 @@ Status create(const lathe_context_options& options, lathe_context* context) {
     if (arch.empty()) {
       return invalid("options.arch is not given, but LATHE_DEVICE_NONE needs it, as sm_90a");
     }
-    LATHE_ASSIGN(context->facts, facts_of_arch(arch));
+    if (context->facts.arch.empty()) {
+      LATHE_ASSIGN(context->facts, facts_of_arch(arch));
+    }
   } else {
     LATHE_TRY(open_device(arch, options.ordinal, context));
   }

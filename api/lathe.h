@@ -104,7 +104,8 @@ typedef struct lathe_context_options {
   int ordinal;           /* which device of that kind */
   const char* arch;      /* "sm_90a": what to compile for; NULL: the device's own. Required with
                             LATHE_DEVICE_NONE. For the simulator it also picks the profile, for the
-                            whole process, at the first context. */
+                            whole process, at the first context. With LATHE_DEVICE_NONE it may also
+                            name a GPU, "h200": its architecture, and its rates for estimates. */
   const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder */
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT \
@@ -163,13 +164,16 @@ typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_rol
 
 typedef struct lathe_operator_tensor {
   const char* name;
-  const char* shape; /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which */
+  /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which; "N,HV,K,V|N,HV,V,K": the
+   * second with the option state_v_first. */
+  const char* shape;
   lathe_role role;
   int optional;
   const char* dtypes;   /* "f32|f16|bf16", or "=x": that of tensor x */
   const char* alias_of; /* "dy": always equal to that tensor, so it is no slot; NULL otherwise */
   const char* sentence;
-  const char* given_if; /* "saved_forward": an input where that option is 1; NULL otherwise */
+  const char* given_if;   /* "saved_forward": an input where that option is 1; NULL otherwise */
+  const char* changed_by; /* "k_new": in and out, but only read unless that tensor is given */
 } lathe_operator_tensor;
 
 typedef enum lathe_option_type {
@@ -182,7 +186,7 @@ typedef struct lathe_operator_option {
   const char* name;
   lathe_option_type type;
   const char* fallback; /* the default as text */
-  const char* allowed;  /* "none|silu", "0|1", "-1|>=0"; FILE: any name */
+  const char* allowed;  /* "none|silu", "0|1", "-1|>=0", "unset|[-5,0)"; FILE: any name */
   const char* sentence;
 } lathe_operator_option;
 
@@ -304,8 +308,11 @@ typedef struct lathe_estimate {
   uint64_t bytes;         /* what the kernels move */
   uint64_t minimum_bytes; /* every input read once, every output written once */
   uint64_t flops;
-  double microseconds; /* from the device's published bandwidth; 0 if unknown */
-  const char* bound;   /* "memory", "launch", "compute" */
+  double microseconds; /* a prediction: what the device's published rates allow; 0 if unknown */
+  const char* bound;   /* "memory", "tensor", "launch": what takes that long */
+  uint64_t tensor_ops; /* of matrix instructions, masked pairs of visited tiles included */
+  double memory_microseconds, tensor_microseconds; /* each alone */
+  const char* gpu; /* whose rates, "h200"; lent as long as the context */
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);

@@ -5,16 +5,10 @@
 
 #include "api/boundary.h"
 #include "api/plan.h"
+#include "codegen/prediction.h"
 
 namespace lathe {
 namespace {
-
-// From the measured cost of an empty launch on current devices: what a kernel takes at least.
-constexpr double kLaunchMicroseconds = 2.0;
-
-// Operations per byte from which tensor cores and not memory set the pace: every supported device
-// has more of them than this for each byte of its bandwidth.
-constexpr double kComputeBalance = 100;
 
 int number(const Entry& entry, const char* name) {
   const auto found = entry.metadata.find(name);
@@ -51,21 +45,18 @@ lathe_kernel_info describe(const PlanKernel& kernel) {
 }
 
 lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
+  const Prediction prediction = predict(estimate.cost, estimate.launches, facts);
   lathe_estimate out = {};
   out.launches = estimate.launches;
   out.bytes = estimate.cost.bytes;
   out.minimum_bytes = estimate.cost.minimum_bytes;
   out.flops = estimate.cost.flops;
-  if (static_cast<double>(out.flops) > kComputeBalance * static_cast<double>(out.bytes)) {
-    out.bound = "compute";  // at a rate that is not among the device's facts
-    return out;
-  }
-  out.bound = "memory";
-  if (facts.memory_bytes_per_second <= 0) return out;
-  const double moving = 1e6 * static_cast<double>(out.bytes) / facts.memory_bytes_per_second;
-  const double launching = kLaunchMicroseconds * static_cast<double>(out.launches);
-  out.microseconds = moving > launching ? moving : launching;
-  if (moving <= launching) out.bound = "launch";
+  out.microseconds = prediction.microseconds;
+  out.bound = prediction.bound;
+  out.tensor_ops = estimate.cost.tensor_ops;
+  out.memory_microseconds = prediction.memory_microseconds;
+  out.tensor_microseconds = prediction.tensor_microseconds;
+  out.gpu = facts.gpu.c_str();
   return out;
 }
 

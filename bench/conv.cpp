@@ -3,15 +3,13 @@
 // causal_conv1d at the shapes of reference causal_conv1d.md, section 9. On a GPU: time per call,
 // launches back to back, against the floor of bytes and the device's own copy speed. On the
 // simulator: bytes moved against the minimum. Every case is checked before it is measured.
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "bench/call.h"
+#include "bench/clock.h"
 #include "bench/verbs.h"
 
 namespace bench {
@@ -30,66 +28,6 @@ const Shape kShapes[] = {
     {Direction::forward, LATHE_F32, 1, 4096, 4096, 4, 0},
     {Direction::update, LATHE_BF16, 256, 1, 4096, 4, 0},
     {Direction::update, LATHE_BF16, 512, 1, 4096, 4, 0},
-};
-
-// The events and the copy of the driver library that lathe opened.
-class Clock {
- public:
-  explicit Clock(const char* path) : library_(dlopen(path, RTLD_NOW)) {
-    if (library_ == nullptr) throw std::runtime_error(dlerror());
-    get("cuEventCreate", create_);
-    get("cuEventRecord", record_);
-    get("cuEventSynchronize", synchronize_);
-    get("cuEventElapsedTime", elapsed_);
-    get("cuMemcpyDtoDAsync_v2", copy_);
-    get("cuDevicePrimaryCtxRetain", retain_);
-    get("cuCtxPushCurrent_v2", push_);
-    CUcontext context = nullptr;
-    done(retain_(&context, 0));
-    done(push_(context));
-    done(create_(&begin_, CU_EVENT_DEFAULT));
-    done(create_(&end_, CU_EVENT_DEFAULT));
-  }
-
-  // Microseconds per call: samples of `batch` calls back to back.
-  template <typename Work>
-  Spread time(int samples, int batch, Work work) {
-    std::vector<double> times;
-    for (int i = 0; i < samples + 3; ++i) {
-      done(record_(begin_, nullptr));
-      for (int call = 0; call < batch; ++call) work();
-      done(record_(end_, nullptr));
-      done(synchronize_(end_));
-      float ms = 0;
-      done(elapsed_(&ms, begin_, end_));
-      if (i >= 3) times.push_back(1e3 * static_cast<double>(ms) / batch);
-    }
-    return spread(std::move(times));
-  }
-  void copy(const apitest::Memory& to, const apitest::Memory& from) {
-    done(copy_(reinterpret_cast<CUdeviceptr>(to.data()), reinterpret_cast<CUdeviceptr>(from.data()),
-               from.bytes(), nullptr));
-  }
-
- private:
-  template <typename Function>
-  void get(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (function == nullptr) throw std::runtime_error(std::string("no entry point ") + name);
-  }
-  static void done(CUresult result) {
-    if (result != CUDA_SUCCESS) throw std::runtime_error("driver error " + std::to_string(result));
-  }
-
-  void* library_;
-  CUevent begin_ = nullptr, end_ = nullptr;
-  CUresult (*create_)(CUevent*, unsigned) = nullptr;
-  CUresult (*record_)(CUevent, CUstream) = nullptr;
-  CUresult (*synchronize_)(CUevent) = nullptr;
-  CUresult (*elapsed_)(float*, CUevent, CUevent) = nullptr;
-  CUresult (*copy_)(CUdeviceptr, CUdeviceptr, size_t, CUstream) = nullptr;
-  CUresult (*retain_)(CUcontext*, CUdevice) = nullptr;
-  CUresult (*push_)(CUcontext) = nullptr;
 };
 
 std::vector<std::string> cells(const Shape& shape) {

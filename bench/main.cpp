@@ -12,16 +12,17 @@ int main(int argc, char** argv) {
   CLI::App app("Times lathe and counts what its kernels move. Results are checked first.",
                "lathe_bench");
   bench::Settings settings;
-  std::string format = "markdown", device;
+  std::string format = "markdown", device, arch;
   app.add_option("--format", format, "how the table is printed")
       ->check(CLI::IsMember({"markdown", "csv"}))
       ->capture_default_str();
   app.add_option("--device", device, "sim or cuda; default: LATHE_TEST_DEVICE, else sim")
       ->check(CLI::IsMember({"sim", "cuda"}));
+  app.add_option("--arch", arch, "what to compile for, such as sm_80; default: LATHE_TEST_ARCH");
   app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--full", settings.full, "conv: the full shapes on the simulator too");
-  app.add_option("--only", settings.only, "sim: the loops with this in their name");
+  app.add_flag("--full", settings.full, "conv, attn: larger shapes on the simulator");
+  app.add_option("--only", settings.only, "sim, attn: the loops or shapes with this in their name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   add("warm", "a start with the kernels on disk", bench::bench_warm);
   add("launch", "a prepared plan over a driver that does nothing", bench::bench_launch);
   add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
+  add("attn", "flash_attention: time on a GPU, counts on the simulator", bench::bench_attn);
 #ifdef LATHE_BENCH_SIM
   add("sim", "the simulator's own speed on one core", bench::bench_sim);
 #endif
@@ -43,6 +45,7 @@ int main(int argc, char** argv) {
 
   try {
     if (!device.empty()) setenv("LATHE_TEST_DEVICE", device.c_str(), 1);
+    if (!arch.empty()) setenv("LATHE_TEST_ARCH", arch.c_str(), 1);
     settings.folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
     const auto table = verb(settings);
     std::cout << (format == "csv" ? table.csv() : table.markdown());

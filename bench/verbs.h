@@ -21,6 +21,7 @@ Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothi
 Table bench_warm(const Settings& settings);     // context and plan, with kernels on disk
 Table bench_launch(const Settings& settings);   // lathe_plan_run over a driver that does nothing
 Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the simulator
+Table bench_attn(const Settings& settings);     // time on a GPU, counts and bytes on the simulator
 Table bench_sim(const Settings& settings);      // the simulator's own speed
 
 }  // namespace bench

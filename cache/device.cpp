@@ -60,9 +60,8 @@ Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver>
   } else {
     device->facts_.arch = arch;
   }
-  // The driver does not tell the bandwidth; without a published one, estimates go without.
-  if (auto published = facts_of_arch(device->facts_.arch); published.ok())
-    device->facts_.memory_bytes_per_second = published->memory_bytes_per_second;
+  // The driver does not tell what a device can reach.
+  add_published_rates(device->name_, &device->facts_);
 
   LATHE_TRY(check(*driver, driver->cuDevicePrimaryCtxRetain(&device->context_, handle),
                   "cuDevicePrimaryCtxRetain"));

@@ -13,12 +13,15 @@ namespace lathe {
 
 struct DeviceFacts {
   std::string arch;  // "sm_90a": what is passed to NVRTC
+  std::string gpu;   // "h100": whose published rates the last three are; empty: of nobody
   int multiprocessors = 0;
   int shared_bytes_per_block = 0;  // the opt-in limit
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int l2_bytes = 0;
+  double clock_hz = 0;                 // boost
   double memory_bytes_per_second = 0;  // published peak, for estimates
+  double tensor_ops_per_second = 0;    // the same: dense 16-bit products, sums in float32
 };
 
 // The architectures lathe compiles for, in the order of the support matrix.
@@ -26,6 +29,14 @@ const std::vector<std::string>& supported_archs();
 
 // Facts of a representative device of an architecture; fails naming the archs there are.
 Result<DeviceFacts> facts_of_arch(const std::string& arch);
+
+// The GPUs whose data sheets are known, by name ("h200"); fails naming those there are.
+std::vector<std::string> known_gpus();
+Result<DeviceFacts> facts_of_gpu(const std::string& gpu);
+
+// The rates that are published for a device of this name, as the driver calls it; of the
+// representative of facts.arch if the name is unknown. The other facts stay.
+void add_published_rates(const std::string& driver_name, DeviceFacts* facts);
 
 // "sm_90a" for 9.0 and so on: the name under which a device of this compute capability compiles.
 Result<std::string> arch_of_capability(int major, int minor);

@@ -51,6 +51,10 @@ struct AttentionProblem {
   bool dlse = false;           // lse has a gradient of its own
   bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
 
+  bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
+  bool append = false;  // new keys and values are stored there first
+  bool split = true;    // the keys of a row may be cut into parts
+
   // A block step: rows and keys are parts of sequences, of which pairs of intervals or positions
   // tell who sees whom. At most one of them.
   bool pairs = false;
@@ -64,6 +68,26 @@ struct LseMergeProblem {
   bool sinks = false;
   bool rounded = false;              // the result in 16 bits as well
   Dtype rounded_type = Dtype::bf16;  // meaningful if `rounded`
+};
+
+struct KdaProblem {
+  Dtype element = Dtype::bf16;    // q, k, v and o
+  Dtype gate = Dtype::f32;        // g
+  Dtype beta = Dtype::bf16;       // beta
+  Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
+  Dtype index = Dtype::i32;       // state_indices, num_accepted_tokens; meaningful with a pool
+  int key_dim = 128;              // K: a multiple of 4, 8..256
+  int value_dim = 128;            // V: the same
+  bool packed = false;
+  bool l2norm = false;
+  int gate_kind = 0;  // KdaGate: how g becomes a decay
+  bool A_log = false;
+  bool dt_bias = false;
+  bool sigmoid = false;        // beta is a logit
+  bool state_v_first = false;  // states are [.., V, K]
+
+  bool recurrent = false;  // kda_recurrent
+  int states = 0;          // KdaStates: where its states are
 };
 
 }  // namespace lathe

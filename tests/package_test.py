@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The installed package, used from outside the tree by a C99 program: package_test.py SOURCE BUILD
 
-Installs BUILD into a temporary prefix, builds SOURCE/examples/conv1d.c with find_package(lathe) and
-with pkg-config, and runs both on the simulator, with the build tree out of reach.
+Installs BUILD into a temporary prefix, builds the programs of SOURCE/examples with find_package(lathe)
+and with pkg-config, and runs them on the simulator, with the build tree out of reach.
 """
 import os
 import pathlib
@@ -17,11 +17,17 @@ PROJECT = """\
 cmake_minimum_required(VERSION 3.22)
 project(outside C)
 find_package(lathe {version} REQUIRED)
-add_executable(conv1d conv1d.c)
-set_target_properties(conv1d PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
-target_compile_options(conv1d PRIVATE -Wall -Wextra -Wpedantic -Werror)
-target_link_libraries(conv1d PRIVATE lathe::lathe m)
+foreach(name {names})
+  add_executable(${{name}} ${{name}}.c)
+  set_target_properties(${{name}} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+  target_compile_options(${{name}} PRIVATE -Wall -Wextra -Wpedantic -Werror)
+  target_link_libraries(${{name}} PRIVATE lathe::lathe m)
+endforeach()
 """
+
+# What each example says first.
+EXAMPLES = {"conv1d": "causal_conv1d of 100 tokens, 64 channels: largest error ",
+            "flash_attention": "flash_attention of 200 tokens, 4 heads: largest error "}
 
 
 def run(*words, **kwargs):
@@ -36,7 +42,7 @@ def run(*words, **kwargs):
 def check_output(program, env):
     text = run(program, env=env)
     print(f"{program.parent.name}: {text}")
-    if not text.startswith("causal_conv1d of 100 tokens, 64 channels: largest error "):
+    if not text.startswith(EXAMPLES[program.name]):
         sys.exit(f"{program}: unexpected output")
 
 
@@ -47,7 +53,10 @@ def main():
         prefix, outside = root / "prefix", root / "outside"
         run("cmake", "--install", build, "--prefix", prefix)
         outside.mkdir()
-        shutil.copy(source / "examples" / "conv1d.c", outside)
+        for example in (source / "examples").glob("*.c"):
+            shutil.copy(example, outside)
+        if {example.stem for example in outside.iterdir()} != set(EXAMPLES):
+            sys.exit(f"examples: {sorted(outside.iterdir())}, expected {sorted(EXAMPLES)}")
         library = next(prefix.rglob("liblathe.so")).parent
         version = run("pkg-config", "--modversion", "lathe",
                       env=dict(os.environ, PKG_CONFIG_PATH=f"{library}/pkgconfig"))
@@ -58,19 +67,21 @@ def main():
         for wheel in (pathlib.Path(__file__).parent.parent / ".deps/lib").glob("libnvrtc.so.*"):
             env["LATHE_NVRTC"] = str(wheel.resolve())
 
-        (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version))
+        (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version, names=" ".join(EXAMPLES)))
         run("cmake", "-G", "Ninja", "-S", outside, "-B", root / "find_package",
             f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         run("cmake", "--build", root / "find_package")
-        check_output(root / "find_package" / "conv1d", env)
+        for name in EXAMPLES:
+            check_output(root / "find_package" / name, env)
 
         flags = run("pkg-config", "--cflags", "--libs", "lathe",
                     env=dict(os.environ, PKG_CONFIG_PATH=f"{library}/pkgconfig")).split()
         (root / "pkg_config").mkdir()
-        program = root / "pkg_config" / "conv1d"
-        run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o", program,
-            outside / "conv1d.c", *flags, "-lm", f"-Wl,-rpath,{library}")
-        check_output(program, env)
+        for name in EXAMPLES:
+            program = root / "pkg_config" / name
+            run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o", program,
+                outside / f"{name}.c", *flags, "-lm", f"-Wl,-rpath,{library}")
+            check_output(program, env)
 
         installed = [path for path in prefix.rglob("*.h") if path.parent.name != "dlpack"]
         if [path.name for path in installed] != ["lathe.h"]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """README says what is: readme_test.py SOURCE
 
-Its C example is examples/conv1d.c, word for word; its environment table is the one of
+Its C is that of the programs in examples/, word for word; its environment table is the one of
 codegen/base/env.cpp; the folders and scripts it names exist.
 """
 import pathlib
@@ -29,9 +29,12 @@ def main():
     readme = (root / "README.md").read_text()
     failed = []
 
-    example = (root / "examples" / "conv1d.c").read_text()
-    if f"```c\n{example}```" not in readme:
-        failed.append("the C example is not examples/conv1d.c")
+    examples = {path.name: path.read_text() for path in (root / "examples").iterdir()}
+    if f"```c\n{examples['conv1d.c']}```" not in readme:
+        failed.append("the whole of examples/conv1d.c is not shown")
+    for block in re.findall(r"^```(?:c|cuh)\n(.*?)^```", readme, re.M | re.S):
+        if not any(block in text for text in examples.values()):
+            failed.append(f"no example has the lines from {block.splitlines()[0]!r} on")
 
     code = environment_table((root / "codegen" / "base" / "env.cpp").read_text())
     if len(code) < 5:

@@ -54,12 +54,16 @@ Outcome run_case(lathe_context* context, const DemoCase& item) {
   return out;
 }
 
+// Packed tokens have sequences, others a batch.
 std::string shape_of(const Problem& problem) {
+  const bool packed = problem.inputs.count("cu_seqlens") + problem.inputs.count("cu_seqlens_q") > 0;
   std::string text;
-  for (const char* letter : {"B", "T", "D", "W", "N"}) {
+  for (const std::string letter :
+       {"B", "N", "T", "Sq", "Sk", "Tq", "Tk", "H", "HK", "D", "DV", "W"}) {
     const auto found = problem.extents.find(letter);
-    if (found == problem.extents.end()) continue;
-    text += (text.empty() ? "" : " ") + std::string(letter) + "=" + std::to_string(found->second);
+    const bool other = letter == (packed ? "B" : "N");
+    if (other || found == problem.extents.end() || found->second < 0) continue;
+    text += (text.empty() ? "" : " ") + letter + "=" + std::to_string(found->second);
   }
   return text;
 }
@@ -72,7 +76,7 @@ void print_case(const DemoCase& item, const Outcome& outcome) {
     return;
   }
   const Verdict& worst = outcome.worst();
-  std::printf("      %-30s %zu kernels: %zu compiled, %zu from the cache\n",
+  std::printf("      %-42s %zu kernels: %zu compiled, %zu from the cache\n",
               shape_of(item.problem).c_str(), outcome.report.kernels.size(),
               outcome.report.compiled(), outcome.report.hits());
   std::printf("      prepare %8.1f ms   copy in %6.1f ms   run %8.1f ms   copy out %6.1f ms\n",

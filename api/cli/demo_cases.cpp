@@ -39,12 +39,12 @@ class Builder {
     return *this;
   }
 
-  Builder& offsets(const std::vector<int64_t>& values) {
+  Builder& offsets(const char* name, const std::vector<int64_t>& values) {
     HostTensor tensor = empty_tensor({LATHE_I32, {static_cast<int64_t>(values.size())}});
     for (size_t i = 0; i < values.size(); ++i) {
       set_element(&tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
     }
-    made_.inputs["cu_seqlens"] = std::move(tensor);
+    made_.inputs[name] = std::move(tensor);
     return *this;
   }
 
@@ -95,7 +95,7 @@ DemoCase packed(const std::string& title, int ranks) {
       .add("initial_state", dtype, {5, 64, 4})
       .add("dy", dtype, {1, 103, 64})
       .add("dfinal_state", dtype, {5, 64, 4})
-      .offsets({0, 40, 40, 41, 43, 103})
+      .offsets("cu_seqlens", {0, 40, 40, 41, 43, 103})
       .make({{"activation", "silu"}, {"output_final_state", "1"}}, ranks);
 }
 
@@ -109,9 +109,36 @@ DemoCase update() {
       .make({{"activation", "silu"}});
 }
 
+DemoCase attention(const std::string& title, int64_t tokens, bool known) {
+  const lathe_dtype dtype = LATHE_BF16;
+  return Builder(title, "flash_attention", 5)
+      .add("q", dtype, {1, tokens, 4, 64})
+      .add("k", dtype, {1, tokens, 2, 64})
+      .add("v", dtype, {1, tokens, 2, 64})
+      .add("sinks", LATHE_F32, {4})
+      .add("dout", dtype, {1, tokens, 4, 64})
+      .make({{"causal", "1"}}, 0, known);
+}
+
+// Sequences of 30 queries and 50 keys, 0 and 4, 70 and 70.
+DemoCase packed_attention() {
+  const lathe_dtype dtype = LATHE_F16;
+  return Builder("f16, 3 packed sequences, window, softcap, ALiBi", "flash_attention", 6)
+      .add("q", dtype, {100, 2, 40})
+      .add("k", dtype, {124, 2, 40})
+      .add("v", dtype, {124, 2, 64})
+      .add("alibi_slopes", LATHE_F32, {2})
+      .add("dout", dtype, {100, 2, 64})
+      .offsets("cu_seqlens_q", {0, 30, 30, 100})
+      .offsets("cu_seqlens_k", {0, 50, 54, 124})
+      .make({{"window_left", "24"}, {"window_right", "5"}, {"softcap", "8"}});
+}
+
 double bound_of(const Problem& problem, const std::string& output) {
   if (output == "state" || output == "final_state" || output == "dresidual") return 0;
-  switch (problem.inputs.at("x").dtype) {
+  if (output == "lse") return 1e-5;
+  const auto& inputs = problem.inputs;
+  switch (inputs.at(inputs.count("x") > 0 ? "x" : "q").dtype) {
     case LATHE_F16:
       return 3e-3;
     case LATHE_BF16:
@@ -142,6 +169,9 @@ std::vector<DemoCase> demo_cases() {
       packed("f16, 5 packed sequences, residual, states", 0),
       packed("the same split over 3 ranks", 3),
       update(),
+      attention("bf16, causal, 2 query heads a key head, sinks", 100, false),
+      attention("the same with 3 times the tokens", 300, true),
+      packed_attention(),
   };
 }
 

@@ -20,6 +20,7 @@ std::vector<DemoCase> demo_cases();
 using Expected = std::map<std::string, std::vector<double>>;
 Expected conv_reference(const Problem& problem, const TensorMap& inputs);
 Expected conv_update_reference(const Problem& problem, const TensorMap& inputs);
+Expected attention_reference(const Problem& problem, const TensorMap& inputs);
 Expected reference(const Problem& problem, const TensorMap& inputs);
 
 // Of one output: rms error relative to the rms of what is expected.

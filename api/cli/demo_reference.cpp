@@ -122,6 +122,7 @@ Expected reference(const Problem& problem, const TensorMap& inputs) {
   const std::string op = problem.op->name;
   if (op == "causal_conv1d") return conv_reference(problem, inputs);
   if (op == "causal_conv1d_update") return conv_update_reference(problem, inputs);
+  if (op == "flash_attention") return attention_reference(problem, inputs);
   fail("the demo has no reference for " + op);
 }
 

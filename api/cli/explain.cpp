@@ -79,9 +79,20 @@ void print_estimate(const std::optional<lathe_estimate>& cost) {
   std::printf("bytes      %s, %.3f times the minimum of %s\n", grouped(cost->bytes).c_str(), ratio,
               grouped(cost->minimum_bytes).c_str());
   std::printf("flops      %s\n", grouped(cost->flops).c_str());
+  if (cost->tensor_ops > 0) {
+    const double waste =
+        cost->flops == 0 ? 1.0
+                         : static_cast<double>(cost->tensor_ops) / static_cast<double>(cost->flops);
+    std::printf("tensor ops %s, %.3f times the flops\n", grouped(cost->tensor_ops).c_str(), waste);
+  }
   if (cost->microseconds > 0) {
-    std::printf("time       %.2f us at the device's published rate, bound by %s\n",
-                cost->microseconds, cost->bound);
+    std::printf(
+        "time       %.2f us, bound by %s: a prediction, at best, from the data sheet of %s\n",
+        cost->microseconds, cost->bound, cost->gpu);
+    std::printf("           memory alone %.2f us", cost->memory_microseconds);
+    if (cost->tensor_ops > 0)
+      std::printf(", tensor cores alone %.2f us", cost->tensor_microseconds);
+    std::printf("\n");
   } else {
     std::printf("time       unknown; bound by %s\n", cost->bound);
   }
@@ -101,9 +112,16 @@ Json kernel_json(const lathe_kernel_info& kernel) {
 }
 
 Json estimate_json(const lathe_estimate& cost) {
-  return {{"launches", cost.launches},           {"bytes", cost.bytes},
-          {"minimum_bytes", cost.minimum_bytes}, {"flops", cost.flops},
-          {"microseconds", cost.microseconds},   {"bound", cost.bound}};
+  return {{"launches", cost.launches},
+          {"bytes", cost.bytes},
+          {"minimum_bytes", cost.minimum_bytes},
+          {"flops", cost.flops},
+          {"microseconds", cost.microseconds},
+          {"bound", cost.bound},
+          {"tensor_ops", cost.tensor_ops},
+          {"memory_microseconds", cost.memory_microseconds},
+          {"gpu", cost.gpu},
+          {"tensor_microseconds", cost.tensor_microseconds}};
 }
 
 std::string tensors_text(const Specs& specs) {

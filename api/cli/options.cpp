@@ -46,7 +46,8 @@ void add_device_flags(CLI::App* verb, DeviceOptions* options,
       ->check(CLI::Validator(allowed, ""))
       ->capture_default_str();
   verb->add_option("--arch", options->arch,
-                   "what to compile for, such as sm_90a (default: the device's own)");
+                   "what to compile for, such as sm_90a (default: the device's own); with --device "
+                   "none also a GPU's name, such as h200");
   verb->add_option("--cache-dir", options->cache_dir,
                    "where kernels are kept (default: LATHE_CACHE_DIR or the user's cache folder)");
 }

@@ -16,6 +16,7 @@ struct Cost {
   uint64_t minimum_bytes = 0;  // every input read once, every output written once
   uint64_t bytes = 0;          // what these tiles move, halo rows and partial results included
   uint64_t flops = 0;
+  uint64_t tensor_ops = 0;  // what matrix instructions do, pairs that do not count included
 };
 
 }  // namespace lathe

@@ -77,7 +77,7 @@ __device__ __forceinline__ void score_weights(
     }
   }
   // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
-  const int ahead = place.query + place.lane_query + place.offset - place.key;
+  const float ahead = static_cast<float>(place.query + place.lane_query + place.offset - place.key);
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
@@ -87,7 +87,7 @@ __device__ __forceinline__ void score_weights(
       float p[2];
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const float distance = static_cast<float>(ahead - 8 * i + 8 * n + c);
+        const float distance = ahead + static_cast<float>(8 * n + c - 8 * i);
         float factor;
         p[c] = score_weight(s[b][n][2 * half + c], units, place.slope, distance,
                             c == 0 ? row_lse.first : row_lse.second, factor);

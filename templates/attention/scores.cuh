@@ -18,8 +18,9 @@ struct ScoreUnits {
   float scale, softcap, tanh_scale;
   float own_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
 
+  template <class Rows>
   __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
-                                        const WarpRows<Config>& rows) {
+                                        const Rows& rows) {
     t = kModified ? kLog2E : p.softmax_scale * kLog2E;
     if constexpr (kModified) scale = p.softmax_scale;
     if constexpr (Config::kSoftcap) {
@@ -48,12 +49,11 @@ __device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>&
   return y;
 }
 
-// Softcap, ALiBi and mask of the block of keys that begins at `key`. A window is a sequence's, or
-// that of one visit.
-template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles>
+// Softcap, ALiBi and mask of the block of keys that begins at `key`. Rows: WarpRows or the like. A
+// window is a sequence's, or that of one visit.
+template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
-                                              const ScoreUnits<Config>& units,
-                                              const WarpRows<Config>& rows,
+                                              const ScoreUnits<Config>& units, const Rows& rows,
                                               const AttentionTile& tile, const Window& window,
                                               int key) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;

@@ -48,7 +48,7 @@ struct AttentionBackwardPrepareParams {
 // block of slice s has the key tiles s, s + slices, ... and accumulator s of dq to itself.
 // Dynamic shared memory, widths as the kernel has them:
 //   2 (kTileN (D + DV) + kTileM (kStages D + DV) + kWidthWarps kTileM kTileN) + 8 kTileM
-//   + 128
+//   + 128; of float32, 6 for the first 2 and 1 for kWidthWarps
 // Of dq, dk and dv those that are null are not wanted.
 // With kHeadsApart every query head has a place of its own in dk and dv, which are then float32;
 // without, the block of a key head adds its query heads up.

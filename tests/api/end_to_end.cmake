@@ -2,17 +2,23 @@
 find_package(nlohmann_json REQUIRED)
 
 add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
-  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp)
+  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp
+  api/kda_case.cpp api/large_attention.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
-        attention_backward attention_f32 attention_options attention_repeat attention_ring)
+        attention_backward attention_counters attention_decode attention_f32 attention_options
+        attention_repeat attention_ring kda_recurrent_run)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
+
+target_link_libraries(attention_counters_test PRIVATE lathe_codegen)  # what the choice counts on
+target_compile_definitions(attention_counters_test PRIVATE
+  LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
 # The first part of the combinations always runs; all of them: ctest -C Exhaustive -R attention_options.
 foreach(part RANGE 1 7)

@@ -94,7 +94,7 @@ class ToolCases(Case):
         report = json.loads(out)
         self.assertTrue(report["ok"])
         self.assertGreater(report["compiled"], 0)
-        self.assertEqual({c["op"] for c in report["cases"]}, {"causal_conv1d", "causal_conv1d_update"})
+        self.assertEqual({c["op"] for c in report["cases"]}, {"causal_conv1d", "causal_conv1d_update", "flash_attention"})
         status, out, err = self.lathe("demo", "--device", "sim")
         self.assertEqual(status, 0, err + out)
         self.assertRegex(out, "all results are right: .* 0 compiled now")
@@ -224,6 +224,30 @@ class ToolCases(Case):
         saved = {name: joined.pop(name) for name in ("out", "lse")}
         _, apart = self.run_op("flash_attention", {**inputs, **saved}, ["deterministic=1", "saved_forward=1"])
         self.assertEqual(apart, joined)
+
+    def test_estimate(self):
+        shapes = ["--tensor", "q=bf16:1,4096,8,128", "--tensor", "k=bf16:1,4096,8,128",
+                  "--tensor", "v=bf16:1,4096,8,128", "--set", "causal=1"]
+        times = {}
+        for gpu, arch in (("h100", "sm_90a"), ("h200", "sm_90a"), ("sm_90a", "sm_90a"), ("a100", "sm_80")):
+            status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", gpu, "--json")
+            self.assertEqual(status, 0, err)
+            report = json.loads(out)
+            estimate = times[gpu] = report["estimate"]
+            self.assertEqual(report["arch"], arch)
+            self.assertEqual(estimate["bound"], "tensor")
+            # The keys and values of a head are 2 MiB, which every cache holds.
+            self.assertEqual(estimate["bytes"], estimate["minimum_bytes"])
+            self.assertGreater(estimate["tensor_ops"], estimate["flops"])
+            self.assertLess(estimate["tensor_ops"], 1.1 * estimate["flops"])
+            self.assertEqual(estimate["microseconds"], estimate["tensor_microseconds"])
+        self.assertEqual([times[gpu]["gpu"] for gpu in times], ["h100", "h200", "h100", "a100"])
+        self.assertEqual(times["sm_90a"], times["h100"])
+        self.assertLess(times["h200"]["memory_microseconds"], times["h100"]["memory_microseconds"])
+        self.assertAlmostEqual(times["a100"]["tensor_microseconds"] * 312e6, times["a100"]["tensor_ops"], delta=1e3)
+        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", "h200")
+        self.assertEqual(status, 0, err)
+        self.assertIn("bound by tensor: a prediction, at best, from the data sheet of h200", out)
 
     def test_explain_refuses(self):
         for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),

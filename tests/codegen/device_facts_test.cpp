@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 using namespace lathe;
 
 TEST_CASE("every supported architecture has complete facts") {
@@ -20,6 +22,60 @@ TEST_CASE("every supported architecture has complete facts") {
     CHECK(facts->shared_bytes_per_multiprocessor > facts->shared_bytes_per_block);
     CHECK(facts->l2_bytes > 0);
     CHECK(facts->memory_bytes_per_second > 1e11);
+    CHECK(facts->tensor_ops_per_second > 1e13);
+    CHECK_FALSE(facts->gpu.empty());
+  }
+}
+
+TEST_CASE("every GPU's rate is what its multiprocessors can do in a clock") {
+  for (const std::string& name : known_gpus()) {
+    CAPTURE(name);
+    const auto facts = facts_of_gpu(name);
+    REQUIRE(facts.ok());
+    CHECK(facts->gpu == name);
+    CHECK(facts_of_arch(facts->arch).ok());
+    CHECK(facts->memory_bytes_per_second > 1e11);
+    // Operations of a multiprocessor and clock are a power of two on every generation.
+    const double per_clock =
+        facts->tensor_ops_per_second / facts->multiprocessors / facts->clock_hz;
+    const double exponent = std::log2(per_clock);
+    CHECK(per_clock >= 500);
+    CHECK(std::abs(exponent - std::round(exponent)) < 0.03);
+  }
+  CHECK(facts_of_gpu("H200")->memory_bytes_per_second == 4.8e12);
+  const auto unknown = facts_of_gpu("h300");
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(unknown.status().text().find("'h300' is not known; known are a100") != std::string::npos);
+}
+
+TEST_CASE("a device's published rates are found by the driver's name for it") {
+  const struct {
+    const char *driver, *arch, *gpu;
+  } names[] = {
+      {"NVIDIA A100-SXM4-80GB", "sm_80", "a100"},
+      {"NVIDIA A100-SXM4-40GB", "sm_80", "a100-40gb"},
+      {"NVIDIA A100-PCIE-40GB", "sm_80", "a100"},
+      {"NVIDIA A10", "sm_86", "a10"},
+      {"NVIDIA A40", "sm_86", "a40"},
+      {"NVIDIA L4", "sm_89", "l4"},
+      {"NVIDIA L40", "sm_89", "l40"},
+      {"NVIDIA L40S", "sm_89", "l40s"},
+      {"NVIDIA GeForce RTX 4090", "sm_89", "rtx4090"},
+      {"NVIDIA H100 80GB HBM3", "sm_90a", "h100"},
+      {"NVIDIA H100 PCIe", "sm_90a", "h100-pcie"},
+      {"NVIDIA H200", "sm_90a", "h200"},
+      {"NVIDIA B200", "sm_100", "b200"},
+      {"NVIDIA Something New", "sm_89", "l40s"},  // the representative
+  };
+  for (const auto& [driver, arch, gpu] : names) {
+    CAPTURE(driver);
+    DeviceFacts facts;
+    facts.arch = arch;
+    facts.multiprocessors = 7;
+    add_published_rates(driver, &facts);
+    CHECK(facts.gpu == gpu);
+    CHECK(facts.multiprocessors == 7);
+    CHECK(facts.tensor_ops_per_second == facts_of_gpu(gpu)->tensor_ops_per_second);
   }
 }
 

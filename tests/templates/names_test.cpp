@@ -6,8 +6,12 @@
 #include <set>
 #include <string>
 
+#include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_backward.h"
 #include "codegen/kernels/attention_block.h"
+#include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
+#include "codegen/kernels/kda.h"
 #include "codegen/kernels/lse_merge.h"
 #include "codegen/templates.h"
 
@@ -67,5 +71,18 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
+  AttentionProblem decode;
+  decode.decode = decode.append = true;
+  const auto paged = *attention_decode_kernels(decode, *facts_of_arch("sm_80"), {});
+  for (const KernelSpec& spec : {paged.decode[0], *paged.append, *paged.combine}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
+  KdaProblem recurrent;
+  recurrent.recurrent = true;
+  const KdaKernels kda = *kda_kernels(recurrent, *facts_of_arch("sm_80"));
+  REQUIRE(kda.recurrent.has_value());
+  CHECK(kda.recurrent->source == "kda/" + kda.recurrent->kernel + ".cuh");
+  sources.insert(kda.recurrent->source);
   CHECK(sources == template_stems());
 }
