@@ -15,6 +15,7 @@
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
+#include "codegen/snippets.h"
 #include "codegen/source.h"
 
 namespace lathe {
@@ -126,6 +127,7 @@ struct Registry::State {
 
   Once<Built> built;                           // by the emitted unit, which holds all that
   Once<std::shared_ptr<const Kernel>> loaded;  // reaches the code
+  Once<bool> probed;                           // snippets that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
   std::mutex compiler_mutex;
@@ -194,7 +196,16 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
   // Whoever held the lock before us has published by now.
   if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
 
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch));
+  // What a snippet may not do is said of it, not of the kernel around it.
+  for (const Snippet& snippet : spec.snippets) {
+    const KernelSpec probe = snippet_probe_spec(spec, snippet);
+    bool probing = false;
+    LATHE_TRY(probed.get(emit_unit(probe, arch), probing, [&]() -> Result<bool> {
+      LATHE_TRY(probe_snippet(probe, with, arch));
+      return true;
+    }));
+  }
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
   ++compiled;
   origin = Origin::compiler;
   auto entry = std::make_shared<const Entry>(

@@ -12,6 +12,14 @@
 
 namespace lathe {
 
+// What snippets read beside their arguments: the tensors capture_0 to capture_3, of the types that
+// are constants of the kernel, and the options scalar_0 to scalar_3.
+struct AttentionCaptures {
+  const void* array[4];  // [C0] .. [C3]
+  int count[4];          // C0 .. C3; reading elsewhere gives 0
+  float scalar[4];
+};
+
 struct AttentionForwardParams {
   const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]
   const void* k;             // [B, Sk, HK, D], or [Tk, HK, D]
@@ -27,12 +35,21 @@ struct AttentionForwardParams {
   long long v_batch_stride, v_token_stride, v_head_stride;
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long alibi_batch_stride;  // 0: one slope a head
+  AttentionCaptures captures;    // with snippets
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
   int head_dim, value_dim;  // D and DV, multiples of 8, at most the widths the kernel was made for
   int window_left, window_right;
   int tiles;                     // row tiles of one sequence that the grid has, at capacity
   float softmax_scale, softcap;  // softcap 0: none
+};
+
+// One call of each function of a snippet.
+struct SnippetProbeParams {
+  float* out;  // [2]
+  AttentionCaptures captures;
+  float score;
+  int batch, head, q_idx, kv_idx;
 };
 
 }  // namespace lathe
