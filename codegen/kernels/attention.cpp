@@ -140,6 +140,7 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
       Constant::flag("alibi", "kAlibi", problem.alibi),
       Constant::flag("sinks", "kSinks", problem.sinks),
       Constant::flag("pack_gqa", "kPackGqa", problem.pack_gqa),
+      Constant::flag("listed", "kListed", false),
   };
   return spec;
 }

@@ -11,9 +11,9 @@
 // or 32 of its rows, with their scores and sums in registers. The online softmax is that of Dao et
 // al., FlashAttention-2. With kPackGqa, tile row r is query r / G of head r % G of a key head's G.
 #pragma once
+#include "attention/keys.cuh"
+#include "attention/results.cuh"
 #include "attention/scores.cuh"
-#include "attention/softmax.cuh"
-#include "attention/tile.cuh"
 #include "params/attention.h"
 
 namespace lathe {
@@ -55,8 +55,7 @@ struct AttentionForward {
   const AttentionForwardParams& p;
   const AttentionTile& tile;
   const unsigned q_tile, k_tile, v_tile;
-  const Element* const k;  // key 0 of the sequence and head
-  const Element* const v;
+  const KeyRows<Config> rows_of_keys;
 
   __device__ __forceinline__ AttentionForward(const AttentionForwardParams& params,
                                               const AttentionTile& place, unsigned shared)
@@ -65,91 +64,57 @@ struct AttentionForward {
         q_tile(shared),
         k_tile(shared + Smem::kQ),
         v_tile(shared + Smem::kQ + Config::kStages * Smem::kK),
-        k(static_cast<const Element*>(p.k) +
-          sequence_offset(p.k_batch_stride, p.k_token_stride, place.start_k) +
-          place.kv_head * p.k_head_stride),
-        v(static_cast<const Element*>(p.v) +
-          sequence_offset(p.v_batch_stride, p.v_token_stride, place.start_k) +
-          place.kv_head * p.v_head_stride) {}
+        rows_of_keys(params, place) {}
 
-  __device__ __forceinline__ long long sequence_offset(long long batch_stride,
-                                                       long long token_stride, int start) const {
-    return Config::kPacked ? start * token_stride : tile.sequence * batch_stride;
-  }
-  // Tile row r of a tensor of queries.
-  __device__ __forceinline__ long long query_offset(int r, long long token_stride,
-                                                    long long head_stride) const {
-    const int row = tile.first + r;
-    if constexpr (Config::kPackGqa) {
-      return row / tile.group * token_stride +
-             (tile.head * tile.group + row % tile.group) * head_stride;
-    }
-    return row * token_stride + tile.head * head_stride;
-  }
-
-  static __device__ __forceinline__ int stage(int block) {
-    return Config::kStages == 1 ? 0 : block % 2;
+  static __device__ __forceinline__ int stage(int cursor) {
+    return Config::kStages == 1 ? 0 : cursor % 2;
   }
   __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) +
-                       sequence_offset(p.q_batch_stride, p.q_token_stride, tile.start_q);
+    const Element* q =
+        static_cast<const Element*>(p.q) +
+        sequence_offset<Config>(tile, p.q_batch_stride, p.q_token_stride, tile.start_q);
     const long long rows = static_cast<long long>(tile.rows) * (Config::kPackGqa ? tile.group : 1);
     copy_tile<Config::kTileM, Config::kWidth, Config::kThreads>(
         q_tile, q, saturate(rows - tile.first), p.head_dim,
-        [&](int r) { return query_offset(r, p.q_token_stride, p.q_head_stride); });
+        [&](int r) { return query_offset<Config>(tile, r, p.q_token_stride, p.q_head_stride); });
   }
-  __device__ __forceinline__ void copy_k(int block) const {
-    const int key = in_place(block) * kTileN;
-    copy_tile<kTileN, Config::kWidth, Config::kThreads>(
-        k_tile + stage(block) * Smem::kK, k, tile.keys - key, p.head_dim,
-        [&](int r) { return (key + r) * p.k_token_stride; });
+  __device__ __forceinline__ void copy_k(const Visits<Config>& visits, int cursor) const {
+    rows_of_keys.copy_k(k_tile + stage(cursor) * Smem::kK, visits.key(in_place(cursor)), tile.keys,
+                        p.head_dim);
   }
-  __device__ __forceinline__ void copy_v(int block) const {
-    const int key = in_place(block) * kTileN;
-    copy_tile<kTileN, Config::kValueWidth, Config::kThreads>(
-        v_tile + stage(block) * Smem::kV, v, tile.keys - key, p.value_dim,
-        [&](int r) { return (key + r) * p.v_token_stride; });
+  __device__ __forceinline__ void copy_v(const Visits<Config>& visits, int cursor) const {
+    rows_of_keys.copy_v(v_tile + stage(cursor) * Smem::kV, visits.key(in_place(cursor)), tile.keys,
+                        p.value_dim);
   }
 
+  template <class Fragments, class Scores>
+  __device__ __forceinline__ void multiply_keys(int cursor, const Fragments& q_kept,
+                                                Scores& s) const;
+  template <class Weights, class Sums>
+  __device__ __forceinline__ void multiply_values(int cursor, const Weights& weights,
+                                                  Sums& o) const;
   template <AttentionMask kMask, class Fragments, class Sums>
-  __device__ __forceinline__ void step(int block, int last_block, const Fragments& q_kept,
-                                       const ScoreUnits<Config>& units,
-                                       const WarpRows<Config>& rows, const KeyWindow& window,
+  __device__ __forceinline__ void step(const Visits<Config>& visits, int cursor,
+                                       const Fragments& q_kept, const ScoreUnits<Config>& units,
+                                       const WarpRows<Config>& rows,
                                        RunningSoftmax<kRowBlocks>& softmax, Sums& o) const;
-  template <class Sums>
-  __device__ __forceinline__ void store(const ScoreUnits<Config>& units,
-                                        const RunningSoftmax<kRowBlocks>& softmax,
-                                        const Sums& o) const;
+  template <class Fragments>
+  __device__ __forceinline__ void keep_q(Fragments& q) const;
   __device__ __forceinline__ void run() const;
 };
 
-// One key block. With two stages, K of the next block is on its way during all of this one, and V
-// from the middle on; with one, each is refilled while the other is in use.
+// s += q k^T
 template <class Config>
-template <AttentionMask kMask, class Fragments, class Sums>
-__device__ __forceinline__ void AttentionForward<Config>::step(
-    int block, int last_block, const Fragments& q_kept, const ScoreUnits<Config>& units,
-    const WarpRows<Config>& rows, const KeyWindow& window, RunningSoftmax<kRowBlocks>& softmax,
-    Sums& o) const {
-  constexpr int kPending = Config::kStages - 1;
+template <class Fragments, class Scores>
+__device__ __forceinline__ void AttentionForward<Config>::multiply_keys(int cursor,
+                                                                        const Fragments& q_kept,
+                                                                        Scores& s) const {
   const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
-  const bool more = in_place(block) > last_block;
-
-  copy_async_wait<kPending>();
-  __syncthreads();  // K is there for all; all have left the stage that is refilled next
-  if constexpr (Config::kStages == 1) {
-    copy_v(block);
-  } else if (more) {
-    copy_k(block - 1);
-  }
-  copy_async_commit();
-
-  float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   const auto q_reader = read_rows_first<Config::kTileM, Config::kWidth>(q_tile, lane);
   const auto k_reader =
-      read_columns_first<kTileN, Config::kWidth>(k_tile + stage(in_place(block)) * Smem::kK, lane);
+      read_columns_first<kTileN, Config::kWidth>(k_tile + stage(in_place(cursor)) * Smem::kK, lane);
 #pragma unroll Shape::kUnroll
-  for (int d = 0; d < Shape::kSteps; ++d) {  // s += q k^T
+  for (int d = 0; d < Shape::kSteps; ++d) {
     unsigned q[kRowBlocks][4];
 #pragma unroll
     for (int b = 0; b < kRowBlocks; ++b) {
@@ -171,25 +136,18 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
       }
     }
   }
-  modify_scores<Config, kMask>(s, units, rows, tile, window, block * kTileN);
-  unsigned weights[kRowBlocks][Shape::kKeyTiles / 2][4];
-  softmax_step<Element, kMask != AttentionMask::none>(s, units.t, softmax, o, weights);
+}
 
-  copy_async_wait<kPending>();
-  __syncthreads();  // V is there for all; all have left K, and with two stages V of the last block
-  if (more) {
-    if constexpr (Config::kStages == 1) {
-      copy_k(block - 1);
-    } else {
-      copy_v(block - 1);
-    }
-  }
-  copy_async_commit();
-
+// o += weights v
+template <class Config>
+template <class Weights, class Sums>
+__device__ __forceinline__ void AttentionForward<Config>::multiply_values(int cursor,
+                                                                          const Weights& weights,
+                                                                          Sums& o) const {
   const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
-      v_tile + stage(in_place(block)) * Smem::kV, thread_index() % 32);
+      v_tile + stage(in_place(cursor)) * Smem::kV, thread_index() % 32);
 #pragma unroll
-  for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {  // o += weights v
+  for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
 #pragma unroll
     for (int n = 0; n < Shape::kOutTiles; n += 2) {
       unsigned values[4];
@@ -203,114 +161,111 @@ __device__ __forceinline__ void AttentionForward<Config>::step(
   }
 }
 
+// One key block. With two stages, K of the next block is on its way during all of this one, and V
+// from the middle on; with one, each is refilled while the other is in use.
 template <class Config>
-template <class Sums>
-__device__ __forceinline__ void AttentionForward<Config>::store(
-    const ScoreUnits<Config>& units, const RunningSoftmax<kRowBlocks>& softmax,
-    const Sums& o) const {
-  const int thread = thread_index(), t = thread % 4;
-  const WarpRows<Config> rows(tile);  // made again rather than held all the while
-  Element* out = static_cast<Element*>(p.out) +
-                 sequence_offset(p.out_batch_stride, p.out_token_stride, tile.start_q);
-  float* lse = static_cast<float*>(p.lse);
+template <AttentionMask kMask, class Fragments, class Sums>
+__device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Config>& visits,
+                                                               int cursor, const Fragments& q_kept,
+                                                               const ScoreUnits<Config>& units,
+                                                               const WarpRows<Config>& rows,
+                                                               RunningSoftmax<kRowBlocks>& softmax,
+                                                               Sums& o) const {
+  constexpr int kPending = Config::kStages - 1;
+  const bool more = in_place(cursor) > visits.begin;
+
+  copy_async_wait<kPending>();
+  __syncthreads();  // K is there for all; all have left the stage that is refilled next
+  if constexpr (Config::kStages == 1) {
+    copy_v(visits, cursor);
+  } else if (more) {
+    copy_k(visits, cursor - 1);
+  }
+  copy_async_commit();
+
+  float s[kRowBlocks][Shape::kKeyTiles][4] = {};
+  multiply_keys(cursor, q_kept, s);
+  modify_scores<Config, kMask>(s, units, rows, tile, visits.window, visits.key(cursor));
+  unsigned weights[kRowBlocks][Shape::kKeyTiles / 2][4];
+  constexpr bool kGuard = kMask != AttentionMask::none || HasScoreMod<Config>::kValue;
+  softmax_step<Element, kGuard>(s, units.t, softmax, o, weights);
+
+  copy_async_wait<kPending>();
+  __syncthreads();  // V is there for all; all have left K, and with two stages V of the last block
+  if (more) {
+    if constexpr (Config::kStages == 1) {
+      copy_k(visits, cursor - 1);
+    } else {
+      copy_v(visits, cursor - 1);
+    }
+  }
+  copy_async_commit();
+
+  multiply_values(cursor, weights, o);
+}
+
+template <class Config>
+template <class Fragments>
+__device__ __forceinline__ void AttentionForward<Config>::keep_q(Fragments& q) const {
+  const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
+  copy_async_wait<Config::kStages>();
+  __syncthreads();  // Q is there for all
+  const auto reader = read_rows_first<Config::kTileM, Config::kWidth>(q_tile, lane);
 #pragma unroll
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int place = rows.place(b, half, thread);
-      const int row = rows.query(tile, place, thread), head = rows.head(tile, place);
-      const bool inside = row < tile.rows, written = row < tile.written;
-      float sink = 0.0f;
-      if constexpr (Config::kSinks) {
-        if (inside) sink = load_element(static_cast<const float*>(p.sinks) + head);
-      }
-      const float sum = quad_sum(softmax.sum[b][half]);
-      RowEnd end = softmax_end<Config::kSinks>(softmax.most[b][half], sum, units.t, sink);
-      if (written && t == 0) {
-        const long long place =
-            Config::kPacked ? static_cast<long long>(head) * p.seq_q + tile.start_q
-                            : (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q;
-        store_element(lse + place + row, inside ? end.lse : minus_infinity());
-      }
-      Element* to = out + row * p.out_token_stride + head * p.out_head_stride;
-#pragma unroll
-      for (int n = 0; n < Shape::kOutTiles; n += 4) {
-        unsigned word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          word[i] = inside ? pack_pair(o[b][n + i][2 * half] * end.scale,
-                                       o[b][n + i][2 * half + 1] * end.scale, Element{})
-                           : 0u;
-        }
-        const Words<16> columns = turn_in_quad(word);
-        const int column = (n + t) * 8;
-        if (written && column < p.value_dim) store_global(to + column, columns);
-      }
-    }
+    for (int d = 0; d < Shape::kSteps; ++d)
+      load_matrix(q[b][d], reader.at(warp * kRowBlocks + b, d));
   }
 }
 
 template <class Config>
 __device__ __forceinline__ void AttentionForward<Config>::run() const {
-  const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
   const WarpRows<Config> rows(tile);
   const ScoreUnits<Config> units(p, tile, rows);
-  const KeyWindow window = key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
-                                      Config::kLocal ? p.window_right : -1);
-  const int group = Config::kPackGqa ? tile.group : 1;
-  const int first = tile.first / group;
-  const int last = minimum((tile.first + Config::kTileM - 1) / group, tile.rows - 1);
-  BlockRange range = {0, 0, 0, 0};
-  if (first < tile.rows) range = block_range<kTileN>(window, first, last);
-
+  const Visits<Config> visits(p, tile);
   float o[kRowBlocks][Shape::kOutTiles][4] = {};
   RunningSoftmax<kRowBlocks> softmax;
-#pragma unroll
-  for (int b = 0; b < kRowBlocks; ++b) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      softmax.most[b][half] = minus_infinity(), softmax.sum[b][half] = 0.0f;
-    }
-  }
-  if (range.begin < range.end) {
-    int block = range.end - 1;
+  start_empty(softmax);
+  if (visits.begin < visits.end) {
+    int cursor = visits.end - 1;
     copy_q();
     if constexpr (Shape::kKeepQ) copy_async_commit();
-    copy_k(block);
+    copy_k(visits, cursor);
     copy_async_commit();
     if constexpr (Config::kStages == 2) {
-      copy_v(block);
+      copy_v(visits, cursor);
       copy_async_commit();
     }
     unsigned q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1][4];
-    if constexpr (Shape::kKeepQ) {
-      copy_async_wait<Config::kStages>();
-      __syncthreads();  // Q is there for all
-      const auto reader = read_rows_first<Config::kTileM, Config::kWidth>(q_tile, lane);
-#pragma unroll
-      for (int b = 0; b < kRowBlocks; ++b) {
-#pragma unroll
-        for (int d = 0; d < Shape::kSteps; ++d) {
-          load_matrix(q[b][d], reader.at(warp * kRowBlocks + b, d));
+    if constexpr (Shape::kKeepQ) keep_q(q);
+    if constexpr (Config::kListed) {
+#pragma unroll 1
+      for (; cursor >= visits.begin; --cursor) {
+        if (visits.masked(cursor)) {
+          step<AttentionMask::both>(visits, cursor, q, units, rows, softmax, o);
+        } else {
+          step<AttentionMask::none>(visits, cursor, q, units, rows, softmax, o);
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (; cursor >= visits.right; --cursor) {
+        step<AttentionMask::both>(visits, cursor, q, units, rows, softmax, o);
+      }
+#pragma unroll 1
+      for (; cursor >= visits.left; --cursor) {
+        step<AttentionMask::none>(visits, cursor, q, units, rows, softmax, o);
+      }
+      if constexpr (Config::kLocal) {
+#pragma unroll 1
+        for (; cursor >= visits.begin; --cursor) {
+          step<AttentionMask::left>(visits, cursor, q, units, rows, softmax, o);
         }
       }
     }
-#pragma unroll 1
-    for (; block >= range.right; --block) {
-      step<AttentionMask::both>(block, range.begin, q, units, rows, window, softmax, o);
-    }
-#pragma unroll 1
-    for (; block >= range.left; --block) {
-      step<AttentionMask::none>(block, range.begin, q, units, rows, window, softmax, o);
-    }
-    if constexpr (Config::kLocal) {
-#pragma unroll 1
-      for (; block >= range.begin; --block) {
-        step<AttentionMask::left>(block, range.begin, q, units, rows, window, softmax, o);
-      }
-    }
   }
-  store(units, softmax, o);
+  store_results<Config>(p, tile, units.t, softmax, o);
 }
 
 template <class Config>

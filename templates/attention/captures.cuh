@@ -10,25 +10,13 @@
 // Both are parameters of the kernel: another array, length or value compiles nothing. The types of
 // the arrays are constants. No gradient reaches what is captured.
 #pragma once
+#include "attention/snippets.cuh"
 #include "common/types.cuh"
 #include "params/attention.h"
 
 namespace lathe {
 
-template <class First, class Second>
-struct Same {
-  static constexpr bool kValue = false;
-};
-template <class Type>
-struct Same<Type, Type> {
-  static constexpr bool kValue = true;
-};
-
 // The type of the elements of array kIndex; void if it is not among the constants.
-template <class...>
-struct Exists {
-  using Type = void;
-};
 template <class Constants, int kIndex, class = void>
 struct CaptureElement {
   using Type = void;

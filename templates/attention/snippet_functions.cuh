@@ -24,7 +24,7 @@ __device__ __forceinline__ float minus_infinity() { return ::lathe::minus_infini
 
 // cap * tanh(score / cap), by the exponential that the option softcap uses.
 __device__ __forceinline__ float softcap(float score, float cap) {
-  return capped_score(score, 2.0f * kLog2E / cap, cap);
+  return capped_score(score, tanh_scale_of(cap), cap);
 }
 // score - slope * |distance|, rounded once, as alibi_slopes does it.
 __device__ __forceinline__ float alibi(float score, float slope, int distance) {

@@ -9,8 +9,7 @@
 
 namespace lathe {
 
-// Which snippet there is.
-template <class Config, class = void>
+template <class Config, bool kMaskMod>
 struct ProbeOf {
   static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first, int& second) {
     first = Config::ScoreMod::apply(p.score, p.batch, p.head, p.q_idx, p.kv_idx, p.captures);
@@ -21,7 +20,7 @@ struct ProbeOf {
   }
 };
 template <class Config>
-struct ProbeOf<Config, typename Exists<typename Config::MaskMod>::Type> {
+struct ProbeOf<Config, true> {
   static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first, int& second) {
     first = Config::MaskMod::keep(p.batch, p.head, p.q_idx, p.kv_idx, p.captures) ? 1.0f : 0.0f;
     if constexpr (Config::MaskMod::kHasTile) {
@@ -35,7 +34,7 @@ template <class Config>
 __device__ void snippet_probe(const SnippetProbeParams& p) {
   float first = 0.0f;
   int second = 0;
-  ProbeOf<Config>::run(p, first, second);
+  ProbeOf<Config, HasMaskMod<Config>::kValue>::run(p, first, second);
   asm volatile("st.weak.global.f32 [%0], %1;" ::"l"(p.out), "f"(first) : "memory");
   asm volatile("st.weak.global.b32 [%0 + 4], %1;" ::"l"(p.out), "r"(second) : "memory");
 }

@@ -24,10 +24,19 @@ __device__ __forceinline__ float lg2(float x) {
   return result;
 }
 
-// tanh(x) of x = s * scale, given 2 scale log2(e): 1 - 2 / (1 + e^2x). The error is absolute, a few
+// tanh(x / cap), given tanh_scale_of(cap): 1 - 2 / (1 + e^(2x / cap)). The error is absolute, a few
 // 2^-24, where tanh.approx has 2^-11.
-__device__ __forceinline__ float tanh_scaled(float s, float scale) {
-  return __fmaf_rn(-2.0f, rcp(__fadd_rn(1.0f, ex2_flushed(__fmul_rn(s, scale)))), 1.0f);
+__device__ __forceinline__ float tanh_scale_of(float cap) { return __fdiv_rn(2.0f * kLog2E, cap); }
+__device__ __forceinline__ float tanh_scaled(float x, float scale) {
+  return __fmaf_rn(-2.0f, rcp(__fadd_rn(1.0f, ex2_flushed(__fmul_rn(x, scale)))), 1.0f);
+}
+
+// softcap * tanh(x / softcap), and x - slope * |distance|: the options, and what snippets may call.
+__device__ __forceinline__ float capped_score(float x, float scale, float cap) {
+  return __fmul_rn(cap, tanh_scaled(x, scale));
+}
+__device__ __forceinline__ float biased_score(float x, float slope, float distance) {
+  return __fmaf_rn(-slope, fabsf(distance), x);
 }
 
 __device__ __forceinline__ float quad_max(float value) {

@@ -28,6 +28,8 @@ struct AttentionForwardParams {
   const void* cu_seqlens_k;  // [N + 1]
   const void* alibi_slopes;  // float32 [H] or [B, H]
   const void* sinks;         // float32 [H]
+  void* visits;              // int32 [lists, visits_stride]: see attention/visits.cuh
+  void* visit_counts;        // int32 [lists], one for each tile
   void* out;                 // [B, Sq, H, DV], or [Tq, H, DV]
   void* lse;                 // float32 [B, H, Sq], or [H, Tq]; natural logarithm
   long long q_batch_stride, q_token_stride, q_head_stride;  // in elements; widths are contiguous
@@ -35,6 +37,7 @@ struct AttentionForwardParams {
   long long v_batch_stride, v_token_stride, v_head_stride;
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long alibi_batch_stride;  // 0: one slope a head
+  long long visits_stride;       // in entries
   AttentionCaptures captures;    // with snippets
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities

@@ -31,7 +31,7 @@ TEST_CASE("attention: a spec says what makes the code, in the template's order")
   AttentionProblem problem = forward_of(128, 128);
   CHECK(spec_of(problem).text() ==
         "attention_forward element=bf16 cu=i32 width=128 value_width=128 m=128 n=64 stages=2 "
-        "packed=0 local=0 softcap=0 alibi=0 sinks=0 pack_gqa=0 threads=256 smem=98304");
+        "packed=0 local=0 softcap=0 alibi=0 sinks=0 pack_gqa=0 listed=0 threads=256 smem=98304");
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
   CHECK(spec_of(problem).constant("cu") == static_cast<long long>(Dtype::i32));
   problem = forward_of(72, 40);
@@ -41,7 +41,7 @@ TEST_CASE("attention: a spec says what makes the code, in the template's order")
   problem.sinks = problem.pack_gqa = true;
   CHECK(spec_of(problem).text() ==
         "attention_forward element=f16 cu=i64 width=96 value_width=64 m=128 n=64 stages=2 "
-        "packed=1 local=1 softcap=1 alibi=1 sinks=1 pack_gqa=1 threads=128 smem=65536");
+        "packed=1 local=1 softcap=1 alibi=1 sinks=1 pack_gqa=1 listed=0 threads=128 smem=65536");
   problem.forward = false;
   CHECK_FALSE(attention_kernels(problem, facts("sm_80"))->forward);
 }

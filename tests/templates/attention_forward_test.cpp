@@ -29,7 +29,7 @@ struct Setup {
   lathe_dtype element;
   int width, value_width, m, n, stages, warps;
   bool wide_offsets = false;
-  std::string flags;  // of packed, local, softcap, alibi, sinks, pack_gqa
+  std::string flags;  // of packed, local, softcap, alibi, sinks, pack_gqa, listed
   bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
 };
 
@@ -57,7 +57,8 @@ KernelSpec spec_of(const Setup& s) {
       Constant::flag("softcap", "kSoftcap", s.has("softcap")),
       Constant::flag("alibi", "kAlibi", s.has("alibi")),
       Constant::flag("sinks", "kSinks", s.has("sinks")),
-      Constant::flag("pack_gqa", "kPackGqa", s.has("pack_gqa"))};
+      Constant::flag("pack_gqa", "kPackGqa", s.has("pack_gqa")),
+      Constant::flag("listed", "kListed", s.has("listed"))};
   return spec;
 }
 
@@ -180,6 +181,41 @@ uint64_t upload_some(sim::test::Device& device, std::vector<T> values) {
   return device.upload(values);
 }
 
+bool kept(const Call& c, size_t b, int row, int key) {
+  const int64_t position = int64_t{row} + c.keys[b] - c.rows[b];
+  return (c.left < 0 || key >= position - c.left) && (c.right < 0 || key <= position + c.right);
+}
+
+// The blocks that each tile of rows has to visit, pair by pair.
+struct Lists {
+  std::vector<int> entries, counts;
+  int stride = 1;
+};
+Lists make_lists(const Setup& s, const Call& c, int tiles) {
+  Lists lists;
+  const int ratio = s.has("pack_gqa") ? c.group : 1;
+  for (const int keys : c.keys) lists.stride = std::max(lists.stride, (keys + s.n - 1) / s.n);
+  for (size_t b = 0; b < c.rows.size(); ++b) {
+    for (int list = 0; list < c.heads() / ratio * tiles; ++list) {
+      const int from = list % tiles * s.m;
+      std::vector<int> own;
+      for (int block = 0; block * s.n < c.keys[b]; ++block) {
+        bool any = false, all = (block + 1) * s.n <= c.keys[b];
+        for (int row = from / ratio; row < c.rows[b] && row * ratio < from + s.m; ++row) {
+          for (int key = block * s.n; key < std::min((block + 1) * s.n, c.keys[b]); ++key) {
+            (kept(c, b, row, key) ? any : all) = kept(c, b, row, key);
+          }
+        }
+        if (any) own.push_back(2 * block + (all ? 0 : 1));
+      }
+      lists.counts.push_back(static_cast<int>(own.size()));
+      own.resize(lists.stride, 0x7fffffff);  // must not be looked at
+      lists.entries.insert(lists.entries.end(), own.begin(), own.end());
+    }
+  }
+  return lists;
+}
+
 struct Run {
   Result result;
   sim::Counters counters;
@@ -222,6 +258,11 @@ Run run(sim::test::Device& device, const Setup& s, const Call& c, const Data& d)
   const bool pack = s.has("pack_gqa");
   p.tiles = (rows * (pack ? c.group : 1) + s.m - 1) / s.m;
   p.softmax_scale = static_cast<float>(c.scale), p.softcap = static_cast<float>(c.softcap);
+
+  const Lists lists = s.has("listed") ? make_lists(s, c, p.tiles) : Lists{};
+  p.visits = at(upload_some(device, lists.entries));
+  p.visit_counts = at(upload_some(device, lists.counts));
+  p.visits_stride = lists.stride;
 
   const KernelSpec spec = spec_of(s);
   device.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
@@ -308,12 +349,13 @@ Call random_call(const Setup& s, uint32_t seed) {
 const std::vector<Setup> kSetups = {
     {LATHE_BF16, 64, 64, 128, 64, 2, 4, false, ""},
     {LATHE_F16, 64, 64, 128, 64, 2, 4, false, "local alibi"},
+    {LATHE_F16, 64, 64, 128, 64, 2, 4, false, "local listed"},
     {LATHE_BF16, 96, 96, 128, 64, 2, 4, true, "packed local sinks"},
     {LATHE_BF16, 128, 128, 128, 64, 2, 4, false, ""},
-    {LATHE_F16, 128, 128, 128, 64, 2, 4, false, "local"},
-    {LATHE_BF16, 128, 128, 128, 64, 2, 4, false, "packed local softcap sinks pack_gqa"},
-    {LATHE_F16, 128, 128, 128, 64, 2, 4, false, "packed local softcap alibi sinks"},
-    {LATHE_BF16, 128, 128, 128, 64, 2, 4, false, "packed local softcap alibi sinks pack_gqa"},
+    {LATHE_F16, 128, 128, 128, 64, 2, 8, false, "local"},
+    {LATHE_BF16, 128, 128, 128, 64, 2, 8, false, "packed local softcap sinks pack_gqa listed"},
+    {LATHE_F16, 128, 128, 128, 64, 2, 8, false, "packed local softcap alibi sinks"},
+    {LATHE_BF16, 128, 128, 128, 64, 2, 8, false, "packed local softcap alibi sinks pack_gqa"},
     {LATHE_F16, 128, 128, 64, 64, 2, 4, false, "packed softcap"},
     {LATHE_BF16, 128, 64, 128, 64, 1, 4, false, "local sinks pack_gqa"},
     {LATHE_F16, 192, 128, 128, 64, 1, 8, true, "packed local"},

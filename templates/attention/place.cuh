@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Which rows and keys a block of attention works on, and which rows its warps and lanes own.
+#pragma once
+#include "attention/tile.cuh"
+#include "common/varlen.cuh"
+#include "params/attention.h"
+
+namespace lathe {
+
+// What a block works on.
+struct AttentionTile {
+  int sequence, head;    // the key head with kPackGqa, otherwise the query head
+  int kv_head, group;    // query heads of a key head
+  int start_q, start_k;  // of a packed sequence, otherwise 0
+  int rows, keys;        // of the sequence
+  int written;           // rows of `out` that its tiles must write: padding behind the last one
+  int first;             // tile row 0 in the sequence, counted in tile rows
+  long long list;        // which list of visits is the tile's, with kListed
+};
+
+template <class Config>
+__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p) {
+  AttentionTile tile;
+  tile.group = p.heads / p.kv_heads;
+  const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
+  const unsigned other = blockIdx.x / p.tiles;
+  const int own = p.tiles - 1 - static_cast<int>(blockIdx.x % p.tiles);
+  tile.first = own * Config::kTileM;
+  tile.list = static_cast<long long>(other) * p.tiles + own;
+  tile.head = static_cast<int>(other % heads);
+  tile.sequence = static_cast<int>(other / heads);
+  tile.kv_head = Config::kPackGqa ? tile.head : tile.head / tile.group;
+  tile.start_q = tile.start_k = 0;
+  tile.rows = tile.written = p.seq_q, tile.keys = p.seq_k;
+  if constexpr (Config::kPacked) {
+    using Offset = typename Config::CuSeqlens;
+    const int b = tile.sequence;
+    const bool any = b < p.sequences;  // without sequences every row is padding
+    tile.start_q = any ? offset_at<Offset>(p.cu_seqlens_q, b, p.seq_q) : 0;
+    tile.start_k = any ? offset_at<Offset>(p.cu_seqlens_k, b, p.seq_k) : 0;
+    const int end_q = any ? offset_at<Offset>(p.cu_seqlens_q, b + 1, p.seq_q) : 0;
+    const int end_k = any ? offset_at<Offset>(p.cu_seqlens_k, b + 1, p.seq_k) : 0;
+    tile.rows = maximum(end_q - tile.start_q, 0);
+    tile.keys = maximum(end_k - tile.start_k, 0);
+    tile.written = b + 1 >= p.sequences ? p.seq_q - tile.start_q : tile.rows;
+  }
+  return tile;
+}
+
+// From a tensor's first element to the first row of the tile's sequence, head 0.
+template <class Config>
+__device__ __forceinline__ long long sequence_offset(const AttentionTile& tile,
+                                                     long long batch_stride, long long token_stride,
+                                                     int start) {
+  return Config::kPacked ? start * token_stride : tile.sequence * batch_stride;
+}
+// From there to tile row r of a tensor of queries.
+template <class Config>
+__device__ __forceinline__ long long query_offset(const AttentionTile& tile, int r,
+                                                  long long token_stride, long long head_stride) {
+  const int row = tile.first + r;
+  if constexpr (Config::kPackGqa) {
+    return row / tile.group * token_stride +
+           (tile.head * tile.group + row % tile.group) * head_stride;
+  }
+  return row * token_stride + tile.head * head_stride;
+}
+
+// The rows of a warp: place 16 b + 8 h + lane / 4 is the lane's row of block b, half h. With packed
+// heads a lane keeps query and head of row `lane` alone and gives them to who asks: registers are
+// what the kernel is short of, and nothing is divided twice.
+template <class Config>
+struct WarpRows {
+  static constexpr int kRows = Config::kTileM / (Config::kThreads / 32);
+  static_assert(kRows == 16 || kRows == 32, "a lane for every row");
+  int own_query, own_head;
+
+  __device__ __forceinline__ explicit WarpRows(const AttentionTile& tile) {
+    if constexpr (Config::kPackGqa) {
+      const unsigned thread = thread_index(), group = tile.group;
+      const unsigned row = tile.first + thread / 32 * kRows + thread % kRows;
+      own_query = row / group;
+      own_head = tile.head * group + row % group;
+    }
+  }
+  static __device__ __forceinline__ int place(int block, int half, int thread) {
+    return 16 * block + 8 * half + thread % 32 / 4;
+  }
+  __device__ __forceinline__ int query(const AttentionTile& tile, int place, int thread) const {
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_query, place);
+    return tile.first + thread / 32 * kRows + place;
+  }
+  __device__ __forceinline__ int head(const AttentionTile& tile, int place) const {
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_head, place);
+    return tile.head;
+  }
+};
+
+}  // namespace lathe
