@@ -138,6 +138,8 @@ struct Registry::State {
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
                                                        const Compiler& with, Origin& origin);
+  // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
+  Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
                                                              const std::string& unit,
                                                              const std::string& why_not_compiled);
@@ -185,6 +187,17 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
   return Status(Code::not_cached, why);
 }
 
+Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
+                              const Compiler& with) {
+  const KernelSpec alone = snippet_probe_spec(spec, snippet);
+  bool first = false;
+  const Result<bool> good = probed.get(emit_unit(alone, arch), first, [&]() -> Result<bool> {
+    LATHE_TRY(probe_snippet(alone, with, arch));
+    return true;
+  });
+  return good.status();
+}
+
 Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
                                                                       const std::string& unit,
                                                                       const Compiler& with,
@@ -196,15 +209,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
   // Whoever held the lock before us has published by now.
   if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
 
-  // What a snippet may not do is said of it, not of the kernel around it.
-  for (const Snippet& snippet : spec.snippets) {
-    const KernelSpec probe = snippet_probe_spec(spec, snippet);
-    bool probing = false;
-    LATHE_TRY(probed.get(emit_unit(probe, arch), probing, [&]() -> Result<bool> {
-      LATHE_TRY(probe_snippet(probe, with, arch));
-      return true;
-    }));
-  }
+  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
   LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
   ++compiled;
   origin = Origin::compiler;

@@ -4,7 +4,12 @@
 // nothing that varies from call to call (batch, tokens, sequences, pointers, strides).
 #pragma once
 
+#include <array>
+#include <optional>
+#include <vector>
+
 #include "codegen/base/dtype.h"
+#include "codegen/spec.h"
 
 namespace lathe {
 
@@ -45,6 +50,16 @@ struct AttentionProblem {
   bool pack_gqa = false;  // the query heads of a key head are rows of one tile
 
   bool forward = false;  // out and lse
+
+  std::vector<Snippet> snippets;                  // score_mod, mask_mod
+  std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
+
+  const Snippet* snippet(const char* name) const {
+    for (const Snippet& each : snippets) {
+      if (each.name == name) return &each;
+    }
+    return nullptr;
+  }
 };
 
 }  // namespace lathe

@@ -73,7 +73,7 @@ std::string_view special_register(std::string_view operands) {
   return {};
 }
 
-std::string describe(std::string_view opcode) {
+std::string describe(std::string_view opcode, std::string_view operands) {
   const std::string_view root = opcode.substr(0, opcode.find('.'));
   const auto is = [root](std::initializer_list<std::string_view> words) {
     return std::find(words.begin(), words.end(), root) != words.end();
@@ -84,49 +84,41 @@ std::string describe(std::string_view opcode) {
   if (is({"atom", "red"})) what = "has an atomic operation";
   if (is({"bar", "barrier", "membar", "fence", "mbarrier"})) what = "has a barrier";
   if (is({"shfl", "vote", "match", "activemask", "redux", "elect"})) what = "looks at other threads";
+  // The namespace of the text is in the names of its variables.
+  if (operands.find("snippet_") != operands.npos) what = "keeps a variable in memory";
   return text(what, " (", opcode, ")");
-}
-
-// A variable of the module outside its functions.
-std::string describe_directive(std::string_view line) {
-  if (line.find(".extern .func") != line.npos) {
-    return "calls what is not in the snippet (" + std::string(line) + ")";
-  }
-  for (const std::string_view space : {".global ", ".shared "}) {
-    const size_t at = line.find(space);
-    if (at == line.npos || !(at == 0 || line.starts_with(".visible ") || line.starts_with(".weak ") ||
-                             line.starts_with(".extern "))) {
-      continue;
-    }
-    return "keeps a variable (" + std::string(line) + "); constants are __constant__ or captured";
-  }
-  return {};
 }
 
 // The assertion of a template that failed: what a snippet should have been.
 std::string failed_assertion(const std::string& log) {
-  const std::string_view mark = "static assertion failed with \"";
+  const std::string_view mark = "static assertion failed with \"must ";
   const size_t at = log.find(mark);
   if (at == log.npos) return {};
-  const size_t from = at + mark.size();
+  const size_t from = at + mark.size() - std::string_view("must ").size();
   return log.substr(from, log.find('"', from) - from);
 }
 
 }  // namespace
 
 std::string impurity_of(std::string_view ptx) {
+  const bool ptx_has_table = ptx.find("__cudart_i2opi") != ptx.npos;
+  bool calling = false;  // inside a call, whose operands have lines of their own
   while (!ptx.empty()) {
     const size_t end = std::min(ptx.find('\n'), ptx.size());
     std::string_view line = ptx.substr(0, end);
     ptx.remove_prefix(std::min(end + 1, ptx.size()));
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
     if (line.starts_with("//")) continue;
-    if (line.starts_with('.')) {
-      if (std::string wrong = describe_directive(line); !wrong.empty()) return wrong;
-      continue;
+    if (line.starts_with(".extern")) {
+      return "calls what is not in it (" + std::string(line) + ")";
     }
+    if (line.starts_with('.')) continue;  // what is declared and never used is no harm
+    const bool operand = calling;
+    if (calling) calling = line.find(';') == line.npos;
+    if (operand) continue;
     const auto [opcode, operands] = instruction_of(line);
     if (opcode.empty()) continue;
+    if (opcode.starts_with("call")) calling = line.find(';') == line.npos;
     if (const std::string_view special = special_register(operands); !special.empty()) {
       return "depends on the thread or the machine (" + std::string(special) + ")";
     }
@@ -134,7 +126,10 @@ std::string impurity_of(std::string_view ptx) {
     const std::string_view root = opcode.substr(0, opcode.find('.'));
     const bool pure = std::find(std::begin(kPureOpcodes), std::end(kPureOpcodes), root) !=
                       std::end(kPureOpcodes);
-    if (!pure && !is_own_memory(opcode)) return describe(opcode);
+    if (pure || is_own_memory(opcode)) continue;
+    // sin, cos and tan of large arguments look up 2 / pi in a table of the compiler's.
+    if (opcode.starts_with("ld.global") && ptx_has_table) continue;
+    return describe(opcode, operands);
   }
   return {};
 }
@@ -168,11 +163,12 @@ Status probe_snippet(const KernelSpec& probe, const Compiler& compiler, const st
   if (!compiled.ok()) {
     if (log.empty()) return compiled.status();
     const std::string expected = failed_assertion(log);
-    return refuse(expected.empty() ? "does not compile\n" + log : "must define " + expected);
+    return refuse(expected.empty() ? "does not compile\n" + log : expected);
   }
   const std::string impurity = impurity_of(compiled->ptx);
   if (impurity.empty()) return {};
-  return refuse(impurity + "; a snippet is a pure function of its arguments and captures");
+  return refuse(impurity +
+                "; a snippet is a pure function of its arguments, captures and __constant__ tables");
 }
 
 }  // namespace lathe

@@ -58,7 +58,7 @@ class Captures {
   __device__ __forceinline__ auto get(long long i) const {
     static_assert(kIndex >= 0 && kIndex < 4, "the arrays are capture_0 to capture_3");
     using Element = typename CaptureElement<Constants, kIndex>::Type;
-    static_assert(!Same<Element, void>::kValue, "this array is not given: no such tensor capture_");
+    static_assert(!Same<Element, void>::kValue, "an array is asked for that is not among the tensors capture_0 to capture_3");
     if constexpr (Same<Element, int>::kValue || Same<Element, long long>::kValue) {
       return load<kIndex, Element, Element>(i);
     } else {
