@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 #include "templates/params/attention.h"
 
@@ -19,16 +20,23 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 class AttentionWork final : public Work {
  public:
   AttentionWork(const AttentionRequest& request, const AttentionKernels& kernels)
-      : request_(request), specs_{*kernels.forward} {}
+      : request_(request) {
+    if (kernels.mask_blocks) specs_.push_back(*kernels.mask_blocks);
+    specs_.push_back(*kernels.forward);
+  }
 
   const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override { forward_ = kernels[0].loaded; }
+  void bind(const std::vector<PlanKernel>& kernels) override {
+    if (kernels.size() > 1) mask_blocks_ = kernels.front().loaded;
+    forward_ = kernels.back().loaded;
+  }
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  const KernelSpec& spec() const { return specs_[0]; }
+  const KernelSpec& spec() const { return specs_.back(); }
+  bool listed() const { return specs_.size() > 1; }
   AttentionShape shape(const Call& call) const;
   // No row to write: nothing is launched.
   bool is_empty(const AttentionShape& shape) const {
@@ -47,7 +55,7 @@ class AttentionWork final : public Work {
 
   AttentionRequest request_;
   std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> forward_;
+  std::shared_ptr<const Kernel> mask_blocks_, forward_;
 };
 
 AttentionShape AttentionWork::shape(const Call& call) const {
@@ -76,8 +84,13 @@ Status AttentionWork::check(const AttentionShape& shape) const {
 }
 
 Result<size_t> AttentionWork::workspace_bytes(const Call& call) const {
-  LATHE_TRY(check(shape(call)));
-  return size_t{0};
+  const AttentionShape extent = shape(call);
+  LATHE_TRY(check(extent));
+  Sections sections;
+  if (listed() && !is_empty(extent)) {
+    LATHE_TRY(mask_lists(request_.problem, spec(), grid_shape(extent), &sections));
+  }
+  return sections.total();
 }
 
 void AttentionWork::fill_strides(const Tensor& tensor, long long* batch, long long* token,
@@ -119,6 +132,7 @@ AttentionForwardParams AttentionWork::params(const Call& call, const AttentionSh
   p.tiles = static_cast<int>(attention_tiles(spec(), shape));
   p.softmax_scale = request_.softmax_scale;
   p.softcap = request_.softcap;
+  p.captures = captures_of(request_, call);
   return p;
 }
 
@@ -126,8 +140,18 @@ Status AttentionWork::run(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
   if (is_empty(extent)) return {};
-  const AttentionForwardParams p = params(call, extent);
-  return forward_->launch(attention_forward_grid(spec(), grid_shape(extent)), &p, call.stream);
+  AttentionForwardParams p = params(call, extent);
+  const Grid grid = attention_forward_grid(spec(), grid_shape(extent));
+  if (listed()) {
+    Sections sections;
+    LATHE_ASSIGN(const MaskLists lists,
+                 mask_lists(request_.problem, spec(), grid_shape(extent), &sections));
+    p.visits = call.workspace + lists.entries;
+    p.visit_counts = call.workspace + lists.counts;
+    p.visits_stride = lists.stride;
+    LATHE_TRY(mask_blocks_->launch(grid, &p, call.stream));
+  }
+  return forward_->launch(grid, &p, call.stream);
 }
 
 // Packed lengths are on the device: the estimate takes them as even.
@@ -147,7 +171,7 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
         {length(extent.seq_q), length(extent.seq_k), request_.window_left, request_.window_right});
   }
   const AttentionCost cost = attention_forward_cost(request_.problem, spec(), extent, sequences);
-  out.launches = 1;
+  out.launches = specs_.size();
   out.cost = {cost.minimum_bytes, cost.bytes, cost.flops};
   return out;
 }

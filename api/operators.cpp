@@ -93,6 +93,7 @@ constexpr const char* kKeys = "B,Sk,HK,D|Tk,HK,D";
 constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
 constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
 constexpr const char* kRows = "B,H,Sq|H,Tq";
+constexpr const char* kCaptured = "f32|f16|bf16|i32|i64";
 
 const lathe_operator_tensor kAttentionTensors[] = {
     in("q", kQueries, false, kHalves, "Queries; their dtype is that of keys, values and out."),
@@ -104,6 +105,10 @@ const lathe_operator_tensor kAttentionTensors[] = {
     in("cu_seqlens_k", "N+1", true, "=cu_seqlens_q", "Offsets of packed keys."),
     in("dout", kResults, true, "=q", "The gradient of out."),
     in("dlse", kRows, true, "f32", "The gradient of lse."),
+    in("capture_0", "C0", true, kCaptured, "What snippets read as captures.get<0>(i)."),
+    in("capture_1", "C1", true, kCaptured, "The same, captures.get<1>(i)."),
+    in("capture_2", "C2", true, kCaptured, "The same, captures.get<2>(i)."),
+    in("capture_3", "C3", true, kCaptured, "The same, captures.get<3>(i)."),
     out("out", kResults, "=q", "The result; 0 in rows that see no key."),
     out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials."),
     out("dq", kQueries, "=q", "The gradient of q."),
@@ -121,6 +126,10 @@ const TensorRules kAttentionRules[] = {
     {false, "cu_seqlens_q"},  // cu_seqlens_k
     {true, ""},               // dout
     {false, "dout"},          // dlse
+    {false, ""},              // capture_0
+    {false, ""},              // capture_1
+    {false, ""},              // capture_2
+    {false, ""},              // capture_3
     {true, "lse"},            // out
     {false, "out"},           // lse
     {true, "dout"},           // dq
@@ -139,8 +148,14 @@ const lathe_operator_option kAttentionOptions[] = {
      "How many keys ahead a row sees; -1: all. causal overrides it."},
     {"softcap", LATHE_OPTION_DOUBLE, "0", "0|>0", "Scores become softcap * tanh(score / softcap)."},
     {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether gradients repeat bit for bit."},
-    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that changes scores."},
-    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that drops keys."},
+    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that changes scores, after softcap and ALiBi."},
+    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that drops keys, beside causal and windows."},
+    {"scalar_0", LATHE_OPTION_DOUBLE, "0", "any", "What snippets read as captures.scalar(0)."},
+    {"scalar_1", LATHE_OPTION_DOUBLE, "0", "any", "The same, captures.scalar(1)."},
+    {"scalar_2", LATHE_OPTION_DOUBLE, "0", "any", "The same, captures.scalar(2)."},
+    {"scalar_3", LATHE_OPTION_DOUBLE, "0", "any", "The same, captures.scalar(3)."},
 };
 
 const Operator kOperators[] = {

@@ -19,15 +19,15 @@
 namespace lathe {
 
 // The letters of shapes. Extents that disagree about a letter are refused.
-enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",
-                                               "HK", "DV", "Sq", "Sk", "Tq", "Tk"};
-inline constexpr int kLetters = 12;
+enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk, C0, C1, C2, C3 };
+inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",  "HK", "DV",
+                                               "Sq", "Sk", "Tq", "Tk", "C0", "C1", "C2", "C3"};
+inline constexpr int kLetters = 16;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
 inline constexpr int kMaxRank = 4;
-inline constexpr int kMaxTensors = 16;
+inline constexpr int kMaxTensors = 24;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
 inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
@@ -119,6 +119,10 @@ enum Tensor : int {
   cu_seqlens_k,
   dout,
   dlse,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
   out,
   lse,
   dq,

@@ -51,7 +51,7 @@ struct AttentionProblem {
 
   bool forward = false;  // out and lse
 
-  std::vector<Snippet> snippets;                  // score_mod, mask_mod
+  std::vector<Snippet> snippets;                   // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
 
   const Snippet* snippet(const char* name) const {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A snippet compiled alone. In the PTX of its probe every load, store and call is the snippet's own
-// but for the stores of its results, which are spelt as no compiler does, so that purity is read off
-// the instructions.
+// but for the stores of its results, which are spelt as no compiler does, so that purity is read
+// off the instructions.
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace {
 // What the opcode before the first dot may be: arithmetic, moves and control flow. Whatever is not
 // here touches memory, other threads or the machine.
 constexpr std::string_view kPureOpcodes[] = {
-    "abs",  "add",  "addc",   "and",  "bfe",   "bfi",      "bfind", "bmsk",  "bra",  "brev",
-    "brx",  "call", "clz",    "cnot", "copysign", "cos",   "cvt",   "cvta",  "div",  "dp2a",
-    "dp4a", "ex2",  "fma",    "fns",  "lg2",   "lop3",     "mad",   "mad24", "madc", "max",
-    "min",  "mov",  "mul",    "mul24", "neg",  "not",      "or",    "popc",  "prmt", "rcp",
-    "rem",  "ret",  "rsqrt",  "sad",  "selp",  "set",      "setp",  "shf",   "shl",  "shr",
-    "sin",  "slct", "sqrt",   "sub",  "subc",  "szext",    "tanh",  "testp", "xor"};
+    "abs",  "add",  "addc",  "and",   "bfe",      "bfi",   "bfind", "bmsk",  "bra",  "brev",
+    "brx",  "call", "clz",   "cnot",  "copysign", "cos",   "cvt",   "cvta",  "div",  "dp2a",
+    "dp4a", "ex2",  "fma",   "fns",   "lg2",      "lop3",  "mad",   "mad24", "madc", "max",
+    "min",  "mov",  "mul",   "mul24", "neg",      "not",   "or",    "popc",  "prmt", "rcp",
+    "rem",  "ret",  "rsqrt", "sad",   "selp",     "set",   "setp",  "shf",   "shl",  "shr",
+    "sin",  "slct", "sqrt",  "sub",   "subc",     "szext", "tanh",  "testp", "xor"};
 
 // The memory that a pure function may use: its arguments, its own stack, constants.
 bool is_own_memory(std::string_view opcode) {
@@ -83,7 +83,8 @@ std::string describe(std::string_view opcode, std::string_view operands) {
   if (is({"ld", "ldu", "tex", "tld4"})) what = "reads memory that is not captured";
   if (is({"atom", "red"})) what = "has an atomic operation";
   if (is({"bar", "barrier", "membar", "fence", "mbarrier"})) what = "has a barrier";
-  if (is({"shfl", "vote", "match", "activemask", "redux", "elect"})) what = "looks at other threads";
+  if (is({"shfl", "vote", "match", "activemask", "redux", "elect"}))
+    what = "looks at other threads";
   // The namespace of the text is in the names of its variables.
   if (operands.find("snippet_") != operands.npos) what = "keeps a variable in memory";
   return text(what, " (", opcode, ")");
@@ -124,8 +125,8 @@ std::string impurity_of(std::string_view ptx) {
     }
     if (opcode.starts_with("st.weak.global")) continue;  // as in snippet_probe.cuh, and there alone
     const std::string_view root = opcode.substr(0, opcode.find('.'));
-    const bool pure = std::find(std::begin(kPureOpcodes), std::end(kPureOpcodes), root) !=
-                      std::end(kPureOpcodes);
+    const bool pure =
+        std::find(std::begin(kPureOpcodes), std::end(kPureOpcodes), root) != std::end(kPureOpcodes);
     if (pure || is_own_memory(opcode)) continue;
     // sin, cos and tan of large arguments look up 2 / pi in a table of the compiler's.
     if (opcode.starts_with("ld.global") && ptx_has_table) continue;
@@ -158,8 +159,7 @@ Status probe_snippet(const KernelSpec& probe, const Compiler& compiler, const st
                   text("option ", snippet.name, ": ", snippet.file, " ", what));
   };
   std::string log;
-  const auto compiled =
-      compiler.compile(emit_unit(probe, arch), arch, probe.snippets, &log);
+  const auto compiled = compiler.compile(emit_unit(probe, arch), arch, probe.snippets, &log);
   if (!compiled.ok()) {
     if (log.empty()) return compiled.status();
     const std::string expected = failed_assertion(log);
@@ -167,8 +167,9 @@ Status probe_snippet(const KernelSpec& probe, const Compiler& compiler, const st
   }
   const std::string impurity = impurity_of(compiled->ptx);
   if (impurity.empty()) return {};
-  return refuse(impurity +
-                "; a snippet is a pure function of its arguments, captures and __constant__ tables");
+  return refuse(
+      impurity +
+      "; a snippet is a pure function of its arguments, captures and __constant__ tables");
 }
 
 }  // namespace lathe

@@ -41,7 +41,8 @@ std::vector<Token> tokens(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     size_t end = at + 1;
     const char letter = text[at];
-    const bool comment = letter == '/' && end < text.size() && (text[end] == '/' || text[end] == '*');
+    const bool comment =
+        letter == '/' && end < text.size() && (text[end] == '/' || text[end] == '*');
     if (comment) {
       end = skip_comment(text, at);
     } else if (letter == '"' || (letter == '\'' && (at == 0 || !is_word(text[at - 1])))) {
@@ -76,8 +77,8 @@ bool snippet_mentions(std::string_view text, std::string_view identifier, int* l
 Status check_snippet_text(const Snippet& snippet) {
   const std::string& text = snippet.text;
   if (text.size() > kMostSnippetBytes) {
-    return refuse(snippet, lathe::text(" has ", text.size(), " bytes; allowed are 1 to ",
-                                       kMostSnippetBytes));
+    return refuse(
+        snippet, lathe::text(" has ", text.size(), " bytes; allowed are 1 to ", kMostSnippetBytes));
   }
   if (text.find('\0') != text.npos) return refuse(snippet, " has a zero byte; allowed is text");
   const std::vector<Token> all = tokens(text);

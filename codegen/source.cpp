@@ -49,9 +49,9 @@ std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
   }
   // One block per multiprocessor is asked for explicitly: left to itself, ptxas spills a few bytes
   // to reach the next step of occupancy.
-  return text("// ", spec.text(), " arch=", arch, "\n#include \"", spec.source,
-              "\"\n", config(spec), "static_assert(sizeof(", spec.params,
-              ") == ", spec.params_bytes, ", \"host and device disagree on ", spec.params,
+  return text("// ", spec.text(), " arch=", arch, "\n#include \"", spec.source, "\"\n",
+              config(spec), "static_assert(sizeof(", spec.params, ") == ", spec.params_bytes,
+              ", \"host and device disagree on ", spec.params,
               "\");\nstatic_assert(__INTADDR__(&((", spec.params, "*)0)->", spec.last_field,
               ") == ", spec.last_field_offset, ", \"host and device disagree on ", spec.params,
               "::", spec.last_field, "\");\n", smem_assert,

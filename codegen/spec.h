@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel, specialised: template, constants and snippets, nothing else. Its canonical text is what the log
-// shows, what tests compare and what enters the cache key.
+// A kernel, specialised: template, constants and snippets, nothing else. Its canonical text is what
+// the log shows, what tests compare and what enters the cache key.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ struct Snippet {
   std::string file;  // where the caller has it from, for messages
   std::string text;
 
-  std::string header() const { return "snippet/" + name + ".cuh"; }  // without a file of its own
+  std::string header() const { return "snippet/" + name + ".cuh"; }     // without a file of its own
   std::string adapter() const { return "attention/" + name + ".cuh"; }  // the template around it
   std::string type() const;  // what the adapter defines: "ScoreMod"
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_mask_blocks: which key blocks a tile of rows must visit under a mask_mod, as the lists of
-// visits.cuh, ahead of the kernel that walks them.
+// attention_mask_blocks: which key blocks a tile of rows must visit under a mask_mod, as the lists
+// of visits.cuh, ahead of the kernel that walks them.
 //
 // Block n of kTileN keys is in the list of a tile of kTileM rows iff some row of the sequence keeps
 // one of its keys, by window and mask_mod; masked unless every row keeps every key of the whole
@@ -71,8 +71,8 @@ struct MaskBlocks {
       for (int column = 0; column < kTileN; column += 32) {
         const int key = block * kTileN + column + lane;
         const bool seen = key >= lowest && key <= highest;
-        const bool keep =
-            Config::MaskMod::keep(tile.sequence, head, row, minimum(key, tile.keys - 1), p.captures);
+        const bool keep = Config::MaskMod::keep(tile.sequence, head, row,
+                                                minimum(key, tile.keys - 1), p.captures);
         const unsigned kept = __ballot_sync(0xffffffffu, seen && keep);
         any = any || kept != 0;
         all = all && kept == 0xffffffffu;

@@ -4,7 +4,8 @@
 // parameter `const Captures& captures` is given the problem's captured arrays and scalars:
 //
 //   captures.get<0>(i)    element i of the tensor capture_0: float for f32, f16 and bf16, int for
-//                         i32, long long for i64; 0 where i is outside the array, never a read there
+//                         i32, long long for i64; 0 where i is outside the array, never a read
+//                         there
 //   captures.scalar(0)    the option scalar_0
 //
 // Both are parameters of the kernel: another array, length or value compiles nothing. The types of
@@ -58,7 +59,8 @@ class Captures {
   __device__ __forceinline__ auto get(long long i) const {
     static_assert(kIndex >= 0 && kIndex < 4, "the arrays are capture_0 to capture_3");
     using Element = typename CaptureElement<Constants, kIndex>::Type;
-    static_assert(!Same<Element, void>::kValue, "an array is asked for that is not among the tensors capture_0 to capture_3");
+    static_assert(!Same<Element, void>::kValue,
+                  "an array is asked for that is not among the tensors capture_0 to capture_3");
     if constexpr (Same<Element, int>::kValue || Same<Element, long long>::kValue) {
       return load<kIndex, Element, Element>(i);
     } else {

@@ -22,7 +22,8 @@ __device__ auto mask_mod_of(int, Given... given) -> decltype(snippet_mask_mod::m
 template <class... Given>
 __device__ void mask_mod_of(long, Given...);
 template <class... Given>
-__device__ auto mask_tile_of(int, Given... given) -> decltype(snippet_mask_mod::mask_tile(given...));
+__device__ auto mask_tile_of(int, Given... given)
+    -> decltype(snippet_mask_mod::mask_tile(given...));
 template <class... Given>
 __device__ void mask_tile_of(long, Given...);
 
@@ -38,10 +39,12 @@ struct MaskMod {
   static constexpr bool kCapturesTile = Same<FullTile, int>::kValue;
   static constexpr bool kHasTile = kPlainTile || kCapturesTile;
   static_assert(kPlain || kCaptures,
-                "must define __device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx), or the same "
+                "must define __device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx), "
+                "or the same "
                 "with a last parameter const Captures& captures");
   static_assert(kHasTile || Same<PlainTile, Absent>::kValue,
-                "must define mask_tile, if at all, as __device__ int mask_tile(int batch, int head, int q0, int "
+                "must define mask_tile, if at all, as __device__ int mask_tile(int batch, int "
+                "head, int q0, int "
                 "q1, int k0, int k1), or the same with a last parameter const Captures& captures");
 
   // Whether query q keeps key k.

@@ -23,7 +23,8 @@ namespace lathe {
 // prefers the first of two. The arguments are packs because one function's arity alone is an error
 // at once, not a call that does not fit.
 template <class... Given>
-__device__ auto score_mod_of(int, Given... given) -> decltype(snippet_score_mod::score_mod(given...));
+__device__ auto score_mod_of(int, Given... given)
+    -> decltype(snippet_score_mod::score_mod(given...));
 template <class... Given>
 __device__ void score_mod_of(long, Given...);
 template <class... Given>
@@ -44,13 +45,15 @@ struct ScoreMod {
   static constexpr bool kPlainBwd = Same<PlainBwd, float>::kValue;
   static constexpr bool kCapturesBwd = Same<FullBwd, float>::kValue;
   static constexpr bool kHasBwd = kPlainBwd || kCapturesBwd;
-  static_assert(kPlain || kCaptures,
-                "must define __device__ float score_mod(float score, int batch, int head, int q_idx, int "
-                "kv_idx), or the same with a last parameter const Captures& captures");
-  static_assert(kHasBwd || Same<PlainBwd, Absent>::kValue,
-                "must define score_mod_bwd, if at all, as __device__ float score_mod_bwd(float dscore, float "
-                "score, int batch, int head, int q_idx, int kv_idx), or the same with a last "
-                "parameter const Captures& captures");
+  static_assert(
+      kPlain || kCaptures,
+      "must define __device__ float score_mod(float score, int batch, int head, int q_idx, int "
+      "kv_idx), or the same with a last parameter const Captures& captures");
+  static_assert(
+      kHasBwd || Same<PlainBwd, Absent>::kValue,
+      "must define score_mod_bwd, if at all, as __device__ float score_mod_bwd(float dscore, float "
+      "score, int batch, int head, int q_idx, int kv_idx), or the same with a last "
+      "parameter const Captures& captures");
 
   // x4 of x3, the score after softcap and ALiBi.
   static __device__ __forceinline__ float apply(float score, int batch, int head, int q, int k,

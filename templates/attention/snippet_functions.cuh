@@ -14,7 +14,8 @@ struct Absent {};
 // A value that binds to a parameter of its own type and no other: signatures are exact.
 template <class Type>
 struct Exactly {
-  template <class Parameter, class Bound = typename Exists<char[Same<Parameter, Type>::kValue]>::Type>
+  template <class Parameter,
+            class Bound = typename Exists<char[Same<Parameter, Type>::kValue]>::Type>
   __device__ operator Parameter() const;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// snippet_probe: each function of one snippet, called once, so that the host can see what it is made
-// of. Compiled and read, never launched. Its stores are spelt with the default .weak written out,
-// which the compiler never does: every other store is the snippet's.
+// snippet_probe: each function of one snippet, called once, so that the host can see what it is
+// made of. Compiled and read, never launched. Its stores are spelt with the default .weak written
+// out, which the compiler never does: every other store is the snippet's.
 #pragma once
 #include "attention/captures.cuh"
 #include "params/attention.h"
@@ -11,7 +11,8 @@ namespace lathe {
 
 template <class Config, bool kMaskMod>
 struct ProbeOf {
-  static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first, int& second) {
+  static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first,
+                                             int& second) {
     first = Config::ScoreMod::apply(p.score, p.batch, p.head, p.q_idx, p.kv_idx, p.captures);
     if constexpr (Config::ScoreMod::kHasBwd) {
       second = bit_cast<int>(Config::ScoreMod::backward(first, p.score, p.batch, p.head, p.q_idx,
@@ -21,7 +22,8 @@ struct ProbeOf {
 };
 template <class Config>
 struct ProbeOf<Config, true> {
-  static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first, int& second) {
+  static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first,
+                                             int& second) {
     first = Config::MaskMod::keep(p.batch, p.head, p.q_idx, p.kv_idx, p.captures) ? 1.0f : 0.0f;
     if constexpr (Config::MaskMod::kHasTile) {
       second = Config::MaskMod::tile(p.batch, p.head, p.q_idx, p.q_idx + 1, p.kv_idx, p.kv_idx + 1,

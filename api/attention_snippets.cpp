@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What snippets add to a request, to a call's parameters and to its workspace.
+#include "api/attention_snippets.h"
+
+#include <cfloat>
+#include <charconv>
+#include <cmath>
+
+#include "api/boundary.h"
+#include "codegen/snippets.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kCaptured[] = {attention::capture_0, attention::capture_1, attention::capture_2,
+                             attention::capture_3};
+constexpr const char* kScalars[] = {"scalar_0", "scalar_1", "scalar_2", "scalar_3"};
+constexpr int kCaptures = 4;
+
+Status read_scalar(const lathe_problem& problem, const char* name, float* out) {
+  const std::string value = problem.option(name);
+  double number = 0;
+  std::from_chars(value.data(), value.data() + value.size(), number);
+  if (std::abs(number) > FLT_MAX) {
+    return invalid(text("option ", name, " is '", value, "', which float32 does not hold"));
+  }
+  *out = static_cast<float>(number);
+  return {};
+}
+
+}  // namespace
+
+Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
+  AttentionProblem& asked = request->problem;
+  for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
+    for (const Snippet& snippet : problem.snippets) {
+      if (snippet.name == name) asked.snippets.push_back(snippet);
+    }
+  }
+  for (int i = 0; i < kCaptures; ++i) {
+    LATHE_TRY(read_scalar(problem, kScalars[i], &request->scalars[i]));
+    if (!problem.has(kCaptured[i])) continue;
+    asked.captures[i] = problem.tensors[kCaptured[i]].dtype;
+    if (asked.snippets.empty()) {
+      return invalid(text("capture_", i,
+                          " is declared, but nothing reads it: neither score_mod nor "
+                          "mask_mod is given"));
+    }
+  }
+  const Snippet* score_mod = asked.snippet("score_mod");
+  if (problem.has(attention::dout) && score_mod != nullptr &&
+      !snippet_mentions(score_mod->text, "score_mod_bwd")) {
+    return invalid(text("dout is declared and option score_mod is ", score_mod->file,
+                        ", which has no gradient; it must define __device__ float score_mod_bwd("
+                        "float dscore, float score, int batch, int head, int q_idx, int kv_idx)"));
+  }
+  return {};
+}
+
+AttentionCaptures captures_of(const AttentionRequest& request, const Call& call) {
+  AttentionCaptures captures = {};
+  for (int i = 0; i < kCaptures; ++i) {
+    const Tensor& tensor = call.tensors[kCaptured[i]];
+    captures.array[i] = tensor.data;
+    captures.count[i] = tensor.data == nullptr ? 0 : static_cast<int>(tensor.extent[0]);
+    captures.scalar[i] = request.scalars[i];
+  }
+  return captures;
+}
+
+Result<MaskLists> mask_lists(const AttentionProblem& problem, const KernelSpec& walker,
+                             const AttentionShape& shape, Sections* sections) {
+  const int64_t lists = attention_lists(walker, problem, shape);
+  MaskLists out;
+  out.stride = attention_list_entries(walker, shape);
+  LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
+  LATHE_TRY(sections->add({lists, 4}, &out.counts));
+  return out;
+}
+
+}  // namespace lathe
