@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of flash_attention: parameters and the launch.
+// The plan of flash_attention: which kernels it holds, which of them a call takes, the launches.
 #include "api/attention_plan.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "api/attention_snippets.h"
+#include "api/attention_params.h"
 #include "api/boundary.h"
-#include "templates/params/attention.h"
 
 namespace lathe {
 namespace {
@@ -17,52 +16,104 @@ namespace {
 // Positions and windows are added in 32 bits.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
+// Where two kernels do the same and the lengths decide between them, a plan holds both: lengths
+// vary, and a new one compiles nothing.
+struct AttentionSpecs {
+  std::optional<KernelSpec> forward;         // a tile has rows of one head,
+  std::optional<KernelSpec> forward_packed;  // or of all query heads of a key head
+  std::optional<AttentionBackwardKernels> backward;
+};
+
 class AttentionWork final : public Work {
  public:
-  AttentionWork(const AttentionRequest& request, const AttentionKernels& kernels)
-      : request_(request) {
-    if (kernels.mask_blocks) specs_.push_back(*kernels.mask_blocks);
-    specs_.push_back(*kernels.forward);
-  }
+  AttentionWork(const AttentionRequest& request, const DeviceFacts& facts, AttentionSpecs kernels);
 
   const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override {
-    if (kernels.size() > 1) mask_blocks_ = kernels.front().loaded;
-    forward_ = kernels.back().loaded;
-  }
+  void bind(const std::vector<PlanKernel>& kernels) override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  const KernelSpec& spec() const { return specs_.back(); }
-  bool listed() const { return specs_.size() > 1; }
-  AttentionShape shape(const Call& call) const;
-  // No row to write: nothing is launched.
-  bool is_empty(const AttentionShape& shape) const {
-    return grid_shape(shape).sequences == 0 || shape.heads == 0 || shape.seq_q == 0;
+  struct Loaded {
+    std::shared_ptr<const Kernel> forward, forward_packed, prepare, together, apart, finish;
+  };
+  // The backward of one call; without one, empty.
+  struct Backward {
+    AttentionBackwardLaunch launch;
+    AttentionBackwardWorkspace workspace;
+  };
+
+  AttentionShape shape(const Call& call) const {
+    return attention_shape(call.extents, request_.problem.packed);
   }
   // Packed rows of no sequence are padding, which somebody has to write.
   AttentionShape grid_shape(AttentionShape shape) const {
     if (request_.problem.packed) shape.sequences = std::max<int64_t>(shape.sequences, 1);
     return shape;
   }
+  bool takes_packed(const AttentionShape& shape) const;
+  const KernelSpec& forward_spec(const AttentionShape& shape) const {
+    return takes_packed(shape) ? *kernels_.forward_packed : *kernels_.forward;
+  }
+  // Whether there is a row for the forward to write.
+  bool has_forward(const AttentionShape& shape) const;
   // What a problem with open extents leaves to its calls.
   Status check(const AttentionShape& shape) const;
-  AttentionForwardParams params(const Call& call, const AttentionShape& shape) const;
-  void fill_strides(const Tensor& tensor, long long* batch, long long* token,
-                    long long* head) const;
+  Result<Backward> lay_out(const AttentionShape& shape) const;
+  Status run_backward(const Call& call, const AttentionShape& shape) const;
+  std::vector<AttentionMask> even_lengths(const AttentionShape& shape) const;
 
   AttentionRequest request_;
+  DeviceFacts facts_;
+  AttentionSpecs kernels_;
   std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> mask_blocks_, forward_;
+  Loaded loaded_;
 };
 
-AttentionShape AttentionWork::shape(const Call& call) const {
-  const bool packed = request_.problem.packed;
-  const Extents& extents = call.extents;
-  return {extents[packed ? Letter::N : Letter::B], extents[Letter::H], extents[Letter::HK],
-          extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
+Status too_many_blocks(const AttentionShape& shape) {
+  return Status(Code::unsupported, text("q of ", shape.sequences, " sequences, ", shape.heads,
+                                        " heads and ", shape.seq_q, " tokens needs more than ",
+                                        kMaxExtent, " blocks; split the batch"));
+}
+
+AttentionWork::AttentionWork(const AttentionRequest& request, const DeviceFacts& facts,
+                             AttentionSpecs kernels)
+    : request_(request), facts_(facts), kernels_(std::move(kernels)) {
+  const auto add = [this](const std::optional<KernelSpec>& spec) {
+    if (spec) specs_.push_back(*spec);
+  };
+  add(kernels_.forward);
+  add(kernels_.forward_packed);
+  if (!kernels_.backward) return;
+  specs_.push_back(kernels_.backward->prepare);
+  add(kernels_.backward->together);
+  add(kernels_.backward->apart);
+  specs_.push_back(kernels_.backward->finish);
+}
+
+void AttentionWork::bind(const std::vector<PlanKernel>& kernels) {
+  size_t next = 0;
+  const auto take = [&](bool there) { return there ? kernels[next++].loaded : nullptr; };
+  loaded_.forward = take(kernels_.forward.has_value());
+  loaded_.forward_packed = take(kernels_.forward_packed.has_value());
+  if (!kernels_.backward) return;
+  loaded_.prepare = take(true);
+  loaded_.together = take(kernels_.backward->together.has_value());
+  loaded_.apart = take(kernels_.backward->apart.has_value());
+  loaded_.finish = take(true);
+}
+
+bool AttentionWork::takes_packed(const AttentionShape& shape) const {
+  if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
+  const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
+  return attention_pack_gqa(shape.seq_q, ratio, kernels_.forward->constant("m"),
+                            request_.problem.packed);
+}
+
+bool AttentionWork::has_forward(const AttentionShape& shape) const {
+  return request_.problem.forward && grid_shape(shape).sequences > 0 && shape.heads > 0 &&
+         shape.seq_q > 0;
 }
 
 Status AttentionWork::check(const AttentionShape& shape) const {
@@ -74,119 +125,149 @@ Status AttentionWork::check(const AttentionShape& shape) const {
     return Status(Code::unsupported,
                   text(name, " has ", letter, " = ", tokens, "; allowed are 0 to ", kMostTokens));
   }
-  if (is_empty(shape)) return {};
+  if (!has_forward(shape)) return {};
   AttentionShape one = grid_shape(shape);
   const int64_t sequences = std::exchange(one.sequences, 1);
-  if (attention_forward_blocks(spec(), one) <= kMaxExtent / sequences) return {};
-  return Status(Code::unsupported, text("q of ", shape.sequences, " sequences, ", shape.heads,
-                                        " heads and ", shape.seq_q, " tokens needs more than ",
-                                        kMaxExtent, " blocks; split the batch"));
+  const bool fits = attention_forward_blocks(forward_spec(shape), one) <= kMaxExtent / sequences;
+  return fits ? Status() : too_many_blocks(shape);
+}
+
+Result<AttentionWork::Backward> AttentionWork::lay_out(const AttentionShape& shape) const {
+  Backward out;
+  if (!kernels_.backward) return out;
+  const AttentionShape whole = grid_shape(shape);
+  out.launch = attention_backward_launch(request_.problem, *kernels_.backward, facts_, whole,
+                                         request_.gradients);
+  const AttentionBackwardLaunch& launch = out.launch;
+  for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
+                              launch.finish_blocks()}) {
+    if (count > kMaxExtent) return too_many_blocks(shape);
+  }
+  LATHE_ASSIGN(out.workspace, attention_backward_workspace(request_.problem, whole, launch));
+  return out;
 }
 
 Result<size_t> AttentionWork::workspace_bytes(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
-  Sections sections;
-  if (listed() && !is_empty(extent)) {
-    LATHE_TRY(mask_lists(request_.problem, spec(), grid_shape(extent), &sections));
+  LATHE_ASSIGN(const Backward backward, lay_out(extent));
+  return static_cast<size_t>(backward.workspace.total);
+}
+
+Status AttentionWork::run_backward(const Call& call, const AttentionShape& extent) const {
+  LATHE_ASSIGN(const Backward backward, lay_out(extent));
+  const AttentionBackwardLaunch& launch = backward.launch;
+  const AttentionBackwardCall of{request_, extent, launch, backward.workspace, call};
+  const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
+  if (launch.prepare_blocks > 0) {
+    const AttentionBackwardPrepareParams p = attention_prepare_params(of);
+    LATHE_TRY(loaded_.prepare->launch(blocks(launch.prepare_blocks), &p, call.stream));
   }
-  return sections.total();
-}
-
-void AttentionWork::fill_strides(const Tensor& tensor, long long* batch, long long* token,
-                                 long long* head) const {
-  const int first = request_.problem.packed ? 0 : 1;
-  *batch = first ? tensor.stride[0] : 0;
-  *token = tensor.stride[first];
-  *head = tensor.stride[first + 1];
-}
-
-AttentionForwardParams AttentionWork::params(const Call& call, const AttentionShape& shape) const {
-  const auto& t = call.tensors;
-  AttentionForwardParams p = {};
-  p.q = t[attention::q].data;
-  p.k = t[attention::k].data;
-  p.v = t[attention::v].data;
-  p.cu_seqlens_q = t[attention::cu_seqlens_q].data;
-  p.cu_seqlens_k = t[attention::cu_seqlens_k].data;
-  p.alibi_slopes = t[attention::alibi_slopes].data;
-  p.sinks = t[attention::sinks].data;
-  p.out = t[attention::out].data;
-  p.lse = t[attention::lse].data;
-  fill_strides(t[attention::q], &p.q_batch_stride, &p.q_token_stride, &p.q_head_stride);
-  fill_strides(t[attention::k], &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
-  fill_strides(t[attention::v], &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
-  fill_strides(t[attention::out], &p.out_batch_stride, &p.out_token_stride, &p.out_head_stride);
-  p.alibi_batch_stride = request_.alibi_rows ? shape.heads : 0;
-  p.sequences = static_cast<int>(shape.sequences);
-  p.heads = static_cast<int>(shape.heads);
-  p.kv_heads = static_cast<int>(shape.kv_heads);
-  p.seq_q = static_cast<int>(shape.seq_q);
-  p.seq_k = static_cast<int>(shape.seq_k);
-  p.head_dim = request_.problem.head_dim;
-  p.value_dim = request_.problem.value_dim;
-  // A window that cuts nothing is none, so that sums of positions and windows stay small.
-  const int64_t left = request_.window_left, right = request_.window_right;
-  p.window_left = static_cast<int>(left >= shape.seq_k ? -1 : left);
-  p.window_right = static_cast<int>(right > 0 && right >= shape.seq_q ? -1 : right);
-  p.tiles = static_cast<int>(attention_tiles(spec(), shape));
-  p.softmax_scale = request_.softmax_scale;
-  p.softcap = request_.softcap;
-  p.captures = captures_of(request_, call);
-  return p;
+  if (launch.main_blocks > 0) {
+    const AttentionBackwardParams p = attention_backward_params(of);
+    const Kernel& main = launch.apart ? *loaded_.apart : *loaded_.together;
+    LATHE_TRY(main.launch(blocks(launch.main_blocks), &p, call.stream));
+  }
+  if (launch.finish_blocks() == 0) return {};
+  const AttentionBackwardFinishParams p = attention_finish_params(of);
+  return loaded_.finish->launch(blocks(launch.finish_blocks()), &p, call.stream);
 }
 
 Status AttentionWork::run(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
-  if (is_empty(extent)) return {};
-  AttentionForwardParams p = params(call, extent);
-  const Grid grid = attention_forward_grid(spec(), grid_shape(extent));
-  if (listed()) {
-    Sections sections;
-    LATHE_ASSIGN(const MaskLists lists,
-                 mask_lists(request_.problem, spec(), grid_shape(extent), &sections));
-    p.visits = call.workspace + lists.entries;
-    p.visit_counts = call.workspace + lists.counts;
-    p.visits_stride = lists.stride;
-    LATHE_TRY(mask_blocks_->launch(grid, &p, call.stream));
+  if (has_forward(extent)) {
+    const KernelSpec& spec = forward_spec(extent);
+    const Kernel& kernel = takes_packed(extent) ? *loaded_.forward_packed : *loaded_.forward;
+    const AttentionForwardParams p = attention_forward_params(request_, spec, extent, call);
+    LATHE_TRY(kernel.launch(attention_forward_grid(spec, grid_shape(extent)), &p, call.stream));
   }
-  return forward_->launch(grid, &p, call.stream);
+  return kernels_.backward ? run_backward(call, extent) : Status();
 }
 
 // Packed lengths are on the device: the estimate takes them as even.
-Result<Estimate> AttentionWork::estimate(const Call& call) const {
-  const AttentionShape extent = shape(call);
-  LATHE_TRY(check(extent));
-  Estimate out;
-  if (is_empty(extent)) return out;
+std::vector<AttentionMask> AttentionWork::even_lengths(const AttentionShape& shape) const {
   std::vector<AttentionMask> sequences;
-  const int64_t parts = request_.problem.packed ? extent.sequences : 1;
-  for (int64_t b = 0; b < extent.sequences; ++b) {
+  const int64_t parts = request_.problem.packed ? shape.sequences : 1;
+  for (int64_t b = 0; b < shape.sequences; ++b) {
     const int64_t part = request_.problem.packed ? b : 0;
     const auto length = [&](int64_t tokens) {
       return tokens / parts + (part < tokens % parts ? 1 : 0);
     };
     sequences.push_back(
-        {length(extent.seq_q), length(extent.seq_k), request_.window_left, request_.window_right});
+        {length(shape.seq_q), length(shape.seq_k), request_.window_left, request_.window_right});
   }
-  const AttentionCost cost = attention_forward_cost(request_.problem, spec(), extent, sequences);
-  out.launches = specs_.size();
-  out.cost = {cost.minimum_bytes, cost.bytes, cost.flops};
+  return sequences;
+}
+
+Result<Estimate> AttentionWork::estimate(const Call& call) const {
+  const AttentionShape extent = shape(call);
+  LATHE_TRY(check(extent));
+  const std::vector<AttentionMask> sequences = even_lengths(extent);
+  Estimate out;
+  const auto add = [&out](const AttentionCost& cost) {
+    out.cost.minimum_bytes += cost.minimum_bytes;
+    out.cost.bytes += cost.bytes;
+    out.cost.flops += cost.flops;
+  };
+  if (has_forward(extent)) {
+    out.launches = 1;
+    add(attention_forward_cost(request_.problem, forward_spec(extent), extent, sequences));
+  }
+  if (!kernels_.backward) return out;
+  LATHE_ASSIGN(const Backward backward, lay_out(extent));
+  const AttentionBackwardLaunch& launch = backward.launch;
+  for (const int64_t blocks : {launch.prepare_blocks, launch.main_blocks, launch.finish_blocks()}) {
+    out.launches += blocks > 0 ? 1 : 0;
+  }
+  add(attention_backward_cost(request_.problem, *kernels_.backward, extent, launch, sequences));
   return out;
+}
+
+// With packed lengths the heads of a group always share tiles; otherwise the length decides, now
+// if the problem promises it.
+Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSpecs* out) {
+  AttentionProblem& problem = request.problem;
+  LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
+  const int64_t queries = request.promised.seq_q, ratio = request.ratio;
+  bool plain = true, shared = ratio != 1;
+  if (ratio != kUnknown && (problem.packed || queries != kUnknown)) {
+    shared = attention_pack_gqa(queries, ratio, tile.rows, problem.packed);
+    plain = !shared;
+  }
+  for (const bool pack : {false, true}) {
+    if (!(pack ? shared : plain)) continue;
+    problem.pack_gqa = pack;
+    LATHE_ASSIGN(const AttentionKernels kernels, attention_kernels(problem, facts));
+    (pack ? out->forward_packed : out->forward) = kernels.forward;
+  }
+  return {};
+}
+
+// Both kinds of blocks, unless the problem promises enough to tell which.
+Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
+                                         const DeviceFacts& facts) {
+  if (request.ratio == 1) return AttentionHeadChoice{true, false};
+  const AttentionShape& shape = request.promised;
+  for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
+    if (extent == kUnknown) return AttentionHeadChoice{true, true};
+  }
+  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(request.problem, facts));
+  const bool apart = attention_heads_apart(request.problem, tile, facts, shape);
+  return AttentionHeadChoice{!apart, apart};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_attention(AttentionRequest request, const DeviceFacts& facts) {
-  LATHE_ASSIGN(const AttentionTile tile, attention_choose(request.problem, facts));
-  const bool packed = request.problem.packed;
-  if (request.ratio != kUnknown && (packed || request.queries != kUnknown)) {
-    request.problem.pack_gqa =
-        attention_pack_gqa(request.queries, request.ratio, tile.rows, packed);
+Result<std::unique_ptr<Work>> make_attention(const AttentionRequest& request,
+                                             const DeviceFacts& facts) {
+  AttentionSpecs kernels;
+  if (request.problem.forward) LATHE_TRY(choose_forward(request, facts, &kernels));
+  if (request.problem.backward || request.problem.dsinks) {
+    LATHE_ASSIGN(const AttentionHeadChoice heads, choose_heads(request, facts));
+    LATHE_ASSIGN(kernels.backward, attention_backward_kernels(request.problem, facts, heads));
   }
-  LATHE_ASSIGN(const AttentionKernels kernels, attention_kernels(request.problem, facts));
-  return std::unique_ptr<Work>(std::make_unique<AttentionWork>(request, kernels));
+  return std::unique_ptr<Work>(std::make_unique<AttentionWork>(request, facts, std::move(kernels)));
 }
 
 }  // namespace lathe

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "api/plan.h"
-#include "codegen/kernels/attention.h"
+#include "codegen/kernels/attention_backward.h"
 
 namespace lathe {
 
@@ -14,9 +14,9 @@ struct AttentionRequest {
   float softmax_scale = 0, softcap = 0;         // softcap 0: none
   int64_t window_left = -1, window_right = -1;  // -1: unlimited; causal is window_right 0
   bool alibi_rows = false;                      // slopes are [B,H]
-  std::array<float, 4> scalars{};               // of snippets
+  AttentionGradients gradients;                 // those that are asked for
   // What the problem promises, for choices that fit it: kUnknown where it varies.
-  int64_t queries = kUnknown;
+  AttentionShape promised;
   int64_t ratio = kUnknown;  // query heads of a key head
 };
 
@@ -27,10 +27,14 @@ Status check_attention(const lathe_problem& problem, const Extents& promised);
 // A key head serves whole groups of query heads; kUnknown passes.
 Status check_heads(int64_t heads, int64_t kv_heads);
 
+// kUnknown where an extent is.
+AttentionShape attention_shape(const Extents& extents, bool packed);
+
 // UNSUPPORTED, by name, for what no template covers. After check_problem.
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_attention(AttentionRequest request, const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_attention(const AttentionRequest& request,
+                                             const DeviceFacts& facts);
 
 }  // namespace lathe

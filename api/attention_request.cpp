@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "api/attention_plan.h"
-#include "api/attention_snippets.h"
 #include "api/boundary.h"
 
 namespace lathe {
@@ -72,14 +71,26 @@ int64_t window(const lathe_problem& problem, const char* name) {
 
 Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
+// A backward gives something, and what it reads of an earlier forward is for a backward.
+Status check_backward(const lathe_problem& problem) {
+  bool any = false;
+  for (int tensor : {attention::dq, attention::dk, attention::dv, attention::dsinks}) {
+    any = any || problem.has(tensor);
+  }
+  if (problem.has(attention::dout) && !any) {
+    return invalid(
+        "dout is declared, but no gradient is: declare at least one of dq, dk, dv, dsinks");
+  }
+  return {};
+}
+
 // What is legal and has no kernels.
 Status check_covered(const lathe_problem& problem) {
-  for (int tensor : {attention::dout, attention::dlse, attention::dq, attention::dk, attention::dv,
-                     attention::dsinks}) {
-    if (!problem.has(tensor)) continue;
-    return unsupported(text(problem.op->info.tensors[tensor].name,
-                            " is declared; flash_attention has a forward and no backward: allowed "
-                            "outputs are out and lse"));
+  for (const char* snippet : {"score_mod", "mask_mod"}) {
+    const std::string file = problem.option(snippet);
+    if (file == "none") continue;
+    return unsupported(text("option ", snippet, " is '", file, "'; flash_attention takes no ",
+                            "snippets: allowed is none"));
   }
   const Dtype dtype = problem.tensors[attention::q].dtype;
   if (dtype == Dtype::f32) {
@@ -105,13 +116,18 @@ Status check_attention(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_form(problem));
   LATHE_TRY(check_width("q", "D", promised[Letter::D]));
   LATHE_TRY(check_width("v", "DV", promised[Letter::DV]));
+  LATHE_TRY(check_backward(problem));
   return check_heads(promised[Letter::H], promised[Letter::HK]);
 }
 
+AttentionShape attention_shape(const Extents& extents, bool packed) {
+  return {extents[packed ? Letter::N : Letter::B], extents[Letter::H], extents[Letter::HK],
+          extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
+}
+
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
-  AttentionRequest out;
-  LATHE_TRY(read_snippets(problem, &out));
   LATHE_TRY(check_covered(problem));
+  AttentionRequest out;
   out.window_left = window(problem, "window_left");
   out.window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
   LATHE_TRY(to_float(problem, "softcap", &out.softcap));
@@ -130,10 +146,16 @@ Result<AttentionRequest> attention_request(const lathe_problem& problem, const E
   asked.softcap = out.softcap > 0;
   asked.alibi = problem.has(attention::alibi_slopes);
   asked.sinks = problem.has(attention::sinks);
-  asked.forward = problem.has(attention::out);
+  asked.forward = problem.has(attention::out) && problem.writes(attention::out);
+  out.gradients = {problem.has(attention::dq), problem.has(attention::dk),
+                   problem.has(attention::dv), problem.has(attention::dsinks)};
+  asked.backward = out.gradients.dq || out.gradients.dk || out.gradients.dv;
+  asked.dsinks = out.gradients.dsinks;
+  asked.dlse = problem.has(attention::dlse);
+  asked.deterministic = problem.option("deterministic") == "1";
   out.alibi_rows = problem.tensors[attention::alibi_slopes].shape.rank == 2;
-  out.queries = promised[asked.packed ? Letter::Tq : Letter::Sq];
-  const int64_t heads = promised[Letter::H], kv_heads = promised[Letter::HK];
+  out.promised = attention_shape(promised, asked.packed);
+  const int64_t heads = out.promised.heads, kv_heads = out.promised.kv_heads;
   if (heads != kUnknown && kv_heads > 0) out.ratio = heads / kv_heads;
   return out;
 }

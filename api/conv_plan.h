@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/plan.h"
+#include "codegen/kernels/conv.h"
 #include "collective/conv_halo.h"
 #include "templates/params/conv.h"
 

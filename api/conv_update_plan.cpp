@@ -5,6 +5,7 @@
 
 #include "api/boundary.h"
 #include "api/plan.h"
+#include "codegen/kernels/conv.h"
 #include "templates/params/conv.h"
 
 namespace lathe {

@@ -15,7 +15,8 @@ Status check_presence(const lathe_problem& problem) {
   const Operator& op = *problem.op;
   bool produces = false;
   for (std::string_view output : split(op.produces, ',')) {
-    produces = produces || problem.has(find_tensor(op, output));
+    const int index = find_tensor(op, output);
+    produces = produces || (problem.has(index) && problem.writes(index));
   }
   if (!produces) {
     return invalid(

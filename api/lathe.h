@@ -169,6 +169,7 @@ typedef struct lathe_operator_tensor {
   const char* dtypes;   /* "f32|f16|bf16", or "=x": that of tensor x */
   const char* alias_of; /* "dy": always equal to that tensor, so it is no slot; NULL otherwise */
   const char* sentence;
+  const char* given_if; /* "saved_forward": an input where that option is 1; NULL otherwise */
 } lathe_operator_tensor;
 
 typedef enum lathe_option_type {

@@ -14,11 +14,12 @@ constexpr const char* kFloats = "f32|f16|bf16";
 
 constexpr lathe_operator_tensor in(const char* name, const char* shape, bool optional,
                                    const char* dtypes, const char* sentence) {
-  return {name, shape, LATHE_INPUT, optional, dtypes, nullptr, sentence};
+  return {name, shape, LATHE_INPUT, optional, dtypes, nullptr, sentence, nullptr};
 }
 constexpr lathe_operator_tensor out(const char* name, const char* shape, const char* dtypes,
-                                    const char* sentence, const char* alias_of = nullptr) {
-  return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence};
+                                    const char* sentence, const char* alias_of = nullptr,
+                                    const char* given_if = nullptr) {
+  return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence, given_if};
 }
 
 const lathe_operator_tensor kConvTensors[] = {
@@ -94,6 +95,7 @@ constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
 constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
 constexpr const char* kRows = "B,H,Sq|H,Tq";
 constexpr const char* kCaptured = "f32|f16|bf16|i32|i64";
+constexpr const char* kSavedForward = "saved_forward";
 
 const lathe_operator_tensor kAttentionTensors[] = {
     in("q", kQueries, false, kHalves, "Queries; their dtype is that of keys, values and out."),
@@ -109,8 +111,9 @@ const lathe_operator_tensor kAttentionTensors[] = {
     in("capture_1", "C1", true, kCaptured, "The same, captures.get<1>(i)."),
     in("capture_2", "C2", true, kCaptured, "The same, captures.get<2>(i)."),
     in("capture_3", "C3", true, kCaptured, "The same, captures.get<3>(i)."),
-    out("out", kResults, "=q", "The result; 0 in rows that see no key."),
-    out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials."),
+    out("out", kResults, "=q", "The result; 0 in rows that see no key.", nullptr, kSavedForward),
+    out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials.", nullptr,
+        kSavedForward),
     out("dq", kQueries, "=q", "The gradient of q."),
     out("dk", kKeys, "=q", "The gradient of k."),
     out("dv", kValues, "=q", "The gradient of v."),
@@ -124,7 +127,7 @@ const TensorRules kAttentionRules[] = {
     {false, ""},              // sinks
     {false, "cu_seqlens_k"},  // cu_seqlens_q
     {false, "cu_seqlens_q"},  // cu_seqlens_k
-    {true, ""},               // dout
+    {true, "out"},            // dout
     {false, "dout"},          // dlse
     {false, ""},              // capture_0
     {false, ""},              // capture_1
@@ -147,7 +150,10 @@ const lathe_operator_option kAttentionOptions[] = {
     {"window_right", LATHE_OPTION_INT, "-1", "-1|>=0",
      "How many keys ahead a row sees; -1: all. causal overrides it."},
     {"softcap", LATHE_OPTION_DOUBLE, "0", "0|>0", "Scores become softcap * tanh(score / softcap)."},
-    {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether gradients repeat bit for bit."},
+    {"deterministic", LATHE_OPTION_INT, "0", "0|1",
+     "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors."},
+    {kSavedForward, LATHE_OPTION_INT, "0", "0|1",
+     "Whether out and lse hold the results of an earlier forward, which the backward then reads."},
     {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
      "Device text that changes scores, after softcap and ALiBi."},
     {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE",
@@ -173,7 +179,7 @@ const Operator kOperators[] = {
       std::size(kAttentionTensors), kAttentionOptions, std::size(kAttentionOptions), 0},
      kAttentionRules,
      Family::attention,
-     "out,dq,dk,dv"},
+     "out,dq,dk,dv,dsinks"},
 };
 
 std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {

@@ -9,7 +9,8 @@
 #include "api/context.h"
 #include "api/group.h"
 #include "api/tensors.h"
-#include "codegen/kernels/conv.h"
+#include "codegen/kernels/launch_shape.h"
+#include "codegen/problem.h"
 
 namespace lathe {
 

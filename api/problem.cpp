@@ -228,6 +228,12 @@ std::string lathe_problem::option(const char* name) const {
   return options[index] ? *options[index] : op->info.options[index].fallback;
 }
 
+bool lathe_problem::writes(int tensor) const {
+  const lathe_operator_tensor& info = op->info.tensors[tensor];
+  if (info.role == LATHE_INPUT) return false;
+  return !info.given_if || option(info.given_if) != "1";
+}
+
 using lathe::boundary;
 using lathe::invalid;
 using lathe::require;

@@ -33,6 +33,8 @@ struct lathe_problem {
   unsigned group_flags = 0;
 
   bool has(int tensor) const { return tensors[tensor].given; }
+  // Of a declared tensor: whether a run writes it.
+  bool writes(int tensor) const;
   // The value that holds: what was set, or the table's default.
   std::string option(const char* name) const;
 };

@@ -236,7 +236,7 @@ std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promis
     slot.dtype = declared.dtype;
     slot.shape = declared.shape;
     slot.strided = op.rules[i].strided;
-    slot.written = tensor.role != LATHE_INPUT;
+    slot.written = problem.writes(slot.tensor);
     const Letter last = slot.shape.dims[slot.shape.rank - 1].letter;
     slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, promised[last])
                                   : bytes_of(declared.dtype);

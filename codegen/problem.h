@@ -51,6 +51,11 @@ struct AttentionProblem {
 
   bool forward = false;  // out and lse
 
+  bool backward = false;       // any of dq, dk and dv
+  bool dsinks = false;         // with or without them
+  bool dlse = false;           // lse has a gradient of its own
+  bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
+
   std::vector<Snippet> snippets;                   // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
 

@@ -47,7 +47,9 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
   return fits(problem, kTiles[2], facts) ? kTiles[2] : kTiles[3];
 }
 
-Status check(const AttentionProblem& problem) {
+}  // namespace
+
+Status attention_check(const AttentionProblem& problem) {
   if (problem.element != Dtype::f16 && problem.element != Dtype::bf16) {
     return Status(Code::unsupported,
                   text("flash_attention: q is ", word(problem.element), "; allowed are f16, bf16"));
@@ -64,8 +66,6 @@ Status check(const AttentionProblem& problem) {
   }
   return {};
 }
-
-}  // namespace
 
 int attention_padded_width(int width) {
   return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
@@ -150,7 +150,7 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
 
 Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts) {
-  LATHE_TRY(check(problem));
+  LATHE_TRY(attention_check(problem));
   AttentionKernels kernels;
   if (problem.forward) {
     LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));

@@ -11,7 +11,7 @@
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
 #include "codegen/kernels/attention_ranges.h"
-#include "codegen/kernels/conv.h"  // Grid, Cost
+#include "codegen/kernels/launch_shape.h"
 #include "codegen/problem.h"
 #include "codegen/spec.h"
 
@@ -27,6 +27,8 @@ struct AttentionTile {
   bool operator==(const AttentionTile&) const = default;
 };
 
+// UNSUPPORTED, by name, for types and widths that no kernel of the family covers.
+Status attention_check(const AttentionProblem& problem);
 // The width a kernel is made for: 64, 96, 128, 192 or 256, columns above `width` being zero.
 int attention_padded_width(int width);
 // Shared memory of the forward: q, and the stages of k and v.

@@ -10,14 +10,11 @@
 
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
+#include "codegen/kernels/launch_shape.h"
 #include "codegen/problem.h"
 #include "codegen/spec.h"
 
 namespace lathe {
-
-struct Grid {
-  unsigned x = 1, y = 1, z = 1;
-};
 
 // Tile constants: part of the spec, never functions of T, B or N.
 struct ConvTile {
@@ -55,12 +52,7 @@ Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape);
 uint64_t conv_partials_bytes(const KernelSpec& backward, const ConvShape& shape);
 
-// What a call must move and compute at least (reference: causal_conv1d.md, section 9).
-struct Cost {
-  uint64_t minimum_bytes = 0;  // every input read once, every output written once
-  uint64_t bytes = 0;          // what these tiles move, halo rows and partials included
-  uint64_t flops = 0;
-};
+// Reference: causal_conv1d.md, section 9.
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape);
 
 }  // namespace lathe

@@ -12,6 +12,12 @@ __device__ __forceinline__ void copy_async(unsigned to, const void* from, bool w
                "l"(__cvta_generic_to_global(from)), "r"(wanted ? 16 : 0)
                : "memory");
 }
+// The same of 4 bytes.
+__device__ __forceinline__ void copy_async_word(unsigned to, const void* from, bool wanted) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
+               "l"(__cvta_generic_to_global(from)), "r"(wanted ? 4 : 0)
+               : "memory");
+}
 // Closes the group of the copies since the last one; an empty group is one too.
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

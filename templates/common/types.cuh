@@ -14,6 +14,16 @@ struct bf16 {
   unsigned short bits;
 };
 
+// A if kFirst, else B.
+template <bool kFirst, class A, class B>
+struct Choose {
+  using Type = A;
+};
+template <class A, class B>
+struct Choose<false, A, B> {
+  using Type = B;
+};
+
 template <class To, class From>
 __device__ __forceinline__ To bit_cast(const From& from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast between types of different size");

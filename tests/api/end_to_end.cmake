@@ -1,16 +1,24 @@
 # The whole library through lathe.h, on the simulator (LATHE_TEST_DEVICE=cuda: on a GPU).
 find_package(nlohmann_json REQUIRED)
 
-add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp)
+add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
+  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
-foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
+foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters attention_options
     attention_snippets)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
+endforeach()
+
+# The first part of the combinations always runs; all of them: ctest -C Exhaustive -R attention_options.
+foreach(part RANGE 1 7)
+  add_test(NAME attention_options_${part} CONFIGURATIONS Exhaustive COMMAND attention_options_test)
+  set_tests_properties(attention_options_${part} PROPERTIES LABELS end_to_end
+    ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
 endforeach()
 
 add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}

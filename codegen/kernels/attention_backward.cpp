@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Tiles and specs of the backward of flash attention.
+#include "codegen/kernels/attention_backward.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "codegen/base/text.h"
+#include "templates/params/attention_backward.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kElementBytes = 2;
+// Of 255 registers of a thread; the rest holds addresses, operands and the masks of a row.
+constexpr int kMostAccumulators = 224;
+constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
+
+// Narrow heads: many keys a block, whose dk and dv fill the registers of eight warps, and two
+// copies of the queries in flight where they are small. Wide heads: two warps share 16 keys.
+// Behind the first come those for less shared memory, and what else a measurement may prefer.
+constexpr AttentionBackwardTile kTiles[] = {
+    {64, 128, 2, 8, 1}, {64, 128, 1, 8, 1}, {64, 64, 1, 4, 1}, {64, 64, 1, 8, 2},
+    {32, 64, 1, 8, 2},  {32, 32, 1, 4, 2},  {64, 64, 2, 4, 1}, {32, 128, 2, 8, 1},
+};
+
+int widest(const AttentionProblem& problem) {
+  return std::max(attention_padded_width(problem.head_dim),
+                  attention_padded_width(problem.value_dim));
+}
+
+bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
+          const DeviceFacts& facts) {
+  return attention_backward_smem(problem, tile) <= facts.shared_bytes_per_block &&
+         attention_backward_accumulators(problem, tile) <= kMostAccumulators;
+}
+
+// The first that fits, of those with the widths shared where they are over 128, and with two
+// copies of the queries where they are at most 96.
+const AttentionBackwardTile* preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
+  const int width = widest(problem);
+  for (const AttentionBackwardTile& tile : kTiles) {
+    if ((tile.width_warps == 2) != (width > 128) || (tile.stages == 2 && width > 96)) continue;
+    if (fits(problem, tile, facts)) return &tile;
+  }
+  return nullptr;
+}
+
+// Without packed lengths the type of the offsets changes nothing: one word for all.
+Constant offsets_of(const AttentionProblem& problem) {
+  return Constant::type("cu", "CuSeqlens", problem.packed ? problem.cu_seqlens : Dtype::i32);
+}
+
+KernelSpec prepare_spec(const AttentionProblem& problem) {
+  KernelSpec spec;
+  spec.kernel = "attention_backward_prepare";
+  spec.source = "attention/attention_backward_prepare.cuh";
+  spec.params = "AttentionBackwardPrepareParams";
+  spec.params_bytes = sizeof(AttentionBackwardPrepareParams);
+  spec.last_field = "tiles";
+  spec.last_field_offset = offsetof(AttentionBackwardPrepareParams, tiles);
+  spec.smem = "AttentionBackwardPrepareSmem";
+  spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
+  spec.threads = kPrepareThreads;
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      offsets_of(problem),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", kPrepareRows),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("sinks", "kSinks", problem.dsinks),
+      Constant::flag("dlse", "kDlse", problem.dlse),
+  };
+  return spec;
+}
+
+KernelSpec finish_spec(const AttentionProblem& problem) {
+  KernelSpec spec;
+  spec.kernel = "attention_backward_finish";
+  spec.source = "attention/attention_backward_finish.cuh";
+  spec.params = "AttentionBackwardFinishParams";
+  spec.params_bytes = sizeof(AttentionBackwardFinishParams);
+  spec.last_field = "softmax_scale";
+  spec.last_field_offset = offsetof(AttentionBackwardFinishParams, softmax_scale);
+  spec.threads = kFinishThreads;
+  spec.constants = {Constant::type("element", "Element", problem.element)};
+  return spec;
+}
+
+}  // namespace
+
+int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  const int elements = tile.keys * (width + value_width) +
+                       tile.rows * (tile.stages * width + value_width) +
+                       tile.width_warps * tile.rows * tile.keys;
+  return kElementBytes * elements + 2 * 4 * tile.rows;
+}
+
+int attention_backward_accumulators(const AttentionProblem& problem,
+                                    const AttentionBackwardTile& tile) {
+  const int threads = 32 * tile.warps;
+  const int widths =
+      attention_padded_width(problem.head_dim) + attention_padded_width(problem.value_dim);
+  return tile.keys * (widths + 2 * tile.rows) / threads;
+}
+
+std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
+                                                                 const DeviceFacts& facts) {
+  std::vector<AttentionBackwardTile> candidates;
+  const AttentionBackwardTile* first = preferred(problem, facts);
+  if (first) candidates.push_back(*first);
+  for (const AttentionBackwardTile& tile : kTiles) {
+    if (&tile != first && fits(problem, tile, facts)) candidates.push_back(tile);
+  }
+  return candidates;
+}
+
+Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
+                                                        const DeviceFacts& facts) {
+  const auto candidates = attention_backward_candidates(problem, facts);
+  if (!candidates.empty()) return candidates.front();
+  int least = attention_backward_smem(problem, kTiles[0]);
+  for (const AttentionBackwardTile& tile : kTiles) {
+    if (attention_backward_accumulators(problem, tile) > kMostAccumulators) continue;
+    least = std::min(least, attention_backward_smem(problem, tile));
+  }
+  return Status(Code::unsupported, text("flash_attention: a block of the backward needs at least ",
+                                        least, " bytes of shared memory, ", facts.arch, " allows ",
+                                        facts.shared_bytes_per_block));
+}
+
+KernelSpec attention_backward_spec(const AttentionProblem& problem,
+                                   const AttentionBackwardTile& tile, bool apart) {
+  KernelSpec spec;
+  spec.kernel = "attention_backward";
+  spec.source = "attention/attention_backward.cuh";
+  spec.params = "AttentionBackwardParams";
+  spec.params_bytes = sizeof(AttentionBackwardParams);
+  spec.last_field = "softcap";
+  spec.last_field_offset = offsetof(AttentionBackwardParams, softcap);
+  spec.smem = "AttentionBackwardSmem";
+  spec.smem_bytes = attention_backward_smem(problem, tile);
+  spec.threads = 32 * tile.warps;
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      offsets_of(problem),
+      Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", tile.rows),
+      Constant::integer("n", "kTileN", tile.keys),
+      Constant::integer("stages", "kStages", tile.stages),
+      Constant::integer("width_warps", "kWidthWarps", tile.width_warps),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("local", "kLocal", problem.local),
+      Constant::flag("softcap", "kSoftcap", problem.softcap),
+      Constant::flag("alibi", "kAlibi", problem.alibi),
+      Constant::flag("deterministic", "kDeterministic", problem.deterministic),
+      Constant::flag("heads_apart", "kHeadsApart", apart),
+  };
+  return spec;
+}
+
+Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
+                                                            const DeviceFacts& facts,
+                                                            const AttentionHeadChoice& heads) {
+  LATHE_TRY(attention_check(problem));
+  AttentionBackwardKernels kernels;
+  kernels.prepare = prepare_spec(problem);
+  kernels.finish = finish_spec(problem);
+  if (!problem.backward) return kernels;
+  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts));
+  if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);
+  if (heads.apart) kernels.apart = attention_backward_spec(problem, tile, true);
+  return kernels;
+}
+
+}  // namespace lathe

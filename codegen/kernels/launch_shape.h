@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// How large a launch is and what it moves: what every family's geometry answers.
+#pragma once
+
+#include <cstdint>
+
+namespace lathe {
+
+struct Grid {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// What a call must move and compute at least.
+struct Cost {
+  uint64_t minimum_bytes = 0;  // every input read once, every output written once
+  uint64_t bytes = 0;          // what these tiles move, halo rows and partial results included
+  uint64_t flops = 0;
+};
+
+}  // namespace lathe

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_backward_prepare: what the backward needs of each row and head beside q and dout.
+//
+//   lse2[i]  = lse[i] log2 e,                             +inf where lse is -inf: every p is then 0
+//   error[i] = sum_c dout[i, c] out[i, c] - dlse[i],      0 there
+//   dsinks   = - sum_i exp(sink - lse[i]) error[i]        a sink is a key of value 0: its dp is 0
+//
+// A block has kTileM rows of one head; 8, 16 or 32 lanes read a row. It also zeroes its rows of dq
+// where that is asked for. Sums are in a fixed order.
+#pragma once
+#include "attention/softmax.cuh"
+#include "common/varlen.cuh"
+#include "params/attention_backward.h"
+
+namespace lathe {
+
+// Of each warp the sum of its dsinks.
+template <class Config>
+struct AttentionBackwardPrepareSmem {
+  static constexpr int kBytes = Config::kThreads / 8;
+};
+
+template <class Config>
+struct PrepareRows {
+  using Element = typename Config::Element;
+  static constexpr int kLanes = Config::kValueWidth <= 64    ? 8
+                                : Config::kValueWidth <= 128 ? 16
+                                                             : 32;
+  static constexpr int kStep = Config::kThreads / kLanes;
+  // Rows whose reads are under way at once.
+  static constexpr int kBatch = Config::kTileM / kStep < 4 ? Config::kTileM / kStep : 4;
+  static_assert(Config::kTileM % (kStep * kBatch) == 0, "whole batches of rows");
+
+  const AttentionBackwardPrepareParams& p;
+  const int head, first, inside;  // rows of sequences end at `inside`
+
+  __device__ __forceinline__ void read(const void* tensor, long long batch_stride,
+                                       long long token_stride, long long head_stride, int row,
+                                       Words<16>& to) const {
+    const int column = threadIdx.x % kLanes * 8;
+    to = {};
+    if (row >= inside || column >= p.value_dim) return;
+    const int b = Config::kPacked ? 0 : row / p.seq_q;
+    load_global(static_cast<const Element*>(tensor) + b * batch_stride +
+                    (row - static_cast<long long>(b) * p.seq_q) * token_stride +
+                    head * head_stride + column,
+                to);
+  }
+  // sum_c dout out of a row, in all of its lanes.
+  static __device__ __forceinline__ float delta(const Words<16>& out, const Words<16>& dout) {
+    float a[8], b[8], sum = 0.0f;
+    unpack<Element>(out, a);
+    unpack<Element>(dout, b);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = __fmaf_rn(a[i], b[i], sum);
+#pragma unroll
+    for (int distance = 1; distance < kLanes; distance *= 2) {
+      sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    }
+    return sum;
+  }
+  // Writes lse2 and error of a row; its term of dsinks.
+  __device__ __forceinline__ float finish_row(int row, float delta, float sink) const {
+    float lse = minus_infinity(), error = 0.0f;
+    const int b = Config::kPacked ? 0 : row / p.seq_q;
+    const long long place = (static_cast<long long>(b) * p.heads + head) * p.seq_q + row -
+                            static_cast<long long>(b) * p.seq_q;
+    if (row < inside) lse = load_element(static_cast<const float*>(p.lse) + place);
+    if (lse != minus_infinity()) {
+      error = delta;
+      if constexpr (Config::kDlse) {
+        error -= load_element(static_cast<const float*>(p.dlse) + place);
+      }
+    }
+    const float lse2 = lse == minus_infinity() ? -minus_infinity() : __fmul_rn(lse, kLog2E);
+    const long long at = static_cast<long long>(head) * p.rows + row;
+    store_element(static_cast<float*>(p.lse2) + at, lse2);
+    store_element(static_cast<float*>(p.error) + at, error);
+    return -ex2_flushed(__fmaf_rn(sink, kLog2E, -lse2)) * error;
+  }
+
+  // Returns the lane's part of dsinks.
+  __device__ __forceinline__ float run(float sink) const {
+    float dsink = 0.0f;
+#pragma unroll 1
+    for (int r = threadIdx.x / kLanes; r < Config::kTileM; r += kBatch * kStep) {
+      Words<16> out[kBatch], dout[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int row = first + r + i * kStep;
+        read(p.out, p.out_batch_stride, p.out_token_stride, p.out_head_stride, row, out[i]);
+        read(p.dout, p.dout_batch_stride, p.dout_token_stride, p.dout_head_stride, row, dout[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int row = first + r + i * kStep;
+        const float sum = delta(out[i], dout[i]);
+        if (threadIdx.x % kLanes == 0 && row < p.rows) dsink += finish_row(row, sum, sink);
+      }
+    }
+    return dsink;
+  }
+
+  // The rows of every slice of dq, a warp a row.
+  __device__ __forceinline__ void zero_dq() const {
+    const Words<16> zero = {};
+    for (int slice = 0; slice < p.slices; ++slice) {
+      for (int r = threadIdx.x / 32; r < Config::kTileM; r += Config::kThreads / 32) {
+        const int row = first + r;
+        if (row >= p.rows) break;
+        const int b = Config::kPacked ? 0 : row / p.seq_q;
+        float* to = static_cast<float*>(p.dq) + slice * p.dq_slice_stride + b * p.dq_batch_stride +
+                    (row - static_cast<long long>(b) * p.seq_q) * p.dq_token_stride +
+                    head * p.dq_head_stride;
+        for (int c = threadIdx.x % 32 * 4; c < p.head_dim; c += 128) store_global(to + c, zero);
+      }
+    }
+  }
+};
+
+template <class Config>
+__device__ void attention_backward_prepare(const AttentionBackwardPrepareParams& p) {
+  extern __shared__ float dsinks[];
+  const int tile = static_cast<int>(blockIdx.x % p.tiles);
+  const int head = static_cast<int>(blockIdx.x / p.tiles);
+  int inside = p.rows;
+  if constexpr (Config::kPacked) {
+    using Offset = typename Config::CuSeqlens;
+    inside = p.sequences > 0 ? offset_at<Offset>(p.cu_seqlens_q, p.sequences, p.seq_q) : 0;
+  }
+  float sink = minus_infinity();
+  if constexpr (Config::kSinks) sink = load_element(static_cast<const float*>(p.sinks) + head);
+  const PrepareRows<Config> rows = {p, head, tile * Config::kTileM, inside};
+  rows.zero_dq();
+  float dsink = rows.run(sink);
+  if constexpr (Config::kSinks) {
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      dsink += __shfl_xor_sync(0xffffffffu, dsink, distance);
+    }
+    if (threadIdx.x % 32 == 0) dsinks[threadIdx.x / 32] = dsink;
+    __syncthreads();  // the sum of every warp is there
+    if (threadIdx.x == 0) {
+      float sum = 0.0f;
+      for (int warp = 0; warp < Config::kThreads / 32; ++warp) sum += dsinks[warp];
+      store_element(
+          static_cast<float*>(p.dsinks_parts) + static_cast<long long>(tile) * p.heads + head, sum);
+    }
+  }
+}
+
+}  // namespace lathe

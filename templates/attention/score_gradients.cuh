@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The backward of one score, between the products: from s = q k and dp = dout v, with lse2 and
+// error of params/attention_backward.h,
+//
+//   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |i + off - j|
+//   p = 2^(x log2 e - lse2), 0 where the pair is not kept
+//   weight = p (1 - y^2),  ds = weight (dp - error)
+//
+// Accumulators are those of the transposed scores: a lane's rows are keys, its columns queries.
+#pragma once
+#include "attention/query_blocks.cuh"
+#include "attention/softmax.cuh"
+#include "common/shared_memory.cuh"
+#include "params/attention_backward.h"
+
+namespace lathe {
+
+// Without options that modify a score it stays as it came, and t carries the scale.
+template <class Config>
+struct GradientUnits {
+  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi;
+  float scale, t;
+  float tanh_scale, softcap;
+
+  __device__ __forceinline__ explicit GradientUnits(const AttentionBackwardParams& p)
+      : scale(p.softmax_scale), t(kModified ? kLog2E : p.softmax_scale * kLog2E) {
+    if constexpr (Config::kSoftcap) {
+      softcap = p.softcap;
+      tanh_scale = 2.0f * kLog2E * (p.softmax_scale / p.softcap);
+    }
+  }
+};
+
+// Where the accumulators of a warp lie in the sequence.
+struct ScorePlace {
+  int key;    // of the lane's first row; others 8 and 16 further on
+  int query;  // of column 0, and of the lane's first column in it: + 2 (lane % 4)
+  int lane_query;
+  int offset;  // keys - rows
+  float slope;
+};
+
+// s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
+// `lse2` is where the lane's first two values lie.
+template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
+                                              unsigned (&probability)[kRowBlocks][kTiles / 2][4],
+                                              const GradientUnits<Config>& units,
+                                              const ScorePlace& place, const KeyWindow& window,
+                                              int rows, unsigned lse2) {
+  using Element = typename Config::Element;
+  QueryColumns kept[kRowBlocks][2];
+  if constexpr (kMasked) {
+#pragma unroll
+    for (int i = 0; i < 2 * kRowBlocks; ++i) {
+      QueryColumns& columns = kept[i / 2][i % 2];
+      columns = query_columns<Config::kLocal, Config::kTileM>(window, rows, place.key + 8 * i,
+                                                              place.query);
+      columns.lowest -= place.lane_query, columns.highest -= place.lane_query;
+    }
+  }
+  // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
+  const int ahead = place.query + place.lane_query + place.offset - place.key;
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
+#pragma unroll
+    for (int i = 0; i < 2 * kRowBlocks; ++i) {
+      const int b = i / 2, half = i % 2;
+      float p[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float x = s[b][n][2 * half + c], y = 0.0f;
+        if constexpr (Config::kSoftcap) {
+          y = tanh_scaled(x, units.tanh_scale);
+          x = __fmul_rn(units.softcap, y);
+        } else if constexpr (Config::kAlibi) {
+          x = __fmul_rn(units.scale, x);
+        }
+        if constexpr (Config::kAlibi) {
+          const float distance = static_cast<float>(ahead - 8 * i + 8 * n + c);
+          x = __fmaf_rn(-place.slope, fabsf(distance), x);
+        }
+        p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
+        if constexpr (kMasked) {
+          p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
+          if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
+        }
+        s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], __fmaf_rn(-y, y, 1.0f)) : p[c];
+      }
+      probability[b][n / 2][n % 2 * 2 + half] = pack_pair(p[0], p[1], Element{});
+    }
+  }
+}
+
+// weight, dp -> ds in pairs of Element. In a block that a mask cuts, whatever dp is there, a pair
+// of no weight has no gradient.
+template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void score_gradients(const float (&weight)[kRowBlocks][kTiles][4],
+                                                const float (&dp)[kRowBlocks][kTiles][4],
+                                                unsigned (&ds)[kRowBlocks][kTiles / 2][4],
+                                                unsigned error) {
+  using Element = typename Config::Element;
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const FloatPair row_error = load_shared_pair(error + 32 * n);
+#pragma unroll
+    for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float gradient[2];
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const float w = weight[b][n][2 * half + c];
+          const float e = c == 0 ? row_error.first : row_error.second;
+          gradient[c] = __fmul_rn(w, __fsub_rn(dp[b][n][2 * half + c], e));
+          if constexpr (kMasked) gradient[c] = w == 0.0f ? 0.0f : gradient[c];
+        }
+        ds[b][n / 2][n % 2 * 2 + half] = pack_pair(gradient[0], gradient[1], Element{});
+      }
+    }
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Accesses to shared memory by its 32-bit address, which stay where they are written.
+#pragma once
+
+namespace lathe {
+
+struct FloatPair {
+  float first, second;
+};
+__device__ __forceinline__ FloatPair load_shared_pair(unsigned address) {
+  FloatPair pair;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(pair.first), "=f"(pair.second)
+               : "r"(address)
+               : "memory");
+  return pair;
+}
+__device__ __forceinline__ void store_shared(unsigned address, unsigned word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
+}  // namespace lathe

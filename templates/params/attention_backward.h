@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to the three kernels of the backward of flash attention, in launch order.
+// Sequences, heads and masks are those of params/attention.h; strides are in elements, widths
+// contiguous, and lse and dlse have no gaps.
+//
+// Flat row: of queries b Sq + i, or the packed row, R = B Sq or Tq of them. Workspace rows are flat
+// and end where the tensors do: nothing is padded to tiles.
+#pragma once
+
+namespace lathe {
+
+// By row: lse2 = lse log2 e, and error = sum_c dout out - dlse, so that a score's gradient is
+// p (dp - error). A row without a key, or past the last offset, gets lse2 = +inf and error = 0.
+// The columns of dq that the caller wants zeroed are zeroed here.
+//
+// Config: Element, CuSeqlens, kValueWidth, kTileM (rows of a block), kPacked, kSinks, kDlse.
+// Blocks: tiles * heads.
+struct AttentionBackwardPrepareParams {
+  const void* out;           // [B, Sq, H, DV], or packed [Tq, H, DV]
+  const void* dout;          // the same
+  const void* lse;           // float32 [B, H, Sq], or [H, Tq]; natural logarithm
+  const void* dlse;          // the same; kDlse
+  const void* cu_seqlens_q;  // [N + 1]; kPacked
+  const void* sinks;         // float32 [H]; kSinks
+  void* lse2;                // float32 [H, R]
+  void* error;               // float32 [H, R]
+  void* dq;                  // float32 [slices, B, Sq, H, D]; not touched if slices is 0
+  void* dsinks_parts;        // float32 [tiles, H]; kSinks
+  long long out_batch_stride, out_token_stride, out_head_stride;
+  long long dout_batch_stride, dout_token_stride, dout_head_stride;
+  long long dq_slice_stride, dq_batch_stride, dq_token_stride, dq_head_stride;
+  int sequences, heads;
+  int seq_q;                // of every sequence; packed: Tq
+  int rows;                 // R
+  int head_dim, value_dim;  // D and DV
+  int slices;               // of dq that are zeroed
+  int tiles;                // ceil(R / kTileM)
+};
+
+// Config: Element, CuSeqlens, kWidth, kValueWidth, kTileM, kTileN, kStages (of q: 1 or 2),
+// kWidthWarps (warps that share 16 keys and split their widths: 1 or 2), kPacked, kLocal, kSoftcap,
+// kAlibi, kDeterministic, kHeadsApart. Blocks: slices * heads * sequences, kv_heads in the place of
+// heads unless kHeadsApart.
+//
+// Without kDeterministic slices is the number of key tiles of one sequence at capacity, a block has
+// one of them and dq is one accumulator that all add to, in no order. With kDeterministic the
+// block of slice s has the key tiles s, s + slices, ... and accumulator s of dq to itself.
+// Dynamic shared memory, widths as the kernel has them:
+//   2 (kTileN (D + DV) + kTileM (kStages D + DV) + kWidthWarps kTileM kTileN) + 8 kTileM
+// With kHeadsApart every query head has a place of its own in dk and dv, which are then float32;
+// without, the block of a key head adds its query heads up.
+struct AttentionBackwardParams {
+  const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]
+  const void* k;             // [B, Sk, HK, D], or [Tk, HK, D]
+  const void* v;             // [B, Sk, HK, DV], or [Tk, HK, DV]
+  const void* dout;          // [B, Sq, H, DV], or [Tq, H, DV]
+  const void* lse2;          // float32 [H, R]
+  const void* error;         // float32 [H, R]
+  const void* cu_seqlens_q;  // [N + 1]; kPacked
+  const void* cu_seqlens_k;  // [N + 1]; kPacked
+  const void* alibi_slopes;  // float32 [H] or [B, H]; kAlibi
+  void* dq;                  // float32 [slices or 1, B, Sq, H, D]: added to, without softmax_scale
+  void* dk;                  // [B, Sk, HK, D], or [Tk, HK, D]; kHeadsApart: float32, H for HK
+  void* dv;                  // [B, Sk, HK, DV], or [Tk, HK, DV]; kHeadsApart: float32, H for HK
+  long long q_batch_stride, q_token_stride, q_head_stride;
+  long long k_batch_stride, k_token_stride, k_head_stride;
+  long long v_batch_stride, v_token_stride, v_head_stride;
+  long long dout_batch_stride, dout_token_stride, dout_head_stride;
+  long long dq_slice_stride, dq_batch_stride, dq_token_stride, dq_head_stride;
+  long long dk_batch_stride, dk_token_stride, dk_head_stride;
+  long long dv_batch_stride, dv_token_stride, dv_head_stride;
+  long long alibi_batch_stride;  // 0: one slope a head
+  int sequences, heads, kv_heads;
+  int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
+  int rows;                 // R
+  int head_dim, value_dim;  // D and DV, multiples of 8, at most the widths of the kernel
+  int window_left, window_right;
+  int slices;
+  float softmax_scale, softcap;  // softcap 0: none
+  int reserved;
+};
+
+// dq = softmax_scale sum over slices; dk, dv = sums over the query heads of a key head, in order;
+// dsinks = sum over tiles, in order. A part without blocks is left out.
+//
+// Config: Element. Blocks, of kThreads threads: dq_blocks + dk_blocks + dv_blocks + dsinks_blocks,
+// where a thread has 8 columns of one row and head, and a warp one element of dsinks:
+//   dq_blocks = ceil(R H (D / 8) / kThreads)       dk_blocks = ceil(RK HK (D / 8) / kThreads)
+//   dsinks_blocks = ceil(H / (kThreads / 32))      dv_blocks = ceil(RK HK (DV / 8) / kThreads)
+struct AttentionBackwardFinishParams {
+  const void* dq_sums;       // float32 [slices, B, Sq, H, D]
+  const void* dk_parts;      // float32 [B, Sk, H, D]: of each query head
+  const void* dv_parts;      // float32 [B, Sk, H, DV]
+  const void* dsinks_parts;  // float32 [tiles, H]
+  void* dq;                  // [B, Sq, H, D], or packed [Tq, H, D]
+  void* dk;                  // [B, Sk, HK, D], or [Tk, HK, D]
+  void* dv;                  // [B, Sk, HK, DV], or [Tk, HK, DV]
+  void* dsinks;              // float32 [H]
+  long long dq_sums_slice_stride, dq_sums_batch_stride, dq_sums_token_stride, dq_sums_head_stride;
+  long long dk_parts_batch_stride, dk_parts_token_stride, dk_parts_head_stride;
+  long long dv_parts_batch_stride, dv_parts_token_stride, dv_parts_head_stride;
+  long long dq_batch_stride, dq_token_stride, dq_head_stride;
+  long long dk_batch_stride, dk_token_stride, dk_head_stride;
+  long long dv_batch_stride, dv_token_stride, dv_head_stride;
+  int heads, kv_heads;
+  int seq_q, seq_k;         // packed: Tq and Tk
+  int rows, keys;           // R, and flat rows of keys
+  int head_dim, value_dim;  // D and DV
+  int slices;
+  int tiles;  // of dsinks_parts
+  int dq_blocks, dk_blocks, dv_blocks, dsinks_blocks;
+  float softmax_scale;
+  int reserved;
+};
+
+}  // namespace lathe
