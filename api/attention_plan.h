@@ -14,6 +14,7 @@ struct AttentionRequest {
   float softmax_scale = 0, softcap = 0;         // softcap 0: none
   int64_t window_left = -1, window_right = -1;  // -1: unlimited; causal is window_right 0
   bool alibi_rows = false;                      // slopes are [B,H]
+  std::array<float, 4> scalars{};               // of snippets
   AttentionGradients gradients;                 // those that are asked for
   // What the problem promises, for choices that fit it: kUnknown where it varies.
   AttentionShape promised;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "api/attention_plan.h"
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 
 namespace lathe {
@@ -86,12 +87,6 @@ Status check_backward(const lathe_problem& problem) {
 
 // What is legal and has no kernels.
 Status check_covered(const lathe_problem& problem) {
-  for (const char* snippet : {"score_mod", "mask_mod"}) {
-    const std::string file = problem.option(snippet);
-    if (file == "none") continue;
-    return unsupported(text("option ", snippet, " is '", file, "'; flash_attention takes no ",
-                            "snippets: allowed is none"));
-  }
   const Dtype dtype = problem.tensors[attention::q].dtype;
   if (dtype == Dtype::f32) {
     return unsupported("q has dtype f32; flash_attention has kernels for f16 and bf16");
@@ -126,8 +121,9 @@ AttentionShape attention_shape(const Extents& extents, bool packed) {
 }
 
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
-  LATHE_TRY(check_covered(problem));
   AttentionRequest out;
+  LATHE_TRY(read_snippets(problem, &out));
+  LATHE_TRY(check_covered(problem));
   out.window_left = window(problem, "window_left");
   out.window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
   LATHE_TRY(to_float(problem, "softcap", &out.softcap));

@@ -58,22 +58,30 @@ Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
   return {};
 }
 
-AttentionCaptures captures_of(const AttentionRequest& request, const Call& call) {
-  AttentionCaptures captures = {};
-  for (int i = 0; i < kCaptures; ++i) {
-    const Tensor& tensor = call.tensors[kCaptured[i]];
-    captures.array[i] = tensor.data;
-    captures.count[i] = tensor.data == nullptr ? 0 : static_cast<int>(tensor.extent[0]);
-    captures.scalar[i] = request.scalars[i];
-  }
-  return captures;
+Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+                                     const AttentionShape& shape, Sections* sections) {
+  const int64_t lists = attention_lists(walker, problem, shape);
+  AttentionLists out;
+  out.stride = attention_list_entries(walker, shape);
+  LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
+  LATHE_TRY(sections->add({lists, 4}, &out.counts));
+  return out;
 }
 
-Result<MaskLists> mask_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                             const AttentionShape& shape, Sections* sections) {
-  const int64_t lists = attention_lists(walker, problem, shape);
-  MaskLists out;
-  out.stride = attention_list_entries(walker, shape);
+Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+                                      const AttentionShape& shape, Sections* sections) {
+  AttentionLists out;
+  out.tiles = attention_key_tiles(walker, shape);
+  out.stride = attention_query_entries(walker, shape);
+  LATHE_ASSIGN(out.blocks, checked_product("a launch", {out.tiles, shape.heads, shape.sequences}));
+  if (out.blocks > kMaxExtent) {
+    return Status(
+        Code::unsupported,
+        text("mask_mod over ", shape.sequences, " sequences, ", shape.heads, " heads and ",
+             shape.seq_k, " keys needs more than ", kMaxExtent, " blocks; split the batch"));
+  }
+  const int64_t lists =
+      shape.heads * (problem.packed ? out.tiles + shape.sequences : out.tiles * shape.sequences);
   LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
   LATHE_TRY(sections->add({lists, 4}, &out.counts));
   return out;

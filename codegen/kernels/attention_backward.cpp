@@ -13,6 +13,7 @@ namespace lathe {
 namespace {
 
 constexpr int kElementBytes = 2;
+constexpr int kKeyTileBytes = 128;  // what the threads of a block have in common
 // Of 255 registers of a thread; the rest holds addresses, operands and the masks of a row.
 constexpr int kMostAccumulators = 224;
 constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
@@ -96,7 +97,7 @@ int attention_backward_smem(const AttentionProblem& problem, const AttentionBack
   const int elements = tile.keys * (width + value_width) +
                        tile.rows * (tile.stages * width + value_width) +
                        tile.width_warps * tile.rows * tile.keys;
-  return kElementBytes * elements + 2 * 4 * tile.rows;
+  return kElementBytes * elements + 2 * 4 * tile.rows + kKeyTileBytes;
 }
 
 int attention_backward_accumulators(const AttentionProblem& problem,
@@ -160,6 +161,7 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
       Constant::flag("deterministic", "kDeterministic", problem.deterministic),
       Constant::flag("heads_apart", "kHeadsApart", apart),
   };
+  add_snippets(problem, &spec);
   return spec;
 }
 
@@ -174,6 +176,9 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts));
   if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);
   if (heads.apart) kernels.apart = attention_backward_spec(problem, tile, true);
+  if (problem.snippet("mask_mod") != nullptr) {
+    kernels.mask_queries = attention_mask_queries_spec(problem, kernels.main());
+  }
   return kernels;
 }
 

@@ -13,7 +13,6 @@
 #pragma once
 #include "attention/snippets.cuh"
 #include "common/types.cuh"
-#include "params/attention.h"
 
 namespace lathe {
 
@@ -49,6 +48,17 @@ template <class Constants>
 struct IsProbe<Constants, typename Exists<decltype(Constants::kProbe)>::Type> {
   static constexpr bool kValue = Constants::kProbe;
 };
+
+// The fields of a kernel's parameters, whichever they are.
+struct AttentionCaptures {
+  const void* const* array;
+  const int* count;
+  const float* scalar;
+};
+template <class Params>
+__device__ __forceinline__ AttentionCaptures captures_of(const Params& p) {
+  return {p.capture, p.capture_count, p.scalar};
+}
 
 template <class Constants>
 class Captures {
@@ -88,7 +98,7 @@ class Captures {
     }
   }
 
-  const AttentionCaptures& from_;
+  const AttentionCaptures from_;
 };
 
 }  // namespace lathe

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a score between the two products: scale, softcap, ALiBi, score_mod and masks.
 #pragma once
+#include "attention/captures.cuh"
 #include "attention/place.cuh"
-#include "attention/snippets.cuh"
 #include "attention/softmax.cuh"
 #include "attention/visits.cuh"
 
@@ -19,11 +19,11 @@ struct ScoreUnits {
   float t;
   float scale, softcap, tanh_scale;
   float own_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
-  const AttentionCaptures& captures;  // of snippets
+  const AttentionCaptures captures;  // of snippets
 
   __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
                                         const WarpRows<Config>& rows)
-      : captures(p.captures) {
+      : captures(captures_of(p)) {
     t = kModified ? kLog2E : p.softmax_scale * kLog2E;
     if constexpr (kModified) scale = p.softmax_scale;
     if constexpr (Config::kSoftcap) {

@@ -13,10 +13,10 @@ template <class Config, bool kMaskMod>
 struct ProbeOf {
   static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first,
                                              int& second) {
-    first = Config::ScoreMod::apply(p.score, p.batch, p.head, p.q_idx, p.kv_idx, p.captures);
+    first = Config::ScoreMod::apply(p.score, p.batch, p.head, p.q_idx, p.kv_idx, captures_of(p));
     if constexpr (Config::ScoreMod::kHasBwd) {
       second = bit_cast<int>(Config::ScoreMod::backward(first, p.score, p.batch, p.head, p.q_idx,
-                                                        p.kv_idx, p.captures));
+                                                        p.kv_idx, captures_of(p)));
     }
   }
 };
@@ -24,10 +24,10 @@ template <class Config>
 struct ProbeOf<Config, true> {
   static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first,
                                              int& second) {
-    first = Config::MaskMod::keep(p.batch, p.head, p.q_idx, p.kv_idx, p.captures) ? 1.0f : 0.0f;
+    first = Config::MaskMod::keep(p.batch, p.head, p.q_idx, p.kv_idx, captures_of(p)) ? 1.0f : 0.0f;
     if constexpr (Config::MaskMod::kHasTile) {
       second = Config::MaskMod::tile(p.batch, p.head, p.q_idx, p.q_idx + 1, p.kv_idx, p.kv_idx + 1,
-                                     p.captures);
+                                     captures_of(p));
     }
   }
 };

@@ -99,7 +99,7 @@ inline Specs specs_of(const Setup& s) {
   specs.main.smem_bytes =
       2 * (s.n * (s.width + s.value_width) + s.m * (s.stages * s.width + s.value_width) +
            s.width_warps * s.m * s.n) +
-      8 * s.m;
+      8 * s.m + 128;
   specs.main.constants = {element,
                           offsets,
                           Constant::integer("width", "kWidth", s.width),

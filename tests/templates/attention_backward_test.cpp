@@ -69,8 +69,29 @@ void expect_near(const Setup& s, const char* name, const Array& actual, const Ar
   for (const double value : actual) not_finite += !std::isfinite(value);
   CHECK(not_finite == 0);
   CHECK(ref::largest_error(actual, exact) <= bound);
-  MESSAGE("cos ", name[0], name[1], " ", ref::cosine_difference(actual, exact), " plain ", ref::cosine_difference(plain, exact), " err ", ref::largest_error(actual, exact), " bound ", bound);
-  CHECK(ref::cosine_difference(actual, exact) < 1e-5);
+  // Of gradients that are nothing but what rounding leaves, the direction says nothing.
+  const auto most = std::max_element(exact.begin(), exact.end(),
+                                     [](double x, double y) { return std::abs(x) < std::abs(y); });
+  if (most == exact.end() || std::abs(*most) < bound) return;
+  const double own = ref::cosine_difference(plain, exact);
+  CHECK(ref::cosine_difference(actual, exact) < std::max(1e-5, 5 * own));
+}
+
+// Off by what the rounding of out changes in delta, and by sums in float32.
+void expect_sinks(const Setup& s, const ref::Attention& a, const ref::AttentionForward& forward,
+                  const Array& actual, const Array& exact) {
+  Array bound(exact.size(), 1e-5);
+  ref::each_row(a, [&](int64_t h, const ref::AttentionRow& row) {
+    if (forward.lse[row.lse()] == -kInfinity) return;
+    double products = 0;
+    for (int64_t c = 0; c < a.value_dim; ++c) {
+      products += std::abs(a.dout[row.out() + c] * forward.out[row.out() + c]);
+    }
+    const double weight = std::exp(row.sink() - forward.lse[row.lse()]);
+    bound[h] += weight * products * (numbers::half_ulp(s.element) + 1e-5);
+  });
+  REQUIRE(actual.size() == exact.size());
+  for (size_t h = 0; h < exact.size(); ++h) CHECK(std::abs(actual[h] - exact[h]) <= bound[h]);
 }
 
 }  // namespace
@@ -113,11 +134,7 @@ TEST_CASE("attention_backward: random shapes on every configuration, under every
       expect_near(s, "dk", actual.dk, exact.dk, plain.dk);
       expect_near(s, "dv", actual.dv, exact.dv, plain.dv);
       if (s.has("sinks")) {
-        REQUIRE(actual.dsinks.size() == exact.dsinks.size());
-        for (size_t h = 0; h < exact.dsinks.size(); ++h) {
-          CHECK(std::abs(actual.dsinks[h] - exact.dsinks[h]) <=
-                1e-4 + 2 * std::abs(plain.dsinks[h] - exact.dsinks[h]));
-        }
+        expect_sinks(s, a, forward, actual.dsinks, exact.dsinks);
       }
     }
   }
