@@ -49,6 +49,24 @@ void check_against(const AttentionAnswer& answer, const ref::Attention& a) {
   check_near(answer.outputs.at("lse"), expected.lse, 1e-4);
 }
 
+AttentionCall with_gradients(AttentionCall call, const Sizes& s) {
+  call.draw("dout", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width}, 4);
+  call.want("dq", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width});
+  call.want("dk", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width});
+  call.want("dv", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width});
+  call.options["deterministic"] = "1";
+  return call;
+}
+
+void check_gradients(const AttentionAnswer& answer, const AttentionCall& call, ref::Attention a) {
+  check_against(answer, a);
+  a.dout = call.tensors.at("dout").values;
+  const ref::AttentionBackward expected = ref::attention_backward(a, ref::attention_forward(a));
+  check_near(answer.outputs.at("dq"), expected.dq, 2 * kTolerance);
+  check_near(answer.outputs.at("dk"), expected.dk, 2 * kTolerance);
+  check_near(answer.outputs.at("dv"), expected.dv, 2 * kTolerance);
+}
+
 const char* const kWindow = R"(
 constexpr int kLeft = 40;
 __device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {
@@ -171,6 +189,54 @@ TEST_CASE("any mask, any bias, heads that share a tile, a window: against plain 
   check_against(again, a);
 }
 
+TEST_CASE("gradients: a window and a soft cap as snippets are the options', bit for bit") {
+  const Sizes s{1, 200, 200, 2, 1, 64};
+  AttentionCall option = with_gradients(dense(s), s), snippet = option;
+  option.options["causal"] = "1", option.options["window_left"] = "40";
+  const AttentionAnswer expected = run(context(), option);
+  for (const bool tiles : {false, true}) {
+    CAPTURE(tiles);
+    snippet.texts["mask_mod"] = std::string(kWindow) + (tiles ? kWindowTiles : "");
+    const AttentionAnswer found = run(context(), snippet);
+    check_same(found, expected);
+    CHECK(found.tensor_ops == expected.tensor_ops);
+  }
+}
+
+TEST_CASE("gradients of any mask and any score_mod: against plain loops") {
+  const Sizes s{2, 70, 150, 4, 2, 64};
+  AttentionCall call = with_gradients(dense(s), s);
+  call.options["softcap"] = "3";
+  call.options["window_right"] = "90";
+  const Values factor = {0.5, 1, -0.5, 0.25};
+  call.put("capture_3", LATHE_F16, {4}, factor);
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,\n"
+      "                           const Captures& captures) {\n"
+      "  return score + captures.get<3>(head) * score * score + 0.1f * batch;\n}\n"
+      "__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q_idx,\n"
+      "                               int kv_idx, const Captures& captures) {\n"
+      "  return dscore * (1 + 2 * captures.get<3>(head) * score);\n}\n";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return (q_idx / 8 + kv_idx / 8 + head) % 3 != 0 && q_idx != 5 && kv_idx < 64 + 64 * batch;"
+      "\n}\n";
+  ref::Attention a = plain(call, s);
+  a.softcap = 3, a.window_right = 90;
+  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t, int64_t) {
+    return x + factor[h] * x * x + 0.1 * static_cast<double>(b);
+  };
+  a.score_slope = [&](double x, int64_t, int64_t h, int64_t, int64_t) {
+    return 1 + 2 * factor[h] * x;
+  };
+  a.mask_mod = [](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return (i / 8 + j / 8 + h) % 3 != 0 && i != 5 && j < 64 + 64 * b;
+  };
+  check_gradients(run(context(), call), call, a);
+  call.options["deterministic"] = "0";
+  check_gradients(run(context(), call), call, a);
+}
+
 TEST_CASE("rows that a mask empties, and scores of minus infinity") {
   const Sizes s{1, 70, 130, 1, 1, 64};
   AttentionCall call = dense(s);
@@ -218,8 +284,7 @@ TEST_CASE(
   refused(call, "depends on the thread");
   call.texts["score_mod"] =
       "__device__ float score_mod(float x, int, int, int, int) { return x; }\n";
-  call.draw("dout", LATHE_F16, {1, 200, 2, 64}, 5);
-  refused(call, "option score_mod is <score_mod>, which has no gradient");
+  refused(with_gradients(call, {}), "option score_mod is <score_mod>, which has no gradient");
   call = dense({});
   call.put("capture_0", LATHE_F32, {1}, {0});
   refused(call, "capture_0 is declared, but nothing reads it");
