@@ -96,6 +96,9 @@ Status check_snippet_text(const Snippet& snippet) {
     if (word == "asm" || word == "__asm__" || word == "__asm") {
       return at_line("a snippet has no inline assembly: it is a pure function of its arguments");
     }
+    if (word == "__shared__" || word == "__global__") {
+      return at_line("a snippet has neither shared memory nor kernels of its own");
+    }
   }
   return {};
 }
