@@ -13,7 +13,7 @@ namespace lathe {
 namespace {
 
 constexpr int kElementBytes = 2;
-constexpr int kKeyTileBytes = 128;  // what the threads of a block have in common
+constexpr int kPlaceBytes = 128;  // where the block's keys and queries lie
 // Of 255 registers of a thread; the rest holds addresses, operands and the masks of a row.
 constexpr int kMostAccumulators = 224;
 constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
@@ -97,7 +97,7 @@ int attention_backward_smem(const AttentionProblem& problem, const AttentionBack
   const int elements = tile.keys * (width + value_width) +
                        tile.rows * (tile.stages * width + value_width) +
                        tile.width_warps * tile.rows * tile.keys;
-  return kElementBytes * elements + 2 * 4 * tile.rows + kKeyTileBytes;
+  return kElementBytes * elements + 2 * 4 * tile.rows + kPlaceBytes;
 }
 
 int attention_backward_accumulators(const AttentionProblem& problem,

@@ -24,7 +24,7 @@ struct AttentionBackwardTile {
 };
 
 // Shared memory of a block: k, v, the stages of q, dout, the score gradients (and the weights where
-// warps share keys), and two float32 of each row.
+// warps share keys), two float32 of each row, and where the block is.
 int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile);
 // float32 registers of a thread that the tile fixes: dk and dv, the scores and their gradients.
 int attention_backward_accumulators(const AttentionProblem& problem,

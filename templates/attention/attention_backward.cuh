@@ -221,7 +221,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(
     }
     copy_async_commit();
   }
-  dq_step(at);
+  if (p.dq) dq_step(at);
 }
 
 template <class Config>
@@ -237,10 +237,14 @@ __device__ __forceinline__ void AttentionBackward<Config>::store(
 #pragma unroll
   for (int b = 0; b < Shape::kRowBlocks; ++b) {
     const int row = tile->first + (Shape::key_block() + b) * 16;
-    store_rows<typename Shape::KeyShare>(dk[b], way, p.softmax_scale, to_k, p.dk_token_stride, row,
-                                         keys, written, p.head_dim);
-    store_rows<typename Shape::ValueShare>(dv[b], way, 1.0f, to_v, p.dv_token_stride, row, keys,
-                                           written, p.value_dim);
+    if (p.dk) {
+      store_rows<typename Shape::KeyShare>(dk[b], way, p.softmax_scale, to_k, p.dk_token_stride,
+                                           row, keys, written, p.head_dim);
+    }
+    if (p.dv) {
+      store_rows<typename Shape::ValueShare>(dv[b], way, 1.0f, to_v, p.dv_token_stride, row, keys,
+                                             written, p.value_dim);
+    }
   }
 }
 

@@ -6,10 +6,11 @@
 //   error[i] = sum_c dout[i, c] out[i, c] - dlse[i],      0 there
 //   dsinks   = - sum_i exp(sink - lse[i]) error[i]        a sink is a key of value 0: its dp is 0
 //
-// A block has kTileM rows of one head; 8, 16 or 32 lanes read a row. It also zeroes its rows of dq
-// where that is asked for. Sums are in a fixed order.
+// A block has kTileM rows of one head, 16 of them a warp. It also zeroes its rows of dq where that
+// is asked for. Sums are in a fixed order.
 #pragma once
 #include "attention/softmax.cuh"
+#include "attention/tile.cuh"
 #include "common/varlen.cuh"
 #include "params/attention_backward.h"
 
@@ -24,41 +25,49 @@ struct AttentionBackwardPrepareSmem {
 template <class Config>
 struct PrepareRows {
   using Element = typename Config::Element;
-  static constexpr int kLanes = Config::kValueWidth <= 64    ? 8
-                                : Config::kValueWidth <= 128 ? 16
-                                                             : 32;
-  static constexpr int kStep = Config::kThreads / kLanes;
-  // Rows whose reads are under way at once.
-  static constexpr int kBatch = Config::kTileM / kStep < 4 ? Config::kTileM / kStep : 4;
-  static_assert(Config::kTileM % (kStep * kBatch) == 0, "whole batches of rows");
+  static constexpr int kWarps = Config::kThreads / 32;
+  static_assert(Config::kTileM % 16 == 0, "16 rows a warp");
 
   const AttentionBackwardPrepareParams& p;
   const int head, first, inside;  // rows of sequences end at `inside`
 
+  // 32 columns of rows g and g + 8 from `row` on, g = lane / 4, as operands of two products: word
+  // 2i + h of row r is its columns 16i + 8h + 2t and one more, t = lane % 4.
   __device__ __forceinline__ void read(const void* tensor, long long batch_stride,
                                        long long token_stride, long long head_stride, int row,
-                                       Words<16>& to) const {
-    const int column = threadIdx.x % kLanes * 8;
-    to = {};
-    if (row >= inside || column >= p.value_dim) return;
-    const int b = Config::kPacked ? 0 : row / p.seq_q;
-    load_global(static_cast<const Element*>(tensor) + b * batch_stride +
-                    (row - static_cast<long long>(b) * p.seq_q) * token_stride +
-                    head * head_stride + column,
-                to);
-  }
-  // sum_c dout out of a row, in all of its lanes.
-  static __device__ __forceinline__ float delta(const Words<16>& out, const Words<16>& dout) {
-    float a[8], b[8], sum = 0.0f;
-    unpack<Element>(out, a);
-    unpack<Element>(dout, b);
+                                       int column, Words<16> (&to)[2]) const {
+    column += threadIdx.x % 4 * 8;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum = __fmaf_rn(a[i], b[i], sum);
-#pragma unroll
-    for (int distance = 1; distance < kLanes; distance *= 2) {
-      sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    for (int half = 0; half < 2; ++half) {
+      const int own = row + 8 * half;
+      Words<16> eight = {};
+      if (own < inside && column < p.value_dim) {
+        const int b = Config::kPacked ? 0 : own / p.seq_q;
+        load_global(static_cast<const Element*>(tensor) + b * batch_stride +
+                        (own - static_cast<long long>(b) * p.seq_q) * token_stride +
+                        head * head_stride + column,
+                    eight);
+      }
+      to[half] = turn_in_quad(eight.word);
     }
-    return sum;
+  }
+  // sum_c dout out of 16 rows: those of rows g and g + 8 are c[g % 2] and c[2 + g % 2] of the lane
+  // with t = g / 2. The matrix instruction adds up as it does for dp = dout . v: for a row of one
+  // key out is v and the two are equal bit for bit, so that dq and dk of such rows are 0.
+  __device__ __forceinline__ void deltas(int row, float (&upper)[4], float (&lower)[4]) const {
+#pragma unroll 2
+    for (int column = 0; column < Config::kValueWidth; column += 32) {
+      Words<16> out[2], dout[2];
+      read(p.out, p.out_batch_stride, p.out_token_stride, p.out_head_stride, row, column, out);
+      read(p.dout, p.dout_batch_stride, p.dout_token_stride, p.dout_head_stride, row, column, dout);
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const unsigned a[4] = {out[0].word[i], out[1].word[i], out[0].word[i + 1],
+                               out[1].word[i + 1]};
+        multiply_add(upper, a, dout[0].word[i], dout[0].word[i + 1], Element{});
+        multiply_add(lower, a, dout[1].word[i], dout[1].word[i + 1], Element{});
+      }
+    }
   }
   // Writes lse2 and error of a row; its term of dsinks.
   __device__ __forceinline__ float finish_row(int row, float delta, float sink) const {
@@ -82,22 +91,16 @@ struct PrepareRows {
 
   // Returns the lane's part of dsinks.
   __device__ __forceinline__ float run(float sink) const {
+    const int lane = threadIdx.x % 32, g = lane / 4;
     float dsink = 0.0f;
 #pragma unroll 1
-    for (int r = threadIdx.x / kLanes; r < Config::kTileM; r += kBatch * kStep) {
-      Words<16> out[kBatch], dout[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int row = first + r + i * kStep;
-        read(p.out, p.out_batch_stride, p.out_token_stride, p.out_head_stride, row, out[i]);
-        read(p.dout, p.dout_batch_stride, p.dout_token_stride, p.dout_head_stride, row, dout[i]);
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int row = first + r + i * kStep;
-        const float sum = delta(out[i], dout[i]);
-        if (threadIdx.x % kLanes == 0 && row < p.rows) dsink += finish_row(row, sum, sink);
-      }
+    for (int r = threadIdx.x / 32 * 16; r < Config::kTileM; r += 16 * kWarps) {
+      const int row = first + r + g;
+      float upper[4] = {}, lower[4] = {};
+      deltas(row, upper, lower);
+      const bool mine = lane % 4 == g / 2;
+      if (mine && row < p.rows) dsink += finish_row(row, g % 2 ? upper[1] : upper[0], sink);
+      if (mine && row + 8 < p.rows) dsink += finish_row(row + 8, g % 2 ? lower[3] : lower[2], sink);
     }
     return dsink;
   }

@@ -10,7 +10,7 @@ namespace lathe {
 
 template <int kWidth, int kWays>
 struct ColumnShare {
-  static constexpr int kPanels = kWidth / 64;
+  static constexpr int kColumns = kWidth, kPanels = kWidth / 64;
   static constexpr bool kHalf = kWidth % 64 != 0;
   static_assert(kWays == 1 || kWays == 2 || (kWays == 4 && !kHalf), "whole blocks of 16 for each");
   static constexpr int kPerPanel = 4 / kWays;
@@ -21,10 +21,12 @@ struct ColumnShare {
     return n < kPanels * kPerPanel ? n / kPerPanel * 4 + n % kPerPanel
                                    : 4 * kPanels + (n - kPanels * kPerPanel);
   }
-  // The first column of block n of warp `way`.
+  // How much further on that of warp `way` lies, and its first column.
+  static __device__ __forceinline__ int shift(int n, int way) {
+    return way * (n < kPanels * kPerPanel ? 64 / kWays : 32 / kWays);
+  }
   static __device__ __forceinline__ int column(int n, int way) {
-    const int part = n < kPanels * kPerPanel ? 64 / kWays : 32 / kWays;
-    return block(n) * 16 + way * part;
+    return block(n) * 16 + shift(n, way);
   }
   template <int kRows>
   static __device__ __forceinline__ TileReader<kRows, kWidth> shared_out(

@@ -8,9 +8,9 @@
 
 namespace lathe {
 
-// *to += {first, second}, by many blocks at once, in no order. 8 bytes a lane make whole sectors of
-// the four lanes of a row.
-__device__ __forceinline__ void add_in_memory(float* to, float first, float second) {
+// *to += {first, second} by many blocks at once, in no order; the four lanes of a row make a whole
+// sector.
+__device__ __forceinline__ void add_pair(float* to, float first, float second) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
                : "memory");
@@ -19,6 +19,16 @@ __device__ __forceinline__ void add_in_memory(float* to, float first, float seco
                "f"(first), "f"(second)
                : "memory");
 #endif
+}
+__device__ __forceinline__ void load_pair(const float* from, float& first, float& second) {
+  asm volatile("ld.global.v2.f32 {%0, %1}, [%2];"
+               : "=f"(first), "=f"(second)
+               : "l"(from)
+               : "memory");
+}
+__device__ __forceinline__ void store_pair(float* to, float first, float second) {
+  const float pair[2] = {first, second};
+  store_global(to, pack<f32, 8>(pair));
 }
 
 // The lane's place in 16 rows of sums, and where its pairs of columns lie in memory: rows
@@ -29,17 +39,30 @@ struct SumPlace {
   long long row_stride;
   int row, rows, columns, way;
 
+  // body(address, n, half) for each tile n of 8 columns and half of the rows that is inside. Tiles
+  // at an edge alone pay for the tests, which ptxas makes branches of.
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
-    const int lane = thread_index() % 32;
+    if (row + 16 <= rows && columns == Share::kColumns) {
+      each_of<true>(body);
+    } else {
+      each_of<false>(body);
+    }
+  }
+  template <bool kWhole, class Body>
+  __device__ __forceinline__ void each_of(const Body& body) const {
+    const int lane = thread_index() % 32, own_column = lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int own = row + 8 * half + lane / 4;
-      float* at = to + own * row_stride;
+      float* at = to + own * row_stride + own_column;
 #pragma unroll
       for (int n = 0; n < 2 * Share::kBlocks; ++n) {
-        const int column = Share::column(n / 2, way) + n % 2 * 8 + lane % 4 * 2;
-        if (own < rows && column < columns) body(at + column, n, half);
+        // The constant part last, for an address of one register pair and constants.
+        const int first = Share::block(n / 2) * 16 + n % 2 * 8, mine = Share::shift(n / 2, way);
+        if (kWhole || (own < rows && own_column + mine < columns - first)) {
+          body(at + mine + first, n, half);
+        }
       }
     }
   }
@@ -47,23 +70,19 @@ struct SumPlace {
   template <int kTiles>
   __device__ __forceinline__ void load(float (&sums)[kTiles][4]) const {
     each([&](const float* at, int n, int half) {
-      asm volatile("ld.global.v2.f32 {%0, %1}, [%2];"
-                   : "=f"(sums[n][2 * half]), "=f"(sums[n][2 * half + 1])
-                   : "l"(at)
-                   : "memory");
+      load_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
     });
   }
   template <int kTiles>
   __device__ __forceinline__ void store(const float (&sums)[kTiles][4]) const {
     each([&](float* at, int n, int half) {
-      const float pair[2] = {sums[n][2 * half], sums[n][2 * half + 1]};
-      store_global(at, pack<f32, 8>(pair));
+      store_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
     });
   }
   template <int kTiles>
   __device__ __forceinline__ void add(const float (&sums)[kTiles][4]) const {
     each([&](float* at, int n, int half) {
-      add_in_memory(at, sums[n][2 * half], sums[n][2 * half + 1]);
+      add_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
     });
   }
 };

@@ -49,6 +49,7 @@ struct AttentionBackwardPrepareParams {
 // Dynamic shared memory, widths as the kernel has them:
 //   2 (kTileN (D + DV) + kTileM (kStages D + DV) + kWidthWarps kTileM kTileN) + 8 kTileM
 //   + 128
+// Of dq, dk and dv those that are null are not wanted.
 // With kHeadsApart every query head has a place of its own in dk and dv, which are then float32;
 // without, the block of a key head adds its query heads up.
 struct AttentionBackwardParams {

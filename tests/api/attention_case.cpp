@@ -93,10 +93,14 @@ class AttentionRun {
     input("dout", c.dtype, tokens(true, c.heads(), c.value_dim),
           spoilt(c, in.dout, in.begin_q, c.padding_q, c.heads() * c.value_dim));
     if (c.dlse) input("dlse", LATHE_F32, row_shape(), spoilt_rows(c, in.dlse, in.begin_q));
-    output("dq", c.dtype, tokens(true, c.heads(), c.head_dim));
-    output("dk", c.dtype, tokens(false, c.kv_heads, c.head_dim));
-    output("dv", c.dtype, tokens(false, c.kv_heads, c.value_dim));
-    if (c.sinks) output("dsinks", LATHE_F32, {c.heads()});
+    const auto wanted = [&](const char* name, lathe_dtype dtype,
+                            const std::vector<int64_t>& shape) {
+      if (c.wants(name)) output(name, dtype, shape);
+    };
+    wanted("dq", c.dtype, tokens(true, c.heads(), c.head_dim));
+    wanted("dk", c.dtype, tokens(false, c.kv_heads, c.head_dim));
+    wanted("dv", c.dtype, tokens(false, c.kv_heads, c.value_dim));
+    if (c.sinks) wanted("dsinks", LATHE_F32, {c.heads()});
     option("deterministic", c.deterministic ? "1" : "0");
   }
   void add_outputs() {
@@ -142,7 +146,7 @@ class AttentionRun {
   // [B, S, heads, width] or [T, heads, width].
   std::vector<int64_t> tokens(bool of_queries, int64_t heads, int64_t width) const {
     const auto& lengths = of_queries ? case_.queries : case_.keys;
-    if (!case_.packed) return {case_.sequences(), lengths.empty() ? 0 : lengths[0], heads, width};
+    if (!case_.packed) return {case_.sequences(), lengths.empty() ? 7 : lengths[0], heads, width};
     const int64_t padding = of_queries ? case_.padding_q : case_.padding_k;
     return {std::accumulate(lengths.begin(), lengths.end(), padding), heads, width};
   }
@@ -216,7 +220,7 @@ std::string AttentionCase::text() const {
   out << (sinks ? " sinks" : "") << (ones ? " ones" : "");
   if (poisoned >= 0) out << " poisoned " << poisoned;
   if (placement.token_gap || placement.batch_gap) out << " gaps";
-  out << (backward ? " backward" : "") << (dlse ? " dlse" : "")
+  out << (backward ? " " + gradients : "") << (dlse ? " dlse" : "")
       << (deterministic ? " deterministic" : "") << (saved_forward ? " saved" : "")
       << (fixed_lengths ? " fixed" : "") << " seed " << seed;
   return out.str();

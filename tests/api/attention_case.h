@@ -30,7 +30,8 @@ struct AttentionCase {
   bool ones = false;      // v is 1 everywhere
   int64_t poisoned = -1;  // a sequence all of whose inputs are NaN
   Placement placement;    // of q, k, v, out and their gradients
-  bool backward = false;  // every gradient there is
+  bool backward = false;  // the gradients named here, dsinks where there are sinks
+  std::string gradients = "dq,dk,dv,dsinks";
   bool dlse = false;
   bool deterministic = false;
   bool saved_forward = false;  // forward and backward as two plans
@@ -38,6 +39,9 @@ struct AttentionCase {
   uint64_t seed = 1;
 
   int64_t heads() const { return kv_heads * group; }
+  bool wants(const std::string& name) const {
+    return ("," + gradients + ",").find("," + name + ",") != std::string::npos;
+  }
   int64_t sequences() const { return static_cast<int64_t>(queries.size()); }
   std::string text() const;
 };

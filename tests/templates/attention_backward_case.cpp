@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/templates/attention_backward_case.h"
 
+#include <map>
+
+#include "tests/ref/attention_plain.h"
+
 namespace backward {
 namespace {
 
@@ -13,7 +17,79 @@ uint16_t encoded(lathe_dtype dtype, double value) {
   return numbers::get<uint16_t>(bytes);
 }
 
+ref::Round rounding(lathe_dtype element) {
+  return element == LATHE_BF16 ? +[](double x) { return numbers::rounded(LATHE_BF16, x); }
+                               : +[](double x) { return numbers::rounded(LATHE_F16, x); };
+}
+
+void expect_near(const Setup& s, const char* name, const Array& actual, const Array& exact,
+                 const Array& plain) {
+  CAPTURE(name);
+  REQUIRE(actual.size() == exact.size());
+  const ref::Round round = rounding(s.element);
+  const bool capped = s.has("softcap"), packed_sinks = s.has("sinks") && s.has("packed");
+  const double bound =
+      ref::max2x_bound(exact, plain, capped || packed_sinks ? 3 : 2, round, capped ? 3e-4 : 0);
+  size_t not_finite = 0;
+  for (const double value : actual) not_finite += !std::isfinite(value);
+  CHECK(not_finite == 0);
+  CHECK(ref::largest_error(actual, exact) <= bound);
+  // Of gradients that are nothing but what rounding leaves, the direction says nothing.
+  const auto most = std::max_element(exact.begin(), exact.end(),
+                                     [](double x, double y) { return std::abs(x) < std::abs(y); });
+  if (most == exact.end() || std::abs(*most) < bound) return;
+  const double own = ref::cosine_difference(plain, exact);
+  CHECK(ref::cosine_difference(actual, exact) < std::max(1e-5, 5 * own));
+}
+
+// Off by what the rounding of out changes in delta, and by sums in float32.
+void expect_sinks(const Setup& s, const ref::Attention& a, const ref::AttentionForward& forward,
+                  const Array& actual, const Array& exact) {
+  Array bound(exact.size(), 1e-5);
+  ref::each_row(a, [&](int64_t h, const ref::AttentionRow& row) {
+    if (forward.lse[row.lse()] == -kInfinity) return;
+    double products = 0;
+    for (int64_t c = 0; c < a.value_dim; ++c) {
+      products += std::abs(a.dout[row.out() + c] * forward.out[row.out() + c]);
+    }
+    const double weight = std::exp(row.sink() - forward.lse[row.lse()]);
+    bound[h] += weight * products * (numbers::half_ulp(s.element) + 1e-5);
+  });
+  REQUIRE(actual.size() == exact.size());
+  for (size_t h = 0; h < exact.size(); ++h) CHECK(std::abs(actual[h] - exact[h]) <= bound[h]);
+}
+
 }  // namespace
+
+const Kernels& kernels_of(const lathe::Compiler& compiler, const Setup& s,
+                          const std::string& arch) {
+  static std::map<std::string, Kernels> known;
+  const Specs specs = specs_of(s);
+  const auto [at, fresh] = known.try_emplace(specs.main.text() + specs.prepare.text() + arch);
+  Kernels& kernels = at->second;
+  if (!fresh) return kernels;
+  kernels.specs = specs;
+  const auto build = [&](const KernelSpec& spec, lathe::CompiledUnit* unit) {
+    const auto compiled = compiler.compile(lathe::emit_unit(spec, arch), arch);
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+    *unit = *compiled;
+  };
+  build(specs.prepare, &kernels.prepare);
+  build(specs.main, &kernels.main);
+  build(specs.finish, &kernels.finish);
+  return kernels;
+}
+
+void expect_gradients(const Setup& s, const ref::Attention& a, const ref::AttentionForward& forward,
+                      const Outcome& outcome) {
+  const ref::AttentionBackward exact = ref::attention_backward(a, forward);
+  const ref::AttentionBackward plain = ref::plain_backward(a, rounding(s.element));
+  const ref::AttentionBackward actual = outcome.numbers(s.element);
+  expect_near(s, "dq", actual.dq, exact.dq, plain.dq);
+  expect_near(s, "dk", actual.dk, exact.dk, plain.dk);
+  expect_near(s, "dv", actual.dv, exact.dv, plain.dv);
+  if (s.has("sinks")) expect_sinks(s, a, forward, actual.dsinks, exact.dsinks);
+}
 
 Launch::Placed Launch::place(const Array* values, int64_t tokens, int heads, int width, int seq) {
   Placed placed;

@@ -126,19 +126,8 @@ struct Kernels {
   lathe::CompiledUnit prepare, main, finish;
 };
 
-inline Kernels compile(const lathe::Compiler& compiler, const Setup& s, const std::string& arch) {
-  Kernels kernels;
-  kernels.specs = specs_of(s);
-  const auto build = [&](const KernelSpec& spec, lathe::CompiledUnit* unit) {
-    const auto compiled = compiler.compile(lathe::emit_unit(spec, arch), arch);
-    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-    *unit = *compiled;
-  };
-  build(kernels.specs.prepare, &kernels.prepare);
-  build(kernels.specs.main, &kernels.main);
-  build(kernels.specs.finish, &kernels.finish);
-  return kernels;
-}
+// Compiled once for all tests of the program.
+const Kernels& kernels_of(const lathe::Compiler& compiler, const Setup& s, const std::string& arch);
 
 inline double round_to(lathe_dtype dtype, double value) { return numbers::rounded(dtype, value); }
 
@@ -197,6 +186,11 @@ struct Outcome {
     return {decoded(dq), decoded(dk), decoded(dv), Array(dsinks.begin(), dsinks.end())};
   }
 };
+
+// dq, dk, dv within the bound of a plain computation in the element type and in its direction;
+// dsinks within what the rounding of out costs.
+void expect_gradients(const Setup& s, const ref::Attention& a, const ref::AttentionForward& forward,
+                      const Outcome& outcome);
 
 // Runs the three kernels. `out` and `lse` are those of the forward; out is rounded here.
 class Launch {

@@ -3,7 +3,6 @@
 // The kernels of the attention backward on the simulator, under every checker, against plain loops
 // in double: random shapes for each of a set of configurations that covers every width, tile, type
 // and flag.
-#include "tests/ref/attention_plain.h"
 #include "tests/templates/attention_backward_case.h"
 
 using namespace backward;
@@ -55,45 +54,6 @@ Call random_call(const Setup& s, uint32_t seed) {
   return c;
 }
 
-void expect_near(const Setup& s, const char* name, const Array& actual, const Array& exact,
-                 const Array& plain) {
-  CAPTURE(name);
-  REQUIRE(actual.size() == exact.size());
-  const ref::Round round = s.element == LATHE_BF16
-                               ? +[](double x) { return numbers::rounded(LATHE_BF16, x); }
-                               : +[](double x) { return numbers::rounded(LATHE_F16, x); };
-  const bool capped = s.has("softcap"), packed_sinks = s.has("sinks") && s.has("packed");
-  const double bound =
-      ref::max2x_bound(exact, plain, capped || packed_sinks ? 3 : 2, round, capped ? 3e-4 : 0);
-  size_t not_finite = 0;
-  for (const double value : actual) not_finite += !std::isfinite(value);
-  CHECK(not_finite == 0);
-  CHECK(ref::largest_error(actual, exact) <= bound);
-  // Of gradients that are nothing but what rounding leaves, the direction says nothing.
-  const auto most = std::max_element(exact.begin(), exact.end(),
-                                     [](double x, double y) { return std::abs(x) < std::abs(y); });
-  if (most == exact.end() || std::abs(*most) < bound) return;
-  const double own = ref::cosine_difference(plain, exact);
-  CHECK(ref::cosine_difference(actual, exact) < std::max(1e-5, 5 * own));
-}
-
-// Off by what the rounding of out changes in delta, and by sums in float32.
-void expect_sinks(const Setup& s, const ref::Attention& a, const ref::AttentionForward& forward,
-                  const Array& actual, const Array& exact) {
-  Array bound(exact.size(), 1e-5);
-  ref::each_row(a, [&](int64_t h, const ref::AttentionRow& row) {
-    if (forward.lse[row.lse()] == -kInfinity) return;
-    double products = 0;
-    for (int64_t c = 0; c < a.value_dim; ++c) {
-      products += std::abs(a.dout[row.out() + c] * forward.out[row.out() + c]);
-    }
-    const double weight = std::exp(row.sink() - forward.lse[row.lse()]);
-    bound[h] += weight * products * (numbers::half_ulp(s.element) + 1e-5);
-  });
-  REQUIRE(actual.size() == exact.size());
-  for (size_t h = 0; h < exact.size(); ++h) CHECK(std::abs(actual[h] - exact[h]) <= bound[h]);
-}
-
 }  // namespace
 
 TEST_CASE("attention_backward: random shapes on every configuration, under every check") {
@@ -104,11 +64,13 @@ TEST_CASE("attention_backward: random shapes on every configuration, under every
   }
   uint32_t seed = 1;
   for (const Setup& s : kSetups) {
-    const Kernels kernels = compile(**opened, s, "sm_80");
+    const Kernels& kernels = kernels_of(**opened, s, "sm_80");
     CAPTURE(kernels.specs.main.text());
     const lathe::CompileReport& report = kernels.main.report;
     MESSAGE(kernels.specs.main.text(), ": ", report.registers, " registers, ", report.spill_stores,
             " spilt");
+    CHECK(report.stack_bytes == 0);
+    CHECK(report.spill_stores == 0);
     for (int turn = 0; turn < 4; ++turn, ++seed) {
       const Call c = random_call(s, seed);
       CAPTURE(c.seed);
@@ -124,18 +86,7 @@ TEST_CASE("attention_backward: random shapes on every configuration, under every
       const Outcome outcome = Launch(device, kernels, s, c).run(a, forward);
       CHECK(outcome.counters.shared_load.conflicts == 0);
       CHECK(outcome.counters.shared_store.conflicts == 0);
-      const ref::Round round = s.element == LATHE_BF16
-                                   ? +[](double x) { return numbers::rounded(LATHE_BF16, x); }
-                                   : +[](double x) { return numbers::rounded(LATHE_F16, x); };
-      const ref::AttentionBackward exact = ref::attention_backward(a, forward);
-      const ref::AttentionBackward plain = ref::plain_backward(a, round);
-      const ref::AttentionBackward actual = outcome.numbers(s.element);
-      expect_near(s, "dq", actual.dq, exact.dq, plain.dq);
-      expect_near(s, "dk", actual.dk, exact.dk, plain.dk);
-      expect_near(s, "dv", actual.dv, exact.dv, plain.dv);
-      if (s.has("sinks")) {
-        expect_sinks(s, a, forward, actual.dsinks, exact.dsinks);
-      }
+      expect_gradients(s, a, forward, outcome);
     }
   }
 }
