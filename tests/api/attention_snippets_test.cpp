@@ -237,6 +237,36 @@ TEST_CASE("gradients of any mask and any score_mod: against plain loops") {
   check_gradients(run(context(), call), call, a);
 }
 
+TEST_CASE("packed sequences, some empty, with a mask and gradients: against plain loops") {
+  constexpr int64_t kHeads = 4, kKeyHeads = 2, kWidth = 64, kRows = 230, kKeys = 300;
+  AttentionCall call;
+  call.draw("q", LATHE_F16, {kRows, kHeads, kWidth}, 1);
+  call.draw("k", LATHE_F16, {kKeys, kKeyHeads, kWidth}, 2);
+  call.draw("v", LATHE_F16, {kKeys, kKeyHeads, kWidth}, 3);
+  call.draw("dout", LATHE_F16, {kRows, kHeads, kWidth}, 4);
+  ref::Attention a;
+  a.heads = kHeads, a.kv_heads = kKeyHeads, a.head_dim = a.value_dim = kWidth;
+  a.begin_q = {0, 70, 70, 100, 101, 230}, a.begin_k = {0, 130, 140, 140, 204, 300};
+  call.put("cu_seqlens_q", LATHE_I64, {6}, Values(a.begin_q.begin(), a.begin_q.end()));
+  call.put("cu_seqlens_k", LATHE_I64, {6}, Values(a.begin_k.begin(), a.begin_k.end()));
+  call.want("out", LATHE_F16, {kRows, kHeads, kWidth});
+  call.want("lse", LATHE_F32, {kHeads, kRows});
+  call.want("dq", LATHE_F16, {kRows, kHeads, kWidth});
+  call.want("dk", LATHE_F16, {kKeys, kKeyHeads, kWidth});
+  call.want("dv", LATHE_F16, {kKeys, kKeyHeads, kWidth});
+  call.options["window_left"] = "100";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return (q_idx / 16 + kv_idx / 32 + head + batch) % 3 != 0;\n}\n";
+  a.scale = 1 / std::sqrt(static_cast<double>(kWidth)), a.window_left = 100;
+  a.q = call.tensors.at("q").values, a.k = call.tensors.at("k").values;
+  a.v = call.tensors.at("v").values;
+  a.mask_mod = [](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return (i / 16 + j / 32 + h + b) % 3 != 0;
+  };
+  check_gradients(run(context(), call), call, a);
+}
+
 TEST_CASE("rows that a mask empties, and scores of minus infinity") {
   const Sizes s{1, 70, 130, 1, 1, 64};
   AttentionCall call = dense(s);
