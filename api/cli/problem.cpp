@@ -242,21 +242,26 @@ std::string setting(const Problem& problem, const std::string& option) {
   return "";
 }
 
+bool is_given(const Problem& problem, const lathe_operator_tensor& tensor) {
+  if (tensor.role != LATHE_OUTPUT) return true;
+  return tensor.given_if && setting(problem, tensor.given_if) == "1";
+}
+
 Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors) {
   Problem problem;
   problem.op = op;
   problem.settings = std::move(settings);
   check_names(op, tensors);
   for (const auto& [name, spec] : tensors) {
-    const bool output = find_tensor(op, name)->role == LATHE_OUTPUT;
-    (output ? problem.outputs : problem.inputs)[name] = spec;
+    const bool given = is_given(problem, *find_tensor(op, name));
+    (given ? problem.inputs : problem.outputs)[name] = spec;
   }
   check_dtypes(problem);
   bind_extents(&problem);
   const bool backward = wants_backward(problem);
   if (!problem.outputs.empty()) return problem;
   for (const auto& tensor : tensors_of(op)) {
-    if (tensor.role != LATHE_OUTPUT || !is_wanted(problem, tensor, backward)) continue;
+    if (is_given(problem, tensor) || !is_wanted(problem, tensor, backward)) continue;
     if (tensor.alias_of) {
       problem.aliases.emplace_back(tensor.name, tensor.alias_of);
     } else {

@@ -32,6 +32,9 @@ Settings parse_settings(const std::vector<std::string>& texts);
 // The value of an option; its default if it is not set.
 std::string setting(const Problem& problem, const std::string& option);
 
+// Whether a run reads a tensor: with some options results of an earlier one are given.
+bool is_given(const Problem& problem, const lathe_operator_tensor& tensor);
+
 // Checks names, presence and extents against the table. Outputs among `tensors` are taken as the
 // list of what is wanted; without any, it is what operators.md says for these inputs.
 Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors);

@@ -71,7 +71,7 @@ Task load_task(const RunOptions& options) {
   Specs specs;
   for (const auto& [name, tensor] : task.inputs) {
     const auto* known = find_tensor(op, name);
-    if (known && known->role == LATHE_OUTPUT) {
+    if (known && !is_given({op, settings}, *known)) {
       refuse("tensor " + in_quotes(name) + " is an output of " + op->name +
              ", the input file must not hold it");
     }

@@ -98,7 +98,7 @@ struct AttentionBackward {
         shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const int thread = thread_index();
-    if (thread < 2 * kTileM) {
+    if (uniform(thread < 2 * kTileM)) {
       const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
       const int own = row + thread % kTileM;
       const long long first = query_offset(p.seq_q, 1);
@@ -138,7 +138,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
   if constexpr (GradientUnits<Config>::kSnippets) {
     place.sequence = tile->sequence, place.head = at.head;
   }
-  const bool full = visits.full(at);
+  const bool full = uniform(visits.full(at));
   typename Shape::Scores s = {}, dp = {};
   typename Shape::Operands p_words;
   add_scores<Config, Config::kWidth>(shared, q, s);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(
     const QueryPlace& at, const QueryPlace& next, int turn, typename Shape::KeySums& dk,
     typename Shape::ValueSums& dv) const {
   const unsigned q = q_tile(turn);
-  const bool more = visits.there(next);
+  const bool more = uniform(visits.there(next));
   typename Shape::Operands ds;
   copy_async_wait<0>();
   __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
@@ -254,13 +254,13 @@ __device__ __forceinline__ void AttentionBackward<Config>::run() const {
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
   QueryPlace at = visits.begin();
-  if (visits.there(at)) {
+  if (uniform(visits.there(at))) {
     copy_keys();
     copy_q(at, 0);
     copy_dout(at);
     copy_async_commit();
 #pragma unroll 1
-    for (int turn = 0; visits.there(at); ++turn) {
+    for (int turn = 0; uniform(visits.there(at)); ++turn) {
       const QueryPlace next = visits.next(at);
       step(at, next, turn, dk, dv);
       at = next;
@@ -281,7 +281,7 @@ __device__ void attention_backward(const AttentionBackwardParams& p) {
   __syncthreads();  // the tile is there for all
   if constexpr (Config::kDeterministic) {
 #pragma unroll 1
-    while (tile->first < tile->written) {
+    while (uniform(tile->first < tile->written)) {
       work.run();
       const long long next = tile->first + static_cast<long long>(p.slices) * Config::kTileN;
       __syncthreads();  // all have left the tile and its keys
@@ -289,7 +289,7 @@ __device__ void attention_backward(const AttentionBackwardParams& p) {
       __syncthreads();  // the next tile is there for all
     }
   } else {
-    if (tile->first < tile->written) work.run();
+    if (uniform(tile->first < tile->written)) work.run();
   }
 }
 

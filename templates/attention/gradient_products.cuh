@@ -104,17 +104,18 @@ __device__ __forceinline__ void exchange(const typename GradientShape<Config>::O
                                          unsigned to) {
   using Shape = GradientShape<Config>;
   using Shaped = Tile<Config::kTileN, Config::kTileM>;
-  const int lane = Shape::lane(), first = Shape::first_query() / 8;
+  const int lane = Shape::lane(), row = Shape::key_block() * 16 + lane / 4;
+  const int first = Shape::first_query() / 8;  // a multiple of kTiles, which is a power of two
+  constexpr int kPitch = Shaped::kPanels > 0 ? 128 : 64;
+  to += lane % 4 * 4 + (Shaped::kPanels > 0
+                            ? first / 8 * Config::kTileN * 128 + panel_offset(row, first % 8)
+                            : half_panel_offset(row, first));
 #pragma unroll
-  for (int i = 0; i < 2 * Shape::kRowBlocks; ++i) {
-    const int row = Shape::key_block() * 16 + 8 * i + lane / 4;
+  for (int n = 0; n < Shape::kTiles; ++n) {
+    const unsigned column = (to ^ (n % 8 * 16)) + n / 8 * Config::kTileN * 128;
 #pragma unroll
-    for (int n = 0; n < Shape::kTiles; ++n) {
-      const int chunk = first + n;
-      const int at = Shaped::kPanels > 0
-                         ? chunk / 8 * Config::kTileN * 128 + panel_offset(row, chunk % 8)
-                         : half_panel_offset(row, chunk);
-      store_shared(to + at + lane % 4 * 4, words[i / 2][n / 2][n % 2 * 2 + i % 2]);
+    for (int i = 0; i < 2 * Shape::kRowBlocks; ++i) {
+      store_shared(column + 8 * i * kPitch, words[i / 2][n / 2][n % 2 * 2 + i % 2]);
     }
   }
 }

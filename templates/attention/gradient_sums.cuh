@@ -43,7 +43,7 @@ struct SumPlace {
   // at an edge alone pay for the tests, which ptxas makes branches of.
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
-    if (row + 16 <= rows && columns == Share::kColumns) {
+    if (uniform(row + 16 <= rows && columns == Share::kColumns)) {
       each_of<true>(body);
     } else {
       each_of<false>(body);

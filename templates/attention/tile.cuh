@@ -34,6 +34,12 @@ __device__ __forceinline__ int thread_index() {
   return __shfl_xor_sync(0xffffffffu, threadIdx.x ^ 1, 1);
 }
 
+// A condition that all lanes hold, told to the compiler: it then need not provide for a warp that
+// is divided at the next shuffle or matrix instruction.
+__device__ __forceinline__ bool uniform(bool condition) {
+  return __any_sync(0xffffffffu, condition);
+}
+
 // Rows of global memory into a tile: row r from base + offset_of(r) where r < rows, columns below
 // `columns`; zeros elsewhere. By all threads of the block.
 template <int kRows, int kWidth, int kThreads, class Element, class OffsetOf>

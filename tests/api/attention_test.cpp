@@ -1,34 +1,23 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention without a device: every refusal by table, what a problem becomes, and calls that
-// end before a launch.
+// flash_attention without a device: every refusal by table, and what a problem becomes.
 #include <doctest/doctest.h>
 
 #include <functional>
-#include <map>
 
 #include "api/attention_plan.h"
 #include "api/convert.h"
-#include "tests/api/support.h"
+#include "tests/api/attention_problems.h"
 
 namespace {
 
 using lathe::Code;
-using test::Array;
 using test::Builder;
 using test::contains;
 using test::error;
-
-const std::vector<test::Declaration> kBatched = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
-                                                 {"k", LATHE_BF16, {-1, -1, 2, 64}},
-                                                 {"v", LATHE_BF16, {-1, -1, 2, 128}},
-                                                 {"out", LATHE_BF16, {-1, -1, 8, 128}},
-                                                 {"lse", LATHE_F32, {-1, 8, -1}}};
-const std::vector<test::Declaration> kPacked = {
-    {"q", LATHE_F16, {-1, 8, 64}},     {"k", LATHE_F16, {-1, 2, 64}},
-    {"v", LATHE_F16, {-1, 2, 128}},    {"cu_seqlens_q", LATHE_I64, {-1}},
-    {"cu_seqlens_k", LATHE_I64, {-1}}, {"out", LATHE_F16, {-1, 8, 128}},
-    {"lse", LATHE_F32, {8, -1}}};
+using test::kBackward;
+using test::kBatched;
+using test::kPacked;
 
 using Declare = std::function<void(Builder&)>;
 
@@ -128,6 +117,27 @@ TEST_CASE("tensors that do not fit are refused by name, with what is allowed") {
       {with(kBatched, {"dlse", LATHE_F32, {-1, 8, -1}}), {"dlse", "without dout"}},
       {with(kBatched, {"dq", LATHE_BF16, {-1, -1, 8, 64}}), {"dq", "without dout"}},
       {with(kBatched, {"dout", LATHE_BF16, {-1, -1, 8, 64}}), {"dout", "DV is 64", "DV is 128"}},
+      // The backward.
+      {with(kBatched, {"dout", LATHE_BF16, {-1, -1, 8, 128}}),
+       {"dout is declared, but no gradient is", "dq, dk, dv, dsinks"}},
+      {with(without(without(kBatched, "out"), "lse"), {"dout", LATHE_BF16, {-1, -1, 8, 128}}),
+       {"nothing to compute"}},
+      {without(without(kBackward, "out"), "lse"), {"dout", "without out"}},
+      {without(kBackward, "lse"), {"out", "without lse"}},
+      {without(kBackward, "dout"), {"dq", "without dout"}},
+      {with(kBackward, {"dout", LATHE_BF16, {-1, 8, 128}}), {"dout has rank 3", "[B,Sq,H,DV]"}},
+      {with(kBackward, {"dout", LATHE_F32, {-1, -1, 8, 128}}), {"dout", "f32", "bf16", "of q"}},
+      {with(kBackward, {"dlse", LATHE_F32, {8, -1}}), {"dlse has rank 2", "[B,H,Sq]"}},
+      {with(kBackward, {"dlse", LATHE_F32, {-1, 7, -1}}), {"dlse", "H is 7", "H is 8"}},
+      {with(kBackward, {"dlse", LATHE_BF16, {-1, 8, -1}}), {"dlse", "bf16", "f32"}},
+      {with(kBackward, {"dq", LATHE_BF16, {-1, -1, 8, 128}}), {"dq", "D is 128", "D is 64"}},
+      {with(kBackward, {"dk", LATHE_BF16, {-1, -1, 8, 64}}), {"dk", "HK is 8", "HK is 2"}},
+      {with(kBackward, {"dv", LATHE_BF16, {-1, -1, 2, 64}}), {"dv", "DV is 64", "DV is 128"}},
+      {with(kBackward, {"dsinks", LATHE_F32, {8}}), {"dsinks", "without sinks"}},
+      {with(with(kBackward, {"sinks", LATHE_F32, {8}}), {"dsinks", LATHE_F32, {2}}),
+       {"dsinks", "H is 2", "H is 8"}},
+      {with(with(kBackward, {"sinks", LATHE_F32, {8}}), {"dsinks", LATHE_BF16, {8}}),
+       {"dsinks", "bf16", "f32"}},
   };
   for (const Bad& each : bad) {
     const auto found = request(each.tensors, nothing);
@@ -182,7 +192,6 @@ TEST_CASE("what has no kernels is UNSUPPORTED, by name") {
     CHECK(found.status().code() == Code::unsupported);
     CHECK_MESSAGE(contains(found.status().text(), name), found.status().text());
   };
-  check(request(with(kBatched, {"dout", LATHE_BF16, {-1, -1, 8, 128}}), nothing), "dout");
   check(request(kBatched, [](Builder& b) { b.set("score_mod", "bias.cuh"); }), "score_mod");
   check(request(kBatched, [](Builder& b) { b.set("mask_mod", "mask.cuh"); }), "mask_mod");
   check(request(kBatched, nothing, 8), "alignment is 8");
@@ -236,118 +245,48 @@ TEST_CASE("a problem becomes flags of the code and numbers of the launch") {
   CHECK(rich->softmax_scale == 0.2f);
 }
 
-// A call of kBatched or kPacked; nothing of it is ever launched.
-struct Fixture {
-  Builder builder{"flash_attention"};
-  lathe::Extents promised;
-  std::vector<lathe::Slot> slots;
-  std::map<std::string, Array> arrays;
-  std::unique_ptr<lathe::Work> work;
+TEST_CASE("the backward: what is asked for, and what an earlier forward has left") {
+  const auto joined = request(kBackward, nothing);
+  REQUIRE_MESSAGE(joined.ok(), joined.status().text());
+  CHECK(joined->problem.forward);
+  CHECK(joined->problem.backward);
+  CHECK_FALSE(joined->problem.dsinks);
+  CHECK_FALSE(joined->problem.dlse);
+  CHECK_FALSE(joined->problem.deterministic);
+  CHECK((joined->gradients.dq && joined->gradients.dk && joined->gradients.dv));
 
-  explicit Fixture(const std::vector<test::Declaration>& tensors) {
-    builder.tensors(tensors);
-    REQUIRE(builder.status == LATHE_OK);
-    const auto checked = lathe::check_problem(*builder.problem);
-    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    promised = *checked;
-    slots = lathe::make_slots(*builder.problem, promised);
-    auto made = lathe::make_work(*builder.problem, promised, *lathe::facts_of_arch("sm_80"));
-    REQUIRE_MESSAGE(made.ok(), made.status().text());
-    work = std::move(*made);
-  }
-  lathe::Status run() {
-    std::vector<const DLTensor*> tensors;
-    uintptr_t address = 0;
-    for (const lathe::Slot& slot : slots) {
-      Array& array = arrays.at(slot.name);
-      array.view.data = reinterpret_cast<void*>(address += 0x100000);
-      tensors.push_back(array.get());
+  auto tensors = with(with(kBackward, {"sinks", LATHE_F32, {8}}), {"dsinks", LATHE_F32, {8}});
+  tensors = with(tensors, {"dlse", LATHE_F32, {-1, 8, -1}});
+  for (const char* name : {"dq", "dk", "dv"}) tensors = without(tensors, name);
+  const auto saved =
+      request(tensors, [](Builder& b) { b.set("saved_forward", "1").set("deterministic", "1"); });
+  REQUIRE_MESSAGE(saved.ok(), saved.status().text());
+  CHECK_FALSE(saved->problem.forward);
+  CHECK_FALSE(saved->problem.backward);
+  CHECK(saved->problem.dsinks);
+  CHECK(saved->problem.dlse);
+  CHECK(saved->problem.deterministic);
+  CHECK_FALSE((saved->gradients.dq || saved->gradients.dk || saved->gradients.dv));
+  CHECK(saved->gradients.dsinks);
+
+  const auto nothing_left = request(kBatched, [](Builder& b) { b.set("saved_forward", "1"); });
+  REQUIRE_FALSE(nothing_left.ok());
+  CHECK(contains(nothing_left.status().text(), "nothing to compute"));
+}
+
+TEST_CASE("which tensors a run writes follows from saved_forward") {
+  for (const bool saved : {false, true}) {
+    Builder builder("flash_attention");
+    builder.tensors(kBackward).set("saved_forward", saved ? "1" : "0");
+    const auto promised = lathe::check_problem(*builder.problem);
+    REQUIRE_MESSAGE(promised.ok(), promised.status().text());
+    for (const lathe::Slot& slot : lathe::make_slots(*builder.problem, *promised)) {
+      CAPTURE(slot.name);
+      const std::string name = slot.name;
+      const bool forward = name == "out" || name == "lse";
+      CHECK(slot.written == (forward ? !saved : name == "dq" || name == "dk" || name == "dv"));
     }
-    lathe::Call call;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, promised, tensors.data(),
-                               lathe::Look::all, 0, &call));
-    LATHE_TRY(work->workspace_bytes(call));
-    return work->run(call);
   }
-  void batched(int64_t batch, int64_t queries, int64_t keys, int64_t heads = 8) {
-    arrays["q"] = Array(LATHE_BF16, {batch, queries, heads, 64});
-    arrays["k"] = Array(LATHE_BF16, {batch, keys, 2, 64});
-    arrays["v"] = Array(LATHE_BF16, {batch, keys, 2, 128});
-    arrays["out"] = Array(LATHE_BF16, {batch, queries, heads, 128});
-    arrays["lse"] = Array(LATHE_F32, {batch, heads, queries});
-  }
-  void packed(int64_t sequences, int64_t queries, int64_t keys) {
-    arrays["q"] = Array(LATHE_F16, {queries, 8, 64});
-    arrays["k"] = Array(LATHE_F16, {keys, 2, 64});
-    arrays["v"] = Array(LATHE_F16, {keys, 2, 128});
-    arrays["cu_seqlens_q"] = Array(LATHE_I64, {sequences + 1});
-    arrays["cu_seqlens_k"] = Array(LATHE_I64, {sequences + 1});
-    arrays["out"] = Array(LATHE_F16, {queries, 8, 128});
-    arrays["lse"] = Array(LATHE_F32, {8, queries});
-  }
-};
-
-TEST_CASE("nothing to write: no launch") {
-  Fixture fixture(kBatched);
-  fixture.batched(0, 16, 16);
-  CHECK(fixture.run().ok());
-  fixture.batched(2, 0, 16);
-  CHECK(fixture.run().ok());
-  fixture.batched(2, 0, 0);
-  CHECK(fixture.run().ok());
-  Fixture packed(kPacked);
-  packed.packed(3, 0, 16);
-  CHECK(packed.run().ok());
-  packed.packed(0, 0, 0);
-  CHECK(packed.run().ok());
-}
-
-TEST_CASE("calls that do not fit are refused before a launch") {
-  const auto refused = [](Fixture& fixture, std::vector<const char*> parts,
-                          Code code = Code::invalid_argument) {
-    const lathe::Status found = fixture.run();
-    CHECK(found.code() == code);
-    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
-  };
-  Fixture fixture(kBatched);
-  fixture.batched(2, 0, 16);
-  fixture.arrays["k"] = Array(LATHE_BF16, {2, 17, 2, 64});
-  refused(fixture, {"v has shape [2, 16, 2, 128]", "Sk is 16", "Sk = 17"});
-  fixture.batched(2, 16, 16);
-  fixture.arrays["k"] = Array(LATHE_BF16, {3, 16, 2, 64});
-  refused(fixture, {"k has shape [3, 16, 2, 64]", "B is 3", "B = 2"});
-  fixture.batched(2, 16, 16);
-  fixture.arrays["lse"] = Array(LATHE_F32, {2, 8, 15});
-  refused(fixture, {"lse", "Sq is 15", "Sq = 16"});
-  // Rows of 16 bytes: any token stride that is a multiple of 8 elements, and no other.
-  fixture.batched(2, 16, 16);
-  fixture.arrays["q"].strides = {16 * 516, 516, 64, 1};
-  refused(fixture, {"q", "stride 516", "multiples of 16 bytes"});
-  fixture.batched(2, 16, 16);
-  fixture.arrays["q"].strides = {16 * 512, 512, 32, 1};
-  refused(fixture, {"q", "overlap"});
-  fixture.batched(2, 16, 16);
-  fixture.arrays["v"].strides = {16 * 512, 512, 256, 2};
-  refused(fixture, {"v", "the last must be 1"});
-  fixture.batched(64, 1 << 30, 16);
-  refused(fixture, {"blocks", "split the batch"}, Code::unsupported);
-  fixture.batched(1, (int64_t{1} << 30) + 1, 16);
-  refused(fixture, {"q has Sq = 1073741825", "1073741824"}, Code::unsupported);
-
-  Fixture packed(kPacked);
-  packed.packed(3, 16, 16);
-  packed.arrays["cu_seqlens_k"] = Array(LATHE_I64, {5});
-  refused(packed, {"cu_seqlens_k", "N is 4", "N = 3"});
-}
-
-TEST_CASE("heads left open are checked by the call") {
-  std::vector<test::Declaration> open = kBatched;
-  for (auto& each : open) each.shape[each.name == "lse" ? 1 : 2] = -1;
-  Fixture fixture(open);
-  fixture.batched(2, 16, 16, 7);
-  const lathe::Status found = fixture.run();
-  CHECK(found.code() == Code::invalid_argument);
-  CHECK_MESSAGE(contains(found.text(), "H = 7 and k has HK = 2"), found.text());
 }
 
 }  // namespace

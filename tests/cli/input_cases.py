@@ -57,8 +57,19 @@ class InputCases(Case):
         bad("k has dtype bf16, allowed: f16, that of q", {"k": tensor("BF16", [2, 7, 2, 16])})
         bad("sinks.* H is 3, but q has H = 4", {"sinks": tensor("F32", [3])})
         bad("alibi_slopes.* B is 3, but q has B = 2", {"alibi_slopes": tensor("F32", [3, 4])})
-        bad("dout is declared.*out and lse", {"dout": tensor("F16", [2, 5, 4, 8])})
+        dout = {"dout": tensor("F16", [2, 5, 4, 8])}
         bad("dlse is given without dout", {"dlse": tensor("F32", [2, 4, 5])})
+        bad("dout.* DV is 16, but v has DV = 8", {"dout": tensor("F16", [2, 5, 4, 16])})
+        bad(r"dout has shape \[10, 4, 8\], expected|dout has rank 3", {"dout": tensor("F16", [10, 4, 8])})
+        bad("dout has dtype bf16, allowed: f16, that of q", {"dout": tensor("BF16", [2, 5, 4, 8])})
+        bad("dlse.* Sq is 6, but", {**dout, "dlse": tensor("F32", [2, 4, 6])})
+        bad("dlse has dtype f16, allowed: f32", {**dout, "dlse": tensor("F16", [2, 4, 5])})
+        bad('"dq" is an output', {**dout, "dq": tensor("F16", [2, 5, 4, 16])})
+        bad('"out" is an output', {**dout, "out": tensor("F16", [2, 5, 4, 8])})
+        bad("dout is declared without out", dout, options=["saved_forward=1"])
+        bad("out is declared without lse", {**dout, "out": tensor("F16", [2, 5, 4, 8])}, options=["saved_forward=1"])
+        bad("nothing to compute", options=["saved_forward=1"])
+        bad("option deterministic is '2'; allowed are 0.1", options=["deterministic=2"])
         for option, allowed in (("softmax_scale=0", "D.-0.5.>0"), ("softmax_scale=inf", "D.-0.5.>0"), ("softcap=-1", "0.>0"),
                                 ("window_left=-2", "-1.>=0"), ("window_right=-2", "-1.>=0"), ("causal=2", "0.1")):
             name, value = option.split("=")
