@@ -158,10 +158,10 @@ const lathe_operator_option kAttentionOptions[] = {
      "Device text that changes scores, after softcap and ALiBi."},
     {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE",
      "Device text that drops keys, beside causal and windows."},
-    {"scalar_0", LATHE_OPTION_DOUBLE, "0", "any", "What snippets read as captures.scalar(0)."},
-    {"scalar_1", LATHE_OPTION_DOUBLE, "0", "any", "The same, captures.scalar(1)."},
-    {"scalar_2", LATHE_OPTION_DOUBLE, "0", "any", "The same, captures.scalar(2)."},
-    {"scalar_3", LATHE_OPTION_DOUBLE, "0", "any", "The same, captures.scalar(3)."},
+    {"scalar_0", LATHE_OPTION_DOUBLE, "0", "0|any", "What snippets read as captures.scalar(0)."},
+    {"scalar_1", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(1)."},
+    {"scalar_2", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(2)."},
+    {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
 };
 
 const Operator kOperators[] = {

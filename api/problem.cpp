@@ -7,12 +7,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "api/boundary.h"
-#include "codegen/snippets.h"
+#include "api/option_text.h"
 
 namespace lathe {
 namespace {
@@ -132,38 +130,6 @@ bool is_allowed(const lathe_operator_option& option, const std::string& value) {
   return false;
 }
 
-bool takes_file(const lathe_operator_option& option) {
-  return option.type == LATHE_OPTION_STRING && listed(option.allowed, '|', "FILE");
-}
-
-// The whole of a small file; fails naming the option, the file and why.
-Result<std::string> read_text(const char* option, const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    return invalid(text("option ", option, " is '", path, "', which ", why));
-  };
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) return refuse("does not exist: allowed is a file of text");
-  if (!std::filesystem::is_regular_file(status))
-    return refuse("is no file: allowed is one of text");
-  std::ifstream file(path, std::ios::binary);
-  // One byte more than allowed, so that a larger one is noticed and not read.
-  std::string bytes(kMostSnippetBytes + 1, '\0');
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && !file.eof()) {
-    return refuse("cannot be read");
-  }
-  bytes.resize(static_cast<size_t>(file.gcount()));
-  return bytes;
-}
-
-// `file`: what messages call the text.
-Status keep_text(lathe_problem* problem, const char* option, std::string file, std::string bytes) {
-  Snippet snippet{option, std::move(file), std::move(bytes)};
-  LATHE_TRY(check_snippet_text(snippet));
-  problem->snippets.push_back(std::move(snippet));
-  return {};
-}
-
 // `given`: the type of the setter that was called; text fits every option.
 Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
                   const std::string& value) {
@@ -188,35 +154,12 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
                         "' and to '", value, "'"));
   }
   if (takes_file(option) && value != option.fallback) {
-    LATHE_ASSIGN(std::string bytes, read_text(name, value));
-    LATHE_TRY(keep_text(problem, name, value, std::move(bytes)));
+    LATHE_TRY(read_option_text(problem, name, value));
   }
   // One text for one integer: 01 is 1.
   int64_t integer = 0;
   const bool whole = option.type == LATHE_OPTION_INT && parses(value, &integer);
   problem->options[index] = whole ? std::to_string(integer) : value;
-  return {};
-}
-
-Status set_text(lathe_problem* problem, const char* name, std::string bytes) {
-  const Operator& op = *problem->op;
-  const int index = find_option(op, name);
-  if (index < 0 || !takes_file(op.info.options[index])) {
-    std::string all;
-    for (size_t i = 0; i < op.info.option_count; ++i) {
-      if (takes_file(op.info.options[i]))
-        all += text(all.empty() ? "" : ", ", op.info.options[i].name);
-    }
-    return invalid(text(op.info.name, " has no option '", name, "' that is a text; it has ",
-                        all.empty() ? "none" : all));
-  }
-  if (problem->options[index]) {
-    return invalid(
-        text("option ", name, " is set twice, to '", *problem->options[index], "' and to a text"));
-  }
-  const std::string file = text("<", name, ">");
-  LATHE_TRY(keep_text(problem, name, file, std::move(bytes)));
-  problem->options[index] = file;
   return {};
 }
 
@@ -311,7 +254,7 @@ lathe_status lathe_problem_set_text(lathe_problem* problem, const char* option, 
     LATHE_TRY(require(problem, "problem"));
     LATHE_TRY(require(option, "option"));
     LATHE_TRY(require(bytes, "text"));
-    return lathe::set_text(problem, option, std::string(bytes, size));
+    return lathe::set_option_text(problem, option, std::string(bytes, size));
   });
 }
 

@@ -108,7 +108,7 @@ class InputCases(Case):
                      op="flash_attention")
         self.refused("option score_mod is '.*', which is no file", attention(), op="flash_attention",
                      options=[f"score_mod={texts.name}"])
-        self.refused("option scalar_0 is 'x'; allowed are any", attention(), op="flash_attention", options=["scalar_0=x"])
+        self.refused("option scalar_0 is 'x'; allowed are 0.any", attention(), op="flash_attention", options=["scalar_0=x"])
 
     def test_attention_offsets(self):
         def bad(pattern, changes):
