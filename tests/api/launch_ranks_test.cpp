@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "codegen/kernels/conv.h"
 #include "collective/conv_halo.h"
 #include "tests/api/launch_world.h"
 

@@ -4,8 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <map>
-
 namespace launches {
 namespace {
 
@@ -78,13 +76,16 @@ void World::make(const Builder& builder) {
 
 void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels,
                  int64_t width) {
+  fill({{lathe::Letter::B, batch},
+        {lathe::Letter::T, tokens},
+        {lathe::Letter::N, sequences},
+        {lathe::Letter::D, channels},
+        {lathe::Letter::W, width}});
+}
+
+void World::fill(const std::map<lathe::Letter, int64_t>& extents) {
   arrays.clear();
   slots.clear();
-  const std::map<lathe::Letter, int64_t> extents = {{lathe::Letter::B, batch},
-                                                    {lathe::Letter::T, tokens},
-                                                    {lathe::Letter::N, sequences},
-                                                    {lathe::Letter::D, channels},
-                                                    {lathe::Letter::W, width}};
   for (const lathe::Slot& slot : plan->slots) {
     std::vector<int64_t> shape;
     for (int d = 0; d < slot.shape.rank; ++d) {

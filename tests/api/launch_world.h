@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@ long allocations();
 struct Launch {
   int kernel = 0;  // in the order of loading: the plan's
   CUlaunchConfig config = {};
-  std::array<char, 256> params{};
+  std::array<char, 1024> params{};
   template <typename Params>
   Params as() const {
     Params out;
@@ -56,6 +57,7 @@ struct World {
   void make(const test::Builder& builder);
   // Every declared tensor with the extents of the letters.
   void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
+  void fill(const std::map<lathe::Letter, int64_t>& extents);
   static void* address(int tensor);
   int kernel(const std::string& name) const;
   std::vector<Launch> launches_of(const std::string& name) const;
