@@ -13,10 +13,15 @@
 namespace lathe {
 namespace {
 
-constexpr int kCaptured[] = {attention::capture_0, attention::capture_1, attention::capture_2,
-                             attention::capture_3};
+constexpr const char* kArrays[] = {"capture_0", "capture_1", "capture_2", "capture_3"};
 constexpr const char* kScalars[] = {"scalar_0", "scalar_1", "scalar_2", "scalar_3"};
 constexpr int kCaptures = 4;
+
+// -1 if the operator has no such tensor or the problem does not declare it.
+int declared_tensor(const lathe_problem& problem, const char* name) {
+  const int index = find_tensor(*problem.op, name);
+  return index >= 0 && problem.has(index) ? index : -1;
+}
 
 Status read_scalar(const lathe_problem& problem, const char* name, float* out) {
   const std::string value = problem.option(name);
@@ -40,16 +45,17 @@ Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
   }
   for (int i = 0; i < kCaptures; ++i) {
     LATHE_TRY(read_scalar(problem, kScalars[i], &request->scalars[i]));
-    if (!problem.has(kCaptured[i])) continue;
-    asked.captures[i] = problem.tensors[kCaptured[i]].dtype;
+    const int tensor = request->captured[i] = declared_tensor(problem, kArrays[i]);
+    if (tensor < 0) continue;
+    asked.captures[i] = problem.tensors[tensor].dtype;
     if (asked.snippets.empty()) {
-      return invalid(text("capture_", i,
+      return invalid(text(kArrays[i],
                           " is declared, but nothing reads it: neither score_mod nor "
                           "mask_mod is given"));
     }
   }
   const Snippet* score_mod = asked.snippet("score_mod");
-  if (problem.has(attention::dout) && score_mod != nullptr &&
+  if (declared_tensor(problem, "dout") >= 0 && score_mod != nullptr &&
       !snippet_mentions(score_mod->text, "score_mod_bwd")) {
     return invalid(text("dout is declared and option score_mod is ", score_mod->file,
                         ", which has no gradient; it must define __device__ float score_mod_bwd("

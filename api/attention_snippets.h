@@ -30,10 +30,11 @@ void put_snippets(const AttentionRequest& request, const Call& call, const Atten
                   Params* p) {
   if (request.problem.snippets.empty()) return;
   for (int i = 0; i < 4; ++i) {
-    const Tensor& tensor = call.tensors[attention::capture_0 + i];
+    p->scalar[i] = request.scalars[i];
+    if (request.captured[i] < 0) continue;
+    const Tensor& tensor = call.tensors[request.captured[i]];
     p->capture[i] = tensor.data;
     p->capture_count[i] = tensor.data == nullptr ? 0 : static_cast<int>(tensor.extent[0]);
-    p->scalar[i] = request.scalars[i];
   }
   p->visits = call.workspace + lists.entries;
   p->visit_counts = call.workspace + lists.counts;

@@ -182,7 +182,7 @@ typedef struct lathe_operator_option {
   const char* name;
   lathe_option_type type;
   const char* fallback; /* the default as text */
-  const char* allowed;  /* "none|silu", "0|1", "-1|>=0"; FILE: any name */
+  const char* allowed;  /* "none|silu", "0|1", "-1|>=0"; FILE: a file's name; any: any number */
   const char* sentence;
 } lathe_operator_option;
 

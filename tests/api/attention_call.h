@@ -111,7 +111,10 @@ inline AttentionAnswer run(lathe_context* context, const AttentionCall& call) {
   const Report report = take_report();
   for (const std::string& finding : report.findings) FAIL_CHECK(finding);
   for (const std::string& line : report.launches) {
-    answer.tensor_ops += nlohmann::json::parse(line).value("tensor_ops", uint64_t{0});
+    const auto counters = nlohmann::json::parse(line);
+    answer.tensor_ops += counters.value("tensor_ops", uint64_t{0});
+    CHECK(counters.at("shared_load_conflicts") == 0);
+    CHECK(counters.at("shared_store_conflicts") == 0);
   }
   answer.launches = report.launches.size();
   answer.compiled = after.compiled - before.compiled;
