@@ -94,7 +94,7 @@ inline Specs specs_of(const Setup& s) {
                              Constant::flag("dlse", "kDlse", s.has("dlse"))};
   specs.main =
       spec_named("attention_backward", "AttentionBackwardParams", sizeof(AttentionBackwardParams),
-                 "reserved", offsetof(AttentionBackwardParams, reserved), 32 * s.warps);
+                 "softcap", offsetof(AttentionBackwardParams, softcap), 32 * s.warps);
   specs.main.smem = "AttentionBackwardSmem";
   specs.main.smem_bytes =
       2 * (s.n * (s.width + s.value_width) + s.m * (s.stages * s.width + s.value_width) +
