@@ -27,7 +27,13 @@ struct AttentionRequest {
 Status check_attention(const lathe_problem& problem, const Extents& promised);
 
 // A key head serves whole groups of query heads; kUnknown passes.
-Status check_heads(int64_t heads, int64_t kv_heads);
+Status check_heads(int64_t heads, int64_t kv_heads, const char* keys = "k");
+
+// A head width that kernels can be made for: `letter` of `tensor`.
+Status check_head_width(const char* tensor, const char* letter, int64_t width);
+
+// What options say about scores: scale, softcap and windows.
+Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out);
 
 // kUnknown where an extent is.
 AttentionShape attention_shape(const Extents& extents, bool packed);

@@ -40,17 +40,6 @@ Status check_form(const lathe_problem& problem) {
   return {};
 }
 
-Status check_width(const char* tensor, const char* letter, int64_t width) {
-  if (width != kUnknown && width >= kWidthStep && width <= kMostWidth && width % kWidthStep == 0) {
-    return {};
-  }
-  return invalid(
-      text(tensor, " has ", letter, " = ", width,
-           width == kUnknown ? "; it changes the code and must be given" : "; allowed are",
-           width == kUnknown ? ", a multiple" : " multiples", " of ", kWidthStep, " up to ",
-           kMostWidth));
-}
-
 // An option's value as float32, which must not make it 0 or infinite.
 Status to_float(const lathe_problem& problem, const char* name, float* out) {
   const std::string value = problem.option(name);
@@ -100,17 +89,28 @@ Status check_covered(const lathe_problem& problem) {
 
 }  // namespace
 
-Status check_heads(int64_t heads, int64_t kv_heads) {
+Status check_head_width(const char* tensor, const char* letter, int64_t width) {
+  if (width != kUnknown && width >= kWidthStep && width <= kMostWidth && width % kWidthStep == 0) {
+    return {};
+  }
+  return invalid(
+      text(tensor, " has ", letter, " = ", width,
+           width == kUnknown ? "; it changes the code and must be given" : "; allowed are",
+           width == kUnknown ? ", a multiple" : " multiples", " of ", kWidthStep, " up to ",
+           kMostWidth));
+}
+
+Status check_heads(int64_t heads, int64_t kv_heads, const char* keys) {
   if (heads == kUnknown || kv_heads == kUnknown) return {};
   if (kv_heads == 0 ? heads == 0 : heads % kv_heads == 0) return {};
-  return invalid(text("q has H = ", heads, " and k has HK = ", kv_heads,
+  return invalid(text("q has H = ", heads, " and ", keys, " has HK = ", kv_heads,
                       "; allowed are H that are a multiple of HK"));
 }
 
 Status check_attention(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_form(problem));
-  LATHE_TRY(check_width("q", "D", promised[Letter::D]));
-  LATHE_TRY(check_width("v", "DV", promised[Letter::DV]));
+  LATHE_TRY(check_head_width("q", "D", promised[Letter::D]));
+  LATHE_TRY(check_head_width("v", "DV", promised[Letter::DV]));
   LATHE_TRY(check_backward(problem));
   return check_heads(promised[Letter::H], promised[Letter::HK]);
 }
@@ -120,18 +120,22 @@ AttentionShape attention_shape(const Extents& extents, bool packed) {
           extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
 }
 
+Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out) {
+  out->window_left = window(problem, "window_left");
+  out->window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
+  LATHE_TRY(to_float(problem, "softcap", &out->softcap));
+  if (problem.option("softmax_scale") != "D^-0.5") {
+    return to_float(problem, "softmax_scale", &out->softmax_scale);
+  }
+  out->softmax_scale = static_cast<float>(1.0 / std::sqrt(head_dim));
+  return {};
+}
+
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
   AttentionRequest out;
   LATHE_TRY(read_snippets(problem, &out));
   LATHE_TRY(check_covered(problem));
-  out.window_left = window(problem, "window_left");
-  out.window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
-  LATHE_TRY(to_float(problem, "softcap", &out.softcap));
-  if (problem.option("softmax_scale") == "D^-0.5") {
-    out.softmax_scale = static_cast<float>(1.0 / std::sqrt(promised[Letter::D]));
-  } else {
-    LATHE_TRY(to_float(problem, "softmax_scale", &out.softmax_scale));
-  }
+  LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[attention::q].dtype;
   asked.packed = problem.has(attention::cu_seqlens_q);

@@ -5,6 +5,7 @@
 
 #include "api/attention_plan.h"
 #include "api/boundary.h"
+#include "api/decode_plan.h"
 
 namespace lathe {
 namespace {
@@ -119,6 +120,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   LATHE_TRY(settle_sequences(op, packed, &extents));
   if (op.family == Family::attention) {
     LATHE_TRY(check_attention(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::attention_decode) {
+    LATHE_TRY(check_attention_decode(problem, extents));
     return extents;
   }
   const int64_t width = extents[Letter::W];

@@ -169,7 +169,8 @@ typedef struct lathe_operator_tensor {
   const char* dtypes;   /* "f32|f16|bf16", or "=x": that of tensor x */
   const char* alias_of; /* "dy": always equal to that tensor, so it is no slot; NULL otherwise */
   const char* sentence;
-  const char* given_if; /* "saved_forward": an input where that option is 1; NULL otherwise */
+  const char* given_if;   /* "saved_forward": an input where that option is 1; NULL otherwise */
+  const char* changed_by; /* "k_new": in and out, but only read unless that tensor is given */
 } lathe_operator_tensor;
 
 typedef enum lathe_option_type {

@@ -142,7 +142,7 @@ const TensorRules kAttentionRules[] = {
 };
 static_assert(std::size(kAttentionTensors) == attention::count &&
               std::size(kAttentionRules) == attention::count && attention::count <= kMaxTensors);
-const lathe_operator_option kAttentionOptions[] = {
+constexpr lathe_operator_option kAttentionOptions[] = {
     {"softmax_scale", LATHE_OPTION_DOUBLE, "D^-0.5", "D^-0.5|>0", "What scores are multiplied by."},
     {"causal", LATHE_OPTION_INT, "0", "0|1",
      "Whether a row sees no later key; the last row is that of the last key."},
@@ -164,6 +164,69 @@ const lathe_operator_option kAttentionOptions[] = {
     {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
 };
 
+constexpr const char* kKeyPages = "P,page,HK,D";
+constexpr const char* kValuePages = "P,page,HK,DV";
+
+const lathe_operator_tensor kDecodeTensors[] = {
+    in("q", "B,Sq,H,D", false, kHalves, "Queries; their dtype is that of keys, values and out."),
+    {"k_cache", kKeyPages, LATHE_INOUT, 0, "=q", nullptr, "Keys in pages; HK divides H.", nullptr,
+     "k_new"},
+    {"v_cache", kValuePages, LATHE_INOUT, 0, "=q", nullptr, "Values, of a width of their own.",
+     nullptr, "v_new"},
+    in("block_table", "B,M", false, "i32", "The pages of each sequence, in order."),
+    in("cache_seqlens", "B", false, "i32", "Keys of each sequence before new ones are appended."),
+    in("k_new", "B,Sq,HK,D", true, "=q", "Keys of the queries' tokens, appended to the cache."),
+    in("v_new", "B,Sq,HK,DV", true, "=q", "Values of the queries' tokens, appended to the cache."),
+    in("alibi_slopes", "H|B,H", true, "f32", "ALiBi's slopes."),
+    in("sinks", "H", true, "f32", "One more logit for each head, of value 0."),
+    in("capture_0", "C0", true, kCaptured, "What snippets read as captures.get<0>(i)."),
+    in("capture_1", "C1", true, kCaptured, "The same, captures.get<1>(i)."),
+    in("capture_2", "C2", true, kCaptured, "The same, captures.get<2>(i)."),
+    in("capture_3", "C3", true, kCaptured, "The same, captures.get<3>(i)."),
+    out("out", "B,Sq,H,DV", "=q", "The result; 0 in rows that see no key."),
+    out("lse", "B,H,Sq", "f32", "The natural logarithm of each row's sum of exponentials."),
+};
+const TensorRules kDecodeRules[] = {
+    {true, ""},       // q
+    {true, ""},       // k_cache
+    {true, ""},       // v_cache
+    {false, ""},      // block_table
+    {false, ""},      // cache_seqlens
+    {true, "v_new"},  // k_new
+    {true, "k_new"},  // v_new
+    {false, ""},      // alibi_slopes
+    {false, ""},      // sinks
+    {false, ""},      // capture_0
+    {false, ""},      // capture_1
+    {false, ""},      // capture_2
+    {false, ""},      // capture_3
+    {true, "lse"},    // out
+    {false, "out"},   // lse
+};
+static_assert(std::size(kDecodeTensors) == attention_decode::count &&
+              std::size(kDecodeRules) == attention_decode::count);
+constexpr const lathe_operator_option& attention_option(std::string_view name) {
+  size_t i = 0;
+  while (name != kAttentionOptions[i].name) ++i;
+  return kAttentionOptions[i];
+}
+constexpr lathe_operator_option kDecodeOptions[] = {
+    attention_option("softmax_scale"),
+    attention_option("causal"),
+    attention_option("window_left"),
+    attention_option("window_right"),
+    attention_option("softcap"),
+    attention_option("deterministic"),
+    attention_option("score_mod"),
+    attention_option("mask_mod"),
+    attention_option("scalar_0"),
+    attention_option("scalar_1"),
+    attention_option("scalar_2"),
+    attention_option("scalar_3"),
+    {"num_splits", LATHE_OPTION_INT, "0", "0|>=0",
+     "Into how many parts the keys are cut; 0: chosen for the device."},
+};
+
 const Operator kOperators[] = {
     {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
       kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
@@ -180,6 +243,11 @@ const Operator kOperators[] = {
      kAttentionRules,
      Family::attention,
      "out,dq,dk,dv,dsinks"},
+    {{"flash_attention_decode", "Softmax attention of a few queries over a cache in pages.",
+      kDecodeTensors, std::size(kDecodeTensors), kDecodeOptions, std::size(kDecodeOptions), 0},
+     kDecodeRules,
+     Family::attention_decode,
+     "out"},
 };
 
 std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {

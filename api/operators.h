@@ -19,10 +19,31 @@
 namespace lathe {
 
 // The letters of shapes. Extents that disagree about a letter are refused.
-enum class Letter : uint8_t { B, T, N, D, W, H, HK, DV, Sq, Sk, Tq, Tk, C0, C1, C2, C3 };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H",  "HK", "DV",
-                                               "Sq", "Sk", "Tq", "Tk", "C0", "C1", "C2", "C3"};
-inline constexpr int kLetters = 16;
+enum class Letter : uint8_t {
+  B,
+  T,
+  N,
+  D,
+  W,
+  H,
+  HK,
+  DV,
+  Sq,
+  Sk,
+  Tq,
+  Tk,
+  P,
+  page,
+  M,
+  C0,
+  C1,
+  C2,
+  C3
+};
+inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H", "HK",
+                                               "DV", "Sq", "Sk", "Tq", "Tk", "P", "page",
+                                               "M",  "C0", "C1", "C2", "C3"};
+inline constexpr int kLetters = 19;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -61,7 +82,7 @@ struct TensorRules {
   const char* needs = "";  // "dx,bias": tensors without which this one means nothing
 };
 
-enum class Family { conv, conv_update, attention };
+enum class Family { conv, conv_update, attention, attention_decode };
 
 struct Operator {
   lathe_operator_info info;
@@ -129,6 +150,26 @@ enum Tensor : int {
   dk,
   dv,
   dsinks,
+  count
+};
+}
+namespace attention_decode {
+enum Tensor : int {
+  q,
+  k_cache,
+  v_cache,
+  block_table,
+  cache_seqlens,
+  k_new,
+  v_new,
+  alibi_slopes,
+  sinks,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
+  out,
+  lse,
   count
 };
 }

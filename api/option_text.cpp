@@ -19,9 +19,10 @@ Result<std::string> read_text(const char* option, const std::string& path) {
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) return refuse("does not exist: allowed is a file of text");
+  if (!std::filesystem::exists(status))
+    return refuse("does not exist; allowed are none and a file of text");
   if (!std::filesystem::is_regular_file(status)) {
-    return refuse("is no file: allowed is one of text");
+    return refuse("is no file; allowed are none and a file of text");
   }
   std::ifstream file(path, std::ios::binary);
   // One byte more than allowed, so that a larger one is noticed and not read.

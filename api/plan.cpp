@@ -6,6 +6,7 @@
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/convert.h"
+#include "api/decode_plan.h"
 
 namespace lathe {
 namespace {
@@ -103,6 +104,10 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   if (problem.op->family == Family::attention) {
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
     return make_attention(request, facts);
+  }
+  if (problem.op->family == Family::attention_decode) {
+    LATHE_ASSIGN(const DecodeRequest request, decode_request(problem, promised));
+    return make_attention_decode(request, facts);
   }
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));

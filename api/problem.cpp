@@ -174,6 +174,7 @@ std::string lathe_problem::option(const char* name) const {
 bool lathe_problem::writes(int tensor) const {
   const lathe_operator_tensor& info = op->info.tensors[tensor];
   if (info.role == LATHE_INPUT) return false;
+  if (info.changed_by) return has(lathe::find_tensor(*op, info.changed_by));
   return !info.given_if || option(info.given_if) != "1";
 }
 

@@ -56,6 +56,10 @@ struct AttentionProblem {
   bool dlse = false;           // lse has a gradient of its own
   bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
 
+  bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
+  bool append = false;  // new keys and values are stored there first
+  bool split = true;    // the keys of a row may be cut into parts
+
   std::vector<Snippet> snippets;                   // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
 

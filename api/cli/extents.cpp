@@ -32,7 +32,8 @@ std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t ran
 }
 
 bool varies(const std::string& letter) {
-  return std::string_view("BCNST").find(letter.front()) != std::string_view::npos;
+  // Batch, captured, sequences, tokens; pages, their size and how many a sequence has.
+  return std::string_view("BCNSTPpM").find(letter.front()) != std::string_view::npos;
 }
 
 std::vector<std::string> varying_letters(const lathe_operator_info& op) {

@@ -16,8 +16,8 @@ namespace lathe::cli {
 std::vector<std::vector<std::string>> shapes(const lathe_operator_tensor& tensor);
 // Those of the shape of this rank: {"B", "T", "D"}; empty if it has none.
 std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank);
-// The counts of tokens, rows of a batch and sequences: they differ from run to run and are never
-// part of a kernel.
+// The counts of tokens, rows of a batch, sequences and pages: they differ from run to run and are
+// never part of a kernel.
 bool varies(const std::string& letter);
 // All of them that an operator's shapes have, in the table's order.
 std::vector<std::string> varying_letters(const lathe_operator_info& op);

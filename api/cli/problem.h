@@ -42,6 +42,13 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 // Offsets live on the device, where nobody checks them: first 0, last T, never decreasing.
 void check_offsets(const Problem& problem, const TensorMap& inputs);
 
+// Pages live there too: block_table within the cache as far as it is in use, and cache_seqlens
+// within block_table.
+void check_pages(const Problem& problem, const TensorMap& inputs);
+
+// Whether a tensor is in and out, and the run changes it.
+bool is_changed(const Problem& problem, const std::string& name);
+
 // "d" + the name of an input: its gradient.
 bool is_input_gradient(const lathe_operator_info* op, const std::string& name);
 

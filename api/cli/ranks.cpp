@@ -67,7 +67,7 @@ TensorMap empty_outputs(const Problem& problem, const TensorMap& inputs) {
   TensorMap outputs;
   for (const auto& [name, spec] : problem.outputs) outputs[name] = empty_tensor(spec);
   for (const auto& [name, spec] : problem.inputs) {
-    if (find_tensor(problem.op, name)->role == LATHE_INOUT) outputs[name] = empty_tensor(spec);
+    if (is_changed(problem, name)) outputs[name] = empty_tensor(spec);
   }
   for (const auto& [name, source] : problem.aliases) outputs[name] = inputs.at(source);
   return outputs;

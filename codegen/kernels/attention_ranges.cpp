@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kCacheBytes = 50ll << 20;
 // No more partial results than this for one row, whoever asks.
 constexpr int64_t kMostSplits = 256;
+// Fewer key blocks are not worth a second kernel.
+constexpr int64_t kFewBlocks = 4;
+// As good as the best, for the fewest splits.
+constexpr double kGoodFill = 0.85;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -92,13 +96,27 @@ int64_t attention_num_splits(const SplitQuestion& question) {
         kv_bytes > kCacheBytes && query_blocks >= 2 * multiprocessors && !masked;
     return worthwhile ? std::min(ceil_div(kv_bytes, kCacheBytes), limit) : 1;
   }
-  if (tiles <= 0 || key_blocks <= 4) return 1;
+  if (tiles <= 0 || key_blocks <= kFewBlocks) return 1;
   const int64_t most = std::min({limit, multiprocessors, key_blocks});
   double best = 0;
   for (int64_t s = 1; s <= most; ++s) best = std::max(best, fill(tiles * s, multiprocessors));
   int64_t splits = 1;
-  while (splits < most && fill(tiles * splits, multiprocessors) < 0.85 * best) ++splits;
+  while (splits < most && fill(tiles * splits, multiprocessors) < kGoodFill * best) ++splits;
   return splits;
+}
+
+std::vector<int64_t> attention_num_splits_by_blocks(int64_t tiles, int64_t multiprocessors,
+                                                    int64_t limit) {
+  std::vector<int64_t> out;
+  double best = 0;
+  int64_t splits = 1;
+  for (int64_t blocks = 1; blocks <= limit; ++blocks) {
+    if (blocks <= multiprocessors) best = std::max(best, fill(tiles * blocks, multiprocessors));
+    // The bar rises with the blocks, so what was below it before still is.
+    while (fill(tiles * splits, multiprocessors) < kGoodFill * best) ++splits;
+    out.push_back(blocks <= kFewBlocks || tiles * 10 >= multiprocessors * 8 ? 1 : splits);
+  }
+  return out;
 }
 
 int64_t attention_clamp_splits(int64_t splits, int64_t key_blocks) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace lathe {
 
@@ -68,6 +69,9 @@ struct SplitQuestion {
   int64_t limit = 128;
 };
 int64_t attention_num_splits(const SplitQuestion& question);
+// The same of 1..limit key blocks where it is tiles that are short; in one pass, for tables.
+std::vector<int64_t> attention_num_splits_by_blocks(int64_t tiles, int64_t multiprocessors,
+                                                    int64_t limit);
 // A number of splits that was asked for, bounded by what is there.
 int64_t attention_clamp_splits(int64_t splits, int64_t key_blocks);
 

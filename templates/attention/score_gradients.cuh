@@ -73,7 +73,7 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
     }
   }
   // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
-  const int ahead = place.query + place.lane_query + place.offset - place.key;
+  const float ahead = static_cast<float>(place.query + place.lane_query + place.offset - place.key);
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
@@ -90,7 +90,7 @@ __device__ __forceinline__ void score_weights(float (&s)[kRowBlocks][kTiles][4],
           x = __fmul_rn(units.softcap, y);
         }
         if constexpr (Config::kAlibi) {
-          x = biased_score(x, place.slope, static_cast<float>(ahead - 8 * i + 8 * n + c));
+          x = biased_score(x, place.slope, ahead + static_cast<float>(8 * n + c - 8 * i));
         }
         // Snippets are asked about rows and keys of the sequence only, as in the forward.
         const int query = minimum(place.query + place.lane_query + 8 * n + c, rows - 1);

@@ -21,8 +21,9 @@ struct ScoreUnits {
   float own_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
   const AttentionCaptures captures;  // of snippets
 
+  template <class Rows>
   __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
-                                        const WarpRows<Config>& rows)
+                                        const Rows& rows)
       : captures(captures_of(p)) {
     t = kModified ? kLog2E : p.softmax_scale * kLog2E;
     if constexpr (kModified) scale = p.softmax_scale;
@@ -41,12 +42,12 @@ struct ScoreUnits {
   }
 };
 
-// All of it for the block of keys that begins at `key`. Snippets are asked about rows and keys of
-// the sequence only: outside, about its last ones, and the answer goes to no result.
-template <class Config, AttentionMask kMask, int kRowBlocks, int kTiles>
+// All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. Snippets are
+// asked about rows and keys of the sequence only: outside, about its last ones, and the answer goes
+// to no result.
+template <class Config, AttentionMask kMask, int kRowBlocks, int kTiles, class Rows>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
-                                              const ScoreUnits<Config>& units,
-                                              const WarpRows<Config>& rows,
+                                              const ScoreUnits<Config>& units, const Rows& rows,
                                               const AttentionTile& tile, const KeyWindow& window,
                                               int key) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;

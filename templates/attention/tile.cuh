@@ -40,11 +40,18 @@ __device__ __forceinline__ bool uniform(bool condition) {
   return __any_sync(0xffffffffu, condition);
 }
 
-// Rows of global memory into a tile: row r from base + offset_of(r) where r < rows, columns below
-// `columns`; zeros elsewhere. By all threads of the block.
-template <int kRows, int kWidth, int kThreads, class Element, class OffsetOf>
-__device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, int rows, int columns,
-                                          const OffsetOf& offset_of) {
+// Where a row of global memory begins, in elements from the tensor's first; a row that is not there
+// is zeros.
+struct TileRow {
+  long long offset;
+  bool there;
+};
+
+// Rows of global memory into a tile, columns from `columns` on being zeros. By all threads of the
+// block.
+template <int kRows, int kWidth, int kThreads, class Element, class RowOf>
+__device__ __forceinline__ void copy_rows(unsigned tile, const Element* base, int columns,
+                                          const RowOf& row_of) {
   using Shape = Tile<kRows, kWidth>;
   const int thread = thread_index();
   if constexpr (Shape::kPanels > 0) {
@@ -55,12 +62,12 @@ __device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, in
     const unsigned to = tile + panel_offset(first, chunk);
 #pragma unroll
     for (int r = 0; r < kRows; r += kStep) {
-      const bool inside = first + r < rows;
-      const Element* from = base + offset_of(first + r) + chunk * 8;
+      const TileRow row = row_of(first + r);
+      const Element* from = base + row.offset + chunk * 8;
 #pragma unroll
       for (int panel = 0; panel < Shape::kPanels; ++panel) {
         copy_async(to + panel * kRows * 128 + r * 128, from + panel * 64,
-                   inside && panel * 64 + chunk * 8 < columns);
+                   row.there && panel * 64 + chunk * 8 < columns);
       }
     }
   }
@@ -72,11 +79,19 @@ __device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, in
 #pragma unroll
     for (int r = 0; r < kRows; r += kStep) {
       if (kRows % kStep == 0 || first + r < kRows) {
-        copy_async(to + r * 64, base + offset_of(first + r) + column,
-                   first + r < rows && column < columns);
+        const TileRow row = row_of(first + r);
+        copy_async(to + r * 64, base + row.offset + column, row.there && column < columns);
       }
     }
   }
+}
+// Row r from base + offset_of(r) where r < rows, zeros elsewhere.
+template <int kRows, int kWidth, int kThreads, class Element, class OffsetOf>
+__device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, int rows, int columns,
+                                          const OffsetOf& offset_of) {
+  copy_rows<kRows, kWidth, kThreads>(tile, base, columns, [&](int r) {
+    return TileRow{offset_of(r), r < rows};
+  });
 }
 
 // Where a lane reads of a tile with ldmatrix. `row` < 16 and `chunk` 0 or 1 are the lane's place in

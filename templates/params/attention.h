@@ -43,6 +43,57 @@ struct AttentionForwardParams {
   float softmax_scale, softcap;  // softcap 0: none
 };
 
+// Keys and values in pages, for flash_attention_decode: position j of sequence b is row j % page of
+// page block_table[b, j / page]. The sequence has cache_seqlens[b] keys, and `appended` more once
+// the new ones are there. Lengths and pages are on the device and checked by nobody: lengths are
+// cut to what the table can hold, and a page outside [0, pages) is not written and read as zeros.
+struct AttentionPages {
+  const void* block_table;    // int32 [B, M]
+  const void* cache_seqlens;  // int32 [B]
+  unsigned magic;             // n / page = (high word of n * magic + n) >> shift, 0 <= n < 2^31
+  int shift;
+  int page, pages;  // rows of a page, at least 1, and P
+  int table_width;  // M
+  int most_keys;    // of a sequence: M * page
+};
+
+struct AttentionAppendParams {
+  const void* k_new;  // [B, Sq, HK, D]
+  const void* v_new;  // [B, Sq, HK, DV]
+  void* k_cache;      // [P, page, HK, D]
+  void* v_cache;      // [P, page, HK, DV]
+  AttentionPages pages;
+  long long k_batch_stride, k_token_stride, k_head_stride;  // of the new ones, in 16 bytes
+  long long v_batch_stride, v_token_stride, v_head_stride;
+  long long k_page_stride, k_row_stride, k_cache_head_stride;
+  long long v_page_stride, v_row_stride, v_cache_head_stride;
+  int seq_q, kv_heads;
+  int k_words, v_words;  // of one head, 16 bytes each
+};
+
+struct AttentionDecodeParams {
+  // With k and v the caches, a page being what a sequence is elsewhere: k_batch_stride is from page
+  // to page, k_token_stride from row to row of one. tiles: of one key head. seq_k is not used.
+  AttentionForwardParams forward;
+  AttentionPages pages;
+  void* partial_out;  // float32 [splits, B, H, Sq, DV], if splits > 1
+  void* partial_lse;  // float32 [splits, B, H, Sq]
+  int appended;
+  int splits;  // parts of the key blocks of each tile
+};
+
+struct AttentionCombineParams {
+  const void* partial_out;  // as above
+  const void* partial_lse;
+  const void* sinks;  // float32 [H]
+  void* out;          // [B, Sq, H, DV]
+  void* lse;          // float32 [B, H, Sq]
+  long long rows;     // B * H * Sq
+  long long out_batch_stride, out_token_stride, out_head_stride;
+  int heads, seq_q, value_dim;
+  int splits;  // at most 256
+};
+
 // One call of each function of a snippet.
 struct SnippetProbeParams {
   float* out;  // [2]

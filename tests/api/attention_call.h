@@ -27,6 +27,7 @@ struct GivenTensor {
 };
 
 struct AttentionCall {
+  const char* op = "flash_attention";
   std::map<std::string, GivenTensor> tensors;
   std::map<std::string, std::string> options, texts;
 
@@ -58,7 +59,7 @@ struct AttentionAnswer {
 // Lengths are left open, so that calls that differ in nothing else share kernels.
 inline Problem declare(const AttentionCall& call) {
   lathe_problem* made = nullptr;
-  API(lathe_problem_create(&made, "flash_attention"));
+  API(lathe_problem_create(&made, call.op));
   Problem problem(made);
   for (const auto& [name, given] : call.tensors) {
     std::vector<int64_t> shape = given.shape;

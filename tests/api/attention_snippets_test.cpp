@@ -267,6 +267,51 @@ TEST_CASE("packed sequences, some empty, with a mask and gradients: against plai
   check_gradients(run(context(), call), call, a);
 }
 
+TEST_CASE("decoding over pages with a bias and a mask: against plain loops") {
+  constexpr int64_t kBatch = 2, kQueries = 3, kHeads = 4, kKeyHeads = 2, kWidth = 64;
+  constexpr int64_t kPage = 16, kPages = 11, kTable = 6, kKeyRow = kKeyHeads * kWidth;
+  const Values lengths = {70, 33}, table = {3, 9, 0, 5, 1, 0, 7, 2, 10, 0, 0, 0};
+  AttentionCall call;
+  call.op = "flash_attention_decode";
+  call.draw("q", LATHE_F16, {kBatch, kQueries, kHeads, kWidth}, 1);
+  call.draw("k_cache", LATHE_F16, {kPages, kPage, kKeyHeads, kWidth}, 2);
+  call.draw("v_cache", LATHE_F16, {kPages, kPage, kKeyHeads, kWidth}, 3);
+  call.put("block_table", LATHE_I32, {kBatch, kTable}, table);
+  call.put("cache_seqlens", LATHE_I32, {kBatch}, lengths);
+  call.put("capture_0", LATHE_F32, {kHeads}, {0.5, -0.5, 1, 0});
+  call.want("out", LATHE_F16, {kBatch, kQueries, kHeads, kWidth});
+  call.want("lse", LATHE_F32, {kBatch, kHeads, kQueries});
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float x, int batch, int head, int q, int k, const Captures& c) "
+      "{\n"
+      "  return x + c.get<0>(head) * (k % 4) + q + batch;\n}\n";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q, int k) { return (q + k) % 3 != 1; }\n";
+  ref::Attention a;
+  a.heads = kHeads, a.kv_heads = kKeyHeads, a.head_dim = a.value_dim = kWidth;
+  a.packed = false, a.scale = 0.125, a.begin_q = {0, 3, 6}, a.begin_k = {0, 70, 103};
+  a.q = call.tensors.at("q").values;
+  for (int64_t b = 0; b < kBatch; ++b) {
+    for (int64_t j = 0; j < static_cast<int64_t>(lengths[b]); ++j) {
+      const auto page = static_cast<int64_t>(table[b * kTable + j / kPage]);
+      const int64_t at = (page * kPage + j % kPage) * kKeyRow;
+      for (const auto& [name, to] : {std::pair("k_cache", &a.k), std::pair("v_cache", &a.v)}) {
+        const auto from = call.tensors.at(name).values.begin() + at;
+        to->insert(to->end(), from, from + kKeyRow);
+      }
+    }
+  }
+  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const Values& bias = call.tensors.at("capture_0").values;
+    return x + bias[h] * static_cast<double>(j % 4) + static_cast<double>(i + b);
+  };
+  a.mask_mod = [](int64_t, int64_t, int64_t i, int64_t j) { return (i + j) % 3 != 1; };
+  for (const char* splits : {"1", "2"}) {
+    call.options["num_splits"] = splits;
+    check_against(run(context(), call), a);
+  }
+}
+
 TEST_CASE("rows that a mask empties, and scores of minus infinity") {
   const Sizes s{1, 70, 130, 1, 1, 64};
   AttentionCall call = dense(s);

@@ -9,7 +9,8 @@ target_compile_definitions(lathe_api_testing PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
-        attention_backward attention_options attention_repeat attention_snippets)
+        attention_backward attention_decode attention_options attention_repeat
+        attention_snippets)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()

@@ -17,18 +17,18 @@ using test::Builder;
 using test::error;
 namespace attention = lathe::attention;
 
-// 8 query heads of 2 key heads, D = 64, DV = 128.
-Builder training(const char* deterministic) {
-  Builder builder("flash_attention");
-  builder.tensors(test::kBackward).set("causal", "1").set("window_left", "1000");
-  builder.set("deterministic", deterministic);
-  return builder;
-}
+constexpr int kMultiprocessors = 108;  // as far as choices go
 
-// Of 108 multiprocessors, as far as choices go.
-void make(World* world, const char* deterministic = "0") {
-  world->context.facts.multiprocessors = 108;
-  world->make(training(deterministic));
+// 8 query heads of 2 key heads, D = 64, DV = 128. One plan for all: its kernels compile once.
+World& training() {
+  static World world;
+  if (!world.plan) {
+    Builder builder("flash_attention");
+    builder.tensors(test::kBackward).set("causal", "1").set("window_left", "1000");
+    world.context.facts.multiprocessors = kMultiprocessors;
+    world.make(builder);
+  }
+  return world;
 }
 
 void fill(World* world, int64_t batch, int64_t queries, int64_t keys) {
@@ -59,8 +59,7 @@ size_t run(World* world) {
 int64_t offset(const void* address) { return static_cast<const char*>(address) - kWorkspace; }
 
 TEST_CASE("attention: a training step is four launches over one workspace") {
-  World world;
-  make(&world);
+  World& world = training();
   fill(&world, 2, 16, 32);
   world.arrays[attention::q].strides = {16 * 1024, 1024, 64, 1};
   world.slots[attention::q] = world.arrays[attention::q].get();
@@ -120,8 +119,7 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
 }
 
 TEST_CASE("attention: the lengths of a call choose among the plan's kernels") {
-  World world;
-  make(&world);
+  World& world = training();
   fill(&world, 2, 16, 32);
   run(&world);
   const int packed = recorder.launches[0].kernel, apart = recorder.launches[2].kernel;
@@ -142,23 +140,42 @@ TEST_CASE("attention: the lengths of a call choose among the plan's kernels") {
   CHECK(recorder.launches[3].config.gridDimX == static_cast<unsigned>(finish.dq_blocks));
 }
 
-TEST_CASE("attention: deterministic, a block for each accumulator of dq") {
+TEST_CASE("attention: deterministic, a block for each accumulator of dq; and dq alone") {
   World world;
-  make(&world, "1");
-  fill(&world, 2, 64, 4096);
-  run(&world);
-  const auto main = recorder.launches[2].as<lathe::AttentionBackwardParams>();
-  const auto prepare = recorder.launches[1].as<lathe::AttentionBackwardPrepareParams>();
-  const auto finish = recorder.launches[3].as<lathe::AttentionBackwardFinishParams>();
+  world.context.facts.multiprocessors = kMultiprocessors;
+  Builder builder("flash_attention");
+  builder.tensors({{"q", LATHE_BF16, {-1, -1, 8, 64}},
+                   {"k", LATHE_BF16, {-1, -1, 8, 64}},
+                   {"v", LATHE_BF16, {-1, -1, 8, 64}},
+                   {"out", LATHE_BF16, {-1, -1, 8, 64}},
+                   {"lse", LATHE_F32, {-1, 8, -1}},
+                   {"dout", LATHE_BF16, {-1, -1, 8, 64}},
+                   {"dq", LATHE_BF16, {-1, -1, 8, 64}}});
+  world.make(builder.set("deterministic", "1").set("saved_forward", "1"));
+  world.fill({{Letter::B, 2},
+              {Letter::Sq, 64},
+              {Letter::Sk, 4096},
+              {Letter::H, 8},
+              {Letter::HK, 8},
+              {Letter::D, 64},
+              {Letter::DV, 64}});
+  CHECK(run(&world) == 2 * 4096 + 7 * 262144);
+  REQUIRE(recorder.count == 3);
+  const auto prepare = recorder.launches[0].as<lathe::AttentionBackwardPrepareParams>();
+  const auto main = recorder.launches[1].as<lathe::AttentionBackwardParams>();
+  const auto finish = recorder.launches[2].as<lathe::AttentionBackwardFinishParams>();
+  CHECK(recorder.launches[1].config.gridDimX == 7 * 8 * 2);
   CHECK(main.slices == 7);  // 108 / 16
-  CHECK(prepare.slices == main.slices);
-  CHECK(finish.slices == main.slices);
+  CHECK(prepare.slices == 7);
+  CHECK(finish.slices == 7);
   CHECK(main.dq_slice_stride == 2 * 64 * 8 * 64);
+  CHECK(main.dk == nullptr);
+  CHECK(main.dv == nullptr);
+  CHECK(prepare.out == World::address(attention::out));
 }
 
 TEST_CASE("attention: without rows or keys what has elements is written, the rest left alone") {
-  World world;
-  make(&world);
+  World& world = training();
   using Names = std::vector<std::string>;
   const auto launched = [&](int64_t batch, int64_t queries, int64_t keys) {
     fill(&world, batch, queries, keys);

@@ -120,11 +120,34 @@ TEST_CASE("the indices of flash_attention are those of the table") {
   for (int i = 0; i < attention::count; ++i) CHECK(find_tensor(op, names[i]) == i);
 }
 
+TEST_CASE("the indices of flash_attention_decode are those of the table") {
+  const Operator& op = *find_operator("flash_attention_decode");
+  const char* const names[] = {
+      "q",         "k_cache",   "v_cache",      "block_table", "cache_seqlens",
+      "k_new",     "v_new",     "alibi_slopes", "sinks",       "capture_0",
+      "capture_1", "capture_2", "capture_3",    "out",         "lse"};
+  REQUIRE(std::size(names) == attention_decode::count);
+  for (int i = 0; i < attention_decode::count; ++i) CHECK(find_tensor(op, names[i]) == i);
+}
+
+TEST_CASE("what changes a tensor is an input, and the tensor is in and out") {
+  for (const Operator& op : operators()) {
+    for (size_t t = 0; t < op.info.tensor_count; ++t) {
+      const char* by = op.info.tensors[t].changed_by;
+      if (!by) continue;
+      CHECK(op.info.tensors[t].role == LATHE_INOUT);
+      REQUIRE(find_tensor(op, by) >= 0);
+      CHECK(op.info.tensors[find_tensor(op, by)].role == LATHE_INPUT);
+    }
+  }
+}
+
 TEST_CASE("states are contiguous and only activations are strided") {
   for (const Operator& op : operators()) {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const std::string shape = op.info.tensors[t].shape;
-      const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S");
+      const bool rows =
+          shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") || shape.starts_with("P,");
       CHECK(op.rules[t].strided == rows);
     }
   }

@@ -112,7 +112,8 @@ TEST_CASE("attention backward: every candidate fits the device and the registers
           CHECK(std::count(candidates.begin(), candidates.end(), tile) == 1);
           const KernelSpec spec = attention_backward_spec(problem, tile, false);
           CHECK(spec.smem_bytes <= facts(arch).shared_bytes_per_block);
-          CHECK(tile.keys * tile.width_warps == 16 * tile.warps);
+          const int keys = tile.keys * tile.width_warps / tile.warps;  // of a warp
+          CHECK((keys == 16 || (keys == 32 && std::max(head_dim, value_dim) <= 128)));
           CHECK(tile.rows % 16 == 0);
           CHECK(attention_backward_accumulators(problem, tile) <= 224);
         }

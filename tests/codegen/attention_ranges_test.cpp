@@ -233,6 +233,17 @@ TEST_CASE("attention heuristics: number of splits") {
   question.query_blocks = 264, question.kv_bytes = 50ll << 20;
   CHECK(attention_num_splits(question) == 1);
 
+  // The table of all block counts is the same function.
+  for (const int64_t multiprocessors : {1, 5, 20, 108, 132}) {
+    for (int64_t tiles = 1; tiles <= multiprocessors; ++tiles) {
+      const auto by_blocks = attention_num_splits_by_blocks(tiles, multiprocessors, 150);
+      for (int64_t blocks = 1; blocks <= 150; ++blocks) {
+        const SplitQuestion each{tiles, multiprocessors, blocks, 1, 0, false, 150};
+        REQUIRE(by_blocks.at(static_cast<size_t>(blocks - 1)) == attention_num_splits(each));
+      }
+    }
+  }
+
   CHECK(attention_clamp_splits(0, 9) == 1);
   CHECK(attention_clamp_splits(-3, 9) == 1);
   CHECK(attention_clamp_splits(4, 9) == 4);

@@ -61,23 +61,20 @@ void expect_sinks(const Setup& s, const ref::Attention& a, const ref::AttentionF
 
 }  // namespace
 
-const Kernels& kernels_of(const lathe::Compiler& compiler, const Setup& s,
-                          const std::string& arch) {
-  static std::map<std::string, Kernels> known;
-  const Specs specs = specs_of(s);
-  const auto [at, fresh] = known.try_emplace(specs.main.text() + specs.prepare.text() + arch);
-  Kernels& kernels = at->second;
-  if (!fresh) return kernels;
-  kernels.specs = specs;
-  const auto build = [&](const KernelSpec& spec, lathe::CompiledUnit* unit) {
-    const auto compiled = compiler.compile(lathe::emit_unit(spec, arch), arch);
-    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-    *unit = *compiled;
+Kernels kernels_of(const lathe::Compiler& compiler, const Setup& s, const std::string& arch) {
+  static std::map<std::string, lathe::CompiledUnit> known;
+  const auto built = [&](const KernelSpec& spec) {
+    const std::string unit = lathe::emit_unit(spec, arch);
+    const auto [at, fresh] = known.try_emplace(unit);
+    if (fresh) {
+      const auto compiled = compiler.compile(unit, arch);
+      REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+      at->second = *compiled;
+    }
+    return at->second;
   };
-  build(specs.prepare, &kernels.prepare);
-  build(specs.main, &kernels.main);
-  build(specs.finish, &kernels.finish);
-  return kernels;
+  const Specs specs = specs_of(s);
+  return {specs, built(specs.prepare), built(specs.main), built(specs.finish)};
 }
 
 void expect_gradients(const Setup& s, const ref::Attention& a, const ref::AttentionForward& forward,

@@ -126,8 +126,8 @@ struct Kernels {
   lathe::CompiledUnit prepare, main, finish;
 };
 
-// Compiled once for all tests of the program.
-const Kernels& kernels_of(const lathe::Compiler& compiler, const Setup& s, const std::string& arch);
+// Each kernel is compiled once for all tests of the program.
+Kernels kernels_of(const lathe::Compiler& compiler, const Setup& s, const std::string& arch);
 
 inline double round_to(lathe_dtype dtype, double value) { return numbers::rounded(dtype, value); }
 

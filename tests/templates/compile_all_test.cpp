@@ -1,27 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Every template, every architecture, in configurations that cover each flag, width and type: it
-// compiles, keeps everything in registers, and the same key gives the same bytes.
+// Every template of the convolutions, every architecture, in configurations that cover each flag,
+// width and type: it compiles, keeps everything in registers, and the same key gives the same
+// bytes.
 #include <doctest/doctest.h>
-
-#include <atomic>
-#include <map>
-#include <mutex>
-#include <set>
-#include <thread>
 
 #include "codegen/kernels/conv.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
 
 namespace {
-
-struct Job {
-  KernelSpec spec;
-  std::string arch;
-};
 
 // `all` sets every flag, otherwise none but the kernels themselves.
 ConvProblem problem_of(Dtype x, Dtype weight, int width, int vector_bytes, bool all) {
@@ -58,8 +49,8 @@ std::vector<ConvProblem> problems_for(size_t arch_index) {
   return problems;
 }
 
-std::vector<Job> all_jobs() {
-  std::map<std::string, Job> jobs;  // by unit: kernels that problems share compile once
+std::vector<compile_test::Job> all_jobs() {
+  compile_test::Jobs jobs;
   for (size_t a = 0; a < supported_archs().size(); ++a) {
     const std::string& arch = supported_archs()[a];
     const DeviceFacts facts = *facts_of_arch(arch);
@@ -69,69 +60,30 @@ std::vector<Job> all_jobs() {
       for (const auto* spec : {&kernels->forward, &kernels->backward, &kernels->update,
                                &kernels->weight_grad, &kernels->weight_grad_cast,
                                &kernels->halo_pack, &kernels->halo_join, &kernels->halo_add}) {
-        if (*spec) jobs.emplace(emit_unit(**spec, arch), Job{**spec, arch});
+        if (*spec) jobs.add(**spec, arch);
       }
     }
   }
-  std::vector<Job> list;
-  for (auto& [unit, job] : jobs) list.push_back(std::move(job));
-  return list;
-}
-
-std::shared_ptr<const Compiler> compiler() {
-  const auto opened = Compiler::open();
-  if (opened.ok()) return *opened;
-  MESSAGE("skipped, no compiler: ", opened.status().text());
-  return nullptr;
+  return jobs.list();
 }
 
 }  // namespace
 
 TEST_CASE("every template compiles for every architecture without spills") {
-  const auto nvrtc = compiler();
+  const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
-  const std::vector<Job> jobs = all_jobs();
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::vector<std::string> failures;
-  std::map<std::string, int> worst;  // registers by kernel
-  std::set<std::pair<std::string, std::string>> covered;
-  const auto work = [&] {
-    for (size_t i = next++; i < jobs.size(); i = next++) {
-      const Job& job = jobs[i];
-      const auto compiled = nvrtc->compile(emit_unit(job.spec, job.arch), job.arch);
-      const std::lock_guard lock(mutex);
-      const std::string what = job.spec.text() + " arch=" + job.arch;
-      if (!compiled.ok()) {
-        failures.push_back(compiled.status().text());
-        continue;
-      }
-      const CompileReport& report = compiled->report;
-      if (report.registers <= 0) failures.push_back(what + ": registers not known");
-      if (report.stack_bytes != 0 || report.spill_stores != 0 || report.spill_loads != 0) {
-        failures.push_back(what + ": stack " + std::to_string(report.stack_bytes) + ", spills " +
-                           std::to_string(report.spill_stores) + "/" +
-                           std::to_string(report.spill_loads));
-      }
-      if (report.smem_static != 0) failures.push_back(what + ": static shared memory");
-      int& most = worst[job.spec.kernel];
-      most = std::max(most, report.registers);
-      covered.insert({job.spec.kernel, job.arch});
-    }
-  };
-  std::thread other(work);
-  work();
-  other.join();
-  for (const std::string& failure : failures) FAIL_CHECK(failure);
-  CHECK(covered.size() == 7 * supported_archs().size());
-  for (const auto& [kernel, registers] : worst) {
+  const std::vector<compile_test::Job> jobs = all_jobs();
+  const compile_test::Outcome outcome = compile_test::compile(*nvrtc, jobs);
+  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  CHECK(outcome.covered.size() == 7 * supported_archs().size());
+  for (const auto& [kernel, registers] : outcome.registers) {
     MESSAGE(kernel, ": at most ", registers, " registers");
   }
   MESSAGE(jobs.size(), " units compiled");
 }
 
 TEST_CASE("the same unit gives the same bytes, whatever was compiled in between") {
-  const auto nvrtc = compiler();
+  const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
   const ConvKernels kernels = *conv_kernels(problem_of(Dtype::bf16, Dtype::bf16, 4, 16, false),
                                             *facts_of_arch("sm_90a"), false);
@@ -147,7 +99,7 @@ TEST_CASE("the same unit gives the same bytes, whatever was compiled in between"
 }
 
 TEST_CASE("host and device must agree: a wrong size, offset or sum does not compile") {
-  const auto nvrtc = compiler();
+  const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
   ConvProblem problem = problem_of(Dtype::f32, Dtype::f32, 2, 4, false);
   const KernelSpec good = *conv_kernels(problem, *facts_of_arch("sm_80"), false)->forward;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "codegen/kernels/attention_backward.h"
+#include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
@@ -59,6 +60,13 @@ TEST_CASE("specs and templates have the same stems") {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
+  }
+  AttentionProblem decode;
+  decode.decode = decode.append = true;
+  const auto paged = *attention_decode_kernels(decode, *facts_of_arch("sm_80"), {});
+  for (const KernelSpec& spec : {paged.decode[0], *paged.append, *paged.combine}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
   }
   CHECK(sources == template_stems());
 }

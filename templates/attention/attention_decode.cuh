@@ -1,0 +1,379 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_decode: softmax(scores) V of a few query rows over a paged cache of keys and values.
+//
+//   the equations of attention_forward.cuh, with the keys of sequence b in pages (pages.cuh)
+//
+// The memory's bandwidth bounds it, so what counts is that k and v are read once, 16 bytes at a
+// time, with copies always in flight. The query heads of a key head are rows of one tile of kTileM:
+// tile row r is query r / G of head r % G. Few rows leave warps without rows of their own: a warp
+// owns 16 rows and 1 / kKeyWarps of each block of kTileN keys, and what the warps of the same rows
+// have summed is merged in shared memory at the end. The block also owns only one of `splits` parts
+// of the tile's key blocks (Flash-Decoding, Dao et al. 2023): with more than one, it stores a
+// float32 partial result without the sink, for attention_combine.
+#pragma once
+#include "attention/pages.cuh"
+#include "attention/results.cuh"
+#include "attention/scores.cuh"
+
+namespace lathe {
+
+// The kernel's constants as the pieces that it shares with attention_forward want them.
+template <class Config>
+struct DecodeConfig : Config {
+  static constexpr bool kPacked = false, kPackGqa = true, kListed = false;
+};
+
+template <class Config>
+struct AttentionDecodeShape {
+  static constexpr int kWarps = Config::kThreads / 32, kRowWarps = Config::kTileM / 16;
+  static constexpr int kKeyWarps = kWarps / kRowWarps;
+  static constexpr int kWarpKeys = Config::kTileN / kKeyWarps;  // of one block of keys
+  static constexpr int kKeyTiles = kWarpKeys / 8, kOutTiles = Config::kValueWidth / 8;
+  static constexpr int kSteps = Config::kWidth / 16;
+  static constexpr bool kKeepQ = kSteps * 4 <= 32;  // in registers
+  // Of the merge's rows, in floats: a quad's eight rows fall into different banks.
+  static constexpr int kPitch = Config::kValueWidth + 8;
+  static_assert(kWarps == kRowWarps * kKeyWarps && kWarpKeys % 16 == 0, "whole blocks of 16");
+  static_assert(Config::kStages >= 2 && Config::kTileN <= Config::kThreads, "a row for a thread");
+};
+
+// Where the rows of a key block begin, in elements from the head's first; negative: absent.
+struct alignas(16) KeyRow {
+  long long k, v;
+};
+
+// [Q][kStages of K and V][kStages of rows], then [sums of each warp][its maxima][its denominators].
+template <class Config>
+struct AttentionDecodeSmem {
+  using Shape = AttentionDecodeShape<Config>;
+  static constexpr int kQ = 2 * Config::kTileM * Config::kWidth;
+  static constexpr int kK = 2 * Config::kTileN * Config::kWidth;
+  static constexpr int kV = 2 * Config::kTileN * Config::kValueWidth;
+  static constexpr int kTiles = kQ + Config::kStages * (kK + kV);
+  static constexpr int kCopies = kTiles + Config::kStages * Config::kTileN * 16;
+  static constexpr int kSums = 4 * Shape::kKeyWarps * Config::kTileM * Shape::kPitch;
+  static constexpr int kMerge = kSums + 8 * Shape::kKeyWarps * Config::kTileM;
+  static constexpr int kBytes = kCopies > kMerge ? kCopies : kMerge;
+};
+
+// The 16 rows of a warp, as WarpRows has them: lane i knows query and head of row i % 16.
+template <class Config>
+struct DecodeRows {
+  int own_query, own_head;
+
+  __device__ __forceinline__ DecodeRows(const AttentionTile& tile, int row_warp) {
+    const unsigned group = tile.group;
+    const unsigned row = tile.first + row_warp * 16 + thread_index() % 16;
+    own_query = row / group;
+    own_head = tile.head * group + row % group;
+  }
+  static __device__ __forceinline__ int place(int, int half, int thread) {
+    return 8 * half + thread % 32 / 4;
+  }
+  __device__ __forceinline__ int query(const AttentionTile&, int place, int) const {
+    return __shfl_sync(0xffffffffu, own_query, place);
+  }
+  __device__ __forceinline__ int head(const AttentionTile&, int place) const {
+    return __shfl_sync(0xffffffffu, own_head, place);
+  }
+};
+
+template <class Config>
+struct AttentionDecode {
+  using Element = typename Config::Element;
+  using Shape = AttentionDecodeShape<Config>;
+  using Smem = AttentionDecodeSmem<Config>;
+  using Pieces = DecodeConfig<Config>;
+  using Sums = float[1][Shape::kOutTiles][4];
+  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+  static constexpr int kStages = Config::kStages;
+
+  const AttentionDecodeParams& decode;
+  const AttentionForwardParams& p;
+  const AttentionTile& tile;
+  const PageTable& table;
+  char* const shared;
+  const int split;
+
+  // ---- copies
+
+  __device__ __forceinline__ KeyRow* row_list(int stage) const {
+    return reinterpret_cast<KeyRow*>(shared + Smem::kTiles) + stage * kTileN;
+  }
+  // The table's entry of the thread's own key of a block; -1 where there is none.
+  __device__ __forceinline__ int own_entry(int block, int first) const {
+    const int key = block * kTileN + static_cast<int>(threadIdx.x);
+    const bool wanted = block >= first && threadIdx.x < kTileN && key < tile.keys;
+    return wanted ? table.entry(key) : -1;
+  }
+  __device__ __forceinline__ void list_own_row(int stage, int block, int entry) const {
+    if (threadIdx.x >= kTileN) return;
+    const KeyPlace place = table.place(block * kTileN + static_cast<int>(threadIdx.x), entry);
+    const bool there = place.page >= 0;
+    row_list(stage)[threadIdx.x] = {
+        there ? place.page * p.k_batch_stride + place.row * p.k_token_stride : -1,
+        there ? place.page * p.v_batch_stride + place.row * p.v_token_stride : -1};
+  }
+  __device__ __forceinline__ void copy_block(int stage) const {
+    const KeyRow* rows = row_list(stage);
+    const unsigned to = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
+    copy_rows<kTileN, Config::kWidth, Config::kThreads>(
+        to, static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim, [&](int r) {
+          return TileRow{rows[r].k, rows[r].k >= 0};
+        });
+    copy_rows<kTileN, Config::kValueWidth, Config::kThreads>(
+        to + Smem::kK, static_cast<const Element*>(p.v) + tile.head * p.v_head_stride, p.value_dim,
+        [&](int r) {
+          return TileRow{rows[r].v, rows[r].v >= 0};
+        });
+  }
+  __device__ __forceinline__ void copy_q() const {
+    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const long long rows = static_cast<long long>(tile.rows) * tile.group;
+    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+        shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
+        [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
+  }
+
+  // ---- one block of keys
+
+  template <class Fragments>
+  __device__ __forceinline__ void multiply_keys(int stage, const Fragments& q_kept,
+                                                float (&s)[1][Shape::kKeyTiles][4]) const {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
+    const unsigned k_tile = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
+    const auto q_reader = read_rows_first<kTileM, Config::kWidth>(shared_address(shared), lane);
+    const auto k_reader = read_columns_first<kTileN, Config::kWidth>(k_tile, lane);
+#pragma unroll
+    for (int d = 0; d < Shape::kSteps; ++d) {
+      unsigned q[4];
+      if constexpr (Shape::kKeepQ) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) q[i] = q_kept[d][i];
+      } else {
+        load_matrix(q, q_reader.at(row_warp, d));
+      }
+#pragma unroll
+      for (int n = 0; n < Shape::kKeyTiles; n += 2) {
+        unsigned keys[4];
+        load_matrix(keys, k_reader.at(key_warp * (Shape::kWarpKeys / 16) + n / 2, d));
+        multiply_add(s[0][n], q, keys[0], keys[1], Element{});
+        multiply_add(s[0][n + 1], q, keys[2], keys[3], Element{});
+      }
+    }
+  }
+  __device__ __forceinline__ void multiply_values(
+      int stage, const unsigned (&weights)[1][Shape::kKeyTiles / 2][4], Sums& o) const {
+    const int lane = threadIdx.x % 32, key_warp = threadIdx.x / 32 / Shape::kRowWarps;
+    const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
+        shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV) + Smem::kK, lane);
+#pragma unroll
+    for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
+#pragma unroll
+      for (int n = 0; n < Shape::kOutTiles; n += 2) {
+        unsigned values[4];
+        load_matrix_transposed(values, v_reader.at(key_warp * (Shape::kWarpKeys / 16) + j, n / 2));
+        multiply_add(o[0][n], weights[0][j], values[0], values[1], Element{});
+        multiply_add(o[0][n + 1], weights[0][j], values[2], values[3], Element{});
+      }
+    }
+  }
+
+  __device__ __forceinline__ void visit(const Visits<Pieces>& visits, int first, int last,
+                                        const ScoreUnits<Pieces>& units,
+                                        const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
+                                        Sums& o) const;
+  __device__ __forceinline__ void store(float t, const RunningSoftmax<1>& softmax,
+                                        const Sums& o) const;
+  __device__ __forceinline__ void store_row(int row, int column, const float (&o)[4],
+                                            const RowEnd& end) const;
+  __device__ __forceinline__ void store_empty_split() const;
+  __device__ __forceinline__ long long lse_place(int query, int head) const {
+    return (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q + query;
+  }
+  __device__ __forceinline__ long long partial_rows() const {
+    return static_cast<long long>(p.sequences) * p.heads * p.seq_q;
+  }
+  __device__ __forceinline__ void run() const;
+};
+
+// The blocks [first, last), right to left. Stage i % kStages holds block last - 1 - i; its rows are
+// looked up two steps ahead, once by a load into a register and once by a store to the list, so
+// that no copy waits for the table.
+template <class Config>
+__device__ __forceinline__ void AttentionDecode<Config>::visit(
+    const Visits<Pieces>& visits, int first, int last, const ScoreUnits<Pieces>& units,
+    const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, Sums& o) const {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
+  copy_q();
+  int entries[kStages];
+#pragma unroll
+  for (int i = 0; i < kStages; ++i) entries[i] = own_entry(last - 1 - i, first);
+#pragma unroll
+  for (int i = 0; i < kStages; ++i) list_own_row(i, last - 1 - i, entries[i]);
+  int entry = own_entry(last - 1 - kStages, first);
+  __syncthreads();  // the lists are there for all
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) {
+    if (last - 1 - i >= first) copy_block(i);
+    copy_async_commit();
+  }
+
+  unsigned q[Shape::kKeepQ ? Shape::kSteps : 1][4];
+  if constexpr (Shape::kKeepQ) {
+    copy_async_wait<kStages - 2>();
+    __syncthreads();  // Q, of the first group, is there for all
+    const auto reader = read_rows_first<kTileM, Config::kWidth>(shared_address(shared), lane);
+#pragma unroll
+    for (int d = 0; d < Shape::kSteps; ++d) load_matrix(q[d], reader.at(row_warp, d));
+  }
+  int stage = 0, behind = kStages - 1;  // of the block at hand, and of the last one
+#pragma unroll 1
+  for (int block = last - 1; block >= first; --block) {
+    copy_async_wait<kStages - 2>();
+    __syncthreads();  // the block is there for all; all have left the stage that is refilled now
+    if (block - (kStages - 1) >= first) copy_block(behind);
+    copy_async_commit();
+    list_own_row(stage, block - kStages, entry);  // read last before this barrier
+    entry = own_entry(block - kStages - 1, first);
+
+    float s[1][Shape::kKeyTiles][4] = {};
+    multiply_keys(stage, q, s);
+    const int key = block * kTileN + key_warp * Shape::kWarpKeys;
+    if (block >= visits.right || block < visits.left) {
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+    } else {
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+    }
+    unsigned weights[1][Shape::kKeyTiles / 2][4];
+    softmax_step<Element, true>(s, units.t, softmax, o, weights);
+    multiply_values(stage, weights, o);
+    behind = stage;
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+  }
+  copy_async_wait<0>();
+}
+
+template <class Config>
+__device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int column,
+                                                                   const float (&o)[4],
+                                                                   const RowEnd& end) const {
+  const unsigned group = tile.group, at = tile.first + row;
+  const int query = at / group, head = tile.head * group + at % group;
+  if (query >= tile.rows || column >= p.value_dim) return;
+  float scaled[4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
+  const long long place = lse_place(query, head);
+  if (decode.splits > 1) {
+    const long long partial = split * partial_rows() + place;
+    store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
+                 pack<float, 16>(scaled));
+    if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
+  } else {
+    store_global(static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
+                     query * p.out_token_stride + head * p.out_head_stride + column,
+                 pack<Element, 8>(scaled));
+    if (column == 0) store_element(static_cast<float*>(p.lse) + place, end.lse);
+  }
+}
+
+// The warps of the same rows merge what they have, in their order: with M the largest maximum,
+// sums and denominators are scaled by 2^((m - M) t) and added.
+template <class Config>
+__device__ __forceinline__ void AttentionDecode<Config>::store(float t,
+                                                               const RunningSoftmax<1>& softmax,
+                                                               const Sums& o) const {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
+  float* const sums = reinterpret_cast<float*>(shared);
+  float* const most = reinterpret_cast<float*>(shared + Smem::kSums);
+  float* const denominator = most + Shape::kKeyWarps * kTileM;
+  __syncthreads();  // all have left the tiles
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = key_warp * kTileM + row_warp * 16 + 8 * half + lane / 4;
+    const float sum = quad_sum(softmax.sum[0][half]);
+    if (lane % 4 == 0) most[row] = softmax.most[0][half], denominator[row] = sum;
+#pragma unroll
+    for (int n = 0; n < Shape::kOutTiles; ++n) {
+      *reinterpret_cast<float2*>(sums + row * Shape::kPitch + 8 * n + lane % 4 * 2) = {
+          o[0][n][2 * half], o[0][n][2 * half + 1]};
+    }
+  }
+  __syncthreads();  // the sums are there for all
+  constexpr int kChunks = Config::kValueWidth / 4;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kTileM * kChunks; i += Config::kThreads) {
+    const int row = i / kChunks, column = i % kChunks * 4;
+    float largest = minus_infinity();
+#pragma unroll
+    for (int w = 0; w < Shape::kKeyWarps; ++w) largest = fmaxf(largest, most[w * kTileM + row]);
+    const float base = largest == minus_infinity() ? 0.0f : largest;
+    float all[4] = {}, sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < Shape::kKeyWarps; ++w) {
+      const int at = w * kTileM + row;
+      const float factor = ex2_flushed(__fmul_rn(__fsub_rn(most[at], base), t));
+      sum = __fmaf_rn(factor, denominator[at], sum);
+      const float4 part = *reinterpret_cast<const float4*>(sums + at * Shape::kPitch + column);
+      all[0] = __fmaf_rn(factor, part.x, all[0]), all[1] = __fmaf_rn(factor, part.y, all[1]);
+      all[2] = __fmaf_rn(factor, part.z, all[2]), all[3] = __fmaf_rn(factor, part.w, all[3]);
+    }
+    RowEnd end;
+    if (Config::kSinks && decode.splits <= 1) {
+      const int head = tile.head * tile.group + (tile.first + row) % tile.group;
+      const float sink = load_element(static_cast<const float*>(p.sinks) + head);
+      end = softmax_end<true>(largest, sum, t, sink);
+    } else {
+      end = softmax_end<false>(largest, sum, t, 0.0f);
+    }
+    store_row(row, column, all, end);
+  }
+}
+
+// Of a split without blocks only lse is read.
+template <class Config>
+__device__ __forceinline__ void AttentionDecode<Config>::store_empty_split() const {
+  const unsigned group = tile.group, at = tile.first + threadIdx.x;
+  const int query = at / group, head = tile.head * group + at % group;
+  if (threadIdx.x >= kTileM || query >= tile.rows) return;
+  float* lse = static_cast<float*>(decode.partial_lse) + split * partial_rows();
+  store_element(lse + lse_place(query, head), minus_infinity());
+}
+
+template <class Config>
+__device__ __forceinline__ void AttentionDecode<Config>::run() const {
+  const Visits<Pieces> visits(p, tile);
+  const int part = ceil_div(visits.end - visits.begin, decode.splits);
+  const int first = minimum(visits.begin + split * part, visits.end);
+  const int last = minimum(first + part, visits.end);
+  if (first >= last && decode.splits > 1) return store_empty_split();
+
+  const DecodeRows<Config> rows(tile, static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps);
+  const ScoreUnits<Pieces> units(p, tile, rows);
+  RunningSoftmax<1> softmax;
+  start_empty(softmax);
+  Sums o = {};
+  if (first < last) visit(visits, first, last, units, rows, softmax, o);
+  store(units.t, softmax, o);
+}
+
+// Splits are the slowest in the grid: those of one sequence that are read at the same time lie
+// apart, and a short sequence leaves its last splits, which are empty, to the end.
+template <class Config>
+__device__ void attention_decode(const AttentionDecodeParams& decode) {
+  extern __shared__ __align__(1024) float4 shared[];
+  const AttentionForwardParams& p = decode.forward;
+  AttentionTile tile = attention_tile<DecodeConfig<Config>>(p);
+  const int split = tile.sequence / p.sequences;
+  tile.sequence %= p.sequences;
+  const PageTable table(decode.pages, tile.sequence);
+  tile.keys = table.keys(decode.appended);
+  AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();
+}
+
+}  // namespace lathe

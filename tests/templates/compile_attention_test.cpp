@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of attention as they are chosen for every architecture: they compile, and up to a
+// width of 128 they keep everything in registers.
+//
+// Every architecture has some widths and sets of options of the table, the next one the next;
+// with LATHE_TEST_ALL=1 each has all.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "codegen/kernels/attention_backward.h"
+#include "tests/templates/compile_jobs.h"
+
+using namespace lathe;
+
+namespace {
+
+struct Widths {
+  int head_dim, value_dim;
+};
+constexpr Widths kNarrow[] = {{64, 64}, {128, 128}, {96, 96}, {128, 64}, {64, 128}};
+constexpr Widths kWide[] = {{192, 128}, {256, 256}, {192, 192}, {64, 256}};
+
+// What of a problem changes the code beside types and widths.
+struct Options {
+  bool packed, local, softcap, alibi, sinks, pack_gqa, deterministic, apart;
+};
+constexpr Options kOptions[] = {
+    {true, true, true, true, true, true, true, true},
+    {false, true, false, false, false, false, false, false},
+    {false, false, false, false, false, false, false, true},
+    {true, false, true, false, true, true, true, false},
+    {false, true, false, true, false, true, false, false},
+};
+
+AttentionProblem problem_of(const Widths& widths, const Options& options, bool half) {
+  AttentionProblem problem;
+  problem.element = half ? Dtype::f16 : Dtype::bf16;
+  problem.cu_seqlens = half ? Dtype::i64 : Dtype::i32;
+  problem.head_dim = widths.head_dim, problem.value_dim = widths.value_dim;
+  problem.packed = options.packed, problem.local = options.local;
+  problem.softcap = options.softcap, problem.alibi = options.alibi;
+  problem.sinks = problem.dsinks = problem.dlse = options.sinks;
+  problem.pack_gqa = options.pack_gqa;
+  problem.deterministic = options.deterministic;
+  problem.forward = problem.backward = true;
+  return problem;
+}
+
+void add_jobs(const AttentionProblem& problem, bool apart, const std::string& arch,
+              compile_test::Jobs* jobs) {
+  const bool wide = std::max(problem.head_dim, problem.value_dim) > 128;
+  const DeviceFacts facts = *facts_of_arch(arch);
+  const auto forward = attention_kernels(problem, facts);
+  REQUIRE_MESSAGE(forward.ok(), forward.status().text());
+  jobs->add(*forward->forward, arch, wide);
+  const auto backward = attention_backward_kernels(problem, facts, {!apart, apart});
+  REQUIRE_MESSAGE(backward.ok(), backward.status().text());
+  jobs->add(backward->prepare, arch);
+  jobs->add(backward->main(), arch, wide);
+  jobs->add(backward->finish, arch);
+}
+
+}  // namespace
+
+TEST_CASE("attention compiles for every architecture, without spills up to a width of 128") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  const bool all = std::getenv("LATHE_TEST_ALL") != nullptr;
+  compile_test::Jobs jobs;
+  const auto& archs = supported_archs();
+  for (size_t a = 0; a < archs.size(); ++a) {
+    for (size_t w = 0; w < std::size(kNarrow) + std::size(kWide); ++w) {
+      const bool wide = w >= std::size(kNarrow);
+      const Widths& widths = wide ? kWide[w - std::size(kNarrow)] : kNarrow[w];
+      for (size_t o = 0; o < std::size(kOptions); ++o) {
+        // Two narrow ones of each architecture and one wide one of every other.
+        const bool turn = wide ? a % 2 == 0 && (w + a / 2) % 4 == 0 && o == a % 5
+                               : (w + a) % 5 == 0 && (o == a % 5 || o == 0);
+        if (!all && !turn) continue;
+        add_jobs(problem_of(widths, kOptions[o], (a + o) % 2 == 0), kOptions[o].apart, archs[a],
+                 &jobs);
+      }
+    }
+  }
+  const std::vector<compile_test::Job> list = jobs.list();
+  const compile_test::Outcome outcome = compile_test::compile(*nvrtc, list);
+  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  CHECK(outcome.covered.size() == 4 * archs.size());
+  for (const auto& [kernel, registers] : outcome.registers) {
+    MESSAGE(kernel, ": at most ", registers, " registers");
+  }
+  MESSAGE(list.size(), " units compiled");
+}

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/templates/compile_jobs.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "codegen/base/text.h"
+#include "codegen/source.h"
+
+namespace compile_test {
+
+using namespace lathe;
+
+void Jobs::add(const KernelSpec& spec, const std::string& arch, bool may_spill) {
+  by_unit_.emplace(emit_unit(spec, arch), Job{spec, arch, may_spill});
+}
+
+std::vector<Job> Jobs::list() const {
+  std::vector<Job> jobs;
+  for (const auto& [unit, job] : by_unit_) jobs.push_back(job);
+  return jobs;
+}
+
+Outcome compile(const Compiler& compiler, const std::vector<Job>& jobs) {
+  Outcome outcome;
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) {
+      const Job& job = jobs[i];
+      const auto compiled = compiler.compile(emit_unit(job.spec, job.arch), job.arch);
+      const std::lock_guard lock(mutex);
+      const std::string what = job.spec.text() + " arch=" + job.arch;
+      if (!compiled.ok()) {
+        outcome.failures.push_back(compiled.status().text());
+        continue;
+      }
+      const CompileReport& report = compiled->report;
+      if (report.registers <= 0) outcome.failures.push_back(what + ": registers not known");
+      const bool spilt =
+          report.stack_bytes != 0 || report.spill_stores != 0 || report.spill_loads != 0;
+      if (spilt && !job.may_spill) {
+        outcome.failures.push_back(text(what, ": stack ", report.stack_bytes, ", spills ",
+                                        report.spill_stores, "/", report.spill_loads));
+      }
+      if (report.smem_static != 0) outcome.failures.push_back(what + ": static shared memory");
+      int& most = outcome.registers[job.spec.kernel];
+      most = std::max(most, report.registers);
+      outcome.covered.insert({job.spec.kernel, job.arch});
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  return outcome;
+}
+
+std::shared_ptr<const Compiler> open_compiler() {
+  const auto opened = Compiler::open();
+  if (opened.ok()) return *opened;
+  MESSAGE("skipped, no compiler: ", opened.status().text());
+  return nullptr;
+}
+
+}  // namespace compile_test

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Kernels to compile for a test, by all threads there are, and what became of them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/nvrtc.h"
+#include "codegen/spec.h"
+
+namespace compile_test {
+
+struct Job {
+  lathe::KernelSpec spec;
+  std::string arch;
+  bool may_spill = false;
+};
+
+// Jobs whose units are the same compile once.
+class Jobs {
+ public:
+  void add(const lathe::KernelSpec& spec, const std::string& arch, bool may_spill = false);
+  std::vector<Job> list() const;
+
+ private:
+  std::map<std::string, Job> by_unit_;
+};
+
+struct Outcome {
+  std::vector<std::string> failures;
+  std::map<std::string, int> registers;                   // the most, by kernel
+  std::set<std::pair<std::string, std::string>> covered;  // kernel and architecture
+};
+// Fails by name what does not compile, keeps something outside registers or has static shared
+// memory.
+Outcome compile(const lathe::Compiler& compiler, const std::vector<Job>& jobs);
+
+// Null, with a message, where there is no compiler.
+std::shared_ptr<const lathe::Compiler> open_compiler();
+
+}  // namespace compile_test
