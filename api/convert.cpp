@@ -6,6 +6,7 @@
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/decode_plan.h"
+#include "api/kda_plan.h"
 
 namespace lathe {
 namespace {
@@ -59,7 +60,7 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
   for (size_t i = 0; i < op.info.tensor_count; ++i) {
     if (!problem.has(static_cast<int>(i))) continue;
     const lathe_operator_tensor& tensor = op.info.tensors[i];
-    const Shape& shape = problem.tensors[i].shape;
+    const Shape shape = problem.shape(static_cast<int>(i));
     for (int d = 0; d < shape.rank; ++d) {
       const int64_t declared = problem.tensors[i].extents[d];
       if (declared == kUnknown) continue;
@@ -124,6 +125,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   }
   if (op.family == Family::attention_decode) {
     LATHE_TRY(check_attention_decode(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::kda_recurrent) {
+    LATHE_TRY(check_kda_recurrent(problem, extents));
     return extents;
   }
   const int64_t width = extents[Letter::W];

@@ -163,7 +163,9 @@ typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_rol
 
 typedef struct lathe_operator_tensor {
   const char* name;
-  const char* shape; /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which */
+  /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which; "N,HV,K,V|N,HV,V,K": the
+   * second with the option state_v_first. */
+  const char* shape;
   lathe_role role;
   int optional;
   const char* dtypes;   /* "f32|f16|bf16", or "=x": that of tensor x */
@@ -183,7 +185,8 @@ typedef struct lathe_operator_option {
   const char* name;
   lathe_option_type type;
   const char* fallback; /* the default as text */
-  const char* allowed;  /* "none|silu", "0|1", "-1|>=0"; FILE: a file's name; any: any number */
+  const char* allowed;  /* "none|silu", "0|1", "-1|>=0", "unset|[-5,0)"; FILE: a file's name; any:
+                           any number */
   const char* sentence;
 } lathe_operator_option;
 

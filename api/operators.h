@@ -35,15 +35,21 @@ enum class Letter : uint8_t {
   P,
   page,
   M,
+  K,
+  V,
+  HV,
+  HVK,
+  S,
+  spec,
   C0,
   C1,
   C2,
   C3
 };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",  "H", "HK",
-                                               "DV", "Sq", "Sk", "Tq", "Tk", "P", "page",
-                                               "M",  "C0", "C1", "C2", "C3"};
-inline constexpr int kLetters = 19;
+inline constexpr const char* kLetterNames[] = {
+    "B",    "T", "N", "D", "W",  "H",    "HK", "DV",   "Sq", "Sk", "Tq", "Tk", "P",
+    "page", "M", "K", "V", "HV", "HV*K", "S",  "spec", "C0", "C1", "C2", "C3"};
+inline constexpr int kLetters = 25;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -61,7 +67,8 @@ struct Extents {
 };
 
 // A shape of the table, parsed: "B,T,D", "N+1". A tensor that may have several, "B,Sq,H,D|Tq,H,D",
-// has one of each rank; a shape with Tq or Tk is that of packed sequences.
+// has one of each rank; a shape with Tq or Tk is that of packed sequences. Of two shapes of one
+// rank, "N,HV,K,V|N,HV,V,K", the second holds where the option state_v_first is set.
 struct Dimension {
   Letter letter;
   int plus;
@@ -72,7 +79,7 @@ struct Shape {
 };
 Shape parse_shape(std::string_view shape);  // a single one
 // The shape of this rank; of rank 0 if there is none.
-Shape shape_of_rank(std::string_view shapes, int rank);
+Shape shape_of_rank(std::string_view shapes, int rank, bool state_v_first = false);
 std::string shape_text(const Shape& shape);  // "[B,T,D]"
 bool has_letter(const Shape& shape, Letter letter);
 
@@ -80,9 +87,12 @@ bool has_letter(const Shape& shape, Letter letter);
 struct TensorRules {
   bool strided = false;    // an activation: batch and token strides are free, wide accesses
   const char* needs = "";  // "dx,bias": tensors without which this one means nothing
+  // Of the address, in bytes: 0: what wide accesses of rows take if it is strided, otherwise the
+  // dtype's; 1: the dtype's. Never more than the problem promises.
+  int alignment = 0;
 };
 
-enum class Family { conv, conv_update, attention, attention_decode };
+enum class Family { conv, conv_update, attention, attention_decode, kda_recurrent };
 
 struct Operator {
   lathe_operator_info info;
@@ -170,6 +180,25 @@ enum Tensor : int {
   capture_3,
   out,
   lse,
+  count
+};
+}
+namespace kda_recurrent {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  g,
+  beta,
+  A_log,
+  dt_bias,
+  initial_state,
+  cu_seqlens,
+  state_pool,
+  state_indices,
+  num_accepted_tokens,
+  o,
+  final_state,
   count
 };
 }

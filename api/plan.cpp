@@ -7,6 +7,7 @@
 #include "api/boundary.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
+#include "api/kda_plan.h"
 
 namespace lathe {
 namespace {
@@ -108,6 +109,10 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   if (problem.op->family == Family::attention_decode) {
     LATHE_ASSIGN(const DecodeRequest request, decode_request(problem, promised));
     return make_attention_decode(request, facts);
+  }
+  if (problem.op->family == Family::kda_recurrent) {
+    LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
+    return make_kda_recurrent(request, facts);
   }
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));

@@ -99,11 +99,22 @@ bool parses(std::string_view value, Number* number) {
   return error == std::errc() && stop == end;
 }
 
-// Whether a number is in the list: a number itself, ">0" or ">=0".
+// "[-5,0)": from the first to below the second.
+template <typename Number>
+bool in_range(std::string_view range, Number number) {
+  const size_t comma = range.find(',');
+  Number from = 0, below = 0;
+  return range.starts_with('[') && parses(range.substr(1, comma - 1), &from) &&
+         parses(range.substr(comma + 1, range.size() - comma - 2), &below) && from <= number &&
+         number < below;
+}
+
+// Whether a number is in the list: a number itself, ">0", ">=0" or a range.
 template <typename Number>
 bool number_allowed(std::string_view allowed, Number number) {
   for (std::string_view each : split(allowed, '|')) {
     if (each == "any") return true;
+    if (in_range(each, number)) return true;
     Number word = 0;
     const bool above = each.starts_with('>'), from = each.starts_with(">=");
     if (!parses(each.substr(from ? 2 : above ? 1 : 0), &word)) continue;
@@ -165,6 +176,13 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
 
 }  // namespace
 }  // namespace lathe
+
+lathe::Shape lathe_problem::shape(int tensor) const {
+  const lathe::Declared& declared = tensors[tensor];
+  const char* by_value = "state_v_first";
+  if (lathe::find_option(*op, by_value) < 0 || option(by_value) != "1") return declared.shape;
+  return lathe::shape_of_rank(op->info.tensors[tensor].shape, declared.shape.rank, true);
+}
 
 std::string lathe_problem::option(const char* name) const {
   const int index = lathe::find_option(*op, name);

@@ -33,6 +33,8 @@ struct lathe_problem {
   unsigned group_flags = 0;
 
   bool has(int tensor) const { return tensors[tensor].given; }
+  // The shape of a declared tensor, as the options have it.
+  lathe::Shape shape(int tensor) const;
   // Of a declared tensor: whether a run writes it.
   bool writes(int tensor) const;
   // The value that holds: what was set, or the table's default.

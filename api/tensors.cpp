@@ -3,6 +3,8 @@
 // The checks at every run, cheapest first: some tens of integer comparisons, text only on failure.
 #include "api/tensors.h"
 
+#include <algorithm>
+
 #include "api/boundary.h"
 #include "api/convert.h"
 
@@ -234,12 +236,15 @@ std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promis
     slot.tensor = static_cast<int>(i);
     slot.name = tensor.name;
     slot.dtype = declared.dtype;
-    slot.shape = declared.shape;
+    slot.shape = problem.shape(slot.tensor);
     slot.strided = op.rules[i].strided;
     slot.written = problem.writes(slot.tensor);
     const Letter last = slot.shape.dims[slot.shape.rank - 1].letter;
     slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, promised[last])
                                   : bytes_of(declared.dtype);
+    if (const int bytes = op.rules[i].alignment; bytes != 0) {
+      slot.alignment = std::max(std::min(bytes, problem.alignment), bytes_of(declared.dtype));
+    }
     slots.push_back(slot);
   }
   return slots;

@@ -71,4 +71,24 @@ struct AttentionProblem {
   }
 };
 
+struct KdaProblem {
+  Dtype element = Dtype::bf16;    // q, k, v and o
+  Dtype gate = Dtype::f32;        // g
+  Dtype beta = Dtype::bf16;       // beta
+  Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
+  Dtype index = Dtype::i32;       // state_indices, num_accepted_tokens; meaningful with a pool
+  int key_dim = 128;              // K: a multiple of 4, 8..256
+  int value_dim = 128;            // V: the same
+  bool packed = false;
+  bool l2norm = false;
+  int gate_kind = 0;  // KdaGate: how g becomes a decay
+  bool A_log = false;
+  bool dt_bias = false;
+  bool sigmoid = false;        // beta is a logit
+  bool state_v_first = false;  // states are [.., V, K]
+
+  bool recurrent = false;  // kda_recurrent
+  int states = 0;          // KdaStates: where its states are
+};
+
 }  // namespace lathe

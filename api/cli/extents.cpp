@@ -24,16 +24,21 @@ std::vector<std::vector<std::string>> shapes(const lathe_operator_tensor& tensor
   }
 }
 
-std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank) {
+std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank,
+                                 bool state_v_first) {
+  std::vector<std::string> found;
   for (auto& each : shapes(tensor)) {
-    if (each.size() == rank) return each;
+    if (each.size() != rank) continue;
+    if (!state_v_first) return each;
+    found = std::move(each);
   }
-  return {};
+  return found;
 }
 
 bool varies(const std::string& letter) {
-  // Batch, captured, sequences, tokens; pages, their size and how many a sequence has.
-  return std::string_view("BCNSTPpM").find(letter.front()) != std::string_view::npos;
+  // Batch, captured, sequences, slots, tokens, speculative ones; pages, their size and how many a
+  // sequence has.
+  return std::string_view("BCNSTPpMs").find(letter.front()) != std::string_view::npos;
 }
 
 std::vector<std::string> varying_letters(const lathe_operator_info& op) {
@@ -59,7 +64,7 @@ std::pair<std::string, int64_t> parse_letter(const std::string& letter) {
 
 void Extents::bind(const lathe_operator_tensor& tensor, const TensorSpec& spec) {
   const std::string name = tensor.name;
-  const auto names = letters(tensor, spec.shape.size());
+  const auto names = letters(tensor, spec.shape.size(), state_v_first_);
   if (names.empty()) {
     std::string allowed;
     for (const auto& each : shapes(tensor)) {

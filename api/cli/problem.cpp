@@ -60,7 +60,7 @@ void check_names(const lathe_operator_info* op, const Specs& tensors) {
 // N sequences: what the offsets say if there are any, else one per row of the batch. Packed rows
 // either have a batch axis, of one row, or none: then what goes by rows goes by sequences.
 void bind_extents(Problem* problem) {
-  Extents extents(&problem->extents);
+  Extents extents(&problem->extents, setting(*problem, "state_v_first") == "1");
   const auto bind = [&](const std::string& name, const TensorSpec& spec) {
     extents.bind(*find_tensor(problem->op, name), spec);
   };
@@ -105,7 +105,8 @@ std::vector<std::string> output_letters(const Problem& problem,
     const auto known = [&](const std::string& text) {
       return problem.extents.contains(parse_letter(text).first);
     };
-    if (std::all_of(each.begin(), each.end(), known)) return each;
+    if (!std::all_of(each.begin(), each.end(), known)) continue;
+    return letters(tensor, each.size(), setting(problem, "state_v_first") == "1");
   }
   return all.front();
 }

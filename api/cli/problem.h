@@ -42,6 +42,9 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 // Offsets live on the device, where nobody checks them: first 0, last T, never decreasing.
 void check_offsets(const Problem& problem, const TensorMap& inputs);
 
+// Slots of a pool of states are there too: each below S, none in use by two sequences, and accepted
+// tokens that are columns.
+void check_slots(const Problem& problem, const TensorMap& inputs);
 // Pages live there too: block_table within the cache as far as it is in use, and cache_seqlens
 // within block_table.
 void check_pages(const Problem& problem, const TensorMap& inputs);

@@ -2,7 +2,8 @@
 find_package(nlohmann_json REQUIRED)
 
 add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
-  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp)
+  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp
+  api/kda_case.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
@@ -10,7 +11,7 @@ target_compile_definitions(lathe_api_testing PRIVATE
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_backward attention_decode attention_options attention_repeat
-        attention_snippets)
+        attention_snippets kda_recurrent_run)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()

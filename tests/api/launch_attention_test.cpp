@@ -197,8 +197,9 @@ TEST_CASE("attention: without rows or keys what has elements is written, the res
 
 TEST_CASE("attention: a mask_mod has each walk preceded by its lists, behind the rest") {
   World world;
-  world.context.facts.multiprocessors = 108;
-  Builder builder = training("0");
+  world.context.facts.multiprocessors = kMultiprocessors;
+  Builder builder("flash_attention");
+  builder.tensors(test::kBackward).set("causal", "1");
   const std::string mask = "__device__ bool mask_mod(int, int, int q, int k) { return q != k; }";
   builder.tensor({"capture_1", LATHE_I32, {-1}}).set("scalar_2", "0.5");
   REQUIRE(lathe_problem_set_text(builder.problem.get(), "mask_mod", mask.data(), mask.size()) ==

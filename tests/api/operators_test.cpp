@@ -56,8 +56,13 @@ TEST_CASE("shapes, dtypes and needs name what exists") {
         CHECK(shape.rank >= 1);
         CHECK(shape.rank <= kMaxRank);
         CHECK(shape_text(shape) == "[" + std::string(each) + "]");
-        // The rank tells the alternatives apart.
-        CHECK(shape_text(shape_of_rank(tensor.shape, shape.rank)) == shape_text(shape));
+        // The rank tells the alternatives apart, and of states the option.
+        bool told = false;
+        for (const bool state_v_first : {false, true}) {
+          const Shape found = shape_of_rank(tensor.shape, shape.rank, state_v_first);
+          told = told || shape_text(found) == shape_text(shape);
+        }
+        CHECK(told);
       }
       if (tensor.dtypes[0] == '=') {
         const int of = find_tensor(op, tensor.dtypes + 1);
@@ -142,12 +147,38 @@ TEST_CASE("what changes a tensor is an input, and the tensor is in and out") {
   }
 }
 
-TEST_CASE("states are contiguous and only activations are strided") {
+TEST_CASE("the indices of kda_recurrent are those of the table") {
+  const Operator& op = *find_operator("kda_recurrent");
+  const char* const names[] = {"q",
+                               "k",
+                               "v",
+                               "g",
+                               "beta",
+                               "A_log",
+                               "dt_bias",
+                               "initial_state",
+                               "cu_seqlens",
+                               "state_pool",
+                               "state_indices",
+                               "num_accepted_tokens",
+                               "o",
+                               "final_state"};
+  REQUIRE(std::size(names) == kda_recurrent::count);
+  for (int i = 0; i < kda_recurrent::count; ++i) CHECK(find_tensor(op, names[i]) == i);
+  // States by value first are the second shape of their rank.
+  const char* states = op.info.tensors[kda_recurrent::initial_state].shape;
+  CHECK(shape_text(shape_of_rank(states, 4)) == "[N,HV,K,V]");
+  CHECK(shape_text(shape_of_rank(states, 4, true)) == "[N,HV,V,K]");
+}
+
+TEST_CASE("activations and pools are strided, all else is contiguous") {
   for (const Operator& op : operators()) {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const std::string shape = op.info.tensors[t].shape;
-      const bool rows =
-          shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") || shape.starts_with("P,");
+      // States of KDA are too: serving keeps them in pools with gaps.
+      const bool pool = shape.find(",HV,") != std::string::npos;
+      const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") ||
+                        shape.starts_with("B,T,H") || shape.starts_with("P,") || pool;
       CHECK(op.rules[t].strided == rows);
     }
   }

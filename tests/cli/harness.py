@@ -94,6 +94,22 @@ def attention(packed=False, dtype="F16"):
     return {"q": tensor(dtype, [2, 5, 4, 16]), "k": tensor(dtype, [2, 7, 2, 16]), "v": tensor(dtype, [2, 7, 2, 8])}
 
 
+def kda(B=2, T=3, H=1, HV=2, K=8, V=12, dtype="F32", offsets=None, pool=None, indices=None, accepted=None):
+    """`indices` is a list, or a list of rows, of slots of a pool of `pool`."""
+    out = {"q": tensor(dtype, [B, T, H, K]), "k": tensor(dtype, [B, T, H, K], 1), "v": tensor(dtype, [B, T, HV, V]),
+           "g": tensor("F32", [B, T, HV, K], values=[-0.5] * (B * T * HV * K)), "beta": tensor("F32", [B, T, HV])}
+    if offsets is not None:
+        out["cu_seqlens"] = tensor("I32", [len(offsets)], values=offsets)
+    if pool is not None:
+        out["state_pool"] = tensor("F32", [pool, HV, K, V])
+        rows = [slot if isinstance(slot, list) else [slot] for slot in indices]
+        shape = [len(rows)] + ([len(rows[0])] if isinstance(indices[0], list) else [])
+        out["state_indices"] = tensor("I32", shape, values=[slot for row in rows for slot in row])
+    if accepted is not None:
+        out["num_accepted_tokens"] = tensor("I32", [len(accepted)], values=accepted)
+    return out
+
+
 class Case(unittest.TestCase):
     """Each class has a cache of its own, each test a folder of its own."""
 

@@ -6,7 +6,7 @@ import pathlib
 import struct
 import tempfile
 
-from harness import Case, attention, conv, load, save, tensor, unpack, update
+from harness import Case, attention, conv, kda, load, save, tensor, unpack, update
 
 
 def without(tensors, name):
@@ -130,6 +130,58 @@ class InputCases(Case):
         bad("alibi_slopes.* B is 3, but", {"alibi_slopes": tensor("F32", [3, 4])})
         bad("cu_seqlens_[kq] is given, but no tensor is packed",
             {"q": tensor("F16", [2, 5, 4, 16]), "k": tensor("F16", [2, 7, 2, 16]), "v": tensor("F16", [2, 7, 2, 8])})
+
+    def test_kda(self):
+        def bad(pattern, changes=None, options=(), **shape):
+            tensors = {**kda(**shape), **(changes or {})}
+            self.refused(pattern, {k: v for k, v in tensors.items() if v}, op="kda_recurrent", options=options)
+
+        bad("beta.* HV is 1", {"beta": tensor("F32", [2, 3, 1])})
+        bad("g.* HV is 3", {"g": tensor("F32", [2, 3, 3, 8])})
+        bad("K = 6.*multiples of 4 from 8 to 256", K=6)
+        bad("V = 260.*multiples of 4 from 8 to 256", V=260)
+        bad("HV = 3.*H = 2", H=2, HV=3)
+        bad("initial_state has dtype bf16, allowed: f32", {"initial_state": tensor("BF16", [2, 2, 8, 12])})
+        bad("initial_state.* K is 12", {"initial_state": tensor("F32", [2, 2, 12, 8])})
+        bad("initial_state.* V is 8", {"initial_state": tensor("F32", [2, 2, 8, 12])}, ["state_v_first=1"])
+        bad("initial_state.* N is 3", {"initial_state": tensor("F32", [3, 2, 8, 12])})
+        bad("B must be 1, but B is 2", offsets=[0, 1, 3])
+        bad("do.*unknown", {"do": tensor("F32", [2, 3, 2, 12])})
+        bad("cu_seqlens ends with 4, it must be T = 3", B=1, offsets=[0, 1, 4])
+        bad("lower_bound is '-6'; allowed are unset.\\[-5,0\\)", options=["lower_bound=-6"])
+        bad("A_log is not declared.*lower_bound", options=["use_gate_in_kernel=1"])
+        bad("dt_bias has extent 15; allowed is HV . K = 2 . 8 = 16", {"dt_bias": tensor("F32", [15])},
+            ["use_gate_in_kernel=1", "lower_bound=-5"])
+        bad("safe_gate.*lower_bound is unset", {"A_log": tensor("F32", [2])}, ["use_gate_in_kernel=1", "safe_gate=1"])
+        bad("allow_neg_eigval.*use_beta_sigmoid_in_kernel", options=["allow_neg_eigval=1"])
+        bad("final_state is declared with state_pool", options=["output_final_state=1"], pool=4, indices=[0, 1])
+
+    def test_kda_slots(self):
+        def bad(pattern, **pool):
+            self.refused(pattern, kda(**pool), op="kda_recurrent")
+
+        bad("state_indices holds 4 at entry 1, allowed: below S = 4", pool=4, indices=[0, 4])
+        bad("state_indices gives slot 2 to sequences 0 and 1", pool=4, indices=[2, 2])
+        bad("gives slot 3 to sequences 0 and 1", pool=4, indices=[[0, 1, 3], [3, 2, -1]])
+        bad("sequence 0 has 3 tokens.*spec = 2", pool=4, indices=[[0, 1], [2, 3]])
+        bad("sequence 1 has 2 tokens and state_indices has spec = 1", B=1, offsets=[0, 1, 3], pool=4, indices=[[0], [2]])
+        bad("state_indices.* N is 3", pool=4, indices=[0, 1, 2])
+        bad("num_accepted_tokens.*rank 1", pool=4, indices=[0, 1], accepted=[1, 1])
+        rows = [[0, 1, 2], [3, 4, 5]]
+        bad("num_accepted_tokens holds 0 at entry 1, allowed: 1 to spec = 3", pool=6, indices=rows, accepted=[1, 0])
+        bad("num_accepted_tokens holds 4 at entry 0, allowed: 1 to spec = 3", pool=6, indices=rows, accepted=[4, 1])
+        bad("state_pool is declared without state_indices|state_indices", pool=4, indices=[0, 1, -1, 2])
+
+    def test_kda_padding_is_legal(self):
+        # Slot 1 is that of an empty sequence too, and nobody minds what padding has accepted.
+        tensors = kda(B=1, T=3, offsets=[0, 2, 2, 3], pool=4, indices=[[1, 2], [1, 2], [-1, -1]], accepted=[2, 1, 0])
+        _, out = self.run_op("kda_recurrent", tensors)
+        self.assertEqual(set(out), {"o", "state_pool"})
+        slot = len(out["state_pool"][2]) // 4
+        for i in range(4):
+            same = out["state_pool"][2][i * slot:(i + 1) * slot] == tensors["state_pool"][2][i * slot:(i + 1) * slot]
+            self.assertEqual(same, i in (0, 3))
+        self.assertEqual(unpack("F32", out["o"][2])[-24:], [0.0] * 24)
 
     def test_width(self):
         self.refused("W = 1.*2 to 8", conv(W=1))

@@ -6,8 +6,10 @@
 #include <doctest/doctest.h>
 
 #include "codegen/kernels/conv.h"
+#include "codegen/kernels/kda.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "templates/params/kda.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
@@ -49,6 +51,26 @@ std::vector<ConvProblem> problems_for(size_t arch_index) {
   return problems;
 }
 
+// What strains registers most in turn: wide keys, wide types, every transform, every kind of state.
+std::vector<KdaProblem> kda_problems_for(size_t arch_index) {
+  constexpr Dtype kTypes[] = {Dtype::f32, Dtype::bf16, Dtype::f16};
+  constexpr int kKeys[] = {256, 128, 60};
+  std::vector<KdaProblem> problems;
+  for (size_t i = 0; i < 3; ++i) {
+    const size_t turn = arch_index + i;
+    KdaProblem problem;
+    problem.element = kTypes[turn % 3], problem.gate = kTypes[i],
+    problem.beta = kTypes[turn / 3 % 3];
+    problem.key_dim = kKeys[i], problem.value_dim = kKeys[turn / 3 % 3];
+    problem.states = static_cast<int>(turn % 3), problem.gate_kind = static_cast<int>((i + 2) % 3);
+    problem.l2norm = problem.A_log = problem.dt_bias = problem.sigmoid = problem.gate_kind != 0;
+    problem.packed = i != 1, problem.state_v_first = turn % 2 == 0;
+    problem.recurrent = true;
+    problems.push_back(problem);
+  }
+  return problems;
+}
+
 std::vector<compile_test::Job> all_jobs() {
   compile_test::Jobs jobs;
   for (size_t a = 0; a < supported_archs().size(); ++a) {
@@ -63,6 +85,11 @@ std::vector<compile_test::Job> all_jobs() {
         if (*spec) jobs.add(**spec, arch);
       }
     }
+    for (const KdaProblem& problem : kda_problems_for(a)) {
+      const auto kernels = kda_kernels(problem, facts);
+      REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+      jobs.add(*kernels->recurrent, arch);
+    }
   }
   return jobs.list();
 }
@@ -75,7 +102,7 @@ TEST_CASE("every template compiles for every architecture without spills") {
   const std::vector<compile_test::Job> jobs = all_jobs();
   const compile_test::Outcome outcome = compile_test::compile(*nvrtc, jobs);
   for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
-  CHECK(outcome.covered.size() == 7 * supported_archs().size());
+  CHECK(outcome.covered.size() == 8 * supported_archs().size());
   for (const auto& [kernel, registers] : outcome.registers) {
     MESSAGE(kernel, ": at most ", registers, " registers");
   }

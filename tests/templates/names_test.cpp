@@ -9,6 +9,7 @@
 #include "codegen/kernels/attention_backward.h"
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
+#include "codegen/kernels/kda.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
 
@@ -68,5 +69,11 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
+  KdaProblem recurrent;
+  recurrent.recurrent = true;
+  const KdaKernels kda = *kda_kernels(recurrent, *facts_of_arch("sm_80"));
+  REQUIRE(kda.recurrent.has_value());
+  CHECK(kda.recurrent->source == "kda/" + kda.recurrent->kernel + ".cuh");
+  sources.insert(kda.recurrent->source);
   CHECK(sources == template_stems());
 }

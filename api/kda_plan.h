@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The KDA operators behind the plan: what a problem asks for, and the checks of their own.
+#pragma once
+
+#include "api/plan.h"
+#include "codegen/kernels/kda.h"
+
+namespace lathe {
+
+// What makes the code, and the numbers that are only handed to it.
+struct KdaRequest {
+  KdaProblem problem;
+  float scale = 0;
+  float lower_bound = 0;  // 0: unset
+  float beta_factor = 1;  // 2 with negative eigenvalues
+  bool initial_state = false, final_state = false;
+};
+
+// What letters alone cannot say: widths, whole groups of heads, options that need each other or a
+// tensor, and where states live. After the checks by letter.
+Status check_kda_recurrent(const lathe_problem& problem, const Extents& promised);
+
+// The part of it that a problem with open extents leaves to its calls: whole groups of heads,
+// dt_bias of all of them, and a column for each token unless `packed`. kUnknown passes.
+Status check_kda_extents(const Extents& extents, bool packed);
+
+// UNSUPPORTED, by name, for what no template covers. After check_problem.
+Result<KdaRequest> kda_recurrent_request(const lathe_problem& problem, const Extents& promised);
+
+// Chooses kernels; compiles nothing.
+Result<std::unique_ptr<Work>> make_kda_recurrent(const KdaRequest& request,
+                                                 const DeviceFacts& facts);
+
+}  // namespace lathe

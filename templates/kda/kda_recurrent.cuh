@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_recurrent: Kimi Delta Attention token by token (Kimi Linear, arXiv 2510.26692), for decoding
+// and as the definition that the chunked form is held against.
+//
+//   Sd  = Diag(exp(g)) S
+//   u   = beta (v - Sd^T k)
+//   S   = Sd + k u^T
+//   o   = scale S^T q = Sd^T (scale q) + (k . scale q) u
+//
+// The second form of o needs Sd alone, so both sums over K are done at once and a token costs one
+// chain of shuffles. One block takes one sequence, one value head and kTileV columns of the state,
+// which stays in registers from the first token to the last; its warps take turns in fetching and
+// transforming tokens, one ahead of those being walked.
+#pragma once
+#include "common/varlen.cuh"
+#include "kda/recurrent_token.cuh"
+
+namespace lathe {
+
+// The lane's elements of the state: block b, row i of it, column c.
+template <class Config>
+struct KdaStateTile {
+  using Shape = KdaRecurrentShape<Config>;
+  float s[Shape::kBlocks][4][4];
+
+  // Calls with the offset of each 16 bytes and with references to the four elements there.
+  template <class Access>
+  __device__ __forceinline__ void each(int lane, int column, long long row_stride, Access access) {
+    const int key = 4 * (lane % Shape::kKeyLanes);
+    if (column >= Config::kValueDim) return;
+#pragma unroll
+    for (int b = 0; b < Shape::kBlocks; ++b) {
+      const int row = key + 4 * Shape::kKeyLanes * b;
+      if (row >= Config::kKeyDim) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (Config::kStateVFirst) {
+          access((column + i) * row_stride + row, s[b][0][i], s[b][1][i], s[b][2][i], s[b][3][i]);
+        } else {
+          access((row + i) * row_stride + column, s[b][i][0], s[b][i][1], s[b][i][2], s[b][i][3]);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int b = 0; b < Shape::kBlocks; ++b) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) s[b][i / 4][i % 4] = 0.0f;
+    }
+  }
+  // A plain load: the grid writes the pool that it reads.
+  __device__ __forceinline__ void load(const float* from, int lane, int column, long long stride) {
+    each(lane, column, stride, [from](long long at, float& a, float& b, float& c, float& d) {
+      const float4 four = *reinterpret_cast<const float4*>(from + at);
+      a = four.x, b = four.y, c = four.z, d = four.w;
+    });
+  }
+  __device__ __forceinline__ void store(float* to, int lane, int column, long long stride) {
+    each(lane, column, stride, [to](long long at, float& a, float& b, float& c, float& d) {
+      store_global(to + at, pack<f32, 16>({a, b, c, d}));
+    });
+  }
+};
+
+__device__ __forceinline__ void kda_read(const float* from, float (&value)[4]) {
+  Words<16> raw;
+  load_shared(from, raw);
+  unpack<f32>(raw, value);
+}
+
+// Sums over the key lanes of a group, eight at a time: each round halves what a lane still adds
+// up. Lane bit 0 says which four it ends with, bits 1 and 2 which of them: 2 bit1 + bit2.
+template <class Config>
+__device__ __forceinline__ float kda_reduce(const float (&partial)[8], int lane) {
+  constexpr unsigned kAll = 0xffffffffu;
+  float four[4], two[2];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const float mine = lane & 1 ? partial[4 + c] : partial[c];
+    const float other = lane & 1 ? partial[c] : partial[4 + c];
+    four[c] = __fadd_rn(mine, __shfl_xor_sync(kAll, other, 1));
+  }
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const float mine = lane & 2 ? four[2 + c] : four[c];
+    const float other = lane & 2 ? four[c] : four[2 + c];
+    two[c] = __fadd_rn(mine, __shfl_xor_sync(kAll, other, 2));
+  }
+  const float mine = lane & 4 ? two[1] : two[0];
+  const float other = lane & 4 ? two[0] : two[1];
+  float sum = __fadd_rn(mine, __shfl_xor_sync(kAll, other, 4));
+  if constexpr (Config::kKeyLanes == 16) sum = __fadd_rn(sum, __shfl_xor_sync(kAll, sum, 8));
+  return sum;
+}
+
+// One token: the state moves on, and the lanes that hold a sum of q store their element of o.
+template <class Config>
+__device__ __forceinline__ void kda_walk(const float* token, int lane, int first, int columns_left,
+                                         KdaStateTile<Config>* state, typename Config::Element* o) {
+  using Shape = KdaRecurrentShape<Config>;
+  const int key = 4 * (lane % Shape::kKeyLanes), group = lane / Shape::kKeyLanes;
+  float partial[8] = {};
+#pragma unroll
+  for (int b = 0; b < Shape::kBlocks; ++b) {
+    const float* at = token + key + 4 * Shape::kKeyLanes * b;
+    float alpha[4], k[4], q[4];
+    kda_read(at + Shape::kAlpha, alpha);
+    kda_read(at + Shape::kK, k);
+    kda_read(at + Shape::kQ, q);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        float& s = state->s[b][i][c];
+        s = __fmul_rn(s, alpha[i]);
+        partial[c] = __fmaf_rn(s, k[i], partial[c]);
+        partial[4 + c] = __fmaf_rn(s, q[i], partial[4 + c]);
+      }
+    }
+  }
+  const float sum = kda_reduce<Config>(partial, lane);
+  const int own = 4 * group + (lane & 2) + (lane >> 2 & 1);  // the column of `sum`
+  const float beta = token[Shape::kScalars], product = token[Shape::kScalars + 1];
+  // Right where `sum` is Sd^T k; the others ask their neighbour.
+  const float error = __fsub_rn(token[Shape::kV + first + own], sum);
+  const float update = __fmul_rn(beta, error);
+  const float paired = __shfl_xor_sync(0xffffffffu, update, 1);
+  float u[4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    u[c] = __shfl_sync(0xffffffffu, update, group * Shape::kKeyLanes + (c & 2) + ((c & 1) << 2));
+  }
+#pragma unroll
+  for (int b = 0; b < Shape::kBlocks; ++b) {
+    float k[4];
+    unpack<f32>(
+        *reinterpret_cast<const Words<16>*>(token + Shape::kK + key + 4 * Shape::kKeyLanes * b), k);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        state->s[b][i][c] = __fmaf_rn(k[i], u[c], state->s[b][i][c]);
+      }
+    }
+  }
+  const bool stores = (lane & 1) && (Config::kKeyLanes == 8 || !(lane & 8));
+  if (stores && own < columns_left) {
+    store_element(o + own, from_float<typename Config::Element>(__fmaf_rn(product, paired, sum)));
+  }
+}
+
+// The block's columns of rows [from, to), which belong to no live sequence, become 0.
+template <class Config>
+__device__ void kda_zero_rows(typename Config::Element* o, long long token_stride, int from, int to,
+                              const KdaPlace& place) {
+  using Shape = KdaRecurrentShape<Config>;
+  const int column = 4 * place.lane;
+  if (column >= Shape::kTileV || place.column + column >= Config::kValueDim) return;
+  const Words<4 * sizeof(typename Config::Element)> zeros = {};
+  for (int row = from + place.warp; row < to; row += Shape::kWarps) {
+    store_global(o + row * token_stride + column, zeros);
+  }
+}
+
+// Where a sequence's state is read; -1: the sequence is padding.
+template <class Config>
+__device__ __forceinline__ int kda_first_slot(const KdaRecurrentParams& p, int sequence) {
+  using Index = typename Config::Index;
+  if constexpr (Config::kStates == kKdaStatesPlain) return sequence;
+  if constexpr (Config::kStates == kKdaStatesPool) return kda_slot<Index>(p, sequence);
+  Index accepted = 1;
+  if (p.num_accepted_tokens != nullptr) {
+    accepted = load_element(static_cast<const Index*>(p.num_accepted_tokens) + sequence);
+  }
+  if (accepted < 1 || accepted > p.columns) return -1;
+  return kda_slot<Index>(p, static_cast<long long>(sequence) * p.columns + accepted - 1);
+}
+
+template <class Config>
+__device__ __forceinline__ KdaPlace kda_place(const KdaRecurrentParams& p) {
+  using Shape = KdaRecurrentShape<Config>;
+  KdaPlace place;
+  int block = blockIdx.x;
+  place.column = block % Shape::kTiles * Shape::kTileV;
+  block /= Shape::kTiles;
+  place.value_head = block % p.value_heads;
+  place.head = place.value_head / (p.value_heads / p.heads);
+  place.sequence = block / p.value_heads;
+  place.warp = threadIdx.x / 32;
+  place.lane = threadIdx.x % 32;
+  place.batch = Config::kPacked ? 0 : place.sequence;
+  place.start = 0;
+  return place;
+}
+
+// The tokens of the block's sequence, from place->start on. Packed rows past the last offset are
+// nobody's; the last sequence's blocks clear them.
+template <class Config>
+__device__ __forceinline__ int kda_tokens(const KdaRecurrentParams& p, KdaPlace* place) {
+  if constexpr (!Config::kPacked) return p.tokens;
+  using Offset = typename Config::Offset;
+  using Element = typename Config::Element;
+  const bool exists = place->sequence < p.sequences;
+  int end = 0;
+  if (exists) {
+    place->start = offset_at<Offset>(p.cu_seqlens, place->sequence, p.tokens);
+    end = offset_at<Offset>(p.cu_seqlens, place->sequence + 1, p.tokens);
+  }
+  if (place->sequence + 1 >= p.sequences) {
+    Element* o = static_cast<Element*>(p.o) + place->value_head * p.o_head_stride + place->column;
+    kda_zero_rows<Config>(o, p.o_token_stride, end, p.tokens, *place);
+  }
+  return maximum(end - place->start, 0);
+}
+
+template <class Config>
+__device__ void kda_recurrent(const KdaRecurrentParams& p) {
+  using Shape = KdaRecurrentShape<Config>;
+  using Element = typename Config::Element;
+  extern __shared__ float4 shared[];
+  KdaPlace place = kda_place<Config>(p);
+  const int tokens = kda_tokens<Config>(p, &place);
+  if (Config::kPacked && place.sequence >= p.sequences) return;  // there is none at all
+  Element* o = static_cast<Element*>(p.o) + place.batch * p.o_batch_stride +
+               place.start * p.o_token_stride + place.value_head * p.o_head_stride + place.column;
+
+  // The first tokens are on their way before the state's address is known.
+  KdaRawToken<Config> raw;
+  if (place.warp < tokens) raw.load(p, place, place.warp);
+  const int slot = kda_first_slot<Config>(p, place.sequence);
+  if (slot < 0) {
+    kda_zero_rows<Config>(o, p.o_token_stride, 0, tokens, place);
+    return;
+  }
+  if (Config::kStates != kKdaStatesPlain && tokens == 0) return;  // the slot stays untouched
+
+  const int first = place.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
+  const int column = place.column + first + place.lane / Shape::kKeyLanes * 4;
+  const bool has_columns = place.column + first < Config::kValueDim;
+  float* state_out = static_cast<float*>(p.state_out) + place.value_head * p.out_head_stride;
+  KdaStateTile<Config> state;
+  state.clear();
+  if (p.state_in != nullptr) {
+    state.load(static_cast<const float*>(p.state_in) + slot * p.in_slot_stride +
+                   place.value_head * p.in_head_stride,
+               place.lane, column, p.in_row_stride);
+  }
+
+  const KdaHeadGate<Config> gate(p, place);
+  float* buffers = reinterpret_cast<float*>(shared);
+  float* own_token = buffers + place.warp * Shape::kToken;
+  constexpr int kBuffer = Shape::kWarps * Shape::kToken;
+  if (place.warp < tokens) raw.prepare(p, gate, place.lane, own_token);
+  __syncthreads();  // the first tokens are there
+  int buffer = 0;
+  for (int base = 0; base < tokens; base += Shape::kWarps) {
+    const int next = base + Shape::kWarps + place.warp;
+    if (next < tokens) raw.load(p, place, next);
+    const int count = minimum(Shape::kWarps, tokens - base);
+    for (int t = 0; t < count && has_columns; ++t) {
+      const float* token = buffers + buffer * kBuffer + t * Shape::kToken;
+      kda_walk<Config>(token, place.lane, first, Config::kValueDim - place.column - first, &state,
+                       o + (base + t) * p.o_token_stride + first);
+      if constexpr (Config::kStates == kKdaStatesColumns) {
+        const int to = __float_as_int(token[Shape::kScalars + 2]);
+        if (to >= 0) {
+          state.store(state_out + to * p.out_slot_stride, place.lane, column, p.out_row_stride);
+        }
+      }
+    }
+    if (base + Shape::kWarps >= tokens) break;
+    buffer ^= 1;
+    if (next < tokens) raw.prepare(p, gate, place.lane, own_token + buffer * kBuffer);
+    // The next tokens are there, and all have left the buffer that is filled after them.
+    __syncthreads();
+  }
+  if constexpr (Config::kStates != kKdaStatesColumns) {
+    if (p.state_out != nullptr) {
+      state.store(state_out + slot * p.out_slot_stride, place.lane, column, p.out_row_stride);
+    }
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the inputs of KDA become before the recurrence, in float32: gates, beta, the norm of
+// queries and keys. One text for every kernel of the family, so that all see the same numbers.
+#pragma once
+#include "common/math.cuh"
+#include "params/kda.h"
+
+namespace lathe {
+
+// exp of anything below is 0 in float32, and so is its gradient; clamped, a sum of gates keeps its
+// low bits. A NaN stays one.
+constexpr float kKdaLeastGate = -110.0f;
+
+// ln(1 + e^z) without overflow above and without the zero below -17 that loses the gradient.
+__device__ __forceinline__ float softplus(float z) {
+  const float most = z > 0.0f ? z : 0.0f;
+  return __fadd_rn(most, log1pf(ex2(__fmul_rn(-fabsf(z), kLog2E))));
+}
+
+// exp(A_log); 1 where there is none.
+__device__ __forceinline__ float kda_rate(float A_log) { return ex2(__fmul_rn(A_log, kLog2E)); }
+
+// The natural logarithm of the decay. `z`: g as given, or the raw gate with its bias.
+template <int kGate>
+__device__ __forceinline__ float kda_gate(float z, float rate, float lower_bound) {
+  float g = z;
+  if constexpr (kGate == kKdaGateSoftplus) g = -__fmul_rn(rate, softplus(z));
+  if constexpr (kGate == kKdaGateBounded) g = __fmul_rn(lower_bound, sigmoid(__fmul_rn(rate, z)));
+  return g < kKdaLeastGate ? kKdaLeastGate : g;
+}
+
+// exp(g). A weak gate acts on a state thousands of times over: near 0 the error must be the
+// rounding's, where ex2 has two last places that all add up.
+__device__ __forceinline__ float kda_decay(float g) {
+  constexpr float kWeak = -0.125f;
+  float fine = __fmaf_rn(g, 1.0f / 120, 1.0f / 24);
+  fine = __fmaf_rn(fine, g, 1.0f / 6);
+  fine = __fmaf_rn(fine, g, 0.5f);
+  fine = __fmaf_rn(fine, g, 1.0f);
+  fine = __fmaf_rn(fine, g, 1.0f);
+  return g > kWeak ? fine : ex2(__fmul_rn(g, kLog2E));
+}
+
+// 1 / |x| of a row whose squares add up to `sum`.
+__device__ __forceinline__ float kda_norm(float sum) { return rsqrtf(__fadd_rn(sum, 1e-6f)); }
+
+// `beta` as given, or a logit; `factor` is 1, or 2 with negative eigenvalues.
+template <bool kSigmoid>
+__device__ __forceinline__ float kda_beta(float beta, float factor) {
+  return kSigmoid ? __fmul_rn(factor, sigmoid(beta)) : beta;
+}
+
+}  // namespace lathe

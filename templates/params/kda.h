@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to the KDA kernels: one plain struct per kernel, read by the host compiler
+// and by NVRTC. Widest fields first, no holes; each emitted unit asserts the size and the offset of
+// the last field.
+//
+// Sequences: packed input has batch = 1 and cu_seqlens [N + 1]; otherwise row b of the batch is
+// sequence b and N = batch. Value head hv reads the query and key of head hv / (HV / H). Strides
+// are in elements; the last dimension is contiguous. With state_v_first every state is [.., V, K].
+#pragma once
+
+namespace lathe {
+
+// Where the decay of a token comes from.
+enum KdaGate : int {
+  kKdaGateGiven = 0,     // g itself
+  kKdaGateSoftplus = 1,  // -exp(A_log) softplus(g + dt_bias)
+  kKdaGateBounded = 2,   // lower_bound sigmoid(exp(A_log) (g + dt_bias))
+};
+
+// Where a state comes from and goes to. Reads and writes of one state are by the same threads.
+enum KdaStates : int {
+  kKdaStatesPlain = 0,    // initial_state [N] and final_state [N], each if there is one
+  kKdaStatesPool = 1,     // slot state_indices[n] of a pool, written after the last token
+  kKdaStatesColumns = 2,  // state_indices [N, columns]: column t is written after token t
+};
+
+struct KdaRecurrentParams {
+  const void* q;                    // [B, T, H, K]
+  const void* k;                    // [B, T, H, K]
+  const void* v;                    // [B, T, HV, V]
+  const void* g;                    // [B, T, HV, K]
+  const void* beta;                 // [B, T, HV]
+  const void* A_log;                // float32 [HV]
+  const void* dt_bias;              // float32 [HV * K]
+  const void* cu_seqlens;           // [N + 1]
+  const void* state_indices;        // [N] or [N, columns]; a slot that is none is padding
+  const void* num_accepted_tokens;  // [N], or null: 1
+  const void* state_in;             // float32 [N or slots, HV, K, V], or null: zeros
+  void* state_out;                  // the same, or null: not wanted
+  void* o;                          // [B, T, HV, V]
+  long long q_batch_stride, q_token_stride, q_head_stride;
+  long long k_batch_stride, k_token_stride, k_head_stride;
+  long long v_batch_stride, v_token_stride, v_head_stride;
+  long long g_batch_stride, g_token_stride, g_head_stride;
+  long long beta_batch_stride, beta_token_stride;
+  long long o_batch_stride, o_token_stride, o_head_stride;
+  long long in_slot_stride, in_head_stride, in_row_stride;  // of state_in
+  long long out_slot_stride, out_head_stride, out_row_stride;
+  int sequences, heads, value_heads;
+  int tokens;  // T
+  int slots;   // of the pool
+  int columns;
+  float scale;
+  float lower_bound;
+  float beta_factor;  // of a fused sigmoid: 1, or 2 with negative eigenvalues
+  int reserved;
+};
+
+}  // namespace lathe

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One case of the KDA operators, described in a line of a table: its inputs, the call through
+// lathe.h, and what the token recurrence in double says.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/api/session.h"
+#include "tests/ref/kda.h"
+
+namespace apitest {
+
+struct KdaCase {
+  lathe_dtype element = LATHE_BF16, gate_dtype = LATHE_F32, beta_dtype = LATHE_BF16;
+  int64_t heads = 1, group = 1, key_dim = 32, value_dim = 32;
+  int64_t batch = 1, tokens = 4;
+  std::vector<int64_t> cu_seqlens;      // empty: not packed
+  lathe_dtype index_dtype = LATHE_I32;  // of offsets and slots
+  int gate = 0;                         // 0: given, 1: by A_log, 2: bounded, 3: bounded with A_log
+  bool dt_bias = false, l2norm = false, sigmoid = false, negative = false, v_first = false;
+  enum States { none, both, from, into, pool, columns } states = both;
+  double scale = 0;         // 0: the default
+  int64_t gap = 0;          // elements between heads and between tokens of q, k, v, g, o and states
+  double weakest = -2;      // given gates lie between this and 0
+  double strong_share = 0;  // of the given gates that are -1000
+
+  int64_t value_heads() const { return heads * group; }
+  int64_t sequences() const {
+    return cu_seqlens.empty() ? batch : static_cast<int64_t>(cu_seqlens.size()) - 1;
+  }
+  std::string text() const;
+};
+
+// Every value is one of its dtype.
+struct KdaInputs {
+  ref::Kda kda;
+  ref::KdaPool pool;
+};
+KdaInputs make_kda_inputs(const KdaCase& kda, uint64_t seed = 1);
+
+// Under the names of the outputs; final_state or state_pool if the case has them.
+using KdaValues = std::map<std::string, std::vector<double>>;
+KdaValues kda_reference(const KdaCase& kda, const KdaInputs& inputs);
+// kda_recurrent through lathe.h; nothing but batch, tokens, sequences and slots is left open.
+KdaValues run_kda_recurrent(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs);
+
+}  // namespace apitest

@@ -1,0 +1,332 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_recurrent without a device: every refusal by table, what a problem becomes, and calls that
+// end before a launch.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <map>
+
+#include "api/convert.h"
+#include "api/kda_plan.h"
+#include "templates/params/kda.h"
+#include "tests/api/support.h"
+
+namespace {
+
+using lathe::Code;
+using test::Array;
+using test::Builder;
+using test::contains;
+using test::error;
+using Tensors = std::vector<test::Declaration>;
+
+const Tensors kPlain = {{"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
+                        {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
+                        {"beta", LATHE_F16, {-1, -1, 4}},   {"o", LATHE_BF16, {-1, -1, 4, 32}}};
+const test::Declaration kPool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
+const test::Declaration kSlots = {"state_indices", LATHE_I32, {-1}};
+const test::Declaration kColumns = {"state_indices", LATHE_I32, {-1, -1}};
+const test::Declaration kAlog = {"A_log", LATHE_F32, {4}};
+const test::Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
+
+// Tensors declared otherwise, or more of them.
+Tensors with(Tensors tensors, const Tensors& others) {
+  for (const auto& other : others) {
+    std::erase_if(tensors, [&](const auto& each) { return each.name == other.name; });
+    tensors.push_back(other);
+  }
+  return tensors;
+}
+Tensors without(Tensors tensors, const std::string& name) {
+  std::erase_if(tensors, [&](const auto& each) { return each.name == name; });
+  return tensors;
+}
+
+using Options = std::vector<std::pair<const char*, const char*>>;
+
+// As lathe_plan_create does it, up to the choice of kernels.
+lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& options = {},
+                                         int alignment = 16) {
+  Builder builder("kda_recurrent");
+  builder.tensors(tensors);
+  for (const auto& [name, value] : options) builder.set(name, value);
+  if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
+  REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
+  const auto promised = lathe::check_problem(*builder.problem);
+  if (!promised.ok()) return promised.status();
+  return lathe::kda_recurrent_request(*builder.problem, *promised);
+}
+
+struct Bad {
+  Tensors tensors;
+  Options options;
+  std::vector<const char*> text;  // all in the refusal
+};
+
+void check_refused(const std::vector<Bad>& bad) {
+  for (const Bad& each : bad) {
+    const auto found = request(each.tensors, each.options);
+    CAPTURE(each.text[0]);
+    REQUIRE_FALSE(found.ok());
+    CHECK(found.status().code() == Code::invalid_argument);
+    for (const char* part : each.text) {
+      CHECK_MESSAGE(contains(found.status().text(), part), found.status().text());
+    }
+  }
+}
+
+TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what is allowed") {
+  const Tensors narrow = {{"q", LATHE_BF16, {-1, -1, 2, 62}},
+                          {"k", LATHE_BF16, {-1, -1, 2, 62}},
+                          {"g", LATHE_F32, {-1, -1, 4, 62}}};
+  Tensors open = narrow, wide = narrow;
+  for (auto& each : open) each.shape.back() = -1;
+  for (auto& each : wide) each.shape.back() = 260;
+  check_refused({
+      {without(kPlain, "g"), {}, {"g is not declared"}},
+      {without(kPlain, "beta"), {}, {"beta is not declared"}},
+      {without(kPlain, "o"), {}, {"nothing to compute", "o"}},
+      {with(kPlain, {{"beta", LATHE_F16, {-1, -1, 2}}}), {}, {"beta", "HV is 2", "HV is 4"}},
+      {with(kPlain, {{"g", LATHE_F32, {-1, -1, 2, 64}}}), {}, {"g", "HV is 2", "HV is 4"}},
+      {with(kPlain, {{"g", LATHE_F32, {-1, -1, 4, 32}}}), {}, {"g", "K is 32", "K is 64"}},
+      {with(kPlain, {{"k", LATHE_F16, {-1, -1, 2, 64}}}), {}, {"k", "f16", "bf16", "of q"}},
+      {with(kPlain, {{"v", LATHE_F32, {-1, -1, 4, 32}}}), {}, {"v", "f32", "bf16", "of q"}},
+      {with(kPlain, {{"g", LATHE_I32, {-1, -1, 4, 64}}}), {}, {"g", "i32", "f32|f16|bf16"}},
+      {with(kPlain, {{"q", LATHE_BF16, {-1, 2, 64}}}), {}, {"q", "rank 3", "[B,T,H,K]"}},
+      {with(kPlain, narrow), {}, {"q has K = 62", "multiples of 4 from 8 to 256"}},
+      {with(kPlain, wide), {}, {"q has K = 260", "multiples of 4 from 8 to 256"}},
+      {with(kPlain, open), {}, {"q has K = -1", "must be given"}},
+      {with(kPlain, {{"v", LATHE_BF16, {-1, -1, 4, 4}}, {"o", LATHE_BF16, {-1, -1, 4, 4}}}),
+       {},
+       {"v has V = 4", "multiples of 4 from 8 to 256"}},
+      {with(kPlain, {{"q", LATHE_BF16, {-1, -1, 3, 64}}, {"k", LATHE_BF16, {-1, -1, 3, 64}}}),
+       {},
+       {"HV = 4", "H = 3", "multiple of H"}},
+      {with(kPlain, {{"q", LATHE_BF16, {2, -1, 2, 64}}, {"cu_seqlens", LATHE_I32, {-1}}}),
+       {},
+       {"B = 2", "B = 1"}},
+      // States are float32, in the layout that the options say.
+      {with(kPlain, {{"initial_state", LATHE_BF16, {-1, 4, 64, 32}}}),
+       {},
+       {"initial_state", "bf16", "f32"}},
+      {with(kPlain, {{"initial_state", LATHE_F32, {-1, 4, 32, 64}}}),
+       {},
+       {"initial_state", "K is 32", "K is 64"}},
+      {with(kPlain, {{"initial_state", LATHE_F32, {-1, 4, 64, 32}}}),
+       {{"state_v_first", "1"}},
+       {"initial_state", "[N,HV,V,K]", "V is 64", "V is 32"}},
+      {with(kPlain,
+            {{"q", LATHE_BF16, {3, -1, 2, 64}}, {"initial_state", LATHE_F32, {2, 4, 64, 32}}}),
+       {},
+       {"N is 2", "B is 3"}},
+      // A pool and what goes with it.
+      {with(kPlain, {kPool}), {}, {"state_pool", "without state_indices"}},
+      {with(kPlain, {kSlots}), {}, {"state_indices", "without state_pool"}},
+      {with(kPlain, {kPool, kSlots, kFinal}), {}, {"final_state", "with state_pool"}},
+      {with(kPlain, {kPool, kSlots, {"initial_state", LATHE_F32, {-1, 4, 64, 32}}}),
+       {},
+       {"initial_state", "with state_pool"}},
+      {with(kPlain, {kPool, kSlots, {"num_accepted_tokens", LATHE_I32, {-1}}}),
+       {},
+       {"num_accepted_tokens", "rank 1", "[N,spec]"}},
+      {with(kPlain, {kPool, kColumns, {"num_accepted_tokens", LATHE_I64, {-1}}}),
+       {},
+       {"num_accepted_tokens", "i64", "i32", "of state_indices"}},
+      {with(kPlain, {kPool, {"state_indices", LATHE_F32, {-1}}}), {}, {"state_indices", "f32"}},
+      {with(kPlain,
+            {kPool, {"state_indices", LATHE_I32, {-1, 3}}, {"q", LATHE_BF16, {-1, 5, 2, 64}}}),
+       {},
+       {"T = 5", "spec = 3"}},
+  });
+}
+
+TEST_CASE("kda_recurrent: options out of range, and options that need another, are refused") {
+  const Tensors gated = with(kPlain, {kAlog});
+  check_refused({
+      {kPlain, {{"lower_bound", "-5.5"}}, {"lower_bound", "'-5.5'", "unset|[-5,0)"}},
+      {kPlain, {{"lower_bound", "0"}}, {"lower_bound", "'0'", "unset|[-5,0)"}},
+      {kPlain, {{"lower_bound", "1"}}, {"lower_bound", "'1'"}},
+      {kPlain, {{"lower_bound", "nan"}}, {"lower_bound", "'nan'"}},
+      {kPlain, {{"lower_bound", "-1e-60"}}, {"lower_bound", "float32"}},
+      {kPlain, {{"lower_bound", ""}}, {"lower_bound", "unset|[-5,0)"}},
+      {kPlain, {{"scale", "0"}}, {"scale", "'0'", "K^-0.5|>0"}},
+      {kPlain, {{"scale", "inf"}}, {"scale", "'inf'"}},
+      {kPlain, {{"scale", "1e60"}}, {"scale", "float32"}},
+      {kPlain, {{"safe_gate", "2"}}, {"safe_gate", "'2'", "0|1"}},
+      {kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}},
+      {kPlain, {{"use_gate_in_kernel", "1"}}, {"A_log", "use_gate_in_kernel", "lower_bound"}},
+      {gated, {}, {"A_log", "use_gate_in_kernel is 0"}},
+      {with(kPlain, {{"dt_bias", LATHE_F32, {256}}}), {}, {"dt_bias", "use_gate_in_kernel is 0"}},
+      {gated,
+       {{"use_gate_in_kernel", "1"}, {"safe_gate", "1"}},
+       {"safe_gate", "lower_bound is unset"}},
+      {with(gated, {{"dt_bias", LATHE_F32, {255}}}),
+       {{"use_gate_in_kernel", "1"}},
+       {"dt_bias", "255", "4 * 64 = 256"}},
+      {with(kPlain, {{"A_log", LATHE_F32, {2}}}),
+       {{"use_gate_in_kernel", "1"}},
+       {"A_log", "HV is 2", "HV is 4"}},
+      {kPlain, {{"allow_neg_eigval", "1"}}, {"allow_neg_eigval", "use_beta_sigmoid_in_kernel"}},
+      {kPlain, {{"output_final_state", "1"}}, {"output_final_state is 1", "not declared"}},
+      {with(kPlain, {kFinal}), {{"output_final_state", "0"}}, {"output_final_state is 0"}},
+  });
+  const auto narrow = request(kPlain, {}, 8);
+  REQUIRE_FALSE(narrow.ok());
+  CHECK(narrow.status().code() == Code::unsupported);
+  CHECK(contains(narrow.status().text(), "alignment is 8"));
+}
+
+TEST_CASE("kda_recurrent: a problem becomes flags of the code and numbers of the launch") {
+  const auto plain = request(kPlain, {{"safe_gate", "1"}, {"lower_bound", "unset"}});
+  REQUIRE_MESSAGE(plain.ok(), plain.status().text());
+  CHECK(plain->problem.element == lathe::Dtype::bf16);
+  CHECK(plain->problem.gate == lathe::Dtype::f32);
+  CHECK(plain->problem.beta == lathe::Dtype::f16);
+  CHECK(plain->problem.key_dim == 64);
+  CHECK(plain->problem.value_dim == 32);
+  CHECK(plain->problem.gate_kind == lathe::kKdaGateGiven);
+  CHECK(plain->problem.states == lathe::kKdaStatesPlain);
+  CHECK_FALSE(plain->problem.packed);
+  CHECK(plain->scale == 0.125f);
+  CHECK(plain->beta_factor == 1);
+  CHECK_FALSE(plain->final_state);
+
+  const auto rich = request(with(kPlain, {kAlog,
+                                          {"dt_bias", LATHE_F32, {256}},
+                                          {"cu_seqlens", LATHE_I64, {-1}},
+                                          {"state_pool", LATHE_F32, {-1, 4, 32, 64}},
+                                          kColumns}),
+                            {{"use_gate_in_kernel", "1"},
+                             {"lower_bound", "-5"},
+                             {"safe_gate", "1"},
+                             {"use_qk_l2norm_in_kernel", "1"},
+                             {"use_beta_sigmoid_in_kernel", "1"},
+                             {"allow_neg_eigval", "1"},
+                             {"state_v_first", "1"},
+                             {"scale", "0.1"}});
+  REQUIRE_MESSAGE(rich.ok(), rich.status().text());
+  CHECK(rich->problem.gate_kind == lathe::kKdaGateBounded);
+  CHECK(rich->problem.states == lathe::kKdaStatesColumns);
+  CHECK(rich->problem.cu_seqlens == lathe::Dtype::i64);
+  CHECK(rich->problem.packed);
+  CHECK(rich->problem.A_log);
+  CHECK(rich->problem.dt_bias);
+  CHECK(rich->problem.l2norm);
+  CHECK(rich->problem.sigmoid);
+  CHECK(rich->problem.state_v_first);
+  CHECK(rich->lower_bound == -5);
+  CHECK(rich->beta_factor == 2);
+  CHECK(rich->scale == 0.1f);
+  const auto soft = request(with(kPlain, {kAlog}), {{"use_gate_in_kernel", "1"}});
+  REQUIRE_MESSAGE(soft.ok(), soft.status().text());
+  CHECK(soft->problem.gate_kind == lathe::kKdaGateSoftplus);
+}
+
+// A call; nothing of it is ever launched.
+struct Fixture {
+  Builder builder{"kda_recurrent"};
+  lathe::Extents promised;
+  std::vector<lathe::Slot> slots;
+  std::map<std::string, Array> arrays;
+  std::unique_ptr<lathe::Work> work;
+
+  explicit Fixture(const Tensors& tensors, const Options& options = {}) {
+    builder.tensors(tensors);
+    for (const auto& [name, value] : options) builder.set(name, value);
+    REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
+    const auto checked = lathe::check_problem(*builder.problem);
+    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
+    promised = *checked;
+    slots = lathe::make_slots(*builder.problem, promised);
+    auto made = lathe::make_work(*builder.problem, promised, *lathe::facts_of_arch("sm_80"));
+    REQUIRE_MESSAGE(made.ok(), made.status().text());
+    work = std::move(*made);
+  }
+  void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
+    arrays["q"] = arrays["k"] = Array(LATHE_BF16, {batch, tokens, 2, 64});
+    arrays["v"] = arrays["o"] = Array(LATHE_BF16, {batch, tokens, value_heads, 32});
+    arrays["g"] = Array(LATHE_F32, {batch, tokens, value_heads, 64});
+    arrays["beta"] = Array(LATHE_F16, {batch, tokens, value_heads});
+  }
+  lathe::Status run() {
+    std::vector<const DLTensor*> tensors;
+    uintptr_t address = 0;
+    for (const lathe::Slot& slot : slots) {
+      Array& array = arrays.at(slot.name);
+      array.view.data = reinterpret_cast<void*>(address += 0x100000);
+      tensors.push_back(array.get());
+    }
+    lathe::Call call;
+    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, promised, tensors.data(),
+                               lathe::Look::all, 0, &call));
+    LATHE_TRY(work->workspace_bytes(call));
+    return work->run(call);
+  }
+};
+
+TEST_CASE("kda_recurrent: nothing to write, no launch") {
+  Fixture fixture(kPlain);
+  fixture.fill(0, 5);
+  CHECK(fixture.run().ok());
+  fixture.fill(3, 0);
+  CHECK(fixture.run().ok());
+  Fixture pool(with(kPlain, {kPool, kSlots}));
+  pool.fill(3, 0);
+  pool.arrays["state_pool"] = Array(LATHE_F32, {7, 4, 64, 32});
+  pool.arrays["state_indices"] = Array(LATHE_I32, {3});
+  CHECK(pool.run().ok());
+}
+
+TEST_CASE("kda_recurrent: calls that do not fit are refused before a launch") {
+  const auto refused = [](Fixture& fixture, std::vector<const char*> parts,
+                          Code code = Code::invalid_argument) {
+    const lathe::Status found = fixture.run();
+    CHECK(found.code() == code);
+    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
+  };
+  Fixture fixture(kPlain);
+  fixture.fill(2, 5);
+  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
+  refused(fixture, {"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
+  fixture.fill(2, 5);
+  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
+  refused(fixture, {"q", "stride 650", "multiples of 16 bytes"});
+  fixture.fill(1 << 29, 5);
+  refused(fixture, {"value heads", "split the batch"}, Code::unsupported);
+  fixture.fill(1, (int64_t{1} << 30) + 1);
+  refused(fixture, {"q has T = 1073741825"}, Code::unsupported);
+
+  Tensors open = kPlain;
+  for (auto& each : open) {
+    if (each.name == "v" || each.name == "g" || each.name == "o") each.shape[2] = -1;
+    if (each.name == "beta") each.shape[2] = -1;
+  }
+  open = with(open, {{"A_log", LATHE_F32, {-1}},
+                     {"dt_bias", LATHE_F32, {-1}},
+                     {"state_pool", LATHE_F32, {-1, -1, 64, 32}},
+                     kColumns});
+  Fixture heads(open, {{"use_gate_in_kernel", "1"}});
+  const auto fill = [&](int64_t value_heads, int64_t bias, int64_t columns) {
+    heads.fill(2, 5, value_heads);
+    heads.arrays["A_log"] = Array(LATHE_F32, {value_heads});
+    heads.arrays["dt_bias"] = Array(LATHE_F32, {bias});
+    heads.arrays["state_pool"] = Array(LATHE_F32, {9, value_heads, 64, 32});
+    heads.arrays["state_indices"] = Array(LATHE_I32, {2, columns});
+  };
+  fill(5, 5 * 64, 5);
+  refused(heads, {"HV = 5", "H = 2"});
+  fill(4, 4 * 32, 5);
+  refused(heads, {"dt_bias", "128", "4 * 64 = 256"});
+  fill(4, 4 * 64, 4);
+  refused(heads, {"T = 5", "spec = 4"});
+  // beta goes element by element, whatever its strides; a pool may have slots with gaps.
+  fill(4, 4 * 64, 4);
+  heads.arrays["beta"].strides = {5 * 7, 7, 1};
+  heads.arrays["state_pool"].strides = {4 * 64 * 32 + 4, 64 * 32, 32, 1};
+  refused(heads, {"T = 5", "spec = 4"});
+  heads.arrays["state_pool"].strides = {4 * 64 * 32 + 2, 64 * 32, 32, 1};
+  refused(heads, {"state_pool", "multiples of 16 bytes"});
+}
+
+}  // namespace
