@@ -40,17 +40,21 @@ enum class Letter : uint8_t {
   HV,
   HVK,
   S,
-  spec
+  spec,
+  C0,
+  C1,
+  C2,
+  C3
 };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",  "D",  "W",    "H", "HK",
-                                               "DV", "Sq", "Sk", "Tq", "Tk",   "P", "page",
-                                               "M",  "K",  "V",  "HV", "HV*K", "S", "spec"};
-inline constexpr int kLetters = 21;
+inline constexpr const char* kLetterNames[] = {
+    "B",    "T", "N", "D", "W",  "H",    "HK", "DV",   "Sq", "Sk", "Tq", "Tk", "P",
+    "page", "M", "K", "V", "HV", "HV*K", "S",  "spec", "C0", "C1", "C2", "C3"};
+inline constexpr int kLetters = 25;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
 inline constexpr int kMaxRank = 4;
-inline constexpr int kMaxTensors = 16;
+inline constexpr int kMaxTensors = 24;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
 inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
@@ -146,6 +150,10 @@ enum Tensor : int {
   cu_seqlens_k,
   dout,
   dlse,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
   out,
   lse,
   dq,
@@ -166,6 +174,10 @@ enum Tensor : int {
   v_new,
   alibi_slopes,
   sinks,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
   out,
   lse,
   count

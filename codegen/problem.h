@@ -4,7 +4,12 @@
 // nothing that varies from call to call (batch, tokens, sequences, pointers, strides).
 #pragma once
 
+#include <array>
+#include <optional>
+#include <vector>
+
 #include "codegen/base/dtype.h"
+#include "codegen/spec.h"
 
 namespace lathe {
 
@@ -54,6 +59,16 @@ struct AttentionProblem {
   bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
   bool append = false;  // new keys and values are stored there first
   bool split = true;    // the keys of a row may be cut into parts
+
+  std::vector<Snippet> snippets;                   // score_mod, mask_mod
+  std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
+
+  const Snippet* snippet(const char* name) const {
+    for (const Snippet& each : snippets) {
+      if (each.name == name) return &each;
+    }
+    return nullptr;
+  }
 };
 
 struct KdaProblem {

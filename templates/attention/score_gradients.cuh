@@ -4,11 +4,15 @@
 // error of params/attention_backward.h,
 //
 //   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |i + off - j|
-//   p = 2^(x log2 e - lse2), 0 where the pair is not kept
-//   weight = p (1 - y^2),  ds = weight (dp - error)
+//   p = 2^(score_mod(x) log2 e - lse2), 0 where the pair is not kept
+//   weight = score_mod_bwd(p, x) (1 - y^2),  ds = weight (dp - error)
+//
+// A gradient is linear in the one it comes from, so score_mod_bwd may be given p in the place of
+// p (dp - error): then x need not be kept across the product between.
 //
 // Accumulators are those of the transposed scores: a lane's rows are keys, its columns queries.
 #pragma once
+#include "attention/captures.cuh"
 #include "attention/query_blocks.cuh"
 #include "attention/softmax.cuh"
 #include "common/shared_memory.cuh"
@@ -20,12 +24,17 @@ namespace lathe {
 // a score stays as it came and t carries the scale.
 template <class Config>
 struct GradientUnits {
-  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi;
+  static constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
+  static constexpr bool kSnippets = kScoreMod || HasMaskMod<Config>::kValue;
+  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi || kScoreMod;
   float scale, t;
   float tanh_scale, softcap;
+  const AttentionCaptures captures;
 
   __device__ __forceinline__ explicit GradientUnits(const AttentionBackwardParams& p)
-      : scale(p.softmax_scale), t(kModified ? kLog2E : p.softmax_scale * kLog2E) {
+      : scale(p.softmax_scale),
+        t(kModified ? kLog2E : p.softmax_scale * kLog2E),
+        captures(captures_of(p)) {
     if constexpr (Config::kSoftcap) {
       softcap = p.softcap;
       tanh_scale = tanh_scale_of(p.softcap);
@@ -40,6 +49,7 @@ struct ScorePlace {
   int lane_query;
   int offset;  // keys - rows
   float slope;
+  int sequence, head;  // for snippets
 };
 
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
@@ -51,6 +61,7 @@ __device__ __forceinline__ void score_weights(
     const GradientUnits<Config>& units, const ScorePlace& place, const KeyWindow& window, int rows,
     unsigned lse2) {
   using Element = typename Config::Element;
+  using Units = GradientUnits<Config>;
   QueryColumns kept[kRowBlocks][2];
   if constexpr (kMasked) {
 #pragma unroll
@@ -73,21 +84,39 @@ __device__ __forceinline__ void score_weights(
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         float x = s[b][n][2 * half + c], y = 0.0f;
-        if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
+        if constexpr (Units::kModified) x = __fmul_rn(x, units.scale);
         if constexpr (Config::kSoftcap) {
           y = tanh_of<Element>(x, units.softcap, units.tanh_scale);
           x = __fmul_rn(units.softcap, y);
         }
         if constexpr (Config::kAlibi) {
-          const float distance = ahead + static_cast<float>(8 * n + c - 8 * i);
-          x = __fmaf_rn(-place.slope, fabsf(distance), x);
+          x = biased_score(x, place.slope, ahead + static_cast<float>(8 * n + c - 8 * i));
+        }
+        // Snippets are asked about rows and keys of the sequence only, as in the forward.
+        const int query = minimum(place.query + place.lane_query + 8 * n + c, rows - 1);
+        const int key = minimum(place.key + 8 * i, window.keys - 1);
+        const float biased = x;
+        if constexpr (Units::kScoreMod) {
+          x = Config::ScoreMod::apply(x, place.sequence, place.head, query, key, units.captures);
         }
         p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
         if constexpr (kMasked) {
           p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
           if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
+          if constexpr (HasMaskMod<Config>::kValue) {
+            p[c] = Config::MaskMod::keep(place.sequence, place.head, query, key, units.captures)
+                       ? p[c]
+                       : 0.0f;
+          }
         }
-        s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], __fmaf_rn(-y, y, 1.0f)) : p[c];
+        float weight = p[c];
+        if constexpr (Units::kScoreMod) {
+          weight = Config::ScoreMod::backward(weight, biased, place.sequence, place.head, query,
+                                              key, units.captures);
+          if constexpr (kMasked) weight = p[c] == 0.0f ? 0.0f : weight;
+        }
+        if constexpr (Config::kSoftcap) weight = __fmul_rn(weight, __fmaf_rn(-y, y, 1.0f));
+        s[b][n][2 * half + c] = weight;
       }
       probability[b].put(n, half, p[0], p[1]);
     }
