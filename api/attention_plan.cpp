@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/attention_params.h"
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 #include "codegen/kernels/attention_memory.h"
 
@@ -20,8 +21,9 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 // Where two kernels do the same and the lengths decide between them, a plan holds both: lengths
 // vary, and a new one compiles nothing.
 struct AttentionSpecs {
-  std::optional<KernelSpec> forward;         // a tile has rows of one head,
-  std::optional<KernelSpec> forward_packed;  // or of all query heads of a key head
+  std::optional<KernelSpec> forward;                          // a tile has rows of one head,
+  std::optional<KernelSpec> forward_packed;                   // or of all query heads of a key head
+  std::optional<KernelSpec> mask_blocks, mask_blocks_packed;  // lists for either: with a mask_mod
   std::optional<AttentionBackwardKernels> backward;
 };
 
@@ -38,11 +40,17 @@ class AttentionWork final : public Work {
  private:
   struct Loaded {
     std::shared_ptr<const Kernel> forward, forward_packed, prepare, together, apart, finish;
+    std::shared_ptr<const Kernel> mask_blocks, mask_blocks_packed, mask_queries;
   };
   // The backward of one call; without one, empty.
   struct Backward {
     AttentionBackwardLaunch launch;
     AttentionBackwardWorkspace workspace;
+  };
+  // With a mask_mod: lists behind the backward's part of the workspace.
+  struct Lists {
+    AttentionLists forward, backward;
+    int64_t total = 0;
   };
 
   AttentionShape shape(const Call& call) const {
@@ -62,7 +70,10 @@ class AttentionWork final : public Work {
   // What a problem with open extents leaves to its calls.
   Status check(const AttentionShape& shape) const;
   Result<Backward> lay_out(const AttentionShape& shape) const;
-  Status run_backward(const Call& call, const AttentionShape& shape) const;
+  Result<Lists> lay_out_lists(const AttentionShape& shape, const Backward& backward) const;
+  Status run_forward(const Call& call, const AttentionShape& shape, const Lists& lists) const;
+  Status run_backward(const Call& call, const AttentionShape& shape, const Backward& backward,
+                      const Lists& lists) const;
   std::vector<AttentionMask> even_lengths(const AttentionShape& shape) const;
 
   AttentionRequest request_;
@@ -86,7 +97,10 @@ AttentionWork::AttentionWork(const AttentionRequest& request, const DeviceFacts&
   };
   add(kernels_.forward);
   add(kernels_.forward_packed);
+  add(kernels_.mask_blocks);
+  add(kernels_.mask_blocks_packed);
   if (!kernels_.backward) return;
+  add(kernels_.backward->mask_queries);
   specs_.push_back(kernels_.backward->prepare);
   add(kernels_.backward->together);
   add(kernels_.backward->apart);
@@ -98,7 +112,10 @@ void AttentionWork::bind(const std::vector<PlanKernel>& kernels) {
   const auto take = [&](bool there) { return there ? kernels[next++].loaded : nullptr; };
   loaded_.forward = take(kernels_.forward.has_value());
   loaded_.forward_packed = take(kernels_.forward_packed.has_value());
+  loaded_.mask_blocks = take(kernels_.mask_blocks.has_value());
+  loaded_.mask_blocks_packed = take(kernels_.mask_blocks_packed.has_value());
   if (!kernels_.backward) return;
+  loaded_.mask_queries = take(kernels_.backward->mask_queries.has_value());
   loaded_.prepare = take(true);
   loaded_.together = take(kernels_.backward->together.has_value());
   loaded_.apart = take(kernels_.backward->apart.has_value());
@@ -152,11 +169,44 @@ Result<size_t> AttentionWork::workspace_bytes(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
-  return static_cast<size_t>(backward.workspace.total);
+  LATHE_ASSIGN(const Lists lists, lay_out_lists(extent, backward));
+  return static_cast<size_t>(lists.total);
 }
 
-Status AttentionWork::run_backward(const Call& call, const AttentionShape& extent) const {
-  LATHE_ASSIGN(const Backward backward, lay_out(extent));
+Result<AttentionWork::Lists> AttentionWork::lay_out_lists(const AttentionShape& shape,
+                                                          const Backward& backward) const {
+  Lists out;
+  Sections sections;
+  int64_t start = 0;
+  LATHE_TRY(sections.add({backward.workspace.total}, &start));
+  const AttentionShape whole = grid_shape(shape);
+  if (request_.problem.snippet("mask_mod") && has_forward(shape)) {
+    LATHE_ASSIGN(out.forward,
+                 forward_lists(request_.problem, forward_spec(shape), whole, &sections));
+  }
+  if (request_.problem.snippet("mask_mod") && backward.launch.main_blocks > 0) {
+    LATHE_ASSIGN(out.backward,
+                 backward_lists(request_.problem, kernels_.backward->main(), whole, &sections));
+  }
+  out.total = static_cast<int64_t>(sections.total());
+  return out;
+}
+
+Status AttentionWork::run_forward(const Call& call, const AttentionShape& extent,
+                                  const Lists& lists) const {
+  const bool packed = takes_packed(extent);
+  const KernelSpec& spec = forward_spec(extent);
+  const Kernel& kernel = packed ? *loaded_.forward_packed : *loaded_.forward;
+  const Kernel* list = packed ? loaded_.mask_blocks_packed.get() : loaded_.mask_blocks.get();
+  AttentionForwardParams p = attention_forward_params(request_, spec, extent, call);
+  const Grid grid = attention_forward_grid(spec, grid_shape(extent));
+  put_snippets(request_, call, lists.forward, &p);
+  if (list != nullptr) LATHE_TRY(list->launch(grid, &p, call.stream));
+  return kernel.launch(grid, &p, call.stream);
+}
+
+Status AttentionWork::run_backward(const Call& call, const AttentionShape& extent,
+                                   const Backward& backward, const Lists& lists) const {
   const AttentionBackwardLaunch& launch = backward.launch;
   const AttentionBackwardCall of{request_, extent, launch, backward.workspace, call};
   const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
@@ -165,8 +215,13 @@ Status AttentionWork::run_backward(const Call& call, const AttentionShape& exten
     LATHE_TRY(loaded_.prepare->launch(blocks(launch.prepare_blocks), &p, call.stream));
   }
   if (launch.main_blocks > 0) {
-    const AttentionBackwardParams p = attention_backward_params(of);
+    AttentionBackwardParams p = attention_backward_params(of);
     const Kernel& main = launch.apart ? *loaded_.apart : *loaded_.together;
+    put_snippets(request_, call, lists.backward, &p);
+    if (loaded_.mask_queries) {
+      p.key_tiles = static_cast<int>(lists.backward.tiles);
+      LATHE_TRY(loaded_.mask_queries->launch(blocks(lists.backward.blocks), &p, call.stream));
+    }
     LATHE_TRY(main.launch(blocks(launch.main_blocks), &p, call.stream));
   }
   if (launch.finish_blocks() == 0) return {};
@@ -177,13 +232,10 @@ Status AttentionWork::run_backward(const Call& call, const AttentionShape& exten
 Status AttentionWork::run(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
-  if (has_forward(extent)) {
-    const KernelSpec& spec = forward_spec(extent);
-    const Kernel& kernel = takes_packed(extent) ? *loaded_.forward_packed : *loaded_.forward;
-    const AttentionForwardParams p = attention_forward_params(request_, spec, extent, call);
-    LATHE_TRY(kernel.launch(attention_forward_grid(spec, grid_shape(extent)), &p, call.stream));
-  }
-  return kernels_.backward ? run_backward(call, extent) : Status();
+  LATHE_ASSIGN(const Backward backward, lay_out(extent));
+  LATHE_ASSIGN(const Lists lists, lay_out_lists(extent, backward));
+  if (has_forward(extent)) LATHE_TRY(run_forward(call, extent, lists));
+  return kernels_.backward ? run_backward(call, extent, backward, lists) : Status();
 }
 
 // Packed lengths are on the device: the estimate takes them as even.
@@ -214,7 +266,7 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   };
   if (has_forward(extent)) {
     const KernelSpec& spec = forward_spec(extent);
-    out.launches = 1;
+    out.launches = request_.problem.snippet("mask_mod") ? 2 : 1;
     const auto& problem = request_.problem;
     add(attention_forward_cost(problem, spec, extent, sequences),
         attention_memory_bytes(problem, spec, extent, sequences, facts_));
@@ -222,7 +274,9 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   if (!kernels_.backward) return out;
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
   const AttentionBackwardLaunch& launch = backward.launch;
-  for (const int64_t blocks : {launch.prepare_blocks, launch.main_blocks, launch.finish_blocks()}) {
+  const int64_t listed = kernels_.backward->mask_queries ? launch.main_blocks : 0;
+  for (const int64_t blocks :
+       {launch.prepare_blocks, listed, launch.main_blocks, launch.finish_blocks()}) {
     out.launches += blocks > 0 ? 1 : 0;
   }
   const AttentionCost cost =
@@ -248,6 +302,7 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
     problem.pack_gqa = pack;
     LATHE_ASSIGN(const AttentionKernels kernels, attention_kernels(problem, facts));
     (pack ? out->forward_packed : out->forward) = kernels.forward;
+    (pack ? out->mask_blocks_packed : out->mask_blocks) = kernels.mask_blocks;
   }
   return {};
 }

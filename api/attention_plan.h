@@ -11,10 +11,12 @@ namespace lathe {
 // What makes the code, and the numbers that are only handed to it.
 struct AttentionRequest {
   AttentionProblem problem;
-  float softmax_scale = 0, softcap = 0;         // softcap 0: none
-  int64_t window_left = -1, window_right = -1;  // -1: unlimited; causal is window_right 0
-  bool alibi_rows = false;                      // slopes are [B,H]
-  AttentionGradients gradients;                 // those that are asked for
+  float softmax_scale = 0, softcap = 0;            // softcap 0: none
+  int64_t window_left = -1, window_right = -1;     // -1: unlimited; causal is window_right 0
+  bool alibi_rows = false;                         // slopes are [B,H]
+  std::array<float, 4> scalars{};                  // of snippets
+  std::array<int, 4> captured = {-1, -1, -1, -1};  // tensors that they read, as in the table
+  AttentionGradients gradients;                    // those that are asked for
   // What the problem promises, for choices that fit it: kUnknown where it varies.
   AttentionShape promised;
   int64_t ratio = kUnknown;  // query heads of a key head

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "api/attention_plan.h"
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 
 namespace lathe {
@@ -75,12 +76,6 @@ Status check_backward(const lathe_problem& problem) {
 
 // What is legal and has no kernels.
 Status check_covered(const lathe_problem& problem) {
-  for (const char* snippet : {"score_mod", "mask_mod"}) {
-    const std::string file = problem.option(snippet);
-    if (file == "none") continue;
-    return unsupported(text("option ", snippet, " is '", file, "'; flash_attention takes no ",
-                            "snippets: allowed is none"));
-  }
   if (problem.alignment < kRowAlignment) {
     return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));
@@ -133,8 +128,9 @@ Status read_score_options(const lathe_problem& problem, int64_t head_dim, Attent
 }
 
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
-  LATHE_TRY(check_covered(problem));
   AttentionRequest out;
+  LATHE_TRY(read_snippets(problem, &out));
+  LATHE_TRY(check_covered(problem));
   LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[attention::q].dtype;

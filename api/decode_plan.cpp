@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 #include "templates/params/attention.h"
 
@@ -194,6 +195,7 @@ AttentionDecodeParams DecodeWork::decode_params(const Call& call, const Launch& 
   p.tiles = static_cast<int>(attention_decode_tiles(kernels_.decode[launch.kernel], shape));
   p.softmax_scale = request_.attention.softmax_scale;
   p.softcap = request_.attention.softcap;
+  put_snippets(request_.attention, call, {}, &p);
   out.pages = pages(call, shape);
   out.partial_out = call.workspace;
   out.partial_lse = call.workspace ? call.workspace + launch.partial_lse : nullptr;

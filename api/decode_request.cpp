@@ -3,6 +3,7 @@
 // From a problem of flash_attention_decode to integers and flags, with its refusals.
 #include <charconv>
 
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 #include "api/decode_plan.h"
 
@@ -17,12 +18,6 @@ Status unsupported(std::string what) { return Status(Code::unsupported, std::mov
 
 // What is legal and has no kernels.
 Status check_covered(const lathe_problem& problem) {
-  for (const char* snippet : {"score_mod", "mask_mod"}) {
-    const std::string file = problem.option(snippet);
-    if (file == "none") continue;
-    return unsupported(text("option ", snippet, " is '", file, "'; flash_attention_decode takes ",
-                            "no snippets: allowed is none"));
-  }
   if (problem.tensors[attention_decode::q].dtype == Dtype::f32) {
     return unsupported("q has dtype f32; flash_attention_decode has kernels for f16 and bf16");
   }
@@ -52,6 +47,7 @@ Status check_attention_decode(const lathe_problem&, const Extents& promised) {
 Result<DecodeRequest> decode_request(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_covered(problem));
   DecodeRequest out;
+  LATHE_TRY(read_snippets(problem, &out.attention));
   LATHE_TRY(read_score_options(problem, promised[Letter::D], &out.attention));
   const std::string splits = problem.option("num_splits");
   if (std::from_chars(splits.data(), splits.data() + splits.size(), out.splits).ec != std::errc()) {

@@ -186,7 +186,8 @@ typedef struct lathe_operator_option {
   const char* name;
   lathe_option_type type;
   const char* fallback; /* the default as text */
-  const char* allowed;  /* "none|silu", "0|1", "-1|>=0", "unset|[-5,0)"; FILE: any name */
+  const char* allowed;  /* "none|silu", "0|1", "-1|>=0", "unset|[-5,0)"; FILE: a file's name; any:
+                           any number */
   const char* sentence;
 } lathe_operator_option;
 
@@ -226,9 +227,17 @@ LATHE_API lathe_status lathe_problem_set_int(lathe_problem* problem, const char*
                                              int64_t value);
 LATHE_API lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option,
                                                 double value);
-/* Any option can be given as text: "1", "silu". */
+/* Any option can be given as text: "1", "silu". An option that allows FILE is a path; the file is
+ * read here, once, and what it holds later changes nothing. INVALID_ARGUMENT names it if it is
+ * missing, empty or over 256 KiB. */
 LATHE_API lathe_status lathe_problem_set_string(lathe_problem* problem, const char* option,
                                                 const char* value);
+/* What an option that allows FILE would be read from: `size` bytes of device text, copied. Messages
+ * call it "<score_mod>". Kernels are cached by the bytes, wherever they came from. Whether the text
+ * compiles, has the functions that it must and is pure is seen when a plan is made
+ * (INVALID_ARGUMENT, with the compiler's words and the text's line numbers). */
+LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char* option,
+                                              const char* text, size_t size);
 
 /* The sequence axis is split over `group`, which must outlive the plan. */
 #define LATHE_REDUCE_PARAMETER_GRADS 1u /* weight and bias gradients are summed over the ranks */

@@ -99,6 +99,7 @@ constexpr const char* kKeys = "B,Sk,HK,D|Tk,HK,D";
 constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
 constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
 constexpr const char* kRows = "B,H,Sq|H,Tq";
+constexpr const char* kCaptured = "f32|f16|bf16|i32|i64";
 constexpr const char* kSavedForward = "saved_forward";
 
 const lathe_operator_tensor kAttentionTensors[] = {
@@ -111,6 +112,10 @@ const lathe_operator_tensor kAttentionTensors[] = {
     in("cu_seqlens_k", "N+1", true, "=cu_seqlens_q", "Offsets of packed keys."),
     in("dout", kResults, true, "=q", "The gradient of out."),
     in("dlse", kRows, true, "f32", "The gradient of lse."),
+    in("capture_0", "C0", true, kCaptured, "What snippets read as captures.get<0>(i)."),
+    in("capture_1", "C1", true, kCaptured, "The same, captures.get<1>(i)."),
+    in("capture_2", "C2", true, kCaptured, "The same, captures.get<2>(i)."),
+    in("capture_3", "C3", true, kCaptured, "The same, captures.get<3>(i)."),
     out("out", kResults, "=q", "The result; 0 in rows that see no key.", nullptr, kSavedForward),
     out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials.", nullptr,
         kSavedForward),
@@ -129,6 +134,10 @@ const TensorRules kAttentionRules[] = {
     {false, "cu_seqlens_q"},  // cu_seqlens_k
     {true, "out"},            // dout
     {false, "dout"},          // dlse
+    {false, ""},              // capture_0
+    {false, ""},              // capture_1
+    {false, ""},              // capture_2
+    {false, ""},              // capture_3
     {true, "lse"},            // out
     {false, "out"},           // lse
     {true, "dout"},           // dq
@@ -150,8 +159,14 @@ constexpr lathe_operator_option kAttentionOptions[] = {
      "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors."},
     {kSavedForward, LATHE_OPTION_INT, "0", "0|1",
      "Whether out and lse hold the results of an earlier forward, which the backward then reads."},
-    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that changes scores."},
-    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE", "Device text that drops keys."},
+    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that changes scores, after softcap and ALiBi."},
+    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that drops keys, beside causal and windows."},
+    {"scalar_0", LATHE_OPTION_DOUBLE, "0", "0|any", "What snippets read as captures.scalar(0)."},
+    {"scalar_1", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(1)."},
+    {"scalar_2", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(2)."},
+    {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
 };
 
 // A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
@@ -303,6 +318,10 @@ const lathe_operator_tensor kDecodeTensors[] = {
     in("v_new", "B,Sq,HK,DV", true, "=q", "Values of the queries' tokens, appended to the cache."),
     in("alibi_slopes", "H|B,H", true, "f32", "ALiBi's slopes."),
     in("sinks", "H", true, "f32", "One more logit for each head, of value 0."),
+    in("capture_0", "C0", true, kCaptured, "What snippets read as captures.get<0>(i)."),
+    in("capture_1", "C1", true, kCaptured, "The same, captures.get<1>(i)."),
+    in("capture_2", "C2", true, kCaptured, "The same, captures.get<2>(i)."),
+    in("capture_3", "C3", true, kCaptured, "The same, captures.get<3>(i)."),
     out("out", "B,Sq,H,DV", "=q", "The result; 0 in rows that see no key."),
     out("lse", "B,H,Sq", "f32", "The natural logarithm of each row's sum of exponentials."),
 };
@@ -316,6 +335,10 @@ const TensorRules kDecodeRules[] = {
     {true, "k_new"},  // v_new
     {false, ""},      // alibi_slopes
     {false, ""},      // sinks
+    {false, ""},      // capture_0
+    {false, ""},      // capture_1
+    {false, ""},      // capture_2
+    {false, ""},      // capture_3
     {true, "lse"},    // out
     {false, "out"},   // lse
 };
@@ -335,6 +358,10 @@ constexpr lathe_operator_option kDecodeOptions[] = {
     attention_option("deterministic"),
     attention_option("score_mod"),
     attention_option("mask_mod"),
+    attention_option("scalar_0"),
+    attention_option("scalar_1"),
+    attention_option("scalar_2"),
+    attention_option("scalar_3"),
     {"num_splits", LATHE_OPTION_INT, "0", "0|>=0",
      "Into how many parts the keys are cut; 0: chosen for the device."},
 };

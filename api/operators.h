@@ -42,18 +42,22 @@ enum class Letter : uint8_t {
   HVK,
   S,
   spec,
+  C0,
+  C1,
+  C2,
+  C3,
   NP,
   fixed
 };
-inline constexpr const char* kLetterNames[] = {"B",  "T",  "N",    "D",  "W",    "H",    "HK", "DV",
-                                               "Sq", "Sk", "Tq",   "Tk", "P",    "page", "M",  "K",
-                                               "V",  "HV", "HV*K", "S",  "spec", "NP",   ""};
-inline constexpr int kLetters = 23;
+inline constexpr const char* kLetterNames[] = {
+    "B", "T", "N", "D",  "W",    "H", "HK",   "DV", "Sq", "Sk", "Tq", "Tk", "P", "page",
+    "M", "K", "V", "HV", "HV*K", "S", "spec", "C0", "C1", "C2", "C3", "NP", ""};
+inline constexpr int kLetters = 27;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
 inline constexpr int kMaxRank = 4;
-inline constexpr int kMaxTensors = 16;
+inline constexpr int kMaxTensors = 24;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
 inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
@@ -162,6 +166,10 @@ enum Tensor : int {
   cu_seqlens_k,
   dout,
   dlse,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
   out,
   lse,
   dq,
@@ -209,6 +217,10 @@ enum Tensor : int {
   v_new,
   alibi_slopes,
   sinks,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
   out,
   lse,
   count

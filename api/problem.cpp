@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "api/boundary.h"
+#include "api/option_text.h"
 
 namespace lathe {
 namespace {
@@ -117,6 +118,7 @@ bool in_range(std::string_view range, Number number) {
 template <typename Number>
 bool number_allowed(std::string_view allowed, Number number) {
   for (std::string_view each : split(allowed, '|')) {
+    if (each == "any") return true;
     if (in_range(each, number)) return true;
     Number word = 0;
     const bool above = each.starts_with('>'), from = each.starts_with(">=");
@@ -166,6 +168,9 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
   if (problem->options[index]) {
     return invalid(text("option ", name, " is set twice, to '", *problem->options[index],
                         "' and to '", value, "'"));
+  }
+  if (takes_file(option) && value != option.fallback) {
+    LATHE_TRY(read_option_text(problem, name, value));
   }
   // One text for one integer: 01 is 1.
   int64_t integer = 0;
@@ -264,6 +269,16 @@ lathe_status lathe_problem_set_string(lathe_problem* problem, const char* option
   return boundary([&]() -> Status {
     LATHE_TRY(require(value, "value"));
     return lathe::set_option(problem, option, LATHE_OPTION_STRING, value);
+  });
+}
+
+lathe_status lathe_problem_set_text(lathe_problem* problem, const char* option, const char* bytes,
+                                    size_t size) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(problem, "problem"));
+    LATHE_TRY(require(option, "option"));
+    LATHE_TRY(require(bytes, "text"));
+    return lathe::set_option_text(problem, option, std::string(bytes, size));
   });
 }
 

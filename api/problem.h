@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/operators.h"
+#include "codegen/spec.h"
 
 namespace lathe {
 
@@ -26,6 +27,7 @@ struct lathe_problem {
   const lathe::Operator* op = nullptr;
   std::array<lathe::Declared, lathe::kMaxTensors> tensors;  // as in the table
   std::vector<std::optional<std::string>> options;          // as in the table, checked
+  std::vector<lathe::Snippet> snippets;                     // the texts of those that take a FILE
   int alignment = 16;
   lathe_group* group = nullptr;
   unsigned group_flags = 0;

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cache/digest.h"
 #include "codegen/base/text.h"
 
 namespace lathe {

@@ -3,23 +3,14 @@
 // The key of a compiled kernel: a text that a person can read, and its XXH3-128. Made in one place.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "codegen/base/digest.h"
 #include "codegen/base/status.h"
 #include "codegen/spec.h"
 
 namespace lathe {
-
-struct Digest {
-  std::array<uint8_t, 16> bytes{};  // canonical (big-endian)
-  std::string hex() const;
-  bool operator==(const Digest&) const = default;
-};
-Digest digest(std::string_view text);
 
 struct Key {
   Digest digest;

@@ -15,6 +15,7 @@
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
+#include "codegen/snippets.h"
 #include "codegen/source.h"
 
 namespace lathe {
@@ -126,6 +127,7 @@ struct Registry::State {
 
   Once<Built> built;                           // by the emitted unit, which holds all that
   Once<std::shared_ptr<const Kernel>> loaded;  // reaches the code
+  Once<bool> probed;                           // snippets that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
   std::mutex compiler_mutex;
@@ -136,6 +138,8 @@ struct Registry::State {
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
                                                        const Compiler& with, Origin& origin);
+  // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
+  Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
                                                              const std::string& unit,
                                                              const std::string& why_not_compiled);
@@ -183,6 +187,17 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
   return Status(Code::not_cached, why);
 }
 
+Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
+                              const Compiler& with) {
+  const KernelSpec alone = snippet_probe_spec(spec, snippet);
+  bool first = false;
+  const Result<bool> good = probed.get(emit_unit(alone, arch), first, [&]() -> Result<bool> {
+    LATHE_TRY(probe_snippet(alone, with, arch));
+    return true;
+  });
+  return good.status();
+}
+
 Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
                                                                       const std::string& unit,
                                                                       const Compiler& with,
@@ -194,7 +209,8 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
   // Whoever held the lock before us has published by now.
   if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
 
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch));
+  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
   ++compiled;
   origin = Origin::compiler;
   auto entry = std::make_shared<const Entry>(

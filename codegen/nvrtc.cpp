@@ -16,6 +16,7 @@
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"
+#include "codegen/snippets.h"
 
 namespace lathe {
 
@@ -205,7 +206,9 @@ Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path) 
   return std::shared_ptr<const Compiler>(std::move(compiler));
 }
 
-Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::string& arch) const {
+Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::string& arch,
+                                       const std::vector<Snippet>& snippets,
+                                       std::string* told) const {
   if (poisons_the_process(appended_flags())) {
     return Status(Code::compile_failed,
                   text("NVRTC_APPEND_FLAGS is '", appended_flags(),
@@ -226,6 +229,12 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
     names.push_back(file.name);
     texts.push_back(file.text.data());
   }
+  std::vector<std::string> held;
+  held.reserve(2 * snippets.size());
+  for (const Snippet& snippet : snippets) {
+    names.push_back(held.emplace_back(snippet.header()).c_str());
+    texts.push_back(held.emplace_back(snippet_header_text(snippet)).c_str());
+  }
 
   Program program(api_->destroy);
   nvrtcResult result = api_->create(&program.handle, unit.c_str(), "/lathe/entry.cu",
@@ -234,6 +243,11 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
   if (result == NVRTC_SUCCESS) {
     result = api_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
     log = without_zero(fetch(program.handle, api_->log_size, api_->log));
+    for (const Snippet& snippet : snippets) log = name_snippet_file(std::move(log), snippet);
+  }
+  if (result != NVRTC_SUCCESS && told != nullptr) {
+    *told = log.empty() ? std::string(api_->error_string(result)) : log;
+    return Status(Code::compile_failed, *told);
   }
   if (result != NVRTC_SUCCESS) {
     const std::string saved = save_unit(unit);

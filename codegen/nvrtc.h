@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/base/status.h"
+#include "codegen/spec.h"
 #include "codegen/templates.h"
 
 namespace lathe {
@@ -40,9 +41,13 @@ class Compiler {
   // Options that can alter bytes, sorted: what goes into the key. -arch is in the key apart.
   static const std::vector<std::string>& options();
 
-  // `arch` is "sm_90a". On failure the text holds the log, the options and the path of the saved
-  // unit (in the temporary directory).
-  Result<CompiledUnit> compile(const std::string& unit, const std::string& arch) const;
+  // `arch` is "sm_90a"; `snippets` are what the unit includes beside the embedded files. On failure
+  // the text holds the log, the options and the path of the saved unit (in the temporary
+  // directory). With `log` nothing is saved and the compiler's own words go there, snippets under
+  // their files.
+  Result<CompiledUnit> compile(const std::string& unit, const std::string& arch,
+                               const std::vector<Snippet>& snippets = {},
+                               std::string* log = nullptr) const;
 
   ~Compiler();
 

@@ -4,7 +4,12 @@
 // nothing that varies from call to call (batch, tokens, sequences, pointers, strides).
 #pragma once
 
+#include <array>
+#include <optional>
+#include <vector>
+
 #include "codegen/base/dtype.h"
+#include "codegen/spec.h"
 
 namespace lathe {
 
@@ -59,6 +64,16 @@ struct AttentionProblem {
   // tell who sees whom. At most one of them.
   bool pairs = false;
   bool positions = false;
+
+  std::vector<Snippet> snippets;                   // score_mod, mask_mod
+  std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
+
+  const Snippet* snippet(const char* name) const {
+    for (const Snippet& each : snippets) {
+      if (each.name == name) return &each;
+    }
+    return nullptr;
+  }
 };
 
 struct LseMergeProblem {

@@ -22,11 +22,25 @@ std::string config_member(const Constant& constant) {
   return {};
 }
 
+// The struct Config and all that it needs.
+std::string config(const KernelSpec& spec) {
+  std::string members;
+  for (const Constant& constant : spec.constants) members += config_member(constant);
+  members += text("  static constexpr int kThreads = ", spec.threads,
+                  ", kSmemBytes = ", spec.smem_bytes, ";\n};\n");
+  if (spec.snippets.empty()) return "using namespace lathe;\nstruct Config {\n" + members;
+  std::string adapters, types;
+  for (const Snippet& snippet : spec.snippets) {
+    adapters += "#include \"" + snippet.adapter() + "\"\n";
+    types += " using " + snippet.type() + " = lathe::" + snippet.type() + ";";
+  }
+  return "namespace lathe {\nstruct Constants {\n" + members + "}\n" + adapters +
+         "using namespace lathe;\nstruct Config : Constants {" + types + " };\n";
+}
+
 }  // namespace
 
 std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
-  std::string members;
-  for (const Constant& constant : spec.constants) members += config_member(constant);
   std::string smem_assert;
   if (!spec.smem.empty()) {
     smem_assert = text("static_assert(", spec.smem,
@@ -35,11 +49,9 @@ std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
   }
   // One block per multiprocessor is asked for explicitly: left to itself, ptxas spills a few bytes
   // to reach the next step of occupancy.
-  return text("// ", spec.text(), " arch=", arch, "\n#include \"", spec.source,
-              "\"\nusing namespace lathe;\nstruct Config {\n", members,
-              "  static constexpr int kThreads = ", spec.threads,
-              ", kSmemBytes = ", spec.smem_bytes, ";\n};\nstatic_assert(sizeof(", spec.params,
-              ") == ", spec.params_bytes, ", \"host and device disagree on ", spec.params,
+  return text("// ", spec.text(), " arch=", arch, "\n#include \"", spec.source, "\"\n",
+              config(spec), "static_assert(sizeof(", spec.params, ") == ", spec.params_bytes,
+              ", \"host and device disagree on ", spec.params,
               "\");\nstatic_assert(__INTADDR__(&((", spec.params, "*)0)->", spec.last_field,
               ") == ", spec.last_field_offset, ", \"host and device disagree on ", spec.params,
               "::", spec.last_field, "\");\n", smem_assert,

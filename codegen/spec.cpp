@@ -4,7 +4,9 @@
 #include "codegen/spec.h"
 
 #include <cassert>
+#include <cctype>
 
+#include "codegen/base/digest.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -21,6 +23,18 @@ Constant Constant::flag(std::string name, std::string member, bool value) {
   return {std::move(name), std::move(member), Kind::flag, value ? 1 : 0};
 }
 
+std::string Snippet::type() const {
+  std::string words;
+  bool first = true;  // letter of a word
+  for (const char letter : name) {
+    if (letter != '_') {
+      words += first ? static_cast<char>(std::toupper(static_cast<unsigned char>(letter))) : letter;
+    }
+    first = letter == '_';
+  }
+  return words;
+}
+
 std::string KernelSpec::text() const {
   std::string result = kernel;
   for (const Constant& constant : constants) {
@@ -28,6 +42,9 @@ std::string KernelSpec::text() const {
     result += constant.kind == Constant::Kind::type
                   ? std::string(word(static_cast<Dtype>(constant.value)))
                   : std::to_string(constant.value);
+  }
+  for (const Snippet& snippet : snippets) {
+    result += ' ' + snippet.name + '=' + digest(snippet.text).hex();
   }
   return result + lathe::text(" threads=", threads, " smem=", smem_bytes);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel, specialised: template and constants, nothing else. Its canonical text is what the log
-// shows, what tests compare and what enters the cache key.
+// A kernel, specialised: template, constants and snippets, nothing else. Its canonical text is what
+// the log shows, what tests compare and what enters the cache key.
 #pragma once
 
 #include <string>
@@ -25,6 +25,18 @@ struct Constant {
   static Constant flag(std::string name, std::string member, bool value);
 };
 
+// Device text of a caller that a kernel compiles in. Its bytes enter the key, its place does not:
+// the kernel includes it as "snippet/<name>.cuh", and what the compiler says is told with `file`.
+struct Snippet {
+  std::string name;  // "score_mod": its word in the canonical text
+  std::string file;  // where the caller has it from, for messages
+  std::string text;
+
+  std::string header() const { return "snippet/" + name + ".cuh"; }     // without a file of its own
+  std::string adapter() const { return "attention/" + name + ".cuh"; }  // the template around it
+  std::string type() const;  // what the adapter defines: "ScoreMod"
+};
+
 struct KernelSpec {
   std::string kernel;      // stem, function template and log name: "causal_conv1d_bwd"
   std::string source;      // embedded name: "conv/causal_conv1d_bwd.cuh"
@@ -36,8 +48,10 @@ struct KernelSpec {
   int threads = 0;
   int smem_bytes = 0;  // dynamic shared memory, asserted against the template's own sum
   std::vector<Constant> constants;  // in the template's order
+  std::vector<Snippet> snippets;    // mostly none
 
-  // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.
+  // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture. A
+  // snippet is there with its digest.
   std::string text() const;
   // The value of a constant; asserts that it is there.
   long long constant(const std::string& name) const;

@@ -10,6 +10,8 @@
 namespace lathe {
 namespace {
 
+constexpr std::string_view kSnippets = "snippet/";
+
 // The name in an `#include "name"` or `#include <name>` line; empty if the line is another.
 std::string_view included_name(std::string_view line) {
   const auto skip_blanks = [&line] {
@@ -43,7 +45,7 @@ Status visit(std::string_view from, std::string_view source,
     const size_t end = std::min(source.find('\n'), source.size());
     const std::string_view name = included_name(source.substr(0, end));
     source.remove_prefix(std::min(end + 1, source.size()));
-    if (name.empty()) continue;
+    if (name.empty() || name.substr(0, kSnippets.size()) == kSnippets) continue;
     const TemplateFile* file = find_template(name);
     if (file == nullptr) {
       return Status(Code::internal, text(from, " includes '", name,

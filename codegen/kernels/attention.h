@@ -45,12 +45,18 @@ std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
 Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts);
 
 struct AttentionKernels {
+  std::optional<KernelSpec> mask_blocks;  // before the forward, with a mask_mod
   std::optional<KernelSpec> forward;
 };
 Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts);
 // The same with a tile that the caller picked from the candidates.
 KernelSpec attention_forward_spec(const AttentionProblem& problem, const AttentionTile& tile);
+
+// The lists of key blocks under a mask_mod, for the kernel of which `walker` is the spec.
+KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker);
+// The problem's snippets, or one of them, and the types of what they capture, into a spec.
+void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char* only = nullptr);
 
 // Geometry. Packed: the lengths are capacities, Tq and Tk.
 struct AttentionShape {
@@ -62,6 +68,10 @@ int64_t attention_tiles(const KernelSpec& spec, const AttentionShape& shape);  /
 // x. A launch may have at most 2^31 - 1 blocks: the caller compares this number first.
 int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& shape);
 Grid attention_forward_grid(const KernelSpec& spec, const AttentionShape& shape);
+// Lists of key blocks, one for each tile, and how long one may be.
+int64_t attention_lists(const KernelSpec& spec, const AttentionProblem& problem,
+                        const AttentionShape& shape);
+int64_t attention_list_entries(const KernelSpec& spec, const AttentionShape& shape);
 // Float32 partial results, if the keys are split; otherwise a forward needs no workspace.
 uint64_t attention_forward_workspace_bytes(const AttentionProblem& problem,
                                            const AttentionShape& shape, int64_t splits);

@@ -42,6 +42,7 @@ Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& 
 struct AttentionBackwardKernels {
   KernelSpec prepare, finish;
   std::optional<KernelSpec> together, apart;
+  std::optional<KernelSpec> mask_queries;  // before them, with a mask_mod
 
   const KernelSpec& main() const { return together ? *together : *apart; }
 };
@@ -55,6 +56,12 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
 // The main kernel with a tile that the caller picked from the candidates.
 KernelSpec attention_backward_spec(const AttentionProblem& problem,
                                    const AttentionBackwardTile& tile, bool apart);
+
+// The lists of query blocks under a mask_mod, for the main kernel of which `walker` is the spec.
+KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker);
+// Key tiles of one sequence, each with a list for every query head.
+int64_t attention_key_tiles(const KernelSpec& walker, const AttentionShape& shape);
+int64_t attention_query_entries(const KernelSpec& walker, const AttentionShape& shape);  // at most
 
 // Grids and layout of one call.
 struct AttentionBackwardLaunch {

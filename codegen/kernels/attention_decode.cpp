@@ -130,6 +130,7 @@ KernelSpec attention_decode_spec(const AttentionProblem& problem, const Attentio
       Constant::flag("alibi", "kAlibi", problem.alibi),
       Constant::flag("sinks", "kSinks", problem.sinks),
   };
+  add_snippets(problem, &spec);
   return spec;
 }
 

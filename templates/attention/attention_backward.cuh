@@ -13,7 +13,7 @@
 #pragma once
 #include "attention/gradient_products.cuh"
 #include "attention/gradient_sums.cuh"
-#include "attention/key_tile.cuh"
+#include "attention/query_visits.cuh"
 #include "attention/score_gradients.cuh"
 #include "attention/split_copy.cuh"
 #include "params/attention_backward.h"
@@ -37,11 +37,6 @@ struct AttentionBackwardSmem {
   static constexpr int kBytes = kTileAt + KeyTile::kBytes;
 };
 
-// A block of queries of one head.
-struct QueryPlace {
-  int head, block;
-};
-
 template <class Config>
 struct AttentionBackward {
   using Element = typename Config::Element;
@@ -51,12 +46,14 @@ struct AttentionBackward {
 
   const AttentionBackwardParams& p;
   volatile KeyTile* const tile;
+  const QueryVisits<Config> visits;
   const unsigned shared;
   const GradientUnits<Config> units;
 
   __device__ __forceinline__ AttentionBackward(const AttentionBackwardParams& params, char* memory)
       : p(params),
         tile(reinterpret_cast<volatile KeyTile*>(memory + Smem::kTileAt)),
+        visits{params, tile},
         shared(shared_address(memory)),
         units(params) {}
 
@@ -88,7 +85,7 @@ struct AttentionBackward {
   __device__ __forceinline__ void copy_q(const QueryPlace& at, int turn) const {
     const Element* q = static_cast<const Element*>(p.q) +
                        query_offset(p.q_batch_stride, p.q_token_stride) + at.head * p.q_head_stride;
-    const int row = in_place(at.block) * kTileM;
+    const int row = in_place(visits.block(at)) * kTileM;
     copy_tile<kTileM, Config::kWidth, Config::kThreads>(
         q_tile(turn), q, tile->rows - row, p.head_dim,
         [&](int r) { return (row + r) * p.q_token_stride; });
@@ -98,7 +95,7 @@ struct AttentionBackward {
     const Element* dout = static_cast<const Element*>(p.dout) +
                           query_offset(p.dout_batch_stride, p.dout_token_stride) +
                           at.head * p.dout_head_stride;
-    const int row = in_place(at.block) * kTileM, rows = tile->rows;
+    const int row = in_place(visits.block(at)) * kTileM, rows = tile->rows;
     copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
         shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
@@ -132,7 +129,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
   const unsigned dout = shared + Smem::kDoutAt;
   ScorePlace place;
   place.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
-  place.query = at.block * kTileM;
+  place.query = visits.block(at) * kTileM;
   place.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
   place.offset = tile->keys - tile->rows;
   if constexpr (Config::kAlibi) {
@@ -140,7 +137,10 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
                                tile->sequence * p.alibi_batch_stride + at.head);
   }
   const unsigned rows = shared + Smem::kRowsAt + 4 * place.lane_query;
-  const bool full = uniform(tile->full(at.block));
+  if constexpr (GradientUnits<Config>::kSnippets) {
+    place.sequence = tile->sequence, place.head = at.head;
+  }
+  const bool full = uniform(visits.full(at));
   typename Shape::Scores s = {}, dp = {};
   typename Shape::Operands p_words;
   add_scores<Config, Config::kWidth>(shared, q, s);
@@ -174,7 +174,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryPl
     float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
                 at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
-    const int row = in_place(at.block) * kTileM + 16 * (Shape::dq_block() + b);
+    const int row = in_place(visits.block(at)) * kTileM + 16 * (Shape::dq_block() + b);
     return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row,
                                              tile->rows, p.head_dim,        Shape::dq_way()};
   };
@@ -201,7 +201,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(
     const QueryPlace& at, const QueryPlace& next, int turn, typename Shape::KeySums& dk,
     typename Shape::ValueSums& dv) const {
   const unsigned q = q_tile(turn);
-  const bool more = uniform(next.head < tile->end_head);
+  const bool more = uniform(visits.there(next));
   typename Shape::Operands ds;
   copy_async_wait<0>();
   __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
@@ -260,16 +260,15 @@ template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::run() const {
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
-  if (uniform(tile->begin < tile->end)) {
-    QueryPlace at = {tile->first_head, tile->begin};
+  QueryPlace at = visits.begin();
+  if (uniform(visits.there(at))) {
     copy_keys();
     copy_q(at, 0);
     copy_dout(at);
     copy_async_commit();
 #pragma unroll 1
-    for (int turn = 0; uniform(at.head < tile->end_head); ++turn) {
-      QueryPlace next = {at.head, at.block + 1};
-      if (next.block == tile->end) next = {at.head + 1, tile->begin};
+    for (int turn = 0; uniform(visits.there(at)); ++turn) {
+      const QueryPlace next = visits.next(at);
       step(at, next, turn, dk, dv);
       at = next;
     }

@@ -198,7 +198,8 @@ __device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Conf
   multiply_keys(cursor, q_kept, s);
   modify_scores<Config, kMask>(s, units, rows, tile, visits.window, visits.key(cursor));
   Accumulated<Element, Shape::kKeyTiles> weights[kRowBlocks];
-  softmax_step<kMask != AttentionMask::none>(s, units.t, softmax, o, weights);
+  constexpr bool kGuard = kMask != AttentionMask::none || HasScoreMod<Config>::kValue;
+  softmax_step<kGuard>(s, units.t, softmax, o, weights);
 
   copy_async_wait<kPending>();
   __syncthreads();  // V is there for all; all have left K, and with two stages V of the last block

@@ -44,6 +44,12 @@ __device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardPa
     tile.rows = maximum(end_q - tile.start_q, 0);
     tile.keys = maximum(end_k - tile.start_k, 0);
     tile.written = b + 1 >= p.sequences ? p.seq_q - tile.start_q : tile.rows;
+    // Lists of a head lie as close as the sequences' rows do: floor(start / M) + b + tile never
+    // meets that of the next sequence, whatever the lengths.
+    const long long start =
+        static_cast<long long>(tile.start_q) * (Config::kPackGqa ? tile.group : 1);
+    tile.list = static_cast<long long>(tile.head) * (p.tiles + p.sequences) +
+                start / Config::kTileM + b + own;
   }
   return tile;
 }

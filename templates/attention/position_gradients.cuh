@@ -39,10 +39,10 @@ __device__ __forceinline__ void score_weights_by_position(
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const int ahead = k[i] - q[c];
-        float factor;
-        weight[c] =
-            score_weight(s[b][n][2 * half + c], units, place.slope, static_cast<float>(ahead),
-                         c == 0 ? row_lse.first : row_lse.second, factor);
+        float factor = 1.0f;
+        const float x = biased_weight_score(s[b][n][2 * half + c], units, place.slope,
+                                            static_cast<float>(ahead), factor);
+        weight[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
         if constexpr (kMasked) {
           const bool near = !Config::kLocal || (low <= ahead && ahead <= high);
           const bool kept = row + c < rows && place.key + 8 * i < keys && near;

@@ -153,7 +153,7 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
           float y = scaled_score(s[b][n][2 * half + c], units);
           const int ahead = k - q[b][half];
           if constexpr (Config::kAlibi) {
-            y = __fmaf_rn(-units.slope(0), fabsf(static_cast<float>(ahead)), y);
+            y = biased_score(y, units.slope(0), static_cast<float>(ahead));
           }
           if constexpr (kMasked) {
             const bool near = !Config::kLocal || (low <= ahead && ahead <= high);

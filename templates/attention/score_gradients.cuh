@@ -4,11 +4,15 @@
 // error of params/attention_backward.h,
 //
 //   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |i + off - j|
-//   p = 2^(x log2 e - lse2), 0 where the pair is not kept
-//   weight = p (1 - y^2),  ds = weight (dp - error)
+//   p = 2^(score_mod(x) log2 e - lse2), 0 where the pair is not kept
+//   weight = score_mod_bwd(p, x) (1 - y^2),  ds = weight (dp - error)
+//
+// A gradient is linear in the one it comes from, so score_mod_bwd may be given p in the place of
+// p (dp - error): then x need not be kept across the product between.
 //
 // Accumulators are those of the transposed scores: a lane's rows are keys, its columns queries.
 #pragma once
+#include "attention/captures.cuh"
 #include "attention/query_blocks.cuh"
 #include "attention/softmax.cuh"
 #include "common/shared_memory.cuh"
@@ -20,12 +24,17 @@ namespace lathe {
 // a score stays as it came and t carries the scale.
 template <class Config>
 struct GradientUnits {
-  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi;
+  static constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
+  static constexpr bool kSnippets = kScoreMod || HasMaskMod<Config>::kValue;
+  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi || kScoreMod;
   float scale, t;
   float tanh_scale, softcap;
+  const AttentionCaptures captures;
 
   __device__ __forceinline__ explicit GradientUnits(const AttentionBackwardParams& p)
-      : scale(p.softmax_scale), t(kModified ? kLog2E : p.softmax_scale * kLog2E) {
+      : scale(p.softmax_scale),
+        t(kModified ? kLog2E : p.softmax_scale * kLog2E),
+        captures(captures_of(p)) {
     if constexpr (Config::kSoftcap) {
       softcap = p.softcap;
       tanh_scale = tanh_scale_of(p.softcap);
@@ -40,21 +49,21 @@ struct ScorePlace {
   int lane_query;
   int offset;  // keys - rows
   float slope;
+  int sequence, head;  // for snippets
 };
 
-// p of one score, and what softcap's derivative multiplies it by.
+// The score that snippets are given, and what softcap's derivative multiplies its weight by.
 template <class Config>
-__device__ __forceinline__ float score_weight(float x, const GradientUnits<Config>& units,
-                                              float slope, float distance, float lse2,
-                                              float& factor) {
+__device__ __forceinline__ float biased_weight_score(float x, const GradientUnits<Config>& units,
+                                                     float slope, float distance, float& factor) {
   if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
   if constexpr (Config::kSoftcap) {
     const float y = tanh_of<typename Config::Element>(x, units.softcap, units.tanh_scale);
     x = __fmul_rn(units.softcap, y);
     factor = __fmaf_rn(-y, y, 1.0f);
   }
-  if constexpr (Config::kAlibi) x = __fmaf_rn(-slope, fabsf(distance), x);
-  return ex2_flushed(__fmaf_rn(x, units.t, -lse2));
+  if constexpr (Config::kAlibi) x = biased_score(x, slope, distance);
+  return x;
 }
 
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
@@ -66,6 +75,7 @@ __device__ __forceinline__ void score_weights(
     const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
     unsigned lse2) {
   using Element = typename Config::Element;
+  using Units = GradientUnits<Config>;
   QueryColumns kept[kRowBlocks][2];
   if constexpr (kMasked) {
 #pragma unroll
@@ -87,17 +97,37 @@ __device__ __forceinline__ void score_weights(
       float p[2];
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const float distance = ahead + static_cast<float>(8 * n + c - 8 * i);
-        float factor;
-        p[c] = score_weight(s[b][n][2 * half + c], units, place.slope, distance,
-                            c == 0 ? row_lse.first : row_lse.second, factor);
+        float factor = 1.0f;
+        const float biased =
+            biased_weight_score(s[b][n][2 * half + c], units, place.slope,
+                                ahead + static_cast<float>(8 * n + c - 8 * i), factor);
+        float x = biased;
+        // Snippets are asked about rows and keys of the sequence only, as in the forward.
+        const int query = minimum(place.query + place.lane_query + 8 * n + c, rows - 1);
+        const int key = minimum(place.key + 8 * i, window.keys - 1);
+        if constexpr (Units::kScoreMod) {
+          x = Config::ScoreMod::apply(x, place.sequence, place.head, query, key, units.captures);
+        }
+        p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
         if constexpr (kMasked) {
           p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
           if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
+          if constexpr (HasMaskMod<Config>::kValue) {
+            p[c] = Config::MaskMod::keep(place.sequence, place.head, query, key, units.captures)
+                       ? p[c]
+                       : 0.0f;
+          }
+        }
+        float weight = p[c];
+        if constexpr (Units::kScoreMod) {
+          weight = Config::ScoreMod::backward(weight, biased, place.sequence, place.head, query,
+                                              key, units.captures);
+          if constexpr (kMasked) weight = p[c] == 0.0f ? 0.0f : weight;
         }
         // Masked, p is 0 whatever the score was: so must be what it is multiplied by.
         if constexpr (Config::kSoftcap && kMasked) factor = p[c] == 0.0f ? 0.0f : factor;
-        s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(p[c], factor) : p[c];
+        if constexpr (Config::kSoftcap) weight = __fmul_rn(weight, factor);
+        s[b][n][2 * half + c] = weight;
       }
       probability[b].put(n, half, p[0], p[1]);
     }

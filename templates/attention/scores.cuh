@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a score between the two products: scale, softcap, ALiBi and mask.
+// What becomes of a score between the two products: scale, softcap, ALiBi, score_mod and masks.
 #pragma once
+#include "attention/captures.cuh"
 #include "attention/place.cuh"
 #include "attention/softmax.cuh"
 #include "attention/visits.cuh"
@@ -13,14 +14,17 @@ namespace lathe {
 // does, y is the raw score and the scale is in t.
 template <class Config>
 struct ScoreUnits {
-  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi;
+  static constexpr bool kModified =
+      Config::kSoftcap || Config::kAlibi || HasScoreMod<Config>::kValue;
   float t;
   float scale, softcap, tanh_scale;
   float own_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
+  const AttentionCaptures captures;  // of snippets
 
   template <class Rows>
   __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
-                                        const Rows& rows) {
+                                        const Rows& rows)
+      : captures(captures_of(p)) {
     t = kModified ? kLog2E : p.softmax_scale * kLog2E;
     if constexpr (kModified) scale = p.softmax_scale;
     if constexpr (Config::kSoftcap) {
@@ -43,20 +47,22 @@ template <class Config>
 __device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>& units) {
   if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
   if constexpr (Config::kSoftcap) {
-    y = __fmul_rn(units.softcap,
-                  tanh_of<typename Config::Element>(y, units.softcap, units.tanh_scale));
+    y = capped_score<typename Config::Element>(y, units.tanh_scale, units.softcap);
   }
   return y;
 }
 
-// Softcap, ALiBi and mask of the block of keys that begins at `key`. Rows: WarpRows or the like. A
-// window is a sequence's, or that of one visit.
+// All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. Snippets are
+// asked about rows and keys of the sequence only: outside, about its last ones, and the answer goes
+// to no result. A window is a sequence's, or that of one visit.
 template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units, const Rows& rows,
                                               const AttentionTile& tile, const Window& window,
                                               int key) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;
+  constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
+  constexpr bool kMaskMod = HasMaskMod<Config>::kValue && kMask == AttentionMask::both;
   const int thread = thread_index(), column = thread % 4 * 2;
 #pragma unroll
   for (int b = 0; b < kRowBlocks; ++b) {
@@ -66,6 +72,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       const int row = rows.query(tile, place, thread);
       int highest = 0, lowest = 0;
       float distance = 0.0f, slope = 0.0f;
+      const int query = minimum(row, tile.rows - 1), head = rows.head(tile, place);
       if constexpr (kMask == AttentionMask::both) {
         highest = (Config::kLocal ? highest_column<Config::kTileN>(window, row, key)
                                   : minimum(window.keys - 1 - key, Config::kTileN)) -
@@ -83,8 +90,17 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           float y = scaled_score(s[b][n][2 * half + c], units);
+          const int at = minimum(key + column + 8 * n + c, tile.keys - 1);  // for snippets
           if constexpr (Config::kAlibi) {
-            y = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * n + c)), y);
+            y = biased_score(y, slope, distance - static_cast<float>(8 * n + c));
+          }
+          if constexpr (kScoreMod) {
+            y = Config::ScoreMod::apply(y, tile.sequence, head, query, at, units.captures);
+          }
+          if constexpr (kMaskMod) {
+            y = Config::MaskMod::keep(tile.sequence, head, query, at, units.captures)
+                    ? y
+                    : minus_infinity();
           }
           if constexpr (kMask == AttentionMask::both) {
             y = 8 * n + c <= highest ? y : minus_infinity();

@@ -50,6 +50,15 @@ __device__ __forceinline__ float tanh_of<f32>(float x, float cap, float) {
   return tanhf(__fdiv_rn(x, cap));
 }
 
+// softcap * tanh(x / softcap), and x - slope * |distance|: the options, and what snippets may call.
+template <class Element>
+__device__ __forceinline__ float capped_score(float x, float scale, float cap) {
+  return __fmul_rn(cap, tanh_of<Element>(x, cap, scale));
+}
+__device__ __forceinline__ float biased_score(float x, float slope, float distance) {
+  return __fmaf_rn(-slope, fabsf(distance), x);
+}
+
 // Float32 weights are summed by the product with the values, in its order and with its rounding:
 // where all values are 1, o and l are equal to the bit. l is then the whole row's in every lane.
 template <class Element>

@@ -10,6 +10,7 @@
 #pragma once
 #include "attention/mask.cuh"
 #include "attention/place.cuh"
+#include "attention/snippets.cuh"
 
 namespace lathe {
 
@@ -40,6 +41,8 @@ struct Visits {
     } else {
       const BlockRange range = block_range<Config::kTileN>(window, first, last);
       begin = range.begin, left = range.left, right = range.right, end = range.end;
+      // Without a list nobody knows which blocks a mask_mod leaves whole.
+      if constexpr (HasMaskMod<Config>::kValue) left = right = begin;
     }
   }
 

@@ -12,6 +12,8 @@
 
 namespace lathe {
 
+// Snippets read, beside their arguments, the tensors capture_0 to capture_3, of types that are
+// constants of the kernel, and the options scalar_0 to scalar_3.
 struct AttentionForwardParams {
   const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]
   const void* k;             // [B, Sk, HK, D], or [Tk, HK, D]
@@ -20,8 +22,9 @@ struct AttentionForwardParams {
   const void* cu_seqlens_k;  // [N + 1]
   const void* alibi_slopes;  // float32 [H] or [B, H]
   const void* sinks;         // float32 [H]
-  const void* visits;        // int32 [lists, visits_stride]: see attention/visits.cuh
-  const void* visit_counts;  // int32 [lists], one for each tile of the grid
+  const void* capture[4];    // [C0] .. [C3]
+  void* visits;              // int32 [lists, visits_stride]: see attention/visits.cuh
+  void* visit_counts;        // int32 [lists], one for each tile
   void* out;                 // [B, Sq, H, DV], or [Tq, H, DV]
   void* lse;                 // float32 [B, H, Sq], or [H, Tq]; natural logarithm
   long long q_batch_stride, q_token_stride, q_head_stride;  // in elements; widths are contiguous
@@ -30,6 +33,8 @@ struct AttentionForwardParams {
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long alibi_batch_stride;  // 0: one slope a head
   long long visits_stride;       // in entries
+  int capture_count[4];          // C0 .. C3; reading elsewhere gives 0
+  float scalar[4];
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
   int head_dim, value_dim;  // D and DV, multiples of 8, at most the widths the kernel was made for
@@ -87,6 +92,16 @@ struct AttentionCombineParams {
   long long out_batch_stride, out_token_stride, out_head_stride;
   int heads, seq_q, value_dim;
   int splits;  // at most 256
+};
+
+// One call of each function of a snippet.
+struct SnippetProbeParams {
+  float* out;  // [2]
+  const void* capture[4];
+  int capture_count[4];
+  float scalar[4];
+  float score;
+  int batch, head, q_idx, kv_idx;
 };
 
 // A step of a ring: the forward that goes on from (out, lse), float32 and contiguous in its last

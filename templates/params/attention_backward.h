@@ -62,6 +62,9 @@ struct AttentionBackwardParams {
   const void* cu_seqlens_q;  // [N + 1]; kPacked
   const void* cu_seqlens_k;  // [N + 1]; kPacked
   const void* alibi_slopes;  // float32 [H] or [B, H]; kAlibi
+  const void* capture[4];    // [C0] .. [C3]: with snippets, as in params/attention.h
+  void* visits;              // int32 [lists, visits_stride]: see attention/query_visits.cuh
+  void* visit_counts;        // int32 [lists], one for each tile of keys and query head
   void* dq;                  // float32 [slices or 1, B, Sq, H, D]: added to, without softmax_scale
   void* dk;                  // [B, Sk, HK, D], or [Tk, HK, D]; kHeadsApart: float32, H for HK
   void* dv;                  // [B, Sk, HK, DV], or [Tk, HK, DV]; kHeadsApart: float32, H for HK
@@ -73,14 +76,17 @@ struct AttentionBackwardParams {
   long long dk_batch_stride, dk_token_stride, dk_head_stride;
   long long dv_batch_stride, dv_token_stride, dv_head_stride;
   long long alibi_batch_stride;  // 0: one slope a head
+  long long visits_stride;       // in entries
+  int capture_count[4];          // C0 .. C3
+  float scalar[4];
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
   int rows;                 // R
   int head_dim, value_dim;  // D and DV, multiples of 8, at most the widths of the kernel
   int window_left, window_right;
   int slices;
+  int key_tiles;                 // of one sequence, at capacity; with a mask_mod
   float softmax_scale, softcap;  // softcap 0: none
-  int reserved;
 };
 
 // dq = softmax_scale sum over slices; dk, dv = sums over the query heads of a key head, in order;

@@ -3,6 +3,7 @@
 // flash_attention without a device: every refusal by table, and what a problem becomes.
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <functional>
 
 #include "api/attention_plan.h"
@@ -192,9 +193,47 @@ TEST_CASE("what has no kernels is UNSUPPORTED, by name") {
     CHECK(found.status().code() == Code::unsupported);
     CHECK_MESSAGE(contains(found.status().text(), name), found.status().text());
   };
-  check(request(kBatched, [](Builder& b) { b.set("score_mod", "bias.cuh"); }), "score_mod");
-  check(request(kBatched, [](Builder& b) { b.set("mask_mod", "mask.cuh"); }), "mask_mod");
   check(request(kBatched, nothing, 8), "alignment is 8");
+}
+
+TEST_CASE("snippets are texts of files or bytes, read once") {
+  const test::Folder folder;
+  const std::string path = folder.path + "/mask.cuh", text = "bool mask_mod;  // any text";
+  const auto write = [&](const std::string& bytes) { std::ofstream(path) << bytes; };
+  write(text);
+  const auto from_file = request(with(kBatched, {"capture_2", LATHE_F16, {-1}}), [&](Builder& b) {
+    b.set("mask_mod", path.c_str()).set("scalar_1", "-0.5");
+    write("changed");  // of no effect any more
+    lathe_problem_set_text(b.problem.get(), "score_mod", text.data(), text.size());
+  });
+  REQUIRE_MESSAGE(from_file.ok(), from_file.status().text());
+  const lathe::AttentionProblem& problem = from_file->problem;
+  REQUIRE(problem.snippets.size() == 2);
+  CHECK(problem.snippets[0].name == "score_mod");  // in this order, however they were set
+  CHECK(problem.snippets[0].file == "<score_mod>");
+  CHECK(problem.snippets[1].file == path);
+  CHECK(problem.snippets[1].text == text);
+  CHECK(problem.captures[2] == lathe::Dtype::f16);
+  CHECK_FALSE(problem.captures[0]);
+  CHECK(from_file->scalars[1] == -0.5f);
+
+  Builder builder("flash_attention");
+  lathe_problem* made = builder.problem.get();
+  const auto refused = [](lathe_status status, const std::string& expected) {
+    CHECK(status == LATHE_INVALID_ARGUMENT);
+    CHECK_MESSAGE(contains(test::error(), expected), test::error());
+  };
+  refused(lathe_problem_set_text(made, "causal", "x", 1),
+          "has no option 'causal' that is a text; it has score_mod, mask_mod");
+  refused(lathe_problem_set_text(made, "score_mod", "", 0),
+          "option score_mod: <score_mod> is empty");
+  refused(lathe_problem_set_text(made, "score_mod", nullptr, 0), "text");
+  refused(lathe_problem_set_string(made, "score_mod", (folder.path + "/no.cuh").c_str()),
+          "no.cuh', which does not exist");
+  CHECK(lathe_problem_set_text(made, "score_mod", "x", 1) == LATHE_OK);
+  refused(lathe_problem_set_text(made, "score_mod", "x", 1), "option score_mod is set twice");
+  Builder conv("causal_conv1d");
+  refused(lathe_problem_set_text(conv.problem.get(), "activation", "x", 1), "it has none");
 }
 
 TEST_CASE("a problem becomes flags of the code and numbers of the launch") {

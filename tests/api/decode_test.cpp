@@ -103,8 +103,6 @@ TEST_CASE("decode: what is legal but not covered is refused by name") {
     REQUIRE_FALSE(found.ok());
     expect_refused(found.status(), Code::unsupported, parts);
   };
-  refused(request(kDecode, {{"score_mod", "bias.cuh"}}), {"score_mod", "bias.cuh", "none"});
-  refused(request(kDecode, {{"mask_mod", "mask.cuh"}}), {"mask_mod", "mask.cuh", "none"});
   refused(request(kDecode, {}, 8), {"alignment is 8", "16"});
   Declarations wide = kDecode;
   for (auto& each : wide) {

@@ -195,4 +195,56 @@ TEST_CASE("attention: without rows or keys what has elements is written, the res
         Names{"attention_forward", "attention_backward_prepare", "attention_backward_finish"});
 }
 
+TEST_CASE("attention: a mask_mod has each walk preceded by its lists, behind the rest") {
+  World world;
+  world.context.facts.multiprocessors = kMultiprocessors;
+  Builder builder("flash_attention");
+  builder.tensors(test::kBackward).set("causal", "1");
+  const std::string mask = "__device__ bool mask_mod(int, int, int q, int k) { return q != k; }";
+  builder.tensor({"capture_1", LATHE_I32, {-1}}).set("scalar_2", "0.5");
+  REQUIRE(lathe_problem_set_text(builder.problem.get(), "mask_mod", mask.data(), mask.size()) ==
+          LATHE_OK);
+  world.make(builder);
+  world.fill({{Letter::B, 2},
+              {Letter::Sq, 16},
+              {Letter::Sk, 300},
+              {Letter::H, 8},
+              {Letter::HK, 2},
+              {Letter::D, 64},
+              {Letter::DV, 128},
+              {Letter::C1, 5}});
+  const size_t bytes = run(&world);
+  REQUIRE(recorder.count == 6);
+  const auto kernel = [&](size_t i) {
+    const int index = recorder.launches[i].kernel;
+    return world.plan->kernels[static_cast<size_t>(index)].built->spec;
+  };
+  CHECK(kernel(0).kernel == "attention_mask_blocks");
+  CHECK(kernel(1).kernel == "attention_forward");
+  CHECK(kernel(3).kernel == "attention_mask_queries");
+  CHECK(kernel(4).kernel == "attention_backward");
+  const auto forward = recorder.launches[1].as<lathe::AttentionForwardParams>();
+  CHECK(recorder.launches[0].params == recorder.launches[1].params);
+  CHECK(recorder.launches[0].config.gridDimX == recorder.launches[1].config.gridDimX);
+  CHECK(forward.capture[0] == nullptr);
+  CHECK(forward.capture[1] == World::address(attention::capture_1));
+  CHECK(forward.capture_count[1] == 5);
+  CHECK(forward.scalar[2] == 0.5f);
+  CHECK(forward.visits_stride == (300 + kernel(1).constant("n") - 1) / kernel(1).constant("n"));
+  const auto backward = recorder.launches[4].as<lathe::AttentionBackwardParams>();
+  CHECK(recorder.launches[3].params == recorder.launches[4].params);
+  CHECK(backward.key_tiles == (300 + kernel(4).constant("n") - 1) / kernel(4).constant("n"));
+  CHECK(recorder.launches[3].config.gridDimX == static_cast<unsigned>(backward.key_tiles * 8 * 2));
+  CHECK(backward.capture[1] == forward.capture[1]);
+  // One after another, each with room for all of its entries.
+  const auto finish = recorder.launches[5].as<lathe::AttentionBackwardFinishParams>();
+  CHECK(offset(forward.visits) >= offset(finish.dv_parts) + 2 * 300 * 8 * 128 * 4);
+  const int64_t lists = recorder.launches[1].config.gridDimX;
+  CHECK(offset(forward.visit_counts) >= offset(forward.visits) + lists * forward.visits_stride * 4);
+  CHECK(offset(backward.visits) >= offset(forward.visit_counts) + lists * 4);
+  CHECK(offset(backward.visit_counts) >=
+        offset(backward.visits) + backward.key_tiles * 16 * backward.visits_stride * 4);
+  CHECK(static_cast<int64_t>(bytes) >= offset(backward.visit_counts) + backward.key_tiles * 16 * 4);
+}
+
 }  // namespace

@@ -118,17 +118,19 @@ TEST_CASE("the indices that fill parameters are those of the table") {
 TEST_CASE("the indices of flash_attention are those of the table") {
   const Operator& op = *find_operator("flash_attention");
   const char* const names[] = {
-      "q",    "k",   "v",   "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "dout",
-      "dlse", "out", "lse", "dq",           "dk",    "dv",           "dsinks"};
+      "q",    "k",    "v",         "alibi_slopes", "sinks",     "cu_seqlens_q", "cu_seqlens_k",
+      "dout", "dlse", "capture_0", "capture_1",    "capture_2", "capture_3",    "out",
+      "lse",  "dq",   "dk",        "dv",           "dsinks"};
   REQUIRE(std::size(names) == attention::count);
   for (int i = 0; i < attention::count; ++i) CHECK(find_tensor(op, names[i]) == i);
 }
 
 TEST_CASE("the indices of flash_attention_decode are those of the table") {
   const Operator& op = *find_operator("flash_attention_decode");
-  const char* const names[] = {"q",     "k_cache", "v_cache",      "block_table", "cache_seqlens",
-                               "k_new", "v_new",   "alibi_slopes", "sinks",       "out",
-                               "lse"};
+  const char* const names[] = {
+      "q",         "k_cache",   "v_cache",      "block_table", "cache_seqlens",
+      "k_new",     "v_new",     "alibi_slopes", "sinks",       "capture_0",
+      "capture_1", "capture_2", "capture_3",    "out",         "lse"};
   REQUIRE(std::size(names) == attention_decode::count);
   for (int i = 0; i < attention_decode::count; ++i) CHECK(find_tensor(op, names[i]) == i);
 }

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input: exit 2, one line that names the thing, nothing left behind. And what is legal although it looks odd."""
 import json
+import pathlib
 import struct
+import tempfile
 
 from harness import Case, attention, block, conv, kda, load, save, tensor, unpack, update
 
@@ -72,9 +74,41 @@ class InputCases(Case):
                                 ("window_left=-2", "-1.>=0"), ("window_right=-2", "-1.>=0"), ("causal=2", "0.1")):
             name, value = option.split("=")
             bad(f"option {name} is '{value}'; allowed are {allowed}", options=[option])
-        bad("score_mod.*bias.cuh", options=["score_mod=bias.cuh"])
-        bad("mask_mod.*mask.cuh", options=["mask_mod=mask.cuh"])
         bad('--ranks is "2".*from 1 to 1', flags=["--ranks", "2"])
+
+    def test_attention_snippets(self):
+        texts = tempfile.TemporaryDirectory(prefix="lathe-cli-texts-")
+        self.addCleanup(texts.cleanup)
+        path = pathlib.Path(texts.name) / "mine.cuh"
+
+        def bad(pattern, text=None, option="score_mod", changes=None):
+            if text is not None:
+                path.write_text(text)
+            self.refused(pattern, {**attention(), **(changes or {})}, op="flash_attention", options=[f"{option}={path}"])
+
+        head = "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx) {"
+        identity = head + " return score; }\n"
+        bad("option score_mod is '.*mine.cuh', which does not exist")
+        bad("option mask_mod is '.*mine.cuh', which does not exist", option="mask_mod")
+        bad("score_mod: .*mine.cuh is empty", "")
+        bad("score_mod: .*mine.cuh has 262145 bytes", " " * 262145)
+        bad(r"score_mod: .*mine.cuh\(1\): a snippet includes nothing", "#include <math.h>\n" + identity)
+        path.write_text(head + "\n return y; }\n")
+        process = self.start(self.command("flash_attention", options=[f"score_mod={path}"]))
+        out, err = process.communicate(timeout=120)
+        self.assertEqual((process.returncode, out), (2, ""), err)
+        self.assertRegex(err, r"(?s)score_mod: .*mine.cuh does not compile\n.*mine.cuh\(2\): error: identifier .y. is undef")
+        bad("mask_mod: .*mine.cuh must define __device__ bool mask_mod.int batch", identity, option="mask_mod")
+        bad("score_mod: .*mine.cuh writes memory", head + " *(float*)(long long)q_idx = 1; return score; }")
+        bad("score_mod: .*mine.cuh depends on the thread", head + " return score + threadIdx.x; }")
+        bad("dout is declared and option score_mod is .*mine.cuh, which has no gradient.*score_mod_bwd", identity,
+            changes={"dout": tensor("F16", [2, 5, 4, 8])})
+        bad(r"capture_0 has shape \[2, 2\], expected \[C0\]", identity, changes={"capture_0": tensor("F32", [2, 2])})
+        self.refused("capture_1 is declared, but nothing reads it", {**attention(), "capture_1": tensor("F32", [2])},
+                     op="flash_attention")
+        self.refused("option score_mod is '.*', which is no file", attention(), op="flash_attention",
+                     options=[f"score_mod={texts.name}"])
+        self.refused("option scalar_0 is 'x'; allowed are 0.any", attention(), op="flash_attention", options=["scalar_0=x"])
 
     def test_attention_offsets(self):
         def bad(pattern, changes):

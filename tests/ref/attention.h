@@ -9,7 +9,8 @@
 // key head h / (H / HK), i and j counted in the sequence:
 //
 //   capped  = cap(scale * q_i . k_j)           cap(x) = softcap * tanh(x / softcap), or x
-//   x_ij    = capped - slope * |p - j|         kept where p - left <= j <= p + right
+//   biased  = capped - slope * |p - j|         kept where p - left <= j <= p + right
+//   x_ij    = score_mod(biased, n, h, i, j)    and mask_mod(n, h, i, j), where they are given
 //   lse_i   = log(sum_j exp(x_ij) + exp(sink)) natural; -inf if there is nothing to add
 //   out_i   = sum_j exp(x_ij - lse_i) v_j
 #pragma once
@@ -18,6 +19,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -37,6 +39,9 @@ struct Attention {
   Array sinks;         // [H]; empty: absent
   Array alibi_slopes;  // [H] or [N, H]; empty: absent
   Array dout, dlse;    // shapes of out and lse; empty: absent
+  // Empty: absent. The slope is the derivative of score_mod.
+  std::function<double(double, int64_t, int64_t, int64_t, int64_t)> score_mod, score_slope;
+  std::function<bool(int64_t, int64_t, int64_t, int64_t)> mask_mod;
 
   int64_t sequences() const { return static_cast<int64_t>(begin_q.size()) - 1; }
   int64_t rows() const { return static_cast<int64_t>(q.size()) / (heads * head_dim); }
@@ -83,7 +88,8 @@ class AttentionRow {
     const double ahead = static_cast<double>(j) - position();
     const int64_t right = a_.causal ? 0 : a_.window_right;
     return (a_.window_left < 0 || -ahead <= static_cast<double>(a_.window_left)) &&
-           (right < 0 || ahead <= static_cast<double>(right));
+           (right < 0 || ahead <= static_cast<double>(right)) &&
+           (!a_.mask_mod || a_.mask_mod(n_, h_, i_, j));
   }
   double sink() const { return a_.sinks.empty() ? -kInfinity : a_.sinks[static_cast<size_t>(h_)]; }
   double slope() const {
@@ -95,6 +101,13 @@ class AttentionRow {
   double capped(int64_t j) const {
     const double x = a_.scale * dot(&a_.q[query()], &a_.k[key(j)], a_.head_dim);
     return a_.softcap > 0 ? a_.softcap * std::tanh(x / a_.softcap) : x;
+  }
+  double score(double capped, int64_t j) const {
+    const double biased = capped + bias(j);
+    return a_.score_mod ? a_.score_mod(biased, n_, h_, i_, j) : biased;
+  }
+  double score_slope(double capped, int64_t j) const {
+    return a_.score_mod ? a_.score_slope(capped + bias(j), n_, h_, i_, j) : 1.0;
   }
 
  private:
@@ -127,7 +140,7 @@ inline AttentionForward attention_forward(const Attention& a) {
     double largest = row.sink();
     for (int64_t j = 0; j < row.keys(); ++j) {
       if (!row.kept(j)) continue;
-      x[j] = row.capped(j) + row.bias(j);
+      x[j] = row.score(row.capped(j), j);
       largest = std::isnan(x[j]) ? x[j] : std::max(largest, x[j]);
     }
     if (largest == -kInfinity) return;
@@ -158,8 +171,9 @@ inline AttentionBackward attention_backward(const Attention& a, const AttentionF
                          (a.dlse.empty() ? 0.0 : a.dlse[row.lse()]);
     for (int64_t j = 0; j < row.keys(); ++j) {
       if (!row.kept(j)) continue;
-      const double capped = row.capped(j), p = std::exp(capped + row.bias(j) - lse);
+      const double capped = row.capped(j), p = std::exp(row.score(capped, j) - lse);
       double ds = p * (dot(dout, &a.v[row.value(j)], a.value_dim) - delta) * a.scale;
+      ds *= row.score_slope(capped, j);
       if (a.softcap > 0) ds *= 1 - (capped / a.softcap) * (capped / a.softcap);
       add_scaled(&result.dv[row.value(j)], p, dout, a.value_dim);
       add_scaled(&result.dk[row.key(j)], ds, &a.q[row.query()], a.head_dim);

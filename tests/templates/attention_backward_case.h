@@ -96,7 +96,7 @@ inline Specs specs_of(const Setup& s) {
                              Constant::flag("dlse", "kDlse", s.has("dlse"))};
   specs.main =
       spec_named("attention_backward", "AttentionBackwardParams", sizeof(AttentionBackwardParams),
-                 "reserved", offsetof(AttentionBackwardParams, reserved), 32 * s.warps);
+                 "softcap", offsetof(AttentionBackwardParams, softcap), 32 * s.warps);
   specs.main.smem = "AttentionBackwardSmem";
   const bool split = s.element == LATHE_F32;  // in three planes; p is not exchanged
   specs.main.smem_bytes = (split ? 6 : 2) * (s.n * (s.width + s.value_width) +

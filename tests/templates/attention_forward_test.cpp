@@ -191,11 +191,17 @@ struct Lists {
   std::vector<int> entries, counts;
   int stride = 1;
 };
+constexpr int kNobody = 0x7fffffff;
 Lists make_lists(const Setup& s, const Call& c, int tiles) {
   Lists lists;
   const int ratio = s.has("pack_gqa") ? c.group : 1;
   for (const int keys : c.keys) lists.stride = std::max(lists.stride, (keys + s.n - 1) / s.n);
-  for (size_t b = 0; b < c.rows.size(); ++b) {
+  const size_t total =
+      c.heads() / ratio * (s.has("packed") ? tiles + c.rows.size() : tiles * c.rows.size());
+  lists.counts.assign(total, kNobody);  // what is not written below must not be looked at
+  lists.entries.assign(total * lists.stride, kNobody);
+  size_t start = 0;
+  for (size_t b = 0; b < c.rows.size(); start += c.rows[b], ++b) {
     for (int list = 0; list < c.heads() / ratio * tiles; ++list) {
       const int from = list % tiles * s.m;
       std::vector<int> own;
@@ -208,9 +214,15 @@ Lists make_lists(const Setup& s, const Call& c, int tiles) {
         }
         if (any) own.push_back(2 * block + (all ? 0 : 1));
       }
-      lists.counts.push_back(static_cast<int>(own.size()));
-      own.resize(lists.stride, 0x7fffffff);  // must not be looked at
-      lists.entries.insert(lists.entries.end(), own.begin(), own.end());
+      // Packed, those of a head lie as close as the rows of its sequences.
+      const size_t head = list / tiles, tile = list % tiles;
+      const size_t at = s.has("packed") ? head * (tiles + c.rows.size()) +
+                                              start * static_cast<size_t>(ratio) / s.m + b + tile
+                                        : b * (c.heads() / ratio * tiles) + list;
+      if (from / ratio >= c.rows[b]) continue;
+      REQUIRE(lists.counts.at(at) == kNobody);
+      lists.counts[at] = static_cast<int>(own.size());
+      std::copy(own.begin(), own.end(), lists.entries.begin() + at * lists.stride);
     }
   }
   return lists;

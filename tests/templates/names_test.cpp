@@ -6,13 +6,13 @@
 #include <set>
 #include <string>
 
-#include "codegen/kernels/attention.h"
 #include "codegen/kernels/attention_backward.h"
 #include "codegen/kernels/attention_block.h"
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/kda.h"
 #include "codegen/kernels/lse_merge.h"
+#include "codegen/snippets.h"
 #include "codegen/templates.h"
 
 using namespace lathe;
@@ -49,23 +49,24 @@ TEST_CASE("specs and templates have the same stems") {
     sources.insert((*spec)->source);
   }
   AttentionProblem forward;
-  forward.forward = true;
-  const AttentionKernels attention = *attention_kernels(forward, *facts_of_arch("sm_80"));
-  for (const auto* spec : {&attention.forward}) {
+  forward.forward = forward.backward = true;
+  forward.snippets = {{"mask_mod", "", ""}};
+  const DeviceFacts facts = *facts_of_arch("sm_80");
+  const AttentionKernels attention = *attention_kernels(forward, facts);
+  const AttentionBackwardKernels backward =
+      *attention_backward_kernels(forward, facts, {true, false});
+  const std::optional<KernelSpec> prepare = backward.prepare, finish = backward.finish;
+  const std::optional<KernelSpec> probe =
+      snippet_probe_spec(*attention.forward, forward.snippets.front());
+  for (const auto* spec : {&attention.forward, &attention.mask_blocks, &backward.together,
+                           &backward.mask_queries, &prepare, &finish, &probe}) {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
-  AttentionProblem gradients;
-  gradients.backward = true;
-  const AttentionBackwardKernels backward =
-      *attention_backward_kernels(gradients, *facts_of_arch("sm_80"), {});
-  for (const KernelSpec& spec : {backward.prepare, backward.main(), backward.finish}) {
-    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
-    sources.insert(spec.source);
-  }
-  forward.positions = forward.backward = forward.deterministic = true;
-  const AttentionBlockKernels block = *attention_block_kernels(forward, *facts_of_arch("sm_80"));
+  AttentionProblem ring;
+  ring.positions = ring.forward = ring.backward = ring.deterministic = true;
+  const AttentionBlockKernels block = *attention_block_kernels(ring, facts);
   for (const KernelSpec& spec : {*block.forward, *block.positions, *block.prepare, *block.backward,
                                  *block.finish, lse_merge_spec({})}) {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");

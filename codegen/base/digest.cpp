@@ -1,15 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128, the only hash of the cache. The header form of xxHash is used so that the library needs
+// XXH3-128, the only hash there is. The header form of xxHash is used so that the library needs
 // no other at run time.
 #define XXH_INLINE_ALL
-#include "cache/digest.h"
+#include "codegen/base/digest.h"
 
 #include <xxhash.h>
 
 #include <cstring>
-
-#include "cache/key.h"
 
 namespace lathe {
 namespace {

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The digest that names content: of sources, of snippets, of keys and entries.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lathe {
+
+struct Digest {
+  std::array<uint8_t, 16> bytes{};  // canonical (big-endian)
+  std::string hex() const;
+  bool operator==(const Digest&) const = default;
+};
+Digest digest(std::string_view text);
+// digest() of the pieces joined: an entry is hashed without copying it.
+Digest digest(std::string_view first, std::string_view second, std::string_view third);
+
+}  // namespace lathe

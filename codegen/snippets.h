@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Snippets: device text of a caller that becomes part of a kernel. What is refused by reading the
+// text, and what by compiling it alone and reading what the compiler made of it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "codegen/base/status.h"
+#include "codegen/nvrtc.h"
+#include "codegen/spec.h"
+
+namespace lathe {
+
+inline constexpr size_t kMostSnippetBytes = 256 * 1024;
+
+// Empty, too large, or with what no pure function needs: zero bytes, include lines, inline
+// assembly. INVALID_ARGUMENT with option, file and line.
+Status check_snippet_text(const Snippet& snippet);
+
+// Whether the text has this identifier outside comments and literals. `line`: where first.
+bool snippet_mentions(std::string_view text, std::string_view identifier, int* line = nullptr);
+
+// What the compiler reads for "snippet/<name>.cuh".
+std::string snippet_header_text(const Snippet& snippet);
+// The compiler's log with the caller's file in place of that name.
+std::string name_snippet_file(std::string log, const Snippet& snippet);
+
+// A kernel that calls each function of one snippet of `spec` once, with the captures that it has
+// there, and stores the results: nothing else of it may touch memory.
+KernelSpec snippet_probe_spec(const KernelSpec& spec, const Snippet& snippet);
+// INVALID_ARGUMENT with option and file if the text does not compile (the compiler's log, with the
+// file's lines), lacks a function, has one of another signature, or is not pure.
+Status probe_snippet(const KernelSpec& probe, const Compiler& compiler, const std::string& arch);
+// Of the probe's PTX: "writes memory (st.global)" and the like; empty if nothing is wrong.
+std::string impurity_of(std::string_view ptx);
+
+}  // namespace lathe
