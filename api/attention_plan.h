@@ -26,6 +26,9 @@ struct AttentionRequest {
 // packed or nothing. After the checks by letter.
 Status check_attention(const lathe_problem& problem, const Extents& promised);
 
+// A width of queries and keys, or of values: known, and one that kernels are made for.
+Status check_head_width(const char* tensor, const char* letter, int64_t width);
+
 // A key head serves whole groups of query heads; kUnknown passes.
 Status check_heads(int64_t heads, int64_t kv_heads, const char* keys = "k");
 

@@ -3,6 +3,7 @@
 // Checks of a whole problem, letter by letter.
 #include "api/convert.h"
 
+#include "api/attention_block.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/decode_plan.h"
@@ -121,6 +122,18 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   LATHE_TRY(settle_sequences(op, packed, &extents));
   if (op.family == Family::attention) {
     LATHE_TRY(check_attention(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::attention_block || op.family == Family::attention_block_bwd) {
+    LATHE_TRY(check_attention_block(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::attention_delta) {
+    LATHE_TRY(check_head_width("out", "DV", extents[Letter::DV]));
+    return extents;
+  }
+  if (op.family == Family::lse_merge) {
+    LATHE_TRY(check_lse_merge(problem, extents));
     return extents;
   }
   if (op.family == Family::attention_decode) {

@@ -3,6 +3,7 @@
 // The table itself, in the words and letters of the operators' description.
 #include "api/operators.h"
 
+#include <cstdlib>
 #include <iterator>
 
 #include "codegen/base/text.h"
@@ -20,6 +21,10 @@ constexpr lathe_operator_tensor out(const char* name, const char* shape, const c
                                     const char* sentence, const char* alias_of = nullptr,
                                     const char* given_if = nullptr) {
   return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence, given_if};
+}
+constexpr lathe_operator_tensor inout(const char* name, const char* shape, const char* dtypes,
+                                      const char* sentence) {
+  return {name, shape, LATHE_INOUT, 0, dtypes, nullptr, sentence, nullptr};
 }
 
 const lathe_operator_tensor kConvTensors[] = {
@@ -164,6 +169,140 @@ constexpr lathe_operator_option kAttentionOptions[] = {
     {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
 };
 
+// A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
+// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom. The caller keeps (out, lse)
+// from step to step, and begins with first = 1, or with out 0 and lse -inf.
+constexpr const char* kPackedQueries = "Tq,H,D";
+constexpr const char* kPackedKeys = "Tk,HK,D";
+constexpr const char* kPackedValues = "Tk,HK,DV";
+constexpr const char* kPackedResults = "Tq,H,DV";
+constexpr const char* kPairs =
+    "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted from "
+    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence.";
+constexpr const char* kSlopes = "ALiBi's slopes, for distances of positions.";
+
+constexpr lathe_operator_tensor kBlockTensors[] = {
+    in("q", kPackedQueries, false, kHalves, "Queries; their dtype is that of keys and values."),
+    in("k", kPackedKeys, false, "=q", "The block's keys; HK divides H."),
+    in("v", kPackedValues, false, "=q", "Its values, of a width of their own."),
+    in("pairs", "NP,7", true, "i32", kPairs),
+    in("q_pos", "Tq", true, "i32", "Of each row the position of the key it is at."),
+    in("k_pos", "Tk", true, "i32", "Of each key its position; all are below 2^30 either way."),
+    in("alibi_slopes", "H", true, "f32", kSlopes),
+    inout("out", kPackedResults, "f32", "The result over the keys so far, sinks left out."),
+    inout("lse", "H,Tq", "f32", "The natural logarithm of its sums; -inf where there is no key."),
+};
+constexpr TensorRules kBlockRules[] = {
+    {true, ""},        // q
+    {true, ""},        // k
+    {true, ""},        // v
+    {false, ""},       // pairs
+    {false, "k_pos"},  // q_pos
+    {false, "q_pos"},  // k_pos
+    {false, ""},       // alibi_slopes
+    {true, ""},        // out
+    {false, ""},       // lse
+};
+static_assert(std::size(kBlockTensors) == attention_block::count &&
+              std::size(kBlockRules) == attention_block::count);
+constexpr lathe_operator_option kBlockOptions[] = {
+    kAttentionOptions[0],  // softmax_scale
+    {"causal", LATHE_OPTION_INT, "0", "0|1", "Whether a row sees no key ahead of its position."},
+    kAttentionOptions[2],  // window_left
+    kAttentionOptions[3],  // window_right
+    kAttentionOptions[4],  // softcap
+    {"first", LATHE_OPTION_INT, "0", "0|1",
+     "Whether there is nothing to go on from: out and lse are then written and not read."},
+};
+
+// Its gradients, block by block: dk and dv travel with the block, dq stays with the rows. lse and
+// delta are those of all blocks together, sinks included: flash_attention_delta makes delta, once.
+const lathe_operator_tensor kBlockBwdTensors[] = {
+    kBlockTensors[attention_block::q],
+    kBlockTensors[attention_block::k],
+    kBlockTensors[attention_block::v],
+    kBlockTensors[attention_block::pairs],
+    kBlockTensors[attention_block::q_pos],
+    kBlockTensors[attention_block::k_pos],
+    kBlockTensors[attention_block::alibi_slopes],
+    in("dout", kPackedResults, false, "=q", "The gradient of out."),
+    in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    in("delta", "H,Tq", false, "f32", "sum(dout out) - dlse of each row and head."),
+    inout("dq", kPackedQueries, "f32", "The gradient of q: the block's part is added."),
+    inout("dk", kPackedKeys, "f32", "The gradient of k: the rows' part is added."),
+    inout("dv", kPackedValues, "f32", "The gradient of v: the rows' part is added."),
+};
+const TensorRules kBlockBwdRules[] = {
+    kBlockRules[attention_block::q],
+    kBlockRules[attention_block::k],
+    kBlockRules[attention_block::v],
+    kBlockRules[attention_block::pairs],
+    kBlockRules[attention_block::q_pos],
+    kBlockRules[attention_block::k_pos],
+    kBlockRules[attention_block::alibi_slopes],
+    {true, ""},   // dout
+    {false, ""},  // lse
+    {false, ""},  // delta
+    {true, ""},   // dq
+    {true, ""},   // dk
+    {true, ""},   // dv
+};
+static_assert(std::size(kBlockBwdTensors) == attention_block_bwd::count &&
+              std::size(kBlockBwdRules) == attention_block_bwd::count);
+const lathe_operator_option kBlockBwdOptions[] = {
+    kBlockOptions[0],
+    kBlockOptions[1],
+    kBlockOptions[2],
+    kBlockOptions[3],
+    kBlockOptions[4],
+    {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether dq too repeats bit for bit."},
+};
+
+const lathe_operator_tensor kDeltaTensors[] = {
+    in("out", kPackedResults, false, kHalves, "The result over all blocks, rounded once."),
+    in("dout", kPackedResults, false, "=out", "Its gradient."),
+    in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    in("dlse", "H,Tq", true, "f32", "The gradient of lse."),
+    in("sinks", "H", true, "f32", "The logits that lse includes."),
+    out("delta", "H,Tq", "f32", "sum(dout out) - dlse; 0 where lse is -inf."),
+    out("dsinks", "H", "f32", "The gradient of sinks, of these rows."),
+};
+const TensorRules kDeltaRules[] = {
+    {true, ""},              // out
+    {true, ""},              // dout
+    {false, ""},             // lse
+    {false, ""},             // dlse
+    {false, ""},             // sinks
+    {false, ""},             // delta
+    {false, "delta,sinks"},  // dsinks
+};
+static_assert(std::size(kDeltaTensors) == attention_delta::count &&
+              std::size(kDeltaRules) == attention_delta::count);
+
+const lathe_operator_tensor kMergeTensors[] = {
+    in("block_out", kResults, true, kFloats,
+       "The other partial; not read where block_lse is -inf."),
+    in("block_lse", kRows, true, "f32", "Its logarithm; -inf where it saw no key."),
+    in("sinks", "H", true, "f32", "One more logit for each head, of value 0: once, at the end."),
+    inout("out", kResults, "f32", "The partial that is merged into; not read where lse is -inf."),
+    inout("lse", kRows, "f32", "Its natural logarithm; -inf where it saw no key."),
+    out("rounded", kResults, "bf16|f16", "The merged out, rounded once."),
+};
+const TensorRules kMergeRules[] = {
+    {true, "block_lse"},   // block_out
+    {false, "block_out"},  // block_lse
+    {false, ""},           // sinks
+    {true, ""},            // out
+    {false, ""},           // lse
+    {true, ""},            // rounded
+};
+const lathe_operator_option kMergeOptions[] = {
+    {"output_rounded", LATHE_OPTION_INT, "0", "0|1",
+     "Whether rounded is computed; declaring the tensor says the same."},
+};
+static_assert(std::size(kMergeTensors) == lse_merge::count &&
+              std::size(kMergeRules) == lse_merge::count);
+
 constexpr const char* kKeyPages = "P,page,HK,D";
 constexpr const char* kValuePages = "P,page,HK,DV";
 
@@ -303,6 +442,27 @@ const Operator kOperators[] = {
      kAttentionRules,
      Family::attention,
      "out,dq,dk,dv,dsinks"},
+    {{"flash_attention_block", "A step of ring attention: (out, lse) go on over a block of keys.",
+      kBlockTensors, std::size(kBlockTensors), kBlockOptions, std::size(kBlockOptions), 0},
+     kBlockRules,
+     Family::attention_block,
+     "out"},
+    {{"flash_attention_block_bwd", "What a block of keys adds to the gradients, in a ring.",
+      kBlockBwdTensors, std::size(kBlockBwdTensors), kBlockBwdOptions, std::size(kBlockBwdOptions),
+      0},
+     kBlockBwdRules,
+     Family::attention_block_bwd,
+     "dq"},
+    {{"flash_attention_delta", "What a ring's backward needs of each row, before its first step.",
+      kDeltaTensors, std::size(kDeltaTensors), nullptr, 0, 0},
+     kDeltaRules,
+     Family::attention_delta,
+     "delta"},
+    {{"lse_merge", "Attention over two disjoint sets of keys from that over each, in place.",
+      kMergeTensors, std::size(kMergeTensors), kMergeOptions, std::size(kMergeOptions), 0},
+     kMergeRules,
+     Family::lse_merge,
+     "out"},
     {{"flash_attention_decode", "Softmax attention of a few queries over a cache in pages.",
       kDecodeTensors, std::size(kDecodeTensors), kDecodeOptions, std::size(kDecodeOptions), 0},
      kDecodeRules,
@@ -388,6 +548,10 @@ bool listed(std::string_view list, char at, std::string_view word) {
 Shape parse_shape(std::string_view shape) {
   Shape parsed;
   for (std::string_view word : split(shape, ',')) {
+    if (word.front() >= '0' && word.front() <= '9') {
+      parsed.dims[parsed.rank++] = {Letter::fixed, std::atoi(std::string(word).c_str())};
+      continue;
+    }
     const int plus = word.ends_with("+1") ? 1 : 0;
     if (plus) word.remove_suffix(2);
     int letter = 0;
@@ -411,7 +575,10 @@ Shape shape_of_rank(std::string_view shapes, int rank, bool state_v_first) {
 std::string shape_text(const Shape& shape) {
   std::string out = "[";
   for (int i = 0; i < shape.rank; ++i) {
-    out += text(i ? "," : "", name_of(shape.dims[i].letter), shape.dims[i].plus ? "+1" : "");
+    const auto [letter, plus] = shape.dims[i];
+    const bool fixed = letter == Letter::fixed;
+    out += text(i ? "," : "", fixed ? std::to_string(plus) : name_of(letter),
+                plus && !fixed ? "+1" : "");
   }
   return out + "]";
 }

@@ -19,6 +19,7 @@
 namespace lathe {
 
 // The letters of shapes. Extents that disagree about a letter are refused.
+// `fixed` is that of a number, as in "NP,7": its extent is 0, and 7 what a dimension adds to it.
 enum class Letter : uint8_t {
   B,
   T,
@@ -44,12 +45,14 @@ enum class Letter : uint8_t {
   C0,
   C1,
   C2,
-  C3
+  C3,
+  NP,
+  fixed
 };
 inline constexpr const char* kLetterNames[] = {
-    "B",    "T", "N", "D", "W",  "H",    "HK", "DV",   "Sq", "Sk", "Tq", "Tk", "P",
-    "page", "M", "K", "V", "HV", "HV*K", "S",  "spec", "C0", "C1", "C2", "C3"};
-inline constexpr int kLetters = 25;
+    "B", "T", "N", "D",  "W",    "H", "HK",   "DV", "Sq", "Sk", "Tq", "Tk", "P", "page",
+    "M", "K", "V", "HV", "HV*K", "S", "spec", "C0", "C1", "C2", "C3", "NP", ""};
+inline constexpr int kLetters = 27;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -61,7 +64,10 @@ inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 // An extent for each letter, kUnknown where nothing is known.
 struct Extents {
   std::array<int64_t, kLetters> value;
-  Extents() { value.fill(kUnknown); }
+  Extents() {
+    value.fill(kUnknown);
+    value[static_cast<int>(Letter::fixed)] = 0;
+  }
   int64_t& operator[](Letter letter) { return value[static_cast<int>(letter)]; }
   int64_t operator[](Letter letter) const { return value[static_cast<int>(letter)]; }
 };
@@ -92,7 +98,17 @@ struct TensorRules {
   int alignment = 0;
 };
 
-enum class Family { conv, conv_update, attention, attention_decode, kda_recurrent };
+enum class Family {
+  conv,
+  conv_update,
+  attention,
+  attention_decode,
+  kda_recurrent,
+  attention_block,
+  attention_block_bwd,
+  attention_delta,
+  lse_merge
+};
 
 struct Operator {
   lathe_operator_info info;
@@ -162,6 +178,33 @@ enum Tensor : int {
   dsinks,
   count
 };
+}
+namespace attention_block {
+enum Tensor : int { q, k, v, pairs, q_pos, k_pos, alibi_slopes, out, lse, count };
+}
+namespace attention_block_bwd {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  pairs,
+  q_pos,
+  k_pos,
+  alibi_slopes,
+  dout,
+  lse,
+  delta,
+  dq,
+  dk,
+  dv,
+  count
+};
+}
+namespace attention_delta {
+enum Tensor : int { out, dout, lse, dlse, sinks, delta, dsinks, count };
+}
+namespace lse_merge {
+enum Tensor : int { block_out, block_lse, sinks, out, lse, rounded, count };
 }
 namespace attention_decode {
 enum Tensor : int {

@@ -3,6 +3,7 @@
 // Making plans and running them. The run path allocates nothing and takes no lock.
 #include "api/plan.h"
 
+#include "api/attention_block.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/convert.h"
@@ -106,6 +107,16 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
     return make_attention(request, facts);
   }
+  if (problem.op->family == Family::attention_block) {
+    return make_attention_block(problem, promised, facts);
+  }
+  if (problem.op->family == Family::attention_block_bwd) {
+    return make_attention_block_bwd(problem, promised, facts);
+  }
+  if (problem.op->family == Family::attention_delta) {
+    return make_attention_delta(problem, promised, facts);
+  }
+  if (problem.op->family == Family::lse_merge) return make_lse_merge(problem, promised);
   if (problem.op->family == Family::attention_decode) {
     LATHE_ASSIGN(const DecodeRequest request, decode_request(problem, promised));
     return make_attention_decode(request, facts);

@@ -65,8 +65,13 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
   if (law.rank == 0) return invalid(text(name, " has rank ", rank, "; ", shapes_text(tensor)));
   LATHE_TRY(require(shape, "shape"));
   for (int i = 0; i < rank; ++i) {
-    const int64_t least = law.dims[i].plus ? 1 : 0;
+    const int64_t least = law.dims[i].plus;
+    const bool fixed = law.dims[i].letter == Letter::fixed;
     if (shape[i] == kUnknown) continue;
+    if (fixed && shape[i] != least) {
+      return invalid(text(name, " has shape ", extents_text(rank, shape), "; extent ", i, " of ",
+                          shape_text(law), " must be ", least));
+    }
     if (shape[i] < least || shape[i] > kMaxExtent) {
       return invalid(text(name, " has shape ", extents_text(rank, shape), "; extent ", i, " of ",
                           shape_text(law), " must be ", least, " to ", kMaxExtent,

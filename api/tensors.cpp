@@ -61,6 +61,10 @@ Status check_extents(const Slot& slot, const Extents& promised, const DLTensor& 
     const Dimension dim = slot.shape.dims[d];
     const int64_t found = tensor.shape[d] - dim.plus;
     const char* letter = name_of(dim.letter);
+    if (dim.letter == Letter::fixed && found != 0) {
+      return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
+                          " of ", shape_text(slot.shape), " must be ", dim.plus));
+    }
     if (found < 0 || found > kMaxExtent) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
                           " of ", shape_text(slot.shape), " must be ", dim.plus, " to ",

@@ -60,6 +60,11 @@ struct AttentionProblem {
   bool append = false;  // new keys and values are stored there first
   bool split = true;    // the keys of a row may be cut into parts
 
+  // A block step: rows and keys are parts of sequences, of which pairs of intervals or positions
+  // tell who sees whom. At most one of them.
+  bool pairs = false;
+  bool positions = false;
+
   std::vector<Snippet> snippets;                   // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
 
@@ -69,6 +74,15 @@ struct AttentionProblem {
     }
     return nullptr;
   }
+};
+
+struct LseMergeProblem {
+  Dtype block_out = Dtype::f32;  // meaningful if `block`
+  int value_dim = 128;           // a multiple of 8
+  bool block = false;            // another partial; without it a sink alone is folded in
+  bool sinks = false;
+  bool rounded = false;              // the result in 16 bits as well
+  Dtype rounded_type = Dtype::bf16;  // meaningful if `rounded`
 };
 
 struct KdaProblem {

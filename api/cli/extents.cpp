@@ -4,6 +4,7 @@
 #include "api/cli/extents.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "api/cli/failure.h"
 
@@ -75,6 +76,11 @@ void Extents::bind(const lathe_operator_tensor& tensor, const TensorSpec& spec) 
   for (size_t i = 0; i < names.size(); ++i) {
     const auto [letter, extra] = parse_letter(names[i]);
     const int64_t extent = spec.shape[i];
+    if (std::isdigit(static_cast<unsigned char>(letter.front()))) {
+      if (extent == std::stoll(letter)) continue;
+      refuse("tensor " + name + " has shape " + shape_text(spec.shape) + ", expected [" +
+             joined(names) + "]");
+    }
     if (extent == -1) {
       known_->emplace(letter, -1);
       continue;

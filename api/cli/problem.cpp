@@ -129,9 +129,13 @@ std::string gradient_of(const char* name) {
 }
 
 // The gradients that come in are "d" + the name of an output. That of the first output decides
-// whether the backward runs.
+// whether the backward runs; an operator that cannot do without one does nothing else.
 bool wants_backward(const Problem& problem) {
   std::string decisive;
+  for (const auto& tensor : tensors_of(problem.op)) {
+    const bool needed = tensor.role == LATHE_INPUT && !tensor.optional && tensor.name[0] == 'd';
+    if (needed && find_tensor(problem.op, tensor.name + 1)) return true;
+  }
   for (const auto& tensor : tensors_of(problem.op)) {
     if (tensor.role != LATHE_OUTPUT) continue;
     const std::string gradient = gradient_of(tensor.name);

@@ -3,6 +3,7 @@
 // `lathe run`: one operator on safetensors files.
 #include "api/cli/run.h"
 
+#include "api/cli/pairs.h"
 #include "api/cli/progress.h"
 #include "api/cli/safetensors.h"
 #include "api/cli/verbs.h"
@@ -81,6 +82,7 @@ Task load_task(const RunOptions& options) {
   check_offsets(task.problem, task.inputs);
   check_pages(task.problem, task.inputs);
   check_slots(task.problem, task.inputs);
+  check_pairs(task.problem, task.inputs);
   declare(task.problem);  // the library's own objections, before any device is opened
   return task;
 }

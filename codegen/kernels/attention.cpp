@@ -14,6 +14,7 @@ namespace lathe {
 namespace {
 
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
+constexpr int kQueueBytes = 192;  // of visits, in a block step
 // A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
 // the first bound ptxas spills a few words for some options and architectures, which only a
 // measurement can allow; above the second it spills in every step.
@@ -86,11 +87,16 @@ int attention_padded_width(int width) {
   return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
 }
 
+int attention_queue_bytes(const AttentionProblem& problem) {
+  return problem.pairs || problem.positions ? kQueueBytes : 0;
+}
+
 int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
   return element_bytes(problem) *
-         (tile.rows * width + tile.stages * tile.keys * (width + value_width));
+             (tile.rows * width + tile.stages * tile.keys * (width + value_width)) +
+         attention_queue_bytes(problem);
 }
 
 int attention_forward_accumulators(const AttentionProblem& problem, const AttentionTile& tile) {

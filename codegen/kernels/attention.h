@@ -31,6 +31,8 @@ struct AttentionTile {
 Status attention_check(const AttentionProblem& problem);
 // The width a kernel is made for: 64, 96, 128, 192 or 256, columns above `width` being zero.
 int attention_padded_width(int width);
+// Of a block step the queue of visits, which forward and backward have behind their tiles.
+int attention_queue_bytes(const AttentionProblem& problem);
 // Shared memory of the forward: q, and the stages of k and v; float32 in three planes.
 int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile);
 // float32 registers of a thread that the tile fixes: out, the scores, and their 16-bit copy.

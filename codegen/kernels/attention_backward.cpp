@@ -127,7 +127,8 @@ int attention_backward_smem(const AttentionProblem& problem, const AttentionBack
   const int elements = tile.keys * (width + value_width) +
                        tile.rows * (tile.stages * width + value_width) +
                        (is_split(problem) ? 1 : tile.width_warps) * tile.rows * tile.keys;
-  return (is_split(problem) ? 6 : 2) * elements + 2 * 4 * tile.rows + kPlaceBytes;
+  return (is_split(problem) ? 6 : 2) * elements + 2 * 4 * tile.rows + kPlaceBytes +
+         attention_queue_bytes(problem);
 }
 
 int attention_backward_accumulators(const AttentionProblem& problem,

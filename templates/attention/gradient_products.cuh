@@ -159,10 +159,37 @@ __device__ __forceinline__ void add_products(const typename GradientShape<Config
   }
 }
 
-// dq += ds k of the warp's queries and columns, over all keys of the tile; ds lies transposed.
-template <class Config>
+// All keys of a tile: nothing is taken out of a fragment of them.
+struct EveryKey {
+  template <class Element>
+  __device__ __forceinline__ void keep(Fragment<Element>&, int) const {}
+};
+// The keys first..last of a tile: others count as 0, whatever is there. 0 * NaN is NaN.
+struct KeysBetween {
+  int first, last;
+
+  // Of a transposed fragment: word 2i + h has the keys 16 step + 8h + 2t and one more, t = lane
+  // % 4.
+  template <class Element>
+  __device__ __forceinline__ void keep(Fragment<Element>& keys, int step) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int key = 16 * step + 8 * half + thread_index() % 4 * 2;
+      const unsigned kept = (first <= key && key <= last ? 0xffffu : 0u) |
+                            (first <= key + 1 && key + 1 <= last ? 0xffff0000u : 0u);
+#pragma unroll
+      for (int plane = 0; plane < Operand<Element>::kPlanes; ++plane) {
+        keys.word[plane][half] &= kept, keys.word[plane][2 + half] &= kept;
+      }
+    }
+  }
+};
+
+// dq += ds k of the warp's queries and columns, over the keys of the tile; ds lies transposed.
+template <class Config, class Keys = EveryKey>
 __device__ __forceinline__ void add_dq(unsigned ds_tile, unsigned keys, int columns,
-                                       typename GradientShape<Config>::DqSums& dq) {
+                                       typename GradientShape<Config>::DqSums& dq,
+                                       const Keys& kept = {}) {
   using Shape = GradientShape<Config>;
   using Share = typename Shape::DqShare;
   using Element = typename Config::Element;
@@ -185,6 +212,7 @@ __device__ __forceinline__ void add_dq(unsigned ds_tile, unsigned keys, int colu
       if (Shape::kPlanes > 1 && uniform(Share::column(n, Shape::dq_way()) >= columns)) break;
       Fragment<Element> values;
       load_fragment_transposed(values, key_reader, j, Share::block(n));
+      kept.keep(values, j);
 #pragma unroll
       for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
         multiply_add_pair(dq[b][2 * n], dq[b][2 * n + 1], a[b], values);

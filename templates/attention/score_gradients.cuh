@@ -52,13 +52,27 @@ struct ScorePlace {
   int sequence, head;  // for snippets
 };
 
+// The score that snippets are given, and what softcap's derivative multiplies its weight by.
+template <class Config>
+__device__ __forceinline__ float biased_weight_score(float x, const GradientUnits<Config>& units,
+                                                     float slope, float distance, float& factor) {
+  if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
+  if constexpr (Config::kSoftcap) {
+    const float y = tanh_of<typename Config::Element>(x, units.softcap, units.tanh_scale);
+    x = __fmul_rn(units.softcap, y);
+    factor = __fmaf_rn(-y, y, 1.0f);
+  }
+  if constexpr (Config::kAlibi) x = biased_score(x, slope, distance);
+  return x;
+}
+
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
 // `lse2` is where the lane's first two values lie.
-template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void score_weights(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
-    const GradientUnits<Config>& units, const ScorePlace& place, const KeyWindow& window, int rows,
+    const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
     unsigned lse2) {
   using Element = typename Config::Element;
   using Units = GradientUnits<Config>;
@@ -83,19 +97,14 @@ __device__ __forceinline__ void score_weights(
       float p[2];
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        float x = s[b][n][2 * half + c], y = 0.0f;
-        if constexpr (Units::kModified) x = __fmul_rn(x, units.scale);
-        if constexpr (Config::kSoftcap) {
-          y = tanh_of<Element>(x, units.softcap, units.tanh_scale);
-          x = __fmul_rn(units.softcap, y);
-        }
-        if constexpr (Config::kAlibi) {
-          x = biased_score(x, place.slope, ahead + static_cast<float>(8 * n + c - 8 * i));
-        }
+        float factor = 1.0f;
+        const float biased =
+            biased_weight_score(s[b][n][2 * half + c], units, place.slope,
+                                ahead + static_cast<float>(8 * n + c - 8 * i), factor);
+        float x = biased;
         // Snippets are asked about rows and keys of the sequence only, as in the forward.
         const int query = minimum(place.query + place.lane_query + 8 * n + c, rows - 1);
         const int key = minimum(place.key + 8 * i, window.keys - 1);
-        const float biased = x;
         if constexpr (Units::kScoreMod) {
           x = Config::ScoreMod::apply(x, place.sequence, place.head, query, key, units.captures);
         }
@@ -115,7 +124,9 @@ __device__ __forceinline__ void score_weights(
                                               key, units.captures);
           if constexpr (kMasked) weight = p[c] == 0.0f ? 0.0f : weight;
         }
-        if constexpr (Config::kSoftcap) weight = __fmul_rn(weight, __fmaf_rn(-y, y, 1.0f));
+        // Masked, p is 0 whatever the score was: so must be what it is multiplied by.
+        if constexpr (Config::kSoftcap && kMasked) factor = p[c] == 0.0f ? 0.0f : factor;
+        if constexpr (Config::kSoftcap) weight = __fmul_rn(weight, factor);
         s[b][n][2 * half + c] = weight;
       }
       probability[b].put(n, half, p[0], p[1]);

@@ -42,13 +42,23 @@ struct ScoreUnits {
   }
 };
 
+// The scale, where it is not in t, and softcap.
+template <class Config>
+__device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>& units) {
+  if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
+  if constexpr (Config::kSoftcap) {
+    y = capped_score<typename Config::Element>(y, units.tanh_scale, units.softcap);
+  }
+  return y;
+}
+
 // All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. Snippets are
 // asked about rows and keys of the sequence only: outside, about its last ones, and the answer goes
-// to no result.
-template <class Config, AttentionMask kMask, int kRowBlocks, int kTiles, class Rows>
+// to no result. A window is a sequence's, or that of one visit.
+template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units, const Rows& rows,
-                                              const AttentionTile& tile, const KeyWindow& window,
+                                              const AttentionTile& tile, const Window& window,
                                               int key) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;
   constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
@@ -79,12 +89,8 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          float y = s[b][n][2 * half + c];
-          if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
+          float y = scaled_score(s[b][n][2 * half + c], units);
           const int at = minimum(key + column + 8 * n + c, tile.keys - 1);  // for snippets
-          if constexpr (Config::kSoftcap) {
-            y = capped_score<typename Config::Element>(y, units.tanh_scale, units.softcap);
-          }
           if constexpr (Config::kAlibi) {
             y = biased_score(y, slope, distance - static_cast<float>(8 * n + c));
           }

@@ -104,4 +104,24 @@ struct SnippetProbeParams {
   int batch, head, q_idx, kv_idx;
 };
 
+// A step of a ring: the forward that goes on from (out, lse), float32 and contiguous in its last
+// dimension, and stores them again. One sequence of seq_q rows and seq_k keys that are parts of a
+// longer one, or of several: which row sees which key follows from pairs or from positions.
+struct AttentionBlockParams {
+  AttentionForwardParams forward;
+  const void* pairs;        // int32 [NP, 7]: qa, qb, ka, kb, shift, q0, k0; see attention/pairs.cuh
+  const void* q_positions;  // int32 [Tq]
+  const void* k_positions;  // int32 [Tk]
+  const void* key_ranges;   // int32 [key blocks, 2]: least and greatest of k_positions
+  int pair_count;
+  int first;  // nothing to go on from: out and lse are not read
+};
+
+// Least and greatest of each run of `run` positions.
+struct AttentionPositionsParams {
+  const void* positions;  // int32 [count]
+  void* ranges;           // int32 [ceil(count / run), 2]
+  int count, run;
+};
+
 }  // namespace lathe

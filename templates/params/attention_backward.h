@@ -122,4 +122,36 @@ struct AttentionBackwardFinishParams {
   int reserved;
 };
 
+// A step of a ring: what the block's keys add to dq, dk and dv, which are float32. lse2 and error
+// are those of all blocks together. dq is the caller's, or slices of the workspace. Config beside
+// that of the backward: kPairs. Dynamic shared memory: the backward's and a queue of visits.
+struct AttentionBlockBackwardParams {
+  AttentionBackwardParams backward;
+  const void* pairs;        // int32 [NP, 7], as in AttentionBlockParams
+  const void* q_positions;  // int32 [Tq]
+  const void* k_positions;  // int32 [Tk]
+  const void* row_ranges;   // int32 [row blocks, 2]: least and greatest of q_positions
+  int pair_count;
+  int reserved;
+};
+
+// lse2 = lse log2 e, +inf where lse is -inf, of `rows` values; zeroes `sums`.
+struct AttentionBlockPrepareParams {
+  const void* lse;  // float32 [rows]
+  void* lse2;       // float32 [rows]
+  void* sums;       // float32 [chunks, 4]
+  long long rows, chunks;
+};
+
+// dq += softmax_scale sum over slices. Four columns of a row and head are a chunk.
+struct AttentionBlockFinishParams {
+  const void* sums;                                   // float32 [slices, Tq, H, D]
+  void* dq;                                           // float32 [Tq, H, D]
+  long long slice_stride, token_stride, head_stride;  // the last two of dq
+  long long chunks;                                   // Tq H D / 4
+  int heads, head_dim;
+  int slices;
+  float softmax_scale;
+};
+
 }  // namespace lathe

@@ -6,7 +6,7 @@ import pathlib
 import struct
 import tempfile
 
-from harness import Case, attention, conv, kda, load, save, tensor, unpack, update
+from harness import Case, attention, block, conv, kda, load, save, tensor, unpack, update
 
 
 def without(tensors, name):
@@ -130,6 +130,61 @@ class InputCases(Case):
         bad("alibi_slopes.* B is 3, but", {"alibi_slopes": tensor("F32", [3, 4])})
         bad("cu_seqlens_[kq] is given, but no tensor is packed",
             {"q": tensor("F16", [2, 5, 4, 16]), "k": tensor("F16", [2, 7, 2, 16]), "v": tensor("F16", [2, 7, 2, 8])})
+
+    def test_attention_block(self):
+        def bad(pattern, changes=None, **rest):
+            tensors = {**block(), **(changes or {})}
+            self.refused(pattern, {k: v for k, v in tensors.items() if v}, op="flash_attention_block", **rest)
+
+        def pairs(*rows):
+            return {"pairs": block(rows)["pairs"]}
+
+        bad(r"pairs has shape \[2, 6\], expected \[NP, 7\]", {"pairs": tensor("I32", [2, 6], values=[0] * 12)})
+        bad("neither pairs nor q_pos and k_pos", {"pairs": None})
+        bad("pairs is declared beside q_pos", {**block(positions=True)})
+        bad("q_pos is declared without k_pos", {**block(positions=True), "pairs": None, "k_pos": None})
+        bad("pairs has dtype i64, allowed: i32", {"pairs": tensor("I64", [1, 7], values=[0] * 7)})
+        bad("row 0: qa, qb is 3, 2; allowed.*Tq = 10", pairs((3, 2, 0, 9, 0, 0, 0)))
+        bad("row 1: ka, kb is 0, 10; allowed.*Tk = 9", pairs((0, 2, 0, 9, 0, 0, 0), (2, 4, 0, 10, 0, 0, 0)))
+        bad("row 1: qa is 1 after 2", pairs((2, 3, 0, 9, 0, 0, 0), (1, 2, 0, 9, 0, 0, 0)))
+        bad("row 1: it shares rows and keys with row 0", pairs((0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)))
+        bad("q_pos holds 1073741824 at 2", {**block(positions=True), "pairs": None,
+                                            "q_pos": tensor("I32", [10], values=[0, 1, 1 << 30] + [0] * 7)})
+        bad("out has dtype bf16, allowed: f32", {"out": tensor("BF16", [10, 4, 8])})
+        bad("lse is missing", {"lse": None})
+        bad("H = 4.*HK = 3", {"k": tensor("BF16", [9, 3, 16]), "v": tensor("BF16", [9, 3, 8])})
+        bad("option first is '2'; allowed are 0.1", options=["first=2"])
+
+    def test_attention_block_bwd(self):
+        gradients = {"dout": tensor("BF16", [10, 4, 8]), "delta": tensor("F32", [4, 10]), "dq": tensor("F32", [10, 4, 16]),
+                     "dk": tensor("F32", [9, 2, 16]), "dv": tensor("F32", [9, 2, 8])}
+        tensors = {**without(block(), "out"), **gradients}
+
+        def bad(pattern, changes):
+            self.refused(pattern, {k: v for k, v in {**tensors, **changes}.items() if v}, op="flash_attention_block_bwd")
+
+        bad("delta is missing", {"delta": None})
+        bad("dk is missing", {"dk": None})
+        bad("out.*unknown", {"out": tensor("F32", [10, 4, 8])})
+        bad("dq has dtype bf16, allowed: f32", {"dq": tensor("BF16", [10, 4, 16])})
+        bad("dv.* Tk is 8, but k has Tk = 9", {"dv": tensor("F32", [8, 2, 8])})
+        bad("row 1: it shares rows and keys with row 0", {"pairs": block([(0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)])["pairs"]})
+        rows = {"out": tensor("BF16", [10, 4, 8]), "dout": tensor("BF16", [10, 4, 8])}
+        self.refused("lse is missing", rows, op="flash_attention_delta")
+        self.refused("dout has dtype f16, allowed: bf16, that of out",
+                     {**rows, "lse": tensor("F32", [4, 10]), "dout": tensor("F16", [10, 4, 8])}, op="flash_attention_delta")
+
+    def test_lse_merge(self):
+        def bad(pattern, changes):
+            tensors = {"out": tensor("F32", [10, 4, 8]), "lse": tensor("F32", [4, 10]), **changes}
+            self.refused(pattern, tensors, op="lse_merge")
+
+        bad("nothing to merge: declare block_out and block_lse, sinks, or rounded", {})
+        bad("block_out is declared without block_lse", {"block_out": tensor("F16", [10, 4, 8])})
+        bad("block_lse has shape .B,H,Sq., but out has .Tq,H,DV.",
+            {"block_out": tensor("F16", [10, 4, 8]), "block_lse": tensor("F32", [2, 4, 5])})
+        bad("sinks.* H is 3, but .* has H = 4", {"sinks": tensor("F32", [3])})
+        bad("out has DV = 12", {"out": tensor("F32", [10, 4, 12]), "sinks": tensor("F32", [4])})
 
     def test_kda(self):
         def bad(pattern, changes=None, options=(), **shape):

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
-from harness import Case, attention, conv, load, save, tensor, update
+from harness import Case, attention, block, conv, load, save, tensor, update
 
 X = ["--tensor", "x=bf16:1,-1,64", "--tensor", "weight=bf16:64,4"]
 
@@ -30,6 +30,32 @@ class ToolCases(Case):
         status, out, err = self.lathe(*self.command("causal_conv1d_update", verb="check")[1:], LATHE_SIM_SEED="3")
         self.assertEqual(status, 0, err)
         self.assertRegex(out, r"^0 findings in \d+ launches \(seed 3\)\n$")
+
+    def test_check_block_step(self):
+        for tensors in (block(), block(positions=True)):
+            for first in ("first=0", "first=1"):
+                options = [first, "causal=1"]
+                _, plain = self.run_op("flash_attention_block", tensors, options)
+                report, out = self.run_op("flash_attention_block", tensors, options, verb="check", LATHE_SIM_SEED="5")
+                self.assertEqual(report["findings"], [])
+                self.assertEqual(set(out), {"out", "lse"})
+                self.assertEqual(out, plain)
+            gradients = {"dout": tensor("BF16", [10, 4, 8]), "delta": tensor("F32", [4, 10]), "dq": tensor("F32", [10, 4, 16]),
+                         "dk": tensor("F32", [9, 2, 16]), "dv": tensor("F32", [9, 2, 8])}
+            inputs = {**{k: v for k, v in tensors.items() if k != "out"}, **gradients}
+            for deterministic in ("0", "1"):
+                report, out = self.run_op("flash_attention_block_bwd", inputs, [f"deterministic={deterministic}"], verb="check")
+                self.assertEqual(report["findings"], [])
+                self.assertEqual(set(out), {"dq", "dk", "dv"})
+        merge = {"out": tensor("F32", [10, 4, 8]), "lse": tensor("F32", [4, 10]), "sinks": tensor("F32", [4])}
+        report, out = self.run_op("lse_merge", merge, ["output_rounded=1"], verb="check")
+        self.assertEqual(report["findings"], [])
+        self.assertEqual(report["launches"], 1)
+        self.assertEqual({name: dtype for name, (dtype, _, _) in out.items()}, {"out": "F32", "lse": "F32", "rounded": "BF16"})
+        rows = {"out": out["rounded"], "dout": gradients["dout"], "lse": out["lse"], "sinks": merge["sinks"]}
+        report, out = self.run_op("flash_attention_delta", rows, verb="check")
+        self.assertEqual(report["findings"], [])
+        self.assertEqual({name: shape for name, (_, shape, _) in out.items()}, {"delta": [4, 10], "dsinks": [4]})
 
     def test_check_profile(self):
         save(self.input, conv(B=2, T=33, D=17))

@@ -7,9 +7,11 @@
 #include <string>
 
 #include "codegen/kernels/attention_backward.h"
+#include "codegen/kernels/attention_block.h"
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/kda.h"
+#include "codegen/kernels/lse_merge.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
 
@@ -61,6 +63,14 @@ TEST_CASE("specs and templates have the same stems") {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
+  }
+  AttentionProblem ring;
+  ring.positions = ring.forward = ring.backward = ring.deterministic = true;
+  const AttentionBlockKernels block = *attention_block_kernels(ring, facts);
+  for (const KernelSpec& spec : {*block.forward, *block.positions, *block.prepare, *block.backward,
+                                 *block.finish, lse_merge_spec({})}) {
+    CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
   }
   AttentionProblem decode;
   decode.decode = decode.append = true;

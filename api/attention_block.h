@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a ring behind the plan: attention to a block of keys that continues a partial
+// result, its gradients, and the merge of two partial results.
+#pragma once
+
+#include "api/attention_plan.h"
+#include "api/plan.h"
+#include "codegen/kernels/attention_block.h"
+
+namespace lathe {
+
+// What letters alone cannot say. After the checks by letter.
+Status check_attention_block(const lathe_problem& problem, const Extents& promised);
+Status check_lse_merge(const lathe_problem& problem, const Extents& promised);
+
+// Choose kernels; compile nothing. UNSUPPORTED, by name, for what no template covers.
+Result<std::unique_ptr<Work>> make_attention_block(const lathe_problem& problem,
+                                                   const Extents& promised,
+                                                   const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_attention_block_bwd(const lathe_problem& problem,
+                                                       const Extents& promised,
+                                                       const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_attention_delta(const lathe_problem& problem,
+                                                   const Extents& promised,
+                                                   const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_lse_merge(const lathe_problem& problem, const Extents& promised);
+
+// What the forward's step and the backward's share: options and flags, the checks of a call, and a
+// window as kernels take it, where one that passes every position is none.
+Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
+                                                 const Extents& promised);
+Status check_block_shape(const AttentionShape& shape);
+int block_window(int64_t window);
+AttentionShape block_shape(const Extents& extents);
+// Ranges of `count` positions in runs of `run`, at `ranges`.
+Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
+                            int64_t count, int64_t run, void* ranges, CUstream stream);
+
+}  // namespace lathe

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/kernels/attention_block.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "templates/params/attention.h"
+#include "templates/params/attention_backward.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // of each part of a workspace
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Constants that both kinds of a block step fix.
+AttentionProblem block_problem(AttentionProblem problem) {
+  problem.packed = problem.sinks = problem.pack_gqa = false;
+  // Rows of other pairs are masked by the code that masks by window.
+  problem.local = problem.local || problem.pairs;
+  return problem;
+}
+
+// A kernel without constants.
+KernelSpec small_spec(const std::string& kernel, const std::string& params, size_t bytes,
+                      const std::string& last_field, size_t offset) {
+  KernelSpec spec;
+  spec.kernel = kernel;
+  spec.source = "attention/" + kernel + ".cuh";
+  spec.params = params;
+  spec.params_bytes = static_cast<int>(bytes);
+  spec.last_field = last_field;
+  spec.last_field_offset = static_cast<int>(offset);
+  spec.threads = 128;
+  return spec;
+}
+
+int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
+
+}  // namespace
+
+KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile) {
+  KernelSpec spec = attention_forward_spec(block_problem(problem), tile);
+  spec.kernel = "attention_block";
+  spec.source = "attention/attention_block.cuh";
+  spec.params = "AttentionBlockParams";
+  spec.params_bytes = sizeof(AttentionBlockParams);
+  spec.last_field = "first";
+  spec.last_field_offset = offsetof(AttentionBlockParams, first);
+  spec.smem = "AttentionBlockSmem";
+  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  return spec;
+}
+
+KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
+                                         const AttentionBackwardTile& tile) {
+  KernelSpec spec = attention_backward_spec(block_problem(problem), tile, false);
+  spec.kernel = "attention_block_backward";
+  spec.source = "attention/attention_block_backward.cuh";
+  spec.params = "AttentionBlockBackwardParams";
+  spec.params_bytes = sizeof(AttentionBlockBackwardParams);
+  spec.last_field = "reserved";
+  spec.last_field_offset = offsetof(AttentionBlockBackwardParams, reserved);
+  spec.smem = "AttentionBlockBackwardSmem";
+  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  return spec;
+}
+
+KernelSpec attention_positions_spec() {
+  return small_spec("attention_positions", "AttentionPositionsParams",
+                    sizeof(AttentionPositionsParams), "run",
+                    offsetof(AttentionPositionsParams, run));
+}
+KernelSpec attention_block_prepare_spec() {
+  return small_spec("attention_block_prepare", "AttentionBlockPrepareParams",
+                    sizeof(AttentionBlockPrepareParams), "chunks",
+                    offsetof(AttentionBlockPrepareParams, chunks));
+}
+KernelSpec attention_block_finish_spec() {
+  return small_spec("attention_block_finish", "AttentionBlockFinishParams",
+                    sizeof(AttentionBlockFinishParams), "softmax_scale",
+                    offsetof(AttentionBlockFinishParams, softmax_scale));
+}
+
+Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
+                                                      const DeviceFacts& facts) {
+  LATHE_TRY(attention_check(problem));
+  AttentionBlockKernels kernels;
+  if (problem.forward) {
+    LATHE_ASSIGN(const AttentionTile tile, attention_choose(block_problem(problem), facts));
+    kernels.forward = attention_block_spec(problem, tile);
+  }
+  if (problem.backward) {
+    LATHE_ASSIGN(const AttentionBackwardTile tile,
+                 attention_backward_choose(block_problem(problem), facts));
+    kernels.prepare = attention_block_prepare_spec();
+    kernels.backward = attention_block_backward_spec(problem, tile);
+    if (problem.deterministic) kernels.finish = attention_block_finish_spec();
+  }
+  if (problem.positions) kernels.positions = attention_positions_spec();
+  return kernels;
+}
+
+std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPair>& pairs,
+                                                  int64_t window_left, int64_t window_right,
+                                                  int64_t row_begin, int64_t row_end,
+                                                  int64_t block) {
+  std::vector<AttentionVisit> visits;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const AttentionPair& pair = pairs[i];
+    const int64_t first = std::max(row_begin, pair.qa), last = std::min(row_end, pair.qb);
+    if (first >= last || pair.ka >= pair.kb) continue;
+    // The ranges of a sequence whose diagonals end `shift` columns further right than its rows:
+    // one of as many rows as make the offset of the lengths the shift.
+    AttentionMask mask;
+    mask.keys = pair.kb - pair.ka;
+    mask.queries = mask.keys - pair.shift;
+    mask.window_left = window_left;
+    mask.window_right = window_right;
+    const KeyBlocks blocks = attention_key_blocks(mask, first - pair.qa, last - pair.qa, block);
+    const bool whole = pair.qa <= row_begin && row_end <= pair.qb;
+    for (int64_t n = blocks.all.end - 1; n >= blocks.all.begin; --n) {
+      const bool full = whole && blocks.full.begin <= n && n < blocks.full.end;
+      visits.push_back({static_cast<int64_t>(i), pair.ka + n * block,
+                        std::min(pair.ka + (n + 1) * block, pair.kb), !full});
+    }
+  }
+  return visits;
+}
+
+int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run) {
+  return ceil_div(ceil_div(count, run), spec.threads / 32);
+}
+
+uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys) {
+  if (forward.constant("pairs") != 0) return 0;
+  return static_cast<uint64_t>(aligned(ceil_div(keys, forward.constant("n")) * 2 * 4));
+}
+
+Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
+    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionShape& shape) {
+  AttentionBlockBackwardLaunch out;
+  const KernelSpec& main = *kernels.backward;
+  const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
+  out.slices = tiles;
+  if (problem.deterministic && shape.kv_heads > 0) {
+    const int64_t filling = ceil_div(facts.multiprocessors, shape.kv_heads);
+    out.slices = std::min(tiles, std::max<int64_t>(filling, 1));
+  }
+  out.main_blocks = out.slices * shape.kv_heads;
+  out.lse2_values = shape.heads * shape.seq_q;
+  if (out.lse2_values > (int64_t{1} << 50)) {
+    return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  }
+  const int64_t cells = out.lse2_values * problem.head_dim;
+  if (problem.deterministic) {
+    if (__builtin_mul_overflow(cells / 4, out.slices, &out.sum_chunks) ||
+        out.sum_chunks > (int64_t{1} << 58)) {
+      return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+    }
+    out.finish_blocks = ceil_div(cells / 4, kernels.finish->threads);
+  }
+  out.prepare_blocks = ceil_div(out.lse2_values + out.sum_chunks, kernels.prepare->threads);
+  out.sums = aligned(out.lse2_values * 4);
+  out.ranges = out.sums + aligned(out.sum_chunks * 16);
+  const int64_t runs = ceil_div(shape.seq_q, main.constant("m"));
+  out.total = out.ranges + (problem.positions ? aligned(runs * 2 * 4) : 0);
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_block: a step of ring attention. A partial result (out, lse) over the keys so far, both
+// float32, goes on over the keys of one more block, as if it had never stopped:
+//
+//   m = lse, l = 1, o = out  (lse = -inf or `first`: m = -inf, l = 0, o = 0)
+//   attention_forward's loop over the keys that are kept by pairs or by positions
+//   out = o / l, lse = m + ln l
+//
+// Liu et al., Ring Attention; the state is never rounded between steps. A block of threads owns
+// kTileM query rows and all that they see, so that (out, lse) has one writer. Which keys that is, a
+// walk over pairs or positions tells the queue (visit_queue.cuh). Tiles that see none end at once.
+#pragma once
+#include "attention/attention_forward.cuh"
+#include "attention/pairs.cuh"
+#include "attention/partials.cuh"
+#include "attention/positions.cuh"
+
+namespace lathe {
+
+// The tiles of the forward, and the queue.
+template <class Config>
+struct AttentionBlockSmem {
+  static constexpr int kQueue = AttentionForwardSmem<Config>::kBytes;
+  static constexpr int kBytes = kQueue + VisitQueue::kBytes;
+};
+
+template <class Config>
+struct AttentionBlock {
+  using Forward = AttentionForward<Config>;
+  using Shape = typename Forward::Shape;
+  using Smem = typename Forward::Smem;
+  static constexpr int kRowBlocks = Shape::kRowBlocks, kStages = Config::kStages;
+
+  const AttentionBlockParams& p;
+  const AttentionTile& tile;
+  const Forward forward;
+  const VisitQueue queue;
+
+  __device__ __forceinline__ AttentionBlock(const AttentionBlockParams& params,
+                                            const AttentionTile& place, unsigned shared)
+      : p(params),
+        tile(place),
+        forward(params.forward, place, shared),
+        queue{shared + AttentionBlockSmem<Config>::kQueue} {}
+
+  __device__ __forceinline__ auto walk() const {
+    const AttentionForwardParams& f = p.forward;
+    const int last = minimum(tile.first + Config::kTileM, tile.rows) - 1;
+    if constexpr (Config::kPairs) {
+      return PairWalk<KeysOfRows<Config::kTileN>>{
+          queue,
+          {{static_cast<const int*>(p.pairs), p.pair_count, tile.rows, tile.keys, f.window_left,
+            f.window_right},
+           tile.first,
+           last}};
+    } else {
+      return PositionWalk<Config::kTileN>{queue,
+                                          static_cast<const int*>(p.q_positions) + tile.first,
+                                          static_cast<const int*>(p.key_ranges),
+                                          last + 1 - tile.first,
+                                          tile.keys,
+                                          lowest_difference(f.window_left),
+                                          highest_difference(f.window_right),
+                                          true};
+    }
+  }
+
+  __device__ __forceinline__ void copy_k(int visit) const {
+    const int i = in_place(visit);
+    forward.rows_of_keys.copy_k(forward.k_tile + Forward::stage(i) * Smem::kK, queue.at(i),
+                                queue.end(i), p.forward.head_dim);
+  }
+  __device__ __forceinline__ void copy_v(int visit) const {
+    const int i = in_place(visit);
+    forward.rows_of_keys.copy_v(forward.v_tile + Forward::stage(i) * Smem::kV, queue.at(i),
+                                queue.end(i), p.forward.value_dim);
+  }
+
+  // What becomes of the scores of a visit.
+  template <bool kMasked, class Scores>
+  __device__ __forceinline__ void modify(int visit, const ScoreUnits<Config>& units,
+                                         const WarpRows<Config>& rows, Scores& s) const {
+    if constexpr (Config::kPairs) {
+      constexpr bool kNear = kMasked || Config::kAlibi;  // otherwise nothing is read of the visit
+      const Visit v = kNear ? queue.get(in_place(visit)) : Visit{};
+      const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
+      AttentionTile place = tile;  // of which the distance of positions is read
+      place.keys = v.delta, place.rows = 0;
+      modify_scores<Config, kMasked ? AttentionMask::both : AttentionMask::none>(
+          s, units, rows, place, window, v.at);
+    } else {
+      modify_scores_by_position<Config, kMasked>(s, units, rows, tile, p, queue.at(visit));
+    }
+  }
+
+  template <bool kMasked, class Fragments, class Sums>
+  __device__ __forceinline__ void step(int visit, const Fragments& q,
+                                       const ScoreUnits<Config>& units,
+                                       const WarpRows<Config>& rows,
+                                       RunningSoftmax<kRowBlocks>& softmax, Sums& o) const;
+  __device__ __forceinline__ void run() const;
+};
+
+// One key block; the copies are those of attention_forward. The queue grows between the barriers:
+// its new slot is read from the next step on, and was read for the last time in the last but one.
+template <class Config>
+template <bool kMasked, class Fragments, class Sums>
+__device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fragments& q,
+                                                             const ScoreUnits<Config>& units,
+                                                             const WarpRows<Config>& rows,
+                                                             RunningSoftmax<kRowBlocks>& softmax,
+                                                             Sums& o) const {
+  constexpr int kPending = kStages - 1;
+  const bool more = !queue.is(in_place(visit) + 1, VisitKind::end);
+
+  copy_async_wait<kPending>();
+  __syncthreads();  // K is there for all; all have left the stage that is refilled next
+  if constexpr (kStages == 1) {
+    copy_v(visit);
+  } else if (more) {
+    copy_k(visit + 1);
+  }
+  copy_async_commit();
+  if (more && uniform(thread_index() < 32)) walk().append(visit + 2);
+
+  float s[kRowBlocks][Shape::kKeyTiles][4] = {};
+  forward.multiply_keys(visit, q, s);
+  modify<kMasked>(visit, units, rows, s);
+  Accumulated<typename Config::Element, Shape::kKeyTiles> weights[kRowBlocks];
+  softmax_step<kMasked>(s, units.t, softmax, o, weights);
+
+  copy_async_wait<kPending>();
+  __syncthreads();  // V is there for all; all have left K; the queue has grown
+  if (more) {
+    if constexpr (kStages == 1) {
+      copy_k(visit + 1);
+    } else {
+      copy_v(visit + 1);
+    }
+  }
+  copy_async_commit();
+
+  forward.multiply_values(visit, weights, softmax, o);
+}
+
+template <class Config>
+__device__ __forceinline__ void AttentionBlock<Config>::run() const {
+  if (uniform(thread_index() < 32)) {
+    walk().start();
+    walk().append(0);
+    walk().append(1);
+  }
+  __syncthreads();  // the first visits are known to all
+  const bool any = !queue.is(0, VisitKind::end);
+  if (!any && !p.first) return;
+
+  const WarpRows<Config> rows(tile);
+  const ScoreUnits<Config> units(p.forward, tile, rows);
+  float o[kRowBlocks][Shape::kOutTiles][4];
+  RunningSoftmax<kRowBlocks> softmax;
+  start_partial<Config>(p, tile, units.t, softmax, o);
+  if (any) {
+    forward.copy_q();
+    if constexpr (Shape::kKeepQ) copy_async_commit();
+    copy_k(0);
+    copy_async_commit();
+    if constexpr (kStages == 2) {
+      copy_v(0);
+      copy_async_commit();
+    }
+    Fragment<typename Config::Element> q[kRowBlocks][Shape::kKeepQ ? Shape::kSteps : 1];
+    if constexpr (Shape::kKeepQ) forward.keep_q(q);
+#pragma unroll 1
+    for (int visit = 0; !queue.is(visit, VisitKind::end); ++visit) {
+      if (queue.is(visit, VisitKind::masked)) {
+        step<true>(visit, q, units, rows, softmax, o);
+      } else {
+        step<false>(visit, q, units, rows, softmax, o);
+      }
+    }
+  }
+  store_partial<Config>(p, tile, units.t, softmax, o);
+}
+
+template <class Config>
+__device__ void attention_block(const AttentionBlockParams& p) {
+  static_assert(!Config::kPacked && !Config::kPackGqa && !Config::kSinks, "not of a block step");
+  extern __shared__ __align__(1024) float4 shared[];
+  const AttentionTile tile = attention_tile<Config>(p.forward);
+  AttentionBlock<Config>(p, tile, shared_address(shared)).run();
+}
+
+}  // namespace lathe

@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_block_backward: what a block of keys adds to the gradients, in a step of a ring. With
+// lse and error those of all blocks together, each block's part is attention_backward's sums over
+// the pairs of rows and keys that are kept, and parts only add:
+//
+//   dq += softmax_scale ds k,  dk += softmax_scale ds^T q,  dv += p^T dout          all float32
+//
+// A block of threads owns kTileN keys, so that dk and dv have one writer, and walks the rows that
+// see them, which a queue of visits tells it (visit_queue.cuh), each block of rows for every query
+// head of the key head. dq is added to in no order; with kDeterministic into accumulators that
+// attention_block_finish adds up, one for each block of threads of a head, without softmax_scale.
+#pragma once
+#include "attention/attention_backward.cuh"
+#include "attention/pairs.cuh"
+#include "attention/position_gradients.cuh"
+
+namespace lathe {
+
+// The tiles of the backward, its key tile, and the queue.
+template <class Config>
+struct AttentionBlockBackwardSmem {
+  static constexpr int kQueue = AttentionBackwardSmem<Config>::kBytes;
+  static constexpr int kBytes = kQueue + VisitQueue::kBytes;
+};
+
+// A block of rows of one head.
+struct VisitPlace {
+  int head, visit;
+};
+
+template <class Config>
+struct AttentionBlockBackward {
+  using Backward = AttentionBackward<Config>;
+  using Element = typename Config::Element;
+  using Shape = typename Backward::Shape;
+  using Smem = typename Backward::Smem;
+  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+
+  const AttentionBlockBackwardParams& all;
+  const AttentionBackwardParams& p;
+  const Backward backward;
+  volatile KeyTile* const tile;
+  const unsigned shared;
+  const VisitQueue queue;
+
+  __device__ __forceinline__ AttentionBlockBackward(const AttentionBlockBackwardParams& params,
+                                                    char* memory)
+      : all(params),
+        p(params.backward),
+        backward(params.backward, memory),
+        tile(backward.tile),
+        shared(backward.shared),
+        queue{shared + AttentionBlockBackwardSmem<Config>::kQueue} {}
+
+  __device__ __forceinline__ auto walk() const {
+    const int first = tile->first, last = minimum(first + kTileN, p.seq_k) - 1;
+    if constexpr (Config::kPairs) {
+      return PairWalk<RowsOfKeys<kTileM, kTileN>>{
+          queue,
+          {{static_cast<const int*>(all.pairs), all.pair_count, p.seq_q, p.seq_k, p.window_left,
+            p.window_right},
+           first,
+           last}};
+    } else {  // the difference of positions seen from the keys
+      return PositionWalk<kTileM>{queue,
+                                  static_cast<const int*>(all.k_positions) + first,
+                                  static_cast<const int*>(all.row_ranges),
+                                  last + 1 - first,
+                                  p.seq_q,
+                                  -highest_difference(p.window_right),
+                                  -lowest_difference(p.window_left),
+                                  last + 1 - first == kTileN};
+    }
+  }
+
+  __device__ __forceinline__ void copy_q(const VisitPlace& at, int turn) const {
+    const int visit = in_place(at.visit), row = queue.at(visit);
+    const Element* q = static_cast<const Element*>(p.q) + at.head * p.q_head_stride;
+    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+        backward.q_tile(turn), q, queue.end(visit) - row, p.head_dim,
+        [&](int r) { return (row + r) * p.q_token_stride; });
+  }
+  // dout and what belongs to its rows. Rows past the visit's last have 0 for both.
+  __device__ __forceinline__ void copy_dout(const VisitPlace& at) const {
+    const int visit = in_place(at.visit), row = queue.at(visit), end = queue.end(visit);
+    const Element* dout = static_cast<const Element*>(p.dout) + at.head * p.dout_head_stride;
+    copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
+        shared + Smem::kDoutAt, dout, end - row, p.value_dim,
+        [&](int r) { return (row + r) * p.dout_token_stride; });
+    const int thread = thread_index();
+    if (uniform(thread < 2 * kTileM)) {
+      const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
+      const int own = row + thread % kTileM;
+      copy_async_word(shared + Smem::kRowsAt + 4 * thread,
+                      from + static_cast<long long>(at.head) * p.rows + own, own < end);
+    }
+  }
+
+  template <bool kMasked>
+  __device__ __forceinline__ void weigh(const VisitPlace& at, typename Shape::Scores& s,
+                                        typename Shape::Operands& words) const;
+  __device__ __forceinline__ void scores(const VisitPlace& at, unsigned q,
+                                         typename Shape::Operands& ds,
+                                         typename Shape::ValueSums& dv) const;
+  __device__ __forceinline__ void dq_step(const VisitPlace& at) const;
+  __device__ __forceinline__ void step(const VisitPlace& at, const VisitPlace& next, int turn,
+                                       typename Shape::KeySums& dk,
+                                       typename Shape::ValueSums& dv) const;
+  __device__ __forceinline__ void store(const typename Shape::KeySums& dk,
+                                        const typename Shape::ValueSums& dv) const;
+  __device__ __forceinline__ void run() const;
+};
+
+// Scores -> p and what ds is p times of.
+template <class Config>
+template <bool kMasked>
+__device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
+    const VisitPlace& at, typename Shape::Scores& s, typename Shape::Operands& words) const {
+  const int visit = in_place(at.visit);
+  ScorePlace place;
+  place.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
+  place.query = queue.at(visit);
+  place.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
+  if constexpr (Config::kAlibi) {
+    place.slope = load_element(static_cast<const float*>(p.alibi_slopes) + at.head);
+  }
+  const unsigned lse2 = shared + Smem::kRowsAt + 4 * place.lane_query;
+  if constexpr (Config::kPairs) {
+    const Visit v = kMasked || Config::kAlibi ? queue.get(visit) : Visit{};
+    const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
+    place.offset = v.delta;
+    score_weights<Config, kMasked>(s, words, backward.units, place, window, v.end, lse2);
+  } else {
+    score_weights_by_position<Config, kMasked>(s, words, backward.units, place, all, lse2);
+  }
+}
+
+// As attention_backward's.
+template <class Config>
+__device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
+    const VisitPlace& at, unsigned q, typename Shape::Operands& ds,
+    typename Shape::ValueSums& dv) const {
+  const unsigned dout = shared + Smem::kDoutAt;
+  const unsigned error =
+      shared + Smem::kRowsAt + Smem::kRow + 4 * (Shape::first_query() + Shape::lane() % 4 * 2);
+  const bool full = queue.is(in_place(at.visit), VisitKind::plain);
+  typename Shape::Scores s = {}, dp = {};
+  typename Shape::Operands p_words;
+  add_scores<Config, Config::kWidth>(shared, q, s);
+  if (full) {
+    weigh<false>(at, s, p_words);
+  } else {
+    weigh<true>(at, s, p_words);
+  }
+  if constexpr (Shape::kExchange) {
+    exchange<Config>(p_words, shared + Smem::kPAt);
+  } else {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout,
+                                                                          p.value_dim, dv);
+  }
+  add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
+  if (full) {
+    score_gradients<Config, false>(s, dp, ds, error);
+  } else {
+    score_gradients<Config, true>(s, dp, ds, error);
+  }
+  // Of float32, warps that share keys have all of ds each.
+  if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {
+    exchange<Config>(ds, shared + Smem::kDsAt);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
+    const VisitPlace& at) const {
+  const auto place = [&](int b) {
+    const int visit = in_place(at.visit);
+    float* to = static_cast<float*>(p.dq) + at.head * p.dq_head_stride;
+    if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
+    const int row = queue.at(visit) + 16 * (Shape::dq_block() + b);
+    return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row, queue.end(visit),
+                                             p.head_dim, Shape::dq_way()};
+  };
+  typename Shape::DqSums dq = {};
+  if constexpr (Config::kDeterministic) {
+#pragma unroll
+    for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
+  }
+  if constexpr (Config::kPairs) {
+    // Keys of other pairs, or of none, lie in the tile as well.
+    const int visit = in_place(at.visit), first = queue.first(visit) - tile->first;
+    const int last = queue.last(visit) - 1 - tile->first;
+    if (uniform(first <= 0 && last >= minimum(kTileN, p.seq_k - tile->first) - 1)) {
+      add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
+    } else {
+      add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq, KeysBetween{first, last});
+    }
+  } else {
+    add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
+  }
+#pragma unroll
+  for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
+    if constexpr (Config::kDeterministic) {
+      place(b).store(dq[b]);
+    } else {
+#pragma unroll
+      for (int n = 0; n < 2 * Shape::DqShare::kBlocks; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) dq[b][n][i] *= p.softmax_scale;
+      }
+      place(b).add(dq[b]);
+    }
+  }
+}
+
+// One block of rows of one head; copies and barriers are attention_backward's. The queue grows
+// behind the first barrier of a visit's first head: its new slot is read after another barrier, and
+// was read for the last time before this one.
+template <class Config>
+__device__ __forceinline__ void AttentionBlockBackward<Config>::step(
+    const VisitPlace& at, const VisitPlace& next, int turn, typename Shape::KeySums& dk,
+    typename Shape::ValueSums& dv) const {
+  const unsigned q = backward.q_tile(turn);
+  const bool more = !queue.is(in_place(next.visit), VisitKind::end);
+  typename Shape::Operands ds;
+  copy_async_wait<0>();
+  __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
+  if constexpr (Config::kStages == 2) {
+    if (more) copy_q(next, turn + 1);
+    copy_async_commit();
+  }
+  if (uniform(at.head == tile->first_head && thread_index() < 32) &&
+      !queue.is(in_place(at.visit) + 1, VisitKind::end)) {
+    walk().append(at.visit + 2);
+  }
+  scores(at, q, ds, dv);
+  __syncthreads();  // p and ds are there for all; without exchange, all have left dout
+  if constexpr (Shape::kExchange) {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(
+        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, p.value_dim, dv);
+  } else {
+    if (more) copy_dout(next);
+    copy_async_commit();
+  }
+  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q,
+                                                                 p.head_dim, dk);
+  if constexpr (Shape::kExchange || Config::kStages == 1) {
+    __syncthreads();  // all have left Q, and with an exchange dout
+    if (more) {
+      if constexpr (Shape::kExchange) copy_dout(next);
+      if constexpr (Config::kStages == 1) copy_q(next, turn + 1);
+    }
+    copy_async_commit();
+  }
+  dq_step(at);
+}
+
+// dk and dv travel with the block and hold what other ranks have added.
+template <class Config>
+__device__ __forceinline__ void AttentionBlockBackward<Config>::store(
+    const typename Shape::KeySums& dk, const typename Shape::ValueSums& dv) const {
+  const int way = Shape::width_warp(), head = tile->kv_head;
+  float* to_k = static_cast<float*>(p.dk) + head * p.dk_head_stride;
+  float* to_v = static_cast<float*>(p.dv) + head * p.dv_head_stride;
+#pragma unroll
+  for (int b = 0; b < Shape::kRowBlocks; ++b) {
+    const int row = tile->first + (Shape::key_block() + b) * 16;
+    const auto add = [&](float* at, float first, float second) {
+      float there[2];
+      load_pair(at, there[0], there[1]);
+      store_pair(at, there[0] + first, there[1] + second);
+    };
+    SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}.each(
+        [&](float* at, int n, int half) {
+          add(at, dk[b][n][2 * half] * p.softmax_scale, dk[b][n][2 * half + 1] * p.softmax_scale);
+        });
+    SumPlace<typename Shape::ValueShare>{to_v, p.dv_token_stride, row, p.seq_k, p.value_dim, way}
+        .each([&](float* at, int n, int half) {
+          add(at, dv[b][n][2 * half], dv[b][n][2 * half + 1]);
+        });
+  }
+}
+
+// One tile of keys. Where no row sees them, nothing is read or written.
+template <class Config>
+__device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
+  if (uniform(thread_index() < 32)) {
+    walk().start();
+    walk().append(0);
+    walk().append(1);
+  }
+  __syncthreads();  // the first visits are known to all
+  if (queue.is(0, VisitKind::end)) return;
+  typename Shape::KeySums dk = {};
+  typename Shape::ValueSums dv = {};
+  VisitPlace at = {tile->first_head, 0};
+  backward.copy_keys();
+  copy_q(at, 0);
+  copy_dout(at);
+  copy_async_commit();
+#pragma unroll 1
+  for (int turn = 0; !queue.is(in_place(at.visit), VisitKind::end); ++turn) {
+    VisitPlace next = {at.head + 1, at.visit};
+    if (next.head == tile->end_head) next = {tile->first_head, at.visit + 1};
+    step(at, next, turn, dk, dv);
+    at = next;
+  }
+  store(dk, dv);
+}
+
+template <class Config>
+__device__ void attention_block_backward(const AttentionBlockBackwardParams& p) {
+  static_assert(!Config::kPacked && !Config::kHeadsApart, "not of a block step");
+  extern __shared__ __align__(1024) char shared[];
+  const AttentionBlockBackward<Config> work(p, shared);
+  volatile KeyTile* const tile = work.tile;
+  const int slices = p.backward.slices, slice = static_cast<int>(blockIdx.x % slices);
+  const bool lead = threadIdx.x == 0;
+  if (lead) key_tile_begin<Config>(p.backward, blockIdx.x / slices, slice, tile);
+#pragma unroll 1
+  for (long long first = static_cast<long long>(slice) * Config::kTileN; first < p.backward.seq_k;
+       first += static_cast<long long>(slices) * Config::kTileN) {
+    if (lead) tile->first = static_cast<int>(first);
+    __syncthreads();  // the tile is there for all
+    work.run();
+    __syncthreads();  // all have left the tile, its keys and the queue
+  }
+}
+
+}  // namespace lathe

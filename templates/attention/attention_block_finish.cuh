@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_block_finish: dq += softmax_scale sum_slices sums, in the order of the slices.
+//
+// A thread takes four columns of a row and head.
+#pragma once
+#include "common/types.cuh"
+#include "params/attention_backward.h"
+
+namespace lathe {
+
+template <class Config>
+__device__ void attention_block_finish(const AttentionBlockFinishParams& p) {
+  const long long chunk = static_cast<long long>(blockIdx.x) * Config::kThreads + threadIdx.x;
+  if (chunk >= p.chunks) return;
+  const int columns = p.head_dim / 4;
+  const long long row = chunk / columns, token = row / p.heads;
+  const int column = static_cast<int>(chunk - row * columns) * 4;
+  const int head = static_cast<int>(row - token * p.heads);
+  float sum[4] = {}, before[4];
+  for (int slice = 0; slice < p.slices; ++slice) {
+    Words<16> raw;
+    float part[4];
+    load_global(static_cast<const float*>(p.sums) + slice * p.slice_stride + chunk * 4, raw);
+    unpack<f32>(raw, part);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i] += part[i];
+  }
+  float* to = static_cast<float*>(p.dq) + token * p.token_stride + head * p.head_stride + column;
+  unpack<f32>(*reinterpret_cast<const Words<16>*>(to), before);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] = __fmaf_rn(p.softmax_scale, sum[i], before[i]);
+  store_global(to, pack<f32, 16>(sum));
+}
+
+}  // namespace lathe

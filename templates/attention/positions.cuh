@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A block step where every row and key has a position of its own, for orders that are not runs: row
+// r keeps column c iff -window_left <= k_pos[c] - q_pos[r] <= window_right. Positions lie between
+// -2^30 and 2^30, so that differences of them do not overflow. The ranges of positions of a tile
+// and of a block tell whether all, some or none of their pairs are kept.
+#pragma once
+#include "attention/mask.cuh"
+#include "attention/scores.cuh"
+#include "attention/visit_queue.cuh"
+#include "common/types.cuh"
+
+namespace lathe {
+
+// Bounds of k_pos - q_pos; negative windows are unlimited.
+__device__ __forceinline__ int lowest_difference(int window_left) {
+  return window_left < 0 ? -0x7fffffff : -window_left;
+}
+__device__ __forceinline__ int highest_difference(int window_right) {
+  return window_right < 0 ? 0x7fffffff : window_right;
+}
+
+struct PositionRange {
+  int least, most;
+};
+
+// Of `count` > 0 positions. By all lanes of a warp, all of which get it.
+__device__ __forceinline__ PositionRange position_range(const int* positions, int count) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  PositionRange range = {0x7fffffff, -0x7fffffff - 1};
+  for (int i = lane; i < count; i += 32) {
+    const int position = load_element(positions + i);
+    range.least = minimum(range.least, position);
+    range.most = maximum(range.most, position);
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    range.least = minimum(range.least, __shfl_xor_sync(0xffffffffu, range.least, step));
+    range.most = maximum(range.most, __shfl_xor_sync(0xffffffffu, range.most, step));
+  }
+  return range;
+}
+
+// The blocks of a tile, appended to the queue one by one, from the left to the right.
+template <int kBlock>
+struct PositionWalk {
+  const VisitQueue queue;
+  const int* const own;     // positions of the tile's rows
+  const int* const ranges;  // of the blocks of columns
+  const int own_count, columns;
+  const int low, high;  // of a column's position less a row's
+  const bool whole;     // no row of the tile is past the last, where that needs a mask
+
+  // Words of the place: the range of the tile, and of 32 blocks from `base` on which are seen, and
+  // which are seen whole. Memory is read once for those, and not while a step waits for it.
+  enum Place { at_least, at_most, at_base, at_seen, at_plain };
+
+  __device__ __forceinline__ void start() const {
+    const PositionRange range = position_range(own, own_count);
+    if (threadIdx.x == 0) {
+      store_shared_word(queue.place(at_least), range.least);
+      store_shared_word(queue.place(at_most), range.most);
+      keep(-32, 0, 0);  // before the first blocks
+    }
+    __syncwarp();
+  }
+  // By one lane.
+  __device__ __forceinline__ void keep(int base, unsigned seen, unsigned plain) const {
+    store_shared_word(queue.place(at_base), base);
+    store_shared_word(queue.place(at_seen), static_cast<int>(seen));
+    store_shared_word(queue.place(at_plain), static_cast<int>(plain));
+  }
+
+  __device__ __forceinline__ bool some(const PositionRange& q, const PositionRange& k) const {
+    return static_cast<long long>(k.least) - q.most <= high &&
+           static_cast<long long>(k.most) - q.least >= low;
+  }
+  __device__ __forceinline__ bool all(const PositionRange& q, const PositionRange& k) const {
+    return static_cast<long long>(k.most) - q.least <= high &&
+           static_cast<long long>(k.least) - q.most >= low;
+  }
+  __device__ __forceinline__ PositionRange range_of(int block) const {
+    return {load_element(ranges + 2 * block), load_element(ranges + 2 * block + 1)};
+  }
+
+  // By all lanes of the first warp, which the caller has brought together.
+  __device__ __forceinline__ void append(int visit) const {
+    const int blocks = ceil_div(columns, kBlock);
+    const PositionRange q = {load_shared_word(queue.place(at_least)),
+                             load_shared_word(queue.place(at_most))};
+    int base = load_shared_word(queue.place(at_base));
+    unsigned seen = static_cast<unsigned>(load_shared_word(queue.place(at_seen)));
+    unsigned plain = static_cast<unsigned>(load_shared_word(queue.place(at_plain)));
+    while (seen == 0 && base < blocks) {
+      base += 32;
+      const int own_block = base + static_cast<int>(threadIdx.x % 32);
+      const bool there = own_block < blocks;
+      const PositionRange k = there ? range_of(own_block) : q;
+      seen = __ballot_sync(0xffffffffu, there && some(q, k));
+      plain = __ballot_sync(0xffffffffu, whole && (own_block + 1) * kBlock <= columns && all(q, k));
+    }
+    Visit v = {};
+    if (seen != 0) {
+      const int bit = __ffs(static_cast<int>(seen)) - 1;
+      v.at = (base + bit) * kBlock, v.end = columns;
+      v.kind = (plain >> bit & 1) != 0 ? VisitKind::plain : VisitKind::masked;
+      seen &= seen - 1;
+    }
+    __syncwarp();  // all have read their place
+    if (threadIdx.x == 0) {
+      queue.put(visit, v);
+      keep(base, seen, plain);
+    }
+    __syncwarp();
+  }
+};
+
+// modify_scores by position, of the block of columns that begins at `key`.
+template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks][kTiles][4],
+                                                          const ScoreUnits<Config>& units,
+                                                          const WarpRows<Config>& rows,
+                                                          const AttentionTile& tile,
+                                                          const AttentionBlockParams& p, int key) {
+  constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal);
+  const int thread = thread_index();
+  const int low = lowest_difference(p.forward.window_left);
+  const int high = highest_difference(p.forward.window_right);
+  int q[kRowBlocks][2] = {};
+  if constexpr (kNear) {
+#pragma unroll
+    for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = rows.query(tile, rows.place(b, half, thread), thread);
+        if (row < tile.rows)
+          q[b][half] = load_element(static_cast<const int*>(p.q_positions) + row);
+      }
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int column = key + 8 * n + thread % 4 * 2 + c;
+      const bool inside = column < tile.keys;
+      int k = 0;
+      if (kNear && inside) k = load_element(static_cast<const int*>(p.k_positions) + column);
+#pragma unroll
+      for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float y = scaled_score(s[b][n][2 * half + c], units);
+          const int ahead = k - q[b][half];
+          if constexpr (Config::kAlibi) {
+            y = biased_score(y, units.slope(0), static_cast<float>(ahead));
+          }
+          if constexpr (kMasked) {
+            const bool near = !Config::kLocal || (low <= ahead && ahead <= high);
+            y = inside && near ? y : minus_infinity();
+          }
+          s[b][n][2 * half + c] = y;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A queue of visits in shared memory, for tiles whose visits follow from data and not from a range:
+// pairs of intervals, or positions. The first warp appends one visit a step, two ahead of the one
+// at work, so that the next one's copies can be sent for; everyone else reads what it needs when it
+// needs it, and no register holds a visit across the products.
+#pragma once
+#include "attention/tile.cuh"
+
+namespace lathe {
+
+// Words from shared memory, where they are written in the text: not moved, not kept.
+__device__ __forceinline__ int load_shared_word(unsigned address) {
+  int value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_shared_word(unsigned address, int value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+enum class VisitKind : int { end, plain, masked };
+
+// What is known of a visit. Row i of the tile's axis and column j of the other keep each other iff
+// low <= j - i <= high and first <= i < last; p_i - j of ALiBi is i + delta - j.
+struct Visit {
+  int at, end;      // the block's first column, and where the interval it is of ends
+  int low, high;    // of j - i
+  int first, last;  // rows of the tile's axis
+  int delta;
+  VisitKind kind;
+};
+
+// Four slots, of which a step reads two while the next but one is written, and the words in which
+// a walk keeps its place from one append to the next.
+struct VisitQueue {
+  static constexpr int kSlotBytes = 32, kSlots = 4, kPlaceWords = 16;
+  static constexpr int kBytes = kSlots * kSlotBytes + 4 * kPlaceWords;
+  unsigned base;
+
+  __device__ __forceinline__ unsigned slot(int visit) const {
+    return base + visit % kSlots * kSlotBytes;
+  }
+  __device__ __forceinline__ unsigned place(int word) const {
+    return base + kSlots * kSlotBytes + 4 * word;
+  }
+  // By one lane.
+  __device__ __forceinline__ void put(int visit, const Visit& v) const {
+    const int word[8] = {v.at,    v.end,  v.low,   v.high,
+                         v.first, v.last, v.delta, static_cast<int>(v.kind)};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) store_shared_word(slot(visit) + 4 * i, word[i]);
+  }
+  __device__ __forceinline__ int at(int visit) const { return load_shared_word(slot(visit)); }
+  __device__ __forceinline__ int end(int visit) const { return load_shared_word(slot(visit) + 4); }
+  __device__ __forceinline__ int first(int visit) const {
+    return load_shared_word(slot(visit) + 16);
+  }
+  __device__ __forceinline__ int last(int visit) const {
+    return load_shared_word(slot(visit) + 20);
+  }
+  // Whether a visit is of this kind, which all lanes agree on.
+  __device__ __forceinline__ bool is(int visit, VisitKind kind) const {
+    return uniform(load_shared_word(slot(visit) + 28) == static_cast<int>(kind));
+  }
+  __device__ __forceinline__ Visit get(int visit) const {
+    int word[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) word[i] = load_shared_word(slot(visit) + 4 * i);
+    return {word[0], word[1], word[2], word[3],
+            word[4], word[5], word[6], static_cast<VisitKind>(word[7])};
+  }
+};
+
+}  // namespace lathe
