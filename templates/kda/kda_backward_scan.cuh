@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_backward_scan: the two walks that the backward of Kimi Delta Attention needs, in one launch.
+// Neither reads what the other writes. Forward, as kda_forward without its output, the rows vn and
+// the state at the start of each chunk; back, with dh the gradient of the state behind a block,
+//
+//   dvn = scale P^T do + kg dh            y = M^T dvn
+//   dh  = Diag(decay) dh + scale qg^T do - ke^T Diag(beta) y
+//
+// the rows y and the dh at the end of each chunk. y is the gradient of what beta scales, v - S^T k:
+// it does not depend on how the sequence was cut, and with vn, h and dh it is all that the other
+// gradients need (kda_backward.cuh).
+#pragma once
+#include "kda/kda_forward.cuh"
+
+namespace lathe {
+
+template <class Config>
+struct KdaReverse : KdaScan<Config> {
+  using Scan = KdaScan<Config>;
+  using Scan::in, Scan::lane, Scan::place;
+  using typename Scan::Block;
+  using typename Scan::Element;
+
+  const KdaBackwardScanParams& p;
+
+  __device__ __forceinline__ KdaReverse(const KdaBackwardScanParams& params, unsigned block,
+                                        unsigned shared)
+      : Scan(params.in, block, shared), p(params) {}
+
+  __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int own,
+                                          int first) const;
+  __device__ __forceinline__ void run() const;
+};
+
+// The block of tokens from `first` on, the `own`th of its round; `state` is dh, transposed.
+template <class Config>
+__device__ __forceinline__ void KdaReverse<Config>::go_back(KdaState<Config>& state, unsigned block,
+                                                            int own, int first) const {
+  const int t = lane % 4;
+  const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+  const int by_rows = Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+  const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+  float dvn[2][4] = {};
+#pragma unroll
+  for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
+    unsigned dh[4], kg[4];
+    state.operand(j, dh);
+    load_matrix(kg, Block::Rows::at(block + Block::kKg + by_chunks, 2 * j));
+    multiply_add(dvn[0], dh, kg[0], kg[1], Element{});
+    multiply_add(dvn[1], dh, kg[2], kg[3], Element{});
+  }
+  float norm[2][2], scale[2][2];
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const int tokens = 4 * (8 * n + 2 * t);
+    load_shared(block + Block::kNormK + tokens, norm[n][0], norm[n][1]);
+    load_shared(block + Block::kScaleQ + tokens, scale[n][0], scale[n][1]);
+    if constexpr (Config::kL2Norm) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) dvn[n][i] *= norm[n][i % 2];
+    }
+  }
+  unsigned d_o[4], b[4], rows[4];
+  this->load_values(own, d_o);
+  load_matrix_transposed(b, block + Block::kScores + square);
+  multiply_add(dvn[0], d_o, b[0], b[1], Element{});  // dvn += (scale P^T do)^T
+  multiply_add(dvn[1], d_o, b[2], b[3], Element{});
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    rows[i] = pack_pair(dvn[i / 2][i % 2 * 2], dvn[i / 2][i % 2 * 2 + 1], Element{});
+  }
+  float y[2][4] = {};
+  load_matrix_transposed(b, block + Block::kInverse + square);
+  multiply_add(y[0], rows, b[0], b[1], Element{});  // y = (M^T dvn)^T
+  multiply_add(y[1], rows, b[2], b[3], Element{});
+  const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
+  Element* to = static_cast<Element*>(p.value_grads) +
+                (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
+  this->store_values(y, to, stride, first);
+
+  unsigned scaled[4];
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    float beta[2];
+    load_shared(block + Block::kBeta + 4 * (8 * n + 2 * t), beta[0], beta[1]);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float own_do[2];
+      unpack_pair(d_o[2 * n + h], Element{}, own_do[0], own_do[1]);
+      scaled[2 * n + h] = pack_pair(own_do[0] * scale[n][0], own_do[1] * scale[n][1], Element{});
+      rows[2 * n + h] = pack_pair(-beta[0] * norm[n][0] * y[n][2 * h],
+                                  -beta[1] * norm[n][1] * y[n][2 * h + 1], Element{});
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < Scan::kSteps; ++j) {  // dh = Diag(decay) dh + scale qg^T do - ke^T ...
+    unsigned qg[4], ke[4];
+    load_matrix_transposed(qg, Block::Rows::at(block + Block::kQg + by_rows, 2 * j));
+    load_matrix_transposed(ke, Block::Rows::at(block + Block::kKe + by_rows, 2 * j));
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      float(&s)[4] = state.s[2 * j + n];
+      float decay[2];
+      load_shared(block + Block::kDecay + 4 * (16 * j + 8 * n + 2 * t), decay[0], decay[1]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[i] *= decay[i % 2];
+      multiply_add(s, scaled, qg[2 * n], qg[2 * n + 1], Element{});
+      multiply_add(s, rows, ke[2 * n], ke[2 * n + 1], Element{});
+    }
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaReverse<Config>::run() const {
+  const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
+                       place.start * p.do_token_stride + place.head * p.do_head_stride;
+  KdaState<Config> state;
+  if constexpr (Config::kFinalStateGrad) {
+    state.load(static_cast<const float*>(p.dht) + this->own_state(), this->own_value(), in.key_dim,
+               in.value_dim);
+  } else {
+    state.clear();
+  }
+  const int rounds = ceil_div(place.count, Scan::kRows);
+#pragma unroll 1
+  for (int round = (rounds - 1) * Scan::kRows; round >= 0; round -= Scan::kRows) {
+    this->copy_values(d_o, p.do_token_stride, round);
+    if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
+    copy_async_wait<0>();
+    __syncthreads();  // every warp's block and every thread's rows of the gradient are there
+    const int most = ceil_div(minimum(place.count - round, Scan::kRows), 16);
+#pragma unroll 1
+    for (int block = most - 1; block >= 0; --block) {
+      const int first = round + 16 * block, behind = first + 16;
+      if (behind >= place.count || behind % in.chunk_size == 0) {
+        this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
+      }
+      go_back(state, this->blocks + block * Block::kBytes, block, first);
+    }
+    __syncthreads();  // all have left the blocks that are made anew
+  }
+  if constexpr (Config::kInitialStateGrad) {
+    state.store(static_cast<float*>(p.dinitial_state) + this->own_state(), this->own_value(),
+                in.key_dim, in.value_dim);
+  }
+}
+
+template <class Config>
+__device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
+  extern __shared__ __align__(1024) float4 shared[];
+  if (static_cast<int>(blockIdx.x) >= p.forward_blocks) {
+    KdaReverse<Config>(p, blockIdx.x - p.forward_blocks, shared_address(shared)).run();
+    return;
+  }
+  KdaForwardParams forward = {};
+  forward.in = p.in;
+  forward.initial_state = p.initial_state;
+  forward.saved_values = p.saved_values, forward.saved_states = p.saved_states;
+  KdaForward<Config>(forward, blockIdx.x, shared_address(shared)).run();
+}
+
+}  // namespace lathe

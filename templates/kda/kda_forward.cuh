@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_forward: Kimi Delta Attention over whole sequences in one launch.
+//
+//   S = Diag(alpha_t) S;  S += beta_t k_t (v_t - S^T k_t)^T;  o_t = scale S^T q_t
+//
+// and for a block of 16 tokens at once, with h the state before it and the names of kda/block.cuh,
+//
+//   vn = M Diag(beta) (v - ke h)      o = scale (qg h + P vn)      S = Diag(decay) h + kg^T vn
+//
+// (Yang et al., Parallelizing Linear Transformers with the Delta Rule, 2024; Kimi Linear, 2025.)
+//
+// q, k, g, beta and v are read once by each thread block, o is written once, and nothing else
+// touches memory. With kSaved the rows vn and the state at the start of each chunk are kept for the
+// backward; without kOutput nothing but they is made.
+#pragma once
+#include "kda/scan.cuh"
+
+namespace lathe {
+
+template <class Config>
+struct KdaForward : KdaScan<Config> {
+  using Scan = KdaScan<Config>;
+  using Scan::in, Scan::lane, Scan::place;
+  using typename Scan::Block;
+  using typename Scan::Element;
+
+  const KdaForwardParams& p;
+
+  __device__ __forceinline__ KdaForward(const KdaForwardParams& params, unsigned block,
+                                        unsigned shared)
+      : Scan(params.in, block, shared), p(params) {}
+
+  __device__ __forceinline__ void advance(KdaState<Config>& state, unsigned block, int own,
+                                          int first) const;
+  __device__ __forceinline__ void multiply_square(float (&to)[2][4], const unsigned (&rows)[4],
+                                                  unsigned square, bool finite) const;
+  __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
+  __device__ __forceinline__ void run() const;
+};
+
+// to += rows square^T over the 16 tokens of a block, `square` being lower triangular. Zero times
+// what is not finite is not zero: then every token is summed on its own, without what comes after
+// it, so that nothing of a later token reaches it.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[2][4],
+                                                                    const unsigned (&rows)[4],
+                                                                    unsigned square,
+                                                                    bool finite) const {
+  unsigned b[4];
+  load_matrix(b,
+              square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+  if (finite) {
+    multiply_add(to[0], rows, b[0], b[1], Element{});
+    multiply_add(to[1], rows, b[2], b[3], Element{});
+    return;
+  }
+  const int t = lane % 4;
+#pragma unroll 1
+  for (int token = 0; token < 16; ++token) {
+    unsigned cut[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int from = 2 * t + i / 2 * 8;  // tokens from, from + 1 in the halves of the word
+      cut[i] = rows[i] & ((from <= token ? 0xffffu : 0u) | (from + 1 <= token ? 0xffff0000u : 0u));
+    }
+    float sum[2][4] = {};
+    multiply_add(sum[0], cut, b[0], b[1], Element{});
+    multiply_add(sum[1], cut, b[2], b[3], Element{});
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (8 * n + 2 * t + i % 2 == token) to[n][i] += sum[n][i];
+      }
+    }
+  }
+}
+
+// Whether the words hold numbers alone.
+template <class Element>
+__device__ __forceinline__ bool all_finite(const unsigned (&word)[4]) {
+  bool finite = true;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float x, y;
+    unpack_pair(word[i], Element{}, x, y);
+    finite = finite && fabsf(x) < bit_cast<float>(0x7f800000u) &&
+             fabsf(y) < bit_cast<float>(0x7f800000u);
+  }
+  return __all_sync(0xffffffffu, finite) != 0;
+}
+
+// One block of tokens, the `own`th of its round.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& state, unsigned block,
+                                                            int own, int first) const {
+  const int t = lane % 4;
+  float x[2][4] = {}, o[2][4] = {};
+  const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+#pragma unroll
+  for (int j = 0; j < Scan::kSteps; ++j) {  // x = (ke h)^T, o = (qg h)^T
+    unsigned h[4], ke[4], qg[4];
+    state.operand(j, h);
+    load_matrix(ke, Block::Rows::at(block + Block::kKe + by_chunks, 2 * j));
+    multiply_add(x[0], h, ke[0], ke[1], Element{});
+    multiply_add(x[1], h, ke[2], ke[3], Element{});
+    if constexpr (Config::kOutput) {
+      load_matrix(qg, Block::Rows::at(block + Block::kQg + by_chunks, 2 * j));
+      multiply_add(o[0], h, qg[0], qg[1], Element{});
+      multiply_add(o[1], h, qg[2], qg[3], Element{});
+    }
+  }
+  float norm[2][2];
+  unsigned v[4], rows[4];
+  this->load_values(own, v);
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {  // x = Diag(beta) (v - ke h), q's norm and scale into o
+    float beta[2], scale[2];
+    const int tokens = 4 * (8 * n + 2 * t);
+    load_shared(block + Block::kBeta + tokens, beta[0], beta[1]);
+    load_shared(block + Block::kNormK + tokens, norm[n][0], norm[n][1]);
+    load_shared(block + Block::kScaleQ + tokens, scale[0], scale[1]);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float own_v[2];
+      unpack_pair(v[2 * n + h], Element{}, own_v[0], own_v[1]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        x[n][2 * h + i] = beta[i] * __fmaf_rn(-norm[n][i], x[n][2 * h + i], own_v[i]);
+        o[n][2 * h + i] *= scale[i];
+      }
+      rows[2 * n + h] = pack_pair(x[n][2 * h], x[n][2 * h + 1], Element{});
+    }
+  }
+  float vn[2][4] = {};
+  multiply_square(vn, rows, block + Block::kInverse, all_finite<Element>(rows));
+  unsigned scaled[4];
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      rows[2 * n + h] = pack_pair(vn[n][2 * h], vn[n][2 * h + 1], Element{});
+      scaled[2 * n + h] = Config::kL2Norm ? pack_pair(vn[n][2 * h] * norm[n][0],
+                                                      vn[n][2 * h + 1] * norm[n][1], Element{})
+                                          : rows[2 * n + h];
+    }
+  }
+  if constexpr (Config::kOutput) {
+    multiply_square(o, rows, block + Block::kScores, all_finite<Element>(rows));
+    Element* to = static_cast<Element*>(p.o) + place.row * p.o_batch_stride +
+                  place.start * p.o_token_stride + place.head * p.o_head_stride;
+    this->store_values(o, to, p.o_token_stride, first);
+  }
+  if constexpr (Config::kSaved) {
+    const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
+    Element* to = static_cast<Element*>(p.saved_values) +
+                  (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
+    this->store_values(vn, to, stride, first);
+  }
+
+  const int by_rows = Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+#pragma unroll
+  for (int j = 0; j < Scan::kSteps; ++j) {  // S = Diag(decay) h + kg^T vn
+    unsigned kg[4];
+    load_matrix_transposed(kg, Block::Rows::at(block + Block::kKg + by_rows, 2 * j));
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      float(&s)[4] = state.s[2 * j + n];
+      float decay[2];
+      load_shared(block + Block::kDecay + 4 * (16 * j + 8 * n + 2 * t), decay[0], decay[1]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[i] *= decay[i % 2];
+      multiply_add(s, scaled, kg[2 * n], kg[2 * n + 1], Element{});
+    }
+  }
+}
+
+// The state before token `first`, if a chunk begins there. Chunks of packed sequences are counted
+// through: those of the sequences before are added up.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<Config>& state,
+                                                                      int first) const {
+  if (first % in.chunk_size != 0) return;
+  if constexpr (Config::kSaved) {
+    this->store_rounded(state, static_cast<Element*>(p.saved_states) + this->slot(first));
+  }
+  if constexpr (Config::kChunkStates) {
+    long long chunk = first / in.chunk_size;
+    if constexpr (Config::kPacked) {
+      using Offset = typename Config::CuSeqlens;
+      int before = 0;
+      for (int n = lane; n < place.sequence; n += 32) {
+        const int from = offset_at<Offset>(in.cu_seqlens, n, in.tokens);
+        const int until = offset_at<Offset>(in.cu_seqlens, n + 1, in.tokens);
+        before += ceil_div(maximum(until - from, 0), in.chunk_size);
+      }
+#pragma unroll
+      for (int other = 1; other < 32; other *= 2) {
+        before += __shfl_xor_sync(0xffffffffu, before, other);
+      }
+      chunk += before;
+    } else {
+      chunk += place.row * ceil_div(in.tokens, in.chunk_size);
+    }
+    const long long at = (chunk * in.value_heads + place.head) * this->state_size();
+    state.store(static_cast<float*>(p.chunk_states) + at, this->own_value(), in.key_dim,
+                in.value_dim);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::run() const {
+  const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
+                     place.start * in.v_token_stride + place.head * in.v_head_stride;
+  KdaState<Config> state;
+  if constexpr (Config::kInitialState) {
+    state.load(static_cast<const float*>(p.initial_state) + this->own_state(), this->own_value(),
+               in.key_dim, in.value_dim);
+  } else {
+    state.clear();
+  }
+#pragma unroll 1
+  for (int round = 0; round < place.count; round += Scan::kRows) {
+    this->copy_values(v, in.v_token_stride, round);
+    if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
+    copy_async_wait<0>();
+    __syncthreads();  // every warp's block and every thread's rows of v are there
+#pragma unroll 1
+    for (int block = 0; block < Scan::kWarps && round + 16 * block < place.count; ++block) {
+      if constexpr (Config::kChunkStates || Config::kSaved) {
+        store_chunk_state(state, round + 16 * block);
+      }
+      advance(state, this->blocks + block * Block::kBytes, block, round + 16 * block);
+    }
+    __syncthreads();  // all have left the blocks that are made anew
+  }
+  if constexpr (Config::kFinalState) {
+    state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
+                in.key_dim, in.value_dim);
+  }
+}
+
+template <class Config>
+__device__ void kda_forward(const KdaForwardParams& p) {
+  extern __shared__ __align__(1024) float4 shared[];
+  KdaForward<Config>(p, blockIdx.x, shared_address(shared)).run();
+}
+
+}  // namespace lathe

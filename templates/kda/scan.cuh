@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the walks of KDA over a sequence share, forward and back. A thread block owns kValues
+// columns of V of one sequence and value head, 16 of them a warp, and walks in rounds of kWarps
+// blocks of 16 tokens: first each warp prepares one block of the round (kda/block.cuh), then all
+// warps go through the blocks one after another, each with its part of the state in registers and
+// no barrier in between.
+#pragma once
+#include "common/async_copy.cuh"
+#include "common/varlen.cuh"
+#include "kda/state.cuh"
+#include "params/kda_chunked.h"
+
+namespace lathe {
+
+// [blocks of the round][rows of v, or of the gradient of o, of the round]
+template <class Config>
+struct KdaScanSmem {
+  static constexpr int kWarps = Config::kThreads / 32;
+  static constexpr int kRows = 16 * kWarps, kValues = 16 * kWarps;
+  static constexpr int kValueWidth = (kValues + 63) / 64 * 64;
+  using Values = KdaTile<kRows, kValueWidth>;
+  static constexpr int kBytes = kWarps * KdaBlock<Config>::kBytes + Values::kBytes;
+};
+
+// 8 or 16 bytes to shared memory; zeros where `wanted` is false.
+template <int kBytes>
+__device__ __forceinline__ void copy_async_some(unsigned to, const void* from, bool wanted) {
+  if constexpr (kBytes == 16) {
+    copy_async(to, from, wanted);
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to),
+                 "l"(__cvta_generic_to_global(from)), "r"(wanted ? 8 : 0)
+                 : "memory");
+  }
+}
+
+// 8x8 elements across the warp, transposed.
+__device__ __forceinline__ unsigned transpose_matrix(unsigned word) {
+  unsigned turned;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(word));
+  return turned;
+}
+
+// Where a thread block works.
+struct KdaPlace {
+  int sequence, head, q_head, value;  // value: its first column of V
+  int count;                          // tokens of the sequence
+  long long row, start;               // of the batch; token 0 of the sequence in that row
+};
+
+template <class Config>
+__device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned block, int values) {
+  KdaPlace place;
+  const unsigned other = block / in.value_tiles;
+  place.value = static_cast<int>(block % in.value_tiles) * values;
+  place.head = static_cast<int>(other % in.value_heads);
+  place.sequence = static_cast<int>(other / in.value_heads);
+  place.q_head = place.head / (in.value_heads / in.heads);
+  place.start = 0, place.count = in.tokens;
+  place.row = place.sequence;
+  if constexpr (Config::kPacked) {
+    using Offset = typename Config::CuSeqlens;
+    const int start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
+    const int end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
+    place.start = start, place.count = maximum(end - start, 0);
+    place.row = 0;
+  }
+  return place;
+}
+
+template <class Config>
+struct KdaScan {
+  using Element = typename Config::Element;
+  using Block = KdaBlock<Config>;
+  using Smem = KdaScanSmem<Config>;
+  static constexpr int kWarps = Smem::kWarps, kRows = Smem::kRows;
+  static constexpr int kSteps = Config::kWidth / 16;
+
+  const KdaInputs& in;
+  const KdaPlace place;
+  const unsigned blocks, values;  // shared memory
+  const int lane, warp;
+
+  __device__ __forceinline__ KdaScan(const KdaInputs& inputs, unsigned block, unsigned shared)
+      : in(inputs),
+        place(kda_place<Config>(inputs, block, Smem::kValues)),
+        blocks(shared),
+        values(shared + kWarps * Block::kBytes),
+        lane(static_cast<int>(threadIdx.x % 32)),
+        warp(static_cast<int>(threadIdx.x / 32)) {}
+
+  // Column of V where the warp's part begins.
+  __device__ __forceinline__ int own_value() const { return place.value + 16 * warp; }
+  __device__ __forceinline__ long long state_size() const {
+    return static_cast<long long>(in.key_dim) * in.value_dim;
+  }
+  // Of a sequence's state in [N, HV, ...].
+  __device__ __forceinline__ long long own_state() const {
+    return (static_cast<long long>(place.sequence) * in.value_heads + place.head) * state_size();
+  }
+  // Of the state of the chunk of token `first` in [slots, HV, ...]: every sequence has slots of its
+  // own, at most one of them idle.
+  __device__ __forceinline__ long long slot(int first) const {
+    const long long before = Config::kPacked ? place.start / in.chunk_size + place.sequence
+                                             : place.row * ceil_div(in.tokens, in.chunk_size);
+    return ((before + first / in.chunk_size) * in.value_heads + place.head) * state_size();
+  }
+
+  __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
+                                              int first) const;
+  __device__ __forceinline__ void prepare(int first) const;
+  __device__ __forceinline__ void load_values(int own, unsigned (&word)[4]) const;
+  __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
+                                               long long token_stride, int first) const;
+  __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to) const;
+};
+
+// Rows of v, or of something of its shape, of the round that begins at token `first`: they are on
+// their way while q, k and g are worked on. `row` is token 0 of the sequence.
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
+                                                             long long token_stride,
+                                                             int first) const {
+  constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));
+  constexpr int kPieces = Smem::kValues / kEach;
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += Config::kThreads) {
+    const int at = i / kPieces, column = i % kPieces * kEach, token = first + at;
+    const bool inside = token < place.count && place.value + column < in.value_dim;
+    const unsigned to = values + Smem::Values::offset(at, column / 8) +
+                        column % 8 * static_cast<int>(sizeof(Element));
+    copy_async_some<Config::kVectorBytes>(
+        to, row + (inside ? token * token_stride + place.value + column : 0), inside);
+  }
+  copy_async_commit();
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
+  KdaRows<Config> rows;
+  rows.q = static_cast<const Element*>(in.q) + place.row * in.q_batch_stride +
+           place.start * in.q_token_stride + place.q_head * in.q_head_stride;
+  rows.k = static_cast<const Element*>(in.k) + place.row * in.k_batch_stride +
+           place.start * in.k_token_stride + place.q_head * in.k_head_stride;
+  rows.g = static_cast<const typename Config::Gate*>(in.g) + place.row * in.g_batch_stride +
+           place.start * in.g_token_stride + place.head * in.g_head_stride;
+  rows.beta = static_cast<const typename Config::Beta*>(in.beta) +
+              place.row * in.beta_batch_stride + place.start * in.beta_token_stride +
+              place.head * in.beta_head_stride;
+  rows.q_stride = in.q_token_stride, rows.k_stride = in.k_token_stride;
+  rows.g_stride = in.g_token_stride, rows.beta_stride = in.beta_token_stride;
+  rows.key_dim = in.key_dim;
+  KdaNumbers numbers = {in.scale, in.lower_bound, 1.0f, nullptr};
+  if constexpr (Config::kGateFactor) {
+    numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
+  }
+  if constexpr (Config::kBias) {
+    numbers.dt_bias =
+        static_cast<const float*>(in.dt_bias) + static_cast<long long>(place.head) * in.key_dim;
+  }
+  prepare_block<Config>(rows, numbers, first, place.count, blocks + warp * Block::kBytes);
+}
+
+// The rows of the round's block `own`, the warp's columns, transposed: words 0 and 1 are values g
+// and g + 8 of tokens 2t, 2t + 1, words 2 and 3 those of tokens 2t + 8, 2t + 9.
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::load_values(int own, unsigned (&word)[4]) const {
+  load_matrix_transposed(
+      word, Smem::Values::at(values + Smem::Values::offset(16 * own + row_of_chunks_first(lane),
+                                                           chunk_of_chunks_first(lane)),
+                             2 * warp));
+}
+
+// x arrives as (value; token): a quad then writes 32 bytes of a token's row. `row` is token 0 of
+// the sequence, `first` the block's first token.
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2][4], Element* row,
+                                                              long long token_stride,
+                                                              int first) const {
+  const int g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const unsigned low = transpose_matrix(pack_pair(x[n][0], x[n][1], Element{}));
+    const unsigned high = transpose_matrix(pack_pair(x[n][2], x[n][3], Element{}));
+    const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
+    const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
+    const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
+    const int token = first + 8 * n + g;
+    if (token < place.count && column < in.value_dim) {
+      store_global(row + token * token_stride + column, four);
+    }
+  }
+}
+
+// The warp's part of a state, rounded, into [V, K].
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
+                                                               void* to) const {
+  const int g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int value = own_value() + g + 8 * h;
+    Element* row = static_cast<Element*>(to) + static_cast<long long>(value) * in.key_dim;
+#pragma unroll
+    for (int n = 0; n < KdaState<Config>::kTiles; n += 2) {
+      const unsigned low = pack_pair(state.s[n][2 * h], state.s[n][2 * h + 1], Element{});
+      const unsigned high = pack_pair(state.s[n + 1][2 * h], state.s[n + 1][2 * h + 1], Element{});
+      const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
+      const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
+      const int key = 8 * n + (t & 1) * 8 + (t & 2) * 2;
+      if (value < in.value_dim && key < in.key_dim) store_global(row + key, four);
+    }
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to the kernels of chunked KDA. In each struct the widest fields come first,
+// without holes; each emitted unit asserts the size and the offset of the last field.
+//
+// B batch rows of T tokens, or packed sequences in one row of T tokens; H query and key heads, HV
+// value heads, value head hv reading query head hv / (HV / H). Strides are in elements; widths are
+// contiguous.
+#pragma once
+
+namespace lathe {
+
+// What every one of them reads.
+struct KdaInputs {
+  const void* q;           // [B, T, H, K]
+  const void* k;           // [B, T, H, K]
+  const void* v;           // [B, T, HV, V]
+  const void* g;           // [B, T, HV, K]: logarithm of the decay, or what the gate makes it of
+  const void* beta;        // [B, T, HV]: or its logit
+  const void* A_log;       // float32 [HV]
+  const void* dt_bias;     // float32 [HV, K]
+  const void* cu_seqlens;  // [N + 1]
+  long long q_batch_stride, q_token_stride, q_head_stride;
+  long long k_batch_stride, k_token_stride, k_head_stride;
+  long long v_batch_stride, v_token_stride, v_head_stride;
+  long long g_batch_stride, g_token_stride, g_head_stride;
+  long long beta_batch_stride, beta_token_stride, beta_head_stride;
+  int sequences, heads, value_heads;
+  int tokens;              // T
+  int key_dim, value_dim;  // K and V, multiples of 4
+  int value_tiles;         // thread blocks that share the values of a head
+  int chunk_size;          // a multiple of 16: where states are stored
+  float scale, lower_bound;
+};
+
+struct KdaForwardParams {
+  KdaInputs in;
+  const void* initial_state;  // float32 [N, HV, K, V], or [N, HV, V, K]
+  void* o;                    // [B, T, HV, V]
+  void* final_state;          // as initial_state
+  void* chunk_states;         // float32 [chunks, HV, K, V]: the state at the start of each chunk
+  void* saved_values;         // [B, T, HV, V], contiguous: what each token adds to the state
+  void* saved_states;         // [slots, HV, V, K] of the inputs' type: as chunk_states, by slot
+  long long o_batch_stride, o_token_stride, o_head_stride;
+};
+
+// The two walks of the backward in one launch: thread blocks below `forward_blocks` go through the
+// sequences as kda_forward does and save values and states, the others go back.
+struct KdaBackwardScanParams {
+  KdaInputs in;
+  const void* initial_state;
+  const void* d_o;  // [B, T, HV, V]
+  const void* dht;  // float32, as a state
+  void* dinitial_state;
+  void* saved_values;
+  void* saved_states;
+  void* value_grads;  // [B, T, HV, V], contiguous: gradient of what beta scales
+  void* state_grads;  // [slots, HV, V, K]: gradient of the state at the end of each chunk
+  long long do_batch_stride, do_token_stride, do_head_stride;
+  int forward_blocks, reserved;
+};
+
+// The gradients of a chunk from what the walks left. chunk_size of `in` is theirs, 64.
+struct KdaBackwardParams {
+  KdaInputs in;
+  const void* d_o;
+  const void* saved_values;
+  const void* saved_states;
+  const void* value_grads;
+  const void* state_grads;
+  void* dq;     // [B, T, H, K]
+  void* dk;     // [B, T, H, K]
+  void* dv;     // [B, T, HV, V]
+  void* dg;     // [B, T, HV, K]: of g as it was given
+  void* dbeta;  // [B, T, HV]: of beta as it was given
+  void* rate_sums;  // float32 [slots, HV]: what each chunk adds to the gradient of A_log
+  void* bias_sums;  // float32 [slots, HV, K]: and to that of dt_bias
+  long long do_batch_stride, do_token_stride, do_head_stride;
+  long long dq_batch_stride, dq_token_stride, dq_head_stride;
+  long long dk_batch_stride, dk_token_stride, dk_head_stride;
+  long long dv_batch_stride, dv_token_stride, dv_head_stride;
+  long long dg_batch_stride, dg_token_stride, dg_head_stride;
+  long long dbeta_batch_stride, dbeta_token_stride, dbeta_head_stride;
+  int slots, reserved;
+};
+
+}  // namespace lathe
