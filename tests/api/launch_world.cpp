@@ -69,9 +69,6 @@ void World::make(const Builder& builder) {
   const lathe_status status = lathe_plan_create(&made, &context, builder.problem.get());
   REQUIRE_MESSAGE(status == LATHE_OK, error());
   plan.reset(made);
-  for (size_t i = 0; i < made->kernels.size(); ++i) {
-    recorder.params_bytes.at(i) = static_cast<size_t>(made->kernels[i].built->spec.params_bytes);
-  }
 }
 
 void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels,
@@ -84,6 +81,10 @@ void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t chann
 }
 
 void World::fill(const std::map<lathe::Letter, int64_t>& extents) {
+  // Worlds share the recorder: the next launches are this one's.
+  for (size_t i = 0; i < plan->kernels.size(); ++i) {
+    recorder.params_bytes.at(i) = static_cast<size_t>(plan->kernels[i].built->spec.params_bytes);
+  }
   arrays.clear();
   slots.clear();
   for (const lathe::Slot& slot : plan->slots) {
