@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the tables of attention share: shapes, and the options of flash_attention.
+#pragma once
+
+#include <string_view>
+
+#include "api/operator_entries.h"
+
+namespace lathe::entries {
+
+inline constexpr const char* kHalves = "f16|bf16|f32";
+inline constexpr const char* kQueries = "B,Sq,H,D|Tq,H,D";
+inline constexpr const char* kKeys = "B,Sk,HK,D|Tk,HK,D";
+inline constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
+inline constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
+inline constexpr const char* kRows = "B,H,Sq|H,Tq";
+inline constexpr const char* kCaptured = "f32|f16|bf16|i32|i64";
+inline constexpr const char* kSavedForward = "saved_forward";
+
+inline constexpr lathe_operator_option kAttentionOptions[] = {
+    {"softmax_scale", LATHE_OPTION_DOUBLE, "D^-0.5", "D^-0.5|>0", "What scores are multiplied by."},
+    {"causal", LATHE_OPTION_INT, "0", "0|1",
+     "Whether a row sees no later key; the last row is that of the last key."},
+    {"window_left", LATHE_OPTION_INT, "-1", "-1|>=0", "How many keys back a row sees; -1: all."},
+    {"window_right", LATHE_OPTION_INT, "-1", "-1|>=0",
+     "How many keys ahead a row sees; -1: all. causal overrides it."},
+    {"softcap", LATHE_OPTION_DOUBLE, "0", "0|>0", "Scores become softcap * tanh(score / softcap)."},
+    {"deterministic", LATHE_OPTION_INT, "0", "0|1",
+     "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors."},
+    {kSavedForward, LATHE_OPTION_INT, "0", "0|1",
+     "Whether out and lse hold the results of an earlier forward, which the backward then reads."},
+    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that changes scores, after softcap and ALiBi."},
+    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that drops keys, beside causal and windows."},
+    {"scalar_0", LATHE_OPTION_DOUBLE, "0", "0|any", "What snippets read as captures.scalar(0)."},
+    {"scalar_1", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(1)."},
+    {"scalar_2", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(2)."},
+    {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
+};
+constexpr const lathe_operator_option& attention_option(std::string_view name) {
+  size_t i = 0;
+  while (name != kAttentionOptions[i].name) ++i;
+  return kAttentionOptions[i];
+}
+
+}  // namespace lathe::entries

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the operators' tables are written with, and the tables, a file for each family.
+#pragma once
+
+#include "api/operators.h"
+
+namespace lathe {
+
+std::span<const Operator> conv_operators();
+std::span<const Operator> attention_operators();
+std::span<const Operator> ring_operators();
+std::span<const Operator> kda_operators();
+
+namespace entries {
+
+inline constexpr const char* kFloats = "f32|f16|bf16";
+
+constexpr lathe_operator_tensor in(const char* name, const char* shape, bool optional,
+                                   const char* dtypes, const char* sentence) {
+  return {name, shape, LATHE_INPUT, optional, dtypes, nullptr, sentence, nullptr};
+}
+constexpr lathe_operator_tensor out(const char* name, const char* shape, const char* dtypes,
+                                    const char* sentence, const char* alias_of = nullptr,
+                                    const char* given_if = nullptr) {
+  return {name, shape, LATHE_OUTPUT, 1, dtypes, alias_of, sentence, given_if};
+}
+constexpr lathe_operator_tensor inout(const char* name, const char* shape, const char* dtypes,
+                                      const char* sentence) {
+  return {name, shape, LATHE_INOUT, 0, dtypes, nullptr, sentence, nullptr};
+}
+constexpr lathe_operator_option flag(const char* name, const char* sentence) {
+  return {name, LATHE_OPTION_INT, "0", "0|1", sentence};
+}
+
+}  // namespace entries
+}  // namespace lathe

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The table of what a ring of attention is made of.
+#include <iterator>
+
+#include "api/attention_entries.h"
+
+namespace lathe {
+namespace {
+
+using namespace entries;
+
+// A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
+// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom. The caller keeps (out, lse)
+// from step to step, and begins with first = 1, or with out 0 and lse -inf.
+constexpr const char* kPackedQueries = "Tq,H,D";
+constexpr const char* kPackedKeys = "Tk,HK,D";
+constexpr const char* kPackedValues = "Tk,HK,DV";
+constexpr const char* kPackedResults = "Tq,H,DV";
+constexpr const char* kPairs =
+    "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted from "
+    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence.";
+constexpr const char* kSlopes = "ALiBi's slopes, for distances of positions.";
+
+constexpr lathe_operator_tensor kBlockTensors[] = {
+    in("q", kPackedQueries, false, kHalves, "Queries; their dtype is that of keys and values."),
+    in("k", kPackedKeys, false, "=q", "The block's keys; HK divides H."),
+    in("v", kPackedValues, false, "=q", "Its values, of a width of their own."),
+    in("pairs", "NP,7", true, "i32", kPairs),
+    in("q_pos", "Tq", true, "i32", "Of each row the position of the key it is at."),
+    in("k_pos", "Tk", true, "i32", "Of each key its position; all are below 2^30 either way."),
+    in("alibi_slopes", "H", true, "f32", kSlopes),
+    inout("out", kPackedResults, "f32", "The result over the keys so far, sinks left out."),
+    inout("lse", "H,Tq", "f32", "The natural logarithm of its sums; -inf where there is no key."),
+};
+constexpr TensorRules kBlockRules[] = {
+    {true, ""},        // q
+    {true, ""},        // k
+    {true, ""},        // v
+    {false, ""},       // pairs
+    {false, "k_pos"},  // q_pos
+    {false, "q_pos"},  // k_pos
+    {false, ""},       // alibi_slopes
+    {true, ""},        // out
+    {false, ""},       // lse
+};
+static_assert(std::size(kBlockTensors) == attention_block::count &&
+              std::size(kBlockRules) == attention_block::count);
+constexpr lathe_operator_option kBlockOptions[] = {
+    kAttentionOptions[0],  // softmax_scale
+    {"causal", LATHE_OPTION_INT, "0", "0|1", "Whether a row sees no key ahead of its position."},
+    kAttentionOptions[2],  // window_left
+    kAttentionOptions[3],  // window_right
+    kAttentionOptions[4],  // softcap
+    {"first", LATHE_OPTION_INT, "0", "0|1",
+     "Whether there is nothing to go on from: out and lse are then written and not read."},
+};
+
+// Its gradients, block by block: dk and dv travel with the block, dq stays with the rows. lse and
+// delta are those of all blocks together, sinks included: flash_attention_delta makes delta, once.
+const lathe_operator_tensor kBlockBwdTensors[] = {
+    kBlockTensors[attention_block::q],
+    kBlockTensors[attention_block::k],
+    kBlockTensors[attention_block::v],
+    kBlockTensors[attention_block::pairs],
+    kBlockTensors[attention_block::q_pos],
+    kBlockTensors[attention_block::k_pos],
+    kBlockTensors[attention_block::alibi_slopes],
+    in("dout", kPackedResults, false, "=q", "The gradient of out."),
+    in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    in("delta", "H,Tq", false, "f32", "sum(dout out) - dlse of each row and head."),
+    inout("dq", kPackedQueries, "f32", "The gradient of q: the block's part is added."),
+    inout("dk", kPackedKeys, "f32", "The gradient of k: the rows' part is added."),
+    inout("dv", kPackedValues, "f32", "The gradient of v: the rows' part is added."),
+};
+const TensorRules kBlockBwdRules[] = {
+    kBlockRules[attention_block::q],
+    kBlockRules[attention_block::k],
+    kBlockRules[attention_block::v],
+    kBlockRules[attention_block::pairs],
+    kBlockRules[attention_block::q_pos],
+    kBlockRules[attention_block::k_pos],
+    kBlockRules[attention_block::alibi_slopes],
+    {true, ""},   // dout
+    {false, ""},  // lse
+    {false, ""},  // delta
+    {true, ""},   // dq
+    {true, ""},   // dk
+    {true, ""},   // dv
+};
+static_assert(std::size(kBlockBwdTensors) == attention_block_bwd::count &&
+              std::size(kBlockBwdRules) == attention_block_bwd::count);
+const lathe_operator_option kBlockBwdOptions[] = {
+    kBlockOptions[0],
+    kBlockOptions[1],
+    kBlockOptions[2],
+    kBlockOptions[3],
+    kBlockOptions[4],
+    {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether dq too repeats bit for bit."},
+};
+
+const lathe_operator_tensor kDeltaTensors[] = {
+    in("out", kPackedResults, false, kHalves, "The result over all blocks, rounded once."),
+    in("dout", kPackedResults, false, "=out", "Its gradient."),
+    in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    in("dlse", "H,Tq", true, "f32", "The gradient of lse."),
+    in("sinks", "H", true, "f32", "The logits that lse includes."),
+    out("delta", "H,Tq", "f32", "sum(dout out) - dlse; 0 where lse is -inf."),
+    out("dsinks", "H", "f32", "The gradient of sinks, of these rows."),
+};
+const TensorRules kDeltaRules[] = {
+    {true, ""},              // out
+    {true, ""},              // dout
+    {false, ""},             // lse
+    {false, ""},             // dlse
+    {false, ""},             // sinks
+    {false, ""},             // delta
+    {false, "delta,sinks"},  // dsinks
+};
+static_assert(std::size(kDeltaTensors) == attention_delta::count &&
+              std::size(kDeltaRules) == attention_delta::count);
+
+const lathe_operator_tensor kMergeTensors[] = {
+    in("block_out", kResults, true, kFloats,
+       "The other partial; not read where block_lse is -inf."),
+    in("block_lse", kRows, true, "f32", "Its logarithm; -inf where it saw no key."),
+    in("sinks", "H", true, "f32", "One more logit for each head, of value 0: once, at the end."),
+    inout("out", kResults, "f32", "The partial that is merged into; not read where lse is -inf."),
+    inout("lse", kRows, "f32", "Its natural logarithm; -inf where it saw no key."),
+    out("rounded", kResults, "bf16|f16", "The merged out, rounded once."),
+};
+const TensorRules kMergeRules[] = {
+    {true, "block_lse"},   // block_out
+    {false, "block_out"},  // block_lse
+    {false, ""},           // sinks
+    {true, ""},            // out
+    {false, ""},           // lse
+    {true, ""},            // rounded
+};
+const lathe_operator_option kMergeOptions[] = {
+    {"output_rounded", LATHE_OPTION_INT, "0", "0|1",
+     "Whether rounded is computed; declaring the tensor says the same."},
+};
+static_assert(std::size(kMergeTensors) == lse_merge::count &&
+              std::size(kMergeRules) == lse_merge::count);
+
+const Operator kOperators[] = {
+    {{"flash_attention_block", "A step of ring attention: (out, lse) go on over a block of keys.",
+      kBlockTensors, std::size(kBlockTensors), kBlockOptions, std::size(kBlockOptions), 0},
+     kBlockRules,
+     Family::attention_block,
+     "out"},
+    {{"flash_attention_block_bwd", "What a block of keys adds to the gradients, in a ring.",
+      kBlockBwdTensors, std::size(kBlockBwdTensors), kBlockBwdOptions, std::size(kBlockBwdOptions),
+      0},
+     kBlockBwdRules,
+     Family::attention_block_bwd,
+     "dq"},
+    {{"flash_attention_delta", "What a ring's backward needs of each row, before its first step.",
+      kDeltaTensors, std::size(kDeltaTensors), nullptr, 0, 0},
+     kDeltaRules,
+     Family::attention_delta,
+     "delta"},
+    {{"lse_merge", "Attention over two disjoint sets of keys from that over each, in place.",
+      kMergeTensors, std::size(kMergeTensors), kMergeOptions, std::size(kMergeOptions), 0},
+     kMergeRules,
+     Family::lse_merge,
+     "out"},
+};
+
+}  // namespace
+
+std::span<const Operator> ring_operators() { return kOperators; }
+
+}  // namespace lathe
