@@ -49,14 +49,15 @@ template <class Config>
 struct KdaRows {
   const typename Config::Element* q;  // token 0 of the sequence, its head
   const typename Config::Element* k;
-  const typename Config::Gate* g;
-  const typename Config::Beta* beta;
+  const typename Config::GateElement* g;
+  const typename Config::BetaElement* beta;
   long long q_stride, k_stride, g_stride, beta_stride;
   int key_dim;
 };
 
 struct KdaNumbers {
   float scale, lower_bound;
+  float beta_factor;     // 2 with negative eigenvalues, else 1
   float gate_factor;     // exp(A_log), or 1
   const float* dt_bias;  // of the head
 };
@@ -114,12 +115,12 @@ struct EightColumns {
 // The natural logarithm of the decay of a raw gate.
 template <class Config>
 __device__ __forceinline__ float decay_log(float raw, float bias, const KdaNumbers& numbers) {
-  const float z = Config::kBias ? __fadd_rn(raw, bias) : raw;
+  const float z = Config::kDtBias ? __fadd_rn(raw, bias) : raw;
   return kda_gate<Config::kGate>(z, numbers.gate_factor, numbers.lower_bound);
 }
 template <class Config>
-__device__ __forceinline__ float step_size(float raw) {
-  return kda_beta<Config::kBetaSigmoid>(raw, Config::kNegativeEigenvalues ? 2.0f : 1.0f);
+__device__ __forceinline__ float step_size(float raw, float factor) {
+  return kda_beta<Config::kSigmoid>(raw, factor);
 }
 
 // Products of alpha within groups of a lane's tokens, token g and g + 8 of a block by kColumns
@@ -255,7 +256,7 @@ __device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
   for (int slice = 0; slice < Config::kWidth / 32; ++slice) {
     const int column = 32 * slice + 8 * t;
     EightColumns<Element, Config::kVectorBytes> q_all[2], k_all[2];
-    EightColumns<typename Config::Gate, Config::kVectorBytes> g_all[2];
+    EightColumns<typename Config::GateElement, Config::kVectorBytes> g_all[2];
     EightColumns<float, 16> bias;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -264,7 +265,7 @@ __device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
       k_all[h].load(rows.k + row * rows.k_stride, column, rows.key_dim, there[h]);
       g_all[h].load(rows.g + row * rows.g_stride, column, rows.key_dim, there[h]);
     }
-    if constexpr (Config::kBias) {
+    if constexpr (Config::kDtBias) {
       bias.load(numbers.dt_bias, column, rows.key_dim, true);
     }
     unsigned ke[2][4], qg[2][4], kg[2][4];
@@ -280,7 +281,7 @@ __device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
           const int at = 4 * part + e;
           q[h][e] = q_all[h].at(at), k[h][e] = k_all[h].at(at);
           const float own =
-              decay_log<Config>(g_all[h].at(at), Config::kBias ? bias.at(at) : 0.0f, numbers);
+              decay_log<Config>(g_all[h].at(at), Config::kDtBias ? bias.at(at) : 0.0f, numbers);
           alpha[h][e] = inside && there[h] ? kda_decay(own) : 1.0f;
           logarithm += inside && there[h] ? own : 0.0f;
           scores.diagonal[h] = __fmaf_rn(q[h][e], k[h][e], scores.diagonal[h]);
@@ -335,7 +336,8 @@ __device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
     beta[h] = 0.0f;
     const long long row = first + token + 8 * h;
     if (there[h]) {
-      beta[h] = step_size<Config>(to_float(load_element(rows.beta + row * rows.beta_stride)));
+      beta[h] = step_size<Config>(to_float(load_element(rows.beta + row * rows.beta_stride)),
+                                  numbers.beta_factor);
     }
     q_scale[h] = numbers.scale, k_norm[h] = 1.0f;
     if constexpr (Config::kL2Norm) {

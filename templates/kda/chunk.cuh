@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-constexpr int kKdaChunk = 64, kKdaColumns = 64;
+constexpr int kKdaColumns = 64;
 
 template <class Config>
 struct KdaBackwardSmem {
@@ -62,7 +62,7 @@ __device__ __forceinline__ KdaChunkPlace kda_chunk_place(const KdaInputs& in, in
   KdaChunkPlace place;
   place.slot = slot;
   if constexpr (Config::kPacked) {
-    using Offset = typename Config::CuSeqlens;
+    using Offset = typename Config::Offset;
     const auto base = [&](int n) {
       return offset_at<Offset>(in.cu_seqlens, n, in.tokens) / kKdaChunk + n;
     };

@@ -94,10 +94,10 @@ __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_hea
   if (t == 0) {
     float beta = 0.0f;
     if (inside) {
-      beta = to_float(load_element(
-          row_of<typename Config::Beta>(in.beta, in.beta_batch_stride, in.beta_token_stride, own) +
-          value_head * in.beta_head_stride));
-      beta = step_size<Config>(beta);
+      beta = to_float(load_element(row_of<typename Config::BetaElement>(
+                                       in.beta, in.beta_batch_stride, in.beta_token_stride, own) +
+                                   value_head * in.beta_head_stride));
+      beta = step_size<Config>(beta, in.beta_factor);
     }
     store_shared(shared + Smem::kBeta + 4 * row, beta);
   }
@@ -294,8 +294,8 @@ __device__ __forceinline__ void KdaChunkWork<Config>::add_states(Sums& queries, 
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, int pass, Own& own,
                                                                float (&alpha)[2][8]) const {
-  KdaNumbers numbers = {in.scale, in.lower_bound, 1.0f, nullptr};
-  if constexpr (Config::kGateFactor) {
+  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
+  if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
   float logarithm[8] = {};
@@ -307,7 +307,7 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
     const Element* k = row_of<Element>(in.k, in.k_batch_stride, in.k_token_stride, token(h)) +
                        head * in.k_head_stride;
     const auto* gate =
-        row_of<typename Config::Gate>(in.g, in.g_batch_stride, in.g_token_stride, token(h)) +
+        row_of<typename Config::GateElement>(in.g, in.g_batch_stride, in.g_token_stride, token(h)) +
         value_head * in.g_head_stride;
     own.q_norm[h] = load_shared(shared + Smem::kNorms + 4 * row);
     own.k_norm[h] = load_shared(shared + Smem::kNorms + 256 + 4 * row);
@@ -319,7 +319,7 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
       own.q[h][c / 2] = load_word(q + at, inside);
       own.k[h][c / 2] = load_word(k + at, inside);
       load_pair(gate + at, inside, z);
-      if constexpr (Config::kBias) {
+      if constexpr (Config::kDtBias) {
         load_pair(static_cast<const float*>(in.dt_bias) +
                       static_cast<long long>(value_head) * in.key_dim + at,
                   at < in.key_dim, bias);

@@ -81,9 +81,9 @@ template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head, int pass,
                                                                  const float (&suffix)[2][8],
                                                                  float& rate_sum) const {
-  using Gate = typename Config::Gate;
+  using Gate = typename Config::GateElement;
   float rate = 1.0f;
-  if constexpr (Config::kGateFactor) {
+  if constexpr (Config::kAlog) {
     rate = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
   float behind[8], sums[8] = {};
@@ -116,7 +116,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head,
         const bool inside = there(h) && at < in.key_dim;
         float z[2], bias[2] = {};
         load_pair(raw + at, inside, z);
-        if constexpr (Config::kBias) {
+        if constexpr (Config::kDtBias) {
           load_pair(static_cast<const float*>(in.dt_bias) +
                         static_cast<long long>(value_head) * in.key_dim + at,
                     at < in.key_dim, bias);
@@ -126,7 +126,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head,
           float& d = dg[c + i];
           const float sum = z[i] + bias[i];
           if constexpr (Config::kGate == 1) {
-            const KdaNumbers numbers = {in.scale, in.lower_bound, rate, nullptr};
+            const KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, rate, nullptr};
             if (inside)
               rate_sum = __fmaf_rn(d, decay_log<Config>(z[i], bias[i], numbers), rate_sum);
             d *= -rate * sigmoid(sum);
@@ -143,7 +143,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head,
                   value_head * p.dg_head_stride,
               dg, kKdaColumns * pass + 32 * half, in.key_dim, there(h));
   }
-  if constexpr (Config::kBias) {
+  if constexpr (Config::kDtBias) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
 #pragma unroll
@@ -324,7 +324,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_head(int value_head,
       store_shared(shared + Smem::kRowSums + 768 * half + 4 * (16 * block + g + 8 * h), sum);
     }
   }
-  if constexpr (Config::kGateFactor) {
+  if constexpr (Config::kAlog) {
 #pragma unroll
     for (int other = 1; other < 32; other *= 2) {
       rate_sum += __shfl_xor_sync(0xffffffffu, rate_sum, other);
@@ -334,19 +334,19 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_head(int value_head,
   __syncthreads();  // both halves' sums are there
   const int row = static_cast<int>(threadIdx.x), own = place.first + row;
   if (row < kKdaChunk && own < place.count) {
-    using Beta = typename Config::Beta;
+    using Beta = typename Config::BetaElement;
     float d = load_shared(shared + Smem::kValueDots + 4 * row) -
               (load_shared(shared + Smem::kRowSums + 4 * row) +
                load_shared(shared + Smem::kRowSums + 768 + 4 * row));
-    if constexpr (Config::kBetaSigmoid) {
+    if constexpr (Config::kSigmoid) {
       const float beta = load_shared(shared + Smem::kBeta + 4 * row);
-      d *= beta * (1.0f - beta * (Config::kNegativeEigenvalues ? 0.5f : 1.0f));
+      d *= beta * (1.0f - beta / in.beta_factor);
     }
     store_element(row_of<Beta>(p.dbeta, p.dbeta_batch_stride, p.dbeta_token_stride, own) +
                       value_head * p.dbeta_head_stride,
                   from_float<Beta>(d));
   }
-  if constexpr (Config::kGateFactor) {
+  if constexpr (Config::kAlog) {
     if (threadIdx.x == 0) {
       float sum = 0.0f;
 #pragma unroll
@@ -424,10 +424,10 @@ __device__ void kda_backward(const KdaBackwardParams& p) {
     const int own = static_cast<int>(threadIdx.x), group = p.in.value_heads / p.in.heads;
     const long long from =
         static_cast<long long>(work.place.slot) * p.in.value_heads + work.head * group;
-    if constexpr (Config::kGateFactor) {
+    if constexpr (Config::kAlog) {
       if (own < group) store_element(static_cast<float*>(p.rate_sums) + from + own, 0.0f);
     }
-    if constexpr (Config::kBias) {
+    if constexpr (Config::kDtBias) {
       for (int i = own; i < group * p.in.key_dim; i += Config::kThreads) {
         store_element(static_cast<float*>(p.bias_sums) + from * p.in.key_dim + i, 0.0f);
       }

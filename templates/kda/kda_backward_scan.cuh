@@ -133,7 +133,7 @@ __device__ __forceinline__ void KdaReverse<Config>::run() const {
 #pragma unroll 1
     for (int block = most - 1; block >= 0; --block) {
       const int first = round + 16 * block, behind = first + 16;
-      if (behind >= place.count || behind % in.chunk_size == 0) {
+      if (behind >= place.count || behind % kKdaChunk == 0) {
         this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
       }
       go_back(state, this->blocks + block * Block::kBytes, block, first);

@@ -181,19 +181,21 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<Config>& state,
                                                                       int first) const {
-  if (first % in.chunk_size != 0) return;
   if constexpr (Config::kSaved) {
-    this->store_rounded(state, static_cast<Element*>(p.saved_states) + this->slot(first));
+    if (first % kKdaChunk == 0) {
+      this->store_rounded(state, static_cast<Element*>(p.saved_states) + this->slot(first));
+    }
   }
   if constexpr (Config::kChunkStates) {
-    long long chunk = first / in.chunk_size;
+    if (first % p.chunk_size != 0) return;
+    long long chunk = first / p.chunk_size;
     if constexpr (Config::kPacked) {
-      using Offset = typename Config::CuSeqlens;
+      using Offset = typename Config::Offset;
       int before = 0;
       for (int n = lane; n < place.sequence; n += 32) {
         const int from = offset_at<Offset>(in.cu_seqlens, n, in.tokens);
         const int until = offset_at<Offset>(in.cu_seqlens, n + 1, in.tokens);
-        before += ceil_div(maximum(until - from, 0), in.chunk_size);
+        before += ceil_div(maximum(until - from, 0), p.chunk_size);
       }
 #pragma unroll
       for (int other = 1; other < 32; other *= 2) {
@@ -201,7 +203,7 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
       }
       chunk += before;
     } else {
-      chunk += place.row * ceil_div(in.tokens, in.chunk_size);
+      chunk += place.row * ceil_div(in.tokens, p.chunk_size);
     }
     const long long at = (chunk * in.value_heads + place.head) * this->state_size();
     state.store(static_cast<float*>(p.chunk_states) + at, this->own_value(), in.key_dim,

@@ -60,7 +60,7 @@ __device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned bloc
   place.start = 0, place.count = in.tokens;
   place.row = place.sequence;
   if constexpr (Config::kPacked) {
-    using Offset = typename Config::CuSeqlens;
+    using Offset = typename Config::Offset;
     const int start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
     const int end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
     place.start = start, place.count = maximum(end - start, 0);
@@ -102,9 +102,9 @@ struct KdaScan {
   // Of the state of the chunk of token `first` in [slots, HV, ...]: every sequence has slots of its
   // own, at most one of them idle.
   __device__ __forceinline__ long long slot(int first) const {
-    const long long before = Config::kPacked ? place.start / in.chunk_size + place.sequence
-                                             : place.row * ceil_div(in.tokens, in.chunk_size);
-    return ((before + first / in.chunk_size) * in.value_heads + place.head) * state_size();
+    const long long before = Config::kPacked ? place.start / kKdaChunk + place.sequence
+                                             : place.row * ceil_div(in.tokens, kKdaChunk);
+    return ((before + first / kKdaChunk) * in.value_heads + place.head) * state_size();
   }
 
   __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
@@ -142,19 +142,19 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
            place.start * in.q_token_stride + place.q_head * in.q_head_stride;
   rows.k = static_cast<const Element*>(in.k) + place.row * in.k_batch_stride +
            place.start * in.k_token_stride + place.q_head * in.k_head_stride;
-  rows.g = static_cast<const typename Config::Gate*>(in.g) + place.row * in.g_batch_stride +
+  rows.g = static_cast<const typename Config::GateElement*>(in.g) + place.row * in.g_batch_stride +
            place.start * in.g_token_stride + place.head * in.g_head_stride;
-  rows.beta = static_cast<const typename Config::Beta*>(in.beta) +
+  rows.beta = static_cast<const typename Config::BetaElement*>(in.beta) +
               place.row * in.beta_batch_stride + place.start * in.beta_token_stride +
               place.head * in.beta_head_stride;
   rows.q_stride = in.q_token_stride, rows.k_stride = in.k_token_stride;
   rows.g_stride = in.g_token_stride, rows.beta_stride = in.beta_token_stride;
   rows.key_dim = in.key_dim;
-  KdaNumbers numbers = {in.scale, in.lower_bound, 1.0f, nullptr};
-  if constexpr (Config::kGateFactor) {
+  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
+  if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
   }
-  if constexpr (Config::kBias) {
+  if constexpr (Config::kDtBias) {
     numbers.dt_bias =
         static_cast<const float*>(in.dt_bias) + static_cast<long long>(place.head) * in.key_dim;
   }

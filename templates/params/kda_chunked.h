@@ -5,10 +5,20 @@
 //
 // B batch rows of T tokens, or packed sequences in one row of T tokens; H query and key heads, HV
 // value heads, value head hv reading query head hv / (HV / H). Strides are in elements; widths are
-// contiguous.
+// contiguous. States of the caller are contiguous too, [.., K, V], or [.., V, K] with
+// state_v_first.
+//
+// Slots: fixed lengths have ceil(T / 64) of them a row; packed sequence n has those from
+// cu_seqlens[n] / 64 + n on, T / 64 + N in all, and what a sequence does not need lies idle.
+//
+// Segments: a sequence of `count` tokens is cut into `segments` runs of
+// ceil(ceil(count / 64) / segments) * 64 tokens; the last ones may be short or empty.
 #pragma once
 
 namespace lathe {
+
+constexpr int kKdaChunk = 64;  // tokens between two states that are kept for the backward
+constexpr int kKdaBlock = 16;  // tokens that are worked on at once
 
 // What every one of them reads.
 struct KdaInputs {
@@ -29,19 +39,49 @@ struct KdaInputs {
   int tokens;              // T
   int key_dim, value_dim;  // K and V, multiples of 4
   int value_tiles;         // thread blocks that share the values of a head
-  int chunk_size;          // a multiple of 16: where states are stored
+  int segments;            // of a sequence
   float scale, lower_bound;
+  float beta_factor;  // of a fused sigmoid: 1, or 2 with negative eigenvalues
+  int reserved;
 };
 
 struct KdaForwardParams {
   KdaInputs in;
   const void* initial_state;  // float32 [N, HV, K, V], or [N, HV, V, K]
+  const void* summaries;      // as KdaMergeParams leaves them; read where segments > 1
   void* o;                    // [B, T, HV, V]
   void* final_state;          // as initial_state
   void* chunk_states;         // float32 [chunks, HV, K, V]: the state at the start of each chunk
   void* saved_values;         // [B, T, HV, V], contiguous: what each token adds to the state
-  void* saved_states;         // [slots, HV, V, K] of the inputs' type: as chunk_states, by slot
+  void* saved_states;         // [slots, HV, V, K] of the inputs' type: the state at their start
   long long o_batch_stride, o_token_stride, o_head_stride;
+  int chunk_size;  // of chunk_states: 16, 32 or 64
+  int reserved;
+};
+
+// What a segment makes of the state S before it, S M + E with both transposed, and what it makes of
+// the gradient behind it. Thread blocks below `forward_blocks` walk forward, the others back.
+struct KdaSummaryParams {
+  KdaInputs in;
+  const void* initial_state;  // in the E of a first segment, or null
+  const void* d_o;            // [B, T, HV, V]
+  const void* dht;            // float32, as a state: in the gradient of a last segment, or null
+  void* summaries;            // float32 [N, segments, HV, V + K, K]: rows of E^T, then of M^T
+  void* grad_ends;  // float32 [N, segments, HV, V, K]: the gradient before each segment, of d_o in
+                    // it alone
+  long long do_batch_stride, do_token_stride, do_head_stride;
+  int forward_blocks, reserved;
+};
+
+// The chain over segments, in place: E of each segment becomes the state behind it, and grad_ends
+// the gradient of the state before it. Either may be null.
+struct KdaMergeParams {
+  const void* cu_seqlens;
+  void* summaries;
+  void* grad_ends;
+  int sequences, value_heads, tokens;
+  int key_dim, value_dim;
+  int segments;
 };
 
 // The two walks of the backward in one launch: thread blocks below `forward_blocks` go through the
@@ -49,18 +89,21 @@ struct KdaForwardParams {
 struct KdaBackwardScanParams {
   KdaInputs in;
   const void* initial_state;
+  const void* summaries;  // read where segments > 1
+  const void* grad_ends;
   const void* d_o;  // [B, T, HV, V]
   const void* dht;  // float32, as a state
   void* dinitial_state;
   void* saved_values;
   void* saved_states;
   void* value_grads;  // [B, T, HV, V], contiguous: gradient of what beta scales
-  void* state_grads;  // [slots, HV, V, K]: gradient of the state at the end of each chunk
+  void* state_grads;  // [slots, HV, V, K]: gradient of the state at their end
   long long do_batch_stride, do_token_stride, do_head_stride;
   int forward_blocks, reserved;
 };
 
-// The gradients of a chunk from what the walks left. chunk_size of `in` is theirs, 64.
+// The gradients of a chunk of 64 tokens from what the walks left. Of dq to dbeta any may be null:
+// not wanted.
 struct KdaBackwardParams {
   KdaInputs in;
   const void* d_o;
@@ -68,11 +111,11 @@ struct KdaBackwardParams {
   const void* saved_states;
   const void* value_grads;
   const void* state_grads;
-  void* dq;     // [B, T, H, K]
-  void* dk;     // [B, T, H, K]
-  void* dv;     // [B, T, HV, V]
-  void* dg;     // [B, T, HV, K]: of g as it was given
-  void* dbeta;  // [B, T, HV]: of beta as it was given
+  void* dq;         // [B, T, H, K]
+  void* dk;         // [B, T, H, K]
+  void* dv;         // [B, T, HV, V]
+  void* dg;         // [B, T, HV, K]: of g as it was given
+  void* dbeta;      // [B, T, HV]: of beta as it was given
   void* rate_sums;  // float32 [slots, HV]: what each chunk adds to the gradient of A_log
   void* bias_sums;  // float32 [slots, HV, K]: and to that of dt_bias
   long long do_batch_stride, do_token_stride, do_head_stride;
@@ -82,6 +125,15 @@ struct KdaBackwardParams {
   long long dg_batch_stride, dg_token_stride, dg_head_stride;
   long long dbeta_batch_stride, dbeta_token_stride, dbeta_head_stride;
   int slots, reserved;
+};
+
+// Sums over slots in one order: the gradients of A_log and dt_bias. Either may be null.
+struct KdaBackwardFinishParams {
+  const void* rate_sums;
+  const void* bias_sums;
+  void* dA_log;    // float32 [HV]
+  void* ddt_bias;  // float32 [HV, K]
+  int slots, value_heads, key_dim, reserved;
 };
 
 }  // namespace lathe

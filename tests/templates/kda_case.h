@@ -53,21 +53,20 @@ inline int block_bytes(int width) {
 inline std::vector<Constant> constants_of(const Setup& s) {
   return {
       Constant::type("element", "Element", dtype_of(s.element)),
-      Constant::type("g", "Gate", dtype_of(s.gate)),
-      Constant::type("beta", "Beta", dtype_of(s.beta)),
-      Constant::type("cu", "CuSeqlens", Dtype::i32),
+      Constant::type("g", "GateElement", dtype_of(s.gate)),
+      Constant::type("beta", "BetaElement", dtype_of(s.beta)),
+      Constant::type("cu", "Offset", Dtype::i32),
       Constant::integer("width", "kWidth", s.width),
       Constant::integer("vector", "kVectorBytes", s.has("narrow") ? 8 : 16),
       Constant::integer("gate", "kGate",
                         s.has("gate_a")   ? 1
                         : s.has("gate_b") ? 2
                                           : 0),
-      Constant::flag("gate_factor", "kGateFactor", s.has("factor")),
-      Constant::flag("bias", "kBias", s.has("bias")),
+      Constant::flag("A_log", "kAlog", s.has("factor")),
+      Constant::flag("dt_bias", "kDtBias", s.has("bias")),
       Constant::flag("packed", "kPacked", s.has("packed")),
       Constant::flag("l2norm", "kL2Norm", s.has("l2norm")),
-      Constant::flag("beta_sigmoid", "kBetaSigmoid", s.has("sigmoid")),
-      Constant::flag("negative_eigenvalues", "kNegativeEigenvalues", s.has("negative")),
+      Constant::flag("sigmoid", "kSigmoid", s.has("sigmoid")),
       Constant::flag("initial_state", "kInitialState", s.has("initial")),
       Constant::flag("state_v_first", "kStateVFirst", s.has("v_first")),
   };
@@ -182,7 +181,8 @@ inline lathe::KdaInputs inputs_of(sim::test::Device& device, const Setup& s, con
   in.value_heads = static_cast<int>(a.value_heads), in.tokens = static_cast<int>(tokens);
   in.key_dim = static_cast<int>(a.key_dim), in.value_dim = static_cast<int>(a.value_dim);
   in.value_tiles = (in.value_dim + 16 * s.warps - 1) / (16 * s.warps);
-  in.chunk_size = static_cast<int>(a.chunk);
+  in.segments = 1;
+  in.beta_factor = s.has("negative") ? 2.0f : 1.0f;
   in.scale = static_cast<float>(a.scale), in.lower_bound = static_cast<float>(a.lower_bound);
 
   return in;
