@@ -205,6 +205,7 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
     } else {
       chunk += place.row * ceil_div(in.tokens, p.chunk_size);
     }
+    if (chunk >= p.chunks) return;
     const long long at = (chunk * in.value_heads + place.head) * this->state_size();
     state.store(static_cast<float*>(p.chunk_states) + at, this->own_value(), in.key_dim,
                 in.value_dim);

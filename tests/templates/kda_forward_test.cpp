@@ -13,8 +13,8 @@ KernelSpec spec_of(const Setup& s) {
   KernelSpec spec = scan_spec(s, "kda_forward");
   spec.params = "KdaForwardParams";
   spec.params_bytes = sizeof(KdaForwardParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaForwardParams, reserved);
+  spec.last_field = "chunks";
+  spec.last_field_offset = offsetof(KdaForwardParams, chunks);
   for (const auto& [flag, member] :
        {std::pair("final", "kFinalState"), std::pair("chunks", "kChunkStates")}) {
     spec.constants.push_back(Constant::flag(flag, member, s.has(flag)));
@@ -42,7 +42,7 @@ Results run(sim::test::Device& device, const Setup& s, const ref::Kda& a) {
   p.o = at(device.buffer(a.v.size() * numbers::bytes_of(s.element) + 16));
   p.final_state = at(device.buffer(states * 4 + 16));
   p.chunk_states = at(device.buffer(chunk_count * 4 + 16));
-  p.chunk_size = static_cast<int>(a.chunk);
+  p.chunk_size = static_cast<int>(a.chunk), p.chunks = static_cast<int>(chunks);
   p.o_head_stride = p.in.v_head_stride, p.o_token_stride = p.in.v_token_stride;
   p.o_batch_stride = p.in.v_batch_stride;
 
