@@ -15,7 +15,8 @@
 
 namespace lathe {
 
-template <class Config>
+// Without kStored nothing but the state's gradient is made.
+template <class Config, bool kStored = true>
 struct KdaReverse : KdaScan<Config> {
   using Scan = KdaScan<Config>;
   using Scan::in, Scan::lane, Scan::place;
@@ -30,13 +31,16 @@ struct KdaReverse : KdaScan<Config> {
 
   __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int own,
                                           int first) const;
+  __device__ __forceinline__ void load_final_grad(KdaState<Config>& state) const;
+  __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
 // The block of tokens from `first` on, the `own`th of its round; `state` is dh, transposed.
-template <class Config>
-__device__ __forceinline__ void KdaReverse<Config>::go_back(KdaState<Config>& state, unsigned block,
-                                                            int own, int first) const {
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Config>& state,
+                                                                     unsigned block, int own,
+                                                                     int first) const {
   const int t = lane % 4;
   const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
   const int by_rows = Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
@@ -74,10 +78,12 @@ __device__ __forceinline__ void KdaReverse<Config>::go_back(KdaState<Config>& st
   load_matrix_transposed(b, block + Block::kInverse + square);
   multiply_add(y[0], rows, b[0], b[1], Element{});  // y = (M^T dvn)^T
   multiply_add(y[1], rows, b[2], b[3], Element{});
-  const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
-  Element* to = static_cast<Element*>(p.value_grads) +
-                (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
-  this->store_values(y, to, stride, first);
+  if constexpr (kStored) {
+    const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
+    Element* to = static_cast<Element*>(p.value_grads) +
+                  (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
+    this->store_values(y, to, stride, first);
+  }
 
   unsigned scaled[4];
 #pragma unroll
@@ -111,20 +117,26 @@ __device__ __forceinline__ void KdaReverse<Config>::go_back(KdaState<Config>& st
   }
 }
 
-template <class Config>
-__device__ __forceinline__ void KdaReverse<Config>::run() const {
-  const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
-                       place.start * p.do_token_stride + place.head * p.do_head_stride;
-  KdaState<Config> state;
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::load_final_grad(
+    KdaState<Config>& state) const {
   if constexpr (Config::kFinalStateGrad) {
     state.load(static_cast<const float*>(p.dht) + this->own_state(), this->own_value(), in.key_dim,
                in.value_dim);
   } else {
     state.clear();
   }
-  const int rounds = ceil_div(place.count, Scan::kRows);
+}
+
+// The gradient of the state goes back through the tokens of the segment.
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Config>& state) const {
+  const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
+                       place.start * p.do_token_stride + place.head * p.do_head_stride;
+  const int rounds = ceil_div(place.count - place.first, Scan::kRows);
 #pragma unroll 1
-  for (int round = (rounds - 1) * Scan::kRows; round >= 0; round -= Scan::kRows) {
+  for (int turn = rounds - 1; turn >= 0; --turn) {
+    const int round = place.first + turn * Scan::kRows;
     this->copy_values(d_o, p.do_token_stride, round);
     if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
     copy_async_wait<0>();
@@ -133,14 +145,31 @@ __device__ __forceinline__ void KdaReverse<Config>::run() const {
 #pragma unroll 1
     for (int block = most - 1; block >= 0; --block) {
       const int first = round + 16 * block, behind = first + 16;
-      if (behind >= place.count || behind % kKdaChunk == 0) {
-        this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
+      if constexpr (kStored) {
+        if (behind >= place.count || behind % kKdaChunk == 0) {
+          this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
+        }
       }
       go_back(state, this->blocks + block * Block::kBytes, block, first);
     }
     __syncthreads();  // all have left the blocks that are made anew
   }
+}
+
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
+  if (place.idle()) return;
+  KdaState<Config> state;
+  if (place.last) {
+    load_final_grad(state);
+  } else {  // from before the segment behind
+    const long long at = this->summary(place.segment + 1, in.value_dim);
+    state.template load<true>(static_cast<const float*>(p.grad_ends) + at, this->own_value(),
+                              in.key_dim, in.value_dim);
+  }
+  walk(state);
   if constexpr (Config::kInitialStateGrad) {
+    if (place.segment > 0) return;
     state.store(static_cast<float*>(p.dinitial_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
   }
@@ -155,7 +184,7 @@ __device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
   }
   KdaForwardParams forward = {};
   forward.in = p.in;
-  forward.initial_state = p.initial_state;
+  forward.initial_state = p.initial_state, forward.summaries = p.summaries;
   forward.saved_values = p.saved_values, forward.saved_states = p.saved_states;
   KdaForward<Config>(forward, blockIdx.x, shared_address(shared)).run();
 }

@@ -30,12 +30,17 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ KdaForward(const KdaForwardParams& params, unsigned block,
                                         unsigned shared)
       : Scan(params.in, block, shared), p(params) {}
+  __device__ __forceinline__ KdaForward(const KdaForwardParams& params, const KdaPlace& where,
+                                        unsigned shared)
+      : Scan(params.in, where, shared), p(params) {}
 
   __device__ __forceinline__ void advance(KdaState<Config>& state, unsigned block, int own,
                                           int first) const;
   __device__ __forceinline__ void multiply_square(float (&to)[2][4], const unsigned (&rows)[4],
                                                   unsigned square, bool finite) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
+  __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
+  __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
@@ -212,18 +217,23 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaForward<Config>::run() const {
-  const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
-                     place.start * in.v_token_stride + place.head * in.v_head_stride;
-  KdaState<Config> state;
+__device__ __forceinline__ void KdaForward<Config>::load_initial_state(
+    KdaState<Config>& state) const {
   if constexpr (Config::kInitialState) {
     state.load(static_cast<const float*>(p.initial_state) + this->own_state(), this->own_value(),
                in.key_dim, in.value_dim);
   } else {
     state.clear();
   }
+}
+
+// The state goes through the tokens of the segment.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state) const {
+  const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
+                     place.start * in.v_token_stride + place.head * in.v_head_stride;
 #pragma unroll 1
-  for (int round = 0; round < place.count; round += Scan::kRows) {
+  for (int round = place.first; round < place.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);
     if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
     copy_async_wait<0>();
@@ -237,7 +247,22 @@ __device__ __forceinline__ void KdaForward<Config>::run() const {
     }
     __syncthreads();  // all have left the blocks that are made anew
   }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::run() const {
+  if (place.idle()) return;
+  KdaState<Config> state;
+  if (place.segment == 0) {
+    load_initial_state(state);
+  } else {  // from behind the segment before
+    const long long at = this->summary(place.segment - 1, in.value_dim + in.key_dim);
+    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->own_value(),
+                              in.key_dim, in.value_dim);
+  }
+  walk(state);
   if constexpr (Config::kFinalState) {
+    if (!place.last) return;
     state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
   }

@@ -42,20 +42,33 @@ __device__ __forceinline__ unsigned transpose_matrix(unsigned word) {
   return turned;
 }
 
+// Tokens of a segment of a sequence of `count`: chunks are never cut.
+__device__ __forceinline__ int kda_segment_length(int count, int segments) {
+  return ceil_div(ceil_div(count, kKdaChunk), segments) * kKdaChunk;
+}
+
 // Where a thread block works.
 struct KdaPlace {
   int sequence, head, q_head, value;  // value: its first column of V
-  int count;                          // tokens of the sequence
+  int segment, first;                 // of the sequence, and its first token
+  int count;                          // tokens of the sequence up to the end of the segment
+  bool last;                          // no segment behind it has tokens
   long long row, start;               // of the batch; token 0 of the sequence in that row
+
+  // Segment 0 stands for an empty sequence, the others have nothing to do without tokens.
+  __device__ __forceinline__ bool idle() const { return segment > 0 && first >= count; }
 };
 
+// `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows.
 template <class Config>
-__device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned block, int values) {
+__device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned block, int tiles,
+                                              int values) {
   KdaPlace place;
-  const unsigned other = block / in.value_tiles;
-  place.value = static_cast<int>(block % in.value_tiles) * values;
+  const unsigned other = block / tiles, run = other / in.value_heads;
+  place.value = static_cast<int>(block % tiles) * values;
   place.head = static_cast<int>(other % in.value_heads);
-  place.sequence = static_cast<int>(other / in.value_heads);
+  place.segment = static_cast<int>(run % in.segments);
+  place.sequence = static_cast<int>(run / in.segments);
   place.q_head = place.head / (in.value_heads / in.heads);
   place.start = 0, place.count = in.tokens;
   place.row = place.sequence;
@@ -66,6 +79,10 @@ __device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned bloc
     place.start = start, place.count = maximum(end - start, 0);
     place.row = 0;
   }
+  const int length = kda_segment_length(place.count, in.segments);
+  place.first = place.segment * length;
+  place.last = place.first + length >= place.count;
+  place.count = minimum(place.count, place.first + length);
   return place;
 }
 
@@ -83,8 +100,12 @@ struct KdaScan {
   const int lane, warp;
 
   __device__ __forceinline__ KdaScan(const KdaInputs& inputs, unsigned block, unsigned shared)
+      : KdaScan(inputs, kda_place<Config>(inputs, block, inputs.value_tiles, Smem::kValues),
+                shared) {}
+  __device__ __forceinline__ KdaScan(const KdaInputs& inputs, const KdaPlace& where,
+                                     unsigned shared)
       : in(inputs),
-        place(kda_place<Config>(inputs, block, Smem::kValues)),
+        place(where),
         blocks(shared),
         values(shared + kWarps * Block::kBytes),
         lane(static_cast<int>(threadIdx.x % 32)),
@@ -98,6 +119,12 @@ struct KdaScan {
   // Of a sequence's state in [N, HV, ...].
   __device__ __forceinline__ long long own_state() const {
     return (static_cast<long long>(place.sequence) * in.value_heads + place.head) * state_size();
+  }
+  // Of one of `rows` rows of K numbers, of the block's head and of segment `segment`, in
+  // [N, segments, HV, rows, K].
+  __device__ __forceinline__ long long summary(int segment, int rows) const {
+    const long long run = static_cast<long long>(place.sequence) * in.segments + segment;
+    return (run * in.value_heads + place.head) * rows * in.key_dim;
   }
   // Of the state of the chunk of token `first` in [slots, HV, ...]: every sequence has slots of its
   // own, at most one of them idle.
