@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences cut into segments: kda_summary, kda_merge and the walks of forward and backward on the
 // simulator, under every checker, against the recurrence and its gradients in double.
+#include "codegen/kernels/kda_segments.h"
+
 #include "tests/ref/kda_backward.h"
 #include "tests/templates/kda_case.h"
 
@@ -27,26 +29,6 @@ void describe(KernelSpec* spec, const char* params, const char* last_field, size
 }
 
 // With `back` the kernels of a backward, else those of a forward.
-KernelSpec summary_spec(const Setup& s, bool back) {
-  KernelSpec spec = scan_spec(s, "kda_summary");
-  describe<KdaSummaryParams>(
-      &spec, "KdaSummaryParams", "all", offsetof(KdaSummaryParams, all),
-      {{"kStates", true}, {"kGrads", back}, {"kFinalStateGrad", back && s.has("final")}});
-  return spec;
-}
-
-KernelSpec merge_spec(const Setup& s, bool back) {
-  KernelSpec spec;
-  spec.kernel = "kda_merge", spec.source = "kda/kda_merge.cuh", spec.smem = "KdaMergeSmem";
-  spec.smem_bytes = 3 * 16384 + 2 * 32 * s.width;
-  spec.threads = s.width;
-  spec.constants = {Constant::type("cu", "Offset", Dtype::i32),
-                    Constant::integer("width", "kWidth", s.width)};
-  describe<KdaMergeParams>(&spec, "KdaMergeParams", "segments", offsetof(KdaMergeParams, segments),
-                           {{"kPacked", s.has("packed")}, {"kStates", true}, {"kGrads", back}});
-  return spec;
-}
-
 KernelSpec walk_spec(const Setup& s, bool back) {
   KernelSpec spec = scan_spec(s, back ? "kda_backward_scan" : "kda_forward");
   if (back) {
@@ -69,6 +51,10 @@ KernelSpec walk_spec(const Setup& s, bool back) {
   return spec;
 }
 
+lathe::KdaSummaryParts parts_of(const Setup& s, bool back) {
+  return {true, back, s.has("initial"), s.has("final")};
+}
+
 struct Kernel {
   KernelSpec spec;
   std::string ptx;
@@ -81,12 +67,15 @@ std::vector<Kernel> compile(const Setup& s, bool back) {
     return {};
   }
   std::vector<Kernel> kernels;
-  for (const KernelSpec& spec : {summary_spec(s, back), merge_spec(s, back), walk_spec(s, back)}) {
+  const KernelSpec walk = walk_spec(s, back);
+  const lathe::KdaSummaryParts parts = parts_of(s, back);
+  for (const KernelSpec& spec :
+       {lathe::kda_summary_spec(walk, parts), lathe::kda_merge_spec(walk, parts), walk}) {
     CAPTURE(spec.text());
     const auto compiled = (*opened)->compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
     REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-    INFO(spec.text(), ": ", compiled->report.registers, " registers");
-    if (s.width <= 128) CHECK(compiled->report.spill_stores == 0);
+    // The walks of a call have their own tests of this.
+    if (kernels.size() < 2) CHECK(compiled->report.spill_stores == 0);
     kernels.push_back({spec, compiled->ptx});
   }
   return kernels;
@@ -138,16 +127,16 @@ struct Call {
     CHECK(outcome.counters.shared_store.conflicts == 0);
   }
 
-  // Summary and chain, if there are segments.
-  void summarize(bool back) {
-    if (in.segments == 1) return;
-    const uint32_t key_tiles = static_cast<uint32_t>((in.key_dim - 1) / (16 * s.warps) + 1);
-    summary.forward_blocks =
-        static_cast<int>(heads * (static_cast<uint32_t>(in.value_tiles) + key_tiles));
-    const uint32_t back_blocks = back ? heads * static_cast<uint32_t>(in.value_tiles) : 0;
-    launch(0, static_cast<uint32_t>(summary.forward_blocks) + back_blocks, summary);
-    const uint32_t tiles = static_cast<uint32_t>((in.value_dim + 7) / 8);
-    launch(1, static_cast<uint32_t>(in.sequences * in.value_heads) * tiles * (back ? 2 : 1), merge);
+  lathe::KdaSegmentShape shape() const {
+    return {in.sequences, in.value_heads, in.segments, in.key_dim, in.value_dim};
+  }
+  // Summaries and their chain, if there are segments.
+  void summarize() {
+    const lathe::KdaSummaryBlocks blocks = lathe::kda_summary_blocks(kernels[0].spec, shape());
+    summary.forward_blocks = static_cast<int>(blocks.forward);
+    if (blocks.all() > 0) launch(0, static_cast<uint32_t>(blocks.all()), summary);
+    const int64_t chains = lathe::kda_merge_blocks(kernels[1].spec, shape());
+    if (chains > 0) launch(1, static_cast<uint32_t>(chains), merge);
   }
 };
 
@@ -158,7 +147,7 @@ struct Results {
 Results forward(const Setup& s, const ref::Kda& a, const std::vector<Kernel>& kernels, int segments,
                 uint32_t seed) {
   Call call(s, a, kernels, segments, seed);
-  call.summarize(false);
+  call.summarize();
   KdaForwardParams p = {};
   p.in = call.in, p.initial_state = call.summary.initial_state;
   p.summaries = call.summary.summaries;
@@ -198,7 +187,7 @@ Grads backward(const Setup& s, const ref::Kda& a, const std::vector<Kernel>& ker
   call.summary.do_head_stride = p.do_head_stride;
   call.summary.do_token_stride = p.do_token_stride;
   call.summary.do_batch_stride = p.do_batch_stride;
-  call.summarize(true);
+  call.summarize();
   const size_t slots =
       static_cast<size_t>(s.has("packed") ? p.in.tokens / 64 + p.in.sequences
                                           : p.in.sequences * ((p.in.tokens + 63) / 64));
@@ -304,6 +293,134 @@ TEST_CASE("the walks of kda's backward in segments: its gradients, at any number
       if (s.has("initial")) CHECK(rms(g.dinitial_state, exact.dinitial_state) < 8e-3);
     }
   }
+}
+
+// Rows of S^T, [rows, K], go through a map that has M^T below E^T, [V + K, K].
+ref::Array through(const ref::Array& map, const ref::Array& state, int64_t values, int64_t keys,
+                   bool back, const ref::Array& end) {
+  ref::Array to(static_cast<size_t>(values * keys));
+  for (int64_t v = 0; v < values; ++v) {
+    for (int64_t d = 0; d < keys; ++d) {
+      double sum = end[v * keys + d];
+      for (int64_t i = 0; i < keys; ++i) {
+        const int64_t m = back ? d * keys + i : i * keys + d;  // M^T
+        sum += state[v * keys + i] * map[values * keys + m];
+      }
+      to[v * keys + d] = sum;
+    }
+  }
+  return to;
+}
+
+TEST_CASE("kda_merge: 32 links of weak decay, against double") {
+  constexpr int kSegments = 34, kHeads = 2, kKeys = 60, kValues = 12;
+  const Setup s = {LATHE_BF16, LATHE_F32, LATHE_F32, 64, 1, ""};
+  const auto opened = lathe::Compiler::open();
+  if (!opened.ok()) {
+    MESSAGE("skipped, no compiler: ", opened.status().text());
+    return;
+  }
+  const KernelSpec spec = lathe::kda_merge_spec(walk_spec(s, true), parts_of(s, true));
+  const auto compiled = (*opened)->compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
+  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  // M = .999 (I - k k^T), a step of beta 1 without and with the decay; E and D of any size.
+  const size_t maps = (kValues + kKeys) * kKeys, states = kValues * kKeys;
+  std::vector<ref::Array> map, grad;
+  ref::Array all_maps, all_grads;
+  for (int n = 0; n < kSegments * kHeads; ++n) {
+    ref::Array one(maps), end(states), k(kKeys);
+    double square = 0;
+    for (double& x : k) x = normal(random), square += x * x;
+    for (size_t i = 0; i < states; ++i) {
+      one[i] = static_cast<float>(normal(random)), end[i] = static_cast<float>(normal(random));
+    }
+    for (int i = 0; i < kKeys * kKeys; ++i) {
+      const int row = i / kKeys, column = i % kKeys;
+      one[states + static_cast<size_t>(i)] =
+          static_cast<float>(.999 * ((row == column) - k[row] * k[column] / square));
+    }
+    all_maps.insert(all_maps.end(), one.begin(), one.end());
+    all_grads.insert(all_grads.end(), end.begin(), end.end());
+    map.push_back(one), grad.push_back(end);
+  }
+  sim::test::Device device("sm_80");
+  KdaMergeParams p = {};
+  p.summaries = put(device, LATHE_F32, all_maps), p.grad_ends = put(device, LATHE_F32, all_grads);
+  p.sequences = 1, p.value_heads = kHeads, p.tokens = 64 * kSegments;
+  p.key_dim = kKeys, p.value_dim = kValues, p.segments = kSegments;
+  device.load(compiled->ptx);
+  device.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
+  const auto outcome = device.run("entry", 2u * kHeads * 2u, 64u, p);
+  INFO(sim::test::texts(outcome));
+  REQUIRE(outcome.error == 0);
+  CHECK(outcome.findings.empty());
+  const ref::Array merged = take(device, LATHE_F32, p.summaries, all_maps.size());
+  const ref::Array grads = take(device, LATHE_F32, p.grad_ends, all_grads.size());
+  for (size_t head = 0; head < kHeads; ++head) {
+    const auto part = [&](const ref::Array& from, size_t segment, size_t each) {
+      const auto at = from.begin() + static_cast<std::ptrdiff_t>((segment * kHeads + head) * each);
+      return ref::Array(at, at + static_cast<std::ptrdiff_t>(states));
+    };
+    ref::Array state = part(all_maps, 0, maps), back = part(all_grads, kSegments - 1, states);
+    for (size_t p_of = 1; p_of + 1 < kSegments; ++p_of) {
+      const size_t behind = kSegments - 1 - p_of;
+      state = through(map[p_of * kHeads + head], state, kValues, kKeys, false,
+                      part(all_maps, p_of, maps));
+      back = through(map[behind * kHeads + head], back, kValues, kKeys, true,
+                     grad[behind * kHeads + head]);
+      CHECK(rms(part(merged, p_of, maps), state) < 1e-6);
+      CHECK(rms(part(grads, behind, states), back) < 1e-6);
+    }
+    // Nobody reads these, and nobody has written them.
+    CHECK(part(merged, kSegments - 1, maps) == part(all_maps, kSegments - 1, maps));
+    CHECK(part(grads, 0, states) == part(all_grads, 0, states));
+  }
+}
+
+TEST_CASE("kda_summary of whole sequences: what they make of any state and any gradient") {
+  const Setup s = {LATHE_BF16, LATHE_F32, LATHE_F32, 64, 4, "packed l2norm gate_b"};
+  const std::vector<Kernel> kernels = compile(s, true);
+  if (kernels.empty()) return;
+  ref::Kda a = make_case(s, 3, {0, 40, 40, 110}, 1, 2, 64, 32);
+  add_gradients(s, 3, &a);
+  Call call(s, a, kernels, 1, 3);
+  call.summary.d_o = put(call.device, s.element, a.d_o);
+  call.summary.grad_ends = call.room(call.states(), 4);
+  call.summary.do_head_stride = call.in.v_head_stride;
+  call.summary.do_token_stride = call.in.v_token_stride;
+  call.summary.all = 1;
+  call.summary.forward_blocks = static_cast<int>(call.heads) * 2;
+  call.launch(0, call.heads * 3, call.summary);
+  const size_t each = static_cast<size_t>((a.value_dim + a.key_dim) * a.key_dim);
+  const ref::Array maps = take(call.device, LATHE_F32, call.summary.summaries, call.heads * each);
+  const ref::Array grads = take(call.device, LATHE_F32, call.summary.grad_ends, call.states());
+
+  std::mt19937 random(4);
+  std::normal_distribution<double> normal;
+  a.initial_state.resize(call.states()), a.dht.resize(call.states());
+  for (double& x : a.initial_state) x = normal(random);
+  for (double& x : a.dht) x = normal(random);
+  a.state_v_first = true;
+  const ref::KdaForward exact = ref::kda_forward(a);
+  const ref::KdaBackward gradients = ref::kda_backward(a);
+  ref::Array final_state, initial_grads;
+  for (size_t n = 0; n < call.heads; ++n) {
+    const auto cut = [n](const ref::Array& from, size_t size) {
+      const auto at = from.begin() + static_cast<std::ptrdiff_t>(n * size);
+      return ref::Array(at, at + static_cast<std::ptrdiff_t>(size));
+    };
+    const ref::Array map = cut(maps, each);
+    const ref::Array behind =
+        through(map, cut(a.initial_state, a.state_size()), a.value_dim, a.key_dim, false, map);
+    const ref::Array before = through(map, cut(a.dht, a.state_size()), a.value_dim, a.key_dim, true,
+                                      cut(grads, a.state_size()));
+    final_state.insert(final_state.end(), behind.begin(), behind.end());
+    initial_grads.insert(initial_grads.end(), before.begin(), before.end());
+  }
+  CHECK(rms(final_state, exact.final_state) < 5e-3);
+  CHECK(rms(initial_grads, gradients.dinitial_state) < 8e-3);
 }
 
 TEST_CASE("kda in segments: the same bits under every schedule") {
