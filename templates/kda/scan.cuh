@@ -13,13 +13,32 @@
 
 namespace lathe {
 
+// Rows of v, or of the gradient of o, in shared memory: kColumns values of kRows tokens. 16-bit
+// ones are a tile and read by ldmatrix, float32 ones lie in rows whose pitch lets the lanes of an
+// accumulator read from different banks.
+template <class Element, int kRows, int kColumns>
+struct KdaValueTile {
+  using Tile = KdaTile<kRows, (kColumns + 63) / 64 * 64>;
+  static constexpr int kBytes = Tile::kBytes;
+  static __device__ __forceinline__ int offset(int row, int column) {
+    return Tile::offset(row, column / 8) + column % 8 * 2;
+  }
+};
+template <int kRows, int kColumns>
+struct KdaValueTile<f32, kRows, kColumns> {
+  static constexpr int kPitch = kColumns + 4;  // words
+  static constexpr int kBytes = kRows * kPitch * 4;
+  static __device__ __forceinline__ int offset(int row, int column) {
+    return 4 * (row * kPitch + column);
+  }
+};
+
 // [blocks of the round][rows of v, or of the gradient of o, of the round]
 template <class Config>
 struct KdaScanSmem {
   static constexpr int kWarps = Config::kThreads / 32;
   static constexpr int kRows = 16 * kWarps, kValues = 16 * kWarps;
-  static constexpr int kValueWidth = (kValues + 63) / 64 * 64;
-  using Values = KdaTile<kRows, kValueWidth>;
+  using Values = KdaValueTile<typename Config::Element, kRows, kValues>;
   static constexpr int kBytes = kWarps * KdaBlock<Config>::kBytes + Values::kBytes;
 };
 
@@ -46,6 +65,30 @@ __device__ __forceinline__ unsigned transpose_matrix(unsigned word) {
 __device__ __forceinline__ int kda_segment_length(int count, int segments) {
   return ceil_div(ceil_div(count, kKdaChunk), segments) * kKdaChunk;
 }
+
+// Values of 16 tokens as a lane holds accumulators of them, transposed: of tile n, words 2h and
+// 2h + 1 are value g + 8h of tokens 8n + 2t and the next. Elements of 16 bits stay packed: as they
+// are they are an operand.
+template <class Element>
+struct KdaValues {
+  unsigned word[4];
+  __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
+    unpack_pair(word[2 * n + h], Element{}, first, second);
+  }
+  __device__ __forceinline__ Fragment<Element> operand() const {
+    return {{{word[0], word[1], word[2], word[3]}}};
+  }
+};
+template <>
+struct KdaValues<f32> {
+  float value[2][4];
+  __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
+    first = value[n][2 * h], second = value[n][2 * h + 1];
+  }
+  __device__ __forceinline__ Fragment<f32> operand() const {
+    return fragment_of<f32>(value[0], value[1]);
+  }
+};
 
 // Where a thread block works.
 struct KdaPlace {
@@ -137,7 +180,7 @@ struct KdaScan {
   __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
                                               int first) const;
   __device__ __forceinline__ void prepare(int first) const;
-  __device__ __forceinline__ void load_values(int own, unsigned (&word)[4]) const;
+  __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
   __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to) const;
@@ -149,15 +192,14 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
                                                              long long token_stride,
                                                              int first) const {
-  constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));
+  constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));  // 2, 4 or 8
   constexpr int kPieces = Smem::kValues / kEach;
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += Config::kThreads) {
     const int at = i / kPieces, column = i % kPieces * kEach, token = first + at;
     const bool inside = token < place.count && place.value + column < in.value_dim;
-    const unsigned to = values + Smem::Values::offset(at, column / 8) +
-                        column % 8 * static_cast<int>(sizeof(Element));
     copy_async_some<Config::kVectorBytes>(
-        to, row + (inside ? token * token_stride + place.value + column : 0), inside);
+        values + Smem::Values::offset(at, column),
+        row + (inside ? token * token_stride + place.value + column : 0), inside);
   }
   copy_async_commit();
 }
@@ -188,18 +230,33 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
   prepare_block<Config>(rows, numbers, first, place.count, blocks + warp * Block::kBytes);
 }
 
-// The rows of the round's block `own`, the warp's columns, transposed: words 0 and 1 are values g
-// and g + 8 of tokens 2t, 2t + 1, words 2 and 3 those of tokens 2t + 8, 2t + 9.
+// The rows of the round's block `own`, the warp's columns.
 template <class Config>
-__device__ __forceinline__ void KdaScan<Config>::load_values(int own, unsigned (&word)[4]) const {
-  load_matrix_transposed(
-      word, Smem::Values::at(values + Smem::Values::offset(16 * own + row_of_chunks_first(lane),
-                                                           chunk_of_chunks_first(lane)),
-                             2 * warp));
+__device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::load_values(
+    int own) const {
+  KdaValues<Element> to;
+  if constexpr (sizeof(Element) == 2) {
+    using Tile = typename Smem::Values::Tile;
+    load_matrix_transposed(to.word,
+                           Tile::at(values + Tile::offset(16 * own + row_of_chunks_first(lane),
+                                                          chunk_of_chunks_first(lane)),
+                                    2 * warp));
+  } else {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = 16 * own + 8 * n + 2 * t + i % 2, column = 16 * warp + g + i / 2 * 8;
+        to.value[n][i] = load_shared(values + Smem::Values::offset(row, column));
+      }
+    }
+  }
+  return to;
 }
 
-// x arrives as (value; token): a quad then writes 32 bytes of a token's row. `row` is token 0 of
-// the sequence, `first` the block's first token.
+// x arrives as (value; token): a quad then writes 32 bytes of a token's row, of float32 the eight
+// lanes of a token do. `row` is token 0 of the sequence, `first` the block's first token.
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2][4], Element* row,
                                                               long long token_stride,
@@ -207,19 +264,29 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
-    const unsigned low = transpose_matrix(pack_pair(x[n][0], x[n][1], Element{}));
-    const unsigned high = transpose_matrix(pack_pair(x[n][2], x[n][3], Element{}));
-    const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
-    const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
-    const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
-    const int token = first + 8 * n + g;
-    if (token < place.count && column < in.value_dim) {
-      store_global(row + token * token_stride + column, four);
+    if constexpr (sizeof(Element) == 2) {
+      const unsigned low = transpose_matrix(pack_pair(x[n][0], x[n][1], Element{}));
+      const unsigned high = transpose_matrix(pack_pair(x[n][2], x[n][3], Element{}));
+      const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
+      const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
+      const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
+      const int token = first + 8 * n + g;
+      if (token < place.count && column < in.value_dim) {
+        store_global(row + token * token_stride + column, four);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = own_value() + g + i / 2 * 8, token = first + 8 * n + 2 * t + i % 2;
+        if (token < place.count && column < in.value_dim) {
+          store_element(row + token * token_stride + column, x[n][i]);
+        }
+      }
     }
   }
 }
 
-// The warp's part of a state, rounded, into [V, K].
+// The warp's part of a state, as an element, into [V, K].
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
                                                                void* to) const {
@@ -230,12 +297,24 @@ __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Co
     Element* row = static_cast<Element*>(to) + static_cast<long long>(value) * in.key_dim;
 #pragma unroll
     for (int n = 0; n < KdaState<Config>::kTiles; n += 2) {
-      const unsigned low = pack_pair(state.s[n][2 * h], state.s[n][2 * h + 1], Element{});
-      const unsigned high = pack_pair(state.s[n + 1][2 * h], state.s[n + 1][2 * h + 1], Element{});
-      const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
-      const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
-      const int key = 8 * n + (t & 1) * 8 + (t & 2) * 2;
-      if (value < in.value_dim && key < in.key_dim) store_global(row + key, four);
+      if constexpr (sizeof(Element) == 4) {
+#pragma unroll
+        for (int m = n; m < n + 2; ++m) {
+          const int key = 8 * m + 2 * t;
+          if (value < in.value_dim && key < in.key_dim) {
+            store_global(row + key, Words<8>{{bit_cast<unsigned>(state.s[m][2 * h]),
+                                              bit_cast<unsigned>(state.s[m][2 * h + 1])}});
+          }
+        }
+      } else {
+        const unsigned low = pack_pair(state.s[n][2 * h], state.s[n][2 * h + 1], Element{});
+        const unsigned high =
+            pack_pair(state.s[n + 1][2 * h], state.s[n + 1][2 * h + 1], Element{});
+        const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
+        const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
+        const int key = 8 * n + (t & 1) * 8 + (t & 2) * 2;
+        if (value < in.value_dim && key < in.key_dim) store_global(row + key, four);
+      }
     }
   }
 }

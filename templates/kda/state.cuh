@@ -78,12 +78,8 @@ struct KdaState {
   }
 
   // The first operand of a product over keys 16 j .. + 15.
-  __device__ __forceinline__ void operand(int j, unsigned (&a)[4]) const {
-    using Element = typename Config::Element;
-    a[0] = pack_pair(s[2 * j][0], s[2 * j][1], Element{});
-    a[1] = pack_pair(s[2 * j][2], s[2 * j][3], Element{});
-    a[2] = pack_pair(s[2 * j + 1][0], s[2 * j + 1][1], Element{});
-    a[3] = pack_pair(s[2 * j + 1][2], s[2 * j + 1][3], Element{});
+  __device__ __forceinline__ Fragment<typename Config::Element> operand(int j) const {
+    return fragment_of<typename Config::Element>(s[2 * j], s[2 * j + 1]);
   }
 };
 
