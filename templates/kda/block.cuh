@@ -137,19 +137,24 @@ struct KdaProducts {
       for (int e = 0; e < kColumns; ++e) to[h][e] = all[h][e] = alpha[h][e], after[h][e] = 1.0f;
     }
   }
-  // Pairs of groups of kHalf tokens become groups of twice as many; kHalf is 1, 2 or 4.
-  template <int kHalf>
-  __device__ __forceinline__ void join(int token) {
-    const bool upper = (token & kHalf) != 0;
+  // Pairs of groups of `half` tokens become groups of twice as many; it is 1, 2 or 4.
+  __device__ __forceinline__ void join(int half, int token) {
+    const bool upper = (token & half) != 0;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int e = 0; e < kColumns; ++e) {
-        const float other = __shfl_xor_sync(0xffffffffu, all[h][e], 4 * kHalf);
-        (upper ? to : after)[h][e] = __fmul_rn((upper ? to : after)[h][e], other);
+        const float other = __shfl_xor_sync(0xffffffffu, all[h][e], 4 * half);
+        // By factors: a choice between two arrays would live in memory.
+        to[h][e] = __fmul_rn(to[h][e], upper ? other : 1.0f);
+        after[h][e] = __fmul_rn(after[h][e], upper ? 1.0f : other);
         all[h][e] = __fmul_rn(all[h][e], other);
       }
     }
+  }
+  template <int kHalf>
+  __device__ __forceinline__ void join(int token) {
+    join(kHalf, token);
   }
   __device__ __forceinline__ void join_eights() {
 #pragma unroll
