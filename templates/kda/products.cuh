@@ -30,7 +30,18 @@ struct KdaProducts {
       for (int e = 0; e < kColumns; ++e) to[h][e] = alpha[h][e], after[h][e] = 1.0f;
     }
   }
-  // Pairs of groups of kHalf tokens become groups of twice as many; kHalf is 1, 2 or 4.
+  // Pairs of groups of `half` tokens become groups of twice as many; it is 1, 2 or 4.
+  __device__ __forceinline__ void join(int half, int token) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < kColumns; ++e) {
+        const float all = __fmul_rn(to[h][e], after[h][e]);
+        const float other = __shfl_xor_sync(0xffffffffu, all, 4 * half);
+        multiply_either(to[h][e], after[h][e], other, token & half);
+      }
+    }
+  }
   template <int kHalf>
   __device__ __forceinline__ void join(int token) {
 #pragma unroll

@@ -30,6 +30,17 @@ KernelSpec walk_spec(const Setup& s) {
   return spec;
 }
 
+// As KdaBackwardSmem lays it out: tiles, scores, sums of columns and of rows, what waits.
+int gradient_bytes(const Setup& s) {
+  const bool split = s.element == LATHE_F32;
+  const int planes = split ? 3 : 1, values = split ? 32 : 64, heads = s.has("grouped") ? 9 : 1;
+  const int tiles = planes * (3 * 64 * values * 2 + 2 * values * 32 * 2);
+  const int sums = 256 + 35 * 128 + 64 + 256 + 512 + 2 * 512 + heads * 3 * 256;
+  const bool stashed = s.has("l2norm") && !split && s.width <= 128 && !s.has("grouped");
+  const int bytes = tiles + planes * 20 * 512 + sums + (stashed ? (s.width / 32 - 1) * 16384 : 0);
+  return (bytes + 127) / 128 * 128;
+}
+
 KernelSpec gradient_spec(const Setup& s) {
   KernelSpec spec;
   spec.kernel = "kda_backward";
@@ -39,13 +50,7 @@ KernelSpec gradient_spec(const Setup& s) {
   spec.last_field = "reserved";
   spec.last_field_offset = offsetof(KdaBackwardParams, reserved);
   spec.smem = "KdaBackwardSmem";
-  spec.smem_bytes =
-      (5 * 8192 + 20 * 512 + 256 + 3 * 1024 + 2048 + 256 + 512 + 1536 + 256 + 1024 + 32 + 1023) /
-      1024 * 1024;
-  const int passes = s.width / 64, kept = s.has("grouped")  ? passes
-                                          : s.has("l2norm") ? passes - 1
-                                                            : 0;
-  spec.smem_bytes += kept * 32768;
+  spec.smem_bytes = gradient_bytes(s);
   spec.threads = 256;
   spec.constants = constants_of(s);
   spec.constants.push_back(Constant::flag("grouped", "kGrouped", s.has("grouped")));
@@ -163,7 +168,7 @@ TEST_CASE("the backward of kda: random shapes on every configuration, under ever
                             lathe_dtype dtype, double bound) {
         const double error = rms(take(device, dtype, from, r.size()), r);
         INFO(name);
-        MESSAGE(name, " ", error);
+        MESSAGE(std::string(name), " ", error);
         CHECK(error < bound);
       };
       near("dq", exact.dq, p.dq, s.element, 8e-3);
@@ -179,7 +184,7 @@ TEST_CASE("the backward of kda: random shapes on every configuration, under ever
             take(device, LATHE_F32, from, static_cast<size_t>(slots) * r.size());
         ref::Array whole(r.size(), 0.0);
         for (size_t i = 0; i < parts.size(); ++i) whole[i % r.size()] += parts[i];
-        MESSAGE(name, " ", rms(whole, r));
+        MESSAGE(std::string(name), " ", rms(whole, r));
         INFO(name);
         CHECK(rms(whole, r) < bound);
       };
