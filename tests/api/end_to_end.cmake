@@ -3,7 +3,7 @@ find_package(nlohmann_json REQUIRED)
 
 add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
   api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp
-  api/kda_case.cpp api/large_attention.cpp)
+  api/kda_case.cpp api/kda_chunked_case.cpp api/large_attention.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
