@@ -2,8 +2,8 @@
 find_package(nlohmann_json REQUIRED)
 
 add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
-  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp
-  api/kda_case.cpp api/kda_chunked_case.cpp api/large_attention.cpp)
+  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp api/covering.cpp
+  api/kda_case.cpp api/kda_chunked_case.cpp api/kda_options.cpp api/large_attention.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
@@ -11,7 +11,8 @@ target_compile_definitions(lathe_api_testing PRIVATE
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_backward attention_counters attention_decode attention_f32 attention_options
-        attention_repeat attention_ring attention_snippets kda_recurrent_run)
+        attention_repeat attention_ring attention_snippets kda_adversarial kda_isolation kda_options kda_relations kda_repeat
+        kda_recurrent_run)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()

@@ -76,7 +76,6 @@ KdaValues run_kda(lathe_context* context, const KdaCase& kda, const KdaInputs& i
 // doctest CHECKs: every value that the reference has, within the bounds for chunked kernels, and no
 // finding of the simulator.
 void check_kda(const KdaCase& kda, const KdaInputs& inputs, const KdaValues& actual);
-void check_no_findings();
 // Of an output, relative to its size.
 double kda_bound(const KdaCase& kda, const std::string& output);
 lathe_dtype kda_dtype(const KdaCase& kda, const std::string& output);

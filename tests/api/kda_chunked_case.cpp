@@ -203,10 +203,6 @@ KdaValues run_kda(lathe_context* context, const KdaCase& kda, const KdaInputs& i
   return values;
 }
 
-void check_no_findings() {
-  for (const std::string& finding : take_report().findings) FAIL_CHECK(finding);
-}
-
 void check_kda(const KdaCase& kda, const KdaInputs& inputs, const KdaValues& actual) {
   const KdaValues expected = kda_chunked_reference(kda, inputs);
   for (const auto& [name, values] : expected) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/api/session.h"
 
+#include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,6 +96,10 @@ Report take_report() {
   report.findings = new_lines(outputs().findings, &findings);
   report.launches = new_lines(outputs().launches, &launches);
   return report;
+}
+
+void check_no_findings() {
+  for (const std::string& finding : take_report().findings) FAIL_CHECK(finding);
 }
 
 Memory::Memory(lathe_context* context, size_t bytes) : context_(context), bytes_(bytes) {

@@ -41,6 +41,7 @@ struct Report {
   std::vector<std::string> launches;
 };
 Report take_report();
+void check_no_findings();  // doctest CHECKs
 
 // Device memory of the helpers in lathe.h.
 class Memory {
