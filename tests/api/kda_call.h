@@ -20,15 +20,33 @@ class KdaCall {
   Tensor& add(const std::string& name, lathe_dtype dtype, const std::vector<int64_t>& shape,
               size_t open, const Placement& placement = {});
   void set(const std::string& option, const std::string& value);
-  // What is no output before the call, workspace included, is poison.
+  // The first makes the plan. The workspace holds poison before each.
   void run();
   std::vector<double> get(const std::string& name) const { return tensors_.at(name)->download(); }
+  Tensor& tensor(const std::string& name) { return *tensors_.at(name); }
+  // Another tensor in the place of one that is declared, which the caller keeps.
+  void replace(const std::string& name, const DLTensor* tensor) { others_[name] = tensor; }
+  // After a run.
+  size_t workspace_bytes() const { return workspace_->bytes(); }
+  const lathe_plan* plan() const { return plan_.get(); }
 
  private:
+  void prepare();
+
   lathe_context* context_;
   Problem problem_;
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;
+  std::map<std::string, const DLTensor*> others_;
+  Plan plan_;
+  std::vector<const DLTensor*> slots_;
+  std::unique_ptr<Memory> workspace_;
 };
+
+// A call of kda: the whole case, or its backward by itself, which reads the rows and states in
+// `saved` if the case says so.
+KdaCall make_kda_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs);
+KdaCall make_kda_backward_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs,
+                               const KdaValues& saved);
 
 // What kda and kda_recurrent have in common; states lie `state_gap` elements apart.
 void set_kda_options(const KdaCase& kda, KdaCall* call);

@@ -62,23 +62,29 @@ void KdaCall::set(const std::string& option, const std::string& value) {
   API(lathe_problem_set_string(problem_.get(), option.c_str(), value.c_str()));
 }
 
-void KdaCall::run() {
+void KdaCall::prepare() {
   lathe_plan* made = nullptr;
   API(lathe_plan_create(&made, context_, problem_.get()));
-  const Plan plan(made);
-  std::vector<const DLTensor*> slots(lathe_plan_slot_count(made));
+  plan_.reset(made);
+  slots_.assign(lathe_plan_slot_count(made), nullptr);
   for (const auto& [name, tensor] : tensors_) {
     size_t slot = 0;
     API(lathe_plan_slot(made, name.c_str(), &slot));
-    slots[slot] = tensor->dl();
+    slots_[slot] = others_.contains(name) ? others_.at(name) : tensor->dl();
   }
   size_t bytes = 0;
-  API(lathe_plan_workspace(made, slots.data(), nullptr, &bytes));
-  const Memory workspace(context_, bytes);
+  API(lathe_plan_workspace(made, slots_.data(), nullptr, &bytes));
+  workspace_ = std::make_unique<Memory>(context_, bytes);
+}
+
+void KdaCall::run() {
+  if (!plan_) prepare();
+  const size_t bytes = workspace_->bytes();
   const std::vector<unsigned char> stale(bytes, 0xff);
-  if (bytes > 0)
-    API(lathe_copy_to_device(context_, workspace.data(), stale.data(), bytes, nullptr));
-  API(lathe_plan_run(made, slots.data(), workspace.data(), bytes, nullptr));
+  if (bytes > 0) {
+    API(lathe_copy_to_device(context_, workspace_->data(), stale.data(), bytes, nullptr));
+  }
+  API(lathe_plan_run(plan_.get(), slots_.data(), workspace_->data(), bytes, nullptr));
   API(lathe_stream_synchronize(context_, nullptr));
 }
 

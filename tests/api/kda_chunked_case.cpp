@@ -82,7 +82,7 @@ void poison(const KdaCase& kda, const std::vector<Output>& outputs, KdaCall* cal
   }
 }
 
-KdaCall make_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs) {
+KdaCall start_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs) {
   KdaCall call(context, "kda");
   set_kda_options(kda, &call);
   if (kda.chunk != 64) call.set("chunk_size", std::to_string(kda.chunk));
@@ -171,35 +171,43 @@ KdaValues kda_chunked_reference(const KdaCase& kda, const KdaInputs& inputs) {
   return out;
 }
 
+KdaCall make_kda_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs) {
+  KdaCall call = start_call(context, kda, inputs);
+  poison(kda, forward_outputs(kda), &call);
+  const bool backward = kda.backward && !kda.apart;
+  if (kda.saved && !backward) poison(kda, saved_outputs(kda), &call);
+  if (!backward) return call;
+  add_upstream(kda, inputs, &call);
+  poison(kda, gradient_outputs(kda, inputs), &call);
+  return call;
+}
+
+KdaCall make_kda_backward_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs,
+                               const KdaValues& saved) {
+  KdaCall call = start_call(context, kda, inputs);
+  add_upstream(kda, inputs, &call);
+  for (const Output& each : saved_outputs(kda)) {
+    if (!kda.saved) break;
+    call.add(each.name, kda.element, each.shape, each.open).upload(saved.at(each.name));
+  }
+  poison(kda, gradient_outputs(kda, inputs), &call);
+  return call;
+}
+
 KdaValues run_kda(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs) {
-  KdaValues values;
-  const std::vector<Output> forward = forward_outputs(kda), saved = saved_outputs(kda);
-  const std::vector<Output> gradients = gradient_outputs(kda, inputs);
+  KdaValues values, saved;
   const bool apart = kda.backward && kda.apart;
   {
-    KdaCall call = make_call(context, kda, inputs);
-    poison(kda, forward, &call);
-    if (kda.saved && (apart || !kda.backward)) poison(kda, saved, &call);
-    if (kda.backward && !apart) {
-      add_upstream(kda, inputs, &call);
-      poison(kda, gradients, &call);
-    }
+    KdaCall call = make_kda_call(context, kda, inputs);
     call.run();
-    take(forward, call, &values);
-    if (!apart) take(gradients, call, &values);
-    if (kda.saved && apart) take(saved, call, &values);
+    take(forward_outputs(kda), call, &values);
+    if (kda.backward && !apart) take(gradient_outputs(kda, inputs), call, &values);
+    if (kda.saved && apart) take(saved_outputs(kda), call, &saved);
   }
   if (!apart) return values;
-  KdaCall call = make_call(context, kda, inputs);
-  add_upstream(kda, inputs, &call);
-  for (const Output& each : saved) {
-    if (!kda.saved) break;
-    call.add(each.name, kda.element, each.shape, each.open).upload(values.at(each.name));
-    values.erase(each.name);
-  }
-  poison(kda, gradients, &call);
+  KdaCall call = make_kda_backward_call(context, kda, inputs, saved);
   call.run();
-  take(gradients, call, &values);
+  take(gradient_outputs(kda, inputs), call, &values);
   return values;
 }
 
