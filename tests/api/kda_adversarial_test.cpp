@@ -50,10 +50,10 @@ void make_collinear(const KdaCase& kda, Array* keys, double share) {
   }
 }
 
-KdaValues check_case(const KdaCase& kda, const KdaInputs& inputs) {
+KdaValues check_case(const KdaCase& kda, const KdaInputs& inputs, double slack = 1) {
   INFO(kda.text());
   const KdaValues actual = run_kda(context(), kda, inputs);
-  check_kda(kda, inputs, actual);
+  check_kda(kda, inputs, actual, slack);
   return actual;
 }
 
@@ -66,18 +66,23 @@ bool all_finite(const KdaValues& values) {
   return true;
 }
 
-// A power series for the inverse fails here: its terms grow to 1e28 at beta 2.
+// A power series for the inverse fails here: its terms grow to 1e28 at beta 2. In 16 bits each step
+// of 2 turns the state over and adds a rounding of its own size that nothing damps, after which 150
+// of them are 12 times one; a step of 1 cancels all that the one before it wrote.
 TEST_CASE("kda: one key for ever, without decay and with hardly any") {
-  for (const double beta : {1.0, 2.0, 0.9997}) {
-    for (const double g : {0.0, -3e-5}) {
-      for (const double share : {0.0, 0.01}) {
-        INFO("beta " << beta << " g " << g << " share " << share);
-        const KdaCase kda = normalized();
-        KdaInputs inputs = make_kda_inputs(kda);
-        make_collinear(kda, &inputs.kda.k, share);
-        fill(&inputs.kda.g, kda.gate_dtype, g);
-        fill(&inputs.kda.beta, kda.beta_dtype, beta);
-        check_case(kda, inputs);
+  for (const lathe_dtype dtype : {LATHE_BF16, LATHE_F32}) {
+    for (const double beta : {1.0, 2.0, 0.9997}) {
+      for (const double g : {0.0, -3e-5}) {
+        for (const double share : {0.0, 0.01}) {
+          INFO("beta " << beta << " g " << g << " share " << share);
+          KdaCase kda = normalized();
+          kda.element = dtype;
+          KdaInputs inputs = make_kda_inputs(kda);
+          make_collinear(kda, &inputs.kda.k, share);
+          fill(&inputs.kda.g, kda.gate_dtype, g);
+          fill(&inputs.kda.beta, kda.beta_dtype, beta);
+          check_case(kda, inputs, beta == 2 ? 12 : 1.5);
+        }
       }
     }
   }
@@ -127,8 +132,10 @@ TEST_CASE("kda: weak gates keep their digits among gates of -1000") {
   check_case(kda, make_kda_inputs(kda));
 }
 
+// One channel that decays, or that alone does not. In the latter case nothing averages what is
+// rounded, and what steps write in it is for the most part what they take from one another.
 TEST_CASE("kda: one hot channel") {
-  for (const double hot : {0.0, -1000.0}) {  // the one channel that decays, or does not
+  for (const double hot : {0.0, -1000.0}) {
     INFO("hot " << hot);
     const KdaCase kda = normalized();
     KdaInputs inputs = make_kda_inputs(kda);
@@ -137,7 +144,7 @@ TEST_CASE("kda: one hot channel") {
       inputs.kda.g[i] = (i % width == 7) == (hot == 0.0) ? 0 : -1000;
     }
     for (size_t i = 7; i < inputs.kda.k.size(); i += width) inputs.kda.k[i] *= 64;
-    check_case(kda, inputs);
+    check_case(kda, inputs, hot == 0.0 ? 3 : 1);
   }
   const KdaCase kda = plain();  // keys and queries that are 1 in one channel each
   KdaInputs inputs = make_kda_inputs(kda);

@@ -195,7 +195,7 @@ TEST_CASE("counters: no kernel spills at 128") {
         lathe_kernel_info kernel{};
         kernel.size = sizeof kernel;
         API(lathe_plan_kernel(call.plan(), i, &kernel));
-        CAPTURE(kernel.spec);
+        INFO(std::string(kernel.spec));
         CHECK(kernel.registers > 0);
         CHECK(kernel.spill_bytes == 0);
         CHECK(kernel.stack_bytes == 0);

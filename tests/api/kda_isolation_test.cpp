@@ -96,7 +96,7 @@ TEST_CASE("kda: gradients of a prefix depend on no later token") {
     }
     const KdaValues out = run_kda(context(), kda, changed);
     INFO("token " << token);
-    for (const char* name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
+    for (const std::string name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
       INFO(name);
       CHECK(rows_of(out.at(name), 150, 0, token) == rows_of(clean.at(name), 150, 0, token));
     }
@@ -120,7 +120,7 @@ TEST_CASE("kda: appended tokens change nothing before them") {
       set_rows(&inputs.kda.d_o, tokens + more, tokens, tokens + more, 0);
       const KdaValues out = run_kda(context(), longer, inputs);
       INFO("T " << tokens << " and " << more << " more");
-      for (const char* name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
+      for (const std::string name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
         INFO(name);
         CHECK(rows_of(out.at(name), tokens + more, 0, tokens) == once.at(name));
       }

@@ -121,6 +121,7 @@ KdaValues run_part(KdaCase kda, KdaInputs inputs, int64_t from, int64_t to) {
   return run_kda(context(), kda, inputs);
 }
 
+// Blocks of 16 that begin elsewhere round elsewhere: each is within its bound of the truth.
 TEST_CASE("kda: a state handed from call to call is one call") {
   const KdaCase kda = sample();
   const KdaInputs inputs = make_kda_inputs(kda);
@@ -134,7 +135,7 @@ TEST_CASE("kda: a state handed from call to call is one call") {
     out["o"].insert(out["o"].end(), rest.at("o").begin(), rest.at("o").end());
     INFO("cut at " << cut);
     if (cut % 16 == 0) CHECK(out == once);  // the same blocks
-    check_near(out, once, 3e-3);
+    check_near(out, once, 1.4 * kda_bound(kda, "o"));
   }
   check_no_findings();
 }
@@ -223,7 +224,7 @@ TEST_CASE("kda: saved or recomputed, in one call or in two, gradients are the sa
       }
     }
     kda.saved = kda.apart = false;
-    for (const char* name : {"dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias"}) {
+    for (const std::string name : {"dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias"}) {
       kda.gradients = name;  // alone
       INFO(name);
       const KdaValues out = run_kda(context(), kda, inputs);
