@@ -56,7 +56,7 @@ struct KdaForwardParams {
   void* saved_states;         // [slots, HV, V, K] of the inputs' type: the state at their start
   long long o_batch_stride, o_token_stride, o_head_stride;
   int chunk_size;  // of chunk_states: 16, 32 or 64
-  int reserved;
+  int chunks;      // that chunk_states has room for
 };
 
 // What a segment makes of the state S before it, S M + E with both transposed, and what it makes of
