@@ -225,9 +225,9 @@ void KdaCall::check_head(int64_t part, int64_t value_head) const {
   };
   if (!s.backward) {
     const ref::KdaForward expected = ref::kda_forward(one);
-    check("o", s.value_heads(), value_head, s.value_dim, wide ? 1e-4 : 5e-3, expected.o);
+    check("o", s.value_heads(), value_head, s.value_dim, wide ? 1.5e-4 : 7.5e-3, expected.o);
     if (s.final_state) {
-      compare("final_state", part, value_head, wide ? 1e-4 : 5e-3,
+      compare("final_state", part, value_head, wide ? 1.5e-4 : 7.5e-3,
               values("final_state", state * area, area), expected.final_state);
     }
     return;
@@ -235,7 +235,8 @@ void KdaCall::check_head(int64_t part, int64_t value_head) const {
   one.d_o = load("do", tail, end, s.value_heads(), value_head, s.value_dim);
   if (s.final_state) one.dht = values("dht", state * area, area);
   const ref::KdaBackward expected = ref::kda_backward(one);
-  const double strict = wide ? 2e-4 : 8e-3, loose = wide ? 1e-3 : 2e-2;
+  // Half as much again as of all tokens and heads together.
+  const double strict = wide ? 3e-4 : 1.2e-2, loose = wide ? 1.5e-3 : 3e-2;
   check("dv", s.value_heads(), value_head, s.value_dim, strict, expected.dv);
   check("dg", s.value_heads(), value_head, s.key_dim, loose, expected.dg);
   check("dbeta", s.value_heads(), value_head, 1, loose, expected.dbeta);
