@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 
@@ -151,6 +150,51 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 }
 
 #ifdef LATHE_BENCH_SIM
+// What a warp issues and how long a thread block takes: for another 16 tokens where it walks, in
+// all where the grid grows instead.
+Table instructions(lathe_context* context, const Settings& settings) {
+  Table table({"op", "shape", "dtype", "kernel", "threads", "registers", "shared_bytes", "per",
+               "instructions_of_a_warp", "cycles_alone", "cycles_of_2_warps", "cycles_of_4_warps"});
+  std::vector<KdaSize> sizes;
+  for (const int64_t width : {32, 64, 128, 192, 256}) {
+    for (const bool fused : {false, true}) {
+      KdaSize size;
+      size.key_dim = size.value_dim = width;
+      size.fused = fused;
+      sizes.push_back(size);
+    }
+  }
+  for (KdaSize size : with_backward(sizes)) {
+    if (!wanted(size, settings)) continue;
+    size.tokens = 1024;
+    const auto low = kda_counts(context, size);
+    size.tokens = 2048;
+    const auto high = kda_counts(context, size);
+    for (size_t i = 0; i < high.size(); ++i) {
+      const bool walks = high[i].blocks == low[i].blocks;
+      const auto per = [&](double few, double many, double warps_few, double warps_many) {
+        return walks ? (many / warps_many - few / warps_few) / 64 : many / warps_many;
+      };
+      const double warps = high[i].threads / 32;
+      auto row = cells(size);
+      row[1] = "K" + std::to_string(size.key_dim) + " V" + std::to_string(size.value_dim) +
+               (size.fused ? " fused" : "");
+      for (const auto& cell :
+           {high[i].kernel, number(high[i].threads, 0), std::to_string(high[i].registers),
+            std::to_string(high[i].shared_bytes), std::string(walks ? "16 tokens" : "block"),
+            number(per(low[i].issue, high[i].issue, warps * low[i].blocks, warps * high[i].blocks),
+                   0),
+            number(per(low[i].chain[0], high[i].chain[0], 1, 1), 0),
+            number(per(low[i].chain[1], high[i].chain[1], 1, 1), 0),
+            number(per(low[i].chain[3], high[i].chain[3], 1, 1), 0)}) {
+        row.push_back(cell);
+      }
+      table.add(std::move(row));
+    }
+  }
+  return table;
+}
+
 Table predicted(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "launches", "memory_MB", "minimum_MB", "floor_us",
                "predicted_us", "busy_us", "chain_us", "bound", "chain_per_16_tokens", "published",
@@ -236,9 +280,10 @@ void add_ours(Table* table, lathe_context* context, const KdaSize& size) {
   };
   for (const std::string& line : launches_of(call)) {
     const AttnCounts one = attn_counts({line});
-    const auto threads = nlohmann::json::parse(line).at("block")[0].get<int>();
-    add("launch " + std::to_string(++launches) + ", " + std::to_string(threads) + " threads", 1,
-        one.memory_bytes, one.asked_bytes, one.tensor_ops);
+    lathe_kernel_info kernel{};
+    kernel.size = sizeof kernel;
+    API(lathe_plan_kernel(call.plan(), launches++, &kernel));  // all of them run, in this order
+    add(kernel.name, 1, one.memory_bytes, one.asked_bytes, one.tensor_ops);
     memory += one.memory_bytes, asked += one.asked_bytes, tensor += one.tensor_ops;
   }
   add("total", launches, memory, asked, tensor);
@@ -267,19 +312,22 @@ Table beside_peers(lathe_context* context, const Settings& settings) {
 Table bench_kda(const Settings& settings) {
   // Enough to count distinct sectors; races and the like are for the tests to find.
   setenv("LATHE_SIM_CHECK", "memcheck", 0);
-  if (settings.predict) setenv("LATHE_SIM_PROFILE", "1", 0);
+  if (settings.predict || settings.instructions) setenv("LATHE_SIM_PROFILE", "1", 0);
   const auto context = apitest::make_context();
   if (!apitest::on_simulator()) {
-    if (settings.predict || settings.peers) {
-      throw std::runtime_error("--predict and --peers count on the simulator: --device sim");
+    if (settings.predict || settings.peers || settings.instructions) {
+      throw std::runtime_error(
+          "--predict, --peers and --instructions count on the simulator: --device sim");
     }
     return on_gpu(context.get(), settings);
   }
   if (settings.peers) return beside_peers(context.get(), settings);
 #ifdef LATHE_BENCH_SIM
   if (settings.predict) return predicted(context.get(), settings);
+  if (settings.instructions) return instructions(context.get(), settings);
 #else
-  if (settings.predict) throw std::runtime_error("--predict needs a build with the simulator");
+  if (settings.predict || settings.instructions)
+    throw std::runtime_error("--predict and --instructions need a build with the simulator");
 #endif
   return on_simulator(context.get(), settings);
 }

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--full", settings.full, "conv, attn, kda: larger shapes on the simulator");
   app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
+  app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
   app.add_flag("--peers", settings.peers, "kda: bytes beside those of flash-linear-attention");
   app.add_option("--only", settings.only,
                  "sim, attn, kda: the loops or shapes with this in their name");

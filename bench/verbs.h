@@ -10,13 +10,14 @@
 namespace bench {
 
 struct Settings {
-  int runs = 0;          // 0: the bench's own number
-  bool full = false;     // full shapes on the simulator too
-  bool predict = false;  // kda: what a device would take at best, for published shapes
-  bool peers = false;    // kda: beside the kernels of flash-linear-attention
-  std::string only;      // sim: loops with this in their name
-  std::string isa;       // sim: this instruction set alone
-  std::string folder;    // of this program, to find the null driver
+  int runs = 0;               // 0: the bench's own number
+  bool full = false;          // full shapes on the simulator too
+  bool predict = false;       // kda: what a device would take at best, for published shapes
+  bool instructions = false;  // kda: of a block of 16 tokens
+  bool peers = false;         // kda: beside the kernels of flash-linear-attention
+  std::string only;           // sim: loops with this in their name
+  std::string isa;            // sim: this instruction set alone
+  std::string folder;         // of this program, to find the null driver
 };
 
 Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothing cached
