@@ -188,6 +188,7 @@ __device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
     KdaReverse<Config>(p, blockIdx.x - p.forward_blocks, shared_address(shared)).run();
     return;
   }
+  if constexpr (!Config::kSaved) return;  // an earlier walk has left it
   KdaForwardParams forward = {};
   forward.in = p.in;
   forward.initial_state = p.initial_state, forward.summaries = p.summaries;
