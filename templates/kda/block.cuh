@@ -41,7 +41,8 @@ template <class Config>
 struct KdaBlock {
   using Element = typename Config::Element;
   static constexpr int kPlanes = Operand<Element>::kPlanes;
-  using Rows = KdaTile<16, Config::kWidth, kKdaSliceColumns>;
+  static constexpr int kColumns = kKdaSliceColumns;
+  using Rows = KdaTile<16, Config::kWidth, kColumns>;
   // Quotients of decays instead of levels; ke and qg are this much too large then.
   static constexpr bool kBounded = Config::kGate == kKdaGateBounded && ElementRange<Element>::kWide;
   static constexpr float kScaling = kBounded ? 0x1p57f : 1.0f, kUnscaling = 1.0f / kScaling;

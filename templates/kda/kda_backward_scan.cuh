@@ -144,14 +144,14 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Confi
   const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
                        place.start * p.do_token_stride + place.head * p.do_head_stride;
   const int rounds = ceil_div(place.count - place.first, Scan::kRows);
-  const KdaNumbers numbers = this->numbers_of_head();
+  const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
   this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
 #pragma unroll 1
   for (int turn = rounds - 1; turn >= 0; --turn) {
     const int round = place.first + turn * Scan::kRows;
     this->copy_values(d_o, p.do_token_stride, round);
-    this->prepare(incoming, numbers, round, round - Scan::kRows);
+    this->prepare(incoming, head, round, round - Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of the gradient are there
     const int most = ceil_div(minimum(place.count - round, Scan::kRows), 16);

@@ -48,6 +48,7 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
   __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
+  __device__ __forceinline__ void store_final_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
@@ -263,13 +264,13 @@ template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state) const {
   const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
                      place.start * in.v_token_stride + place.head * in.v_head_stride;
-  const KdaNumbers numbers = this->numbers_of_head();
+  const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
   this->expect(incoming, place.first);
 #pragma unroll 1
   for (int round = place.first; round < place.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);
-    this->prepare(incoming, numbers, round, round + Scan::kRows);
+    this->prepare(incoming, head, round, round + Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of v are there
 #pragma unroll 1
@@ -280,6 +281,16 @@ __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state
       advance(state, this->blocks + block * Block::kBytes, block, round + 16 * block);
     }
     __syncthreads();  // all have left the blocks that are made anew
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::store_final_state(
+    KdaState<Config>& state) const {
+  if constexpr (Config::kFinalState) {
+    if (!place.last) return;
+    state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
+                in.key_dim, in.value_dim);
   }
 }
 
@@ -295,11 +306,7 @@ __device__ __forceinline__ void KdaForward<Config>::run() const {
                               in.key_dim, in.value_dim);
   }
   walk(state);
-  if constexpr (Config::kFinalState) {
-    if (!place.last) return;
-    state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
-                in.key_dim, in.value_dim);
-  }
+  store_final_state(state);
 }
 
 template <class Config>

@@ -179,10 +179,10 @@ struct KdaScan {
 
   __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
                                               int first) const;
-  __device__ __forceinline__ KdaRows<Config> rows_of_head() const;
-  __device__ __forceinline__ KdaNumbers numbers_of_head() const;
+  __device__ __forceinline__ KdaRows<Config> rows() const;
+  __device__ __forceinline__ KdaNumbers numbers() const;
   __device__ __forceinline__ void expect(KdaIncoming<Config>& incoming, int round) const;
-  __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& numbers,
+  __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
                                           int round, int next) const;
   __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
@@ -214,7 +214,7 @@ __device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
 }
 
 template <class Config>
-__device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows_of_head() const {
+__device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows() const {
   using GateElement = typename Config::GateElement;
   using BetaElement = typename Config::BetaElement;
   KdaRows<Config> rows;
@@ -236,12 +236,12 @@ __device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows_of_head() const
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::expect(KdaIncoming<Config>& incoming,
                                                         int round) const {
-  incoming.begin(rows_of_head(), round + 16 * warp, round >= place.first ? place.count : round);
+  incoming.begin(rows(), round + 16 * warp, round >= place.first ? place.count : round);
 }
 
 // What the inputs of the head are made of.
 template <class Config>
-__device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers_of_head() const {
+__device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr, in.key_dim};
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
@@ -257,11 +257,11 @@ __device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers_of_head() const {
 // then.
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& incoming,
-                                                         const KdaNumbers& numbers, int round,
+                                                         const KdaNumbers& head, int round,
                                                          int next) const {
   const int first = round + 16 * warp;
   if (first < place.count) {
-    prepare_block(incoming, rows_of_head(), numbers, blocks + warp * Block::kBytes);
+    prepare_block(incoming, rows(), head, blocks + warp * Block::kBytes);
   }
   expect(incoming, next);
 }
