@@ -17,11 +17,11 @@ constexpr int kBackwardThreads = 256, kFinishThreads = 256;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
-// Of 16 tokens: three tiles of 16-bit rows and two of pairs, the decay, three numbers a token, and
-// float32 pairs.
+// Of 16 tokens: three tiles of 16-bit rows and two of pairs, three times over where a float32 is
+// the sum of three, the decay, three numbers a token, and float32 pairs.
 int block_bytes(const KdaProblem& problem) {
-  const int width = kda_padded_keys(problem);
-  return round_up(3 * 16 * 2 * width + 2 * 512 + 4 * width + 3 * 64 + 16 * 4 * 24, 1024);
+  const int width = kda_padded_keys(problem), planes = problem.element == Dtype::f32 ? 3 : 1;
+  return round_up(planes * (3 * 16 * 2 * width + 2 * 512) + 4 * width + 3 * 64 + 16 * 4 * 24, 1024);
 }
 
 std::vector<Constant> constants_of(const KdaProblem& problem) {
@@ -68,8 +68,8 @@ Status check(const KdaProblem& problem) {
     return Status(Code::unsupported, text("kda: rows come in pieces of ", problem.vector_bytes,
                                           " bytes; allowed are 8 and 16"));
   }
-  if (problem.element == Dtype::f32) {
-    return Status(Code::unsupported, "kda: q is f32; allowed are f16, bf16");
+  if (problem.backward && problem.element == Dtype::f32) {
+    return Status(Code::unsupported, "kda: the gradients of q of f32; allowed are f16, bf16");
   }
   return {};
 }
@@ -79,7 +79,9 @@ Status check(const KdaProblem& problem) {
 int kda_padded_keys(const KdaProblem& problem) { return round_up(problem.key_dim, kPanel); }
 
 int kda_walk_smem(const KdaProblem& problem, const KdaWalkTile& tile) {
-  return tile.warps * block_bytes(problem) + tile.values() * 2 * round_up(tile.values(), kPanel);
+  const int rows =
+      problem.element == Dtype::f32 ? 4 * (tile.values() + 4) : 2 * round_up(tile.values(), kPanel);
+  return tile.warps * block_bytes(problem) + tile.values() * rows;
 }
 
 int kda_backward_smem(const KdaProblem& problem) {
