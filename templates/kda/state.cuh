@@ -22,6 +22,18 @@ struct KdaState {
     }
   }
 
+  // The warp's rows of the unit matrix.
+  __device__ __forceinline__ void identity(int value) {
+    const int lane = static_cast<int>(threadIdx.x % 32), from = value + lane / 4 - lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        s[n][i] = from + i / 2 * 8 == 8 * n + i % 2 ? 1.0f : 0.0f;
+      }
+    }
+  }
+
   // `at` is the state of a sequence and head; the warp's values begin at `value`. Body(address,
   // word) for each word that exists, two neighbouring keys at a time.
   template <bool kVFirst, class Body>
