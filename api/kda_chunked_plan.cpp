@@ -6,6 +6,7 @@
 
 #include "api/boundary.h"
 #include "api/kda_params.h"
+#include "codegen/kernels/kda_chain.h"
 
 namespace lathe {
 namespace {
@@ -15,7 +16,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 class KdaWork final : public Work {
  public:
-  KdaWork(const KdaRequest& request, KdaChunkedKernels kernels);
+  KdaWork(const KdaRequest& request, KdaChunkedKernels kernels, const DeviceFacts& facts);
 
   const std::vector<KernelSpec>& specs() const override { return specs_; }
   void bind(const std::vector<PlanKernel>& kernels) override;
@@ -33,12 +34,13 @@ class KdaWork final : public Work {
 
   KdaRequest request_;
   KdaChunkedKernels kernels_;
+  DeviceFacts facts_;
   std::vector<KernelSpec> specs_;
   std::shared_ptr<const Kernel> forward_, scan_, backward_, finish_;
 };
 
-KdaWork::KdaWork(const KdaRequest& request, KdaChunkedKernels kernels)
-    : request_(request), kernels_(std::move(kernels)) {
+KdaWork::KdaWork(const KdaRequest& request, KdaChunkedKernels kernels, const DeviceFacts& facts)
+    : request_(request), kernels_(std::move(kernels)), facts_(facts) {
   for (const auto* spec :
        {&kernels_.forward, &kernels_.scan, &kernels_.backward, &kernels_.finish}) {
     if (*spec) specs_.push_back(**spec);
@@ -131,6 +133,7 @@ Result<Estimate> KdaWork::estimate(const Call& call) const {
   Estimate out;
   out.launches = static_cast<uint64_t>(launch.count());
   out.cost = kda_chunked_cost(problem(), kernels_, extent, request_.chunk_size);
+  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, extent, facts_);
   return out;
 }
 
@@ -138,7 +141,7 @@ Result<Estimate> KdaWork::estimate(const Call& call) const {
 
 Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts) {
   LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(request.problem, facts));
-  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, std::move(kernels)));
+  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, std::move(kernels), facts));
 }
 
 }  // namespace lathe
