@@ -117,6 +117,13 @@ KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) 
   return spec;
 }
 
+KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
+  KernelSpec spec = forward;
+  spec.kernel = "kda_forward_warmup";
+  spec.source = "kda/kda_forward_warmup.cuh";
+  return spec;
+}
+
 KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape) {
   KdaSummaryBlocks blocks;
   if (shape.segments <= 1) return blocks;

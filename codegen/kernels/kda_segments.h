@@ -29,6 +29,10 @@ KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts
 KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
 int kda_merge_smem(int padded_keys);
 
+// kda_forward with segments that start early from zero, in its own launch and nothing before it.
+// `forward` is its spec; its grid is the forward's.
+KernelSpec kda_forward_warmup_spec(const KernelSpec& forward);
+
 struct KdaSegmentShape {
   int64_t sequences = 0, value_heads = 0;
   int64_t segments = 1;

@@ -45,6 +45,7 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
   __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
+  __device__ __forceinline__ void store_final_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
@@ -265,6 +266,16 @@ __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state
 }
 
 template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::store_final_state(
+    KdaState<Config>& state) const {
+  if constexpr (Config::kFinalState) {
+    if (!place.last) return;
+    state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
+                in.key_dim, in.value_dim);
+  }
+}
+
+template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::run() const {
   if (place.idle()) return;
   KdaState<Config> state;
@@ -276,11 +287,7 @@ __device__ __forceinline__ void KdaForward<Config>::run() const {
                               in.key_dim, in.value_dim);
   }
   walk(state);
-  if constexpr (Config::kFinalState) {
-    if (!place.last) return;
-    state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
-                in.key_dim, in.value_dim);
-  }
+  store_final_state(state);
 }
 
 template <class Config>

@@ -179,6 +179,8 @@ struct KdaScan {
 
   __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
                                               int first) const;
+  __device__ __forceinline__ KdaRows<Config> rows() const;
+  __device__ __forceinline__ KdaNumbers numbers() const;
   __device__ __forceinline__ void prepare(int first) const;
   __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
@@ -205,7 +207,7 @@ __device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
+__device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows() const {
   KdaRows<Config> rows;
   rows.q = static_cast<const Element*>(in.q) + place.row * in.q_batch_stride +
            place.start * in.q_token_stride + place.q_head * in.q_head_stride;
@@ -219,6 +221,11 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
   rows.q_stride = in.q_token_stride, rows.k_stride = in.k_token_stride;
   rows.g_stride = in.g_token_stride, rows.beta_stride = in.beta_token_stride;
   rows.key_dim = in.key_dim;
+  return rows;
+}
+
+template <class Config>
+__device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
@@ -227,7 +234,12 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
     numbers.dt_bias =
         static_cast<const float*>(in.dt_bias) + static_cast<long long>(place.head) * in.key_dim;
   }
-  prepare_block<Config>(rows, numbers, first, place.count, blocks + warp * Block::kBytes);
+  return numbers;
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
+  prepare_block<Config>(rows(), numbers(), first, place.count, blocks + warp * Block::kBytes);
 }
 
 // The rows of the round's block `own`, the warp's columns.

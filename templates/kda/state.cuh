@@ -22,6 +22,16 @@ struct KdaState {
     }
   }
 
+  // The same numbers under another Config.
+  template <class Other>
+  __device__ __forceinline__ void take(const KdaState<Other>& other) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[n][i] = other.s[n][i];
+    }
+  }
+
   // The warp's rows of the unit matrix.
   __device__ __forceinline__ void identity(int value) {
     const int lane = static_cast<int>(threadIdx.x % 32), from = value + lane / 4 - lane % 4 * 2;

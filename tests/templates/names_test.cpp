@@ -11,6 +11,7 @@
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/kda_chunked.h"
+#include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
@@ -92,6 +93,11 @@ TEST_CASE("specs and templates have the same stems") {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "kda/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
+  }
+  for (const KernelSpec& spec : {kda_summary_spec(*walks.scan, {}), kda_merge_spec(*walks.scan, {}),
+                                 kda_forward_warmup_spec(*walks.forward)}) {
+    CHECK(spec.source == "kda/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
   }
   CHECK(sources == template_stems());
 }
