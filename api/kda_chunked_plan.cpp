@@ -16,7 +16,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 class KdaWork final : public Work {
  public:
-  KdaWork(const KdaRequest& request, KdaChunkedKernels kernels, const DeviceFacts& facts);
+  KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels);
 
   const std::vector<KernelSpec>& specs() const override { return specs_; }
   void bind(const std::vector<PlanKernel>& kernels) override;
@@ -29,20 +29,25 @@ class KdaWork final : public Work {
   KdaChunkedShape shape(const Call& call) const;
   // What a problem with open extents leaves to its calls; the blocks of its launches.
   Result<KdaLaunch> check(const Call& call, const KdaChunkedShape& shape) const;
+  Status run_segments(const KdaCall& of) const;
   Status run_forward(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
 
+  const KernelSpec& walk() const { return kernels_.forward ? *kernels_.forward : *kernels_.scan; }
+
   KdaRequest request_;
-  KdaChunkedKernels kernels_;
   DeviceFacts facts_;
+  KdaChunkedKernels kernels_;
   std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> forward_, scan_, backward_, finish_;
+  std::shared_ptr<const Kernel> summary_, merge_, forward_, scan_, backward_, finish_;
 };
 
-KdaWork::KdaWork(const KdaRequest& request, KdaChunkedKernels kernels, const DeviceFacts& facts)
-    : request_(request), kernels_(std::move(kernels)), facts_(facts) {
-  for (const auto* spec :
-       {&kernels_.forward, &kernels_.scan, &kernels_.backward, &kernels_.finish}) {
+Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
+
+KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels)
+    : request_(request), facts_(facts), kernels_(std::move(kernels)) {
+  for (const auto* spec : {&kernels_.summary, &kernels_.merge, &kernels_.forward, &kernels_.scan,
+                           &kernels_.backward, &kernels_.finish}) {
     if (*spec) specs_.push_back(**spec);
   }
 }
@@ -50,7 +55,8 @@ KdaWork::KdaWork(const KdaRequest& request, KdaChunkedKernels kernels, const Dev
 void KdaWork::bind(const std::vector<PlanKernel>& kernels) {
   size_t next = 0;
   for (const auto& [spec, loaded] :
-       {std::pair(&kernels_.forward, &forward_), std::pair(&kernels_.scan, &scan_),
+       {std::pair(&kernels_.summary, &summary_), std::pair(&kernels_.merge, &merge_),
+        std::pair(&kernels_.forward, &forward_), std::pair(&kernels_.scan, &scan_),
         std::pair(&kernels_.backward, &backward_), std::pair(&kernels_.finish, &finish_)}) {
     if (*spec) *loaded = kernels[next++].loaded;
   }
@@ -62,6 +68,7 @@ KdaChunkedShape KdaWork::shape(const Call& call) const {
   out.sequences = extents[Letter::N];
   out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
   out.tokens = extents[Letter::T];
+  out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
   return out;
 }
 
@@ -77,7 +84,8 @@ Result<KdaLaunch> KdaWork::check(const Call& call, const KdaChunkedShape& shape)
                         "; allowed with a backward are HV that are a multiple of H from H on"));
   }
   const KdaLaunch launch = kda_launch(problem(), kernels_, shape);
-  for (const int64_t blocks : {launch.forward, launch.scan(), launch.backward, launch.finish}) {
+  for (const int64_t blocks : {launch.summary(), launch.merge, launch.forward, launch.scan(),
+                               launch.backward, launch.finish}) {
     if (blocks <= kMaxExtent) continue;
     return Status(
         Code::unsupported,
@@ -95,26 +103,36 @@ Result<size_t> KdaWork::workspace_bytes(const Call& call) const {
   return static_cast<size_t>(workspace.total);
 }
 
+// What segments start from, for the walks of both directions.
+Status KdaWork::run_segments(const KdaCall& of) const {
+  if (of.launch.summary() > 0) {
+    const KdaSummaryParams p = kda_summary_params(of, walk());
+    LATHE_TRY(summary_->launch(grid_of(of.launch.summary()), &p, of.call.stream));
+  }
+  if (of.launch.merge == 0) return {};
+  const KdaMergeParams p = kda_merge_params(of);
+  return merge_->launch(grid_of(of.launch.merge), &p, of.call.stream);
+}
+
 Status KdaWork::run_forward(const KdaCall& of) const {
   if (of.launch.forward == 0) return {};
-  const KdaForwardParams p = kda_forward_params(of, *kernels_.forward);
-  return forward_->launch({static_cast<unsigned>(of.launch.forward)}, &p, of.call.stream);
+  const KdaForwardParams p = kda_forward_params(of, walk());
+  return forward_->launch(grid_of(of.launch.forward), &p, of.call.stream);
 }
 
 Status KdaWork::run_backward(const KdaCall& of) const {
-  const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
   const KdaLaunch& launch = of.launch;
   if (launch.scan() > 0) {
-    const KdaBackwardScanParams p = kda_scan_params(of, *kernels_.scan);
-    LATHE_TRY(scan_->launch(blocks(launch.scan()), &p, of.call.stream));
+    const KdaBackwardScanParams p = kda_scan_params(of, walk());
+    LATHE_TRY(scan_->launch(grid_of(launch.scan()), &p, of.call.stream));
   }
   if (launch.backward > 0) {
-    const KdaBackwardParams p = kda_backward_params(of, *kernels_.scan);
-    LATHE_TRY(backward_->launch(blocks(launch.backward), &p, of.call.stream));
+    const KdaBackwardParams p = kda_backward_params(of, walk());
+    LATHE_TRY(backward_->launch(grid_of(launch.backward), &p, of.call.stream));
   }
   if (launch.finish == 0) return {};
   const KdaBackwardFinishParams p = kda_finish_params(of);
-  return finish_->launch(blocks(launch.finish), &p, of.call.stream);
+  return finish_->launch(grid_of(launch.finish), &p, of.call.stream);
 }
 
 Status KdaWork::run(const Call& call) const {
@@ -123,6 +141,7 @@ Status KdaWork::run(const Call& call) const {
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), extent, request_.saved_outside));
   const KdaCall of = {request_, extent, launch, workspace, call};
+  LATHE_TRY(run_segments(of));
   LATHE_TRY(run_forward(of));
   return run_backward(of);
 }
@@ -137,11 +156,27 @@ Result<Estimate> KdaWork::estimate(const Call& call) const {
   return out;
 }
 
+// Whether a call may come to have more than one segment: one of few and long sequences, unless the
+// problem promises otherwise.
+bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
+             const DeviceFacts& facts) {
+  KdaChunkedShape shape = request.promised;
+  if (shape.sequences == kUnknown) shape.sequences = 1;
+  if (shape.value_heads == kUnknown) shape.value_heads = 1;
+  if (shape.tokens == kUnknown) shape.tokens = kMostTokens;
+  return kda_segments(request.problem, kernels, facts, shape, request.segments) > 1;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts) {
+Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFacts& facts) {
+  KdaRequest request = asked;
   LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(request.problem, facts));
-  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, std::move(kernels), facts));
+  if (request.problem.segmented && !may_cut(request, kernels, facts)) {
+    request.problem.segmented = false;
+    LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
+  }
+  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, facts, std::move(kernels)));
 }
 
 }  // namespace lathe

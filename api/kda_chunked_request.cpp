@@ -94,10 +94,6 @@ Status check_covered(const lathe_problem& problem) {
     return Status(Code::unsupported, text("alignment is ", problem.alignment, "; kda needs ",
                                           kLeastAlignment, " bytes (lathe_problem_alignment)"));
   }
-  if (const int segments = number(problem, "segments"); segments > 1) {
-    return Status(Code::unsupported,
-                  text("option segments is ", segments, "; allowed are 0 and 1"));
-  }
   if (const int warmup = number(problem, "warmup_segments"); warmup > 1) {
     return Status(Code::unsupported,
                   text("option warmup_segments is ", warmup, "; allowed are 0 and 1"));
@@ -142,6 +138,8 @@ Result<KdaRequest> kda_request(const lathe_problem& problem, const Extents& prom
   out.chunk_size = number(problem, "chunk_size");
   out.segments = number(problem, "segments");
   out.saved_outside = problem.has(kda::saved_values);
+  out.promised = {promised[Letter::N], promised[Letter::H], promised[Letter::HV],
+                  promised[Letter::T]};
   KdaProblem& asked = out.problem;
   asked.vector_bytes = vector_bytes(asked, problem.alignment);
   asked.initial_state = out.initial_state;
@@ -157,6 +155,7 @@ Result<KdaRequest> kda_request(const lathe_problem& problem, const Extents& prom
   asked.dA_log = problem.has(kda::dA_log);
   asked.ddt_bias = problem.has(kda::ddt_bias);
   const int64_t heads = promised[Letter::H], value_heads = promised[Letter::HV];
+  asked.segmented = out.segments != 1;
   asked.grouped = heads == kUnknown || value_heads == kUnknown || heads != value_heads;
   return out;
 }

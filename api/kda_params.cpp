@@ -51,11 +51,39 @@ Saved saved_of(const KdaCall& of) {
 
 }  // namespace
 
+KdaSummaryParams kda_summary_params(const KdaCall& of, const KernelSpec& walk) {
+  const auto& t = of.call.tensors;
+  KdaSummaryParams p = {};
+  p.in = inputs_of(of, walk);
+  p.initial_state = t[kda::initial_state].data;
+  p.d_o = t[kda::d_o].data;
+  p.dht = t[kda::dht].data;
+  p.summaries = of.call.workspace + of.workspace.summaries;
+  p.grad_ends = of.call.workspace + of.workspace.grad_ends;
+  put_strides(t[kda::d_o], &p.do_batch_stride, &p.do_token_stride, &p.do_head_stride);
+  p.forward_blocks = static_cast<int>(of.launch.summary_forward);
+  return p;
+}
+
+KdaMergeParams kda_merge_params(const KdaCall& of) {
+  KdaMergeParams p = {};
+  p.cu_seqlens = of.call.tensors[kda::cu_seqlens].data;
+  p.summaries = of.call.workspace + of.workspace.summaries;
+  p.grad_ends = of.call.workspace + of.workspace.grad_ends;
+  p.sequences = static_cast<int>(of.shape.sequences);
+  p.value_heads = static_cast<int>(of.shape.value_heads);
+  p.tokens = static_cast<int>(of.shape.tokens);
+  p.key_dim = of.request.problem.key_dim, p.value_dim = of.request.problem.value_dim;
+  p.segments = static_cast<int>(of.shape.segments);
+  return p;
+}
+
 KdaForwardParams kda_forward_params(const KdaCall& of, const KernelSpec& walk) {
   const auto& t = of.call.tensors;
   KdaForwardParams p = {};
   p.in = inputs_of(of, walk);
   p.initial_state = t[kda::initial_state].data;
+  p.summaries = of.call.workspace + of.workspace.summaries;
   p.o = t[kda::o].data;
   p.final_state = t[kda::final_state].data;
   p.chunk_states = t[kda::chunk_states].data;
@@ -76,6 +104,8 @@ KdaBackwardScanParams kda_scan_params(const KdaCall& of, const KernelSpec& walk)
   KdaBackwardScanParams p = {};
   p.in = inputs_of(of, walk);
   p.initial_state = t[kda::initial_state].data;
+  p.summaries = of.call.workspace + of.workspace.summaries;
+  p.grad_ends = of.call.workspace + of.workspace.grad_ends;
   p.d_o = t[kda::d_o].data;
   p.dht = t[kda::dht].data;
   p.dinitial_state = t[kda::dinitial_state].data;

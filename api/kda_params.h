@@ -16,6 +16,8 @@ struct KdaCall {
   const Call& call;
 };
 
+KdaSummaryParams kda_summary_params(const KdaCall& of, const KernelSpec& walk);
+KdaMergeParams kda_merge_params(const KdaCall& of);
 // `walk`: the spec whose tiles cut V.
 KdaForwardParams kda_forward_params(const KdaCall& of, const KernelSpec& walk);
 KdaBackwardScanParams kda_scan_params(const KdaCall& of, const KernelSpec& walk);

@@ -118,7 +118,8 @@ struct KdaProblem {
   bool dht = false;             // the final state has a gradient of its own
   bool dinitial_state = false;  // also without `backward`
   bool dA_log = false, ddt_bias = false;
-  bool grouped = true;  // value heads share those of q and k, or may
+  bool segmented = false;  // sequences may be cut, of which a call tells more
+  bool grouped = true;     // value heads share those of q and k, or may
 
   // Of the two walks of the backward, whether the forward one is made again.
   bool recomputes() const { return backward && !saves && !given_saved; }

@@ -23,6 +23,7 @@ constexpr double kPlanes = 3.5;  // of the products' part, where there are three
 // Cycles of 16 tokens that are spent waiting, whatever the warps.
 constexpr double kWaiting = 200;
 
+constexpr int64_t kCacheBytes = 64;  // of the second cache, a cycle and multiprocessor
 constexpr int kSchedulers = 4, kResidentWarps = 8, kReservedShared = 1024;
 
 double of(const Work& work, double slices) { return work.fixed + work.slice * slices; }
@@ -62,6 +63,11 @@ uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& ke
     const double issued = planes * (prepare / (spec.threads / 32) + of(kTake, slices));
     cycles += at.rounds * static_cast<double>(blocks) * (at.warps * issued + kWaiting);
   };
+  if (launch.summary() > 0) walk(*kernels.summary, launch.summary());
+  if (launch.merge > 0) {  // a transition from the second cache for each link
+    const int64_t transition = int64_t{4} * problem.key_dim * problem.key_dim;
+    cycles += static_cast<double>((shape.segments - 2) * ceil_div(transition, kCacheBytes));
+  }
   if (launch.forward > 0) walk(*kernels.forward, launch.forward);
   if (launch.scan() > 0) walk(*kernels.scan, launch.scan());
   if (launch.backward > 0) {

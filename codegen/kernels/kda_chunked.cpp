@@ -167,9 +167,17 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
   LATHE_TRY(check(problem));
   KdaChunkedKernels kernels;
   LATHE_ASSIGN(const KdaWalkTile tile, kda_walk_choose(problem, facts));
+  if (!problem.forward && !problem.backward && !problem.dinitial_state) return kernels;
   if (problem.forward) kernels.forward = kda_forward_spec(problem, tile);
   if (problem.backward || problem.dinitial_state) {
     kernels.scan = kda_backward_scan_spec(problem, tile);
+  }
+  if (problem.segmented) {
+    const KdaSummaryParts parts = {problem.forward || problem.recomputes(),
+                                   kernels.scan.has_value(), problem.initial_state, problem.dht};
+    const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
+    kernels.summary = kda_summary_spec(walk, parts);
+    kernels.merge = kda_merge_spec(walk, parts);
   }
   if (!problem.backward) return kernels;
   if (kda_backward_smem(problem) > facts.shared_bytes_per_block) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "codegen/kernels/kda.h"
+#include "codegen/kernels/kda_segments.h"
 
 namespace lathe {
 
@@ -34,6 +35,8 @@ std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const De
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
 
 struct KdaChunkedKernels {
+  std::optional<KernelSpec> summary;   // kda_summary, before the walks of both directions
+  std::optional<KernelSpec> merge;     // kda_merge
   std::optional<KernelSpec> forward;   // kda_forward
   std::optional<KernelSpec> scan;      // kda_backward_scan
   std::optional<KernelSpec> backward;  // kda_backward
@@ -46,6 +49,9 @@ KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& 
 KernelSpec kda_backward_spec(const KdaProblem& problem);
 KernelSpec kda_backward_finish_spec();
 
+// Blocks of a walk that the device has room for.
+int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts);
+
 // Geometry. T tokens of each of the batch's rows, or of all packed sequences.
 struct KdaChunkedShape {
   int64_t sequences = 0, heads = 0, value_heads = 0;
@@ -57,15 +63,22 @@ int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // 
 // Chunks of `size` tokens that chunk_states has, at most: packed lengths are on the device.
 int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);
+// Into how many segments a call cuts its sequences; `asked` as the option: 0 leaves it to the
+// shape. A problem that is not segmented has one.
+int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const DeviceFacts& facts, const KdaChunkedShape& shape, int asked);
 
 // Blocks of each launch of one call, all in x; 0: there is nothing for it to do. A launch may have
 // at most 2^31 - 1, which the caller compares; no number here wraps around.
 struct KdaLaunch {
+  int64_t summary_forward = 0, summary_back = 0;  // of one launch
+  int64_t merge = 0;
   int64_t forward = 0;
   int64_t scan_forward = 0, scan_back = 0;  // of one launch
   int64_t backward = 0;
   int64_t finish = 0;
 
+  int64_t summary() const { return summary_forward + summary_back; }
   int64_t scan() const { return scan_forward + scan_back; }
   int64_t count() const;  // launches
 };
@@ -75,6 +88,8 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
 // Offsets of the parts of the workspace; a part that a call has no use for has no bytes.
 // `saved_outside`: what the forward leaves has tensors of its own.
 struct KdaWorkspace {
+  int64_t summaries = 0;     // float32 [N, segments, HV, V + K, K]
+  int64_t grad_ends = 0;     // float32 [N, segments, HV, V, K]
   int64_t saved_values = 0;  // [rows, HV, V] of the inputs' type
   int64_t saved_states = 0;  // [slots, HV, V, K]
   int64_t value_grads = 0;   // as saved_values

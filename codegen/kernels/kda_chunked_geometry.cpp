@@ -32,6 +32,10 @@ uint64_t unsigned_product(std::initializer_list<int64_t> factors) {
   return product;
 }
 
+KdaSegmentShape segments_of(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  return {shape.sequences, shape.value_heads, shape.segments, problem.key_dim, problem.value_dim};
+}
+
 }  // namespace
 
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape) {
@@ -52,7 +56,35 @@ int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk) {
 }
 
 int64_t KdaLaunch::count() const {
-  return (forward > 0) + (scan() > 0) + (backward > 0) + (finish > 0);
+  return (summary() > 0) + (merge > 0) + (forward > 0) + (scan() > 0) + (backward > 0) +
+         (finish > 0);
+}
+
+int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts) {
+  constexpr int kReserved = 1024;          // shared memory of a block for the system
+  constexpr int kRegistersOfThread = 256;  // of which a walk takes most
+  const int by_shared = facts.shared_bytes_per_multiprocessor / (walk.smem_bytes + kReserved);
+  const int by_registers = facts.registers_per_multiprocessor / (kRegistersOfThread * walk.threads);
+  return int64_t{facts.multiprocessors} * std::max(1, std::min(by_shared, by_registers));
+}
+
+int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const DeviceFacts& facts, const KdaChunkedShape& shape, int asked) {
+  const int64_t chunks = ceil_div(shape.tokens, kKdaChunk);  // of the longest sequence, at most
+  if (!problem.segmented || chunks == 0) return 1;
+  if (asked > 0) return std::min<int64_t>(asked, chunks);
+  const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
+  KdaSegmentQuestion question;
+  question.heads = bounded_product({shape.sequences, shape.value_heads});
+  question.value_tiles = kda_value_tiles(problem, walk);
+  question.key_tiles = ceil_div(problem.key_dim, walk.threads / 2);
+  question.tokens =
+      problem.packed ? shape.tokens / std::max<int64_t>(shape.sequences, 1) : shape.tokens;
+  question.blocks_at_once = kda_blocks_at_once(walk, facts);
+  // A call that gives o as well walks in one direction at a time.
+  question.forward = problem.forward || problem.recomputes();
+  question.back = kernels.scan && !problem.forward;
+  return kda_choose_segments(question);
 }
 
 KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels,
@@ -69,6 +101,12 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
     out.scan_back = walk(*kernels.scan);
     if (problem.recomputes() && rows > 0) out.scan_forward = out.scan_back;
   }
+  if (kernels.summary && rows > 0) {
+    const KdaSegmentShape segments = segments_of(problem, shape);
+    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
+    out.summary_forward = blocks.forward, out.summary_back = blocks.back;
+    out.merge = kda_merge_blocks(*kernels.merge, segments);
+  }
   if (kernels.backward && rows > 0) {
     out.backward = bounded_product({kda_slots(problem, shape), shape.heads});
   }
@@ -84,16 +122,19 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
 Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedShape& shape,
                                    bool saved_outside) {
   KdaWorkspace out;
-  if (!problem.backward && !problem.dinitial_state) return out;
+  const bool walks_back = problem.backward || problem.dinitial_state;
   const int64_t rows = kda_rows(problem, shape), slots = kda_slots(problem, shape);
   const int64_t heads = shape.value_heads, k = problem.key_dim, v = problem.value_dim;
   const int64_t element = bytes_of(problem.element);
   const int64_t saved = problem.backward && !saved_outside ? 1 : 0;
+  const KdaSegmentShape segments = segments_of(problem, shape);
   WorkspaceParts parts;
+  parts.add(&out.summaries, 4, {kda_summary_numbers(segments)});
+  parts.add(&out.grad_ends, 4, {walks_back ? kda_grad_end_numbers(segments) : 0});
   parts.add(&out.saved_values, element, {saved, rows, heads, v});
   parts.add(&out.saved_states, element, {saved, slots, heads, v, k});
-  parts.add(&out.value_grads, element, {rows, heads, v});
-  parts.add(&out.state_grads, element, {slots, heads, v, k});
+  parts.add(&out.value_grads, element, {walks_back ? rows : 0, heads, v});
+  parts.add(&out.state_grads, element, {walks_back ? slots : 0, heads, v, k});
   parts.add(&out.rate_sums, 4, {problem.backward && problem.A_log ? slots : 0, heads});
   parts.add(&out.bias_sums, 4, {problem.backward && problem.dt_bias ? slots : 0, heads, k});
   out.total = parts.total();
@@ -129,6 +170,12 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     const uint64_t ratio_keys = unsigned_product({rows, value_heads, k, element});
     cost.bytes += (2 * ratio_keys + gates) * unsigned_product({tiles, walks});
   };
+  if (launch.summary() > 0) {
+    const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
+                                            segments_of(problem, shape), rows);
+    cost.bytes += segments.bytes, cost.tensor_ops += segments.tensor_ops;
+    cost.flops += segments.flops;
+  }
   if (launch.forward > 0) {
     walk(*kernels.forward, 1);
     const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;

@@ -85,10 +85,11 @@ inline std::vector<Kernel> compile(const std::vector<KernelSpec>& specs) {
   return kernels;
 }
 
-// What a call in segments launches, one after another.
-inline std::vector<Kernel> compile(const Setup& s, bool back) {
+// What a call in segments launches, one after another. Summaries that can also go back serve a
+// forward as well: it launches half of them.
+inline std::vector<Kernel> compile(const Setup& s, bool back, bool summaries_back = true) {
   const KernelSpec walk = walk_spec(s, back);
-  const lathe::KdaSummaryParts parts = parts_of(s, back);
+  const lathe::KdaSummaryParts parts = parts_of(s, summaries_back);
   return compile({lathe::kda_summary_spec(walk, parts), lathe::kda_merge_spec(walk, parts), walk});
 }
 
@@ -143,11 +144,14 @@ struct Call {
   }
   // Summaries and their chain, if there are segments.
   void summarize() {
+    const bool back = summary.d_o != nullptr;
     const lathe::KdaSummaryBlocks blocks = lathe::kda_summary_blocks(kernels[0].spec, shape());
     summary.forward_blocks = static_cast<int>(blocks.forward);
-    if (blocks.all() > 0) launch(0, static_cast<uint32_t>(blocks.all()), summary);
+    const int64_t all = back ? blocks.all() : blocks.forward;
+    if (all > 0) launch(0, static_cast<uint32_t>(all), summary);
     const int64_t chains = lathe::kda_merge_blocks(kernels[1].spec, shape());
-    if (chains > 0) launch(1, static_cast<uint32_t>(chains), merge);
+    const bool unused = kernels[1].spec.constant("grads") != 0 && !back;
+    if (chains > 0) launch(1, static_cast<uint32_t>(unused ? chains / 2 : chains), merge);
   }
 };
 

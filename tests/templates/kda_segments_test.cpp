@@ -49,7 +49,7 @@ TEST_CASE("kda_forward in segments: the recurrence, at any number of them") {
   for (int number = 0; number < kCases; ++number) {
     const Case c = case_of(number);
     const Setup& s = c.setup;
-    const std::vector<Kernel> kernels = compile(s, false);
+    const std::vector<Kernel> kernels = compile(s, false, number < kBackwardCases);
     if (kernels.empty()) return;
     const ref::Kda a = make_case(s, seed, c.begin, c.heads, c.ratio, c.key_dim, c.value_dim);
     const ref::KdaForward exact = ref::kda_forward(a);

@@ -7,6 +7,10 @@ using namespace kda_case;
 
 namespace {
 
+Setup setup() {
+  return {LATHE_F32, LATHE_F32, LATHE_F32, 64, 4, "packed l2norm initial final chunks"};
+}
+
 // Every gate of a token at most `weakest`, some of them much less.
 void set_gates(double weakest, ref::Kda* a) {
   std::mt19937 random(9);
@@ -17,7 +21,7 @@ void set_gates(double weakest, ref::Kda* a) {
 }  // namespace
 
 TEST_CASE("kda_forward_warmup: within its bound of the exact state, and no earlier than it must") {
-  const Setup s = {LATHE_F32, LATHE_F32, LATHE_F32, 64, 4, "l2norm initial final chunks"};
+  const Setup s = setup();
   const KernelSpec exact_spec = walk_spec(s, false);
   const std::vector<Kernel> exact = compile({exact_spec});
   const std::vector<Kernel> warmup = compile({lathe::kda_forward_warmup_spec(exact_spec)});
@@ -41,7 +45,7 @@ TEST_CASE("kda_forward_warmup: within its bound of the exact state, and no earli
 }
 
 TEST_CASE("kda_forward_warmup: gates too weak for the bound, and it is exact") {
-  const Setup s = {LATHE_BF16, LATHE_F32, LATHE_F32, 64, 8, "l2norm packed initial final"};
+  const Setup s = setup();
   const KernelSpec exact_spec = walk_spec(s, false);
   const std::vector<Kernel> exact = compile({exact_spec});
   const std::vector<Kernel> warmup = compile({lathe::kda_forward_warmup_spec(exact_spec)});
