@@ -318,7 +318,7 @@ typedef struct lathe_estimate {
   uint64_t minimum_bytes; /* every input read once, every output written once */
   uint64_t flops;
   double microseconds; /* a prediction: what the device's published rates allow; 0 if unknown */
-  const char* bound;   /* "memory", "tensor", "launch": what takes that long */
+  const char* bound;   /* "memory", "tensor", "chain" (thread blocks one after another), "launch" */
   uint64_t tensor_ops; /* of matrix instructions, masked pairs of visited tiles included */
   double memory_microseconds, tensor_microseconds; /* each alone */
   const char* gpu; /* whose rates, "h200"; lent as long as the context */
