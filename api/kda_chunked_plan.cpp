@@ -6,6 +6,7 @@
 
 #include "api/boundary.h"
 #include "api/kda_params.h"
+#include "codegen/kernels/kda_chain.h"
 
 namespace lathe {
 namespace {
@@ -151,6 +152,7 @@ Result<Estimate> KdaWork::estimate(const Call& call) const {
   Estimate out;
   out.launches = static_cast<uint64_t>(launch.count());
   out.cost = kda_chunked_cost(problem(), kernels_, extent, request_.chunk_size);
+  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, extent, facts_);
   return out;
 }
 

@@ -195,17 +195,20 @@ Table instructions(lathe_context* context, const Settings& settings) {
   return table;
 }
 
+// Without counts, from the plan alone; of the device of the context.
+double estimated(lathe_context* context, const KdaSize& size) {
+  return KdaCall(context, size, true).estimate().microseconds;
+}
+
 Table predicted(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "launches", "memory_MB", "minimum_MB", "floor_us",
-               "predicted_us", "busy_us", "chain_us", "bound", "chain_per_16_tokens", "published",
-               "gpu"});
+               "predicted_us", "busy_us", "chain_us", "bound", "explain_us", "published", "gpu"});
   for (const KdaSize& size : with_backward(published_sizes())) {
     if (!wanted(size, settings)) continue;
     const auto launches = kda_counts(context, size);
-    double bytes = 0, walk = 0;
+    double bytes = 0;
     for (const auto& one : launches) bytes += one.memory_bytes;
-    for (const auto& one : launches) walk = std::max(walk, one.chain[one.threads > 128 ? 1 : 0]);
-    const double blocks = static_cast<double>(size.batch * size.tokens / size.parts()) / 16;
+    const double estimate = estimated(context, size);
     for (const char* gpu : {"h100", "h200", "a100"}) {
       const KdaPrediction told = kda_predict(launches, gpu);
       auto row = cells(size);
@@ -214,7 +217,8 @@ Table predicted(lathe_context* context, const Settings& settings) {
             number(size.minimum_bytes() / 1e6, 2),
             number(1e6 * size.minimum_bytes() / memory_rate(gpu), 1), number(told.microseconds, 1),
             number(told.busy_microseconds, 1), number(told.chain_microseconds, 1), told.bound,
-            number(walk / blocks, 0), nearest_published(size, gpu), std::string(gpu)}) {
+            std::string(gpu) == "h100" ? number(estimate, 1) : std::string("-"),
+            nearest_published(size, gpu), std::string(gpu)}) {
         row.push_back(cell);
       }
       table.add(std::move(row));

@@ -24,7 +24,8 @@ DLDataType describe(lathe_dtype dtype) {
 
 }  // namespace
 
-KdaCall::KdaCall(lathe_context* context, const KdaSize& size) : context_(context), size_(size) {
+KdaCall::KdaCall(lathe_context* context, const KdaSize& size, bool shapes_only)
+    : context_(context), size_(size), shapes_only_(shapes_only) {
   add_tensors();
   prepare();
 }
@@ -37,13 +38,15 @@ void KdaCall::add(const char* name, lathe_dtype dtype, std::vector<int64_t> shap
   size_t count = 1;
   for (int64_t extent : slot.shape) count *= static_cast<size_t>(extent);
   const size_t each = numbers::bytes_of(dtype);
-  slot.memory = std::make_unique<apitest::Memory>(context_, count * each);
-  slot.tensor.data = slot.memory->data();
+  if (!shapes_only_) {
+    slot.memory = std::make_unique<apitest::Memory>(context_, count * each);
+    slot.tensor.data = slot.memory->data();
+  }
   slot.tensor.device = {kDLCUDA, 0};
   slot.tensor.ndim = static_cast<int32_t>(slot.shape.size());
   slot.tensor.dtype = describe(dtype);
   slot.tensor.shape = slot.shape.data();
-  if (fill == Fill::none) return;
+  if (fill == Fill::none || shapes_only_) return;
   std::mt19937_64 random(slots_.size());
   std::normal_distribution<double> normal;
   const double unit = 1 / std::sqrt(static_cast<double>(slot.shape.back()));
@@ -70,6 +73,7 @@ void KdaCall::add_offsets() {
     begin.push_back(static_cast<int32_t>(size_.begin(n)));
   }
   add("cu_seqlens", LATHE_I32, {size_.sequences + 1}, Fill::none);
+  if (shapes_only_) return;
   const auto& memory = *slots_.at("cu_seqlens").memory;
   API(lathe_copy_to_device(context_, memory.data(), begin.data(), memory.bytes(), nullptr));
 }
@@ -140,7 +144,7 @@ void KdaCall::prepare() {
   }
   size_t bytes = 0;
   API(lathe_plan_workspace(plan, order_.data(), nullptr, &bytes));
-  workspace_ = std::make_unique<apitest::Memory>(context_, bytes);
+  if (!shapes_only_) workspace_ = std::make_unique<apitest::Memory>(context_, bytes);
 }
 
 void KdaCall::run(void* stream) const {

@@ -16,8 +16,9 @@ namespace bench {
 
 class KdaCall {
  public:
-  // Every extent is promised to the plan, which may choose by it.
-  KdaCall(lathe_context* context, const KdaSize& size);
+  // Every extent is promised to the plan, which may choose by it. `shapes_only`: without memory, to
+  // be asked for its estimate.
+  KdaCall(lathe_context* context, const KdaSize& size, bool shapes_only = false);
   void run(void* stream) const;
   // Runs, and throws with what is farther from float64 than the bounds of the operator: the last
   // tokens of a few heads of a few sequences, of which the first is the last.
@@ -47,6 +48,7 @@ class KdaCall {
 
   lathe_context* context_;
   KdaSize size_;
+  bool shapes_only_;
   std::map<std::string, Slot> slots_;
   apitest::Plan plan_;
   std::vector<const DLTensor*> order_;

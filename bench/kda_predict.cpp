@@ -128,6 +128,15 @@ std::vector<KdaLaunchCounts> kda_counts(lathe_context* context, const KdaSize& s
       *to = times * (from + (*to - from) * reach);
     };
     KdaLaunchCounts& one = all[i];
+    // Of all thread blocks together; of one of them where the grid does not grow with the length.
+    const auto total = [&](const KdaLaunchCounts& launch, size_t k) {
+      return launch.chain[k] * launch.blocks;
+    };
+    const double blocks = low[i].blocks + (one.blocks - low[i].blocks) * reach;
+    for (size_t k = 0; k < one.chain.size(); ++k) {
+      const double from = total(low[i], k), to = total(one, k);
+      one.chain[k] = (from + (to - from) * reach) / blocks;
+    }
     for (const auto member :
          {&KdaLaunchCounts::blocks, &KdaLaunchCounts::issue, &KdaLaunchCounts::memory_bytes,
           &KdaLaunchCounts::asked_bytes, &KdaLaunchCounts::wavefronts, &KdaLaunchCounts::conflicts,
@@ -137,7 +146,6 @@ std::vector<KdaLaunchCounts> kda_counts(lathe_context* context, const KdaSize& s
     for (size_t k = 0; k < one.classes.size(); ++k) {
       along(&one.classes[k].second, low[i].classes.at(k).second, heads);
     }
-    for (size_t k = 0; k < one.chain.size(); ++k) along(&one.chain[k], low[i].chain[k], 1);
   }
   return all;
 }

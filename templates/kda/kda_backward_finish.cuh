@@ -6,7 +6,7 @@
 //   ddt_bias[hv, d] = sum_s bias_sums[s, hv, d]        dA_log[hv] = sum_s rate_sums[s, hv]
 //
 // A thread block owns 32 columns of the HV * K of bias_sums, then of the HV of rate_sums. Warp w
-// adds up slots w, w + kWarps, ... of them, one lane a column and four sums a lane; these and then
+// adds up slots w, w + kWarps, ... of them, one lane a column and 16 sums a lane; these and then
 // the warps' are added in one order that only the number of slots decides, so that a repetition is
 // the same to the bit.
 #pragma once
@@ -20,7 +20,7 @@ constexpr int kKdaFinishColumns = 32;  // of a thread block
 
 template <class Config>
 __device__ void kda_backward_finish(const KdaBackwardFinishParams& p) {
-  constexpr int kWarps = Config::kThreads / 32, kSums = 4;
+  constexpr int kWarps = Config::kThreads / 32, kSums = 16;
   __shared__ float sums[kWarps][32];
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int bias_columns = p.ddt_bias == nullptr ? 0 : p.value_heads * p.key_dim;
@@ -34,15 +34,19 @@ __device__ void kda_backward_finish(const KdaBackwardFinishParams& p) {
   float sum[kSums] = {};
   if (column < columns) {
     for (int slot = warp; slot < p.slots; slot += kSums * kWarps) {
+      float each[kSums];
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        const int each = slot + i * kWarps;
-        if (each < p.slots)
-          sum[i] += load_element(from + static_cast<long long>(each) * columns + column);
+      for (int i = 0; i < kSums; ++i) {  // all on their way before the first is added
+        const long long at = slot + i * kWarps;
+        each[i] = at < p.slots ? load_element(from + at * columns + column) : 0.0f;
       }
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sum[i] += each[i];
     }
   }
-  sums[warp][lane] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+#pragma unroll
+  for (int i = 1; i < kSums; ++i) sum[0] += sum[i];
+  sums[warp][lane] = sum[0];
   __syncthreads();  // every warp's sums are there
   if (warp != 0 || column >= columns) return;
   float whole = 0.0f;

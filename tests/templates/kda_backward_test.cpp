@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kda_backward_scan and kda_backward on the simulator, under every checker, against the gradients
 // of the recurrence in double.
-#include "tests/ref/kda_backward.h"
-
-#include "tests/templates/kda_case.h"
+#include "tests/templates/kda_gradients.h"
 
 using namespace kda_case;
 using lathe::KdaBackwardParams;
@@ -27,33 +25,6 @@ KernelSpec walk_spec(const Setup& s) {
   for (const auto& [member, value] : flags) {
     spec.constants.push_back(Constant::flag(member, member, value));
   }
-  return spec;
-}
-
-// As KdaBackwardSmem lays it out: tiles, scores, sums of columns and of rows, what waits.
-int gradient_bytes(const Setup& s) {
-  const bool split = s.element == LATHE_F32;
-  const int planes = split ? 3 : 1, values = split ? 32 : 64, heads = s.has("grouped") ? 9 : 1;
-  const int tiles = planes * (3 * 64 * values * 2 + 2 * values * 32 * 2);
-  const int sums = 256 + 35 * 128 + 64 + 256 + 512 + 2 * 512 + heads * 3 * 256;
-  const bool stashed = s.has("l2norm") && !split && s.width <= 128 && !s.has("grouped");
-  const int bytes = tiles + planes * 20 * 512 + sums + (stashed ? (s.width / 32 - 1) * 16384 : 0);
-  return (bytes + 127) / 128 * 128;
-}
-
-KernelSpec gradient_spec(const Setup& s) {
-  KernelSpec spec;
-  spec.kernel = "kda_backward";
-  spec.source = "kda/kda_backward.cuh";
-  spec.params = "KdaBackwardParams";
-  spec.params_bytes = sizeof(KdaBackwardParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaBackwardParams, reserved);
-  spec.smem = "KdaBackwardSmem";
-  spec.smem_bytes = gradient_bytes(s);
-  spec.threads = 256;
-  spec.constants = constants_of(s);
-  spec.constants.push_back(Constant::flag("grouped", "kGrouped", s.has("grouped")));
   return spec;
 }
 
