@@ -39,7 +39,7 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void read_state(const KdaState<Config>& state, unsigned block,
                                              float (&x)[2][4], float (&o)[2][4]) const;
   __device__ __forceinline__ void update_state(KdaState<Config>& state, unsigned block,
-                                               const Fragment<Element>& values) const;
+                                               const KdaSplit<Element>& values) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
   __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
@@ -98,9 +98,9 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
     }
   }
   float vn[2][4] = {};
-  const Fragment<Element> given = fragment_of<Element>(x[0], x[1]);
+  const KdaSplit<Element> given(x);
   this->template multiply_square<kOfLater>(vn, given, block + Block::kInverse);
-  Fragment<Element> rows = fragment_of<Element>(vn[0], vn[1]);
+  KdaSplit<Element> rows(vn);
   if (all_finite(rows)) {
     if constexpr (Config::kOutput) {
       this->template multiply_square<kOfLater>(o, rows, block + Block::kScores);
@@ -109,7 +109,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 #pragma unroll
     for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] = 0.0f;
     this->template multiply_square_by_token<kOfLater>(vn, given, block + Block::kInverse);
-    rows = fragment_of<Element>(vn[0], vn[1]);
+    rows = KdaSplit<Element>(vn);
     if constexpr (Config::kOutput) {
       this->template multiply_square_by_token<kOfLater>(o, rows, block + Block::kScores);
     }
@@ -128,7 +128,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
   if constexpr (Config::kL2Norm) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] *= norm[i / 4][i % 2];
-    rows = fragment_of<Element>(vn[0], vn[1]);
+    rows = KdaSplit<Element>(vn);
   }
   update_state(state, block, rows);
 }
@@ -136,7 +136,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 // S = Diag(decay) h + kg^T vn.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::update_state(
-    KdaState<Config>& state, unsigned block, const Fragment<Element>& values) const {
+    KdaState<Config>& state, unsigned block, const KdaSplit<Element>& values) const {
   const int t = lane % 4;
   const unsigned at =
       block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
@@ -152,7 +152,7 @@ __device__ __forceinline__ void KdaForward<Config>::update_state(
 #pragma unroll
       for (int i = 0; i < 4; ++i) state.s[2 * j + n][i] *= decay[i % 2];
     }
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], values, kg);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], values, kg);
   }
 }
 
