@@ -140,6 +140,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
     LATHE_TRY(check_attention_decode(problem, extents));
     return extents;
   }
+  if (op.family == Family::kda) {
+    LATHE_TRY(check_kda(problem, extents));
+    return extents;
+  }
   if (op.family == Family::kda_recurrent) {
     LATHE_TRY(check_kda_recurrent(problem, extents));
     return extents;

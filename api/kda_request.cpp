@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a problem of the KDA operators to integers and flags, with its refusals.
+// From a problem of the KDA operators to integers and flags, with its refusals: what they share,
+// and kda_recurrent's own.
 #include <cfloat>
 #include <charconv>
 #include <cmath>
@@ -15,9 +16,11 @@ namespace {
 constexpr int64_t kWidthStep = 4, kLeastWidth = 8, kMostWidth = 256;
 constexpr int kRowAlignment = 16;  // kernels read states and float32 rows in 16-byte pieces
 
+int index_of(const lathe_problem& problem, const char* tensor) {
+  return find_tensor(*problem.op, tensor);
+}
 bool has(const lathe_problem& problem, const char* tensor) {
-  const int index = find_tensor(*problem.op, tensor);
-  return index >= 0 && problem.has(index);
+  return problem.has(index_of(problem, tensor));
 }
 bool is_set(const lathe_problem& problem, const char* option) {
   return problem.option(option) == "1";
@@ -63,13 +66,7 @@ Status check_transforms(const lathe_problem& problem) {
 }
 
 // A pool takes the place of initial_state and final_state.
-Status check_states(const lathe_problem& problem) {
-  const bool wanted = has(problem, "final_state");
-  const int option = find_option(*problem.op, "output_final_state");
-  if (problem.options[option] && (*problem.options[option] == "1") != wanted) {
-    return invalid(text("option output_final_state is ", *problem.options[option],
-                        ", but final_state is ", wanted ? "" : "not ", "declared"));
-  }
+Status check_pool(const lathe_problem& problem) {
   if (!has(problem, "state_pool")) return {};
   for (const char* tensor : {"initial_state", "final_state"}) {
     if (!has(problem, tensor)) continue;
@@ -119,12 +116,59 @@ Status check_kda_extents(const Extents& extents, bool packed) {
   return {};
 }
 
-Status check_kda_recurrent(const lathe_problem& problem, const Extents& promised) {
+Status check_kda_output(const lathe_problem& problem, const char* option, const char* tensor) {
+  const bool wanted = has(problem, tensor);
+  const auto& value = problem.options[find_option(*problem.op, option)];
+  if (!value || (*value == "1") == wanted) return {};
+  return invalid(text("option ", option, " is ", *value, ", but ", tensor, " is ",
+                      wanted ? "" : "not ", "declared"));
+}
+
+Status check_kda_inputs(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_width("q", "K", promised[Letter::K]));
   LATHE_TRY(check_width("v", "V", promised[Letter::V]));
   LATHE_TRY(check_kda_extents(promised, has(problem, "cu_seqlens")));
   LATHE_TRY(check_transforms(problem));
-  return check_states(problem);
+  return check_kda_output(problem, "output_final_state", "final_state");
+}
+
+Status check_kda_recurrent(const lathe_problem& problem, const Extents& promised) {
+  LATHE_TRY(check_kda_inputs(problem, promised));
+  return check_pool(problem);
+}
+
+Status read_kda_inputs(const lathe_problem& problem, const Extents& promised, KdaRequest* out) {
+  if (problem.option("scale") == "K^-0.5") {
+    out->scale = static_cast<float>(1.0 / std::sqrt(promised[Letter::K]));
+  } else {
+    LATHE_TRY(to_float(problem, "scale", &out->scale));
+  }
+  if (has_lower_bound(problem)) {
+    LATHE_TRY(to_float(problem, "lower_bound", &out->lower_bound));
+  }
+  out->beta_factor = is_set(problem, "allow_neg_eigval") ? 2.0f : 1.0f;
+  out->initial_state = has(problem, "initial_state");
+  out->final_state = has(problem, "final_state");
+  const auto dtype = [&](const char* tensor) {
+    return problem.tensors[index_of(problem, tensor)].dtype;
+  };
+  KdaProblem& asked = out->problem;
+  asked.element = dtype("q");
+  asked.gate = dtype("g");
+  asked.beta = dtype("beta");
+  asked.packed = has(problem, "cu_seqlens");
+  if (asked.packed) asked.cu_seqlens = dtype("cu_seqlens");
+  asked.key_dim = static_cast<int>(promised[Letter::K]);
+  asked.value_dim = static_cast<int>(promised[Letter::V]);
+  asked.l2norm = is_set(problem, "use_qk_l2norm_in_kernel");
+  if (is_set(problem, "use_gate_in_kernel")) {
+    asked.gate_kind = has_lower_bound(problem) ? kKdaGateBounded : kKdaGateSoftplus;
+  }
+  asked.A_log = has(problem, "A_log");
+  asked.dt_bias = has(problem, "dt_bias");
+  asked.sigmoid = is_set(problem, "use_beta_sigmoid_in_kernel");
+  asked.state_v_first = is_set(problem, "state_v_first");
+  return {};
 }
 
 Result<KdaRequest> kda_recurrent_request(const lathe_problem& problem, const Extents& promised) {
@@ -135,32 +179,8 @@ Result<KdaRequest> kda_recurrent_request(const lathe_problem& problem, const Ext
   }
   namespace of = kda_recurrent;
   KdaRequest out;
-  if (problem.option("scale") == "K^-0.5") {
-    out.scale = static_cast<float>(1.0 / std::sqrt(promised[Letter::K]));
-  } else {
-    LATHE_TRY(to_float(problem, "scale", &out.scale));
-  }
-  const bool gate = is_set(problem, "use_gate_in_kernel");
-  if (has_lower_bound(problem)) {
-    LATHE_TRY(to_float(problem, "lower_bound", &out.lower_bound));
-  }
-  out.beta_factor = is_set(problem, "allow_neg_eigval") ? 2.0f : 1.0f;
-  out.initial_state = problem.has(of::initial_state);
-  out.final_state = problem.has(of::final_state);
+  LATHE_TRY(read_kda_inputs(problem, promised, &out));
   KdaProblem& asked = out.problem;
-  asked.element = problem.tensors[of::q].dtype;
-  asked.gate = problem.tensors[of::g].dtype;
-  asked.beta = problem.tensors[of::beta].dtype;
-  asked.packed = problem.has(of::cu_seqlens);
-  if (asked.packed) asked.cu_seqlens = problem.tensors[of::cu_seqlens].dtype;
-  asked.key_dim = static_cast<int>(promised[Letter::K]);
-  asked.value_dim = static_cast<int>(promised[Letter::V]);
-  asked.l2norm = is_set(problem, "use_qk_l2norm_in_kernel");
-  if (gate) asked.gate_kind = has_lower_bound(problem) ? kKdaGateBounded : kKdaGateSoftplus;
-  asked.A_log = problem.has(of::A_log);
-  asked.dt_bias = problem.has(of::dt_bias);
-  asked.sigmoid = is_set(problem, "use_beta_sigmoid_in_kernel");
-  asked.state_v_first = is_set(problem, "state_v_first");
   asked.recurrent = true;
   if (problem.has(of::state_pool)) {
     const Declared& indices = problem.tensors[of::state_indices];

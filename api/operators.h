@@ -42,6 +42,8 @@ enum class Letter : uint8_t {
   HVK,
   S,
   spec,
+  NT,
+  slots,
   C0,
   C1,
   C2,
@@ -50,13 +52,13 @@ enum class Letter : uint8_t {
   fixed
 };
 inline constexpr const char* kLetterNames[] = {
-    "B", "T", "N", "D",  "W",    "H", "HK",   "DV", "Sq", "Sk", "Tq", "Tk", "P", "page",
-    "M", "K", "V", "HV", "HV*K", "S", "spec", "C0", "C1", "C2", "C3", "NP", ""};
-inline constexpr int kLetters = 27;
+    "B", "T", "N",  "D",    "W", "H",    "HK", "DV",    "Sq", "Sk", "Tq", "Tk", "P",  "page", "M",
+    "K", "V", "HV", "HV*K", "S", "spec", "NT", "slots", "C0", "C1", "C2", "C3", "NP", ""};
+inline constexpr int kLetters = 29;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
-inline constexpr int kMaxRank = 4;
+inline constexpr int kMaxRank = 5;
 inline constexpr int kMaxTensors = 24;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
 inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
@@ -103,6 +105,7 @@ enum class Family {
   conv_update,
   attention,
   attention_decode,
+  kda,
   kda_recurrent,
   attention_block,
   attention_block_bwd,
@@ -223,6 +226,35 @@ enum Tensor : int {
   capture_3,
   out,
   lse,
+  count
+};
+}
+namespace kda {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  g,
+  beta,
+  A_log,
+  dt_bias,
+  initial_state,
+  cu_seqlens,
+  d_o,  // "do"
+  dht,
+  saved_values,
+  saved_states,
+  o,
+  final_state,
+  chunk_states,
+  dq,
+  dk,
+  dv,
+  dg,
+  dbeta,
+  dA_log,
+  ddt_bias,
+  dinitial_state,
   count
 };
 }

@@ -121,6 +121,10 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const DecodeRequest request, decode_request(problem, promised));
     return make_attention_decode(request, facts);
   }
+  if (problem.op->family == Family::kda) {
+    LATHE_ASSIGN(const KdaRequest request, kda_request(problem, promised));
+    return make_kda(request, facts);
+  }
   if (problem.op->family == Family::kda_recurrent) {
     LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
     return make_kda_recurrent(request, facts);

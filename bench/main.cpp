@@ -21,8 +21,12 @@ int main(int argc, char** argv) {
   app.add_option("--arch", arch, "what to compile for, such as sm_80; default: LATHE_TEST_ARCH");
   app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--full", settings.full, "conv, attn: larger shapes on the simulator");
-  app.add_option("--only", settings.only, "sim, attn: the loops or shapes with this in their name");
+  app.add_flag("--full", settings.full, "conv, attn, kda: larger shapes on the simulator");
+  app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
+  app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
+  app.add_flag("--peers", settings.peers, "kda: bytes beside those of flash-linear-attention");
+  app.add_option("--only", settings.only,
+                 "sim, attn, kda: the loops or shapes with this in their name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);
@@ -38,6 +42,7 @@ int main(int argc, char** argv) {
   add("launch", "a prepared plan over a driver that does nothing", bench::bench_launch);
   add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
   add("attn", "flash_attention: time on a GPU, counts on the simulator", bench::bench_attn);
+  add("kda", "kda: time on a GPU, counts and predictions on the simulator", bench::bench_kda);
 #ifdef LATHE_BENCH_SIM
   add("sim", "the simulator's own speed on one core", bench::bench_sim);
 #endif

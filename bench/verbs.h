@@ -10,11 +10,14 @@
 namespace bench {
 
 struct Settings {
-  int runs = 0;        // 0: the bench's own number
-  bool full = false;   // full shapes on the simulator too
-  std::string only;    // sim: loops with this in their name
-  std::string isa;     // sim: this instruction set alone
-  std::string folder;  // of this program, to find the null driver
+  int runs = 0;               // 0: the bench's own number
+  bool full = false;          // full shapes on the simulator too
+  bool predict = false;       // kda: what a device would take at best, for published shapes
+  bool instructions = false;  // kda: of a block of 16 tokens
+  bool peers = false;         // kda: beside the kernels of flash-linear-attention
+  std::string only;           // sim: loops with this in their name
+  std::string isa;            // sim: this instruction set alone
+  std::string folder;         // of this program, to find the null driver
 };
 
 Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothing cached
@@ -22,6 +25,7 @@ Table bench_warm(const Settings& settings);     // context and plan, with kernel
 Table bench_launch(const Settings& settings);   // lathe_plan_run over a driver that does nothing
 Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the simulator
 Table bench_attn(const Settings& settings);     // time on a GPU, counts and bytes on the simulator
+Table bench_kda(const Settings& settings);      // the same; predictions, and others' bytes
 Table bench_sim(const Settings& settings);      // the simulator's own speed
 
 }  // namespace bench

@@ -20,9 +20,14 @@ Prediction predict(const Cost& cost, uint64_t launches, const DeviceFacts& facts
   Prediction out;
   out.memory_microseconds = microseconds(cost.bytes, facts.memory_bytes_per_second);
   out.tensor_microseconds = microseconds(cost.tensor_ops, facts.tensor_ops_per_second);
+  out.chain_microseconds = microseconds(cost.chain_cycles, facts.clock_hz);
   out.launch_microseconds = kLaunchMicroseconds * static_cast<double>(launches);
-  const double working = std::max(out.memory_microseconds, out.tensor_microseconds);
+  double working = std::max(out.memory_microseconds, out.tensor_microseconds);
   if (out.tensor_microseconds > out.memory_microseconds) out.bound = "tensor";
+  if (out.chain_microseconds > working && working > 0) {
+    working = out.chain_microseconds;
+    out.bound = "chain";
+  }
   if (working == 0 && cost.bytes > 0) return out;
   out.microseconds = std::max(working, out.launch_microseconds);
   if (out.launch_microseconds >= working) out.bound = "launch";

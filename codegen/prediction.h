@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a call would take at best, from what it moves and multiplies and the published rates of a
-// device. A prediction: it knows nothing of latencies, of what does not overlap, nor of a product's
-// instruction that cannot reach the published rate.
+// What a call would take at best, from what it moves and multiplies, how long its thread blocks
+// take by themselves where that is known, and the published rates of a device. A prediction: else
+// it knows nothing of latencies, of what does not overlap, nor of a product's instruction that
+// cannot reach the published rate.
 #pragma once
 
 #include "codegen/device_facts.h"
@@ -11,10 +12,11 @@
 namespace lathe {
 
 struct Prediction {
-  double memory_microseconds = 0, tensor_microseconds = 0;  // 0 where the rate is not known
+  // 0 where the rate is not known
+  double memory_microseconds = 0, tensor_microseconds = 0, chain_microseconds = 0;
   double launch_microseconds = 0;
   double microseconds = 0;       // the longest of them; 0 if the rate that matters is not known
-  const char* bound = "memory";  // which: "memory", "tensor" or "launch"
+  const char* bound = "memory";  // which: "memory", "tensor", "chain" or "launch"
 };
 Prediction predict(const Cost& cost, uint64_t launches, const DeviceFacts& facts);
 

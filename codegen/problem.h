@@ -103,6 +103,26 @@ struct KdaProblem {
 
   bool recurrent = false;  // kda_recurrent
   int states = 0;          // KdaStates: where its states are
+
+  int vector_bytes =
+      16;  // 8 or 16: rows of q, k, v and g, and what lies between them, are multiples
+  bool initial_state = false;
+
+  bool forward = false;  // o
+  bool final_state = false;
+  bool chunk_states = false;
+  bool saves = false;  // the forward leaves what the backward would walk through the tokens for
+
+  bool backward = false;        // any gradient but that of the initial state alone
+  bool given_saved = false;     // a forward of another call has left it
+  bool dht = false;             // the final state has a gradient of its own
+  bool dinitial_state = false;  // also without `backward`
+  bool dA_log = false, ddt_bias = false;
+  bool segmented = false;  // sequences may be cut, of which a call tells more
+  bool grouped = true;     // value heads share those of q and k, or may
+
+  // Of the two walks of the backward, whether the forward one is made again.
+  bool recomputes() const { return backward && !saves && !given_saved; }
 };
 
 }  // namespace lathe

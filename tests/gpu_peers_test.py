@@ -72,5 +72,38 @@ class Attention(unittest.TestCase):
             self.assertIn("no shapes in", done.stderr)
 
 
+class Kda(unittest.TestCase):
+    ROWS = ("forward,B1 T8192 H96 K128 V128,bf16,1\n"
+            "backward,B1 T512 H2 HV4 K64 V128 N3 fused states g32,f16,1\n"
+            "forward,B1 T512 H4 K128 V128,f32,1\nupdate,B1 T1 H1 K8 V8,bf16,1\n")
+
+    def run_script(self, text, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "kda.csv")
+            path.write_text(text)
+            return subprocess.run([sys.executable, ROOT / "scripts/gpu_kda_peers.py", *options, path, "liblathe.so"],
+                                  capture_output=True, text=True)
+
+    def test_shapes(self):
+        peers = importlib.import_module("gpu_kda_peers")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "kda.csv")
+            path.write_text(HEAD + self.ROWS)
+            shapes = peers.shapes_of(path)
+        self.assertEqual([(op, dtype) for op, _, dtype, _ in shapes], [("forward", "bf16"), ("both", "f16")])
+        plain = {"B": 1, "T": 8192, "H": 96, "HV": 96, "K": 128, "V": 128, "fused": False, "states": False,
+                 "g32": False}
+        self.assertEqual(shapes[0][3], plain)
+        self.assertEqual(shapes[1][3], {"B": 1, "T": 512, "H": 2, "HV": 4, "K": 64, "V": 128, "N": 3, "fused": True,
+                                        "states": True, "g32": True})
+
+    def test_without_a_gpu(self):
+        done = self.run_script(HEAD + self.ROWS, "--dry-run")
+        self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 1), done.stderr)
+        done = self.run_script(HEAD, "--dry-run")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no shapes in", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

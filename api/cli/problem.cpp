@@ -263,6 +263,7 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
   }
   check_dtypes(problem);
   bind_extents(&problem);
+  imply_chunks(&problem);
   const bool backward = wants_backward(problem);
   if (!problem.outputs.empty()) return problem;
   for (const auto& tensor : tensors_of(op)) {

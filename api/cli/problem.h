@@ -42,6 +42,11 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 // Offsets live on the device, where nobody checks them: first 0, last T, never decreasing.
 void check_offsets(const Problem& problem, const TensorMap& inputs);
 
+// NT: chunks of chunk_size tokens. Of packed sequences the most there can be, and with the offsets
+// how many there are.
+void imply_chunks(Problem* problem);
+void fit_chunks(Problem* problem, const TensorMap& inputs);
+
 // Slots of a pool of states are there too: each below S, none in use by two sequences, and accepted
 // tokens that are columns.
 void check_slots(const Problem& problem, const TensorMap& inputs);

@@ -26,7 +26,9 @@ bool is_index(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64; 
 
 Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
-Status check(const KdaProblem& problem) {
+}  // namespace
+
+Status kda_check(const KdaProblem& problem) {
   for (const auto& [name, dtype] : {std::pair("q", problem.element), std::pair("g", problem.gate),
                                     std::pair("beta", problem.beta)}) {
     if (is_float(dtype)) continue;
@@ -48,8 +50,6 @@ Status check(const KdaProblem& problem) {
   }
   return {};
 }
-
-}  // namespace
 
 int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile) {
   const int width = round_up(problem.key_dim, 4 * tile.key_lanes);
@@ -114,7 +114,7 @@ KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile&
 }
 
 Result<KdaKernels> kda_kernels(const KdaProblem& problem, const DeviceFacts& facts) {
-  LATHE_TRY(check(problem));
+  LATHE_TRY(kda_check(problem));
   KdaKernels kernels;
   if (problem.recurrent) {
     LATHE_ASSIGN(const KdaRecurrentTile tile, kda_recurrent_choose(problem, facts));

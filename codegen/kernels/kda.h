@@ -34,6 +34,9 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
 // Shared memory of a block: two buffers of one token per warp.
 int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
+// UNSUPPORTED, by name, for types and widths that no kernel of the family has.
+Status kda_check(const KdaProblem& problem);
+
 struct KdaKernels {
   std::optional<KernelSpec> recurrent;
 };

@@ -17,6 +17,9 @@ struct Cost {
   uint64_t bytes = 0;          // what these tiles move, halo rows and partial results included
   uint64_t flops = 0;
   uint64_t tensor_ops = 0;  // what matrix instructions do, pairs that do not count included
+  // Cycles of the thread blocks that follow one another on a multiprocessor, where a family knows
+  // them: what is left if memory and tensor cores were free.
+  uint64_t chain_cycles = 0;
 };
 
 }  // namespace lathe

@@ -60,22 +60,28 @@ __device__ __forceinline__ void multiply_add_pair<f32>(float (&first)[4], float 
   add_product(second, right);
 }
 
-// sum += A B of the columns 0-7 of B alone, or with kSecond of 8-15.
-template <bool kSecond, class Element>
-__device__ __forceinline__ void multiply_add_half(float (&sum)[4], const Fragment<Element>& a,
-                                                  const Fragment<Element>& b) {
-  constexpr int kFrom = kSecond ? 2 : 0;
+// sum += A B of eight columns of B, words kFirst and kSecond of a fragment of it.
+template <int kFirst, int kSecond, class Element>
+__device__ __forceinline__ void multiply_add_words(float (&sum)[4], const Fragment<Element>& a,
+                                                   const Fragment<Element>& b) {
   if constexpr (Operand<Element>::kPlanes == 1) {
-    multiply_add(sum, a.word[0], b.word[0][kFrom], b.word[0][kFrom + 1], Element{});
+    multiply_add(sum, a.word[0], b.word[0][kFirst], b.word[0][kSecond], Element{});
   } else {
     float product[4] = {};
 #pragma unroll
     for (int i = 0; i < 6; ++i) {
       const unsigned(&y)[4] = b.word[kTermB[i]];
-      multiply_add(product, a.word[kTermA[i]], y[kFrom], y[kFrom + 1], bf16{});
+      multiply_add(product, a.word[kTermA[i]], y[kFirst], y[kSecond], bf16{});
     }
     add_product(sum, product);
   }
+}
+// The columns 0-7 of B alone, or with kSecond 8-15.
+template <bool kSecond, class Element>
+__device__ __forceinline__ void multiply_add_half(float (&sum)[4], const Fragment<Element>& a,
+                                                  const Fragment<Element>& b) {
+  constexpr int kFrom = kSecond ? 2 : 0;
+  multiply_add_words<kFrom, kFrom + 1>(sum, a, b);
 }
 
 // Neighbours -> a word of each plane. The first is cut, for rounding could make it infinite; the

@@ -8,108 +8,55 @@
 //   kg_j = k_j .* alpha_{j+1} ... alpha_15                     decay = alpha_0 ... alpha_15
 //   M = (I + Diag(beta) R)^-1
 //
-// No exponent is ever positive and no quotient is taken: the pairs (i, j) are those whose numbers
-// first differ in bit 3, 2, 1 or 0. In each of these levels a token is either a row or a column, i
-// in the upper half of a group and j in the lower, and the factor of the pair is that of row i, the
-// product from the start of the upper half, times that of column j, the product to the end of the
-// lower half. Products of a level are those of the level below and one shuffle. Nothing that a
-// later token holds reaches an earlier row, be it NaN.
+// Any gate: no exponent is ever positive and no quotient is taken. The pairs (i, j) are those whose
+// numbers first differ in bit 3, 2, 1 or 0. In each of these levels a token is either a row or a
+// column, i in the upper half of a group and j in the lower, and the factor of the pair is that of
+// row i, the product from the start of the upper half, times that of column j, the product to the
+// end of the lower half. Products of a level are those of the level below and one shuffle.
 //
-// Lane 4 g + t holds, of tokens g and g + 8, columns 32 s + 8 t .. + 7 of each slice s: 16-byte
-// loads and stores, and the same registers serve as rows and as columns of mma.sync, whose inner
-// index may be dealt in any order. The first four of the eight columns are one product's, the other
-// four the next one's.
+// A gate that is bounded from below by -5, unless float16 elements are too narrow: the products
+// alpha_0 ... alpha_i lie within e^80 of each other, and the factor of a pair is that of row i over
+// that of column j. They are scaled by 2^57, so that they and their reciprocals lie around 1, and
+// so are ke and qg then (kScaling). The anchor is the same for all and before the first row.
+//
+// Nothing that a later token holds reaches an earlier row, be it NaN.
+//
+// Lane 4 g + t holds, of tokens g and g + 8, columns 16 s + 4 t .. + 3 of each slice s: a quad
+// reads and writes whole sectors, and the same registers serve as rows and as columns of mma.sync,
+// whose inner index may be dealt in any order.
 #pragma once
 #include "common/math.cuh"
-#include "common/mma.cuh"
 #include "common/types.cuh"
+#include "kda/products.cuh"
+#include "kda/rows.cuh"
+#include "kda/shared.cuh"
 #include "kda/tile.cuh"
 #include "kda/transforms.cuh"
 
 namespace lathe {
 
-// Of one block, in shared memory, one part after another.
+// Of one block, in shared memory, one part after another. Of what becomes an operand the planes
+// (common/operand.cuh) lie one after another, kBytes of a tile apart.
 template <class Config>
 struct KdaBlock {
-  using Rows = KdaTile<16, Config::kWidth>;
-  static constexpr int kKe = 0, kQg = kKe + Rows::kBytes, kKg = kQg + Rows::kBytes;
-  static constexpr int kInverse = kKg + Rows::kBytes;           // M, 16-bit
-  static constexpr int kScores = kInverse + KdaSquare::kBytes;  // scale P, 16-bit
-  static constexpr int kDecay = kScores + KdaSquare::kBytes;    // float32 [kWidth]
-  static constexpr int kBeta = kDecay + 4 * Config::kWidth;     // float32 [16]
-  static constexpr int kNormK = kBeta + 64;                     // 1 / |k|, or 1
-  static constexpr int kScaleQ = kNormK + 64;                   // scale / |q|, or scale
-  static constexpr int kLower = kScaleQ + 64;                   // Diag(beta) R, float32
+  using Element = typename Config::Element;
+  static constexpr int kPlanes = Operand<Element>::kPlanes;
+  static constexpr int kColumns = kKdaSliceColumns;
+  using Rows = KdaTile<16, Config::kWidth, kColumns>;
+  // Quotients of decays instead of levels; ke and qg are this much too large then.
+  static constexpr bool kBounded = Config::kGate == kKdaGateBounded && ElementRange<Element>::kWide;
+  static constexpr float kScaling = kBounded ? 0x1p57f : 1.0f, kUnscaling = 1.0f / kScaling;
+  static constexpr int kRows = kPlanes * Rows::kBytes, kSquare = kPlanes * KdaSquare::kBytes;
+  static constexpr int kKe = 0, kQg = kKe + kRows, kKg = kQg + kRows;
+  static constexpr int kInverse = kKg + kRows;               // M
+  static constexpr int kScores = kInverse + kSquare;         // scale P
+  static constexpr int kDecay = kScores + kSquare;           // float32 [kWidth]
+  static constexpr int kBeta = kDecay + 4 * Config::kWidth;  // float32 [16]
+  static constexpr int kNormK = kBeta + 64;                  // 1 / |k|, or 1
+  static constexpr int kScaleQ = kNormK + 64;                // scale / |q|, or scale
+  static constexpr int kLower = kScaleQ + 64;                // Diag(beta) R, float32
   static constexpr int kLowerPitch = 24;  // words; 8-byte writes of four rows hit every bank once
   static constexpr int kBytes = (kLower + 16 * 4 * kLowerPitch + 1023) / 1024 * 1024;
-};
-
-// The rows of a block in global memory: tokens from `first` of the sequence's `count`.
-template <class Config>
-struct KdaRows {
-  const typename Config::Element* q;  // token 0 of the sequence, its head
-  const typename Config::Element* k;
-  const typename Config::GateElement* g;
-  const typename Config::BetaElement* beta;
-  long long q_stride, k_stride, g_stride, beta_stride;
-  int key_dim;
-};
-
-struct KdaNumbers {
-  float scale, lower_bound;
-  float beta_factor;     // 2 with negative eigenvalues, else 1
-  float gate_factor;     // exp(A_log), or 1
-  const float* dt_bias;  // of the head
-};
-
-__device__ __forceinline__ float load_shared(unsigned address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-__device__ __forceinline__ void load_shared(unsigned address, float& x, float& y) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "r"(address) : "memory");
-}
-__device__ __forceinline__ void load_shared(unsigned address, float (&x)[4]) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, float x) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, float x, float y) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, unsigned word) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, const unsigned (&word)[4]) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]),
-               "r"(word[1]), "r"(word[2]), "r"(word[3])
-               : "memory");
-}
-
-// Eight neighbours of a row from column `column` on, 0 from `columns` on, a multiple of 4. They
-// stay as they are in memory until they are used: registers are short.
-template <class Element, int kVectorBytes>
-struct EightColumns {
-  static constexpr int kEach = kVectorBytes < 8 * static_cast<int>(sizeof(Element))
-                                   ? kVectorBytes / static_cast<int>(sizeof(Element))
-                                   : 8;
-  Words<kEach * sizeof(Element)> raw[8 / kEach];
-
-  __device__ __forceinline__ void load(const Element* row, int column, int columns, bool there) {
-#pragma unroll
-    for (int i = 0; i < 8 / kEach; ++i) {
-      raw[i] = {};
-      if (there && column + i * kEach < columns) load_global(row + column + i * kEach, raw[i]);
-    }
-  }
-  __device__ __forceinline__ float at(int i) const {
-    return to_float(element_of<Element>(raw[i / kEach], i % kEach));
-  }
 };
 
 // The natural logarithm of the decay of a raw gate.
@@ -123,105 +70,12 @@ __device__ __forceinline__ float step_size(float raw, float factor) {
   return kda_beta<Config::kSigmoid>(raw, factor);
 }
 
-// Products of alpha within groups of a lane's tokens, token g and g + 8 of a block by kColumns
-// columns: of 1 token first, of 16 in the end. `to` runs from the start of the group up to the
-// token and with it, `after` from behind it to the end.
-template <int kColumns>
-struct KdaProducts {
-  float to[2][kColumns], after[2][kColumns], all[2][kColumns];
-
-  __device__ __forceinline__ explicit KdaProducts(const float (&alpha)[2][kColumns]) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < kColumns; ++e) to[h][e] = all[h][e] = alpha[h][e], after[h][e] = 1.0f;
-    }
-  }
-  // Pairs of groups of `half` tokens become groups of twice as many; it is 1, 2 or 4.
-  __device__ __forceinline__ void join(int half, int token) {
-    const bool upper = (token & half) != 0;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < kColumns; ++e) {
-        const float other = __shfl_xor_sync(0xffffffffu, all[h][e], 4 * half);
-        // By factors: a choice between two arrays would live in memory.
-        to[h][e] = __fmul_rn(to[h][e], upper ? other : 1.0f);
-        after[h][e] = __fmul_rn(after[h][e], upper ? 1.0f : other);
-        all[h][e] = __fmul_rn(all[h][e], other);
-      }
-    }
-  }
-  template <int kHalf>
-  __device__ __forceinline__ void join(int token) {
-    join(kHalf, token);
-  }
-  __device__ __forceinline__ void join_eights() {
-#pragma unroll
-    for (int e = 0; e < kColumns; ++e) {
-      to[1][e] = __fmul_rn(to[1][e], all[0][e]);
-      after[0][e] = __fmul_rn(after[0][e], all[1][e]);
-    }
-  }
-};
-
-// Sums of products with the factor of their pair, by level: words 0 and 1 are P of row g, words 2
-// and 3 R, columns 2t and 2t + 1; rows and columns of the block's half h, or at level 8 rows of the
-// upper half and columns of the lower.
-struct KdaScores {
-  float eight[4] = {}, four[2][4] = {}, two[2][4] = {}, one[2][4] = {};
-  float diagonal[2] = {};  // q_i . k_i over the lane's columns
-
-  // Column c < row g of the same half: the level at which they part.
-  __device__ __forceinline__ float below(int h, int word, int row, int column) const {
-    const int parting = row ^ column;
-    return parting >= 4 ? four[h][word] : parting >= 2 ? two[h][word] : one[h][word];
-  }
-};
-
-template <class Element>
-__device__ __forceinline__ void add_level(float (&sum)[2][4], const float (&q)[2][4],
-                                          const float (&k)[2][4], const KdaProducts<4>& products,
-                                          bool upper) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float x[4], y[4];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float factor = upper ? products.to[h][e] : products.after[h][e];
-      x[e] = __fmul_rn(q[h][e], factor), y[e] = __fmul_rn(k[h][e], factor);
-    }
-    const unsigned rows[4] = {pack_pair(x[0], x[1], Element{}), pack_pair(y[0], y[1], Element{}),
-                              pack_pair(x[2], x[3], Element{}), pack_pair(y[2], y[3], Element{})};
-    multiply_add(sum[h], rows, rows[1], rows[3], Element{});
-  }
-}
-template <class Element>
-__device__ __forceinline__ void add_level_eight(float (&sum)[4], const float (&q)[2][4],
-                                                const float (&k)[2][4],
-                                                const KdaProducts<4>& products) {
-  float x[4], y[4], columns[4];
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    x[e] = __fmul_rn(q[1][e], products.to[1][e]), y[e] = __fmul_rn(k[1][e], products.to[1][e]);
-    columns[e] = __fmul_rn(k[0][e], products.after[0][e]);
-  }
-  const unsigned rows[4] = {pack_pair(x[0], x[1], Element{}), pack_pair(y[0], y[1], Element{}),
-                            pack_pair(x[2], x[3], Element{}), pack_pair(y[2], y[3], Element{})};
-  multiply_add(sum, rows, pack_pair(columns[0], columns[1], Element{}),
-               pack_pair(columns[2], columns[3], Element{}), Element{});
-}
-
-__device__ __forceinline__ float sum_over_quad(float value) {
-  value += __shfl_xor_sync(0xffffffffu, value, 1);
-  return value + __shfl_xor_sync(0xffffffffu, value, 2);
-}
-
-// M by forward substitution, float32: lane j and lane j + 16 hold column j.
+// M by forward substitution, float32: lane j and lane j + 16 hold column j. What a bad row of R
+// holds comes into its own row of M and those below alone.
 template <class Config>
 __device__ __forceinline__ void invert_lower(unsigned block, int lane) {
   using Block = KdaBlock<Config>;
-  const int column = lane & 15;
+  const int column = lane & 15, half = lane >> 4;
   float x[16];
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
@@ -231,131 +85,179 @@ __device__ __forceinline__ void invert_lower(unsigned block, int lane) {
       float row[4];
       load_shared(block + Block::kLower + 4 * (i * Block::kLowerPitch + from), row);
 #pragma unroll
-      for (int m = 0; m < 4; ++m) {
-        // Above the diagonal of M is 0, whatever a later row of R holds.
-        if (from + m < i) x[i] = from + m < column ? x[i] : __fmaf_rn(-row[m], x[from + m], x[i]);
-      }
+      for (int m = from; m < i && m < from + 4; ++m) x[i] = __fmaf_rn(-row[m - from], x[m], x[i]);
     }
-    const float next = __shfl_down_sync(0xffffffffu, x[i], 1);
-    if (lane < 16 && lane % 2 == 0) {
-      store_shared(block + Block::kInverse + KdaSquare::offset(i, lane / 8) + lane % 8 * 2,
-                   pack_pair(x[i], next, typename Config::Element{}));
+  }
+#pragma unroll
+  for (int i = 0; i < 16; i += 2) {
+    unsigned plane[Block::kPlanes];
+    pack_planes<typename Config::Element>(half ? x[i + 1] : x[i], 0.0f, plane);
+    const unsigned to = block + Block::kInverse + KdaSquare::offset(i, column / 8) + half * 32;
+#pragma unroll
+    for (int n = 0; n < Block::kPlanes; ++n) {
+      store_shared_half(to + n * KdaSquare::kBytes + column % 8 * 2, plane[n]);
     }
   }
 }
 
-// All of a block, by one warp. Tokens first .. first + 15 of `count`; those past the end are as if
-// q, k, g and beta were 0.
-template <class Config>
-__device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
-                                              const KdaNumbers& numbers, int first, int count,
-                                              unsigned block) {
-  using Element = typename Config::Element;
-  using Block = KdaBlock<Config>;
-  const int lane = static_cast<int>(threadIdx.x % 32), token = lane / 4, t = lane % 4;
-  KdaScores scores;
-  float q_square[2] = {}, k_square[2] = {};
-  const bool there[2] = {first + token < count, first + token + 8 < count};
+// exp(g) of one token, for products of at most 16: what ex2 errs by is below the rounding of 16-bit
+// elements by far.
+template <class Element>
+__device__ __forceinline__ float kda_step_decay(float g) {
+  return sizeof(Element) == 2 ? ex2_normal(__fmul_rn(g, kLog2E)) : kda_decay(g);
+}
 
-#pragma unroll 1
-  for (int slice = 0; slice < Config::kWidth / 32; ++slice) {
-    const int column = 32 * slice + 8 * t;
-    EightColumns<Element, Config::kVectorBytes> q_all[2], k_all[2];
-    EightColumns<typename Config::GateElement, Config::kVectorBytes> g_all[2];
-    EightColumns<float, 16> bias;
+// A slice in float32, every transform of single numbers done.
+template <class Config>
+struct KdaNumbersOfSlice {
+  float q[2][4], k[2][4], alpha[2][4];
+  float logarithm[4];  // of the two tokens' decays together
+
+  __device__ __forceinline__ KdaNumbersOfSlice(const KdaSlice<Config>& slice, int column,
+                                               const KdaNumbers& numbers, const bool (&there)[2]) {
+    KdaColumns<float, 16, 4> bias;
+    if constexpr (Config::kDtBias) bias.load(numbers.dt_bias, column, numbers.key_dim, true);
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const long long row = first + token + 8 * h;
-      q_all[h].load(rows.q + row * rows.q_stride, column, rows.key_dim, there[h]);
-      k_all[h].load(rows.k + row * rows.k_stride, column, rows.key_dim, there[h]);
-      g_all[h].load(rows.g + row * rows.g_stride, column, rows.key_dim, there[h]);
-    }
-    if constexpr (Config::kDtBias) {
-      bias.load(numbers.dt_bias, column, rows.key_dim, true);
-    }
-    unsigned ke[2][4], qg[2][4], kg[2][4];
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      float q[2][4], k[2][4], alpha[2][4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const bool inside = column + 4 * part < rows.key_dim;
-        float logarithm = 0.0f;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int at = 4 * part + e;
-          q[h][e] = q_all[h].at(at), k[h][e] = k_all[h].at(at);
-          const float own =
-              decay_log<Config>(g_all[h].at(at), Config::kDtBias ? bias.at(at) : 0.0f, numbers);
-          alpha[h][e] = inside && there[h] ? kda_decay(own) : 1.0f;
-          logarithm += inside && there[h] ? own : 0.0f;
-          scores.diagonal[h] = __fmaf_rn(q[h][e], k[h][e], scores.diagonal[h]);
-          if constexpr (Config::kL2Norm) {
-            q_square[h] = __fmaf_rn(q[h][e], q[h][e], q_square[h]);
-            k_square[h] = __fmaf_rn(k[h][e], k[h][e], k_square[h]);
-          }
-        }
-        // The whole decay is one exponential of a sum: its error must not grow with the tokens.
-#pragma unroll
-        for (int other = 4; other < 32; other *= 2) {
-          logarithm += __shfl_xor_sync(0xffffffffu, logarithm, other);
-        }
-        if (token == 0) {
-          store_shared(block + Block::kDecay + 4 * (column + 4 * part + e), kda_decay(logarithm));
-        }
-      }
-      KdaProducts<4> products(alpha);
-      add_level<Element>(scores.one, q, k, products, (token & 1) != 0);
-      products.template join<1>(token);
-      add_level<Element>(scores.two, q, k, products, (token & 2) != 0);
-      products.template join<2>(token);
-      add_level<Element>(scores.four, q, k, products, (token & 4) != 0);
-      products.template join<4>(token);
-      add_level_eight<Element>(scores.eight, q, k, products);
-      products.join_eights();
+    for (int e = 0; e < 4; ++e) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-#pragma unroll
-        for (int e = 0; e < 4; e += 2) {
-          const float(&to)[4] = products.to[h];
-          const float(&after)[4] = products.after[h];
-          ke[h][2 * part + e / 2] = pack_pair(k[h][e] * to[e], k[h][e + 1] * to[e + 1], Element{});
-          qg[h][2 * part + e / 2] = pack_pair(q[h][e] * to[e], q[h][e + 1] * to[e + 1], Element{});
-          kg[h][2 * part + e / 2] =
-              pack_pair(k[h][e] * after[e], k[h][e + 1] * after[e + 1], Element{});
-        }
+        q[h][e] = slice.q[h].at(e), k[h][e] = slice.k[h].at(e);
+        const float decay =
+            decay_log<Config>(slice.g[h].at(e), Config::kDtBias ? bias.at(e) : 0.0f, numbers);
+        // What is not there was loaded as 0, which is no decay as it is.
+        const bool counts = there[h] || (Config::kGate == kKdaGateGiven && !Config::kDtBias);
+        const float own = counts ? decay : 0.0f;
+        alpha[h][e] = kda_step_decay<typename Config::Element>(own);
+        logarithm[e] = h == 0 ? own : __fadd_rn(logarithm[e], own);
       }
     }
+  }
+};
+
+// Rows of ke, qg and kg of one slice as operands: words 0 and 2 are token g, 1 and 3 token g + 8.
+template <class Config>
+struct KdaOperands {
+  using Block = KdaBlock<Config>;
+  using Element = typename Config::Element;
+  Fragment<Element> ke, qg, kg;
+
+  // Two columns from `e` on of token g + 8 h, of q and k times what they take.
+  static __device__ __forceinline__ void put(Fragment<Element>& to, int h, int e,
+                                             const float (&x)[4], const float (&factor)[4]) {
+    put_pair(to, e + h, __fmul_rn(x[e], factor[e]), __fmul_rn(x[e + 1], factor[e + 1]));
+  }
+  __device__ __forceinline__ void store(unsigned block, int token, int column) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int at = Block::Rows::offset(token + 8 * h, column / 8);
-      store_shared(block + Block::kKe + at, ke[h]);
-      store_shared(block + Block::kQg + at, qg[h]);
-      store_shared(block + Block::kKg + at, kg[h]);
+      const unsigned at = block + Block::Rows::offset(token + 8 * h, column / 8) + column % 8 * 2;
+      store_row(at + Block::kKe, ke, h);
+      store_row(at + Block::kQg, qg, h);
+      store_row(at + Block::kKg, kg, h);
     }
   }
+  static __device__ __forceinline__ void store_row(unsigned at, const Fragment<Element>& from,
+                                                   int h) {
+#pragma unroll
+    for (int n = 0; n < Block::kPlanes; ++n) {
+      const unsigned row[2] = {from.word[n][h], from.word[n][2 + h]};
+      store_shared(at + n * Block::Rows::kBytes, row);
+    }
+  }
+};
 
-  float beta[2], q_scale[2], k_norm[2];
+// Any gate: the slice's part of the scores, level by level, and its operands.
+template <class Config>
+__device__ __forceinline__ void multiply_slice(const KdaNumbersOfSlice<Config>& x, int token,
+                                               KdaLevelScores& scores,
+                                               KdaOperands<Config>& operands) {
+  using Element = typename Config::Element;
+  KdaProducts<4> products(x.alpha);
+  add_level<Element>(scores.one, x.q, x.k, products, (token & 1) != 0);
+  products.template join<1>(token);
+  add_level<Element>(scores.two, x.q, x.k, products, (token & 2) != 0);
+  products.template join<2>(token);
+  add_level<Element>(scores.four, x.q, x.k, products, (token & 4) != 0);
+  products.template join<4>(token);
+  add_level_eight<Element>(scores.eight, x.q, x.k, products);
+  products.join_eights();
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    beta[h] = 0.0f;
-    const long long row = first + token + 8 * h;
-    if (there[h]) {
-      beta[h] = step_size<Config>(to_float(load_element(rows.beta + row * rows.beta_stride)),
-                                  numbers.beta_factor);
-    }
-    q_scale[h] = numbers.scale, k_norm[h] = 1.0f;
-    if constexpr (Config::kL2Norm) {
-      q_scale[h] *= kda_norm(sum_over_quad(q_square[h]));
-      k_norm[h] = kda_norm(sum_over_quad(k_square[h]));
-    }
-    scores.diagonal[h] = sum_over_quad(scores.diagonal[h]);
-    if (t == 0) {
-      store_shared(block + Block::kBeta + 4 * (token + 8 * h), beta[h]);
-      store_shared(block + Block::kNormK + 4 * (token + 8 * h), k_norm[h]);
-      store_shared(block + Block::kScaleQ + 4 * (token + 8 * h), q_scale[h]);
+#pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      operands.put(operands.ke, h, e, x.k[h], products.to[h]);
+      operands.put(operands.qg, h, e, x.q[h], products.to[h]);
+      operands.put(operands.kg, h, e, x.k[h], products.after[h]);
     }
   }
+}
+
+// A bounded gate: the same by quotients.
+template <class Config>
+__device__ __forceinline__ void multiply_slice(const KdaNumbersOfSlice<Config>& x, int token,
+                                               KdaQuotientScores& scores,
+                                               KdaOperands<Config>& operands) {
+  const KdaPrefixes prefixes(x.alpha, token, KdaBlock<Config>::kScaling);
+  Fragment<typename Config::Element> columns;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float over[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      over[e] = __fmul_rn(x.k[h][e], rcp_normal(prefixes.to[h][e]));
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      operands.put(operands.ke, h, e, x.k[h], prefixes.to[h]);
+      operands.put(operands.qg, h, e, x.q[h], prefixes.to[h]);
+      operands.put(operands.kg, h, e, over, prefixes.all);
+      put_pair(columns, e + h, over[e], over[e + 1]);
+    }
+  }
+  scores.add(operands.qg, operands.ke, columns);
+}
+
+// What q and k add up to over the columns besides their products.
+struct KdaSquares {
+  float q[2] = {}, k[2] = {};
+  float diagonal[2] = {};  // q_i . k_i
+};
+
+// Columns `column` on of the block, a slice: sums of products, operands and decay.
+template <class Config, class Scores>
+__device__ __forceinline__ void prepare_slice(const KdaSlice<Config>& slice, int column,
+                                              const KdaNumbers& numbers, const bool (&there)[2],
+                                              unsigned block, int token, Scores& scores,
+                                              KdaSquares& squares) {
+  const KdaNumbersOfSlice<Config> x(slice, column, numbers, there);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float q = x.q[h][e], k = x.k[h][e];
+      squares.diagonal[h] = __fmaf_rn(q, k, squares.diagonal[h]);
+      if constexpr (Config::kL2Norm) {
+        squares.q[h] = __fmaf_rn(q, q, squares.q[h]);
+        squares.k[h] = __fmaf_rn(k, k, squares.k[h]);
+      }
+    }
+  }
+  // The whole decay is one exponential of a sum: its error must not grow with the tokens.
+  const float decay = kda_decay(sum_over_rows(x.logarithm, token));
+  if (token % 2 == 0) {
+    store_shared(block + KdaBlock<Config>::kDecay + 4 * (column + token / 2), decay);
+  }
+  KdaOperands<Config> operands;
+  multiply_slice(x, token, scores, operands);
+  operands.store(block, token, column);
+}
+
+// P and Diag(beta) R of the block.
+template <class Config, class Scores>
+__device__ __forceinline__ void store_scores(const Scores& scores, const float (&diagonal)[2],
+                                             const float (&beta)[2], const float (&q_scale)[2],
+                                             const float (&k_norm)[2], unsigned block, int lane) {
+  using Block = KdaBlock<Config>;
+  const int token = lane / 4, t = lane % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {  // rows
 #pragma unroll
@@ -364,22 +266,62 @@ __device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int column = 2 * t + i;
-        const float norm = __shfl_sync(0xffffffffu, k_norm[c], 4 * column);
+        const float norm = Config::kL2Norm ? __shfl_sync(0xffffffffu, k_norm[c], 4 * column) : 1.0f;
         const bool above = c > h || (c == h && column > token);
         const bool equal = c == h && column == token;
-        const bool apart = c < h;
-        const float both = apart ? scores.eight[i] : scores.below(h, i, token, column);
-        const float keys = apart ? scores.eight[2 + i] : scores.below(h, 2 + i, token, column);
-        p[i] = above ? 0.0f : q_scale[h] * norm * (equal ? scores.diagonal[h] : both);
-        l[i] = above || equal ? 0.0f : beta[h] * k_norm[h] * norm * keys;
+        const float both = equal ? diagonal[h] : scores.queries(h, c, i, token, column);
+        p[i] = above ? 0.0f : q_scale[h] * norm * both;
+        l[i] = above || equal ? 0.0f
+                              : beta[h] * k_norm[h] * norm * scores.keys(h, c, i, token, column);
       }
-      store_shared(block + Block::kScores + KdaSquare::offset(token + 8 * h, c) + 4 * t,
-                   pack_pair(p[0], p[1], Element{}));
+      unsigned plane[Block::kPlanes];
+      pack_planes<typename Config::Element>(p[0], p[1], plane);
+      const unsigned to = block + Block::kScores + KdaSquare::offset(token + 8 * h, c) + 4 * t;
+#pragma unroll
+      for (int n = 0; n < Block::kPlanes; ++n) store_shared(to + n * KdaSquare::kBytes, plane[n]);
       store_shared(
           block + Block::kLower + 4 * ((token + 8 * h) * Block::kLowerPitch + 8 * c + 2 * t), l[0],
           l[1]);
     }
   }
+}
+
+// All of a block, by one warp, from what is on its way of it. Tokens past the end are as if q, k, g
+// and beta were 0.
+template <class Config>
+__device__ __forceinline__ void prepare_block(KdaIncoming<Config>& incoming,
+                                              const KdaRows<Config>& rows,
+                                              const KdaNumbers& numbers, unsigned block) {
+  using Block = KdaBlock<Config>;
+  constexpr int kSlices = Config::kWidth / (4 * kKdaSliceColumns);
+  const int lane = fresh_lane(), token = lane / 4, t = lane % 4;
+  typename Choose<Block::kBounded, KdaQuotientScores, KdaLevelScores>::Type scores;
+  KdaSquares squares;
+  const bool there[2] = {incoming.there(0), incoming.there(1)};
+#pragma unroll 1
+  for (int index = 0; index < kSlices; ++index) {
+    const int column = (4 * index + t) * kKdaSliceColumns;
+    prepare_slice(incoming.slice, column, numbers, there, block, token, scores, squares);
+    if (index + 1 < kSlices) incoming.next(rows);
+  }
+
+  float beta[2], q_scale[2], k_norm[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    beta[h] = there[h] ? step_size<Config>(to_float(incoming.beta[h]), numbers.beta_factor) : 0.0f;
+    q_scale[h] = numbers.scale, k_norm[h] = 1.0f;
+    if constexpr (Config::kL2Norm) {
+      q_scale[h] *= kda_norm(sum_over_quad(squares.q[h]));
+      k_norm[h] = kda_norm(sum_over_quad(squares.k[h]));
+    }
+    squares.diagonal[h] = sum_over_quad(squares.diagonal[h]);
+    if (t == 0) {
+      store_shared(block + Block::kBeta + 4 * (token + 8 * h), beta[h]);
+      store_shared(block + Block::kNormK + 4 * (token + 8 * h), k_norm[h]);
+      store_shared(block + Block::kScaleQ + 4 * (token + 8 * h), q_scale[h]);
+    }
+  }
+  store_scores<Config>(scores, squares.diagonal, beta, q_scale, k_norm, block, lane);
   __syncwarp();  // the rows of R are there for every lane
   invert_lower<Config>(block, lane);
 }

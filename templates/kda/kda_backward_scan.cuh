@@ -15,7 +15,8 @@
 
 namespace lathe {
 
-template <class Config>
+// Without kStored nothing but the state's gradient is made.
+template <class Config, bool kStored = true>
 struct KdaReverse : KdaScan<Config> {
   using Scan = KdaScan<Config>;
   using Scan::in, Scan::lane, Scan::place;
@@ -30,25 +31,29 @@ struct KdaReverse : KdaScan<Config> {
 
   __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int own,
                                           int first) const;
+  __device__ __forceinline__ void update(KdaState<Config>& state, unsigned block,
+                                         const Fragment<Element>& outputs,
+                                         const Fragment<Element>& rows) const;
+  __device__ __forceinline__ void load_final_grad(KdaState<Config>& state) const;
+  __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
 // The block of tokens from `first` on, the `own`th of its round; `state` is dh, transposed.
-template <class Config>
-__device__ __forceinline__ void KdaReverse<Config>::go_back(KdaState<Config>& state, unsigned block,
-                                                            int own, int first) const {
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Config>& state,
+                                                                     unsigned block, int own,
+                                                                     int first) const {
+  constexpr int kPlane = Block::Rows::kBytes;
   const int t = lane % 4;
   const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-  const int by_rows = Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   float dvn[2][4] = {};
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
-    unsigned dh[4], kg[4];
-    state.operand(j, dh);
-    load_matrix(kg, Block::Rows::at(block + Block::kKg + by_chunks, 2 * j));
-    multiply_add(dvn[0], dh, kg[0], kg[1], Element{});
-    multiply_add(dvn[1], dh, kg[2], kg[3], Element{});
+    Fragment<Element> kg;
+    load_planes<Element, kPlane>(kg, Block::Rows::at(block + by_chunks, 2 * j) + Block::kKg);
+    multiply_add_pair(dvn[0], dvn[1], state.operand(j), kg);
   }
   float norm[2][2], scale[2][2];
 #pragma unroll
@@ -61,86 +66,123 @@ __device__ __forceinline__ void KdaReverse<Config>::go_back(KdaState<Config>& st
       for (int i = 0; i < 4; ++i) dvn[n][i] *= norm[n][i % 2];
     }
   }
-  unsigned d_o[4], b[4], rows[4];
-  this->load_values(own, d_o);
-  load_matrix_transposed(b, block + Block::kScores + square);
-  multiply_add(dvn[0], d_o, b[0], b[1], Element{});  // dvn += (scale P^T do)^T
-  multiply_add(dvn[1], d_o, b[2], b[3], Element{});
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    rows[i] = pack_pair(dvn[i / 2][i % 2 * 2], dvn[i / 2][i % 2 * 2 + 1], Element{});
-  }
+  const KdaValues<Element> d_o = this->load_values(own);
+  Fragment<Element> b;
+  load_planes_transposed<Element, KdaSquare::kBytes>(b, block + Block::kScores + square);
+  multiply_add_pair(dvn[0], dvn[1], d_o.operand(), b);  // dvn += (scale P^T do)^T
   float y[2][4] = {};
-  load_matrix_transposed(b, block + Block::kInverse + square);
-  multiply_add(y[0], rows, b[0], b[1], Element{});  // y = (M^T dvn)^T
-  multiply_add(y[1], rows, b[2], b[3], Element{});
-  const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
-  Element* to = static_cast<Element*>(p.value_grads) +
-                (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
-  this->store_values(y, to, stride, first);
+  load_planes_transposed<Element, KdaSquare::kBytes>(b, block + Block::kInverse + square);
+  multiply_add_pair(y[0], y[1], fragment_of<Element>(dvn[0], dvn[1]), b);  // y = (M^T dvn)^T
+  if constexpr (kStored) {
+    const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
+    Element* to = static_cast<Element*>(p.value_grads) +
+                  (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
+    this->store_values(y, to, stride, first);
+  }
 
-  unsigned scaled[4];
+  Fragment<Element> outputs, rows;  // scale do, and -Diag(beta) y
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     float beta[2];
     load_shared(block + Block::kBeta + 4 * (8 * n + 2 * t), beta[0], beta[1]);
 #pragma unroll
+    for (int i = 0; i < 2; ++i) {  // as much as qg and ke are too large
+      scale[n][i] *= Block::kUnscaling, beta[i] *= Block::kUnscaling;
+    }
+#pragma unroll
     for (int h = 0; h < 2; ++h) {
       float own_do[2];
-      unpack_pair(d_o[2 * n + h], Element{}, own_do[0], own_do[1]);
-      scaled[2 * n + h] = pack_pair(own_do[0] * scale[n][0], own_do[1] * scale[n][1], Element{});
-      rows[2 * n + h] = pack_pair(-beta[0] * norm[n][0] * y[n][2 * h],
-                                  -beta[1] * norm[n][1] * y[n][2 * h + 1], Element{});
+      d_o.pair(n, h, own_do[0], own_do[1]);
+      put_pair(outputs, 2 * n + h, own_do[0] * scale[n][0], own_do[1] * scale[n][1]);
+      put_pair(rows, 2 * n + h, -beta[0] * norm[n][0] * y[n][2 * h],
+               -beta[1] * norm[n][1] * y[n][2 * h + 1]);
     }
   }
+  update(state, block, outputs, rows);
+}
+
+// dh = Diag(decay) dh + qg^T outputs + ke^T rows.
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::update(
+    KdaState<Config>& state, unsigned block, const Fragment<Element>& outputs,
+    const Fragment<Element>& rows) const {
+  constexpr int kPlane = Block::Rows::kBytes;
+  const int t = lane % 4;
+  const unsigned at =
+      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
 #pragma unroll
-  for (int j = 0; j < Scan::kSteps; ++j) {  // dh = Diag(decay) dh + scale qg^T do - ke^T ...
-    unsigned qg[4], ke[4];
-    load_matrix_transposed(qg, Block::Rows::at(block + Block::kQg + by_rows, 2 * j));
-    load_matrix_transposed(ke, Block::Rows::at(block + Block::kKe + by_rows, 2 * j));
+  for (int j = 0; j < Scan::kSteps; ++j) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      float(&s)[4] = state.s[2 * j + n];
       float decay[2];
       load_shared(block + Block::kDecay + 4 * (16 * j + 8 * n + 2 * t), decay[0], decay[1]);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[i] *= decay[i % 2];
-      multiply_add(s, scaled, qg[2 * n], qg[2 * n + 1], Element{});
-      multiply_add(s, rows, ke[2 * n], ke[2 * n + 1], Element{});
+      for (int i = 0; i < 4; ++i) state.s[2 * j + n][i] *= decay[i % 2];
     }
+    Fragment<Element> b;
+    load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kQg);
+    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], outputs, b);
+    load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kKe);
+    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], rows, b);
   }
 }
 
-template <class Config>
-__device__ __forceinline__ void KdaReverse<Config>::run() const {
-  const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
-                       place.start * p.do_token_stride + place.head * p.do_head_stride;
-  KdaState<Config> state;
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::load_final_grad(
+    KdaState<Config>& state) const {
   if constexpr (Config::kFinalStateGrad) {
     state.load(static_cast<const float*>(p.dht) + this->own_state(), this->own_value(), in.key_dim,
                in.value_dim);
   } else {
     state.clear();
   }
-  const int rounds = ceil_div(place.count, Scan::kRows);
+}
+
+// The gradient of the state goes back through the tokens of the segment.
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Config>& state) const {
+  const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
+                       place.start * p.do_token_stride + place.head * p.do_head_stride;
+  const int rounds = ceil_div(place.count - place.first, Scan::kRows);
+  const KdaNumbers head = this->numbers();
+  KdaIncoming<Config> incoming;
+  this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
 #pragma unroll 1
-  for (int round = (rounds - 1) * Scan::kRows; round >= 0; round -= Scan::kRows) {
+  for (int turn = rounds - 1; turn >= 0; --turn) {
+    const int round = place.first + turn * Scan::kRows;
     this->copy_values(d_o, p.do_token_stride, round);
-    if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
+    this->prepare(incoming, head, round, round - Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of the gradient are there
     const int most = ceil_div(minimum(place.count - round, Scan::kRows), 16);
 #pragma unroll 1
     for (int block = most - 1; block >= 0; --block) {
       const int first = round + 16 * block, behind = first + 16;
-      if (behind >= place.count || behind % kKdaChunk == 0) {
-        this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
+      if constexpr (kStored) {
+        if (behind >= place.count || behind % kKdaChunk == 0) {
+          this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
+        }
       }
       go_back(state, this->blocks + block * Block::kBytes, block, first);
     }
     __syncthreads();  // all have left the blocks that are made anew
   }
+}
+
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
+  if (place.idle()) return;
+  KdaState<Config> state;
+  if (place.last) {
+    load_final_grad(state);
+  } else {  // from before the segment behind
+    const long long at = this->summary(place.segment + 1, in.value_dim);
+    state.template load<true>(static_cast<const float*>(p.grad_ends) + at, this->own_value(),
+                              in.key_dim, in.value_dim);
+  }
+  walk(state);
   if constexpr (Config::kInitialStateGrad) {
+    if (place.segment > 0) return;
     state.store(static_cast<float*>(p.dinitial_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
   }
@@ -155,7 +197,7 @@ __device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
   }
   KdaForwardParams forward = {};
   forward.in = p.in;
-  forward.initial_state = p.initial_state;
+  forward.initial_state = p.initial_state, forward.summaries = p.summaries;
   forward.saved_values = p.saved_values, forward.saved_states = p.saved_states;
   KdaForward<Config>(forward, blockIdx.x, shared_address(shared)).run();
 }

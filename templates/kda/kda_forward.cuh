@@ -30,43 +30,57 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ KdaForward(const KdaForwardParams& params, unsigned block,
                                         unsigned shared)
       : Scan(params.in, block, shared), p(params) {}
+  __device__ __forceinline__ KdaForward(const KdaForwardParams& params, const KdaPlace& where,
+                                        unsigned shared)
+      : Scan(params.in, where, shared), p(params) {}
 
   __device__ __forceinline__ void advance(KdaState<Config>& state, unsigned block, int own,
                                           int first) const;
-  __device__ __forceinline__ void multiply_square(float (&to)[2][4], const unsigned (&rows)[4],
-                                                  unsigned square, bool finite) const;
+  __device__ __forceinline__ void read_state(const KdaState<Config>& state, unsigned block,
+                                             float (&x)[2][4], float (&o)[2][4]) const;
+  __device__ __forceinline__ void multiply_square(float (&to)[2][4], const Fragment<Element>& rows,
+                                                  unsigned square) const;
+  __device__ __forceinline__ void multiply_square_by_token(float (&to)[2][4],
+                                                           const Fragment<Element>& rows,
+                                                           unsigned square) const;
+  __device__ __forceinline__ void update_state(KdaState<Config>& state, unsigned block,
+                                               const Fragment<Element>& values) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
+  __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
+  __device__ __forceinline__ void walk(KdaState<Config>& state) const;
+  __device__ __forceinline__ void store_final_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
-// to += rows square^T over the 16 tokens of a block, `square` being lower triangular. Zero times
-// what is not finite is not zero: then every token is summed on its own, without what comes after
-// it, so that nothing of a later token reaches it.
+// to += rows square^T over the 16 tokens of a block, `square` being lower triangular.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[2][4],
-                                                                    const unsigned (&rows)[4],
-                                                                    unsigned square,
-                                                                    bool finite) const {
-  unsigned b[4];
-  load_matrix(b,
-              square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
-  if (finite) {
-    multiply_add(to[0], rows, b[0], b[1], Element{});
-    multiply_add(to[1], rows, b[2], b[3], Element{});
-    return;
-  }
+                                                                    const Fragment<Element>& rows,
+                                                                    unsigned square) const {
+  Fragment<Element> b;
+  load_planes<Element, KdaSquare::kBytes>(
+      b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+  multiply_add_pair(to[0], to[1], rows, b);
+}
+
+// The same where rows are not finite: zero times them is not zero. Every token is summed on its
+// own, without what comes after it, so that nothing of a later token reaches it.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::multiply_square_by_token(
+    float (&to)[2][4], const Fragment<Element>& rows, unsigned square) const {
   const int t = lane % 4;
 #pragma unroll 1
   for (int token = 0; token < 16; ++token) {
-    unsigned cut[4];
+    Fragment<Element> cut;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int from = 2 * t + i / 2 * 8;  // tokens from, from + 1 in the halves of the word
-      cut[i] = rows[i] & ((from <= token ? 0xffffu : 0u) | (from + 1 <= token ? 0xffff0000u : 0u));
+      const unsigned kept = (from <= token ? 0xffffu : 0u) | (from + 1 <= token ? 0xffff0000u : 0u);
+#pragma unroll
+      for (int n = 0; n < Block::kPlanes; ++n) cut.word[n][i] = rows.word[n][i] & kept;
     }
     float sum[2][4] = {};
-    multiply_add(sum[0], cut, b[0], b[1], Element{});
-    multiply_add(sum[1], cut, b[2], b[3], Element{});
+    multiply_square(sum, cut, square);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -77,18 +91,42 @@ __device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[
   }
 }
 
-// Whether the words hold numbers alone.
+// sum += 0 times both halves of the word: NaN for what is not finite.
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, bf16) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+// Whether the rows hold numbers alone; the first plane of a float32 shows it.
 template <class Element>
-__device__ __forceinline__ bool all_finite(const unsigned (&word)[4]) {
-  bool finite = true;
+__device__ __forceinline__ bool all_finite(const Fragment<Element>& rows) {
+  using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
+  unsigned sum = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    float x, y;
-    unpack_pair(word[i], Element{}, x, y);
-    finite = finite && fabsf(x) < bit_cast<float>(0x7f800000u) &&
-             fabsf(y) < bit_cast<float>(0x7f800000u);
+  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.word[0][i], Plane{});
+  return __all_sync(0xffffffffu, sum == 0) != 0;
+}
+
+// x = (ke h)^T and o = (qg h)^T.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Config>& state,
+                                                               unsigned block, float (&x)[2][4],
+                                                               float (&o)[2][4]) const {
+  constexpr int kPlane = Block::Rows::kBytes;
+  const unsigned at =
+      block + Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+#pragma unroll
+  for (int j = 0; j < Scan::kSteps; ++j) {
+    const Fragment<Element> h = state.operand(j);
+    Fragment<Element> rows;
+    load_planes<Element, kPlane>(rows, Block::Rows::at(at, 2 * j) + Block::kKe);
+    multiply_add_pair(x[0], x[1], h, rows);
+    if constexpr (Config::kOutput) {
+      load_planes<Element, kPlane>(rows, Block::Rows::at(at, 2 * j) + Block::kQg);
+      multiply_add_pair(o[0], o[1], h, rows);
+    }
   }
-  return __all_sync(0xffffffffu, finite) != 0;
 }
 
 // One block of tokens, the `own`th of its round.
@@ -97,23 +135,9 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
                                                             int own, int first) const {
   const int t = lane % 4;
   float x[2][4] = {}, o[2][4] = {};
-  const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-#pragma unroll
-  for (int j = 0; j < Scan::kSteps; ++j) {  // x = (ke h)^T, o = (qg h)^T
-    unsigned h[4], ke[4], qg[4];
-    state.operand(j, h);
-    load_matrix(ke, Block::Rows::at(block + Block::kKe + by_chunks, 2 * j));
-    multiply_add(x[0], h, ke[0], ke[1], Element{});
-    multiply_add(x[1], h, ke[2], ke[3], Element{});
-    if constexpr (Config::kOutput) {
-      load_matrix(qg, Block::Rows::at(block + Block::kQg + by_chunks, 2 * j));
-      multiply_add(o[0], h, qg[0], qg[1], Element{});
-      multiply_add(o[1], h, qg[2], qg[3], Element{});
-    }
-  }
+  read_state(state, block, x, o);
   float norm[2][2];
-  unsigned v[4], rows[4];
-  this->load_values(own, v);
+  const KdaValues<Element> v = this->load_values(own);
 #pragma unroll
   for (int n = 0; n < 2; ++n) {  // x = Diag(beta) (v - ke h), q's norm and scale into o
     float beta[2], scale[2];
@@ -124,30 +148,29 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float own_v[2];
-      unpack_pair(v[2 * n + h], Element{}, own_v[0], own_v[1]);
+      v.pair(n, h, own_v[0], own_v[1]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        x[n][2 * h + i] = beta[i] * __fmaf_rn(-norm[n][i], x[n][2 * h + i], own_v[i]);
-        o[n][2 * h + i] *= scale[i];
+        const float read = Block::kUnscaling * norm[n][i];
+        x[n][2 * h + i] = beta[i] * __fmaf_rn(-read, x[n][2 * h + i], own_v[i]);
+        o[n][2 * h + i] *= Block::kUnscaling * scale[i];
       }
-      rows[2 * n + h] = pack_pair(x[n][2 * h], x[n][2 * h + 1], Element{});
     }
   }
   float vn[2][4] = {};
-  multiply_square(vn, rows, block + Block::kInverse, all_finite<Element>(rows));
-  unsigned scaled[4];
+  const Fragment<Element> given = fragment_of<Element>(x[0], x[1]);
+  multiply_square(vn, given, block + Block::kInverse);
+  Fragment<Element> rows = fragment_of<Element>(vn[0], vn[1]);
+  if (all_finite(rows)) {
+    if constexpr (Config::kOutput) multiply_square(o, rows, block + Block::kScores);
+  } else {
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      rows[2 * n + h] = pack_pair(vn[n][2 * h], vn[n][2 * h + 1], Element{});
-      scaled[2 * n + h] = Config::kL2Norm ? pack_pair(vn[n][2 * h] * norm[n][0],
-                                                      vn[n][2 * h + 1] * norm[n][1], Element{})
-                                          : rows[2 * n + h];
-    }
+    for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] = 0.0f;
+    multiply_square_by_token(vn, given, block + Block::kInverse);
+    rows = fragment_of<Element>(vn[0], vn[1]);
+    if constexpr (Config::kOutput) multiply_square_by_token(o, rows, block + Block::kScores);
   }
   if constexpr (Config::kOutput) {
-    multiply_square(o, rows, block + Block::kScores, all_finite<Element>(rows));
     Element* to = static_cast<Element*>(p.o) + place.row * p.o_batch_stride +
                   place.start * p.o_token_stride + place.head * p.o_head_stride;
     this->store_values(o, to, p.o_token_stride, first);
@@ -158,21 +181,34 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
                   (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
     this->store_values(vn, to, stride, first);
   }
-
-  const int by_rows = Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+  if constexpr (Config::kL2Norm) {
 #pragma unroll
-  for (int j = 0; j < Scan::kSteps; ++j) {  // S = Diag(decay) h + kg^T vn
-    unsigned kg[4];
-    load_matrix_transposed(kg, Block::Rows::at(block + Block::kKg + by_rows, 2 * j));
+    for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] *= norm[i / 4][i % 2];
+    rows = fragment_of<Element>(vn[0], vn[1]);
+  }
+  update_state(state, block, rows);
+}
+
+// S = Diag(decay) h + kg^T vn.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::update_state(
+    KdaState<Config>& state, unsigned block, const Fragment<Element>& values) const {
+  const int t = lane % 4;
+  const unsigned at =
+      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+#pragma unroll
+  for (int j = 0; j < Scan::kSteps; ++j) {
+    Fragment<Element> kg;
+    load_planes_transposed<Element, Block::Rows::kBytes>(kg,
+                                                         Block::Rows::at(at, 2 * j) + Block::kKg);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      float(&s)[4] = state.s[2 * j + n];
       float decay[2];
       load_shared(block + Block::kDecay + 4 * (16 * j + 8 * n + 2 * t), decay[0], decay[1]);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[i] *= decay[i % 2];
-      multiply_add(s, scaled, kg[2 * n], kg[2 * n + 1], Element{});
+      for (int i = 0; i < 4; ++i) state.s[2 * j + n][i] *= decay[i % 2];
     }
+    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], values, kg);
   }
 }
 
@@ -205,6 +241,7 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
     } else {
       chunk += place.row * ceil_div(in.tokens, p.chunk_size);
     }
+    if (chunk >= p.chunks) return;
     const long long at = (chunk * in.value_heads + place.head) * this->state_size();
     state.store(static_cast<float*>(p.chunk_states) + at, this->own_value(), in.key_dim,
                 in.value_dim);
@@ -212,20 +249,28 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaForward<Config>::run() const {
-  const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
-                     place.start * in.v_token_stride + place.head * in.v_head_stride;
-  KdaState<Config> state;
+__device__ __forceinline__ void KdaForward<Config>::load_initial_state(
+    KdaState<Config>& state) const {
   if constexpr (Config::kInitialState) {
     state.load(static_cast<const float*>(p.initial_state) + this->own_state(), this->own_value(),
                in.key_dim, in.value_dim);
   } else {
     state.clear();
   }
+}
+
+// The state goes through the tokens of the segment.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state) const {
+  const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
+                     place.start * in.v_token_stride + place.head * in.v_head_stride;
+  const KdaNumbers head = this->numbers();
+  KdaIncoming<Config> incoming;
+  this->expect(incoming, place.first);
 #pragma unroll 1
-  for (int round = 0; round < place.count; round += Scan::kRows) {
+  for (int round = place.first; round < place.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);
-    if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
+    this->prepare(incoming, head, round, round + Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of v are there
 #pragma unroll 1
@@ -237,10 +282,31 @@ __device__ __forceinline__ void KdaForward<Config>::run() const {
     }
     __syncthreads();  // all have left the blocks that are made anew
   }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::store_final_state(
+    KdaState<Config>& state) const {
   if constexpr (Config::kFinalState) {
+    if (!place.last) return;
     state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
   }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::run() const {
+  if (place.idle()) return;
+  KdaState<Config> state;
+  if (place.segment == 0) {
+    load_initial_state(state);
+  } else {  // from behind the segment before
+    const long long at = this->summary(place.segment - 1, in.value_dim + in.key_dim);
+    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->own_value(),
+                              in.key_dim, in.value_dim);
+  }
+  walk(state);
+  store_final_state(state);
 }
 
 template <class Config>

@@ -13,13 +13,32 @@
 
 namespace lathe {
 
+// Rows of v, or of the gradient of o, in shared memory: kColumns values of kRows tokens. 16-bit
+// ones are a tile and read by ldmatrix, float32 ones lie in rows whose pitch lets the lanes of an
+// accumulator read from different banks.
+template <class Element, int kRows, int kColumns>
+struct KdaValueTile {
+  using Tile = KdaTile<kRows, (kColumns + 63) / 64 * 64>;
+  static constexpr int kBytes = Tile::kBytes;
+  static __device__ __forceinline__ int offset(int row, int column) {
+    return Tile::offset(row, column / 8) + column % 8 * 2;
+  }
+};
+template <int kRows, int kColumns>
+struct KdaValueTile<f32, kRows, kColumns> {
+  static constexpr int kPitch = kColumns + 4;  // words
+  static constexpr int kBytes = kRows * kPitch * 4;
+  static __device__ __forceinline__ int offset(int row, int column) {
+    return 4 * (row * kPitch + column);
+  }
+};
+
 // [blocks of the round][rows of v, or of the gradient of o, of the round]
 template <class Config>
 struct KdaScanSmem {
   static constexpr int kWarps = Config::kThreads / 32;
   static constexpr int kRows = 16 * kWarps, kValues = 16 * kWarps;
-  static constexpr int kValueWidth = (kValues + 63) / 64 * 64;
-  using Values = KdaTile<kRows, kValueWidth>;
+  using Values = KdaValueTile<typename Config::Element, kRows, kValues>;
   static constexpr int kBytes = kWarps * KdaBlock<Config>::kBytes + Values::kBytes;
 };
 
@@ -42,20 +61,57 @@ __device__ __forceinline__ unsigned transpose_matrix(unsigned word) {
   return turned;
 }
 
+// Tokens of a segment of a sequence of `count`: chunks are never cut.
+__device__ __forceinline__ int kda_segment_length(int count, int segments) {
+  return ceil_div(ceil_div(count, kKdaChunk), segments) * kKdaChunk;
+}
+
+// Values of 16 tokens as a lane holds accumulators of them, transposed: of tile n, words 2h and
+// 2h + 1 are value g + 8h of tokens 8n + 2t and the next. Elements of 16 bits stay packed: as they
+// are they are an operand.
+template <class Element>
+struct KdaValues {
+  unsigned word[4];
+  __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
+    unpack_pair(word[2 * n + h], Element{}, first, second);
+  }
+  __device__ __forceinline__ Fragment<Element> operand() const {
+    return {{{word[0], word[1], word[2], word[3]}}};
+  }
+};
+template <>
+struct KdaValues<f32> {
+  float value[2][4];
+  __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
+    first = value[n][2 * h], second = value[n][2 * h + 1];
+  }
+  __device__ __forceinline__ Fragment<f32> operand() const {
+    return fragment_of<f32>(value[0], value[1]);
+  }
+};
+
 // Where a thread block works.
 struct KdaPlace {
   int sequence, head, q_head, value;  // value: its first column of V
-  int count;                          // tokens of the sequence
+  int segment, first;                 // of the sequence, and its first token
+  int count;                          // tokens of the sequence up to the end of the segment
+  bool last;                          // no segment behind it has tokens
   long long row, start;               // of the batch; token 0 of the sequence in that row
+
+  // Segment 0 stands for an empty sequence, the others have nothing to do without tokens.
+  __device__ __forceinline__ bool idle() const { return segment > 0 && first >= count; }
 };
 
+// `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows.
 template <class Config>
-__device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned block, int values) {
+__device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned block, int tiles,
+                                              int values) {
   KdaPlace place;
-  const unsigned other = block / in.value_tiles;
-  place.value = static_cast<int>(block % in.value_tiles) * values;
+  const unsigned other = block / tiles, run = other / in.value_heads;
+  place.value = static_cast<int>(block % tiles) * values;
   place.head = static_cast<int>(other % in.value_heads);
-  place.sequence = static_cast<int>(other / in.value_heads);
+  place.segment = static_cast<int>(run % in.segments);
+  place.sequence = static_cast<int>(run / in.segments);
   place.q_head = place.head / (in.value_heads / in.heads);
   place.start = 0, place.count = in.tokens;
   place.row = place.sequence;
@@ -66,6 +122,10 @@ __device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned bloc
     place.start = start, place.count = maximum(end - start, 0);
     place.row = 0;
   }
+  const int length = kda_segment_length(place.count, in.segments);
+  place.first = place.segment * length;
+  place.last = place.first + length >= place.count;
+  place.count = minimum(place.count, place.first + length);
   return place;
 }
 
@@ -83,8 +143,12 @@ struct KdaScan {
   const int lane, warp;
 
   __device__ __forceinline__ KdaScan(const KdaInputs& inputs, unsigned block, unsigned shared)
+      : KdaScan(inputs, kda_place<Config>(inputs, block, inputs.value_tiles, Smem::kValues),
+                shared) {}
+  __device__ __forceinline__ KdaScan(const KdaInputs& inputs, const KdaPlace& where,
+                                     unsigned shared)
       : in(inputs),
-        place(kda_place<Config>(inputs, block, Smem::kValues)),
+        place(where),
         blocks(shared),
         values(shared + kWarps * Block::kBytes),
         lane(static_cast<int>(threadIdx.x % 32)),
@@ -99,6 +163,12 @@ struct KdaScan {
   __device__ __forceinline__ long long own_state() const {
     return (static_cast<long long>(place.sequence) * in.value_heads + place.head) * state_size();
   }
+  // Of one of `rows` rows of K numbers, of the block's head and of segment `segment`, in
+  // [N, segments, HV, rows, K].
+  __device__ __forceinline__ long long summary(int segment, int rows) const {
+    const long long run = static_cast<long long>(place.sequence) * in.segments + segment;
+    return (run * in.value_heads + place.head) * rows * in.key_dim;
+  }
   // Of the state of the chunk of token `first` in [slots, HV, ...]: every sequence has slots of its
   // own, at most one of them idle.
   __device__ __forceinline__ long long slot(int first) const {
@@ -109,8 +179,12 @@ struct KdaScan {
 
   __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
                                               int first) const;
-  __device__ __forceinline__ void prepare(int first) const;
-  __device__ __forceinline__ void load_values(int own, unsigned (&word)[4]) const;
+  __device__ __forceinline__ KdaRows<Config> rows() const;
+  __device__ __forceinline__ KdaNumbers numbers() const;
+  __device__ __forceinline__ void expect(KdaIncoming<Config>& incoming, int round) const;
+  __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
+                                          int round, int next) const;
+  __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
   __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to) const;
@@ -122,35 +196,53 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
                                                              long long token_stride,
                                                              int first) const {
-  constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));
-  constexpr int kPieces = Smem::kValues / kEach;
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += Config::kThreads) {
-    const int at = i / kPieces, column = i % kPieces * kEach, token = first + at;
-    const bool inside = token < place.count && place.value + column < in.value_dim;
-    const unsigned to = values + Smem::Values::offset(at, column / 8) +
-                        column % 8 * static_cast<int>(sizeof(Element));
-    copy_async_some<Config::kVectorBytes>(
-        to, row + (inside ? token * token_stride + place.value + column : 0), inside);
+  constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));  // 2, 4 or 8
+  constexpr int kPieces = Smem::kValues / kEach, kStep = Config::kThreads / kPieces;
+  static_assert(kStep * kPieces == Config::kThreads && kRows % kStep == 0, "whole turns");
+  const int thread = static_cast<int>(threadIdx.x);
+  const int at = thread / kPieces, column = thread % kPieces * kEach;
+  const int count = place.value + column < in.value_dim ? place.count : 0;
+  const Element* from = row + (first + at) * token_stride + place.value + column;
+#pragma unroll
+  for (int i = 0; i < kRows; i += kStep) {
+    const bool inside = first + at + i < count;
+    copy_async_some<Config::kVectorBytes>(values + Smem::Values::offset(at + i, column),
+                                          inside ? from : row, inside);
+    from += kStep * token_stride;
   }
   copy_async_commit();
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
+__device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows() const {
+  using GateElement = typename Config::GateElement;
+  using BetaElement = typename Config::BetaElement;
   KdaRows<Config> rows;
   rows.q = static_cast<const Element*>(in.q) + place.row * in.q_batch_stride +
            place.start * in.q_token_stride + place.q_head * in.q_head_stride;
   rows.k = static_cast<const Element*>(in.k) + place.row * in.k_batch_stride +
            place.start * in.k_token_stride + place.q_head * in.k_head_stride;
-  rows.g = static_cast<const typename Config::GateElement*>(in.g) + place.row * in.g_batch_stride +
+  rows.g = static_cast<const GateElement*>(in.g) + place.row * in.g_batch_stride +
            place.start * in.g_token_stride + place.head * in.g_head_stride;
-  rows.beta = static_cast<const typename Config::BetaElement*>(in.beta) +
-              place.row * in.beta_batch_stride + place.start * in.beta_token_stride +
-              place.head * in.beta_head_stride;
+  rows.beta = static_cast<const BetaElement*>(in.beta) + place.row * in.beta_batch_stride +
+              place.start * in.beta_token_stride + place.head * in.beta_head_stride;
   rows.q_stride = in.q_token_stride, rows.k_stride = in.k_token_stride;
   rows.g_stride = in.g_token_stride, rows.beta_stride = in.beta_token_stride;
   rows.key_dim = in.key_dim;
-  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
+  return rows;
+}
+
+// The warp's block of the round that begins at token `round` is on its way, if it has tokens.
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::expect(KdaIncoming<Config>& incoming,
+                                                        int round) const {
+  incoming.begin(rows(), round + 16 * warp, round >= place.first ? place.count : round);
+}
+
+// What the inputs of the head are made of.
+template <class Config>
+__device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
+  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr, in.key_dim};
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
   }
@@ -158,21 +250,49 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
     numbers.dt_bias =
         static_cast<const float*>(in.dt_bias) + static_cast<long long>(place.head) * in.key_dim;
   }
-  prepare_block<Config>(rows, numbers, first, place.count, blocks + warp * Block::kBytes);
+  return numbers;
 }
 
-// The rows of the round's block `own`, the warp's columns, transposed: words 0 and 1 are values g
-// and g + 8 of tokens 2t, 2t + 1, words 2 and 3 those of tokens 2t + 8, 2t + 9.
+// The warp's block of the round that begins at token `round`; the one of round `next` is on its way
+// then.
 template <class Config>
-__device__ __forceinline__ void KdaScan<Config>::load_values(int own, unsigned (&word)[4]) const {
-  load_matrix_transposed(
-      word, Smem::Values::at(values + Smem::Values::offset(16 * own + row_of_chunks_first(lane),
-                                                           chunk_of_chunks_first(lane)),
-                             2 * warp));
+__device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& incoming,
+                                                         const KdaNumbers& head, int round,
+                                                         int next) const {
+  const int first = round + 16 * warp;
+  if (first < place.count) {
+    prepare_block(incoming, rows(), head, blocks + warp * Block::kBytes);
+  }
+  expect(incoming, next);
 }
 
-// x arrives as (value; token): a quad then writes 32 bytes of a token's row. `row` is token 0 of
-// the sequence, `first` the block's first token.
+// The rows of the round's block `own`, the warp's columns.
+template <class Config>
+__device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::load_values(
+    int own) const {
+  KdaValues<Element> to;
+  if constexpr (sizeof(Element) == 2) {
+    using Tile = typename Smem::Values::Tile;
+    load_matrix_transposed(to.word,
+                           Tile::at(values + Tile::offset(16 * own + row_of_chunks_first(lane),
+                                                          chunk_of_chunks_first(lane)),
+                                    2 * warp));
+  } else {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = 16 * own + 8 * n + 2 * t + i % 2, column = 16 * warp + g + i / 2 * 8;
+        to.value[n][i] = load_shared(values + Smem::Values::offset(row, column));
+      }
+    }
+  }
+  return to;
+}
+
+// x arrives as (value; token): a quad then writes 32 bytes of a token's row, of float32 the eight
+// lanes of a token do. `row` is token 0 of the sequence, `first` the block's first token.
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2][4], Element* row,
                                                               long long token_stride,
@@ -180,19 +300,29 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
-    const unsigned low = transpose_matrix(pack_pair(x[n][0], x[n][1], Element{}));
-    const unsigned high = transpose_matrix(pack_pair(x[n][2], x[n][3], Element{}));
-    const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
-    const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
-    const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
-    const int token = first + 8 * n + g;
-    if (token < place.count && column < in.value_dim) {
-      store_global(row + token * token_stride + column, four);
+    if constexpr (sizeof(Element) == 2) {
+      const unsigned low = transpose_matrix(pack_pair(x[n][0], x[n][1], Element{}));
+      const unsigned high = transpose_matrix(pack_pair(x[n][2], x[n][3], Element{}));
+      const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
+      const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
+      const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
+      const int token = first + 8 * n + g;
+      if (token < place.count && column < in.value_dim) {
+        store_global(row + token * token_stride + column, four);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = own_value() + g + i / 2 * 8, token = first + 8 * n + 2 * t + i % 2;
+        if (token < place.count && column < in.value_dim) {
+          store_element(row + token * token_stride + column, x[n][i]);
+        }
+      }
     }
   }
 }
 
-// The warp's part of a state, rounded, into [V, K].
+// The warp's part of a state, as an element, into [V, K].
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
                                                                void* to) const {
@@ -203,12 +333,24 @@ __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Co
     Element* row = static_cast<Element*>(to) + static_cast<long long>(value) * in.key_dim;
 #pragma unroll
     for (int n = 0; n < KdaState<Config>::kTiles; n += 2) {
-      const unsigned low = pack_pair(state.s[n][2 * h], state.s[n][2 * h + 1], Element{});
-      const unsigned high = pack_pair(state.s[n + 1][2 * h], state.s[n + 1][2 * h + 1], Element{});
-      const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
-      const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
-      const int key = 8 * n + (t & 1) * 8 + (t & 2) * 2;
-      if (value < in.value_dim && key < in.key_dim) store_global(row + key, four);
+      if constexpr (sizeof(Element) == 4) {
+#pragma unroll
+        for (int m = n; m < n + 2; ++m) {
+          const int key = 8 * m + 2 * t;
+          if (value < in.value_dim && key < in.key_dim) {
+            store_global(row + key, Words<8>{{bit_cast<unsigned>(state.s[m][2 * h]),
+                                              bit_cast<unsigned>(state.s[m][2 * h + 1])}});
+          }
+        }
+      } else {
+        const unsigned low = pack_pair(state.s[n][2 * h], state.s[n][2 * h + 1], Element{});
+        const unsigned high =
+            pack_pair(state.s[n + 1][2 * h], state.s[n + 1][2 * h + 1], Element{});
+        const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
+        const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
+        const int key = 8 * n + (t & 1) * 8 + (t & 2) * 2;
+        if (value < in.value_dim && key < in.key_dim) store_global(row + key, four);
+      }
     }
   }
 }

@@ -22,9 +22,31 @@ struct KdaState {
     }
   }
 
+  // The same numbers under another Config.
+  template <class Other>
+  __device__ __forceinline__ void take(const KdaState<Other>& other) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[n][i] = other.s[n][i];
+    }
+  }
+
+  // The warp's rows of the unit matrix.
+  __device__ __forceinline__ void identity(int value) {
+    const int lane = static_cast<int>(threadIdx.x % 32), from = value + lane / 4 - lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        s[n][i] = from + i / 2 * 8 == 8 * n + i % 2 ? 1.0f : 0.0f;
+      }
+    }
+  }
+
   // `at` is the state of a sequence and head; the warp's values begin at `value`. Body(address,
   // word) for each word that exists, two neighbouring keys at a time.
-  template <class Body>
+  template <bool kVFirst, class Body>
   __device__ __forceinline__ void each_pair(int value, int key_dim, int value_dim,
                                             const Body& body) {
     const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, t = lane % 4;
@@ -34,17 +56,18 @@ struct KdaState {
       for (int h = 0; h < 2; ++h) {
         const int own = value + g + 8 * h, key = 8 * n + 2 * t;
         if (own < value_dim && key < key_dim) {
-          const long long at = Config::kStateVFirst ? static_cast<long long>(own) * key_dim + key
-                                                    : static_cast<long long>(key) * value_dim + own;
+          const long long at = kVFirst ? static_cast<long long>(own) * key_dim + key
+                                       : static_cast<long long>(key) * value_dim + own;
           body(at, s[n][2 * h], s[n][2 * h + 1]);
         }
       }
     }
   }
+  template <bool kVFirst = Config::kStateVFirst>
   __device__ __forceinline__ void load(const float* from, int value, int key_dim, int value_dim) {
     clear();
-    each_pair(value, key_dim, value_dim, [&](long long at, float& x, float& y) {
-      if constexpr (Config::kStateVFirst) {
+    each_pair<kVFirst>(value, key_dim, value_dim, [&](long long at, float& x, float& y) {
+      if constexpr (kVFirst) {
         Words<8> raw;
         load_global(from + at, raw);
         x = bit_cast<float>(raw.word[0]), y = bit_cast<float>(raw.word[1]);
@@ -53,9 +76,10 @@ struct KdaState {
       }
     });
   }
+  template <bool kVFirst = Config::kStateVFirst>
   __device__ __forceinline__ void store(float* to, int value, int key_dim, int value_dim) {
-    each_pair(value, key_dim, value_dim, [&](long long at, float& x, float& y) {
-      if constexpr (Config::kStateVFirst) {
+    each_pair<kVFirst>(value, key_dim, value_dim, [&](long long at, float& x, float& y) {
+      if constexpr (kVFirst) {
         store_global(to + at, Words<8>{{bit_cast<unsigned>(x), bit_cast<unsigned>(y)}});
       } else {
         store_element(to + at, x), store_element(to + at + value_dim, y);
@@ -64,12 +88,8 @@ struct KdaState {
   }
 
   // The first operand of a product over keys 16 j .. + 15.
-  __device__ __forceinline__ void operand(int j, unsigned (&a)[4]) const {
-    using Element = typename Config::Element;
-    a[0] = pack_pair(s[2 * j][0], s[2 * j][1], Element{});
-    a[1] = pack_pair(s[2 * j][2], s[2 * j][3], Element{});
-    a[2] = pack_pair(s[2 * j + 1][0], s[2 * j + 1][1], Element{});
-    a[3] = pack_pair(s[2 * j + 1][2], s[2 * j + 1][3], Element{});
+  __device__ __forceinline__ Fragment<typename Config::Element> operand(int j) const {
+    return fragment_of<typename Config::Element>(s[2 * j], s[2 * j + 1]);
   }
 };
 

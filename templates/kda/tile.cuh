@@ -3,22 +3,26 @@
 // Tiles of 16-bit elements in shared memory, as KDA writes and reads them. Columns lie in panels of
 // 64 (128-byte rows), one after another; 16-byte chunk c of row r is at chunk c ^ fold(r) of its
 // row. Eight rows at one chunk, which is what ldmatrix reads, fall into different banks, and so do
-// two neighbouring rows at four chunks, which is what a quarter of a warp writes when a quad holds
-// a row.
+// the rows that lanes write at a time, a quad to a row: two neighbours at four chunks where a lane
+// writes 8 columns, four neighbours at two chunks where it writes 4.
 #pragma once
 #include "common/mma.cuh"
 
 namespace lathe {
 
-__device__ __forceinline__ int fold(int row) { return (row & 1) << 2 | (row >> 1 & 3); }
+template <int kColumns>
+__device__ __forceinline__ int fold(int row) {
+  static_assert(kColumns == 8 || kColumns == 4, "columns that a lane writes at a time");
+  return kColumns == 8 ? (row & 1) << 2 | (row >> 1 & 3) : (row & 3) << 1 | (row >> 2 & 1);
+}
 
-template <int kRows, int kWidth>
+template <int kRows, int kWidth, int kColumns = 8>
 struct KdaTile {
   static_assert(kWidth % 64 == 0 && kRows % 16 == 0, "panels of 64 columns, blocks of 16 rows");
   static constexpr int kBytes = kRows * kWidth * 2;
 
   static __device__ __forceinline__ int offset(int row, int chunk) {
-    return chunk / 8 * (kRows * 128) + row * 128 + ((chunk % 8 ^ fold(row)) << 4);
+    return chunk / 8 * (kRows * 128) + row * 128 + ((chunk % 8 ^ fold<kColumns>(row)) << 4);
   }
   // From the address of chunk 0 or 1 of a row to that of chunk `chunk` more, an even number.
   static __device__ __forceinline__ unsigned at(unsigned address, int chunk) {

@@ -56,25 +56,25 @@ struct KdaForwardParams {
   void* saved_states;         // [slots, HV, V, K] of the inputs' type: the state at their start
   long long o_batch_stride, o_token_stride, o_head_stride;
   int chunk_size;  // of chunk_states: 16, 32 or 64
-  int reserved;
+  int chunks;      // that chunk_states has room for
 };
 
-// What a segment makes of the state S before it, S M + E with both transposed, and what it makes of
-// the gradient behind it. Thread blocks below `forward_blocks` walk forward, the others back.
+// What a segment makes of the state S before it, M S + E, and D of what it makes of the gradient
+// behind it, M^T dS + D. Thread blocks below `forward_blocks` walk forward, the others back.
 struct KdaSummaryParams {
   KdaInputs in;
   const void* initial_state;  // in the E of a first segment, or null
   const void* d_o;            // [B, T, HV, V]
   const void* dht;            // float32, as a state: in the gradient of a last segment, or null
   void* summaries;            // float32 [N, segments, HV, V + K, K]: rows of E^T, then of M^T
-  void* grad_ends;  // float32 [N, segments, HV, V, K]: the gradient before each segment, of d_o in
-                    // it alone
+  void* grad_ends;  // float32 [N, segments, HV, V, K]: D^T, the gradient before each segment
   long long do_batch_stride, do_token_stride, do_head_stride;
-  int forward_blocks, reserved;
+  int forward_blocks;
+  int all;  // 0: what the chain over segments reads; 1: of every segment, as ranks need it
 };
 
 // The chain over segments, in place: E of each segment becomes the state behind it, and grad_ends
-// the gradient of the state before it. Either may be null.
+// the gradient of the state before it; not those of the last segment and of the first one.
 struct KdaMergeParams {
   const void* cu_seqlens;
   void* summaries;

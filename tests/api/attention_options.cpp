@@ -6,8 +6,9 @@
 #include <array>
 #include <iterator>
 #include <random>
-#include <set>
 #include <tuple>
+
+#include "tests/api/covering.h"
 
 namespace apitest {
 namespace {
@@ -17,50 +18,7 @@ constexpr int64_t kMostWork = 30'000'000;  // products of one case: pairs times 
 
 // Options that change the code, each with its number of values.
 enum Factor { kWidths, kOffsets, kLocal, kSoftcap, kSlopes, kSinks, kType, kDeterministic };
-constexpr std::array<int, 8> kValues = {8, 3, 2, 2, 2, 2, 2, 2};
-using Choice = std::array<int, kValues.size()>;
-using Pair = std::tuple<size_t, int, size_t, int>;
-
-std::set<Pair> pairs_of(const Choice& choice) {
-  std::set<Pair> pairs;
-  for (size_t a = 0; a < choice.size(); ++a) {
-    for (size_t b = a + 1; b < choice.size(); ++b) pairs.emplace(a, choice[a], b, choice[b]);
-  }
-  return pairs;
-}
-
-// Choices that together hold every pair of values: each the best of some that hold a missing one.
-std::vector<Choice> covering_choices() {
-  std::mt19937 random(5);
-  std::set<Pair> missing;
-  for (size_t a = 0; a < kValues.size(); ++a) {
-    for (size_t b = a + 1; b < kValues.size(); ++b) {
-      for (int i = 0; i < kValues[a]; ++i) {
-        for (int j = 0; j < kValues[b]; ++j) missing.emplace(a, i, b, j);
-      }
-    }
-  }
-  std::vector<Choice> choices;
-  while (!missing.empty()) {
-    Choice best{};
-    size_t most = 0;
-    for (int draw = 0; draw < 200; ++draw) {
-      Choice choice;
-      for (size_t f = 0; f < choice.size(); ++f) {
-        choice[f] = static_cast<int>(random() % static_cast<uint32_t>(kValues[f]));
-      }
-      const auto& [a, i, b, j] = *missing.begin();
-      choice[a] = i, choice[b] = j;
-      size_t held = 0;
-      for (const Pair& pair : pairs_of(choice)) held += missing.contains(pair);
-      if (held > most) most = held, best = choice;
-    }
-    for (const Pair& pair : pairs_of(best)) missing.erase(pair);
-    choices.push_back(best);
-  }
-  return choices;
-}
-
+const std::vector<int> kValues = {8, 3, 2, 2, 2, 2, 2, 2};
 // By padded width, the widths that a kernel made for it may be given.
 std::vector<int64_t> widths_in(int64_t padded) {
   switch (padded) {
@@ -187,7 +145,7 @@ class Maker {
 std::vector<std::vector<AttentionCase>> attention_options() {
   Maker maker(7);
   std::vector<std::vector<AttentionCase>> groups;
-  for (const Choice& choice : covering_choices()) groups.push_back(maker.group(choice));
+  for (const Choice& choice : covering_choices(kValues, 5)) groups.push_back(maker.group(choice));
   return groups;
 }
 

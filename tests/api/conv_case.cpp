@@ -211,10 +211,6 @@ Values run_conv(lathe_context* context, const ConvCase& conv, const ref::Conv& i
   return ConvRun(context, conv, inputs)();
 }
 
-void check_no_findings() {
-  for (const auto& finding : take_report().findings) FAIL_CHECK(finding);
-}
-
 void check_conv(const ConvCase& conv, const Values& actual, const Values& expected, int roundings) {
   INFO(conv.text());
   for (const auto& [name, values] : expected) {

@@ -87,7 +87,6 @@ Values run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
 // finding of the simulator. `roundings` allowed in 16-bit gradients.
 void check_conv(const ConvCase& conv, const Values& actual, const Values& expected,
                 int roundings = 1);
-void check_no_findings();
 // Equal bit for bit (any NaN equals any NaN).
 void check_same(const Values& actual, const Values& expected,
                 const std::vector<std::string>& names);

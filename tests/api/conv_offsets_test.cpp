@@ -1,15 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Views whose rows lie more than 2^32 elements apart: an offset in 32 bits would wrap and find
-// other bytes. On the simulator the memory is an address range that is mapped but hardly touched;
-// on a GPU it is allocated.
-#include <cuda.h>
-#include <dlfcn.h>
+// other bytes.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 
 #include <cstring>
 
+#include "tests/api/far_memory.h"
 #include "tests/api/session.h"
 #include "tests/numbers.h"
 #include "tests/ref/conv.h"
@@ -19,57 +16,6 @@ using namespace apitest;
 namespace {
 
 constexpr int64_t kChannels = 8, kWidth = 3;
-
-// A range of device addresses, mostly never touched.
-class Range {
- public:
-  Range(lathe_context* context, size_t bytes) : bytes_(bytes) {
-    if (!on_simulator()) {
-      memory_ = std::make_unique<Memory>(context, bytes);
-      data_ = memory_->data();
-      return;
-    }
-    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    REQUIRE(data_ != MAP_FAILED);
-    lathe_context_info info{};
-    info.size = sizeof info;
-    API(lathe_context_get_info(context, &info));
-    library_ = dlopen(info.driver_path, RTLD_NOW | RTLD_NOLOAD);
-    REQUIRE(library_ != nullptr);
-    with_context([&] {
-      const auto add = find<decltype(&cuMemHostRegister)>("cuMemHostRegister_v2");
-      REQUIRE(add(data_, bytes, CU_MEMHOSTREGISTER_DEVICEMAP) == CUDA_SUCCESS);
-    });
-  }
-  ~Range() {
-    if (library_ == nullptr) return;
-    with_context([&] { find<decltype(&cuMemHostUnregister)>("cuMemHostUnregister")(data_); });
-    munmap(data_, bytes_);
-  }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
-  char* data() const { return static_cast<char*>(data_); }
-
- private:
-  template <typename Function>
-  Function find(const char* name) const {
-    return reinterpret_cast<Function>(dlsym(library_, name));
-  }
-  template <typename Work>
-  void with_context(Work work) const {
-    CUcontext context = nullptr;
-    find<decltype(&cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain")(&context, 0);
-    find<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(context);
-    work();
-    find<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent_v2")(&context);
-    find<decltype(&cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease_v2")(0);
-  }
-
-  size_t bytes_;
-  void *data_ = nullptr, *library_ = nullptr;
-  std::unique_ptr<Memory> memory_;
-};
 
 // A [B, T, D] bf16 view over a range of its own.
 struct View {
@@ -112,7 +58,7 @@ struct View {
   }
 
   lathe_context* context_;
-  Range range;
+  FarMemory range;
   DLTensor tensor{};
 };
 

@@ -2,8 +2,8 @@
 find_package(nlohmann_json REQUIRED)
 
 add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
-  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp
-  api/kda_case.cpp api/large_attention.cpp)
+  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp api/covering.cpp
+  api/far_memory.cpp  api/kda_case.cpp api/kda_chunked_case.cpp api/kda_options.cpp api/large_attention.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
@@ -11,7 +11,9 @@ target_compile_definitions(lathe_api_testing PRIVATE
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_backward attention_counters attention_decode attention_f32 attention_options
-        attention_repeat attention_ring attention_snippets kda_recurrent_run)
+        attention_repeat attention_ring attention_snippets
+        kda_adversarial kda_counters kda_isolation kda_offsets kda_options kda_recurrent_run
+        kda_relations kda_repeat)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
@@ -21,11 +23,17 @@ target_compile_definitions(attention_counters_test PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
 # The first part of the combinations always runs; all of them: ctest -C Exhaustive -R attention_options.
-foreach(part RANGE 1 7)
-  add_test(NAME attention_options_${part} CONFIGURATIONS Exhaustive COMMAND attention_options_test)
-  set_tests_properties(attention_options_${part} PROPERTIES LABELS end_to_end
-    ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
-endforeach()
+function(option_parts family count)
+  math(EXPR last "${count} - 1")
+  foreach(part RANGE 1 ${last})
+    add_test(NAME ${family}_options_${part} CONFIGURATIONS Exhaustive
+      COMMAND ${family}_options_test)
+    set_tests_properties(${family}_options_${part} PROPERTIES LABELS end_to_end
+      ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
+  endforeach()
+endfunction()
+option_parts(attention 8)
+option_parts(kda 15)
 
 add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}
   ${CMAKE_CURRENT_SOURCE_DIR}/package_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})

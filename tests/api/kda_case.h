@@ -26,12 +26,35 @@ struct KdaCase {
   int64_t gap = 0;          // elements between heads and between tokens of q, k, v, g, o and states
   double weakest = -2;      // given gates lie between this and 0
   double strong_share = 0;  // of the given gates that are -1000
+  double lower_bound = -4.5;
+  unsigned char poison = 0xff;  // of what lies between elements
+
+  // Of the chunked operator alone.
+  int64_t padding = 0;  // rows behind the last packed sequence: NaN
+  int64_t chunk = 64;   // of chunk_states
+  bool chunk_states = false, safe_gate = false;
+  int segments = 0;
+  bool backward = false;  // the gradients named here, as far as the case has what they are of
+  std::string gradients = "dq,dk,dv,dg,dbeta,dA_log,ddt_bias,dinitial_state";
+  bool dht = false;
+  bool saved = false;  // disable_recompute
+  bool apart = false;  // forward and backward as two plans
 
   int64_t value_heads() const { return heads * group; }
   int64_t sequences() const {
     return cu_seqlens.empty() ? batch : static_cast<int64_t>(cu_seqlens.size()) - 1;
   }
+  int64_t rows() const {
+    return (cu_seqlens.empty() ? batch * tokens : cu_seqlens.back()) + padding;
+  }
+  bool has_final_state() const { return states == both || states == into; }
+  bool wants(const std::string& gradient) const {
+    return backward && ("," + gradients + ",").find("," + gradient + ",") != std::string::npos;
+  }
   std::string text() const;
+
+ private:
+  std::string chunked_text() const;
 };
 
 // Every value is one of its dtype.
@@ -44,7 +67,18 @@ KdaInputs make_kda_inputs(const KdaCase& kda, uint64_t seed = 1);
 // Under the names of the outputs; final_state or state_pool if the case has them.
 using KdaValues = std::map<std::string, std::vector<double>>;
 KdaValues kda_reference(const KdaCase& kda, const KdaInputs& inputs);
+KdaValues kda_chunked_reference(const KdaCase& kda, const KdaInputs& inputs);
 // kda_recurrent through lathe.h; nothing but batch, tokens, sequences and slots is left open.
 KdaValues run_kda_recurrent(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs);
+// kda through lathe.h, in one call or two.
+KdaValues run_kda(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs);
+
+// doctest CHECKs: every value that the reference has, within the bounds for chunked kernels, and no
+// finding of the simulator. `slack` times that of 16-bit inputs, where roundings add up.
+void check_kda(const KdaCase& kda, const KdaInputs& inputs, const KdaValues& actual,
+               double slack = 1);
+// Of an output, relative to its size.
+double kda_bound(const KdaCase& kda, const std::string& output);
+lathe_dtype kda_dtype(const KdaCase& kda, const std::string& output);
 
 }  // namespace apitest

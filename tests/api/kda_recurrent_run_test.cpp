@@ -24,11 +24,6 @@ double bound_of(const KdaCase& kda, const std::string& output) {
   return kda.element == LATHE_F16 ? 5e-4 : 3e-3;
 }
 
-void check_no_findings() {
-  const Report report = take_report();
-  for (const std::string& finding : report.findings) FAIL_CHECK(finding);
-}
-
 KdaValues check_case(const KdaCase& kda, const KdaInputs& inputs) {
   INFO(kda.text());
   const KdaValues actual = run_kda_recurrent(context(), kda, inputs);

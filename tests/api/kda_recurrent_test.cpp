@@ -4,53 +4,33 @@
 // end before a launch.
 #include <doctest/doctest.h>
 
-#include <functional>
-#include <map>
-
-#include "api/convert.h"
-#include "api/kda_plan.h"
 #include "templates/params/kda.h"
-#include "tests/api/support.h"
+#include "tests/api/kda_problems.h"
 
 namespace {
 
 using lathe::Code;
 using test::Array;
+using test::Bad;
 using test::Builder;
 using test::contains;
 using test::error;
-using Tensors = std::vector<test::Declaration>;
+using test::Options;
+using test::Tensors;
+using test::with;
+using test::without;
 
-const Tensors kPlain = {{"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
-                        {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
-                        {"beta", LATHE_F16, {-1, -1, 4}},   {"o", LATHE_BF16, {-1, -1, 4, 32}}};
+const Tensors kPlain = test::kKda;
 const test::Declaration kPool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
 const test::Declaration kSlots = {"state_indices", LATHE_I32, {-1}};
 const test::Declaration kColumns = {"state_indices", LATHE_I32, {-1, -1}};
 const test::Declaration kAlog = {"A_log", LATHE_F32, {4}};
 const test::Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
 
-// Tensors declared otherwise, or more of them.
-Tensors with(Tensors tensors, const Tensors& others) {
-  for (const auto& other : others) {
-    std::erase_if(tensors, [&](const auto& each) { return each.name == other.name; });
-    tensors.push_back(other);
-  }
-  return tensors;
-}
-Tensors without(Tensors tensors, const std::string& name) {
-  std::erase_if(tensors, [&](const auto& each) { return each.name == name; });
-  return tensors;
-}
-
-using Options = std::vector<std::pair<const char*, const char*>>;
-
 // As lathe_plan_create does it, up to the choice of kernels.
 lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& options = {},
                                          int alignment = 16) {
-  Builder builder("kda_recurrent");
-  builder.tensors(tensors);
-  for (const auto& [name, value] : options) builder.set(name, value);
+  Builder builder = test::declared("kda_recurrent", tensors, options);
   if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
   REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
   const auto promised = lathe::check_problem(*builder.problem);
@@ -58,22 +38,9 @@ lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& 
   return lathe::kda_recurrent_request(*builder.problem, *promised);
 }
 
-struct Bad {
-  Tensors tensors;
-  Options options;
-  std::vector<const char*> text;  // all in the refusal
-};
-
 void check_refused(const std::vector<Bad>& bad) {
-  for (const Bad& each : bad) {
-    const auto found = request(each.tensors, each.options);
-    CAPTURE(each.text[0]);
-    REQUIRE_FALSE(found.ok());
-    CHECK(found.status().code() == Code::invalid_argument);
-    for (const char* part : each.text) {
-      CHECK_MESSAGE(contains(found.status().text(), part), found.status().text());
-    }
-  }
+  test::check_refused(
+      bad, [](const auto& tensors, const auto& options) { return request(tensors, options); });
 }
 
 TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what is allowed") {
@@ -223,46 +190,9 @@ TEST_CASE("kda_recurrent: a problem becomes flags of the code and numbers of the
   CHECK(soft->problem.gate_kind == lathe::kKdaGateSoftplus);
 }
 
-// A call; nothing of it is ever launched.
-struct Fixture {
-  Builder builder{"kda_recurrent"};
-  lathe::Extents promised;
-  std::vector<lathe::Slot> slots;
-  std::map<std::string, Array> arrays;
-  std::unique_ptr<lathe::Work> work;
-
-  explicit Fixture(const Tensors& tensors, const Options& options = {}) {
-    builder.tensors(tensors);
-    for (const auto& [name, value] : options) builder.set(name, value);
-    REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
-    const auto checked = lathe::check_problem(*builder.problem);
-    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    promised = *checked;
-    slots = lathe::make_slots(*builder.problem, promised);
-    auto made = lathe::make_work(*builder.problem, promised, *lathe::facts_of_arch("sm_80"));
-    REQUIRE_MESSAGE(made.ok(), made.status().text());
-    work = std::move(*made);
-  }
-  void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
-    arrays["q"] = arrays["k"] = Array(LATHE_BF16, {batch, tokens, 2, 64});
-    arrays["v"] = arrays["o"] = Array(LATHE_BF16, {batch, tokens, value_heads, 32});
-    arrays["g"] = Array(LATHE_F32, {batch, tokens, value_heads, 64});
-    arrays["beta"] = Array(LATHE_F16, {batch, tokens, value_heads});
-  }
-  lathe::Status run() {
-    std::vector<const DLTensor*> tensors;
-    uintptr_t address = 0;
-    for (const lathe::Slot& slot : slots) {
-      Array& array = arrays.at(slot.name);
-      array.view.data = reinterpret_cast<void*>(address += 0x100000);
-      tensors.push_back(array.get());
-    }
-    lathe::Call call;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, promised, tensors.data(),
-                               lathe::Look::all, 0, &call));
-    LATHE_TRY(work->workspace_bytes(call));
-    return work->run(call);
-  }
+struct Fixture : test::KdaFixture {
+  explicit Fixture(const Tensors& tensors, const Options& options = {})
+      : KdaFixture("kda_recurrent", tensors, options) {}
 };
 
 TEST_CASE("kda_recurrent: nothing to write, no launch") {
@@ -279,23 +209,17 @@ TEST_CASE("kda_recurrent: nothing to write, no launch") {
 }
 
 TEST_CASE("kda_recurrent: calls that do not fit are refused before a launch") {
-  const auto refused = [](Fixture& fixture, std::vector<const char*> parts,
-                          Code code = Code::invalid_argument) {
-    const lathe::Status found = fixture.run();
-    CHECK(found.code() == code);
-    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
-  };
   Fixture fixture(kPlain);
   fixture.fill(2, 5);
   fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
-  refused(fixture, {"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
+  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
   fixture.fill(2, 5);
   fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
-  refused(fixture, {"q", "stride 650", "multiples of 16 bytes"});
+  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
   fixture.fill(1 << 29, 5);
-  refused(fixture, {"value heads", "split the batch"}, Code::unsupported);
+  fixture.check_refused({"value heads", "split the batch"}, Code::unsupported);
   fixture.fill(1, (int64_t{1} << 30) + 1);
-  refused(fixture, {"q has T = 1073741825"}, Code::unsupported);
+  fixture.check_refused({"q has T = 1073741825"}, Code::unsupported);
 
   Tensors open = kPlain;
   for (auto& each : open) {
@@ -315,18 +239,18 @@ TEST_CASE("kda_recurrent: calls that do not fit are refused before a launch") {
     heads.arrays["state_indices"] = Array(LATHE_I32, {2, columns});
   };
   fill(5, 5 * 64, 5);
-  refused(heads, {"HV = 5", "H = 2"});
+  heads.check_refused({"HV = 5", "H = 2"});
   fill(4, 4 * 32, 5);
-  refused(heads, {"dt_bias", "128", "4 * 64 = 256"});
+  heads.check_refused({"dt_bias", "128", "4 * 64 = 256"});
   fill(4, 4 * 64, 4);
-  refused(heads, {"T = 5", "spec = 4"});
+  heads.check_refused({"T = 5", "spec = 4"});
   // beta goes element by element, whatever its strides; a pool may have slots with gaps.
   fill(4, 4 * 64, 4);
   heads.arrays["beta"].strides = {5 * 7, 7, 1};
   heads.arrays["state_pool"].strides = {4 * 64 * 32 + 4, 64 * 32, 32, 1};
-  refused(heads, {"T = 5", "spec = 4"});
+  heads.check_refused({"T = 5", "spec = 4"});
   heads.arrays["state_pool"].strides = {4 * 64 * 32 + 2, 64 * 32, 32, 1};
-  refused(heads, {"state_pool", "multiples of 16 bytes"});
+  heads.check_refused({"state_pool", "multiples of 16 bytes"});
 }
 
 }  // namespace

@@ -135,14 +135,14 @@ TEST_CASE("the indices of flash_attention_decode are those of the table") {
   for (int i = 0; i < attention_decode::count; ++i) CHECK(find_tensor(op, names[i]) == i);
 }
 
-TEST_CASE("what changes a tensor is an input, and the tensor is in and out") {
+TEST_CASE("what changes a tensor is another one, and the tensor is in and out") {
   for (const Operator& op : operators()) {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const char* by = op.info.tensors[t].changed_by;
       if (!by) continue;
       CHECK(op.info.tensors[t].role == LATHE_INOUT);
       REQUIRE(find_tensor(op, by) >= 0);
-      CHECK(op.info.tensors[find_tensor(op, by)].role == LATHE_INPUT);
+      CHECK(op.info.tensors[find_tensor(op, by)].role != LATHE_INOUT);
     }
   }
 }
@@ -171,16 +171,52 @@ TEST_CASE("the indices of kda_recurrent are those of the table") {
   CHECK(shape_text(shape_of_rank(states, 4, true)) == "[N,HV,V,K]");
 }
 
+TEST_CASE("the indices of kda are those of the table") {
+  const Operator& op = *find_operator("kda");
+  const char* const names[] = {"q",
+                               "k",
+                               "v",
+                               "g",
+                               "beta",
+                               "A_log",
+                               "dt_bias",
+                               "initial_state",
+                               "cu_seqlens",
+                               "do",
+                               "dht",
+                               "saved_values",
+                               "saved_states",
+                               "o",
+                               "final_state",
+                               "chunk_states",
+                               "dq",
+                               "dk",
+                               "dv",
+                               "dg",
+                               "dbeta",
+                               "dA_log",
+                               "ddt_bias",
+                               "dinitial_state"};
+  REQUIRE(std::size(names) == kda::count);
+  for (int i = 0; i < kda::count; ++i) CHECK(find_tensor(op, names[i]) == i);
+  const char* chunks = op.info.tensors[kda::chunk_states].shape;
+  CHECK(shape_text(shape_of_rank(chunks, 5)) == "[B,NT,HV,K,V]");
+  CHECK(shape_text(shape_of_rank(chunks, 5, true)) == "[B,NT,HV,V,K]");
+}
+
 TEST_CASE("activations and pools are strided, all else is contiguous") {
   for (const Operator& op : operators()) {
     for (size_t t = 0; t < op.info.tensor_count; ++t) {
       const std::string shape = op.info.tensors[t].shape;
-      // States of KDA are too: serving keeps them in pools with gaps.
-      const bool pool = shape.find(",HV,") != std::string::npos;
+      // States of KDA are too where they are decoded: serving keeps them in pools with gaps.
+      const bool pool =
+          op.family == Family::kda_recurrent && shape.find(",HV,") != std::string::npos;
+      // What one call leaves for another.
+      const bool saved = std::string_view(op.info.tensors[t].name).starts_with("saved_");
       const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") ||
                         shape.starts_with("B,T,H") || shape.starts_with("P,") || pool ||
                         (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
-      CHECK(op.rules[t].strided == rows);
+      CHECK(op.rules[t].strided == (rows && !saved));
     }
   }
 }

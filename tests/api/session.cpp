@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/api/session.h"
 
+#include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +16,6 @@
 
 namespace apitest {
 namespace {
-
-constexpr unsigned char kPoison = 0xff;  // a NaN in every floating dtype
 
 std::string variable(const char* name, const std::string& fallback) {
   const char* value = std::getenv(name);
@@ -99,6 +98,10 @@ Report take_report() {
   return report;
 }
 
+void check_no_findings() {
+  for (const std::string& finding : take_report().findings) FAIL_CHECK(finding);
+}
+
 Memory::Memory(lathe_context* context, size_t bytes) : context_(context), bytes_(bytes) {
   API(lathe_malloc(context, &data_, std::max<size_t>(bytes, 1)));
 }
@@ -117,7 +120,8 @@ Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> s
       stream_(stream),
       dtype_(dtype),
       shape_(std::move(shape)),
-      strides_(shape_.size()) {
+      strides_(shape_.size()),
+      poison_(placement.poison) {
   int64_t stride = 1, last = 0;
   for (size_t i = shape_.size(); i-- > 0;) {
     const size_t from_right = shape_.size() - i;
@@ -130,7 +134,7 @@ Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> s
   }
   first_ = placement.guard + placement.offset;
   const int64_t elements = first_ + (count_ > 0 ? last + 1 : 0) + placement.guard;
-  image_.assign(static_cast<size_t>(elements) * numbers::bytes_of(dtype), kPoison);
+  image_.assign(static_cast<size_t>(elements) * numbers::bytes_of(dtype), poison_);
   memory_ = std::make_unique<Memory>(context, image_.size());
 
   const bool real = dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
@@ -165,7 +169,7 @@ void Tensor::upload(const std::vector<double>& values) {
 }
 
 void Tensor::poison() {
-  std::fill(image_.begin(), image_.end(), kPoison);
+  std::fill(image_.begin(), image_.end(), poison_);
   API(lathe_copy_to_device(context_, memory_->data(), image_.data(), image_.size(), stream_));
 }
 
@@ -176,10 +180,10 @@ std::vector<double> Tensor::download() const {
   std::vector<double> values(count_);
   for (size_t i = 0; i < count_; ++i) {
     values[i] = numbers::decode(dtype_, &now[index(i) * bytes]);
-    std::memset(&now[index(i) * bytes], kPoison, bytes);
+    std::memset(&now[index(i) * bytes], poison_, bytes);
   }
   const auto changed =
-      std::find_if(now.begin(), now.end(), [](unsigned char byte) { return byte != kPoison; });
+      std::find_if(now.begin(), now.end(), [this](unsigned char byte) { return byte != poison_; });
   if (changed != now.end()) {
     throw std::runtime_error("byte " + std::to_string(changed - now.begin()) +
                              " of a buffer was written, which is outside the tensor");

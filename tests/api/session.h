@@ -41,6 +41,7 @@ struct Report {
   std::vector<std::string> launches;
 };
 Report take_report();
+void check_no_findings();  // doctest CHECKs
 
 // Device memory of the helpers in lathe.h.
 class Memory {
@@ -73,13 +74,14 @@ class Stream {
 
 // How a tensor lies in its buffer, in elements.
 struct Placement {
-  int64_t token_gap = 0;  // between rows of the second dimension from the right
-  int64_t batch_gap = 0;  // between entries of the third
-  int64_t offset = 0;     // before the first element; given as DLTensor::byte_offset
-  int64_t guard = 0;      // poison before and behind, inside the allocation
+  int64_t token_gap = 0;        // between rows of the second dimension from the right
+  int64_t batch_gap = 0;        // between entries of the third
+  int64_t offset = 0;           // before the first element; given as DLTensor::byte_offset
+  int64_t guard = 0;            // poison before and behind, inside the allocation
+  unsigned char poison = 0xff;  // every byte of it: a NaN, or 0x7a for a number near the largest
 };
 
-// Everything in the buffer that is no element holds poison (a NaN) and must still do so afterwards.
+// Everything in the buffer that is no element holds poison and must still do so afterwards.
 class Tensor {
  public:
   // `stream`: where its copies run, in order with the work on it.
@@ -103,6 +105,7 @@ class Tensor {
   std::vector<int64_t> shape_, strides_;
   int64_t first_ = 0;
   size_t count_ = 1;
+  unsigned char poison_;
   std::vector<unsigned char> image_;
   std::unique_ptr<Memory> memory_;
   DLTensor dl_{};

@@ -29,6 +29,22 @@ def packed(queries, keys, H=H, HK=HK, dtype="I32"):
             "cu_seqlens_k": offsets(keys, dtype)}
 
 
+def kda(B=1, T=5, H=1, HV=2, K=32, V=16, lengths=None, states=False, backward=False, seed=0):
+    if lengths is not None:
+        T = sum(lengths)
+    N = B if lengths is None else len(lengths)
+    out = {"q": tensor("BF16", [B, T, H, K], seed), "k": tensor("BF16", [B, T, H, K], seed + 1),
+           "v": tensor("BF16", [B, T, HV, V], seed + 2), "g": tensor("F32", [B, T, HV, K], values=[-0.1] * (B * T * HV * K)),
+           "beta": tensor("F32", [B, T, HV], seed + 3)}
+    if lengths is not None:
+        out["cu_seqlens"] = offsets(lengths, "I32")
+    if states:
+        out["initial_state"] = tensor("F32", [N, HV, K, V], seed + 4)
+    if backward:
+        out["do"] = tensor("BF16", [B, T, HV, V], seed + 5)
+    return out
+
+
 def pages(B=2, Sq=1, keys=20, page=16, M=4, new=True):
     out = {"q": tensor("BF16", [B, Sq, H, D]), "k_cache": tensor("BF16", [B * M, page, HK, D], 1),
            "v_cache": tensor("BF16", [B * M, page, HK, DV], 2), "cache_seqlens": tensor("I32", [B], values=[keys] * B),
@@ -71,3 +87,24 @@ class LengthCases(Case):
         self.series("flash_attention", (packed([4, 6], [4, 10]), ()), (packed([1], [1]), ()),
                     (packed([0, 3, 0, 140, 2], [5, 0, 0, 150, 9]), ()), (packed([9] * 40, [3] * 40), ()))
         self.assertGreater(self.compiled("flash_attention", packed([4, 6], [4, 10], dtype="I64")), 0)
+
+    def test_kda(self):
+        norm = "use_qk_l2norm_in_kernel=1"
+        self.series("kda", (kda(), [norm]), (kda(B=3), [norm]), (kda(T=1), [norm]), (kda(T=130), [norm, "scale=0.5"]),
+                    (kda(T=0), [norm]), (kda(T=1, B=70), [norm]))
+        # Nor is the length of a chunk, nor how many heads there are.
+        states = [norm, "output_final_state=1", "output_chunk_states=1"]
+        self.series("kda", (kda(states=True), states), (kda(T=90, states=True), [*states, "chunk_size=16"]),
+                    (kda(H=2, HV=2, states=True), [*states, "chunk_size=32"]))
+
+    def test_kda_classes_of_lengths(self):
+        """No length chooses another kernel than its neighbours'."""
+        self.series("kda", *((kda(T=T, HV=1, K=8, V=8), ["segments=1"]) for T in (5000, 5001, 5632, 6999)))
+
+    def test_packed_kda_backward(self):
+        self.series("kda", (kda(lengths=[4, 6], backward=True), ()), (kda(lengths=[1], backward=True), ()),
+                    (kda(lengths=[0, 3, 0, 140, 2], backward=True), ()), (kda(lengths=[9] * 40, backward=True), ()))
+        self.series("kda", (kda(states=True, backward=True), ()), (kda(T=70, B=2, states=True, backward=True), ()))
+
+    def test_kda_segments(self):
+        self.series("kda", (kda(T=130), ["segments=2"]), (kda(T=400), ["segments=3"]), (kda(T=20), ["segments=8"]))

@@ -53,6 +53,23 @@ TEST_CASE("prediction: the longest of memory, products and launches is the bound
   CHECK(std::string(launch.bound) == "launch");
 }
 
+TEST_CASE("prediction: thread blocks that follow one another may be the bound") {
+  DeviceFacts facts = device(1e12, 1e14);
+  facts.clock_hz = 1e9;
+  Cost serial = cost(30'000'000, 1'000'000'000);
+  serial.chain_cycles = 20'000;
+  CHECK(std::string(predict(serial, 1, facts).bound) == "memory");
+  serial.chain_cycles = 50'000;
+  const Prediction chain = predict(serial, 1, facts);
+  CHECK(chain.chain_microseconds == doctest::Approx(50));
+  CHECK(chain.microseconds == doctest::Approx(50));
+  CHECK(std::string(chain.bound) == "chain");
+  facts.clock_hz = 0;  // nobody published it
+  CHECK(std::string(predict(serial, 1, facts).bound) == "memory");
+  facts = device(0, 0), facts.clock_hz = 1e9;  // nor what memory does: no claim
+  CHECK(predict(serial, 1, facts).microseconds == 0);
+}
+
 TEST_CASE("prediction: nothing is claimed of a device whose rates nobody published") {
   const Prediction unknown = predict(cost(1'000'000, 1'000'000), 1, device(0, 0));
   CHECK(unknown.microseconds == 0);

@@ -17,8 +17,9 @@
 namespace ref {
 
 struct KdaBackward {
-  Array dq, dk, dv, dg, dbeta;  // of the inputs as given: raw gate, logit, before the norm
-  Array dA_log, ddt_bias;       // sums over all tokens; zeros where the gate is given
+  Array dq, dk, dv, dg, dbeta;         // of the inputs as given: raw gate, logit, before the norm
+  Array dA_log, ddt_bias;              // sums over all tokens; zeros where the gate is given
+  Array dA_log_terms, ddt_bias_terms;  // of these sums: the squares of their terms, added up
   Array dinitial_state;
 };
 
@@ -42,7 +43,10 @@ inline void kda_gate_backward(const Kda& a, int64_t row, int64_t hv, int64_t d, 
   }
   out->dg[a.gate_at(row, hv, d)] = dz;
   out->ddt_bias[hv * a.key_dim + d] += dz;
-  if (!a.A_log.empty()) out->dA_log[hv] += dA_log;
+  out->ddt_bias_terms[hv * a.key_dim + d] += dz * dz;
+  if (a.A_log.empty()) return;
+  out->dA_log[hv] += dA_log;
+  out->dA_log_terms[hv] += dA_log * dA_log;
 }
 
 inline double kda_beta_backward(const Kda& a, double beta, double dbeta) {
@@ -50,9 +54,9 @@ inline double kda_beta_backward(const Kda& a, double beta, double dbeta) {
   return dbeta * beta * (1 - beta / (a.negative_eigenvalues ? 2.0 : 1.0));
 }
 
-// x / |x| backwards, row by row: dx = r (dn - n (dn . n)).
+// x / |x| backwards, row by row: dx = r (dn - n (dn . n)). Rows behind the last sequence have none.
 inline void kda_norm_backward(const Kda& a, const Array& x, Array* gradient) {
-  for (size_t at = 0; at < x.size(); at += static_cast<size_t>(a.key_dim)) {
+  for (size_t at = 0; at < a.key_at(a.rows(), 0); at += static_cast<size_t>(a.key_dim)) {
     const double r = kda_norm(a, x, at);
     double dot = 0;
     for (int64_t d = 0; d < a.key_dim; ++d) dot += (*gradient)[at + d] * r * x[at + d];
@@ -70,13 +74,17 @@ inline void kda_step_backward(const Kda& a, int64_t row, int64_t hv, const Array
   const double* d_o = a.d_o.empty() ? nullptr : &a.d_o[a.value_at(row, hv)];
   const size_t key = a.key_at(row, a.head_of(hv));
   Array error = t.v, du(static_cast<size_t>(v), 0.0);
-  for (int64_t i = 0; i < a.key_dim * v; ++i) error[i % v] -= decayed[i] * t.k[i / v];
-  for (int64_t i = 0; i < a.key_dim * v && d_o; ++i) {
-    const double after = decayed[i] + t.k[i / v] * t.beta * error[i % v];
-    out->dq[key + i / v] += a.scale * after * d_o[i % v];
-    (*ds)[i] += a.scale * t.q[i / v] * d_o[i % v];
+  for (int64_t d = 0; d < a.key_dim; ++d) {
+    for (int64_t e = 0; e < v; ++e) error[e] -= decayed[d * v + e] * t.k[d];
   }
-  for (int64_t i = 0; i < a.key_dim * v; ++i) du[i % v] += (*ds)[i] * t.k[i / v];
+  for (int64_t d = 0; d < a.key_dim; ++d) {
+    for (int64_t e = 0; e < v && d_o; ++e) {
+      const double after = decayed[d * v + e] + t.k[d] * t.beta * error[e];
+      out->dq[key + d] += a.scale * after * d_o[e];
+      (*ds)[d * v + e] += a.scale * t.q[d] * d_o[e];
+    }
+    for (int64_t e = 0; e < v; ++e) du[e] += (*ds)[d * v + e] * t.k[d];
+  }
   double dbeta = 0;
   for (int64_t e = 0; e < v; ++e) {
     dbeta += du[e] * error[e];
@@ -84,6 +92,7 @@ inline void kda_step_backward(const Kda& a, int64_t row, int64_t hv, const Array
   }
   out->dbeta[a.beta_at(row, hv)] = kda_beta_backward(a, t.beta, dbeta);
   for (int64_t d = 0; d < a.key_dim; ++d) {
+    const double alpha = std::exp(t.g[d]);
     double dg = 0;
     for (int64_t e = 0; e < v; ++e) {
       const int64_t i = d * v + e;
@@ -91,7 +100,7 @@ inline void kda_step_backward(const Kda& a, int64_t row, int64_t hv, const Array
       out->dk[key + d] += (*ds)[i] * t.beta * error[e] - decayed[i] * de;
       const double gradient = (*ds)[i] - t.k[d] * de;
       dg += gradient * decayed[i];
-      (*ds)[i] = std::exp(t.g[d]) * gradient;
+      (*ds)[i] = alpha * gradient;
     }
     kda_gate_backward(a, row, hv, d, dg, out);
   }
@@ -105,6 +114,7 @@ inline KdaBackward kda_backward(const Kda& a) {
   out.dbeta.assign(a.beta.size(), 0.0);
   out.dA_log.assign(static_cast<size_t>(a.value_heads), 0.0);
   out.ddt_bias.assign(static_cast<size_t>(a.value_heads * a.key_dim), 0.0);
+  out.dA_log_terms = out.dA_log, out.ddt_bias_terms = out.ddt_bias;
   out.dinitial_state.assign(states, 0.0);
   for (int64_t n = 0; n < a.sequences(); ++n) {
     for (int64_t hv = 0; hv < a.value_heads; ++hv) {
@@ -114,8 +124,8 @@ inline KdaBackward kda_backward(const Kda& a) {
         const KdaToken t = kda_token(a, row, hv);
         const Array u = kda_decay(a, t, state.data());
         decayed.push_back(state);
-        for (size_t i = 0; i < state.size(); ++i) {
-          state[i] += t.k[i / u.size()] * u[i % u.size()];
+        for (int64_t i = 0, d = 0; d < a.key_dim; ++d) {
+          for (const double each : u) state[i++] += t.k[d] * each;
         }
       }
       Array ds = kda_load(a, a.dht, n, hv);

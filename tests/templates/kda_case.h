@@ -44,8 +44,9 @@ inline Dtype dtype_of(lathe_dtype dtype) {
   return dtype == LATHE_BF16 ? Dtype::bf16 : dtype == LATHE_F16 ? Dtype::f16 : Dtype::f32;
 }
 
-inline int block_bytes(int width) {
-  const int bytes = 3 * 32 * width + 2 * 512 + 4 * width + 3 * 64 + 16 * 4 * 24;
+inline int block_bytes(const Setup& s) {
+  const int planes = s.element == LATHE_F32 ? 3 : 1;
+  const int bytes = planes * (3 * 32 * s.width + 2 * 512) + 4 * s.width + 3 * 64 + 16 * 4 * 24;
   return (bytes + 1023) / 1024 * 1024;
 }
 
@@ -78,7 +79,9 @@ inline KernelSpec scan_spec(const Setup& s, const char* kernel) {
   spec.source = lathe::text("kda/", kernel, ".cuh");
   spec.smem = "KdaScanSmem";
   const int values = 16 * s.warps;
-  spec.smem_bytes = s.warps * block_bytes(s.width) + values * 2 * ((values + 63) / 64 * 64);
+  spec.smem_bytes =
+      s.warps * block_bytes(s) +
+      values * (s.element == LATHE_F32 ? 4 * (values + 4) : 2 * ((values + 63) / 64 * 64));
   spec.threads = 32 * s.warps;
   spec.constants = constants_of(s);
   return spec;
@@ -199,7 +202,7 @@ inline ref::Kda random_case(const Setup& s, uint32_t seed) {
   for (int n = one_of({1, 2, 4}); n > 0; --n) {
     begin.push_back(begin.back() + (s.has("packed") ? one_of({0, 1, 16, 31, 70, 150}) : length));
   }
-  const int step = s.has("narrow") ? 4 : 8;
+  const int step = s.has("narrow") || s.element == LATHE_F32 ? 4 : 8;
   return make_case(s, seed, begin, one_of({1, 2}), s.has("single") ? 1 : one_of({1, 2}),
                    s.width - step * one_of({0, 1, 3}), 16 * s.warps + step * one_of({-3, 0, 1}));
 }

@@ -13,8 +13,8 @@ KernelSpec spec_of(const Setup& s) {
   KernelSpec spec = scan_spec(s, "kda_forward");
   spec.params = "KdaForwardParams";
   spec.params_bytes = sizeof(KdaForwardParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaForwardParams, reserved);
+  spec.last_field = "chunks";
+  spec.last_field_offset = offsetof(KdaForwardParams, chunks);
   for (const auto& [flag, member] :
        {std::pair("final", "kFinalState"), std::pair("chunks", "kChunkStates")}) {
     spec.constants.push_back(Constant::flag(flag, member, s.has(flag)));
@@ -42,7 +42,7 @@ Results run(sim::test::Device& device, const Setup& s, const ref::Kda& a) {
   p.o = at(device.buffer(a.v.size() * numbers::bytes_of(s.element) + 16));
   p.final_state = at(device.buffer(states * 4 + 16));
   p.chunk_states = at(device.buffer(chunk_count * 4 + 16));
-  p.chunk_size = static_cast<int>(a.chunk);
+  p.chunk_size = static_cast<int>(a.chunk), p.chunks = static_cast<int>(chunks);
   p.o_head_stride = p.in.v_head_stride, p.o_token_stride = p.in.v_token_stride;
   p.o_batch_stride = p.in.v_batch_stride;
 
@@ -69,7 +69,13 @@ const std::vector<Setup> kSetups = {
     {LATHE_BF16, LATHE_F32, LATHE_BF16, 64, 8,
      "packed l2norm gate_a factor sigmoid negative final"},
     {LATHE_BF16, LATHE_F32, LATHE_F32, 256, 4, "l2norm gate_b initial final chunks"},
+    {LATHE_F32, LATHE_F32, LATHE_F32, 64, 4, "packed l2norm gate_b bias sigmoid final"},
+    {LATHE_F32, LATHE_BF16, LATHE_F32, 128, 2, "initial final v_first chunks"},
+    {LATHE_F32, LATHE_F32, LATHE_F32, 256, 2, "packed l2norm gate_a factor sigmoid initial final"},
 };
+
+// Of section 14 for 16-bit elements; float32 ones come to the rounding of the results.
+double bound_of(const Setup& s) { return s.element == LATHE_F32 ? 2e-6 : 5e-3; }
 
 }  // namespace
 
@@ -87,7 +93,7 @@ TEST_CASE("kda_forward: random shapes on every configuration, under every check"
     REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
     MESSAGE(spec.text(), ": ", compiled->report.registers, " registers, ",
             compiled->report.spill_stores, " spilt");
-    if (s.width <= 128) CHECK(compiled->report.spill_stores == 0);
+    if (s.width <= 128 && s.element != LATHE_F32) CHECK(compiled->report.spill_stores == 0);
     for (int turn = 0; turn < 4; ++turn, ++seed) {
       const ref::Kda a = random_case(s, seed);
       if (a.rows() == 0) continue;
@@ -101,9 +107,9 @@ TEST_CASE("kda_forward: random shapes on every configuration, under every check"
       device.load(compiled->ptx);
       const Results r = run(device, s, a);
       const ref::KdaForward exact = ref::kda_forward(a);
-      CHECK(rms(r.o, exact.o) < 5e-3);
-      if (s.has("final")) CHECK(rms(r.final_state, exact.final_state) < 5e-3);
-      if (s.has("chunks")) CHECK(rms(r.chunk_states, exact.chunk_states) < 5e-3);
+      CHECK(rms(r.o, exact.o) < bound_of(s));
+      if (s.has("final")) CHECK(rms(r.final_state, exact.final_state) < bound_of(s));
+      if (s.has("chunks")) CHECK(rms(r.chunk_states, exact.chunk_states) < bound_of(s));
     }
   }
 }

@@ -10,7 +10,8 @@
 #include "codegen/kernels/attention_block.h"
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
-#include "codegen/kernels/kda.h"
+#include "codegen/kernels/kda_chunked.h"
+#include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
@@ -85,5 +86,18 @@ TEST_CASE("specs and templates have the same stems") {
   REQUIRE(kda.recurrent.has_value());
   CHECK(kda.recurrent->source == "kda/" + kda.recurrent->kernel + ".cuh");
   sources.insert(kda.recurrent->source);
+  KdaProblem chunked;
+  chunked.A_log = chunked.forward = chunked.backward = chunked.dA_log = true;
+  const KdaChunkedKernels walks = *kda_chunked_kernels(chunked, facts);
+  for (const auto* spec : {&walks.forward, &walks.scan, &walks.backward, &walks.finish}) {
+    REQUIRE(spec->has_value());
+    CHECK((*spec)->source == "kda/" + (*spec)->kernel + ".cuh");
+    sources.insert((*spec)->source);
+  }
+  for (const KernelSpec& spec : {kda_summary_spec(*walks.scan, {}), kda_merge_spec(*walks.scan, {}),
+                                 kda_forward_warmup_spec(*walks.forward)}) {
+    CHECK(spec.source == "kda/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
   CHECK(sources == template_stems());
 }

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The plan of `kda`: which kernels it holds, the workspace of a call, the launches.
+#include <algorithm>
+#include <utility>
+
+#include "api/boundary.h"
+#include "api/kda_params.h"
+#include "codegen/kernels/kda_chain.h"
+
+namespace lathe {
+namespace {
+
+// Positions of tokens that are fetched ahead are added in 32 bits.
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
+class KdaWork final : public Work {
+ public:
+  KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels);
+
+  const std::vector<KernelSpec>& specs() const override { return specs_; }
+  void bind(const std::vector<PlanKernel>& kernels) override;
+  Result<size_t> workspace_bytes(const Call& call) const override;
+  Result<Estimate> estimate(const Call& call) const override;
+  Status run(const Call& call) const override;
+
+ private:
+  const KdaProblem& problem() const { return request_.problem; }
+  KdaChunkedShape shape(const Call& call) const;
+  // What a problem with open extents leaves to its calls; the blocks of its launches.
+  Result<KdaLaunch> check(const Call& call, const KdaChunkedShape& shape) const;
+  Status run_segments(const KdaCall& of) const;
+  Status run_forward(const KdaCall& of) const;
+  Status run_backward(const KdaCall& of) const;
+
+  const KernelSpec& walk() const { return kernels_.forward ? *kernels_.forward : *kernels_.scan; }
+
+  KdaRequest request_;
+  DeviceFacts facts_;
+  KdaChunkedKernels kernels_;
+  std::vector<KernelSpec> specs_;
+  std::shared_ptr<const Kernel> summary_, merge_, forward_, scan_, backward_, finish_;
+};
+
+Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
+
+KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels)
+    : request_(request), facts_(facts), kernels_(std::move(kernels)) {
+  for (const auto* spec : {&kernels_.summary, &kernels_.merge, &kernels_.forward, &kernels_.scan,
+                           &kernels_.backward, &kernels_.finish}) {
+    if (*spec) specs_.push_back(**spec);
+  }
+}
+
+void KdaWork::bind(const std::vector<PlanKernel>& kernels) {
+  size_t next = 0;
+  for (const auto& [spec, loaded] :
+       {std::pair(&kernels_.summary, &summary_), std::pair(&kernels_.merge, &merge_),
+        std::pair(&kernels_.forward, &forward_), std::pair(&kernels_.scan, &scan_),
+        std::pair(&kernels_.backward, &backward_), std::pair(&kernels_.finish, &finish_)}) {
+    if (*spec) *loaded = kernels[next++].loaded;
+  }
+}
+
+KdaChunkedShape KdaWork::shape(const Call& call) const {
+  const Extents& extents = call.extents;
+  KdaChunkedShape out;
+  out.sequences = extents[Letter::N];
+  out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
+  out.tokens = extents[Letter::T];
+  out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
+  return out;
+}
+
+Result<KdaLaunch> KdaWork::check(const Call& call, const KdaChunkedShape& shape) const {
+  LATHE_TRY(check_kda_extents(call.extents, problem().packed));
+  LATHE_TRY(check_kda_chunks(call.extents, problem().packed, request_.chunk_size));
+  if (shape.tokens > kMostTokens) {
+    return Status(Code::unsupported,
+                  text("q has T = ", shape.tokens, "; allowed are 0 to ", kMostTokens));
+  }
+  if (kernels_.scan && shape.heads > 0 && shape.value_heads == 0) {
+    return invalid(text("v has HV = 0 and q has H = ", shape.heads,
+                        "; allowed with a backward are HV that are a multiple of H from H on"));
+  }
+  const KdaLaunch launch = kda_launch(problem(), kernels_, shape);
+  for (const int64_t blocks : {launch.summary(), launch.merge, launch.forward, launch.scan(),
+                               launch.backward, launch.finish}) {
+    if (blocks <= kMaxExtent) continue;
+    return Status(
+        Code::unsupported,
+        text("v of ", shape.sequences, " sequences, ", shape.value_heads, " value heads and ",
+             shape.tokens, " tokens needs more than ", kMaxExtent, " blocks; split the batch"));
+  }
+  return launch;
+}
+
+Result<size_t> KdaWork::workspace_bytes(const Call& call) const {
+  const KdaChunkedShape extent = shape(call);
+  LATHE_TRY(check(call, extent));
+  LATHE_ASSIGN(const KdaWorkspace workspace,
+               kda_workspace(problem(), extent, request_.saved_outside));
+  return static_cast<size_t>(workspace.total);
+}
+
+// What segments start from, for the walks of both directions.
+Status KdaWork::run_segments(const KdaCall& of) const {
+  if (of.launch.summary() > 0) {
+    const KdaSummaryParams p = kda_summary_params(of, walk());
+    LATHE_TRY(summary_->launch(grid_of(of.launch.summary()), &p, of.call.stream));
+  }
+  if (of.launch.merge == 0) return {};
+  const KdaMergeParams p = kda_merge_params(of);
+  return merge_->launch(grid_of(of.launch.merge), &p, of.call.stream);
+}
+
+Status KdaWork::run_forward(const KdaCall& of) const {
+  if (of.launch.forward == 0) return {};
+  const KdaForwardParams p = kda_forward_params(of, walk());
+  return forward_->launch(grid_of(of.launch.forward), &p, of.call.stream);
+}
+
+Status KdaWork::run_backward(const KdaCall& of) const {
+  const KdaLaunch& launch = of.launch;
+  if (launch.scan() > 0) {
+    const KdaBackwardScanParams p = kda_scan_params(of, walk());
+    LATHE_TRY(scan_->launch(grid_of(launch.scan()), &p, of.call.stream));
+  }
+  if (launch.backward > 0) {
+    const KdaBackwardParams p = kda_backward_params(of, walk());
+    LATHE_TRY(backward_->launch(grid_of(launch.backward), &p, of.call.stream));
+  }
+  if (launch.finish == 0) return {};
+  const KdaBackwardFinishParams p = kda_finish_params(of);
+  return finish_->launch(grid_of(launch.finish), &p, of.call.stream);
+}
+
+Status KdaWork::run(const Call& call) const {
+  const KdaChunkedShape extent = shape(call);
+  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
+  LATHE_ASSIGN(const KdaWorkspace workspace,
+               kda_workspace(problem(), extent, request_.saved_outside));
+  const KdaCall of = {request_, extent, launch, workspace, call};
+  LATHE_TRY(run_segments(of));
+  LATHE_TRY(run_forward(of));
+  return run_backward(of);
+}
+
+Result<Estimate> KdaWork::estimate(const Call& call) const {
+  const KdaChunkedShape extent = shape(call);
+  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
+  Estimate out;
+  out.launches = static_cast<uint64_t>(launch.count());
+  out.cost = kda_chunked_cost(problem(), kernels_, extent, request_.chunk_size);
+  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, extent, facts_);
+  return out;
+}
+
+// Whether a call may come to have more than one segment: one of few and long sequences, unless the
+// problem promises otherwise.
+bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
+             const DeviceFacts& facts) {
+  KdaChunkedShape shape = request.promised;
+  if (shape.sequences == kUnknown) shape.sequences = 1;
+  if (shape.value_heads == kUnknown) shape.value_heads = 1;
+  if (shape.tokens == kUnknown) shape.tokens = kMostTokens;
+  return kda_segments(request.problem, kernels, facts, shape, request.segments) > 1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFacts& facts) {
+  KdaRequest request = asked;
+  LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(request.problem, facts));
+  if (request.problem.segmented && !may_cut(request, kernels, facts)) {
+    request.problem.segmented = false;
+    LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
+  }
+  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, facts, std::move(kernels)));
+}
+
+}  // namespace lathe

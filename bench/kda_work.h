@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Shapes of kda that figures are published for, what a call of each must move and multiply, and
+// those figures.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/lathe.h"
+
+namespace bench {
+
+struct KdaSize {
+  lathe_dtype dtype = LATHE_BF16, gate = LATHE_BF16;  // q, k, v, o and beta; g
+  int64_t batch = 1, tokens = 1;
+  int64_t heads = 1, group = 1;  // of q and k; value heads of each
+  int64_t key_dim = 128, value_dim = 128;
+  int64_t sequences = 0;  // packed into that many; 0: not packed
+  bool backward = false;
+  bool fused = false;        // L2 norm, gate with A_log and dt_bias, and sigmoid in the kernels
+  bool final_state = false;  // and an initial one; in a backward their gradients
+  int64_t segments = 0;      // 0: chosen
+
+  std::string text() const;
+  int64_t value_heads() const { return heads * group; }
+  int64_t parts() const { return sequences > 0 ? sequences : batch; }
+  // Where sequence `part` begins on the flat axis of batch * tokens.
+  int64_t begin(int64_t part) const { return part * batch * tokens / parts(); }
+  // Every input read once, every output written once.
+  double minimum_bytes() const;
+  // Operations of matrix products: those of the state, which every form of chunks has (two reads
+  // and an update in the forward; 8 more of them in the gradients), and those inside blocks of 16
+  // tokens, the shortest that a product of 16-bit matrices has rows for.
+  double state_ops() const;
+  double block_ops() const;
+};
+
+// The ten of the comparison, forward.
+std::vector<KdaSize> published_sizes();
+
+// Figures that others have published for a shape; nothing here was measured for this table.
+struct Published {
+  const char *who, *gpu;       // gpu: "-" where it was not named
+  double forward_ms, both_ms;  // of the forward; with its backward, 0: not published
+  const char* source;
+};
+std::vector<Published> published(const KdaSize& size);
+// The one to hold a prediction for `gpu` against: of that device if there is any.
+std::string nearest_published(const KdaSize& size, const std::string& gpu);
+
+}  // namespace bench

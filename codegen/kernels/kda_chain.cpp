@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/kernels/kda_chain.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "templates/params/kda_chunked.h"
+
+namespace lathe {
+namespace {
+
+// Instructions of a warp for 16 tokens, counted by `lathe_bench kda --instructions`: to prepare the
+// block, which one warp of a thread block does, and to take it in, which all do; each fixed, and
+// for 32 columns of K. A gate and norms in the kernel are prepared; float32 is three planes of
+// bfloat16.
+struct Work {
+  double fixed, slice;
+};
+constexpr Work kPrepare = {540, 930}, kTake = {290, 59}, kFused = {40, 560};
+constexpr Work kChunk = {-500, 2800}, kFusedChunk = {-400, 1050};  // 64 tokens of kda_backward
+constexpr double kPlanes = 3.5;  // of the products' part, where there are three
+// Cycles of 16 tokens that are spent waiting, whatever the warps.
+constexpr double kWaiting = 200;
+
+constexpr int64_t kCacheBytes = 64;  // of the second cache, a cycle and multiprocessor
+constexpr int kSchedulers = 4, kResidentWarps = 8, kReservedShared = 1024;
+
+double of(const Work& work, double slices) { return work.fixed + work.slice * slices; }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Residence {
+  double rounds = 0, warps = 0;  // thread blocks one after another; warps of a scheduler
+};
+Residence residence(const KernelSpec& spec, int64_t blocks, const DeviceFacts& facts) {
+  const int64_t each = ceil_div(blocks, std::max(facts.multiprocessors, 1));
+  const int64_t by_shared =
+      facts.shared_bytes_per_multiprocessor / (spec.smem_bytes + kReservedShared);
+  const int64_t by_warps = kResidentWarps * 32 / spec.threads;
+  const int64_t resident = std::clamp<int64_t>(std::min(by_shared, by_warps), 1, each);
+  Residence out;
+  out.rounds = static_cast<double>(ceil_div(each, resident));
+  out.warps = std::max(1.0, static_cast<double>(resident * spec.threads / 32) / kSchedulers);
+  return out;
+}
+
+}  // namespace
+
+uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                          const KdaChunkedShape& shape, const DeviceFacts& facts) {
+  if (shape.sequences <= 0 || shape.tokens <= 0) return 0;
+  const KdaLaunch launch = kda_launch(problem, kernels, shape);
+  const double slices = kda_padded_keys(problem) / 32.0;
+  const bool fused = problem.gate_kind != 0 || problem.l2norm;
+  const double planes = problem.element == Dtype::f32 ? kPlanes : 1;
+  const int64_t length = problem.packed ? ceil_div(shape.tokens, shape.sequences) : shape.tokens;
+  const int64_t blocks =
+      ceil_div(ceil_div(length, std::max<int64_t>(shape.segments, 1)), kKdaBlock);
+  double cycles = 0;
+  const auto walk = [&](const KernelSpec& spec, int64_t count) {
+    const Residence at = residence(spec, count, facts);
+    const double prepare = of(kPrepare, slices) + (fused ? of(kFused, slices) : 0);
+    const double issued = planes * (prepare / (spec.threads / 32) + of(kTake, slices));
+    cycles += at.rounds * static_cast<double>(blocks) * (at.warps * issued + kWaiting);
+  };
+  if (launch.summary() > 0) walk(*kernels.summary, launch.summary());
+  if (launch.merge > 0) {  // a transition from the second cache for each link
+    const int64_t transition = int64_t{4} * problem.key_dim * problem.key_dim;
+    cycles += static_cast<double>((shape.segments - 2) * ceil_div(transition, kCacheBytes));
+  }
+  if (launch.forward > 0) walk(*kernels.forward, launch.forward);
+  if (launch.scan() > 0) walk(*kernels.scan, launch.scan());
+  if (launch.backward > 0) {
+    const Residence at = residence(*kernels.backward, launch.backward, facts);
+    const double group = static_cast<double>(shape.value_heads / std::max<int64_t>(shape.heads, 1));
+    const double issued = of(kChunk, slices) + (fused ? of(kFusedChunk, slices) : 0);
+    cycles += at.rounds * at.warps * planes * group * issued;
+  }
+  return static_cast<uint64_t>(std::llround(cycles));
+}
+
+}  // namespace lathe

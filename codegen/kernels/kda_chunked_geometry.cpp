@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Grids, workspace and cost of chunked KDA: arithmetic on shapes alone.
+#include <algorithm>
+#include <initializer_list>
+
+#include "codegen/kernels/kda_chunked.h"
+#include "codegen/kernels/workspace_parts.h"
+#include "templates/params/kda_chunked.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kFinishColumns = 32;  // of a block
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// a * b * ..., or a number that no grid has.
+int64_t bounded_product(std::initializer_list<int64_t> factors) {
+  constexpr int64_t kMost = int64_t{1} << 56;
+  int64_t product = 1;
+  for (const int64_t factor : factors) {
+    if (factor == 0) return 0;
+    if (__builtin_mul_overflow(product, factor, &product) || product > kMost) product = kMost;
+  }
+  return product;
+}
+
+uint64_t unsigned_product(std::initializer_list<int64_t> factors) {
+  uint64_t product = 1;
+  for (const int64_t factor : factors) product *= static_cast<uint64_t>(factor);
+  return product;
+}
+
+KdaSegmentShape segments_of(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  return {shape.sequences, shape.value_heads, shape.segments, problem.key_dim, problem.value_dim};
+}
+
+}  // namespace
+
+int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  return problem.packed ? shape.tokens : shape.sequences * shape.tokens;
+}
+
+int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size) {
+  return problem.packed ? shape.tokens / size + shape.sequences : ceil_div(shape.tokens, size);
+}
+
+int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  const int64_t chunks = kda_chunks(problem, shape, kKdaChunk);
+  return problem.packed ? chunks : shape.sequences * chunks;
+}
+
+int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk) {
+  return ceil_div(problem.value_dim, walk.threads / 2);
+}
+
+int64_t KdaLaunch::count() const {
+  return (summary() > 0) + (merge > 0) + (forward > 0) + (scan() > 0) + (backward > 0) +
+         (finish > 0);
+}
+
+int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts) {
+  constexpr int kReserved = 1024;          // shared memory of a block for the system
+  constexpr int kRegistersOfThread = 256;  // of which a walk takes most
+  const int by_shared = facts.shared_bytes_per_multiprocessor / (walk.smem_bytes + kReserved);
+  const int by_registers = facts.registers_per_multiprocessor / (kRegistersOfThread * walk.threads);
+  return int64_t{facts.multiprocessors} * std::max(1, std::min(by_shared, by_registers));
+}
+
+int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const DeviceFacts& facts, const KdaChunkedShape& shape, int asked) {
+  const int64_t chunks = ceil_div(shape.tokens, kKdaChunk);  // of the longest sequence, at most
+  if (!problem.segmented || chunks == 0) return 1;
+  if (asked > 0) return std::min<int64_t>(asked, chunks);
+  const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
+  KdaSegmentQuestion question;
+  question.heads = bounded_product({shape.sequences, shape.value_heads});
+  question.value_tiles = kda_value_tiles(problem, walk);
+  question.key_tiles = ceil_div(problem.key_dim, walk.threads / 2);
+  question.tokens =
+      problem.packed ? shape.tokens / std::max<int64_t>(shape.sequences, 1) : shape.tokens;
+  question.blocks_at_once = kda_blocks_at_once(walk, facts);
+  // A call that gives o as well walks in one direction at a time.
+  question.forward = problem.forward || problem.recomputes();
+  question.back = kernels.scan && !problem.forward;
+  return kda_choose_segments(question);
+}
+
+KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const KdaChunkedShape& shape) {
+  KdaLaunch out;
+  const int64_t rows = kda_rows(problem, shape);
+  const auto walk = [&](const KernelSpec& spec) {
+    return bounded_product(
+        {shape.sequences, shape.value_heads, kda_value_tiles(problem, spec), shape.segments});
+  };
+  // Without tokens there are only states, which are handed through.
+  if (kernels.forward && (rows > 0 || problem.final_state)) out.forward = walk(*kernels.forward);
+  if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
+    out.scan_back = walk(*kernels.scan);
+    if (problem.recomputes() && rows > 0) out.scan_forward = out.scan_back;
+  }
+  if (kernels.summary && rows > 0) {
+    const KdaSegmentShape segments = segments_of(problem, shape);
+    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
+    out.summary_forward = blocks.forward, out.summary_back = blocks.back;
+    out.merge = kda_merge_blocks(*kernels.merge, segments);
+  }
+  if (kernels.backward && rows > 0) {
+    out.backward = bounded_product({kda_slots(problem, shape), shape.heads});
+  }
+  if (kernels.finish) {
+    const int64_t rates = problem.dA_log ? shape.value_heads : 0;
+    const int64_t biases =
+        problem.ddt_bias ? bounded_product({shape.value_heads, problem.key_dim}) : 0;
+    out.finish = ceil_div(biases, kFinishColumns) + ceil_div(rates, kFinishColumns);
+  }
+  return out;
+}
+
+Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedShape& shape,
+                                   bool saved_outside) {
+  KdaWorkspace out;
+  const bool walks_back = problem.backward || problem.dinitial_state;
+  const int64_t rows = kda_rows(problem, shape), slots = kda_slots(problem, shape);
+  const int64_t heads = shape.value_heads, k = problem.key_dim, v = problem.value_dim;
+  const int64_t element = bytes_of(problem.element);
+  const int64_t saved = problem.backward && !saved_outside ? 1 : 0;
+  const KdaSegmentShape segments = segments_of(problem, shape);
+  WorkspaceParts parts;
+  parts.add(&out.summaries, 4, {kda_summary_numbers(segments)});
+  parts.add(&out.grad_ends, 4, {walks_back ? kda_grad_end_numbers(segments) : 0});
+  parts.add(&out.saved_values, element, {saved, rows, heads, v});
+  parts.add(&out.saved_states, element, {saved, slots, heads, v, k});
+  parts.add(&out.value_grads, element, {walks_back ? rows : 0, heads, v});
+  parts.add(&out.state_grads, element, {walks_back ? slots : 0, heads, v, k});
+  parts.add(&out.rate_sums, 4, {problem.backward && problem.A_log ? slots : 0, heads});
+  parts.add(&out.bias_sums, 4, {problem.backward && problem.dt_bias ? slots : 0, heads, k});
+  out.total = parts.total();
+  if (parts.fits()) return out;
+  return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+}
+
+Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                      const KdaChunkedShape& shape, int64_t chunk_size) {
+  const int64_t rows = kda_rows(problem, shape), slots = kda_slots(problem, shape);
+  const int64_t heads = shape.heads, value_heads = shape.value_heads;
+  const int64_t k = problem.key_dim, v = problem.value_dim, width = kda_padded_keys(problem);
+  const int64_t element = bytes_of(problem.element), gate = bytes_of(problem.gate);
+  const int64_t beta = bytes_of(problem.beta);
+  const uint64_t keys = unsigned_product({rows, heads, k, element});          // q, or k
+  const uint64_t values = unsigned_product({rows, value_heads, v, element});  // v, o, do, ...
+  const uint64_t gates = unsigned_product({rows, value_heads, k * gate + beta});
+  const uint64_t state = unsigned_product({value_heads, k, v, 4});  // of one sequence
+  const uint64_t states = unsigned_product({shape.sequences}) * state;
+  const uint64_t slot_states = unsigned_product({slots, value_heads, k, v, element});
+  const KdaLaunch launch = kda_launch(problem, kernels, shape);
+  Cost cost;
+  // Blocks of 16 tokens of all value heads, each made ready by every block of threads that has
+  // values of the head: all pairs at four levels of the columns, 7 products 16 x 8 x 16 for 16
+  // columns. Then three products with the state and two with the pairs.
+  const auto walk = [&](const KernelSpec& spec, int walks) {
+    const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * (spec.threads / 2);
+    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, walks});
+    cost.tensor_ops += blocks * unsigned_product({tiles, width, 7 * 2 * 8 * 16});
+    cost.tensor_ops +=
+        blocks * unsigned_product({covered, 2 * kKdaBlock, 3 * width + 2 * kKdaBlock});
+    // q and k again for every value head that reads them, all of it for every tile of V.
+    const uint64_t ratio_keys = unsigned_product({rows, value_heads, k, element});
+    cost.bytes += (2 * ratio_keys + gates) * unsigned_product({tiles, walks});
+  };
+  if (launch.summary() > 0) {
+    const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
+                                            segments_of(problem, shape), rows);
+    cost.bytes += segments.bytes, cost.tensor_ops += segments.tensor_ops;
+    cost.flops += segments.flops;
+  }
+  if (launch.forward > 0) {
+    walk(*kernels.forward, 1);
+    const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
+    const int64_t chunks =
+        kda_chunks(problem, shape, chunk_size) * (problem.packed ? 1 : shape.sequences);
+    const uint64_t chunk_states = problem.chunk_states ? unsigned_product({chunks}) * state : 0;
+    cost.minimum_bytes += 2 * keys + gates + 2 * values + moved_states + chunk_states;
+    cost.bytes += 2 * values + moved_states + chunk_states;
+    if (problem.saves) cost.bytes += values + slot_states;
+    cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
+  }
+  if (launch.scan() > 0) {
+    walk(*kernels.scan, problem.recomputes() ? 2 : 1);
+    const uint64_t moved_states = (problem.dht + problem.dinitial_state) * states;
+    const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
+    cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's
+    cost.bytes += 2 * values + slot_states + moved_states;  // do, and gradients of what is kept
+    if (problem.recomputes()) cost.bytes += 2 * values + slot_states + made_again;
+    cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
+    if (problem.recomputes()) cost.flops += 4 * unsigned_product({rows, value_heads, k, v});
+  }
+  if (launch.backward > 0) {
+    const int64_t passes = width / 64, padded = ceil_div(v, 64) * 64;
+    const uint64_t chunks = unsigned_product({slots, value_heads});
+    // do h, y h and vn dh; the pairs of do and y with vn; and along K what those give q and k: ten
+    // squares of 16 tokens in each of three sums, and four levels of the pairs of one square.
+    cost.tensor_ops += chunks * unsigned_product({3 * 2 * 64, width, padded});
+    cost.tensor_ops += chunks * unsigned_product({2 * 10 * 2 * 16 * 16, padded});
+    cost.tensor_ops += chunks * unsigned_product({4 * 10 * 2 * 16 * 16, width});
+    cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
+    if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
+    // For each 64 columns of K: do, y and vn, and its part of h and dh.
+    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * unsigned_product({passes}) * values +
+                  2 * slot_states;
+    cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
+  }
+  if (launch.finish > 0) {
+    cost.bytes +=
+        unsigned_product({slots, value_heads, 4 * 2 * (k * problem.ddt_bias + problem.dA_log)});
+  }
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_summary: what each segment of a sequence makes of any state before it and of any gradient
+// behind it, all segments at once.
+//
+// A run of tokens is an affine map of the state, S' = M S + E, and of its gradient backwards,
+// dS = M^T dS' + D, with the same M. E is the walk of kda_forward from 0 (the first segment: from
+// the initial state), and M the same walk from the identity with v = 0: a column of M is a column
+// of a state, and a thread block has no more to know of it than where its columns begin. So a head
+// has thread blocks for the columns of V, which leave E, and for those of K, which leave M. D is
+// the walk back of kda_backward_scan from 0 (the last segment: from the gradient of the final
+// state). Nothing that belongs to a token is written.
+//
+// Walked are those that the chain of kda_merge reads: no E of the last segment, no M of the first
+// and the last, no D of the first. Ranks that hand summaries on ask for all.
+//
+// (Yang et al., Parallelizing Linear Transformers with the Delta Rule, 2024, on the transition of a
+// chunk; Kimi Linear, 2025.)
+#pragma once
+#include "kda/kda_backward_scan.cuh"
+
+namespace lathe {
+
+// The walks' Config with nothing stored on the way.
+template <class Config>
+struct KdaQuiet : Config {
+  static constexpr bool kOutput = false, kSaved = false, kChunkStates = false, kFinalState = false;
+  static constexpr bool kInitialStateGrad = false;
+};
+
+template <class Config>
+__device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, unsigned shared) {
+  using Quiet = KdaQuiet<Config>;
+  constexpr int kValues = KdaScanSmem<Quiet>::kValues;
+  const int states = Config::kStates ? p.in.value_tiles : 0;
+  KdaPlace place =
+      kda_place<Quiet>(p.in, blockIdx.x, states + ceil_div(p.in.key_dim, kValues), kValues);
+  const int key = place.value - states * kValues;  // of M; below 0: of E
+  const bool wanted = !place.last && (key < 0 || place.segment > 0);
+  if (place.idle() || !(wanted || p.all)) return;
+  // Columns from value_tiles * kValues on are none of v: their rows are read as zeros.
+  if (!Config::kStates) place.value += p.in.value_tiles * kValues;
+
+  KdaForwardParams walk = {};
+  walk.in = p.in, walk.initial_state = p.initial_state;
+  const KdaForward<Quiet> forward(walk, place, shared);
+  KdaState<Quiet> state;
+  const int row = 16 * forward.warp + (key < 0 ? place.value : key);  // the warp's first
+  if (key >= 0) {
+    state.identity(row);
+  } else if (place.segment == 0) {
+    forward.load_initial_state(state);
+  } else {
+    state.clear();
+  }
+  forward.walk(state);
+  const int rows = p.in.value_dim + p.in.key_dim;
+  float* to = static_cast<float*>(p.summaries) + forward.summary(place.segment, rows);
+  if (key >= 0) to += forward.state_size();  // behind the rows of E
+  state.template store<true>(to, row, p.in.key_dim, key < 0 ? p.in.value_dim : p.in.key_dim);
+}
+
+template <class Config>
+__device__ __forceinline__ void summarize_back(const KdaSummaryParams& p, unsigned block,
+                                               unsigned shared) {
+  using Quiet = KdaQuiet<Config>;
+  KdaBackwardScanParams walk = {};
+  walk.in = p.in, walk.d_o = p.d_o, walk.dht = p.dht;
+  walk.do_batch_stride = p.do_batch_stride, walk.do_token_stride = p.do_token_stride;
+  walk.do_head_stride = p.do_head_stride;
+  const KdaReverse<Quiet, false> reverse(walk, block, shared);
+  const KdaPlace& place = reverse.place;
+  if (place.idle() || !(place.segment > 0 || p.all)) return;
+  KdaState<Quiet> state;
+  if (place.last) {
+    reverse.load_final_grad(state);
+  } else {
+    state.clear();
+  }
+  reverse.walk(state);
+  state.template store<true>(
+      static_cast<float*>(p.grad_ends) + reverse.summary(place.segment, p.in.value_dim),
+      reverse.own_value(), p.in.key_dim, p.in.value_dim);
+}
+
+template <class Config>
+__device__ void kda_summary(const KdaSummaryParams& p) {
+  extern __shared__ __align__(1024) float4 shared[];
+  if constexpr (Config::kGrads) {
+    if (static_cast<int>(blockIdx.x) >= p.forward_blocks) {
+      summarize_back<Config>(p, blockIdx.x - p.forward_blocks, shared_address(shared));
+      return;
+    }
+  }
+  summarize_forward<Config>(p, shared_address(shared));
+}
+
+}  // namespace lathe

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Calls of kda that must agree with one another: with kda_recurrent, in segments or in one walk,
+// in pieces or at once, packed or in rows, states by key or by value first, transforms in the
+// kernel or before it, and what a backward recomputes with what a forward has saved.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/api/kda_case.h"
+#include "tests/compare.h"
+
+namespace {
+
+using namespace apitest;
+using ref::Array;
+
+constexpr Array ref::Kda::*kPerToken[] = {&ref::Kda::q, &ref::Kda::k,    &ref::Kda::v,
+                                          &ref::Kda::g, &ref::Kda::beta, &ref::Kda::d_o};
+
+lathe_context* context() {
+  static const Context made = make_context();
+  return made.get();
+}
+
+KdaCase sample() {
+  KdaCase kda;
+  kda.group = 2;
+  kda.key_dim = 64, kda.value_dim = 40;
+  kda.tokens = 150;
+  kda.beta_dtype = LATHE_F32;
+  kda.weakest = -0.2;
+  kda.l2norm = true;
+  kda.backward = kda.dht = true;
+  return kda;
+}
+
+void check_near(const KdaValues& actual, const KdaValues& expected, double bound) {
+  for (const auto& [name, values] : expected) {
+    const bool sums = name == "dg" || name == "dbeta" || name == "dA_log" || name == "ddt_bias";
+    const auto verdict =
+        compare::compare(name, actual.at(name), values, {static_cast<int64_t>(values.size())},
+                         {compare::Rule::kRms, sums ? 10 * bound : bound, 1e-6});
+    CHECK_MESSAGE(verdict.ok, verdict.text);
+  }
+}
+
+TEST_CASE("kda: chunked is token by token") {
+  for (const lathe_dtype dtype : {LATHE_BF16, LATHE_F32}) {
+    KdaCase kda = sample();
+    kda.element = dtype;
+    kda.backward = false;
+    kda.gate = 1, kda.dt_bias = kda.sigmoid = true;
+    const KdaInputs inputs = make_kda_inputs(kda);
+    check_near(run_kda(context(), kda, inputs), run_kda_recurrent(context(), kda, inputs),
+               dtype == LATHE_F32 ? 1e-5 : 5e-3);
+  }
+  check_no_findings();
+}
+
+TEST_CASE("kda: segments are exact") {
+  KdaCase kda = sample();
+  kda.element = LATHE_F32;
+  kda.tokens = 500;
+  kda.gate = 1;
+  kda.chunk_states = true;
+  const KdaInputs inputs = make_kda_inputs(kda);
+  kda.segments = 1;
+  const KdaValues one = run_kda(context(), kda, inputs);
+  check_kda(kda, inputs, one);
+  for (const int segments : {2, 3, 8}) {
+    INFO(segments << " segments");
+    kda.segments = segments;
+    check_near(run_kda(context(), kda, inputs), one, 1e-5);
+  }
+  check_no_findings();
+}
+
+// A decay of .999 a token keeps a tenth of a state over 32 links.
+TEST_CASE("kda: a chain of 32 segments loses nothing") {
+  KdaCase kda;
+  kda.element = kda.beta_dtype = LATHE_F32;
+  kda.key_dim = kda.value_dim = 16;
+  kda.tokens = 32 * 64;
+  kda.l2norm = true;
+  kda.backward = kda.dht = true;
+  kda.segments = 32;
+  KdaInputs inputs = make_kda_inputs(kda);
+  for (double& g : inputs.kda.g) g = static_cast<float>(std::log(0.999));
+  for (double& beta : inputs.kda.beta) beta = static_cast<float>(0.01 * beta);
+  const KdaValues out = run_kda(context(), kda, inputs);
+  check_near({{"final_state", out.at("final_state")}},
+             {{"final_state", kda_chunked_reference(kda, inputs).at("final_state")}}, 1e-5);
+  check_kda(kda, inputs, out);
+}
+
+// Packed sequences of every length beside a segment's: short ones have empty segments.
+TEST_CASE("kda: packed sequences in segments, some of a token and some of none") {
+  KdaCase kda = sample();
+  kda.cu_seqlens = {0, 1, 1, 66, 194, 195, 450};
+  for (const int segments : {1, 2, 3, 7}) {
+    kda.segments = segments;
+    const KdaInputs inputs = make_kda_inputs(kda);
+    INFO(kda.text());
+    check_kda(kda, inputs, run_kda(context(), kda, inputs));
+  }
+}
+
+// The forward of tokens [from, to) of a case without batch.
+KdaValues run_part(KdaCase kda, KdaInputs inputs, int64_t from, int64_t to) {
+  kda.backward = false;
+  const int64_t rows = inputs.kda.rows();
+  for (const auto member : kPerToken) {
+    Array& values = inputs.kda.*member;
+    const auto row = static_cast<int64_t>(values.size()) / rows;
+    values = Array(values.begin() + from * row, values.begin() + to * row);
+  }
+  kda.tokens = to - from;
+  inputs.kda.begin = {0, to - from};
+  return run_kda(context(), kda, inputs);
+}
+
+// Blocks of 16 that begin elsewhere round elsewhere: each is within its bound of the truth.
+TEST_CASE("kda: a state handed from call to call is one call") {
+  const KdaCase kda = sample();
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const KdaValues once = run_part(kda, inputs, 0, 150);
+  for (const int64_t cut : {1, 16, 63, 64, 65, 128, 149}) {
+    KdaInputs second = inputs;
+    KdaValues out = run_part(kda, inputs, 0, cut);
+    second.kda.initial_state = out.at("final_state");
+    const KdaValues rest = run_part(kda, second, cut, 150);
+    out["final_state"] = rest.at("final_state");
+    out["o"].insert(out["o"].end(), rest.at("o").begin(), rest.at("o").end());
+    INFO("cut at " << cut);
+    if (cut % 16 == 0) CHECK(out == once);  // the same blocks
+    check_near(out, once, 1.4 * kda_bound(kda, "o"));
+  }
+  check_no_findings();
+}
+
+TEST_CASE("kda: packed sequences are the rows of a batch") {
+  KdaCase kda = sample();
+  kda.batch = 3, kda.tokens = 75;
+  kda.chunk_states = true;
+  kda.chunk = 32;
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const KdaValues rows = run_kda(context(), kda, inputs);
+  check_kda(kda, inputs, rows);
+  kda.cu_seqlens = {0, 75, 150, 225};
+  CHECK(run_kda(context(), kda, inputs) == rows);
+  check_no_findings();
+}
+
+TEST_CASE("kda: states by value first are the same states") {
+  KdaCase kda = sample();
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const KdaValues by_key = run_kda(context(), kda, inputs);
+  kda.v_first = true;
+  KdaInputs turned = inputs;
+  turned.kda.state_v_first = true;
+  const auto turn = [&](const Array& states) {
+    Array out(states.size());
+    for (int64_t hv = 0; hv < 2; ++hv) {
+      ref::kda_store(turned.kda, ref::kda_load(inputs.kda, states, 0, hv), 0, hv, &out);
+    }
+    return out;
+  };
+  turned.kda.initial_state = turn(inputs.kda.initial_state);
+  turned.kda.dht = turn(inputs.kda.dht);
+  const KdaValues by_value = run_kda(context(), kda, turned);
+  for (const auto& [name, values] : by_key) {
+    INFO(name);
+    const bool state = name == "final_state" || name == "dinitial_state";
+    CHECK(by_value.at(name) == (state ? turn(values) : values));
+  }
+  check_no_findings();
+}
+
+// The gate and the step that a kernel makes, made before and rounded to float32.
+TEST_CASE("kda: transforms in the kernel are those before it") {
+  for (const int gate : {1, 3}) {
+    KdaCase fused = sample();
+    fused.gate = gate, fused.dt_bias = fused.sigmoid = fused.negative = true;
+    const KdaInputs inputs = make_kda_inputs(fused);
+    KdaCase given = fused;
+    given.gate = 0, given.dt_bias = given.sigmoid = given.negative = false;
+    KdaInputs made = inputs;
+    made.kda.gate = made.kda.sigmoid = made.kda.negative_eigenvalues = false;
+    made.kda.A_log.clear(), made.kda.dt_bias.clear();
+    for (int64_t row = 0; row < inputs.kda.rows(); ++row) {
+      for (int64_t hv = 0; hv < 2; ++hv) {
+        const auto beta = static_cast<float>(ref::kda_beta(inputs.kda, row, hv));
+        made.kda.beta[inputs.kda.beta_at(row, hv)] = beta;
+        for (int64_t d = 0; d < fused.key_dim; ++d) {
+          const auto g = static_cast<float>(ref::kda_gate(inputs.kda, row, hv, d));
+          made.kda.g[inputs.kda.gate_at(row, hv, d)] = g;
+        }
+      }
+    }
+    KdaValues out = run_kda(context(), fused, inputs);
+    for (const char* name : {"dg", "dbeta", "dA_log", "ddt_bias"}) out.erase(name);
+    KdaValues expected = run_kda(context(), given, made);
+    for (const char* name : {"dg", "dbeta"}) expected.erase(name);
+    INFO("gate " << gate);
+    check_near(out, expected, 3e-4);
+  }
+  check_no_findings();
+}
+
+TEST_CASE("kda: saved or recomputed, in one call or in two, gradients are the same") {
+  for (const int segments : {1, 3}) {
+    KdaCase kda = sample();
+    kda.segments = segments;
+    kda.gate = 3, kda.dt_bias = kda.sigmoid = true;
+    const KdaInputs inputs = make_kda_inputs(kda);
+    const KdaValues first = run_kda(context(), kda, inputs);
+    for (const bool saved : {false, true}) {
+      for (const bool apart : {false, true}) {
+        kda.saved = saved, kda.apart = apart;
+        INFO(kda.text());
+        CHECK(run_kda(context(), kda, inputs) == first);
+      }
+    }
+    kda.saved = kda.apart = false;
+    for (const std::string name : {"dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias"}) {
+      kda.gradients = name;  // alone
+      INFO(name);
+      const KdaValues out = run_kda(context(), kda, inputs);
+      REQUIRE(out.contains(name));
+      CHECK(out.at(name) == first.at(name));
+    }
+  }
+  check_no_findings();
+}
+
+}  // namespace
