@@ -47,7 +47,6 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
   constexpr int kPlane = Block::Rows::kBytes;
   const int t = lane % 4;
   const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-  const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   float dvn[2][4] = {};
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
@@ -67,12 +66,19 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     }
   }
   const KdaValues<Element> d_o = this->load_values(own);
-  Fragment<Element> b;
-  load_planes_transposed<Element, KdaSquare::kBytes>(b, block + Block::kScores + square);
-  multiply_add_pair(dvn[0], dvn[1], d_o.operand(), b);  // dvn += (scale P^T do)^T
-  float y[2][4] = {};
-  load_planes_transposed<Element, KdaSquare::kBytes>(b, block + Block::kInverse + square);
-  multiply_add_pair(y[0], y[1], fragment_of<Element>(dvn[0], dvn[1]), b);  // y = (M^T dvn)^T
+  float y[2][4] = {}, before[2][4];  // dvn += (scale P^T do)^T and y = (M^T dvn)^T
+#pragma unroll
+  for (int i = 0; i < 8; ++i) before[i / 4][i % 4] = dvn[i / 4][i % 4];
+  const Fragment<Element> given = d_o.operand();
+  this->template multiply_square<kOfEarlier>(dvn, given, block + Block::kScores);
+  Fragment<Element> rows = fragment_of<Element>(dvn[0], dvn[1]);
+  if (all_finite(rows)) {
+    this->template multiply_square<kOfEarlier>(y, rows, block + Block::kInverse);
+  } else {
+    this->template multiply_square_by_token<kOfEarlier>(before, given, block + Block::kScores);
+    rows = fragment_of<Element>(before[0], before[1]);
+    this->template multiply_square_by_token<kOfEarlier>(y, rows, block + Block::kInverse);
+  }
   if constexpr (kStored) {
     const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
     Element* to = static_cast<Element*>(p.value_grads) +
@@ -80,7 +86,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     this->store_values(y, to, stride, first);
   }
 
-  Fragment<Element> outputs, rows;  // scale do, and -Diag(beta) y
+  Fragment<Element> outputs;  // scale do, and in `rows` -Diag(beta) y
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     float beta[2];
@@ -195,6 +201,7 @@ __device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
     KdaReverse<Config>(p, blockIdx.x - p.forward_blocks, shared_address(shared)).run();
     return;
   }
+  if constexpr (!Config::kSaved) return;  // an earlier walk has left it
   KdaForwardParams forward = {};
   forward.in = p.in;
   forward.initial_state = p.initial_state, forward.summaries = p.summaries;

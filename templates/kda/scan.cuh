@@ -90,6 +90,27 @@ struct KdaValues<f32> {
   }
 };
 
+// sum += 0 times both halves of the word: NaN for what is not finite.
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, bf16) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+// Whether the rows hold numbers alone; the first plane of a float32 shows it.
+template <class Element>
+__device__ __forceinline__ bool all_finite(const Fragment<Element>& rows) {
+  using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
+  unsigned sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.word[0][i], Plane{});
+  return __all_sync(0xffffffffu, sum == 0) != 0;
+}
+
+// Which tokens of a block a product with one of its squares, lower triangular as they are, reaches:
+// later ones than the row's, by the square transposed, or earlier ones, by the square as it is.
+enum KdaReach : bool { kOfLater, kOfEarlier };
+
 // Where a thread block works.
 struct KdaPlace {
   int sequence, head, q_head, value;  // value: its first column of V
@@ -98,8 +119,12 @@ struct KdaPlace {
   bool last;                          // no segment behind it has tokens
   long long row, start;               // of the batch; token 0 of the sequence in that row
 
+  bool exists;  // the sequence: a launch may be of one where there is none
+
   // Segment 0 stands for an empty sequence, the others have nothing to do without tokens.
-  __device__ __forceinline__ bool idle() const { return segment > 0 && first >= count; }
+  __device__ __forceinline__ bool idle() const {
+    return !exists || (segment > 0 && first >= count);
+  }
 };
 
 // `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows.
@@ -114,13 +139,16 @@ __device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned bloc
   place.sequence = static_cast<int>(run / in.segments);
   place.q_head = place.head / (in.value_heads / in.heads);
   place.start = 0, place.count = in.tokens;
-  place.row = place.sequence;
+  place.row = place.sequence, place.exists = true;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::Offset;
-    const int start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
-    const int end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
+    place.row = 0, place.exists = place.sequence < in.sequences;
+    int start = 0, end = 0;
+    if (place.exists) {
+      start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
+      end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
+    }
     place.start = start, place.count = maximum(end - start, 0);
-    place.row = 0;
   }
   const int length = kda_segment_length(place.count, in.segments);
   place.first = place.segment * length;
@@ -185,6 +213,13 @@ struct KdaScan {
   __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
                                           int round, int next) const;
   __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
+  template <KdaReach kReach>
+  __device__ __forceinline__ void multiply_square(float (&to)[2][4], const Fragment<Element>& rows,
+                                                  unsigned square) const;
+  template <KdaReach kReach>
+  __device__ __forceinline__ void multiply_square_by_token(float (&to)[2][4],
+                                                           const Fragment<Element>& rows,
+                                                           unsigned square) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
   __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to) const;
@@ -289,6 +324,58 @@ __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::
     }
   }
   return to;
+}
+
+// to += rows square^T over the 16 tokens of a block, or rows square.
+template <class Config>
+template <KdaReach kReach>
+__device__ __forceinline__ void KdaScan<Config>::multiply_square(float (&to)[2][4],
+                                                                 const Fragment<Element>& rows,
+                                                                 unsigned square) const {
+  Fragment<Element> b;
+  if constexpr (kReach == kOfLater) {
+    load_planes<Element, KdaSquare::kBytes>(
+        b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+  } else {
+    load_planes_transposed<Element, KdaSquare::kBytes>(
+        b, square + KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)));
+  }
+  multiply_add_pair(to[0], to[1], rows, b);
+}
+
+// The same, to the bit, where rows are not finite: zero times them is not zero. Every token is
+// summed on its own, from those alone that reach it.
+template <class Config>
+template <KdaReach kReach>
+__device__ __forceinline__ void KdaScan<Config>::multiply_square_by_token(
+    float (&to)[2][4], const Fragment<Element>& rows, unsigned square) const {
+  const int t = lane % 4;
+  const auto reaches = [](int from, int token) {
+    return kReach == kOfLater ? from <= token : from >= token;
+  };
+#pragma unroll 1
+  for (int token = 0; token < 16; ++token) {
+    Fragment<Element> cut;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int from = 2 * t + i / 2 * 8;  // tokens from, from + 1 in the halves of the word
+      const unsigned kept =
+          (reaches(from, token) ? 0xffffu : 0u) | (reaches(from + 1, token) ? 0xffff0000u : 0u);
+#pragma unroll
+      for (int n = 0; n < Block::kPlanes; ++n) cut.word[n][i] = rows.word[n][i] & kept;
+    }
+    float sum[2][4];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i / 4][i % 4] = to[i / 4][i % 4];
+    multiply_square<kReach>(sum, cut, square);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (8 * n + 2 * t + i % 2 == token) to[n][i] = sum[n][i];
+      }
+    }
+  }
 }
 
 // x arrives as (value; token): a quad then writes 32 bytes of a token's row, of float32 the eight
