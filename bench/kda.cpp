@@ -201,19 +201,22 @@ double estimated(lathe_context* context, const KdaSize& size) {
 }
 
 Table predicted(lathe_context* context, const Settings& settings) {
-  Table table({"op", "shape", "dtype", "launches", "memory_MB", "minimum_MB", "floor_us",
-               "predicted_us", "busy_us", "chain_us", "bound", "explain_us", "published", "gpu"});
+  Table table({"op", "shape", "dtype", "segments", "launches", "memory_MB", "minimum_MB",
+               "floor_us", "predicted_us", "busy_us", "chain_us", "bound", "explain_us",
+               "published", "gpu"});
   for (const KdaSize& size : with_backward(published_sizes())) {
     if (!wanted(size, settings)) continue;
-    const auto launches = kda_counts(context, size);
-    double bytes = 0;
-    for (const auto& one : launches) bytes += one.memory_bytes;
     const double estimate = estimated(context, size);
     for (const char* gpu : {"h100", "h200", "a100"}) {
+      KdaSize cut = size;
+      cut.segments = kda_chosen_segments(size, gpu);
+      const auto launches = kda_counts(context, cut);
+      double bytes = 0;
+      for (const auto& one : launches) bytes += one.memory_bytes;
       const KdaPrediction told = kda_predict(launches, gpu);
       auto row = cells(size);
       for (const auto& cell :
-           {std::to_string(launches.size()), number(bytes / 1e6, 2),
+           {std::to_string(cut.segments), std::to_string(launches.size()), number(bytes / 1e6, 2),
             number(size.minimum_bytes() / 1e6, 2),
             number(1e6 * size.minimum_bytes() / memory_rate(gpu), 1), number(told.microseconds, 1),
             number(told.busy_microseconds, 1), number(told.chain_microseconds, 1), told.bound,
