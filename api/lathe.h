@@ -374,6 +374,15 @@ typedef struct lathe_shard_view {
 LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens,
                                            size_t count, lathe_shard_view* out);
 
+/* The pure functions behind context parallelism, for callers that place their own data: cuts,
+ * rings, gathers, halos, and shards that are computed elsewhere than they live. `input` is the
+ * JSON text {"cases": [{...}]}, `*out` {"cases": [{...}]} with the results in the same order, or
+ * {"error": "..."} for a case that must be refused. Kinds: cp_context, cp_context_ragged,
+ * balancers, ring_schedule, pair_rule, gather_slices, conv_halo, merge, dispatch_query,
+ * dispatch_kv, planner. INVALID_ARGUMENT for another kind or for text that is no list of cases.
+ * `*out` is lent until the calling thread's next call. */
+LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out);
+
 /* ---- cache
  * --------------------------------------------------------------------------------------- */
 

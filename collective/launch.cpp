@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The launchers' variables (context_parallel.md, section 11).
+// The launchers' variables.
 #include "collective/launch.h"
 
 #include <charconv>

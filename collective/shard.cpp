@@ -79,6 +79,12 @@ Status check_partition(const std::vector<int64_t>& bounds) {
   return check_offsets("bounds", bounds);
 }
 
+Status check_world(int64_t world) {
+  constexpr int64_t kMostRanks = 1 << 20;
+  if (world >= 1 && world <= kMostRanks) return {};
+  return {Code::invalid_argument, text("world_size is ", world, "; allowed are 1 to ", kMostRanks)};
+}
+
 Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length) {
   if (cu_seqlens.empty()) {
     return {Code::invalid_argument, "cu_seqlens is empty, must have at least one offset, 0"};
@@ -103,14 +109,14 @@ Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_se
 }
 
 std::vector<HaloRow> conv_halo_rows(const std::vector<int64_t>& cu_seqlens,
-                                    const Partition& partition, int rank, int width) {
-  const Interval part = partition.part(rank);
-  if (part.size() == 0) return {};
-  const int64_t sequence = interval_of(cu_seqlens, part.begin);
+                                    const Partition& partition, int part, int width) {
+  const Interval own = partition.part(part);
+  if (own.size() == 0) return {};
+  const int64_t sequence = interval_of(cu_seqlens, own.begin);
   const int64_t start = cu_seqlens[sequence];
   std::vector<HaloRow> out(width - 1);
   for (int j = 0; j < width - 1; ++j) {
-    const int64_t position = part.begin - (width - 1) + j;
+    const int64_t position = own.begin - (width - 1) + j;
     HaloRow& row = out[j];
     row.initial = position < start;
     if (row.initial) {

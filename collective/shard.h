@@ -28,11 +28,17 @@ struct Partition {
 };
 Partition even_partition(int64_t length, int world);
 Status check_partition(const std::vector<int64_t>& bounds);
+Status check_world(int64_t world);
+
+// Twice as many parts as ranks, part p held by rank p or, behind the middle, by rank 2W - 1 - p.
+inline int head_tail_rank(int part, int world) {
+  return part < world ? part : 2 * world - 1 - part;
+}
 
 // INVALID_ARGUMENT unless first is 0, last is `length` (-1: any) and nothing decreases.
 Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length);
 
-// The rank-local view of packed sequences (context_parallel.md, section 3).
+// The rank-local view of packed sequences. Of a contiguous cut part p is rank p's.
 struct PartContext {
   int part = 0, rank = 0;
   Interval interval;
@@ -45,13 +51,13 @@ struct PartContext {
 Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_seqlens,
                                                const Partition& partition);
 
-// Where the rows of a part's halo come from, oldest first (context_parallel.md, section 9).
+// Where the rows of a part's halo come from, oldest first.
 struct HaloRow {
   bool initial = false;  // a slot of initial_state, else a token
   int64_t position = 0;  // token
   int sequence = 0, slot = 0;
 };
 std::vector<HaloRow> conv_halo_rows(const std::vector<int64_t>& cu_seqlens,
-                                    const Partition& partition, int rank, int width);
+                                    const Partition& partition, int part, int width);
 
 }  // namespace lathe

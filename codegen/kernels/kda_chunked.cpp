@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kPanel = 64;  // columns that rows in shared memory come in
 constexpr int kBackwardThreads = 256, kFinishThreads = 256;
+constexpr int kPassKeys = 32;  // columns of K that the gradients are worked on at a time
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -68,9 +69,6 @@ Status check(const KdaProblem& problem) {
     return Status(Code::unsupported, text("kda: rows come in pieces of ", problem.vector_bytes,
                                           " bytes; allowed are 8 and 16"));
   }
-  if (problem.backward && problem.element == Dtype::f32) {
-    return Status(Code::unsupported, "kda: the gradients of q of f32; allowed are f16, bf16");
-  }
   return {};
 }
 
@@ -84,12 +82,19 @@ int kda_walk_smem(const KdaProblem& problem, const KdaWalkTile& tile) {
   return tile.warps * block_bytes(problem) + tile.values() * rows;
 }
 
+// Tiles of do, y, vn and of the two states, 64 or 32 columns of V; pairs; sums of 32 columns of K
+// and of 64 rows, some of them for nine heads of a group; and what waits for the norms of rows.
 int kda_backward_smem(const KdaProblem& problem) {
-  const int tiles = 5 * 64 * 64 * 2, pairs = 2 * 10 * 512;
-  const int sums = 256 + 3 * 1024 + 2048 + 256 + 512 + 1536 + 256 + 1024 + 32;
-  const int passes = kda_padded_keys(problem) / kPanel;
-  const int kept = problem.grouped ? passes : problem.l2norm ? passes - 1 : 0;
-  return round_up(tiles + pairs + sums, 1024) + kept * 2 * 16 * 4 * kBackwardThreads;
+  const bool split = problem.element == Dtype::f32;
+  const int planes = split ? 3 : 1, values = split ? 32 : 64, heads = problem.grouped ? 9 : 1;
+  const int tiles = planes * (3 * 64 * values * 2 + 2 * values * kPassKeys * 2);
+  const int pairs = planes * 2 * 10 * 512;
+  const int columns = (4 + 6 + 4 + 17 + 4) * 4 * kPassKeys + 64;
+  const int rows = 2 * 256 + 512 + 2 * 512 + heads * 3 * 256;
+  const int width = kda_padded_keys(problem);
+  const bool waits = problem.l2norm && !split && width <= 128 && !problem.grouped;
+  const int waiting = waits ? (width / kPassKeys - 1) * 16 * 4 * kBackwardThreads : 0;
+  return round_up(tiles + pairs + columns + rows + waiting, 128);
 }
 
 std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const DeviceFacts& facts) {

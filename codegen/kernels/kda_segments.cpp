@@ -15,7 +15,7 @@
 namespace lathe {
 namespace {
 
-constexpr int kMergeRows = 8, kMergeStages = 3, kMergeSlice = 16384;  // kda_merge.cuh
+constexpr int kMergeRows = 8, kMergeStages = 3;  // kda_merge.cuh
 
 // A chain of fewer costs more than it saves: the summaries are the walk once more, of V + K
 // columns.
@@ -71,7 +71,8 @@ int64_t time_of(const KdaSegmentQuestion& question, int64_t segments) {
 }  // namespace
 
 int kda_merge_smem(int padded_keys) {
-  return kMergeStages * kMergeSlice + 2 * 4 * kMergeRows * padded_keys;
+  const int inner = padded_keys <= 64 ? 64 : padded_keys <= 128 ? 32 : 16;
+  return 4 * padded_keys * (kMergeStages * inner + 2 * kMergeRows);
 }
 
 KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {

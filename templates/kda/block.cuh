@@ -8,20 +8,28 @@
 //   kg_j = k_j .* alpha_{j+1} ... alpha_15                     decay = alpha_0 ... alpha_15
 //   M = (I + Diag(beta) R)^-1
 //
-// No exponent is ever positive and no quotient is taken: the pairs (i, j) are those whose numbers
-// first differ in bit 3, 2, 1 or 0. In each of these levels a token is either a row or a column, i
-// in the upper half of a group and j in the lower, and the factor of the pair is that of row i, the
-// product from the start of the upper half, times that of column j, the product to the end of the
-// lower half. Products of a level are those of the level below and one shuffle. Nothing that a
-// later token holds reaches an earlier row, be it NaN.
+// Any gate: no exponent is ever positive and no quotient is taken. The pairs (i, j) are those whose
+// numbers first differ in bit 3, 2, 1 or 0. In each of these levels a token is either a row or a
+// column, i in the upper half of a group and j in the lower, and the factor of the pair is that of
+// row i, the product from the start of the upper half, times that of column j, the product to the
+// end of the lower half. Products of a level are those of the level below and one shuffle.
 //
-// Lane 4 g + t holds, of tokens g and g + 8, columns 32 s + 8 t .. + 7 of each slice s, of float32
-// 16 s + 4 t .. + 3: 16-byte loads, and the same registers serve as rows and as columns of
-// mma.sync, whose inner index may be dealt in any order. Four columns are one product's.
+// A gate that is bounded from below by -5, unless float16 elements are too narrow: the products
+// alpha_0 ... alpha_i lie within e^80 of each other, and the factor of a pair is that of row i over
+// that of column j. They are scaled by 2^57, so that they and their reciprocals lie around 1, and
+// so are ke and qg then (kScaling). The anchor is the same for all and before the first row.
+//
+// Nothing that a later token holds reaches an earlier row, be it NaN.
+//
+// Lane 4 g + t holds, of tokens g and g + 8, columns 16 s + 4 t .. + 3 of each slice s: a quad
+// reads and writes whole sectors, and the same registers serve as rows and as columns of mma.sync,
+// whose inner index may be dealt in any order.
 #pragma once
 #include "common/math.cuh"
 #include "common/types.cuh"
 #include "kda/products.cuh"
+#include "kda/rows.cuh"
+#include "kda/shared.cuh"
 #include "kda/tile.cuh"
 #include "kda/transforms.cuh"
 
@@ -33,8 +41,11 @@ template <class Config>
 struct KdaBlock {
   using Element = typename Config::Element;
   static constexpr int kPlanes = Operand<Element>::kPlanes;
-  static constexpr int kColumns = 16 / static_cast<int>(sizeof(Element));  // of a lane in a slice
+  static constexpr int kColumns = kKdaSliceColumns;
   using Rows = KdaTile<16, Config::kWidth, kColumns>;
+  // Quotients of decays instead of levels; ke and qg are this much too large then.
+  static constexpr bool kBounded = Config::kGate == kKdaGateBounded && ElementRange<Element>::kWide;
+  static constexpr float kScaling = kBounded ? 0x1p57f : 1.0f, kUnscaling = 1.0f / kScaling;
   static constexpr int kRows = kPlanes * Rows::kBytes, kSquare = kPlanes * KdaSquare::kBytes;
   static constexpr int kKe = 0, kQg = kKe + kRows, kKg = kQg + kRows;
   static constexpr int kInverse = kKg + kRows;               // M
@@ -47,84 +58,6 @@ struct KdaBlock {
   static constexpr int kLowerPitch = 24;  // words; 8-byte writes of four rows hit every bank once
   static constexpr int kBytes = (kLower + 16 * 4 * kLowerPitch + 1023) / 1024 * 1024;
 };
-
-// The rows of a block in global memory: tokens from `first` of the sequence's `count`.
-template <class Config>
-struct KdaRows {
-  const typename Config::Element* q;  // token 0 of the sequence, its head
-  const typename Config::Element* k;
-  const typename Config::GateElement* g;
-  const typename Config::BetaElement* beta;
-  long long q_stride, k_stride, g_stride, beta_stride;
-  int key_dim;
-};
-
-struct KdaNumbers {
-  float scale, lower_bound;
-  float beta_factor;     // 2 with negative eigenvalues, else 1
-  float gate_factor;     // exp(A_log), or 1
-  const float* dt_bias;  // of the head
-};
-
-__device__ __forceinline__ float load_shared(unsigned address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-__device__ __forceinline__ void load_shared(unsigned address, float& x, float& y) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "r"(address) : "memory");
-}
-__device__ __forceinline__ void load_shared(unsigned address, float (&x)[4]) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, float x) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, float x, float y) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, unsigned word) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, const unsigned (&word)[4]) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]),
-               "r"(word[1]), "r"(word[2]), "r"(word[3])
-               : "memory");
-}
-__device__ __forceinline__ void store_shared(unsigned address, const unsigned (&word)[2]) {
-  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(word[0]), "r"(word[1])
-               : "memory");
-}
-__device__ __forceinline__ void store_shared_half(unsigned address, unsigned word) {
-  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<unsigned short>(word))
-               : "memory");
-}
-
-// kCount neighbours of a row from column `column` on, 0 from `columns` on, a multiple of 4. They
-// stay as they are in memory until they are used: registers are short.
-template <class Element, int kVectorBytes, int kCount>
-struct KdaColumns {
-  static constexpr int kEach = kVectorBytes < kCount * static_cast<int>(sizeof(Element))
-                                   ? kVectorBytes / static_cast<int>(sizeof(Element))
-                                   : kCount;
-  Words<kEach * sizeof(Element)> raw[kCount / kEach];
-
-  __device__ __forceinline__ void load(const Element* row, int column, int columns, bool there) {
-#pragma unroll
-    for (int i = 0; i < kCount / kEach; ++i) {
-      raw[i] = {};
-      if (there && column + i * kEach < columns) load_global(row + column + i * kEach, raw[i]);
-    }
-  }
-  __device__ __forceinline__ float at(int i) const {
-    return to_float(element_of<Element>(raw[i / kEach], i % kEach));
-  }
-};
-template <class Element, int kVectorBytes>
-using EightColumns = KdaColumns<Element, kVectorBytes, 8>;
 
 // The natural logarithm of the decay of a raw gate.
 template <class Config>
@@ -167,163 +100,162 @@ __device__ __forceinline__ void invert_lower(unsigned block, int lane) {
   }
 }
 
-// What a lane holds of a slice, as it lies in memory: tokens g and g + 8 of the block, some
-// columns.
-template <class Config>
-struct KdaSlice {
-  using Element = typename Config::Element;
-  static constexpr int kColumns = KdaBlock<Config>::kColumns;
-  KdaColumns<Element, Config::kVectorBytes, kColumns> q[2], k[2];
-  KdaColumns<typename Config::GateElement, Config::kVectorBytes, kColumns> g[2];
-  KdaColumns<float, 16, kColumns> bias;
-
-  __device__ __forceinline__ void load(const KdaRows<Config>& rows, const KdaNumbers& numbers,
-                                       int token, int column, const bool (&there)[2]) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const long long row = token + 8 * h;
-      q[h].load(rows.q + row * rows.q_stride, column, rows.key_dim, there[h]);
-      k[h].load(rows.k + row * rows.k_stride, column, rows.key_dim, there[h]);
-      g[h].load(rows.g + row * rows.g_stride, column, rows.key_dim, there[h]);
-    }
-    if constexpr (Config::kDtBias) bias.load(numbers.dt_bias, column, rows.key_dim, true);
-  }
-};
-
 // exp(g) of one token, for products of at most 16: what ex2 errs by is below the rounding of 16-bit
 // elements by far.
 template <class Element>
 __device__ __forceinline__ float kda_step_decay(float g) {
-  return sizeof(Element) == 2 ? ex2(__fmul_rn(g, kLog2E)) : kda_decay(g);
+  return sizeof(Element) == 2 ? ex2_normal(__fmul_rn(g, kLog2E)) : kda_decay(g);
 }
 
-// Four columns of a slice.
+// A slice in float32, every transform of single numbers done.
 template <class Config>
-struct KdaPart {
+struct KdaNumbersOfSlice {
   float q[2][4], k[2][4], alpha[2][4];
+  float logarithm[4];  // of the two tokens' decays together
 
-  // Returns the logarithms of the two tokens' decays, added up, in `logarithm`.
-  __device__ __forceinline__ KdaPart(const KdaSlice<Config>& slice, int part,
-                                     const KdaNumbers& numbers, const bool (&there)[2],
-                                     float (&logarithm)[4]) {
+  __device__ __forceinline__ KdaNumbersOfSlice(const KdaSlice<Config>& slice, int column,
+                                               const KdaNumbers& numbers, const bool (&there)[2]) {
+    KdaColumns<float, 16, 4> bias;
+    if constexpr (Config::kDtBias) bias.load(numbers.dt_bias, column, numbers.key_dim, true);
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int at = 4 * part + e;
-      logarithm[e] = 0.0f;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        q[h][e] = slice.q[h].at(at), k[h][e] = slice.k[h].at(at);
-        const float own = decay_log<Config>(slice.g[h].at(at),
-                                            Config::kDtBias ? slice.bias.at(at) : 0.0f, numbers);
+        q[h][e] = slice.q[h].at(e), k[h][e] = slice.k[h].at(e);
+        const float decay =
+            decay_log<Config>(slice.g[h].at(e), Config::kDtBias ? bias.at(e) : 0.0f, numbers);
         // What is not there was loaded as 0, which is no decay as it is.
-        const bool any = there[h] || (Config::kGate == kKdaGateGiven && !Config::kDtBias);
-        alpha[h][e] = any ? kda_step_decay<typename Config::Element>(own) : 1.0f;
-        logarithm[e] += any ? own : 0.0f;
+        const bool counts = there[h] || (Config::kGate == kKdaGateGiven && !Config::kDtBias);
+        const float own = counts ? decay : 0.0f;
+        alpha[h][e] = kda_step_decay<typename Config::Element>(own);
+        logarithm[e] = h == 0 ? own : __fadd_rn(logarithm[e], own);
       }
     }
   }
 };
 
-// Rows of ke, qg and kg of one slice, as they will lie in the planes of a block.
+// Rows of ke, qg and kg of one slice as operands: words 0 and 2 are token g, 1 and 3 token g + 8.
 template <class Config>
 struct KdaOperands {
   using Block = KdaBlock<Config>;
-  static constexpr int kWords = Block::kColumns / 2;
-  unsigned word[3][2][Block::kPlanes][kWords];
+  using Element = typename Config::Element;
+  Fragment<Element> ke, qg, kg;
 
-  __device__ __forceinline__ void put(const KdaPart<Config>& part, int index,
-                                      const KdaProducts<4>& products) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float(&q)[4] = part.q[h];
-      const float(&k)[4] = part.k[h];
-      const float(&to)[4] = products.to[h];
-      const float(&after)[4] = products.after[h];
-#pragma unroll
-      for (int e = 0; e < 4; e += 2) {
-        const int at = 2 * index + e / 2;
-        put_word(0, h, at, k[e] * to[e], k[e + 1] * to[e + 1]);
-        put_word(1, h, at, q[e] * to[e], q[e + 1] * to[e + 1]);
-        put_word(2, h, at, k[e] * after[e], k[e + 1] * after[e + 1]);
-      }
-    }
-  }
-  __device__ __forceinline__ void put_word(int which, int h, int at, float first, float second) {
-    unsigned plane[Block::kPlanes];
-    pack_planes<typename Config::Element>(first, second, plane);
-#pragma unroll
-    for (int n = 0; n < Block::kPlanes; ++n) word[which][h][n][at] = plane[n];
+  // Two columns from `e` on of token g + 8 h, of q and k times what they take.
+  static __device__ __forceinline__ void put(Fragment<Element>& to, int h, int e,
+                                             const float (&x)[4], const float (&factor)[4]) {
+    put_pair(to, e + h, __fmul_rn(x[e], factor[e]), __fmul_rn(x[e + 1], factor[e + 1]));
   }
   __device__ __forceinline__ void store(unsigned block, int token, int column) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const unsigned at = block + Block::Rows::offset(token + 8 * h, column / 8) + column % 8 * 2;
+      store_row(at + Block::kKe, ke, h);
+      store_row(at + Block::kQg, qg, h);
+      store_row(at + Block::kKg, kg, h);
+    }
+  }
+  static __device__ __forceinline__ void store_row(unsigned at, const Fragment<Element>& from,
+                                                   int h) {
 #pragma unroll
-      for (int which = 0; which < 3; ++which) {
-#pragma unroll
-        for (int n = 0; n < Block::kPlanes; ++n) {
-          store_shared(at + which * Block::kRows + n * Block::Rows::kBytes, word[which][h][n]);
-        }
-      }
+    for (int n = 0; n < Block::kPlanes; ++n) {
+      const unsigned row[2] = {from.word[n][h], from.word[n][2 + h]};
+      store_shared(at + n * Block::Rows::kBytes, row);
     }
   }
 };
 
-// What the sums over columns need of rows of q and k besides their products.
+// Any gate: the slice's part of the scores, level by level, and its operands.
+template <class Config>
+__device__ __forceinline__ void multiply_slice(const KdaNumbersOfSlice<Config>& x, int token,
+                                               KdaLevelScores& scores,
+                                               KdaOperands<Config>& operands) {
+  using Element = typename Config::Element;
+  KdaProducts<4> products(x.alpha);
+  add_level<Element>(scores.one, x.q, x.k, products, (token & 1) != 0);
+  products.template join<1>(token);
+  add_level<Element>(scores.two, x.q, x.k, products, (token & 2) != 0);
+  products.template join<2>(token);
+  add_level<Element>(scores.four, x.q, x.k, products, (token & 4) != 0);
+  products.template join<4>(token);
+  add_level_eight<Element>(scores.eight, x.q, x.k, products);
+  products.join_eights();
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      operands.put(operands.ke, h, e, x.k[h], products.to[h]);
+      operands.put(operands.qg, h, e, x.q[h], products.to[h]);
+      operands.put(operands.kg, h, e, x.k[h], products.after[h]);
+    }
+  }
+}
+
+// A bounded gate: the same by quotients.
+template <class Config>
+__device__ __forceinline__ void multiply_slice(const KdaNumbersOfSlice<Config>& x, int token,
+                                               KdaQuotientScores& scores,
+                                               KdaOperands<Config>& operands) {
+  const KdaPrefixes prefixes(x.alpha, token, KdaBlock<Config>::kScaling);
+  Fragment<typename Config::Element> columns;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float over[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      over[e] = __fmul_rn(x.k[h][e], rcp_normal(prefixes.to[h][e]));
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      operands.put(operands.ke, h, e, x.k[h], prefixes.to[h]);
+      operands.put(operands.qg, h, e, x.q[h], prefixes.to[h]);
+      operands.put(operands.kg, h, e, over, prefixes.all);
+      put_pair(columns, e + h, over[e], over[e + 1]);
+    }
+  }
+  scores.add(operands.qg, operands.ke, columns);
+}
+
+// What q and k add up to over the columns besides their products.
 struct KdaSquares {
   float q[2] = {}, k[2] = {};
+  float diagonal[2] = {};  // q_i . k_i
 };
 
 // Columns `column` on of the block, a slice: sums of products, operands and decay.
-template <class Config>
+template <class Config, class Scores>
 __device__ __forceinline__ void prepare_slice(const KdaSlice<Config>& slice, int column,
                                               const KdaNumbers& numbers, const bool (&there)[2],
-                                              unsigned block, KdaScores& scores,
+                                              unsigned block, int token, Scores& scores,
                                               KdaSquares& squares) {
-  using Element = typename Config::Element;
-  using Block = KdaBlock<Config>;
-  const int token = static_cast<int>(threadIdx.x % 32) / 4;
-  KdaOperands<Config> operands;
+  const KdaNumbersOfSlice<Config> x(slice, column, numbers, there);
 #pragma unroll
-  for (int index = 0; index < Block::kColumns / 4; ++index) {
-    float logarithm[4];
-    const KdaPart<Config> part(slice, index, numbers, there, logarithm);
+  for (int h = 0; h < 2; ++h) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float q = part.q[h][e], k = part.k[h][e];
-        scores.diagonal[h] = __fmaf_rn(q, k, scores.diagonal[h]);
-        if constexpr (Config::kL2Norm) {
-          squares.q[h] = __fmaf_rn(q, q, squares.q[h]);
-          squares.k[h] = __fmaf_rn(k, k, squares.k[h]);
-        }
+    for (int e = 0; e < 4; ++e) {
+      const float q = x.q[h][e], k = x.k[h][e];
+      squares.diagonal[h] = __fmaf_rn(q, k, squares.diagonal[h]);
+      if constexpr (Config::kL2Norm) {
+        squares.q[h] = __fmaf_rn(q, q, squares.q[h]);
+        squares.k[h] = __fmaf_rn(k, k, squares.k[h]);
       }
     }
-    // The whole decay is one exponential of a sum: its error must not grow with the tokens.
-    const float decay = kda_decay(sum_over_rows(logarithm, token));
-    if (token % 2 == 0) {
-      store_shared(block + Block::kDecay + 4 * (column + 4 * index + token / 2), decay);
-    }
-    KdaProducts<4> products(part.alpha);
-    add_level<Element>(scores.one, part.q, part.k, products, (token & 1) != 0);
-    products.template join<1>(token);
-    add_level<Element>(scores.two, part.q, part.k, products, (token & 2) != 0);
-    products.template join<2>(token);
-    add_level<Element>(scores.four, part.q, part.k, products, (token & 4) != 0);
-    products.template join<4>(token);
-    add_level_eight<Element>(scores.eight, part.q, part.k, products);
-    products.join_eights();
-    operands.put(part, index, products);
   }
+  // The whole decay is one exponential of a sum: its error must not grow with the tokens.
+  const float decay = kda_decay(sum_over_rows(x.logarithm, token));
+  if (token % 2 == 0) {
+    store_shared(block + KdaBlock<Config>::kDecay + 4 * (column + token / 2), decay);
+  }
+  KdaOperands<Config> operands;
+  multiply_slice(x, token, scores, operands);
   operands.store(block, token, column);
 }
 
 // P and Diag(beta) R of the block.
-template <class Config>
-__device__ __forceinline__ void store_scores(const KdaScores& scores, const float (&beta)[2],
-                                             const float (&q_scale)[2], const float (&k_norm)[2],
-                                             unsigned block, int lane) {
+template <class Config, class Scores>
+__device__ __forceinline__ void store_scores(const Scores& scores, const float (&diagonal)[2],
+                                             const float (&beta)[2], const float (&q_scale)[2],
+                                             const float (&k_norm)[2], unsigned block, int lane) {
   using Block = KdaBlock<Config>;
   const int token = lane / 4, t = lane % 4;
 #pragma unroll
@@ -337,11 +269,10 @@ __device__ __forceinline__ void store_scores(const KdaScores& scores, const floa
         const float norm = Config::kL2Norm ? __shfl_sync(0xffffffffu, k_norm[c], 4 * column) : 1.0f;
         const bool above = c > h || (c == h && column > token);
         const bool equal = c == h && column == token;
-        const bool apart = c < h;
-        const float both = apart ? scores.eight[i] : scores.below(h, i, token, column);
-        const float keys = apart ? scores.eight[2 + i] : scores.below(h, 2 + i, token, column);
-        p[i] = above ? 0.0f : q_scale[h] * norm * (equal ? scores.diagonal[h] : both);
-        l[i] = above || equal ? 0.0f : beta[h] * k_norm[h] * norm * keys;
+        const float both = equal ? diagonal[h] : scores.queries(h, c, i, token, column);
+        p[i] = above ? 0.0f : q_scale[h] * norm * both;
+        l[i] = above || equal ? 0.0f
+                              : beta[h] * k_norm[h] * norm * scores.keys(h, c, i, token, column);
       }
       unsigned plane[Block::kPlanes];
       pack_planes<typename Config::Element>(p[0], p[1], plane);
@@ -355,48 +286,42 @@ __device__ __forceinline__ void store_scores(const KdaScores& scores, const floa
   }
 }
 
-// All of a block, by one warp. Tokens first .. first + 15 of `count`; those past the end are as if
-// q, k, g and beta were 0.
+// All of a block, by one warp, from what is on its way of it. Tokens past the end are as if q, k, g
+// and beta were 0.
 template <class Config>
-__device__ __forceinline__ void prepare_block(const KdaRows<Config>& rows,
-                                              const KdaNumbers& numbers, int first, int count,
-                                              unsigned block) {
+__device__ __forceinline__ void prepare_block(KdaIncoming<Config>& incoming,
+                                              const KdaRows<Config>& rows,
+                                              const KdaNumbers& numbers, unsigned block) {
   using Block = KdaBlock<Config>;
-  const int lane = static_cast<int>(threadIdx.x % 32), token = lane / 4, t = lane % 4;
-  KdaScores scores;
+  constexpr int kSlices = Config::kWidth / (4 * kKdaSliceColumns);
+  const int lane = fresh_lane(), token = lane / 4, t = lane % 4;
+  typename Choose<Block::kBounded, KdaQuotientScores, KdaLevelScores>::Type scores;
   KdaSquares squares;
-  const bool there[2] = {first + token < count, first + token + 8 < count};
-  typename Config::BetaElement raw_beta[2] = {};
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const long long row = first + token + 8 * h;
-    if (there[h]) raw_beta[h] = load_element(rows.beta + row * rows.beta_stride);
-  }
+  const bool there[2] = {incoming.there(0), incoming.there(1)};
 #pragma unroll 1
-  for (int index = 0; index < Config::kWidth / (4 * Block::kColumns); ++index) {
-    const int column = (4 * index + t) * Block::kColumns;
-    KdaSlice<Config> slice;
-    slice.load(rows, numbers, first + token, column, there);
-    prepare_slice(slice, column, numbers, there, block, scores, squares);
+  for (int index = 0; index < kSlices; ++index) {
+    const int column = (4 * index + t) * kKdaSliceColumns;
+    prepare_slice(incoming.slice, column, numbers, there, block, token, scores, squares);
+    if (index + 1 < kSlices) incoming.next(rows);
   }
 
   float beta[2], q_scale[2], k_norm[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    beta[h] = there[h] ? step_size<Config>(to_float(raw_beta[h]), numbers.beta_factor) : 0.0f;
+    beta[h] = there[h] ? step_size<Config>(to_float(incoming.beta[h]), numbers.beta_factor) : 0.0f;
     q_scale[h] = numbers.scale, k_norm[h] = 1.0f;
     if constexpr (Config::kL2Norm) {
       q_scale[h] *= kda_norm(sum_over_quad(squares.q[h]));
       k_norm[h] = kda_norm(sum_over_quad(squares.k[h]));
     }
-    scores.diagonal[h] = sum_over_quad(scores.diagonal[h]);
+    squares.diagonal[h] = sum_over_quad(squares.diagonal[h]);
     if (t == 0) {
       store_shared(block + Block::kBeta + 4 * (token + 8 * h), beta[h]);
       store_shared(block + Block::kNormK + 4 * (token + 8 * h), k_norm[h]);
       store_shared(block + Block::kScaleQ + 4 * (token + 8 * h), q_scale[h]);
     }
   }
-  store_scores<Config>(scores, beta, q_scale, k_norm, block, lane);
+  store_scores<Config>(scores, squares.diagonal, beta, q_scale, k_norm, block, lane);
   __syncwarp();  // the rows of R are there for every lane
   invert_lower<Config>(block, lane);
 }

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pairs of tokens of a chunk in the backward of KDA. Those of different blocks of 16 are
 // chained from block to block, as states are; those of one block go by the levels of kda/block.cuh.
+//
+// The gradient of a token's gate is the sum over the pairs that span it: row i at or behind the
+// token, column j before it. Each is added where it spans, none is added and taken away again, so
+// that a decay of nearly nothing has a gradient of nearly nothing however large its neighbours'.
 #pragma once
 #include "kda/chunk_work.cuh"
 
@@ -11,149 +15,241 @@ template <class Config>
 struct KdaChunkPairs : KdaChunkWork<Config> {
   using Work = KdaChunkWork<Config>;
   using typename Work::Element;
+  using typename Work::Operands;
   using typename Work::Own;
   using typename Work::Smem;
   using typename Work::Sums;
-  using typename Work::Tile;
-  using Work::block, Work::g, Work::half, Work::in, Work::lane, Work::shared, Work::t;
+  using Work::block, Work::g, Work::in, Work::lane, Work::own_column, Work::part, Work::shared;
+  using Work::t;
   using Work::Work;
+  using Panels = KdaPanels<64>;
 
-  __device__ __forceinline__ void chain_rows(Sums& sums, int scores) const;
-  __device__ __forceinline__ void chain_columns(Sums& sums) const;
-  template <int kHalf>
-  __device__ __forceinline__ void add_level(const Own& own, const KdaProducts<8>& products,
-                                            const float (&beta)[2], Sums& queries, Sums& rows,
-                                            Sums& columns) const;
+  __device__ __forceinline__ void store_through(int before, Sums& queries, Sums& rows,
+                                                const Own& own,
+                                                const KdaProducts<4>& products) const;
+  __device__ __forceinline__ void chain_rows(Sums& queries, Sums& rows, const Own& own,
+                                             const KdaProducts<4>& products) const;
+  __device__ __forceinline__ void chain_columns(Sums& columns) const;
+  __device__ __forceinline__ void add_level(int half, const Own& own,
+                                            const KdaProducts<4>& products, Sums& queries,
+                                            Sums& rows, Sums& columns, float (&span)[2][4]) const;
 };
+
+// The sum over the lanes that hold a column's tokens.
+__device__ __forceinline__ float sum_over_tokens(float value) {
+#pragma unroll
+  for (int other = 4; other < 32; other *= 2) value += __shfl_xor_sync(0xffffffffu, value, other);
+  return value;
+}
+
+// What the rows of the warp's block are paired with before block `before`: it spans all tokens of
+// that block, once it has decayed over the blocks from there on, which is left to the reader.
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairs<Config>::store_through(
+    int before, Sums& queries, Sums& rows, const Own& own, const KdaProducts<4>& products) const {
+  const int at = Smem::kThrough + Smem::kRow * (block * (block - 1) / 2 + before);
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float pair = in.scale * own.query(h, c) * queries.at(h, c) -
+                         own.beta[h] * own.key(h, c) * rows.at(h, c);
+      sum = __fmaf_rn(products.to[h][c], pair, sum);
+    }
+    sum = sum_over_tokens(sum);
+    if (g == 0) store_shared(shared + at + 4 * own_column(c), sum);
+  }
+}
 
 // Rows of the warp's block with the blocks before it, from the state at the chunk's start on.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairs<Config>::chain_rows(Sums& sums, int scores) const {
+__device__ __forceinline__ void KdaChunkPairs<Config>::chain_rows(
+    Sums& queries, Sums& rows, const Own& own, const KdaProducts<4>& products) const {
   const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
-  const unsigned columns =
-      shared + Smem::kKg + Tile::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+  const unsigned columns = Panels::at(
+      shared + Smem::kKg + Panels::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)),
+      2 * part);
 #pragma unroll 1
   for (int c = 0; c < block; ++c) {
-    unsigned a[4];
-    load_matrix(a, shared + scores + lower_square(block, c) + square);
+    store_through(c, queries, rows, own, products);
+    Operands a, keys;
+    load_planes_transposed<Element, Smem::kKeyPlane>(keys, columns + c * 16 * 64);
 #pragma unroll
-    for (int n = 0; n < 4; n += 2) {
-      unsigned b[4];
-      load_matrix_transposed(b, Tile::at(columns + c * 16 * 128, 4 * half + n));
+    for (int n = 0; n < 2; ++n) {
+      float decay[2];
+      load_shared(shared + Smem::kDecay + Smem::kRow * c + 4 * own_column(2 * n), decay[0],
+                  decay[1]);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float decay[2];
-        load_shared(shared + Smem::kDecay + 256 * c + 4 * (32 * half + 8 * (n + i) + 2 * t),
-                    decay[0], decay[1]);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums.x[n + i][e] *= decay[e % 2];
-        multiply_add(sums.x[n + i], a, b[2 * i], b[2 * i + 1], Element{});
+      for (int e = 0; e < 4; ++e) {
+        queries.x[n][e] *= decay[e % 2];
+        rows.x[n][e] *= decay[e % 2];
       }
     }
+    load_planes<Element, Smem::kScorePlane>(
+        a, shared + Smem::kOutScores + lower_square(block, c) + square);
+    multiply_add_pair(queries.x[0], queries.x[1], a, keys);
+    load_planes<Element, Smem::kScorePlane>(
+        a, shared + Smem::kValueScores + lower_square(block, c) + square);
+    multiply_add_pair(rows.x[0], rows.x[1], a, keys);
   }
 }
 
 // Columns of the warp's block with the blocks behind it, from the state at the chunk's end on.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairs<Config>::chain_columns(Sums& sums) const {
+__device__ __forceinline__ void KdaChunkPairs<Config>::chain_columns(Sums& columns) const {
   const int square = KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-  const unsigned rows = shared + Tile::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+  const unsigned rows = Panels::at(
+      shared + Panels::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)), 2 * part);
 #pragma unroll 1
   for (int r = 3; r > block; --r) {
-    unsigned out[4], value[4];
-    load_matrix_transposed(out, shared + Smem::kOutScores + lower_square(r, block) + square);
-    load_matrix_transposed(value, shared + Smem::kValueScores + lower_square(r, block) + square);
 #pragma unroll
-    for (int n = 0; n < 4; n += 2) {
-      unsigned q[4], k[4];
-      const unsigned from = Tile::at(rows + r * 16 * 128, 4 * half + n);
-      load_matrix_transposed(q, from + Smem::kQg);
-      load_matrix_transposed(k, from + Smem::kKe);
+    for (int n = 0; n < 2; ++n) {
+      float decay[2];
+      load_shared(shared + Smem::kDecay + Smem::kRow * r + 4 * own_column(2 * n), decay[0],
+                  decay[1]);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float decay[2];
-        load_shared(shared + Smem::kDecay + 256 * r + 4 * (32 * half + 8 * (n + i) + 2 * t),
-                    decay[0], decay[1]);
+      for (int e = 0; e < 4; ++e) columns.x[n][e] *= decay[e % 2];
+    }
+    Operands a, b;
+    load_planes_transposed<Element, Smem::kScorePlane>(
+        a, shared + Smem::kOutScores + lower_square(r, block) + square);
+    load_planes_transposed<Element, Smem::kKeyPlane>(b, rows + r * 16 * 64 + Smem::kQg);
+    multiply_add_pair(columns.x[0], columns.x[1], a, b);
+    load_planes_transposed<Element, Smem::kScorePlane>(
+        a, shared + Smem::kValueScores + lower_square(r, block) + square);
+    load_planes_transposed<Element, Smem::kKeyPlane>(b, rows + r * 16 * 64 + Smem::kKe);
+    multiply_add_pair(columns.x[0], columns.x[1], a, b);
+  }
+}
+
+// Which words, and which halves of them, of a square of scores pair rows of the upper half of a
+// group of 2 `half` tokens with columns of the lower: of words 0 and 3 of an operand some, or where
+// the halves are 8 word 1, or of a transposed one word 2, alone.
+struct KdaLevelMask {
+  unsigned diagonal, apart;
+
+  __device__ __forceinline__ KdaLevelMask(int half, int row, int first_column, bool transposed)
+      : diagonal(0u), apart(half == 8 ? 0xffffffffu : 0u) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sums.x[n + i][e] *= decay[e % 2];
-        multiply_add(sums.x[n + i], out, q[2 * i], q[2 * i + 1], Element{});
-        multiply_add(sums.x[n + i], value, k[2 * i], k[2 * i + 1], Element{});
-      }
+    for (int i = 0; i < 2; ++i) {
+      const int upper = transposed ? first_column + i : row;
+      const int lower = transposed ? row : first_column + i;
+      const bool kept = (upper & half) != 0 && (lower & half) == 0 && (upper ^ lower) < 2 * half;
+      diagonal |= kept ? 0xffffu << 16 * i : 0u;
     }
   }
+  template <class Element>
+  __device__ __forceinline__ void apply(Fragment<Element>& a, bool transposed) const {
+#pragma unroll
+    for (int i = 0; i < Operand<Element>::kPlanes; ++i) {
+      a.word[i][0] &= diagonal, a.word[i][3] &= diagonal;
+      a.word[i][1] &= transposed ? 0u : apart, a.word[i][2] &= transposed ? apart : 0u;
+    }
+  }
+};
+
+// Words of two tokens and two neighbouring columns each -> operand B of eight columns, turned in
+// registers.
+template <class Element>
+__device__ __forceinline__ void put_turned(Fragment<Element>& to, int word, float first,
+                                           float second) {
+  put_pair(to, word, first, second);
+#pragma unroll
+  for (int i = 0; i < Operand<Element>::kPlanes; ++i) {
+    to.word[i][word] = transpose_matrix(to.word[i][word]);
+  }
 }
 
-// Words of a square of scores that pair rows of the upper half of a group of 2 kHalf tokens with
-// columns of the lower: words 0 and 3 of an operand, or word `apart` alone where the halves are 8.
-template <int kHalf>
-__device__ __forceinline__ void keep_level(unsigned (&word)[4], int row, int first_column,
-                                           bool transposed, int apart) {
-  if constexpr (kHalf == 8) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) word[i] = i == apart ? word[i] : 0u;
-    return;
-  }
-  unsigned mask = 0;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int upper = transposed ? first_column + i : row;
-    const int lower = transposed ? row : first_column + i;
-    const bool kept = (upper & kHalf) != 0 && (lower & kHalf) == 0 && (upper ^ lower) < 2 * kHalf;
-    mask |= kept ? 0xffffu << 16 * i : 0u;
-  }
-  word[0] &= mask, word[3] &= mask, word[1] = word[2] = 0u;
-}
-
-// The pairs of the warp's own block that part at kHalf. The second operand is turned in registers.
+// The pairs of the warp's own block that part at `half`. `span`: what each token, as row or as
+// column, adds to the gates between it and its partners.
 template <class Config>
-template <int kHalf>
-__device__ __forceinline__ void KdaChunkPairs<Config>::add_level(const Own& own,
-                                                                 const KdaProducts<8>& products,
-                                                                 const float (&beta)[2],
+__device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const Own& own,
+                                                                 const KdaProducts<4>& products,
                                                                  Sums& queries, Sums& rows,
-                                                                 Sums& columns) const {
+                                                                 Sums& columns,
+                                                                 float (&span)[2][4]) const {
   const unsigned square = shared + lower_square(block, block);
   const int by_rows = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const int by_chunks = KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-  unsigned out[4], value[4], out_turned[4], value_turned[4];
-  load_matrix(out, square + Smem::kOutScores + by_rows);
-  load_matrix(value, square + Smem::kValueScores + by_rows);
-  load_matrix_transposed(out_turned, square + Smem::kOutScores + by_chunks);
-  load_matrix_transposed(value_turned, square + Smem::kValueScores + by_chunks);
-  keep_level<kHalf>(out, g, 2 * t, false, 1);
-  keep_level<kHalf>(value, g, 2 * t, false, 1);
-  keep_level<kHalf>(out_turned, g, 2 * t, true, 2);
-  keep_level<kHalf>(value_turned, g, 2 * t, true, 2);
-#pragma unroll
-  for (int n = 0; n < 4; ++n) {
-    float factor[2][2];
-    unsigned k[2], q[2], ke[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool upper = ((g + 8 * h) & kHalf) != 0;
-      float x[2], y[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int c = 2 * n + i;
-        factor[h][i] = upper ? products.to[h][c] : products.after[h][c];
-        x[i] = own.key(h, c) * factor[h][i];
-        y[i] = in.scale * own.query(h, c) * factor[h][i];
-      }
-      k[h] = transpose_matrix(pack_pair(x[0], x[1], Element{}));
-      q[h] = transpose_matrix(pack_pair(y[0], y[1], Element{}));
-      ke[h] = transpose_matrix(pack_pair(-beta[h] * x[0], -beta[h] * x[1], Element{}));
+  const KdaLevelMask mask(half, g, 2 * t, false), turned_mask(half, g, 2 * t, true);
+  const auto load = [&](Operands& a, int scores, bool transposed) {
+    if (transposed) {
+      load_planes_transposed<Element, Smem::kScorePlane>(a, square + scores + by_chunks);
+    } else {
+      load_planes<Element, Smem::kScorePlane>(a, square + scores + by_rows);
     }
-    float to_query[4] = {}, to_row[4] = {}, to_column[4] = {};
-    multiply_add(to_query, out, k[0], k[1], Element{});
-    multiply_add(to_row, value, k[0], k[1], Element{});
-    multiply_add(to_column, out_turned, q[0], q[1], Element{});
-    multiply_add(to_column, value_turned, ke[0], ke[1], Element{});
+    (transposed ? turned_mask : mask).apply(a, transposed);
+  };
+  float factor[2][4];
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float own_factor = factor[e / 2][e % 2];
-      queries.x[n][e] = __fmaf_rn(own_factor, to_query[e], queries.x[n][e]);
-      rows.x[n][e] = __fmaf_rn(own_factor, to_row[e], rows.x[n][e]);
-      columns.x[n][e] = __fmaf_rn(own_factor, to_column[e], columns.x[n][e]);
+  for (int h = 0; h < 2; ++h) {
+    const bool upper = ((g + 8 * h) & half) != 0;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) factor[h][c] = upper ? products.to[h][c] : products.after[h][c];
+  }
+  // Columns or rows of pairs, each with its part of the factor of the pair.
+  const auto turn = [&](Operands& b, const float(&value)[2][4]) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        put_turned(b, 2 * n + h, value[h][2 * n] * factor[h][2 * n],
+                   value[h][2 * n + 1] * factor[h][2 * n + 1]);
+      }
+    }
+  };
+  float keys[2][4], scaled_queries[2][4], scaled_keys[2][4];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      keys[h][c] = own.key(h, c), scaled_queries[h][c] = in.scale * own.query(h, c);
+      scaled_keys[h][c] = -own.beta[h] * keys[h][c];
+    }
+  }
+  Operands a, b;
+  Sums to_query, to_row, to_column;
+  turn(b, keys);
+  load(a, Smem::kOutScores, false);
+  multiply_add_pair(to_query.x[0], to_query.x[1], a, b);
+  load(a, Smem::kValueScores, false);
+  multiply_add_pair(to_row.x[0], to_row.x[1], a, b);
+  turn(b, scaled_queries);
+  load(a, Smem::kOutScores, true);
+  multiply_add_pair(to_column.x[0], to_column.x[1], a, b);
+  turn(b, scaled_keys);
+  load(a, Smem::kValueScores, true);
+  multiply_add_pair(to_column.x[0], to_column.x[1], a, b);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const float query = factor[h][c] * to_query.at(h, c), row = factor[h][c] * to_row.at(h, c);
+      const float column = factor[h][c] * to_column.at(h, c);
+      queries.at(h, c) += query, rows.at(h, c) += row, columns.at(h, c) += column;
+      // A token is a row or a column here: the other sums are 0.
+      span[h][c] = scaled_queries[h][c] * query + scaled_keys[h][c] * row + keys[h][c] * column;
+    }
+  }
+}
+
+// `sum` gets what spans a token, of values of the halves of groups of 2 `half` tokens: of rows, the
+// upper half, those of the token and behind it, and of columns those before it. `value` becomes the
+// sum over the half, at most eight of them.
+__device__ __forceinline__ void add_spans(float (&sum)[4], float (&value)[4], int half, int token,
+                                          bool upper) {
+#pragma unroll
+  for (int c = 0; c < 4; ++c) sum[c] += upper ? value[c] : 0.0f;
+#pragma unroll
+  for (int apart = 1; apart < 8; apart *= 2) {
+    if (apart >= half) break;
+    const bool other_half = ((token & apart) != 0) != upper;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const float other = __shfl_xor_sync(0xffffffffu, value[c], 4 * apart);
+      sum[c] += other_half ? other : 0.0f;
+      value[c] += other;
     }
   }
 }

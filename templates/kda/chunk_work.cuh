@@ -11,13 +11,18 @@ template <class Config>
 struct KdaChunkWork {
   using Element = typename Config::Element;
   using Smem = KdaBackwardSmem<Config>;
-  using Tile = typename Smem::Tile;
-  static_assert(Config::kThreads == 256, "a warp for each block and half of the columns");
+  using Operands = Fragment<Element>;
+  static constexpr int kParts = Smem::kParts, kValues = Smem::kValues, kColumns = Smem::kColumns;
+  static_assert(Config::kThreads == 256 || Config::kThreads == 512, "two or four parts of columns");
 
-  // Accumulators of 16 tokens by 32 columns.
+  // Accumulators of 16 tokens by 16 columns.
   struct Sums {
-    float x[4][4] = {};
+    float x[2][4] = {};
     __device__ __forceinline__ float& at(int h, int c) { return x[c / 2][2 * h + c % 2]; }
+  };
+  // Of the warp's block of rows with every second or every block of columns.
+  struct Scores {
+    float x[8 / kParts][2][4] = {};
   };
 
   const KdaBackwardParams& p;
@@ -25,73 +30,88 @@ struct KdaChunkWork {
   const KdaChunkPlace place;
   const unsigned shared;
   const int head;  // of q and k
-  const int lane, warp, g, t, block, half;
+  int thread, lane, warp, g, t, block, part;
 
   __device__ __forceinline__ KdaChunkWork(const KdaBackwardParams& params, unsigned memory)
       : p(params),
         in(params.in),
         place(kda_chunk_place<Config>(params.in, static_cast<int>(blockIdx.x / params.in.heads))),
         shared(memory),
-        head(static_cast<int>(blockIdx.x % params.in.heads)),
-        lane(static_cast<int>(threadIdx.x % 32)),
-        warp(static_cast<int>(threadIdx.x / 32)),
-        g(lane / 4),
-        t(lane % 4),
-        block(warp % 4),
-        half(warp / 4) {}
-
-  __device__ __forceinline__ int token(int h) const { return place.first + 16 * block + g + 8 * h; }
-  __device__ __forceinline__ bool there(int h) const { return token(h) < place.count; }
-  // Column c of 8 that the lane holds, in a pass.
-  __device__ __forceinline__ int column(int pass, int c) const {
-    return kKdaColumns * pass + 32 * half + c / 2 * 8 + 2 * t + c % 2;
+        head(static_cast<int>(blockIdx.x % params.in.heads)) {
+    find_thread();
   }
+  // Reads anew which thread this is. Addresses that a phase of the work needs are then made in it;
+  // all of them made at the start would take more registers than there are.
+  __device__ __forceinline__ void find_thread() {
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    // Of lane 0, so that the compiler knows it for one number.
+    warp = __shfl_sync(0xffffffffu, thread / 32, 0);
+    lane = thread % 32, g = lane / 4, t = lane % 4, block = warp % 4, part = warp / 4;
+  }
+
+  __device__ __forceinline__ int row(int h) const { return 16 * block + g + 8 * h; }
+  __device__ __forceinline__ int token(int h) const { return place.first + row(h); }
+  __device__ __forceinline__ bool there(int h) const { return token(h) < place.count; }
+  // Column c of 4 that the lane holds, in a pass and in all.
+  __device__ __forceinline__ int own_column(int c) const {
+    return 16 * part + c / 2 * 8 + 2 * t + c % 2;
+  }
+  __device__ __forceinline__ int column(int pass, int c) const {
+    return kColumns * pass + own_column(c);
+  }
+  // What a thread adds up of h .* dh: one row of 16, two neighbouring columns.
+  __device__ __forceinline__ int state_row() const { return thread / 16 % 16; }
+  __device__ __forceinline__ int state_word() const { return thread / 256 * 16 + thread % 16; }
   template <class T>
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
                                        long long token_stride, long long own) const {
     return const_cast<T*>(static_cast<const T*>(tensor)) + place.row * batch_stride +
            (place.start + own) * token_stride;
   }
+  __device__ __forceinline__ const Element* query_row(int own) const {
+    return row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, own) +
+           head * in.q_head_stride;
+  }
+  __device__ __forceinline__ const Element* key_row(int own) const {
+    return row_of<Element>(in.k, in.k_batch_stride, in.k_token_stride, own) +
+           head * in.k_head_stride;
+  }
 
   // What the lane holds of q and k in one pass, as it was given, and the norms of its rows.
   struct Own {
-    unsigned q[2][4], k[2][4];
-    float q_norm[2], k_norm[2];
+    Words<2 * sizeof(Element)> q[2][2], k[2][2];
+    float q_norm[2], k_norm[2], beta[2];
 
-    static __device__ __forceinline__ float pick(unsigned pair, int i) {
-      float x[2];
-      unpack_pair(pair, Element{}, x[0], x[1]);
-      return x[i];
-    }
     __device__ __forceinline__ float query(int h, int c) const {
-      const float x = pick(q[h][c / 2], c % 2);
+      const float x = to_float(element_of<Element>(q[h][c / 2], c % 2));
       return Config::kL2Norm ? x * q_norm[h] : x;
     }
     __device__ __forceinline__ float key(int h, int c) const {
-      const float x = pick(k[h][c / 2], c % 2);
+      const float x = to_float(element_of<Element>(k[h][c / 2], c % 2));
       return Config::kL2Norm ? x * k_norm[h] : x;
     }
   };
 
   __device__ __forceinline__ void prepare_rows(int value_head, bool norms) const;
   __device__ __forceinline__ void copy_tiles(int value_head, int pass, int value) const;
-  __device__ __forceinline__ void add_scores(float (&scores)[4][2][4]) const;
-  __device__ __forceinline__ void store_scores(const float (&scores)[4][2][4]) const;
+  __device__ __forceinline__ void add_scores(Scores& scores) const;
+  __device__ __forceinline__ void store_scores(const Scores& scores) const;
   __device__ __forceinline__ void finish_values(int value_head, int value, float& dot) const;
   __device__ __forceinline__ void add_states(Sums& queries, Sums& values, Sums& keys,
                                              float (&dots)[2]) const;
+  __device__ __forceinline__ void store_state_dots(const float (&dots)[2]) const;
   __device__ __forceinline__ void load_own(int value_head, int pass, Own& own,
-                                           float (&alpha)[2][8]) const;
-  __device__ __forceinline__ void publish(const Own& own, const KdaProducts<8>& products) const;
+                                           float (&alpha)[2][4]) const;
+  __device__ __forceinline__ void publish(const Own& own, const KdaProducts<4>& products) const;
 };
 
 // beta of the chunk's tokens, and once the norms of its queries and keys, by four lanes a row.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_head,
                                                                    bool norms) const {
-  const int row = static_cast<int>(threadIdx.x) / 4, own = place.first + row;
-  const bool inside = own < place.count;
-  if (t == 0) {
+  const int at = thread / 4, own = place.first + at;
+  const bool inside = at < kKdaChunk && own < place.count, first = at < kKdaChunk && t == 0;
+  if (first) {
     float beta = 0.0f;
     if (inside) {
       beta = to_float(load_element(row_of<typename Config::BetaElement>(
@@ -99,19 +119,16 @@ __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_hea
                                    value_head * in.beta_head_stride));
       beta = step_size<Config>(beta, in.beta_factor);
     }
-    store_shared(shared + Smem::kBeta + 4 * row, beta);
+    store_shared(shared + Smem::kBeta + 4 * at, beta);
   }
   if (!norms) return;
   float squares[2] = {};
   if constexpr (Config::kL2Norm) {
-    const Element* q =
-        row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, own) + head * in.q_head_stride;
-    const Element* k =
-        row_of<Element>(in.k, in.k_batch_stride, in.k_token_stride, own) + head * in.k_head_stride;
-    for (int c = 8 * t; c < in.key_dim; c += 32) {
+    for (int slice = 0; slice < in.key_dim; slice += 32) {
+      const int c = slice + 8 * t;
       EightColumns<Element, Config::kVectorBytes> each[2];
-      each[0].load(q, c, in.key_dim, inside);
-      each[1].load(k, c, in.key_dim, inside);
+      each[0].load(query_row(own), c, in.key_dim, inside);
+      each[1].load(key_row(own), c, in.key_dim, inside);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
 #pragma unroll
@@ -123,201 +140,211 @@ __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_hea
 #pragma unroll
   for (int x = 0; x < 2; ++x) {
     const float norm = Config::kL2Norm ? kda_norm(sum_over_quad(squares[x])) : 1.0f;
-    if (t == 0) store_shared(shared + Smem::kNorms + 256 * x + 4 * row, norm);
+    if (first) store_shared(shared + Smem::kNorms + 256 * x + 4 * at, norm);
   }
 }
 
-// 64 columns of V from `value` on: do, y and vn of the chunk, h and dh for the pass's columns of K.
+// Columns of V from `value` on: do, y and vn of the chunk, h and dh for the pass's columns of K.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::copy_tiles(int value_head, int pass,
                                                                  int value) const {
-  constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));
-  constexpr int kPieces = 64 / kEach;
   const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
   const long long saved = (place.row * in.tokens + place.start + place.first) * stride +
-                          static_cast<long long>(value_head) * in.value_dim;
+                          static_cast<long long>(value_head) * in.value_dim + value;
   const long long state = (static_cast<long long>(place.slot) * in.value_heads + value_head) *
-                          in.key_dim * in.value_dim;
-  const Element* rows[3] = {
-      row_of<Element>(p.d_o, p.do_batch_stride, p.do_token_stride, place.first) +
-          value_head * p.do_head_stride,
-      static_cast<const Element*>(p.value_grads) + saved,
-      static_cast<const Element*>(p.saved_values) + saved};
-  const Element* states[2] = {static_cast<const Element*>(p.saved_states) + state,
-                              static_cast<const Element*>(p.state_grads) + state};
-  for (int i = static_cast<int>(threadIdx.x); i < 64 * kPieces; i += Config::kThreads) {
-    const int row = i / kPieces, from = i % kPieces * kEach;
-    const int to = Tile::offset(row, from / 8) + from % 8 * static_cast<int>(sizeof(Element));
-    const bool inside = place.first + row < place.count && value + from < in.value_dim;
-#pragma unroll
-    for (int x = 0; x < 3; ++x) {
-      const long long at = x == 0 ? row * p.do_token_stride : row * stride;
-      copy_async_some<Config::kVectorBytes>(shared + x * Tile::kBytes + to,
-                                            rows[x] + (inside ? at + value + from : 0), inside);
-    }
-    const int key = kKdaColumns * pass + from;
-    const bool state_inside = value + row < in.value_dim && key < in.key_dim;
-    const long long at = static_cast<long long>(value + row) * in.key_dim + key;
-#pragma unroll
-    for (int x = 0; x < 2; ++x) {
-      copy_async_some<Config::kVectorBytes>(shared + Smem::kH + x * Tile::kBytes + to,
-                                            states[x] + (state_inside ? at : 0), state_inside);
-    }
-  }
+                              in.key_dim * in.value_dim +
+                          static_cast<long long>(value) * in.key_dim + kColumns * pass;
+  const Element* d_o = row_of<Element>(p.d_o, p.do_batch_stride, p.do_token_stride, place.first) +
+                       value_head * p.do_head_stride + value;
+  const int tokens = place.count - place.first;
+  const int values = in.value_dim - value, keys = in.key_dim - kColumns * pass;
+  copy_tile<Config, 64, kValues>(shared + Smem::kDo, d_o, p.do_token_stride, tokens, values,
+                                 thread);
+  copy_tile<Config, 64, kValues>(shared + Smem::kY,
+                                 static_cast<const Element*>(p.value_grads) + saved, stride, tokens,
+                                 values, thread);
+  copy_tile<Config, 64, kValues>(shared + Smem::kVn,
+                                 static_cast<const Element*>(p.saved_values) + saved, stride,
+                                 tokens, values, thread);
+  copy_tile<Config, kValues, kColumns>(shared + Smem::kH,
+                                       static_cast<const Element*>(p.saved_states) + state,
+                                       in.key_dim, values, keys, thread);
+  copy_tile<Config, kValues, kColumns>(shared + Smem::kDh,
+                                       static_cast<const Element*>(p.state_grads) + state,
+                                       in.key_dim, values, keys, thread);
   copy_async_commit();
 }
 
-// Of the warp's block of rows with every block of columns up to it: do vn^T by the warps of one
-// half, y vn^T by those of the other.
+// Of the warp's block of rows with the blocks of columns up to it: do vn^T by the warps of even
+// parts, y vn^T by those of odd ones; four parts share the columns.
 template <class Config>
-__device__ __forceinline__ void KdaChunkWork<Config>::add_scores(float (&scores)[4][2][4]) const {
+__device__ __forceinline__ void KdaChunkWork<Config>::add_scores(Scores& scores) const {
+  using Panels = KdaPanels<64>;
   const unsigned rows =
-      shared + half * Tile::kBytes +
-      Tile::offset(16 * block + row_of_rows_first(lane), chunk_of_rows_first(lane));
+      shared + (part % 2 == 0 ? Smem::kDo : Smem::kY) +
+      Panels::offset(16 * block + row_of_rows_first(lane), chunk_of_rows_first(lane));
   const unsigned columns =
-      shared + Smem::kVn + Tile::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+      shared + Smem::kVn + Panels::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    unsigned a[4];
-    load_matrix(a, Tile::at(rows, 2 * j));
+  for (int j = 0; j < kValues / 16; ++j) {
+    Operands a;
+    load_planes<Element, Smem::kValuePlane>(a, Panels::at(rows, 2 * j));
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
+    for (int i = 0; i < 8 / kParts; ++i) {
+      const int c = kParts / 2 * i + part / 2;
       if (c > block) continue;
-      unsigned b[4];
-      load_matrix(b, Tile::at(columns + c * 16 * 128, 2 * j));
-      multiply_add(scores[c][0], a, b[0], b[1], Element{});
-      multiply_add(scores[c][1], a, b[2], b[3], Element{});
+      Operands b;
+      load_planes<Element, Smem::kValuePlane>(b, Panels::at(columns + c * 16 * 64, 2 * j));
+      multiply_add_pair(scores.x[i][0], scores.x[i][1], a, b);
     }
   }
 }
 template <class Config>
-__device__ __forceinline__ void KdaChunkWork<Config>::store_scores(
-    const float (&scores)[4][2][4]) const {
-  const unsigned to = shared + (half == 0 ? Smem::kOutScores : Smem::kValueScores);
+__device__ __forceinline__ void KdaChunkWork<Config>::store_scores(const Scores& scores) const {
+  const unsigned to = shared + (part % 2 == 0 ? Smem::kOutScores : Smem::kValueScores);
 #pragma unroll
-  for (int c = 0; c < 4; ++c) {
+  for (int i = 0; i < 8 / kParts; ++i) {
+    const int c = kParts / 2 * i + part / 2;
     if (c > block) continue;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int row = g + 8 * h, column = 8 * n + 2 * t;
-        const float first = scores[c][n][2 * h], second = scores[c][n][2 * h + 1];
-        if (half == 0 && c == block && row / 2 == column / 2) {
-          store_shared(shared + Smem::kDiagonal + 4 * (16 * block + row),
-                       row == column ? first : second);
+        const int own = g + 8 * h, column = 8 * n + 2 * t;
+        const float first = scores.x[i][n][2 * h], second = scores.x[i][n][2 * h + 1];
+        if (part % 2 == 0 && c == block && own / 2 == column / 2) {
+          store_shared(shared + Smem::kDiagonal + 4 * (16 * block + own),
+                       own == column ? first : second);
         }
-        store_shared(to + lower_square(block, c) + KdaSquare::offset(row, n) + 4 * t,
-                     pack_pair(first, second, Element{}));
+        store_planes<Element, Smem::kScorePlane>(
+            to + lower_square(block, c) + KdaSquare::offset(own, n) + 4 * t, first, second);
       }
     }
   }
 }
 
-// dv = beta y, and y . v, of 64 columns of V by four lanes a row.
+// dv = beta y, and y . v, of the columns of V, a row by the same lanes whatever the columns.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::finish_values(int value_head, int value,
                                                                     float& dot) const {
-  const int row = static_cast<int>(threadIdx.x) / 4, own = place.first + row;
+  constexpr int kLanes = Config::kThreads / 64;
+  const int at = thread / kLanes, own = place.first + at;
   const bool inside = own < place.count;
   const Element* v = row_of<Element>(in.v, in.v_batch_stride, in.v_token_stride, own) +
                      value_head * in.v_head_stride;
   Element* dv = row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, own) +
                 value_head * p.dv_head_stride;
-  const float beta = load_shared(shared + Smem::kBeta + 4 * row);
+  const float beta = load_shared(shared + Smem::kBeta + 4 * at);
+  static_assert(kValues / 8 % kLanes == 0, "a lane has whole chunks");
 #pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    const int chunk = 4 * part + t, from = value + 8 * chunk;
+  for (int turn = 0; turn < kValues / 8 / kLanes; ++turn) {
+    const int chunk = turn * kLanes + thread % kLanes;
+    const int from = value + 8 * chunk;
     EightColumns<Element, Config::kVectorBytes> values;
     values.load(v, from, in.value_dim, inside);
-    float y[4];
-    load_shared(shared + Smem::kY + Tile::offset(row, chunk), y);
+    float y[8];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float pair[2];
-      unpack_pair(bit_cast<unsigned>(y[i]), Element{}, pair[0], pair[1]);
-      dot = __fmaf_rn(pair[0], values.at(2 * i), dot);
-      dot = __fmaf_rn(pair[1], values.at(2 * i + 1), dot);
-      y[i] = bit_cast<float>(pack_pair(pair[0] * beta, pair[1] * beta, Element{}));
+    for (int i = 0; i < 8; ++i) y[i] = 0.0f;
+#pragma unroll
+    for (int plane = Smem::kPlanes - 1; plane >= 0; --plane) {
+      using Plane = typename Choose<Smem::kPlanes == 3, bf16, Element>::Type;
+      float word[4];
+      load_shared(shared + Smem::kY + plane * Smem::kValuePlane + KdaPanels<64>::offset(at, chunk),
+                  word);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float pair[2];
+        unpack_pair(bit_cast<unsigned>(word[i]), Plane{}, pair[0], pair[1]);
+        y[2 * i] += pair[0], y[2 * i + 1] += pair[1];
+      }
     }
 #pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      if (inside && from + 2 * i < in.value_dim) {
-        store_global(dv + from + 2 * i,
-                     Words<8>{{bit_cast<unsigned>(y[i]), bit_cast<unsigned>(y[i + 1])}});
-      }
+    for (int i = 0; i < 8; ++i) dot = __fmaf_rn(y[i], values.at(i), dot);
+    if (p.dv == nullptr) continue;
+    constexpr int kEach = 8 / static_cast<int>(sizeof(Element));
+#pragma unroll
+    for (int i = 0; i < 8; i += kEach) {
+      float d[kEach];
+#pragma unroll
+      for (int e = 0; e < kEach; ++e) d[e] = y[i + e] * beta;
+      if (inside && from + i < in.value_dim) store_global(dv + from + i, pack<Element, 8>(d));
     }
   }
 }
 
-// queries += do h^T, values += y h^T, keys += vn dh^T over 64 columns of V, and the products of h
-// and dh, of two columns of K and eight of V a thread.
+// queries += do h^T, values += y h^T, keys += vn dh^T over columns of V, and the products of h and
+// dh, of two columns of K and every 16th of V a thread.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::add_states(Sums& queries, Sums& values,
                                                                  Sums& keys,
                                                                  float (&dots)[2]) const {
+  using Panels = KdaPanels<64>;
+  using States = KdaPanels<kValues>;
   const unsigned rows =
-      shared + Tile::offset(16 * block + row_of_rows_first(lane), chunk_of_rows_first(lane));
-  const unsigned columns =
-      shared + Smem::kH + Tile::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+      shared + Panels::offset(16 * block + row_of_rows_first(lane), chunk_of_rows_first(lane));
+  const unsigned columns = States::at(
+      shared + Smem::kH + States::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)),
+      2 * part);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    unsigned d_o[4], y[4], vn[4];
-    load_matrix(d_o, Tile::at(rows + Smem::kDo, 2 * j));
-    load_matrix(y, Tile::at(rows + Smem::kY, 2 * j));
-    load_matrix(vn, Tile::at(rows + Smem::kVn, 2 * j));
-#pragma unroll
-    for (int n = 0; n < 4; n += 2) {
-      unsigned h[4], dh[4];
-      const unsigned from = Tile::at(columns + j * 16 * 128, 4 * half + n);
-      load_matrix_transposed(h, from);
-      load_matrix_transposed(dh, from + Tile::kBytes);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        multiply_add(queries.x[n + i], d_o, h[2 * i], h[2 * i + 1], Element{});
-        multiply_add(values.x[n + i], y, h[2 * i], h[2 * i + 1], Element{});
-        multiply_add(keys.x[n + i], vn, dh[2 * i], dh[2 * i + 1], Element{});
-      }
-    }
+  for (int j = 0; j < kValues / 16; ++j) {
+    const unsigned from = Panels::at(rows, 2 * j);
+    Operands a, b;
+    load_planes_transposed<Element, Smem::kStatePlane>(b, columns + j * 16 * 64);
+    load_planes<Element, Smem::kValuePlane>(a, from + Smem::kDo);
+    multiply_add_pair(queries.x[0], queries.x[1], a, b);
+    load_planes<Element, Smem::kValuePlane>(a, from + Smem::kY);
+    multiply_add_pair(values.x[0], values.x[1], a, b);
+    load_planes_transposed<Element, Smem::kStatePlane>(
+        b, columns + j * 16 * 64 + (Smem::kDh - Smem::kH));
+    load_planes<Element, Smem::kValuePlane>(a, from + Smem::kVn);
+    multiply_add_pair(keys.x[0], keys.x[1], a, b);
   }
+  const int word = state_word();
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const unsigned at = shared + Smem::kH + Tile::offset(8 * warp + i, lane / 4) + lane % 4 * 4;
+  for (int i = 0; i < kValues / 16; ++i) {
+    const int own = state_row() + 16 * i;
+    const unsigned at = shared + Smem::kH + States::offset(own, word / 4) + word % 4 * 4;
     float h[2], dh[2];
-    unpack_pair(bit_cast<unsigned>(load_shared(at)), Element{}, h[0], h[1]);
-    unpack_pair(bit_cast<unsigned>(load_shared(at + Tile::kBytes)), Element{}, dh[0], dh[1]);
+    load_pair_of_planes<Element, Smem::kStatePlane>(at, h);
+    load_pair_of_planes<Element, Smem::kStatePlane>(at + (Smem::kDh - Smem::kH), dh);
     dots[0] = __fmaf_rn(h[0], dh[0], dots[0]);
     dots[1] = __fmaf_rn(h[1], dh[1], dots[1]);
   }
 }
+template <class Config>
+__device__ __forceinline__ void KdaChunkWork<Config>::store_state_dots(
+    const float (&dots)[2]) const {
+  store_shared(shared + Smem::kStateDots + state_row() * Smem::kRow + 8 * state_word(), dots[0],
+               dots[1]);
+}
 
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, int pass, Own& own,
-                                                               float (&alpha)[2][8]) const {
+                                                               float (&alpha)[2][4]) const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
-  float logarithm[8] = {};
+  float logarithm[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = 16 * block + g + 8 * h;
-    const Element* q = row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, token(h)) +
-                       head * in.q_head_stride;
-    const Element* k = row_of<Element>(in.k, in.k_batch_stride, in.k_token_stride, token(h)) +
-                       head * in.k_head_stride;
+    const Element *q = query_row(token(h)), *k = key_row(token(h));
     const auto* gate =
         row_of<typename Config::GateElement>(in.g, in.g_batch_stride, in.g_token_stride, token(h)) +
         value_head * in.g_head_stride;
-    own.q_norm[h] = load_shared(shared + Smem::kNorms + 4 * row);
-    own.k_norm[h] = load_shared(shared + Smem::kNorms + 256 + 4 * row);
+    own.q_norm[h] = load_shared(shared + Smem::kNorms + 4 * row(h));
+    own.k_norm[h] = load_shared(shared + Smem::kNorms + 256 + 4 * row(h));
+    own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
 #pragma unroll
-    for (int c = 0; c < 8; c += 2) {
+    for (int c = 0; c < 4; c += 2) {
       const int at = column(pass, c);
       const bool inside = there(h) && at < in.key_dim;
       float z[2], bias[2] = {};
-      own.q[h][c / 2] = load_word(q + at, inside);
-      own.k[h][c / 2] = load_word(k + at, inside);
+      own.q[h][c / 2] = own.k[h][c / 2] = {};
+      if (inside) {
+        load_global(q + at, own.q[h][c / 2]);
+        load_global(k + at, own.k[h][c / 2]);
+      }
       load_pair(gate + at, inside, z);
       if constexpr (Config::kDtBias) {
         load_pair(static_cast<const float*>(in.dt_bias) +
@@ -333,13 +360,13 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
     }
   }
 #pragma unroll
-  for (int c = 0; c < 8; ++c) {
+  for (int c = 0; c < 4; ++c) {
 #pragma unroll
     for (int other = 4; other < 32; other *= 2) {
       logarithm[c] += __shfl_xor_sync(0xffffffffu, logarithm[c], other);
     }
     if (g == 0) {
-      store_shared(shared + Smem::kDecay + 256 * block + 4 * (column(pass, c) % kKdaColumns),
+      store_shared(shared + Smem::kDecay + Smem::kRow * block + 4 * own_column(c),
                    kda_decay(logarithm[c]));
     }
   }
@@ -348,25 +375,23 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
 // Keys as columns of later blocks' pairs, queries and keys as rows of earlier blocks'.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::publish(
-    const Own& own, const KdaProducts<8>& products) const {
+    const Own& own, const KdaProducts<4>& products) const {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = 16 * block + g + 8 * h;
-    const float beta = load_shared(shared + Smem::kBeta + 4 * row);
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const unsigned to = shared + Tile::offset(row, 4 * half + n) + 4 * t;
+    for (int n = 0; n < 2; ++n) {
+      const unsigned to = shared + KdaPanels<64>::offset(row(h), 2 * part + n) + 4 * t;
       float kg[2], qg[2], ke[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int c = 2 * n + i;
         kg[i] = own.key(h, c) * products.after[h][c];
         qg[i] = in.scale * own.query(h, c) * products.to[h][c];
-        ke[i] = -beta * own.key(h, c) * products.to[h][c];
+        ke[i] = -own.beta[h] * own.key(h, c) * products.to[h][c];
       }
-      store_shared(to + Smem::kKg, pack_pair(kg[0], kg[1], Element{}));
-      store_shared(to + Smem::kQg, pack_pair(qg[0], qg[1], Element{}));
-      store_shared(to + Smem::kKe, pack_pair(ke[0], ke[1], Element{}));
+      store_planes<Element, Smem::kKeyPlane>(to + Smem::kKg, kg[0], kg[1]);
+      store_planes<Element, Smem::kKeyPlane>(to + Smem::kQg, qg[0], qg[1]);
+      store_planes<Element, Smem::kKeyPlane>(to + Smem::kKe, ke[0], ke[1]);
     }
   }
 }

@@ -1,49 +1,58 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_backward_finish: the gradients of A_log and dt_bias are sums over the slots of chunks,
+// kda_backward_finish: dA_log and ddt_bias, the sums over slots of what kda_backward left for each
+// chunk,
 //
-//   dA_log[hv] = sum_s rate_sums[s, hv]      ddt_bias[hv, d] = sum_s bias_sums[s, hv, d]
+//   ddt_bias[hv, d] = sum_s bias_sums[s, hv, d]        dA_log[hv] = sum_s rate_sums[s, hv]
 //
-// in one order, so that they repeat bit for bit. A block owns 32 columns of one of the two; each of
-// its warps adds up every so manieth slot, a row of 128 bytes at a time, and then one adds up the
-// warps. Blocks of ddt_bias come first.
+// A thread block owns 32 columns of the HV * K of bias_sums, then of the HV of rate_sums. Warp w
+// adds up slots w, w + kWarps, ... of them, one lane a column and 16 sums a lane; these and then
+// the warps' are added in one order that only the number of slots decides, so that a repetition is
+// the same to the bit.
 #pragma once
+#include "common/math.cuh"
 #include "common/types.cuh"
 #include "params/kda_chunked.h"
 
 namespace lathe {
 
+constexpr int kKdaFinishColumns = 32;  // of a thread block
+
 template <class Config>
 __device__ void kda_backward_finish(const KdaBackwardFinishParams& p) {
-  constexpr int kWarps = Config::kThreads / 32, kAhead = 4;
+  constexpr int kWarps = Config::kThreads / 32, kSums = 16;
   __shared__ float sums[kWarps][32];
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  const long long biases =
-      p.ddt_bias != nullptr ? static_cast<long long>(p.value_heads) * p.key_dim : 0;
-  const unsigned bias_blocks = static_cast<unsigned>((biases + 31) / 32);
-  const bool bias = blockIdx.x < bias_blocks;
-  const long long columns = bias ? biases : p.value_heads;
-  const long long column =
-      static_cast<long long>(bias ? blockIdx.x : blockIdx.x - bias_blocks) * 32 + lane;
-  const float* from = static_cast<const float*>(bias ? p.bias_sums : p.rate_sums) + column;
+  const int bias_columns = p.ddt_bias == nullptr ? 0 : p.value_heads * p.key_dim;
+  const int bias_blocks = ceil_div(bias_columns, kKdaFinishColumns);
+  const int own = static_cast<int>(blockIdx.x);
+  const bool bias = own < bias_blocks;
+  const int columns = bias ? bias_columns : p.dA_log == nullptr ? 0 : p.value_heads;
+  const int column = (bias ? own : own - bias_blocks) * kKdaFinishColumns + lane;
+  const float* from = static_cast<const float*>(bias ? p.bias_sums : p.rate_sums);
 
-  float part[kAhead] = {};
+  float sum[kSums] = {};
   if (column < columns) {
-    for (int slot = warp; slot < p.slots; slot += kAhead * kWarps) {
+    for (int slot = warp; slot < p.slots; slot += kSums * kWarps) {
+      float each[kSums];
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {  // loads that do not wait for each other
-        const int own = slot + i * kWarps;
-        if (own < p.slots) part[i] += load_element(from + own * columns);
+      for (int i = 0; i < kSums; ++i) {  // all on their way before the first is added
+        const long long at = slot + i * kWarps;
+        each[i] = at < p.slots ? load_element(from + at * columns + column) : 0.0f;
       }
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sum[i] += each[i];
     }
   }
-  sums[warp][lane] = (part[0] + part[1]) + (part[2] + part[3]);
+#pragma unroll
+  for (int i = 1; i < kSums; ++i) sum[0] += sum[i];
+  sums[warp][lane] = sum[0];
   __syncthreads();  // every warp's sums are there
   if (warp != 0 || column >= columns) return;
-  float sum = 0.0f;
+  float whole = 0.0f;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) sum += sums[w][lane];
-  store_element(static_cast<float*>(bias ? p.ddt_bias : p.dA_log) + column, sum);
+  for (int w = 0; w < kWarps; ++w) whole += sums[w][lane];
+  store_element(static_cast<float*>(bias ? p.ddt_bias : p.dA_log) + column, whole);
 }
 
 }  // namespace lathe

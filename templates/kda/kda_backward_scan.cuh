@@ -52,7 +52,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
     Fragment<Element> kg;
-    load_planes<Element, kPlane>(kg, Block::Rows::at(block + Block::kKg + by_chunks, 2 * j));
+    load_planes<Element, kPlane>(kg, Block::Rows::at(block + by_chunks, 2 * j) + Block::kKg);
     multiply_add_pair(dvn[0], dvn[1], state.operand(j), kg);
   }
   float norm[2][2], scale[2][2];
@@ -86,6 +86,10 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     float beta[2];
     load_shared(block + Block::kBeta + 4 * (8 * n + 2 * t), beta[0], beta[1]);
 #pragma unroll
+    for (int i = 0; i < 2; ++i) {  // as much as qg and ke are too large
+      scale[n][i] *= Block::kUnscaling, beta[i] *= Block::kUnscaling;
+    }
+#pragma unroll
     for (int h = 0; h < 2; ++h) {
       float own_do[2];
       d_o.pair(n, h, own_do[0], own_do[1]);
@@ -116,9 +120,9 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
       for (int i = 0; i < 4; ++i) state.s[2 * j + n][i] *= decay[i % 2];
     }
     Fragment<Element> b;
-    load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at + Block::kQg, 2 * j));
+    load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kQg);
     multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], outputs, b);
-    load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at + Block::kKe, 2 * j));
+    load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kKe);
     multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], rows, b);
   }
 }
@@ -140,11 +144,14 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Confi
   const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
                        place.start * p.do_token_stride + place.head * p.do_head_stride;
   const int rounds = ceil_div(place.count - place.first, Scan::kRows);
+  const KdaNumbers head = this->numbers();
+  KdaIncoming<Config> incoming;
+  this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
 #pragma unroll 1
   for (int turn = rounds - 1; turn >= 0; --turn) {
     const int round = place.first + turn * Scan::kRows;
     this->copy_values(d_o, p.do_token_stride, round);
-    if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
+    this->prepare(incoming, head, round, round - Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of the gradient are there
     const int most = ceil_div(minimum(place.count - round, Scan::kRows), 16);

@@ -39,7 +39,10 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void read_state(const KdaState<Config>& state, unsigned block,
                                              float (&x)[2][4], float (&o)[2][4]) const;
   __device__ __forceinline__ void multiply_square(float (&to)[2][4], const Fragment<Element>& rows,
-                                                  unsigned square, bool finite) const;
+                                                  unsigned square) const;
+  __device__ __forceinline__ void multiply_square_by_token(float (&to)[2][4],
+                                                           const Fragment<Element>& rows,
+                                                           unsigned square) const;
   __device__ __forceinline__ void update_state(KdaState<Config>& state, unsigned block,
                                                const Fragment<Element>& values) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
@@ -49,21 +52,22 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void run() const;
 };
 
-// to += rows square^T over the 16 tokens of a block, `square` being lower triangular. Zero times
-// what is not finite is not zero: then every token is summed on its own, without what comes after
-// it, so that nothing of a later token reaches it.
+// to += rows square^T over the 16 tokens of a block, `square` being lower triangular.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[2][4],
                                                                     const Fragment<Element>& rows,
-                                                                    unsigned square,
-                                                                    bool finite) const {
+                                                                    unsigned square) const {
   Fragment<Element> b;
   load_planes<Element, KdaSquare::kBytes>(
       b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
-  if (finite) {
-    multiply_add_pair(to[0], to[1], rows, b);
-    return;
-  }
+  multiply_add_pair(to[0], to[1], rows, b);
+}
+
+// The same where rows are not finite: zero times them is not zero. Every token is summed on its
+// own, without what comes after it, so that nothing of a later token reaches it.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::multiply_square_by_token(
+    float (&to)[2][4], const Fragment<Element>& rows, unsigned square) const {
   const int t = lane % 4;
 #pragma unroll 1
   for (int token = 0; token < 16; ++token) {
@@ -76,7 +80,7 @@ __device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[
       for (int n = 0; n < Block::kPlanes; ++n) cut.word[n][i] = rows.word[n][i] & kept;
     }
     float sum[2][4] = {};
-    multiply_add_pair(sum[0], sum[1], cut, b);
+    multiply_square(sum, cut, square);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -87,19 +91,21 @@ __device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[
   }
 }
 
+// sum += 0 times both halves of the word: NaN for what is not finite.
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, bf16) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
 // Whether the rows hold numbers alone; the first plane of a float32 shows it.
 template <class Element>
 __device__ __forceinline__ bool all_finite(const Fragment<Element>& rows) {
   using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
-  bool finite = true;
+  unsigned sum = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    float x, y;
-    unpack_pair(rows.word[0][i], Plane{}, x, y);
-    finite = finite && fabsf(x) < bit_cast<float>(0x7f800000u) &&
-             fabsf(y) < bit_cast<float>(0x7f800000u);
-  }
-  return __all_sync(0xffffffffu, finite) != 0;
+  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.word[0][i], Plane{});
+  return __all_sync(0xffffffffu, sum == 0) != 0;
 }
 
 // x = (ke h)^T and o = (qg h)^T.
@@ -114,10 +120,10 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
   for (int j = 0; j < Scan::kSteps; ++j) {
     const Fragment<Element> h = state.operand(j);
     Fragment<Element> rows;
-    load_planes<Element, kPlane>(rows, Block::Rows::at(at + Block::kKe, 2 * j));
+    load_planes<Element, kPlane>(rows, Block::Rows::at(at, 2 * j) + Block::kKe);
     multiply_add_pair(x[0], x[1], h, rows);
     if constexpr (Config::kOutput) {
-      load_planes<Element, kPlane>(rows, Block::Rows::at(at + Block::kQg, 2 * j));
+      load_planes<Element, kPlane>(rows, Block::Rows::at(at, 2 * j) + Block::kQg);
       multiply_add_pair(o[0], o[1], h, rows);
     }
   }
@@ -145,17 +151,26 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
       v.pair(n, h, own_v[0], own_v[1]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        x[n][2 * h + i] = beta[i] * __fmaf_rn(-norm[n][i], x[n][2 * h + i], own_v[i]);
-        o[n][2 * h + i] *= scale[i];
+        const float read = Block::kUnscaling * norm[n][i];
+        x[n][2 * h + i] = beta[i] * __fmaf_rn(-read, x[n][2 * h + i], own_v[i]);
+        o[n][2 * h + i] *= Block::kUnscaling * scale[i];
       }
     }
   }
   float vn[2][4] = {};
-  Fragment<Element> rows = fragment_of<Element>(x[0], x[1]);
-  multiply_square(vn, rows, block + Block::kInverse, all_finite(rows));
-  rows = fragment_of<Element>(vn[0], vn[1]);
+  const Fragment<Element> given = fragment_of<Element>(x[0], x[1]);
+  multiply_square(vn, given, block + Block::kInverse);
+  Fragment<Element> rows = fragment_of<Element>(vn[0], vn[1]);
+  if (all_finite(rows)) {
+    if constexpr (Config::kOutput) multiply_square(o, rows, block + Block::kScores);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] = 0.0f;
+    multiply_square_by_token(vn, given, block + Block::kInverse);
+    rows = fragment_of<Element>(vn[0], vn[1]);
+    if constexpr (Config::kOutput) multiply_square_by_token(o, rows, block + Block::kScores);
+  }
   if constexpr (Config::kOutput) {
-    multiply_square(o, rows, block + Block::kScores, all_finite(rows));
     Element* to = static_cast<Element*>(p.o) + place.row * p.o_batch_stride +
                   place.start * p.o_token_stride + place.head * p.o_head_stride;
     this->store_values(o, to, p.o_token_stride, first);
@@ -180,11 +195,12 @@ __device__ __forceinline__ void KdaForward<Config>::update_state(
     KdaState<Config>& state, unsigned block, const Fragment<Element>& values) const {
   const int t = lane % 4;
   const unsigned at =
-      block + Block::kKg + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
     Fragment<Element> kg;
-    load_planes_transposed<Element, Block::Rows::kBytes>(kg, Block::Rows::at(at, 2 * j));
+    load_planes_transposed<Element, Block::Rows::kBytes>(kg,
+                                                         Block::Rows::at(at, 2 * j) + Block::kKg);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       float decay[2];
@@ -248,10 +264,13 @@ template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state) const {
   const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
                      place.start * in.v_token_stride + place.head * in.v_head_stride;
+  const KdaNumbers head = this->numbers();
+  KdaIncoming<Config> incoming;
+  this->expect(incoming, place.first);
 #pragma unroll 1
   for (int round = place.first; round < place.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);
-    if (round + 16 * this->warp < place.count) this->prepare(round + 16 * this->warp);
+    this->prepare(incoming, head, round, round + Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of v are there
 #pragma unroll 1

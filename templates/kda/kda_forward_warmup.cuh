@@ -87,6 +87,7 @@ __device__ __forceinline__ int warmup_start(const KdaScan<Config>& scan) {
 
 template <class Config>
 __device__ void kda_forward_warmup(const KdaForwardParams& p) {
+  static_assert(!Config::kSaved, "a gradient would need what the bound drops");
   extern __shared__ __align__(1024) float4 shared[];
   using Quiet = KdaQuiet<Config>;
   const KdaForward<Config> forward(p, blockIdx.x, shared_address(shared));

@@ -26,7 +26,8 @@ namespace lathe {
 template <class Config>
 struct KdaMergeSmem {
   static constexpr int kRows = 8, kStages = 3;
-  static constexpr int kInner = 4096 / Config::kWidth;  // of a slice of 16 KiB
+  // A power of two, a slice at most 16 KiB.
+  static constexpr int kInner = Config::kWidth <= 64 ? 64 : Config::kWidth <= 128 ? 32 : 16;
   static constexpr int kSlice = 4 * kInner * Config::kWidth;
   static constexpr int kState = 4 * kRows * Config::kWidth;
   static constexpr int kBytes = kStages * kSlice + 2 * kState;

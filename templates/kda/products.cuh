@@ -16,6 +16,13 @@ __device__ __forceinline__ void multiply_either(float& x, float& y, float factor
       : "f"(factor), "r"(first));
 }
 
+// x *= factor where `wanted`.
+__device__ __forceinline__ void multiply_where(float& x, float factor, bool wanted) {
+  asm("{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %2, 0;\n\t@wanted mul.rn.f32 %0, %0, %1;\n\t}"
+      : "+f"(x)
+      : "f"(factor), "r"(static_cast<unsigned>(wanted)));
+}
+
 // Products of alpha within groups of a lane's tokens, token g and g + 8 of a block by kColumns
 // columns: of 1 token first, of 16 in the end. `to` runs from the start of the group up to the
 // token and with it, `after` from behind it to the end; both together are the group's.
@@ -30,7 +37,18 @@ struct KdaProducts {
       for (int e = 0; e < kColumns; ++e) to[h][e] = alpha[h][e], after[h][e] = 1.0f;
     }
   }
-  // Pairs of groups of kHalf tokens become groups of twice as many; kHalf is 1, 2 or 4.
+  // Pairs of groups of `half` tokens become groups of twice as many; it is 1, 2 or 4.
+  __device__ __forceinline__ void join(int half, int token) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < kColumns; ++e) {
+        const float all = __fmul_rn(to[h][e], after[h][e]);
+        const float other = __shfl_xor_sync(0xffffffffu, all, 4 * half);
+        multiply_either(to[h][e], after[h][e], other, token & half);
+      }
+    }
+  }
   template <int kHalf>
   __device__ __forceinline__ void join(int token) {
 #pragma unroll
@@ -57,14 +75,82 @@ struct KdaProducts {
 // Sums of products with the factor of their pair, by level: words 0 and 1 are P of row g, words 2
 // and 3 R, columns 2t and 2t + 1; rows and columns of the block's half h, or at level 8 rows of the
 // upper half and columns of the lower.
-struct KdaScores {
+struct KdaLevelScores {
   float eight[4] = {}, four[2][4] = {}, two[2][4] = {}, one[2][4] = {};
-  float diagonal[2] = {};  // q_i . k_i over the lane's columns
 
+  // Of row g of half h and column 2t + i of half c, on or below the diagonal: P and R.
+  __device__ __forceinline__ float queries(int h, int c, int i, int row, int column) const {
+    return c < h ? eight[i] : below(h, i, row, column);
+  }
+  __device__ __forceinline__ float keys(int h, int c, int i, int row, int column) const {
+    return c < h ? eight[2 + i] : below(h, 2 + i, row, column);
+  }
   // Column c < row g of the same half: the level at which they part.
   __device__ __forceinline__ float below(int h, int word, int row, int column) const {
     const int parting = row ^ column;
     return parting >= 4 ? four[h][word] : parting >= 2 ? two[h][word] : one[h][word];
+  }
+};
+
+// Whether decays of 16 tokens and their reciprocals fit the type.
+template <class Element>
+struct ElementRange {
+  static constexpr bool kWide = true;
+};
+template <>
+struct ElementRange<f16> {
+  static constexpr bool kWide = false;
+};
+
+// Products alpha_0 ... alpha_i of a block, of tokens g and g + 8 and four columns, and of all 16;
+// those up to a token are `scaling` times as large.
+struct KdaPrefixes {
+  float to[2][4], all[4];
+
+  __device__ __forceinline__ KdaPrefixes(const float (&alpha)[2][4], int token, float scaling) {
+    const unsigned whole = 0xffffffffu;
+    const int last = 28 + static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      to[0][e] = token == 0 ? __fmul_rn(alpha[0][e], scaling) : alpha[0][e];
+      to[1][e] = alpha[1][e];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int from = 1; from < 8; from *= 2) {
+          const float other = __shfl_up_sync(whole, to[h][e], 4 * from);
+          multiply_where(to[h][e], other, token >= from);
+        }
+      }
+      to[1][e] = __fmul_rn(to[1][e], __shfl_sync(whole, to[0][e], last));
+      all[e] = __shfl_sync(whole, to[1][e], last);
+    }
+  }
+};
+
+// Sums of products of rows and columns as they are: P and R of all rows and the columns of the
+// lower half, and those of the upper half, words 0 and 1 P of row g + 8, words 2 and 3 R.
+struct KdaQuotientScores {
+  float lower_queries[4] = {}, lower_keys[4] = {}, upper[4] = {};
+
+  template <class Element>
+  __device__ __forceinline__ void add(const Fragment<Element>& q, const Fragment<Element>& k,
+                                      const Fragment<Element>& columns) {
+    Fragment<Element> both;  // rows g + 8 of q and of k
+#pragma unroll
+    for (int n = 0; n < Operand<Element>::kPlanes; ++n) {
+      both.word[n][0] = q.word[n][1], both.word[n][1] = k.word[n][1];
+      both.word[n][2] = q.word[n][3], both.word[n][3] = k.word[n][3];
+    }
+    multiply_add_words<0, 2>(lower_queries, q, columns);
+    multiply_add_words<0, 2>(lower_keys, k, columns);
+    multiply_add_words<1, 3>(upper, both, columns);
+  }
+  __device__ __forceinline__ float queries(int h, int c, int i, int, int) const {
+    return c == 0 ? lower_queries[2 * h + i] : upper[i];
+  }
+  __device__ __forceinline__ float keys(int h, int c, int i, int, int) const {
+    return c == 0 ? lower_keys[2 * h + i] : upper[2 + i];
   }
 };
 

@@ -181,7 +181,9 @@ struct KdaScan {
                                               int first) const;
   __device__ __forceinline__ KdaRows<Config> rows() const;
   __device__ __forceinline__ KdaNumbers numbers() const;
-  __device__ __forceinline__ void prepare(int first) const;
+  __device__ __forceinline__ void expect(KdaIncoming<Config>& incoming, int round) const;
+  __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
+                                          int round, int next) const;
   __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
@@ -195,38 +197,52 @@ __device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
                                                              long long token_stride,
                                                              int first) const {
   constexpr int kEach = Config::kVectorBytes / static_cast<int>(sizeof(Element));  // 2, 4 or 8
-  constexpr int kPieces = Smem::kValues / kEach;
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += Config::kThreads) {
-    const int at = i / kPieces, column = i % kPieces * kEach, token = first + at;
-    const bool inside = token < place.count && place.value + column < in.value_dim;
-    copy_async_some<Config::kVectorBytes>(
-        values + Smem::Values::offset(at, column),
-        row + (inside ? token * token_stride + place.value + column : 0), inside);
+  constexpr int kPieces = Smem::kValues / kEach, kStep = Config::kThreads / kPieces;
+  static_assert(kStep * kPieces == Config::kThreads && kRows % kStep == 0, "whole turns");
+  const int thread = static_cast<int>(threadIdx.x);
+  const int at = thread / kPieces, column = thread % kPieces * kEach;
+  const int count = place.value + column < in.value_dim ? place.count : 0;
+  const Element* from = row + (first + at) * token_stride + place.value + column;
+#pragma unroll
+  for (int i = 0; i < kRows; i += kStep) {
+    const bool inside = first + at + i < count;
+    copy_async_some<Config::kVectorBytes>(values + Smem::Values::offset(at + i, column),
+                                          inside ? from : row, inside);
+    from += kStep * token_stride;
   }
   copy_async_commit();
 }
 
 template <class Config>
 __device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows() const {
+  using GateElement = typename Config::GateElement;
+  using BetaElement = typename Config::BetaElement;
   KdaRows<Config> rows;
   rows.q = static_cast<const Element*>(in.q) + place.row * in.q_batch_stride +
            place.start * in.q_token_stride + place.q_head * in.q_head_stride;
   rows.k = static_cast<const Element*>(in.k) + place.row * in.k_batch_stride +
            place.start * in.k_token_stride + place.q_head * in.k_head_stride;
-  rows.g = static_cast<const typename Config::GateElement*>(in.g) + place.row * in.g_batch_stride +
+  rows.g = static_cast<const GateElement*>(in.g) + place.row * in.g_batch_stride +
            place.start * in.g_token_stride + place.head * in.g_head_stride;
-  rows.beta = static_cast<const typename Config::BetaElement*>(in.beta) +
-              place.row * in.beta_batch_stride + place.start * in.beta_token_stride +
-              place.head * in.beta_head_stride;
+  rows.beta = static_cast<const BetaElement*>(in.beta) + place.row * in.beta_batch_stride +
+              place.start * in.beta_token_stride + place.head * in.beta_head_stride;
   rows.q_stride = in.q_token_stride, rows.k_stride = in.k_token_stride;
   rows.g_stride = in.g_token_stride, rows.beta_stride = in.beta_token_stride;
   rows.key_dim = in.key_dim;
   return rows;
 }
 
+// The warp's block of the round that begins at token `round` is on its way, if it has tokens.
+template <class Config>
+__device__ __forceinline__ void KdaScan<Config>::expect(KdaIncoming<Config>& incoming,
+                                                        int round) const {
+  incoming.begin(rows(), round + 16 * warp, round >= place.first ? place.count : round);
+}
+
+// What the inputs of the head are made of.
 template <class Config>
 __device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
-  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
+  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr, in.key_dim};
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
   }
@@ -237,9 +253,17 @@ __device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
   return numbers;
 }
 
+// The warp's block of the round that begins at token `round`; the one of round `next` is on its way
+// then.
 template <class Config>
-__device__ __forceinline__ void KdaScan<Config>::prepare(int first) const {
-  prepare_block<Config>(rows(), numbers(), first, place.count, blocks + warp * Block::kBytes);
+__device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& incoming,
+                                                         const KdaNumbers& head, int round,
+                                                         int next) const {
+  const int first = round + 16 * warp;
+  if (first < place.count) {
+    prepare_block(incoming, rows(), head, blocks + warp * Block::kBytes);
+  }
+  expect(incoming, next);
 }
 
 // The rows of the round's block `own`, the warp's columns.

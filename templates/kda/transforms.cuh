@@ -21,12 +21,18 @@ __device__ __forceinline__ float softplus(float z) {
 // exp(A_log); 1 where there is none.
 __device__ __forceinline__ float kda_rate(float A_log) { return ex2(__fmul_rn(A_log, kLog2E)); }
 
+// sigmoid(z), 0 where it is below the smallest normal number: fewer instructions, the same values.
+__device__ __forceinline__ float gate_sigmoid(float z) {
+  return rcp_normal(__fadd_rn(1.0f, ex2_normal(__fmul_rn(z, -kLog2E))));
+}
+
 // The natural logarithm of the decay. `z`: g as given, or the raw gate with its bias.
 template <int kGate>
 __device__ __forceinline__ float kda_gate(float z, float rate, float lower_bound) {
   float g = z;
   if constexpr (kGate == kKdaGateSoftplus) g = -__fmul_rn(rate, softplus(z));
-  if constexpr (kGate == kKdaGateBounded) g = __fmul_rn(lower_bound, sigmoid(__fmul_rn(rate, z)));
+  if constexpr (kGate == kKdaGateBounded)
+    g = __fmul_rn(lower_bound, gate_sigmoid(__fmul_rn(rate, z)));
   return g < kKdaLeastGate ? kKdaLeastGate : g;
 }
 

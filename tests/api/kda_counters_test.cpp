@@ -167,7 +167,7 @@ TEST_CASE("counters: segments take few launches and little room") {
     CHECK(static_cast<double>(call.workspace_bytes()) <= 0.5 * peers_forward_bytes(kda));
   }
   for (const int segments : {0, 4}) {
-    KdaCase kda = large(512);
+    KdaCase kda = large(1024);
     kda.segments = segments;
     kda.backward = kda.apart = true;
     const KdaInputs inputs = make_kda_inputs(kda);

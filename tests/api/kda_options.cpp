@@ -104,6 +104,8 @@ class Maker {
   void add_gates(KdaCase* c) {
     c->lower_bound = pick(std::array{-4.5, -5.0, -0.5});
     c->weakest = pick(std::array{-2.0, -0.001, -0.1, -5.0, 0.0});
+    // Steps of 2 along keys longer than 1 grow what they should turn over; only a decay holds them.
+    if (c->negative && !c->l2norm) c->weakest = std::min(c->weakest, -0.5);
     if (c->gate != 1 && now_and_then(3)) c->safe_gate = true;
     if (c->gate == 0 && !c->safe_gate && now_and_then(2)) {
       c->strong_share = pick(std::array{0.1, 0.5, 0.9});

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,7 +44,7 @@ void run_child(const KdaCase& kda, int to) {
 }
 
 // The bytes of every value of every output, by name, or nothing if the run failed.
-std::string run_in_child(const KdaCase& kda, int schedule) {
+std::string run_in_child(const KdaCase& kda, int schedule, const char* arch = "sm_90a") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const pid_t child = fork();
@@ -55,6 +56,7 @@ std::string run_in_child(const KdaCase& kda, int schedule) {
     setenv("LATHE_SIM_SEED", std::to_string(schedule).c_str(), 1);
     setenv("LATHE_SIM_ASYNC", policies[schedule % 3], 1);
     setenv("LATHE_SIM_THREADS", threads[schedule / 3 % 3], 1);
+    setenv("LATHE_TEST_ARCH", arch, 1);
     run_child(kda, ends[1]);
     _exit(0);
   }
@@ -67,6 +69,14 @@ std::string run_in_child(const KdaCase& kda, int schedule) {
   return bytes;
 }
 
+size_t differing(const std::string& a, const std::string& b) {
+  size_t count = 0;
+  for (size_t at = 0; at + 8 <= std::min(a.size(), b.size()); at += 8) {
+    count += std::memcmp(&a[at], &b[at], 8) != 0;
+  }
+  return count;
+}
+
 void check_repeats(const KdaCase& kda) {
   INFO(kda.text());
   const std::string first = run_in_child(kda, 0);
@@ -74,7 +84,7 @@ void check_repeats(const KdaCase& kda) {
   for (int schedule = 1; schedule < kSchedules; ++schedule) {
     const std::string again = run_in_child(kda, schedule);
     CHECK_MESSAGE(again == first, "schedule ", schedule, ": ", again.size(), " bytes of ",
-                  first.size());
+                  first.size(), ", of which ", differing(again, first), " values differ");
   }
 }
 
@@ -91,6 +101,20 @@ KdaCase sample() {
 
 TEST_CASE("kda: the same bits under ten schedules, and on 1, 2 and 4 host threads") {
   check_repeats(sample());
+}
+
+// Blocks of half as many values where shared memory is small: no value knows of another.
+TEST_CASE("kda: the same bits whatever the architecture and its tiles") {
+  KdaCase kda = sample();
+  kda.group = 1;
+  kda.segments = 2;
+  const std::string first = run_in_child(kda, 0);
+  REQUIRE(!first.empty());
+  for (const char* arch : {"sm_80", "sm_86"}) {
+    const std::string other = run_in_child(kda, 1, arch);
+    CHECK_MESSAGE(other == first, std::string(arch), ": ", other.size(), " bytes of ", first.size(),
+                  ", of which ", differing(other, first), " values differ");
+  }
 }
 
 TEST_CASE("kda: the same of packed sequences in segments, with what the forward has saved") {

@@ -57,6 +57,24 @@ class ToolCases(Case):
         self.assertEqual(report["findings"], [])
         self.assertEqual({name: shape for name, (_, shape, _) in out.items()}, {"delta": [4, 10], "dsinks": [4]})
 
+    def test_plan(self):
+        with tempfile.TemporaryDirectory() as folder:
+            asked, answered = pathlib.Path(folder, "in.json"), pathlib.Path(folder, "out.json")
+            asked.write_text('{"cases": [{"world_size": 2, "causal": 1, "balance": "none"}, {"world_size": 0, "causal": 1, "balance": "none"}]}')
+            command = ("plan", "ring_schedule", "--input", str(asked), "--output", str(answered))
+            status, out, err = self.lathe(*command)
+            self.assertEqual((status, out, err), (0, "", ""))
+            ring, refused = json.loads(answered.read_text())["cases"]
+            self.assertEqual([step["mask"] for step in ring["steps"]], ["causal", "skip", "causal", "full"])
+            self.assertIn("world_size is 0", refused["error"])
+            answered.unlink()
+            for bad, part in ((("plan", "rings", *command[2:]), "'rings'"),
+                              ((*command[:2], "--input", folder + "/none", *command[4:]), "none cannot be read")):
+                status, out, err = self.lathe(*bad)
+                self.assertEqual((status, out), (2, ""))
+                self.assertIn(part, err)
+                self.assertFalse(answered.exists())
+
     def test_check_profile(self):
         save(self.input, conv(B=2, T=33, D=17))
         command = self.command("causal_conv1d", "check")[1:]

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kda_backward_scan and kda_backward on the simulator, under every checker, against the gradients
 // of the recurrence in double.
-#include "tests/ref/kda_backward.h"
-
-#include "tests/templates/kda_case.h"
+#include "tests/templates/kda_gradients.h"
 
 using namespace kda_case;
 using lathe::KdaBackwardParams;
@@ -27,28 +25,6 @@ KernelSpec walk_spec(const Setup& s) {
   for (const auto& [member, value] : flags) {
     spec.constants.push_back(Constant::flag(member, member, value));
   }
-  return spec;
-}
-
-KernelSpec gradient_spec(const Setup& s) {
-  KernelSpec spec;
-  spec.kernel = "kda_backward";
-  spec.source = "kda/kda_backward.cuh";
-  spec.params = "KdaBackwardParams";
-  spec.params_bytes = sizeof(KdaBackwardParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaBackwardParams, reserved);
-  spec.smem = "KdaBackwardSmem";
-  spec.smem_bytes =
-      (5 * 8192 + 20 * 512 + 256 + 3 * 1024 + 2048 + 256 + 512 + 1536 + 256 + 1024 + 32 + 1023) /
-      1024 * 1024;
-  const int passes = s.width / 64, kept = s.has("grouped")  ? passes
-                                          : s.has("l2norm") ? passes - 1
-                                                            : 0;
-  spec.smem_bytes += kept * 32768;
-  spec.threads = 256;
-  spec.constants = constants_of(s);
-  spec.constants.push_back(Constant::flag("grouped", "kGrouped", s.has("grouped")));
   return spec;
 }
 
@@ -163,7 +139,7 @@ TEST_CASE("the backward of kda: random shapes on every configuration, under ever
                             lathe_dtype dtype, double bound) {
         const double error = rms(take(device, dtype, from, r.size()), r);
         INFO(name);
-        MESSAGE(name, " ", error);
+        MESSAGE(std::string(name), " ", error);
         CHECK(error < bound);
       };
       near("dq", exact.dq, p.dq, s.element, 8e-3);
@@ -179,7 +155,7 @@ TEST_CASE("the backward of kda: random shapes on every configuration, under ever
             take(device, LATHE_F32, from, static_cast<size_t>(slots) * r.size());
         ref::Array whole(r.size(), 0.0);
         for (size_t i = 0; i < parts.size(); ++i) whole[i % r.size()] += parts[i];
-        MESSAGE(name, " ", rms(whole, r));
+        MESSAGE(std::string(name), " ", rms(whole, r));
         INFO(name);
         CHECK(rms(whole, r) < bound);
       };

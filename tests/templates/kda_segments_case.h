@@ -185,6 +185,7 @@ inline Results forward(const Setup& s, const ref::Kda& a, const std::vector<Kern
   return r;
 }
 
+// Without the states of the segments nothing is walked but back: a forward has left the rest.
 struct Grads {
   ref::Array saved_values, value_grads, dinitial_state;
 };
@@ -212,10 +213,12 @@ inline Grads backward(const Setup& s, const ref::Kda& a, const std::vector<Kerne
   p.dinitial_state = call.room(call.states(), 4);
   p.saved_values = call.room(a.v.size(), 4), p.value_grads = call.room(a.v.size(), 4);
   p.saved_states = call.room(states, 4), p.state_grads = call.room(states, 4);
-  p.forward_blocks = static_cast<int>(call.heads) * p.in.value_tiles;
-  call.launch(2, 2 * static_cast<uint32_t>(p.forward_blocks), p);
+  const uint32_t blocks = call.heads * static_cast<uint32_t>(p.in.value_tiles);
+  const bool again = kernels[0].spec.constant("states") != 0;
+  p.forward_blocks = again ? static_cast<int>(blocks) : 0;
+  call.launch(2, again ? 2 * blocks : blocks, p);
   Grads g;
-  g.saved_values = take(call.device, s.element, p.saved_values, a.v.size());
+  if (again) g.saved_values = take(call.device, s.element, p.saved_values, a.v.size());
   g.value_grads = take(call.device, s.element, p.value_grads, a.v.size());
   if (s.has("initial")) {
     g.dinitial_state = take(call.device, LATHE_F32, p.dinitial_state, call.states());

@@ -87,6 +87,23 @@ TEST_CASE("the walks of kda's backward in segments: its gradients, at any number
   }
 }
 
+TEST_CASE("kda's walk back in segments alone: the bits it has beside the walk forward") {
+  const Case c = case_of(0);
+  const Setup& s = c.setup;
+  const KernelSpec walk = walk_spec(s, true);
+  const std::vector<Kernel> both = compile(s, true);
+  lathe::KdaSummaryParts parts = parts_of(s, true);
+  parts.states = false;
+  const std::vector<Kernel> back =
+      compile({lathe::kda_summary_spec(walk, parts), lathe::kda_merge_spec(walk, parts), walk});
+  if (back.empty()) return;
+  ref::Kda a = make_case(s, 2, c.begin, c.heads, c.ratio, c.key_dim, c.value_dim);
+  add_gradients(s, 2, &a);
+  const Grads whole = backward(s, a, both, 4, 1), alone = backward(s, a, back, 4, 2);
+  CHECK(alone.value_grads == whole.value_grads);
+  CHECK(alone.dinitial_state == whole.dinitial_state);
+}
+
 TEST_CASE("kda of float32 in segments: as in one, within the rounding of float32") {
   const Setup s = {LATHE_F32, LATHE_F32, LATHE_F32, 64, 4, "packed l2norm sigmoid initial final"};
   const std::vector<Kernel> ahead = compile(s, false), back = compile(s, true);

@@ -25,34 +25,30 @@ ref::Array through(const ref::Array& map, const ref::Array& state, int64_t value
   return to;
 }
 
-}  // namespace
-
-TEST_CASE("kda_merge: 32 links of weak decay, against double") {
-  constexpr int kSegments = 34, kHeads = 2, kKeys = 60, kValues = 12;
-  const Setup s = {LATHE_BF16, LATHE_F32, LATHE_F32, 64, 1, ""};
-  const auto opened = lathe::Compiler::open();
-  if (!opened.ok()) {
-    MESSAGE("skipped, no compiler: ", opened.status().text());
-    return;
-  }
-  const KernelSpec spec = lathe::kda_merge_spec(walk_spec(s, true), parts_of(s, true));
-  const auto compiled = (*opened)->compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
-  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+// The chains of a sequence of `segments` segments, of M = .999 (I - k k^T): a step of beta 1 and a
+// weak decay; E and D of any size.
+void check_merge(int width, int keys, size_t segments) {
+  constexpr int kHeads = 2, kValues = 12;
+  const Setup s = {LATHE_BF16, LATHE_F32, LATHE_F32, width, 1, ""};
+  const std::vector<Kernel> kernels =
+      compile({lathe::kda_merge_spec(walk_spec(s, true), parts_of(s, true))});
+  if (kernels.empty()) return;
+  CAPTURE(width);
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
-  // M = .999 (I - k k^T), a step of beta 1 without and with the decay; E and D of any size.
-  const size_t maps = (kValues + kKeys) * kKeys, states = kValues * kKeys;
+  const size_t maps = static_cast<size_t>((kValues + keys) * keys);
+  const size_t states = static_cast<size_t>(kValues * keys);
   std::vector<ref::Array> map, grad;
   ref::Array all_maps, all_grads;
-  for (int n = 0; n < kSegments * kHeads; ++n) {
-    ref::Array one(maps), end(states), k(kKeys);
+  for (int n = 0; n < static_cast<int>(segments) * kHeads; ++n) {
+    ref::Array one(maps), end(states), k(static_cast<size_t>(keys));
     double square = 0;
     for (double& x : k) x = normal(random), square += x * x;
     for (size_t i = 0; i < states; ++i) {
       one[i] = static_cast<float>(normal(random)), end[i] = static_cast<float>(normal(random));
     }
-    for (int i = 0; i < kKeys * kKeys; ++i) {
-      const int row = i / kKeys, column = i % kKeys;
+    for (int i = 0; i < keys * keys; ++i) {
+      const int row = i / keys, column = i % keys;
       one[states + static_cast<size_t>(i)] =
           static_cast<float>(.999 * ((row == column) - k[row] * k[column] / square));
     }
@@ -63,14 +59,16 @@ TEST_CASE("kda_merge: 32 links of weak decay, against double") {
   sim::test::Device device("sm_80");
   KdaMergeParams p = {};
   p.summaries = put(device, LATHE_F32, all_maps), p.grad_ends = put(device, LATHE_F32, all_grads);
-  p.sequences = 1, p.value_heads = kHeads, p.tokens = 64 * kSegments;
-  p.key_dim = kKeys, p.value_dim = kValues, p.segments = kSegments;
-  device.load(compiled->ptx);
-  device.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
-  const auto outcome = device.run("entry", 2u * kHeads * 2u, 64u, p);
+  p.sequences = 1, p.value_heads = kHeads, p.tokens = static_cast<int>(64 * segments);
+  p.key_dim = keys, p.value_dim = kValues, p.segments = static_cast<int>(segments);
+  device.load(kernels[0].ptx);
+  device.dynamic_shared = static_cast<uint32_t>(kernels[0].spec.smem_bytes);
+  const auto outcome = device.run("entry", 2u * kHeads * 2u, static_cast<uint32_t>(width), p);
   INFO(sim::test::texts(outcome));
   REQUIRE(outcome.error == 0);
   CHECK(outcome.findings.empty());
+  CHECK(outcome.counters.shared_load.conflicts == 0);
+  CHECK(outcome.counters.shared_store.conflicts == 0);
   const ref::Array merged = take(device, LATHE_F32, p.summaries, all_maps.size());
   const ref::Array grads = take(device, LATHE_F32, p.grad_ends, all_grads.size());
   for (size_t head = 0; head < kHeads; ++head) {
@@ -78,20 +76,30 @@ TEST_CASE("kda_merge: 32 links of weak decay, against double") {
       const auto at = from.begin() + static_cast<std::ptrdiff_t>((segment * kHeads + head) * each);
       return ref::Array(at, at + static_cast<std::ptrdiff_t>(states));
     };
-    ref::Array state = part(all_maps, 0, maps), back = part(all_grads, kSegments - 1, states);
-    for (size_t p_of = 1; p_of + 1 < kSegments; ++p_of) {
-      const size_t behind = kSegments - 1 - p_of;
-      state = through(map[p_of * kHeads + head], state, kValues, kKeys, false,
+    ref::Array state = part(all_maps, 0, maps), back = part(all_grads, segments - 1, states);
+    for (size_t p_of = 1; p_of + 1 < segments; ++p_of) {
+      const size_t behind = segments - 1 - p_of;
+      state = through(map[p_of * kHeads + head], state, kValues, keys, false,
                       part(all_maps, p_of, maps));
-      back = through(map[behind * kHeads + head], back, kValues, kKeys, true,
+      back = through(map[behind * kHeads + head], back, kValues, keys, true,
                      grad[behind * kHeads + head]);
       CHECK(rms(part(merged, p_of, maps), state) < 1e-6);
       CHECK(rms(part(grads, behind, states), back) < 1e-6);
     }
     // Nobody reads these, and nobody has written them.
-    CHECK(part(merged, kSegments - 1, maps) == part(all_maps, kSegments - 1, maps));
+    CHECK(part(merged, segments - 1, maps) == part(all_maps, segments - 1, maps));
     CHECK(part(grads, 0, states) == part(all_grads, 0, states));
   }
+}
+
+}  // namespace
+
+TEST_CASE("kda_merge: 32 links of weak decay, against double") { check_merge(64, 60, 34); }
+
+TEST_CASE("kda_merge: keys of every width") {
+  check_merge(128, 128, 4);
+  check_merge(192, 188, 4);
+  check_merge(256, 252, 4);
 }
 
 TEST_CASE("kda_summary of whole sequences: what they make of any state and any gradient") {

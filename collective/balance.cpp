@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Balances of a sequence axis: integers only.
+#include "collective/balance.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
+
+Status check_multiple(const std::string& what, int64_t length, int64_t factor,
+                      const char* of_what) {
+  if (length % factor == 0) return {};
+  return invalid(text(what, " ", length, ", which is not a multiple of ", of_what, " = ", factor));
+}
+
+void append(Interval interval, std::vector<Interval>* to) {
+  if (interval.size() > 0) to->push_back(interval);
+}
+
+// Chunks r and 2W - 1 - r of [begin, end) to rank r.
+void deal_head_tail(Interval document, int world, ShardLayout* layout) {
+  for (int rank = 0; rank < world; ++rank) {
+    for (const int64_t part : {int64_t{rank}, int64_t{2} * world - 1 - rank}) {
+      append(chunk(part, document.begin, document.size(), int64_t{2} * world), &(*layout)[rank]);
+    }
+  }
+}
+
+Result<ShardLayout> deal_blocks(const std::vector<int64_t>& cu_seqlens, int world,
+                                int64_t block_size, bool strict) {
+  if (block_size < 1)
+    return invalid(text("block_size is ", block_size, "; allowed are 1 and more"));
+  const int64_t length = cu_seqlens.back();
+  if (strict) LATHE_TRY(check_multiple("the length is", length, block_size, "block_size"));
+  LATHE_ASSIGN(const auto groups,
+               ptrr_groups(causal_block_costs(cu_seqlens, block_size), world, strict));
+  ShardLayout layout(world);
+  for (int rank = 0; rank < world; ++rank) {
+    for (const int64_t block : groups[rank]) {
+      append({block * block_size, std::min(length, (block + 1) * block_size)}, &layout[rank]);
+    }
+  }
+  return layout;
+}
+
+}  // namespace
+
+Result<Balance> balance_of(const std::string& word) {
+  if (word == "none") return Balance::none;
+  if (word == "head_tail") return Balance::head_tail;
+  if (word == "per_document") return Balance::per_document;
+  if (word == "ptrr") return Balance::ptrr;
+  return invalid(text("balance is '", word, "'; allowed are none, head_tail, per_document, ptrr"));
+}
+
+Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
+                                 int64_t block_size, bool strict) {
+  LATHE_TRY(check_world(world));
+  LATHE_TRY(check_cu_seqlens(cu_seqlens, -1));
+  const int64_t length = cu_seqlens.back(), twice = int64_t{2} * world;
+  ShardLayout layout(world);
+  switch (balance) {
+    case Balance::none:
+      if (strict) LATHE_TRY(check_multiple("the length is", length, world, "world_size"));
+      for (int rank = 0; rank < world; ++rank) {
+        append(chunk(rank, 0, length, world), &layout[rank]);
+      }
+      break;
+    case Balance::head_tail:
+      if (strict) LATHE_TRY(check_multiple("the length is", length, twice, "2 * world_size"));
+      deal_head_tail({0, length}, world, &layout);
+      break;
+    case Balance::per_document:
+      for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
+        const Interval document = {cu_seqlens[n], cu_seqlens[n + 1]};
+        if (strict) {
+          LATHE_TRY(check_multiple(text("document ", n, " has length"), document.size(), twice,
+                                   "2 * world_size"));
+        }
+        deal_head_tail(document, world, &layout);
+      }
+      break;
+    case Balance::ptrr:
+      return deal_blocks(cu_seqlens, world, block_size, strict);
+  }
+  return layout;
+}
+
+std::vector<int64_t> shard_indices(const ShardLayout& layout) {
+  std::vector<int64_t> indices;
+  for (const auto& rank : layout) {
+    for (const Interval& interval : rank) {
+      for (int64_t t = interval.begin; t < interval.end; ++t) indices.push_back(t);
+    }
+  }
+  return indices;
+}
+
+std::vector<int64_t> inverse_permutation(const std::vector<int64_t>& indices) {
+  std::vector<int64_t> inverse(indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) inverse[indices[i]] = static_cast<int64_t>(i);
+  return inverse;
+}
+
+std::vector<int64_t> shard_lengths(const ShardLayout& layout) {
+  std::vector<int64_t> lengths;
+  for (const auto& rank : layout) {
+    lengths.push_back(0);
+    for (const Interval& interval : rank) lengths.back() += interval.size();
+  }
+  return lengths;
+}
+
+std::vector<int64_t> causal_block_costs(const std::vector<int64_t>& cu_seqlens,
+                                        int64_t block_size) {
+  std::vector<int64_t> costs;
+  const int64_t length = cu_seqlens.back();
+  size_t document = 0;
+  for (int64_t first = 0; first < length; first += block_size) {
+    while (cu_seqlens[document + 1] <= first) ++document;
+    // Rows see from the start of their document to themselves: together, all keys from the start
+    // of the first row's document to the block's end.
+    costs.push_back(first / block_size - cu_seqlens[document] / block_size + 1);
+  }
+  return costs;
+}
+
+Result<std::vector<std::vector<int64_t>>> ptrr_groups(const std::vector<int64_t>& cost, int world,
+                                                      bool strict) {
+  LATHE_TRY(check_world(world));
+  const auto count = static_cast<int64_t>(cost.size());
+  if (strict) LATHE_TRY(check_multiple("the number of blocks is", count, world, "world_size"));
+  std::vector<int64_t> order(cost.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return cost[a] > cost[b]; });
+  std::vector<std::vector<int64_t>> groups(world);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t place = i % world;
+    groups[i / world % 2 == 0 ? place : world - 1 - place].push_back(order[i]);
+  }
+  for (auto& group : groups) std::sort(group.begin(), group.end());
+  return groups;
+}
+
+}  // namespace lathe

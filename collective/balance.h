@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Which tokens each rank holds when a sequence axis is dealt out to balance attention. Pure.
+#pragma once
+
+#include "collective/shard.h"
+
+namespace lathe {
+
+enum class Balance { none, head_tail, per_document, ptrr };
+Result<Balance> balance_of(const std::string& word);
+
+// Per rank, the intervals of positions it holds, in the order of its buffer.
+using ShardLayout = std::vector<std::vector<Interval>>;
+
+// none          chunk r of W of the whole axis
+// head_tail     chunks r and 2W - 1 - r of 2W: a causal mask then costs every rank the same
+// per_document  head_tail within each document
+// ptrr          blocks of `block_size` tokens dealt by ptrr_groups with causal_block_costs
+// `strict` refuses what does not divide; otherwise chunks differ by a token at most.
+Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
+                                 int64_t block_size, bool strict);
+
+// Positions in the order of the rearranged tensor, rank 0's first; and where each position is
+// there.
+std::vector<int64_t> shard_indices(const ShardLayout& layout);
+std::vector<int64_t> inverse_permutation(const std::vector<int64_t>& indices);
+std::vector<int64_t> shard_lengths(const ShardLayout& layout);
+
+// Of each block of queries under a causal mask within documents: key blocks with a visible pair.
+std::vector<int64_t> causal_block_costs(const std::vector<int64_t>& cu_seqlens, int64_t block_size);
+
+// Processing-time round robin: blocks in descending order of cost, ties by index, dealt to the
+// ranks from left to right and back; each rank's in ascending order.
+Result<std::vector<std::vector<int64_t>>> ptrr_groups(const std::vector<int64_t>& cost, int world,
+                                                      bool strict);
+
+}  // namespace lathe

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The balancing planner: from the most to the least loaded rank goes, time and again, the piece
+// that brings the most work for the bytes it moves.
+#include "collective/planner.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+using Wide = __int128;
+
+struct Item {
+  DocumentShard shard;
+  int64_t home = 0, dst = 0;
+  int64_t end() const { return shard.start + shard.length; }
+};
+
+struct Candidate {
+  size_t item = 0;
+  bool tail = true;
+  int64_t tokens = 0, pairs = 0, bytes = 0;
+
+  // More work for its bytes; of equals the one with more work.
+  bool better_than(const Candidate& other) const {
+    const Wide own = static_cast<Wide>(pairs) * other.bytes;
+    const Wide others = static_cast<Wide>(other.pairs) * bytes;
+    return own > others || (own == others && pairs > other.pairs);
+  }
+};
+
+class Planner {
+ public:
+  Planner(const DocumentShards& shards, const PlannerLimits& limits)
+      : limits_(limits), world_(static_cast<int64_t>(shards.size())), load_(shards.size()) {
+    for (int64_t rank = 0; rank < world_; ++rank) {
+      for (const DocumentShard& shard : shards[rank]) {
+        items_.push_back({shard, rank, rank});
+        load_[rank] += causal_pairs(shard.length, items_.back().end());
+        total_ += causal_pairs(shard.length, items_.back().end());
+      }
+    }
+  }
+  const std::vector<int64_t>& load() const { return load_; }
+  const std::vector<Item>& items() const { return items_; }
+
+  // Moves one piece; false if the loads are even enough or nothing fits.
+  bool step() {
+    const int64_t high = std::max_element(load_.begin(), load_.end()) - load_.begin();
+    const int64_t low = std::min_element(load_.begin(), load_.end()) - load_.begin();
+    const Wide above = static_cast<Wide>(load_[high]) * world_ - total_;
+    const Wide below = total_ - static_cast<Wide>(load_[low]) * world_;
+    if (above * limits_.of <= static_cast<Wide>(total_) * limits_.tolerance) return false;
+    std::optional<Candidate> best = find(high, low, std::min(above, below));
+    if (!best) best = find(high, low, static_cast<Wide>((load_[high] - load_[low]) / 2) * world_);
+    if (!best) return false;
+    move(*best, low);
+    load_[high] -= best->pairs, load_[low] += best->pairs;
+    return true;
+  }
+
+ private:
+  // Pairs of the `tokens` first or last tokens of an item.
+  static int64_t pairs_of(const Item& item, bool tail, int64_t tokens) {
+    return causal_pairs(tokens, tail ? item.end() : item.shard.start + tokens);
+  }
+  // Most tokens of the item whose pairs fit into the budget: all, or a multiple of `align`; 0 if
+  // none do. Pairs grow with tokens.
+  int64_t fitting(const Item& item, bool tail, Wide budget) const {
+    const auto fits = [&](int64_t tokens) {
+      return static_cast<Wide>(pairs_of(item, tail, tokens)) * world_ <= budget;
+    };
+    if (fits(item.shard.length)) return item.shard.length;
+    int64_t low = 0, high = (item.shard.length - 1) / limits_.align;
+    while (low < high) {
+      const int64_t middle = (low + high + 1) / 2;
+      if (fits(middle * limits_.align)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low * limits_.align;
+  }
+  // Keys of the document that are at `rank` for the queries there.
+  int64_t keys_at(int64_t rank, int64_t document) const {
+    int64_t keys = 0;
+    for (const Item& item : items_) {
+      if (item.dst == rank && item.shard.document == document) keys = std::max(keys, item.end());
+    }
+    return keys;
+  }
+  std::optional<Candidate> find(int64_t high, int64_t low, Wide budget) const {
+    std::optional<Candidate> best;
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
+      if (item.dst != high || item.shard.length == 0) continue;
+      const int64_t have = keys_at(low, item.shard.document);
+      for (const bool tail : {true, false}) {
+        if (!tail && item.shard.length <= limits_.align) continue;
+        Candidate found{i, tail, fitting(item, tail, budget)};
+        if (found.tokens == 0 || (!tail && found.tokens == item.shard.length)) continue;
+        found.pairs = pairs_of(item, tail, found.tokens);
+        const int64_t last = tail ? item.end() : item.shard.start + found.tokens;
+        found.bytes = (item.home == low ? 0 : limits_.q_bytes * found.tokens) +
+                      limits_.kv_bytes * std::max<int64_t>(0, last - have);
+        if (!best || found.better_than(*best)) best = found;
+      }
+    }
+    return best;
+  }
+  void move(const Candidate& piece, int64_t to) {
+    Item& item = items_[piece.item];
+    if (piece.tokens == item.shard.length) {
+      item.dst = to;
+      return;
+    }
+    Item rest = item;  // behind the other in place
+    const int64_t cut = piece.tail ? item.shard.length - piece.tokens : piece.tokens;
+    rest.shard.start += cut, rest.shard.length -= cut;
+    item.shard.length = cut;
+    (piece.tail ? rest : item).dst = to;
+    items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(piece.item) + 1, rest);
+  }
+
+  PlannerLimits limits_;
+  int64_t world_, total_ = 0;
+  std::vector<int64_t> load_;
+  std::vector<Item> items_;
+};
+
+Status check_limits(const PlannerLimits& limits) {
+  const auto least = [](const char* name, int64_t value, int64_t least_value) -> Status {
+    if (value >= least_value) return {};
+    return {Code::invalid_argument,
+            text(name, " is ", value, "; allowed are ", least_value, " and more")};
+  };
+  LATHE_TRY(least("eps[0]", limits.tolerance, 0));
+  LATHE_TRY(least("eps[1]", limits.of, 1));
+  LATHE_TRY(least("align", limits.align, 1));
+  LATHE_TRY(least("q_bytes", limits.q_bytes, 0));
+  return least("kv_bytes", limits.kv_bytes, 0);
+}
+
+}  // namespace
+
+Result<BalancedPlan> balance_shards(const DocumentShards& shards, const PlannerLimits& limits) {
+  LATHE_TRY(check_limits(limits));
+  Table at_home(shards.size());
+  for (size_t rank = 0; rank < shards.size(); ++rank) {
+    at_home[rank].assign(shards[rank].size(), static_cast<int64_t>(rank));
+  }
+  const auto whole = document_tables(shards, at_home);  // refuses documents with gaps
+  if (!whole.ok()) return whole.status();
+  Planner planner(shards, limits);
+  BalancedPlan plan;
+  plan.load_before = planner.load();
+  while (planner.step()) continue;
+  plan.load = planner.load();
+  plan.shards.resize(shards.size()), plan.dst.resize(shards.size());
+  for (const Item& item : planner.items()) {
+    plan.shards[item.home].push_back(item.shard);
+    plan.dst[item.home].push_back(item.dst);
+  }
+  return plan;
+}
+
+}  // namespace lathe
