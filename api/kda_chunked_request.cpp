@@ -94,10 +94,6 @@ Status check_covered(const lathe_problem& problem) {
     return Status(Code::unsupported, text("alignment is ", problem.alignment, "; kda needs ",
                                           kLeastAlignment, " bytes (lathe_problem_alignment)"));
   }
-  if (const int warmup = number(problem, "warmup_segments"); warmup > 1) {
-    return Status(Code::unsupported,
-                  text("option warmup_segments is ", warmup, "; allowed are 0 and 1"));
-  }
   return {};
 }
 
@@ -136,7 +132,8 @@ Result<KdaRequest> kda_request(const lathe_problem& problem, const Extents& prom
   KdaRequest out;
   LATHE_TRY(read_kda_inputs(problem, promised, &out));
   out.chunk_size = number(problem, "chunk_size");
-  out.segments = number(problem, "segments");
+  const int warmup = number(problem, "warmup_segments");
+  out.segments = warmup > 0 ? warmup : number(problem, "segments");
   out.saved_outside = problem.has(kda::saved_values);
   out.promised = {promised[Letter::N], promised[Letter::H], promised[Letter::HV],
                   promised[Letter::T]};
@@ -155,7 +152,8 @@ Result<KdaRequest> kda_request(const lathe_problem& problem, const Extents& prom
   asked.dA_log = problem.has(kda::dA_log);
   asked.ddt_bias = problem.has(kda::ddt_bias);
   const int64_t heads = promised[Letter::H], value_heads = promised[Letter::HV];
-  asked.segmented = out.segments != 1;
+  asked.warmup = warmup > 1;
+  asked.segmented = !asked.warmup && out.segments != 1;
   asked.grouped = heads == kUnknown || value_heads == kUnknown || heads != value_heads;
   return out;
 }

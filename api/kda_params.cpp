@@ -131,8 +131,9 @@ KdaBackwardParams kda_backward_params(const KdaCall& of, const KernelSpec& walk)
   p.state_grads = of.call.workspace + of.workspace.state_grads;
   p.dq = t[kda::dq].data, p.dk = t[kda::dk].data, p.dv = t[kda::dv].data;
   p.dg = t[kda::dg].data, p.dbeta = t[kda::dbeta].data;
-  p.rate_sums = of.call.workspace + of.workspace.rate_sums;
-  p.bias_sums = of.call.workspace + of.workspace.bias_sums;
+  const KdaProblem& problem = of.request.problem;
+  if (problem.dA_log) p.rate_sums = of.call.workspace + of.workspace.rate_sums;
+  if (problem.ddt_bias) p.bias_sums = of.call.workspace + of.workspace.bias_sums;
   put_strides(t[kda::d_o], &p.do_batch_stride, &p.do_token_stride, &p.do_head_stride);
   put_strides(t[kda::dq], &p.dq_batch_stride, &p.dq_token_stride, &p.dq_head_stride);
   put_strides(t[kda::dk], &p.dk_batch_stride, &p.dk_token_stride, &p.dk_head_stride);

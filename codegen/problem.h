@@ -118,6 +118,7 @@ struct KdaProblem {
   bool dht = false;             // the final state has a gradient of its own
   bool dinitial_state = false;  // also without `backward`
   bool dA_log = false, ddt_bias = false;
+  bool warmup = false;     // segments of the forward start early instead, from zero
   bool segmented = false;  // sequences may be cut, of which a call tells more
   bool grouped = true;     // value heads share those of q and k, or may
 

@@ -141,7 +141,7 @@ KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& 
        {Constant::flag("initial", "kInitialState", problem.initial_state && problem.recomputes()),
         Constant::flag("final", "kFinalState", false),
         Constant::flag("chunks", "kChunkStates", false), Constant::flag("output", "kOutput", false),
-        Constant::flag("saved", "kSaved", true),
+        Constant::flag("saved", "kSaved", problem.recomputes()),
         Constant::flag("dht", "kFinalStateGrad", problem.dht),
         Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state)}) {
     spec.constants.push_back(constant);
@@ -174,6 +174,7 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
   LATHE_ASSIGN(const KdaWalkTile tile, kda_walk_choose(problem, facts));
   if (!problem.forward && !problem.backward && !problem.dinitial_state) return kernels;
   if (problem.forward) kernels.forward = kda_forward_spec(problem, tile);
+  if (problem.warmup) kernels.forward = kda_forward_warmup_spec(*kernels.forward);
   if (problem.backward || problem.dinitial_state) {
     kernels.scan = kda_backward_scan_spec(problem, tile);
   }

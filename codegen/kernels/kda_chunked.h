@@ -64,7 +64,7 @@ int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // 
 int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);
 // Into how many segments a call cuts its sequences; `asked` as the option: 0 leaves it to the
-// shape. A problem that is not segmented has one.
+// shape. A problem that is neither segmented nor warmed up has one.
 int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                      const DeviceFacts& facts, const KdaChunkedShape& shape, int asked);
 

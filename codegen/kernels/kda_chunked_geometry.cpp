@@ -71,7 +71,8 @@ int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts) {
 int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                      const DeviceFacts& facts, const KdaChunkedShape& shape, int asked) {
   const int64_t chunks = ceil_div(shape.tokens, kKdaChunk);  // of the longest sequence, at most
-  if (!problem.segmented || chunks == 0) return 1;
+  const bool cut = problem.segmented || problem.warmup;
+  if (!cut || chunks == 0 || shape.sequences == 0) return 1;
   if (asked > 0) return std::min<int64_t>(asked, chunks);
   const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
   KdaSegmentQuestion question;
@@ -127,7 +128,8 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   const int64_t heads = shape.value_heads, k = problem.key_dim, v = problem.value_dim;
   const int64_t element = bytes_of(problem.element);
   const int64_t saved = problem.backward && !saved_outside ? 1 : 0;
-  const KdaSegmentShape segments = segments_of(problem, shape);
+  KdaSegmentShape segments = segments_of(problem, shape);
+  if (!problem.segmented) segments.segments = 1;
   WorkspaceParts parts;
   parts.add(&out.summaries, 4, {kda_summary_numbers(segments)});
   parts.add(&out.grad_ends, 4, {walks_back ? kda_grad_end_numbers(segments) : 0});
@@ -135,8 +137,8 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   parts.add(&out.saved_states, element, {saved, slots, heads, v, k});
   parts.add(&out.value_grads, element, {walks_back ? rows : 0, heads, v});
   parts.add(&out.state_grads, element, {walks_back ? slots : 0, heads, v, k});
-  parts.add(&out.rate_sums, 4, {problem.backward && problem.A_log ? slots : 0, heads});
-  parts.add(&out.bias_sums, 4, {problem.backward && problem.dt_bias ? slots : 0, heads, k});
+  parts.add(&out.rate_sums, 4, {problem.dA_log ? slots : 0, heads});
+  parts.add(&out.bias_sums, 4, {problem.ddt_bias ? slots : 0, heads, k});
   out.total = parts.total();
   if (parts.fits()) return out;
   return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");

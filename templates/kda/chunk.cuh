@@ -41,9 +41,11 @@ struct KdaBackwardSmem {
   static constexpr int kH = kVn + kPlanes * kValuePlane, kDh = kH + kPlanes * kStatePlane;
   // After that, in their place: rows of keys and queries as columns and as rows of a pair.
   static constexpr int kKg = 0, kQg = kKg + kPlanes * kKeyPlane, kKe = kQg + kPlanes * kKeyPlane;
+  // And the decays that a thread has, each its own, while it needs the registers for more.
+  static constexpr int kAlpha = kKe + kPlanes * kKeyPlane;
   // do vn^T and y vn^T, the ten blocks on and below the diagonal of each.
   static constexpr int kOutScores = kDh + kPlanes * kStatePlane;
-  static_assert(kKe + kPlanes * kKeyPlane <= kOutScores, "keys are laid over scores");
+  static_assert(kAlpha + 8 * 4 * Config::kThreads <= kOutScores, "keys are laid over scores");
   static constexpr int kValueScores = kOutScores + kPlanes * kScorePlane;
   static constexpr int kRow = 4 * kColumns;                               // float32 sums of columns
   static constexpr int kDiagonal = kValueScores + kPlanes * kScorePlane;  // do . vn, [64]
@@ -78,8 +80,8 @@ __device__ __forceinline__ int lower_square(int row, int column) {
 // Where a thread block works: a chunk of a sequence.
 struct KdaChunkPlace {
   int sequence;
-  int first, count;      // the chunk's first token and the sequence's tokens
-  long long row, start;  // of the batch; the sequence's first token in it
+  int first, count;  // the chunk's first token and the sequence's tokens
+  int row, start;    // of the batch, 0 if packed; the sequence's first token in it, or 0
   int slot;
 };
 

@@ -181,55 +181,66 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const
     }
     (transposed ? turned_mask : mask).apply(a, transposed);
   };
-  float factor[2][4];
+  const auto factor = [&](int h, int c) {
+    return ((g + 8 * h) & half) != 0 ? products.to[h][c] : products.after[h][c];
+  };
+  Operands a, b;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const bool upper = ((g + 8 * h) & half) != 0;
+  for (int n = 0; n < 2; ++n) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) factor[h][c] = upper ? products.to[h][c] : products.after[h][c];
+    for (int h = 0; h < 2; ++h) {
+      put_turned(b, 2 * n + h, own.key(h, 2 * n) * factor(h, 2 * n),
+                 own.key(h, 2 * n + 1) * factor(h, 2 * n + 1));
+    }
   }
-  // Columns or rows of pairs, each with its part of the factor of the pair.
-  const auto turn = [&](Operands& b, const float(&value)[2][4]) {
+  // A token is a row or a column here: the other sums are 0.
+  const auto add_rows = [&](int scores, Sums& sums, bool keys) {
+    Sums level;
+    load(a, scores, false);
+    multiply_add_pair(level.x[0], level.x[1], a, b);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const float each = factor(h, c) * level.at(h, c);
+        sums.at(h, c) += each;
+        if (keys) {
+          span[h][c] -= own.beta[h] * own.key(h, c) * each;
+        } else {
+          span[h][c] = in.scale * own.query(h, c) * each;
+        }
+      }
+    }
+  };
+  add_rows(Smem::kOutScores, queries, false);
+  add_rows(Smem::kValueScores, rows, true);
+  Sums level;
+#pragma unroll
+  for (int keys = 0; keys < 2; ++keys) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        put_turned(b, 2 * n + h, value[h][2 * n] * factor[h][2 * n],
-                   value[h][2 * n + 1] * factor[h][2 * n + 1]);
+        float x[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int c = 2 * n + i;
+          x[i] = keys == 0 ? in.scale * own.query(h, c) : -own.beta[h] * own.key(h, c);
+          x[i] *= factor(h, c);
+        }
+        put_turned(b, 2 * n + h, x[0], x[1]);
       }
     }
-  };
-  float keys[2][4], scaled_queries[2][4], scaled_keys[2][4];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      keys[h][c] = own.key(h, c), scaled_queries[h][c] = in.scale * own.query(h, c);
-      scaled_keys[h][c] = -own.beta[h] * keys[h][c];
-    }
+    load(a, keys == 0 ? Smem::kOutScores : Smem::kValueScores, true);
+    multiply_add_pair(level.x[0], level.x[1], a, b);
   }
-  Operands a, b;
-  Sums to_query, to_row, to_column;
-  turn(b, keys);
-  load(a, Smem::kOutScores, false);
-  multiply_add_pair(to_query.x[0], to_query.x[1], a, b);
-  load(a, Smem::kValueScores, false);
-  multiply_add_pair(to_row.x[0], to_row.x[1], a, b);
-  turn(b, scaled_queries);
-  load(a, Smem::kOutScores, true);
-  multiply_add_pair(to_column.x[0], to_column.x[1], a, b);
-  turn(b, scaled_keys);
-  load(a, Smem::kValueScores, true);
-  multiply_add_pair(to_column.x[0], to_column.x[1], a, b);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float query = factor[h][c] * to_query.at(h, c), row = factor[h][c] * to_row.at(h, c);
-      const float column = factor[h][c] * to_column.at(h, c);
-      queries.at(h, c) += query, rows.at(h, c) += row, columns.at(h, c) += column;
-      // A token is a row or a column here: the other sums are 0.
-      span[h][c] = scaled_queries[h][c] * query + scaled_keys[h][c] * row + keys[h][c] * column;
+      const float each = factor(h, c) * level.at(h, c);
+      columns.at(h, c) += each;
+      span[h][c] = __fmaf_rn(own.key(h, c), each, span[h][c]);
     }
   }
 }

@@ -64,9 +64,10 @@ struct KdaChunkWork {
   __device__ __forceinline__ int state_word() const { return thread / 256 * 16 + thread % 16; }
   template <class T>
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
-                                       long long token_stride, long long own) const {
-    return const_cast<T*>(static_cast<const T*>(tensor)) + place.row * batch_stride +
-           (place.start + own) * token_stride;
+                                       long long token_stride, int own) const {
+    T* const base = const_cast<T*>(static_cast<const T*>(tensor));
+    if constexpr (Config::kPacked) return base + (place.start + own) * token_stride;
+    return base + place.row * batch_stride + own * token_stride;
   }
   __device__ __forceinline__ const Element* query_row(int own) const {
     return row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, own) +
@@ -102,7 +103,19 @@ struct KdaChunkWork {
   __device__ __forceinline__ void store_state_dots(const float (&dots)[2]) const;
   __device__ __forceinline__ void load_own(int value_head, int pass, Own& own,
                                            float (&alpha)[2][4]) const;
+  // Reads beta and the norms, at the start of each phase for the same reason as find_thread.
+  __device__ __forceinline__ void find_rows(Own& own) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      own.q_norm[h] = load_shared(shared + Smem::kNorms + 4 * row(h));
+      own.k_norm[h] = load_shared(shared + Smem::kNorms + 256 + 4 * row(h));
+      own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
+    }
+  }
   __device__ __forceinline__ void publish(const Own& own, const KdaProducts<4>& products) const;
+  __device__ __forceinline__ unsigned alpha_place(int i) const {
+    return shared + Smem::kAlpha + 4 * (i * Config::kThreads + thread);
+  }
 };
 
 // beta of the chunk's tokens, and once the norms of its queries and keys, by four lanes a row.
@@ -149,8 +162,9 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::copy_tiles(int value_head, int pass,
                                                                  int value) const {
   const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
-  const long long saved = (place.row * in.tokens + place.start + place.first) * stride +
-                          static_cast<long long>(value_head) * in.value_dim + value;
+  const long long token = static_cast<long long>(place.row) * in.tokens + place.start + place.first;
+  const long long saved =
+      token * stride + static_cast<long long>(value_head) * in.value_dim + value;
   const long long state = (static_cast<long long>(place.slot) * in.value_heads + value_head) *
                               in.key_dim * in.value_dim +
                           static_cast<long long>(value) * in.key_dim + kColumns * pass;
@@ -325,6 +339,7 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
+  find_rows(own);
   float logarithm[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -332,9 +347,6 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
     const auto* gate =
         row_of<typename Config::GateElement>(in.g, in.g_batch_stride, in.g_token_stride, token(h)) +
         value_head * in.g_head_stride;
-    own.q_norm[h] = load_shared(shared + Smem::kNorms + 4 * row(h));
-    own.k_norm[h] = load_shared(shared + Smem::kNorms + 256 + 4 * row(h));
-    own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
 #pragma unroll
     for (int c = 0; c < 4; c += 2) {
       const int at = column(pass, c);

@@ -32,8 +32,8 @@ struct KdaReverse : KdaScan<Config> {
   __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int own,
                                           int first) const;
   __device__ __forceinline__ void update(KdaState<Config>& state, unsigned block,
-                                         const Fragment<Element>& outputs,
-                                         const Fragment<Element>& rows) const;
+                                         const KdaSplit<Element, 1>& outputs,
+                                         const KdaSplit<Element>& rows) const;
   __device__ __forceinline__ void load_final_grad(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
@@ -47,7 +47,6 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
   constexpr int kPlane = Block::Rows::kBytes;
   const int t = lane % 4;
   const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-  const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   float dvn[2][4] = {};
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
@@ -67,12 +66,19 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     }
   }
   const KdaValues<Element> d_o = this->load_values(own);
-  Fragment<Element> b;
-  load_planes_transposed<Element, KdaSquare::kBytes>(b, block + Block::kScores + square);
-  multiply_add_pair(dvn[0], dvn[1], d_o.operand(), b);  // dvn += (scale P^T do)^T
-  float y[2][4] = {};
-  load_planes_transposed<Element, KdaSquare::kBytes>(b, block + Block::kInverse + square);
-  multiply_add_pair(y[0], y[1], fragment_of<Element>(dvn[0], dvn[1]), b);  // y = (M^T dvn)^T
+  float y[2][4] = {}, before[2][4];  // dvn += (scale P^T do)^T and y = (M^T dvn)^T
+#pragma unroll
+  for (int i = 0; i < 8; ++i) before[i / 4][i % 4] = dvn[i / 4][i % 4];
+  this->template multiply_square<kOfEarlier>(dvn, d_o.operand(), block + Block::kScores);
+  KdaSplit<Element> rows(dvn);
+  if (all_finite(rows)) {
+    this->template multiply_square<kOfEarlier>(y, rows, block + Block::kInverse);
+  } else {
+    this->template multiply_square_by_token<kOfEarlier>(before, d_o.operand(),
+                                                        block + Block::kScores);
+    rows = KdaSplit<Element>(before);
+    this->template multiply_square_by_token<kOfEarlier>(y, rows, block + Block::kInverse);
+  }
   if constexpr (kStored) {
     const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
     Element* to = static_cast<Element*>(p.value_grads) +
@@ -80,32 +86,30 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     this->store_values(y, to, stride, first);
   }
 
-  Fragment<Element> outputs, rows;  // scale do, and -Diag(beta) y
+  float outputs[2][4];  // scale do; y becomes -Diag(beta) y
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     float beta[2];
     load_shared(block + Block::kBeta + 4 * (8 * n + 2 * t), beta[0], beta[1]);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {  // as much as qg and ke are too large
-      scale[n][i] *= Block::kUnscaling, beta[i] *= Block::kUnscaling;
-    }
-#pragma unroll
     for (int h = 0; h < 2; ++h) {
       float own_do[2];
       d_o.pair(n, h, own_do[0], own_do[1]);
-      put_pair(outputs, 2 * n + h, own_do[0] * scale[n][0], own_do[1] * scale[n][1]);
-      put_pair(rows, 2 * n + h, -beta[0] * norm[n][0] * y[n][2 * h],
-               -beta[1] * norm[n][1] * y[n][2 * h + 1]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {  // qg and ke are too large by kScaling
+        outputs[n][2 * h + i] = own_do[i] * (Block::kUnscaling * scale[n][i]);
+        y[n][2 * h + i] *= -beta[i] * (Block::kUnscaling * norm[n][i]);
+      }
     }
   }
-  update(state, block, outputs, rows);
+  update(state, block, KdaSplit<Element, 1>(outputs), KdaSplit<Element>(y));
 }
 
 // dh = Diag(decay) dh + qg^T outputs + ke^T rows.
 template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
-    KdaState<Config>& state, unsigned block, const Fragment<Element>& outputs,
-    const Fragment<Element>& rows) const {
+    KdaState<Config>& state, unsigned block, const KdaSplit<Element, 1>& outputs,
+    const KdaSplit<Element>& rows) const {
   constexpr int kPlane = Block::Rows::kBytes;
   const int t = lane % 4;
   const unsigned at =
@@ -121,9 +125,9 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
     }
     Fragment<Element> b;
     load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kQg);
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], outputs, b);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], outputs, b);
     load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kKe);
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], rows, b);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], rows, b);
   }
 }
 
@@ -195,6 +199,7 @@ __device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
     KdaReverse<Config>(p, blockIdx.x - p.forward_blocks, shared_address(shared)).run();
     return;
   }
+  if constexpr (!Config::kSaved) return;  // an earlier walk has left it
   KdaForwardParams forward = {};
   forward.in = p.in;
   forward.initial_state = p.initial_state, forward.summaries = p.summaries;

@@ -38,75 +38,15 @@ struct KdaForward : KdaScan<Config> {
                                           int first) const;
   __device__ __forceinline__ void read_state(const KdaState<Config>& state, unsigned block,
                                              float (&x)[2][4], float (&o)[2][4]) const;
-  __device__ __forceinline__ void multiply_square(float (&to)[2][4], const Fragment<Element>& rows,
-                                                  unsigned square) const;
-  __device__ __forceinline__ void multiply_square_by_token(float (&to)[2][4],
-                                                           const Fragment<Element>& rows,
-                                                           unsigned square) const;
   __device__ __forceinline__ void update_state(KdaState<Config>& state, unsigned block,
-                                               const Fragment<Element>& values) const;
+                                               const KdaSplit<Element>& values) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
   __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   __device__ __forceinline__ void store_final_state(KdaState<Config>& state) const;
+  __device__ __forceinline__ void clear_rest() const;
   __device__ __forceinline__ void run() const;
 };
-
-// to += rows square^T over the 16 tokens of a block, `square` being lower triangular.
-template <class Config>
-__device__ __forceinline__ void KdaForward<Config>::multiply_square(float (&to)[2][4],
-                                                                    const Fragment<Element>& rows,
-                                                                    unsigned square) const {
-  Fragment<Element> b;
-  load_planes<Element, KdaSquare::kBytes>(
-      b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
-  multiply_add_pair(to[0], to[1], rows, b);
-}
-
-// The same where rows are not finite: zero times them is not zero. Every token is summed on its
-// own, without what comes after it, so that nothing of a later token reaches it.
-template <class Config>
-__device__ __forceinline__ void KdaForward<Config>::multiply_square_by_token(
-    float (&to)[2][4], const Fragment<Element>& rows, unsigned square) const {
-  const int t = lane % 4;
-#pragma unroll 1
-  for (int token = 0; token < 16; ++token) {
-    Fragment<Element> cut;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int from = 2 * t + i / 2 * 8;  // tokens from, from + 1 in the halves of the word
-      const unsigned kept = (from <= token ? 0xffffu : 0u) | (from + 1 <= token ? 0xffff0000u : 0u);
-#pragma unroll
-      for (int n = 0; n < Block::kPlanes; ++n) cut.word[n][i] = rows.word[n][i] & kept;
-    }
-    float sum[2][4] = {};
-    multiply_square(sum, cut, square);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (8 * n + 2 * t + i % 2 == token) to[n][i] += sum[n][i];
-      }
-    }
-  }
-}
-
-// sum += 0 times both halves of the word: NaN for what is not finite.
-__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, bf16) {
-  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
-}
-__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
-  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
-}
-// Whether the rows hold numbers alone; the first plane of a float32 shows it.
-template <class Element>
-__device__ __forceinline__ bool all_finite(const Fragment<Element>& rows) {
-  using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
-  unsigned sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.word[0][i], Plane{});
-  return __all_sync(0xffffffffu, sum == 0) != 0;
-}
 
 // x = (ke h)^T and o = (qg h)^T.
 template <class Config>
@@ -158,17 +98,21 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
     }
   }
   float vn[2][4] = {};
-  const Fragment<Element> given = fragment_of<Element>(x[0], x[1]);
-  multiply_square(vn, given, block + Block::kInverse);
-  Fragment<Element> rows = fragment_of<Element>(vn[0], vn[1]);
+  const KdaSplit<Element> given(x);
+  this->template multiply_square<kOfLater>(vn, given, block + Block::kInverse);
+  KdaSplit<Element> rows(vn);
   if (all_finite(rows)) {
-    if constexpr (Config::kOutput) multiply_square(o, rows, block + Block::kScores);
+    if constexpr (Config::kOutput) {
+      this->template multiply_square<kOfLater>(o, rows, block + Block::kScores);
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] = 0.0f;
-    multiply_square_by_token(vn, given, block + Block::kInverse);
-    rows = fragment_of<Element>(vn[0], vn[1]);
-    if constexpr (Config::kOutput) multiply_square_by_token(o, rows, block + Block::kScores);
+    this->template multiply_square_by_token<kOfLater>(vn, given, block + Block::kInverse);
+    rows = KdaSplit<Element>(vn);
+    if constexpr (Config::kOutput) {
+      this->template multiply_square_by_token<kOfLater>(o, rows, block + Block::kScores);
+    }
   }
   if constexpr (Config::kOutput) {
     Element* to = static_cast<Element*>(p.o) + place.row * p.o_batch_stride +
@@ -184,7 +128,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
   if constexpr (Config::kL2Norm) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] *= norm[i / 4][i % 2];
-    rows = fragment_of<Element>(vn[0], vn[1]);
+    rows = KdaSplit<Element>(vn);
   }
   update_state(state, block, rows);
 }
@@ -192,7 +136,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 // S = Diag(decay) h + kg^T vn.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::update_state(
-    KdaState<Config>& state, unsigned block, const Fragment<Element>& values) const {
+    KdaState<Config>& state, unsigned block, const KdaSplit<Element>& values) const {
   const int t = lane % 4;
   const unsigned at =
       block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
@@ -208,7 +152,7 @@ __device__ __forceinline__ void KdaForward<Config>::update_state(
 #pragma unroll
       for (int i = 0; i < 4; ++i) state.s[2 * j + n][i] *= decay[i % 2];
     }
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], values, kg);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], values, kg);
   }
 }
 
@@ -294,8 +238,27 @@ __device__ __forceinline__ void KdaForward<Config>::store_final_state(
   }
 }
 
+// Packed rows behind the last sequence are nobody's; the blocks of its first segment clear them.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::clear_rest() const {
+  if constexpr (Config::kPacked && Config::kOutput) {
+    if (place.segment > 0 || place.sequence + 1 < in.sequences) return;
+    constexpr int kPieces = Scan::Smem::kValues / 4, kStep = Config::kThreads / kPieces;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int column = place.value + thread % kPieces * 4;
+    if (column >= in.value_dim) return;
+    Element* o = static_cast<Element*>(p.o) + place.head * p.o_head_stride + column;
+    const int end = offset_at<typename Config::Offset>(in.cu_seqlens, in.sequences, in.tokens);
+#pragma unroll 1
+    for (long long row = end + thread / kPieces; row < in.tokens; row += kStep) {
+      store_global(o + row * p.o_token_stride, Words<4 * sizeof(Element)>{});
+    }
+  }
+}
+
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::run() const {
+  clear_rest();
   if (place.idle()) return;
   KdaState<Config> state;
   if (place.segment == 0) {

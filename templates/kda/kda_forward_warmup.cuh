@@ -91,6 +91,7 @@ __device__ void kda_forward_warmup(const KdaForwardParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   using Quiet = KdaQuiet<Config>;
   const KdaForward<Config> forward(p, blockIdx.x, shared_address(shared));
+  forward.clear_rest();
   if (forward.place.idle()) return;
   KdaPlace before = forward.place;
   before.first = warmup_start<Config>(forward), before.count = forward.place.first;

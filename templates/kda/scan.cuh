@@ -66,6 +66,42 @@ __device__ __forceinline__ int kda_segment_length(int count, int segments) {
   return ceil_div(ceil_div(count, kKdaChunk), segments) * kKdaChunk;
 }
 
+// Accumulators that become an operand, in two parts where elements have 16 bits: rounded, and what
+// that left. Nearly the same keys take back what the one before wrote, so that of values of many
+// tokens their roundings remain; with both parts errors are a half to a twentieth.
+template <class Element, int kParts = sizeof(Element) == 2 ? 2 : 1>
+struct KdaSplit {
+  Fragment<Element> part[kParts];
+
+  __device__ __forceinline__ explicit KdaSplit(const float (&x)[2][4]) {
+    part[0] = fragment_of<Element>(x[0], x[1]);
+    if constexpr (kParts == 2) {
+      float rest[2][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float first, second;
+        unpack_pair(part[0].word[0][i], Element{}, first, second);
+        const int at = i % 2 * 2;
+        rest[i / 2][at] = __fsub_rn(x[i / 2][at], first);
+        rest[i / 2][at + 1] = __fsub_rn(x[i / 2][at + 1], second);
+      }
+      part[1] = fragment_of<Element>(rest[0], rest[1]);
+    }
+  }
+  explicit KdaSplit() = default;
+};
+
+// sums += rows B, the smaller part first.
+template <class Element, int kParts>
+__device__ __forceinline__ void multiply_add_split(float (&first)[4], float (&second)[4],
+                                                   const KdaSplit<Element, kParts>& rows,
+                                                   const Fragment<Element>& b) {
+#pragma unroll
+  for (int i = kParts - 1; i >= 0; --i) {
+    multiply_add_pair(first, second, rows.part[i], b);
+  }
+}
+
 // Values of 16 tokens as a lane holds accumulators of them, transposed: of tile n, words 2h and
 // 2h + 1 are value g + 8h of tokens 8n + 2t and the next. Elements of 16 bits stay packed: as they
 // are they are an operand.
@@ -75,8 +111,11 @@ struct KdaValues {
   __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
     unpack_pair(word[2 * n + h], Element{}, first, second);
   }
-  __device__ __forceinline__ Fragment<Element> operand() const {
-    return {{{word[0], word[1], word[2], word[3]}}};
+  __device__ __forceinline__ KdaSplit<Element, 1> operand() const {
+    KdaSplit<Element, 1> rows;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rows.part[0].word[0][i] = word[i];
+    return rows;
   }
 };
 template <>
@@ -85,10 +124,29 @@ struct KdaValues<f32> {
   __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
     first = value[n][2 * h], second = value[n][2 * h + 1];
   }
-  __device__ __forceinline__ Fragment<f32> operand() const {
-    return fragment_of<f32>(value[0], value[1]);
-  }
+  __device__ __forceinline__ KdaSplit<f32, 1> operand() const { return KdaSplit<f32, 1>(value); }
 };
+
+// sum += 0 times both halves of the word: NaN for what is not finite.
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, bf16) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+__device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
+}
+// Whether the rows hold numbers alone; the first plane of a float32 shows it.
+template <class Element>
+__device__ __forceinline__ bool all_finite(const KdaSplit<Element>& rows) {
+  using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
+  unsigned sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.part[0].word[0][i], Plane{});
+  return __all_sync(0xffffffffu, sum == 0) != 0;
+}
+
+// Which tokens of a block a product with one of its squares, lower triangular as they are, reaches:
+// later ones than the row's, by the square transposed, or earlier ones, by the square as it is.
+enum KdaReach : bool { kOfLater, kOfEarlier };
 
 // Where a thread block works.
 struct KdaPlace {
@@ -98,8 +156,12 @@ struct KdaPlace {
   bool last;                          // no segment behind it has tokens
   long long row, start;               // of the batch; token 0 of the sequence in that row
 
+  bool exists;  // the sequence: a launch may be of one where there is none
+
   // Segment 0 stands for an empty sequence, the others have nothing to do without tokens.
-  __device__ __forceinline__ bool idle() const { return segment > 0 && first >= count; }
+  __device__ __forceinline__ bool idle() const {
+    return !exists || (segment > 0 && first >= count);
+  }
 };
 
 // `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows.
@@ -114,13 +176,16 @@ __device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned bloc
   place.sequence = static_cast<int>(run / in.segments);
   place.q_head = place.head / (in.value_heads / in.heads);
   place.start = 0, place.count = in.tokens;
-  place.row = place.sequence;
+  place.row = place.sequence, place.exists = true;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::Offset;
-    const int start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
-    const int end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
+    place.row = 0, place.exists = place.sequence < in.sequences;
+    int start = 0, end = 0;
+    if (place.exists) {
+      start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
+      end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
+    }
     place.start = start, place.count = maximum(end - start, 0);
-    place.row = 0;
   }
   const int length = kda_segment_length(place.count, in.segments);
   place.first = place.segment * length;
@@ -185,6 +250,14 @@ struct KdaScan {
   __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
                                           int round, int next) const;
   __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
+  template <KdaReach kReach, int kParts>
+  __device__ __forceinline__ void multiply_square(float (&to)[2][4],
+                                                  const KdaSplit<Element, kParts>& rows,
+                                                  unsigned square) const;
+  template <KdaReach kReach, int kParts>
+  __device__ __forceinline__ void multiply_square_by_token(float (&to)[2][4],
+                                                           const KdaSplit<Element, kParts>& rows,
+                                                           unsigned square) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
   __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to) const;
@@ -289,6 +362,62 @@ __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::
     }
   }
   return to;
+}
+
+// to += rows square^T over the 16 tokens of a block, or rows square.
+template <class Config>
+template <KdaReach kReach, int kParts>
+__device__ __forceinline__ void KdaScan<Config>::multiply_square(
+    float (&to)[2][4], const KdaSplit<Element, kParts>& rows, unsigned square) const {
+  Fragment<Element> b;
+  if constexpr (kReach == kOfLater) {
+    load_planes<Element, KdaSquare::kBytes>(
+        b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+  } else {
+    load_planes_transposed<Element, KdaSquare::kBytes>(
+        b, square + KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)));
+  }
+  multiply_add_split(to[0], to[1], rows, b);
+}
+
+// The same, to the bit, where rows are not finite: zero times them is not zero. Every token is
+// summed on its own, from those alone that reach it.
+template <class Config>
+template <KdaReach kReach, int kParts>
+__device__ __forceinline__ void KdaScan<Config>::multiply_square_by_token(
+    float (&to)[2][4], const KdaSplit<Element, kParts>& rows, unsigned square) const {
+  const int t = lane % 4;
+  const auto reaches = [](int from, int token) {
+    return kReach == kOfLater ? from <= token : from >= token;
+  };
+#pragma unroll 1
+  for (int token = 0; token < 16; ++token) {
+    KdaSplit<Element, kParts> cut;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int from = 2 * t + i / 2 * 8;  // tokens from, from + 1 in the halves of the word
+      const unsigned kept =
+          (reaches(from, token) ? 0xffffu : 0u) | (reaches(from + 1, token) ? 0xffff0000u : 0u);
+#pragma unroll
+      for (int j = 0; j < kParts; ++j) {
+#pragma unroll
+        for (int n = 0; n < Block::kPlanes; ++n) {
+          cut.part[j].word[n][i] = rows.part[j].word[n][i] & kept;
+        }
+      }
+    }
+    float sum[2][4];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i / 4][i % 4] = to[i / 4][i % 4];
+    multiply_square<kReach>(sum, cut, square);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (8 * n + 2 * t + i % 2 == token) to[n][i] = sum[n][i];
+      }
+    }
+  }
 }
 
 // x arrives as (value; token): a quad then writes 32 bytes of a token's row, of float32 the eight

@@ -85,6 +85,7 @@ TEST_CASE("kda: a walk that is left the forward's states starts from none") {
   problem.given_saved = true;
   CHECK_FALSE(problem.recomputes());
   CHECK(kernels_of(problem).scan->constant("initial") == 0);
+  CHECK(kernels_of(problem).scan->constant("saved") == 0);
   problem.given_saved = false, problem.forward = problem.saves = true;
   CHECK_FALSE(problem.recomputes());
   CHECK(kernels_of(problem).forward->constant("saved") == 1);
@@ -190,7 +191,7 @@ TEST_CASE("kda: blocks of the launches") {
 
 TEST_CASE("kda: the workspace is a function of capacities, its parts apart") {
   KdaProblem problem = backward(60, 100);
-  problem.A_log = problem.dt_bias = true;
+  problem.dA_log = problem.ddt_bias = true;
   const KdaChunkedShape shape = {3, 2, 4, 130};
   const int64_t values = 390 * 4 * 100 * 2, states = 9 * 4 * 60 * 100 * 2;
   const auto up = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
@@ -205,7 +206,7 @@ TEST_CASE("kda: the workspace is a function of capacities, its parts apart") {
   CHECK(found->total == found->bias_sums + up(9 * 4 * 60 * 4));
   CHECK(kda_workspace(problem, shape, true)->value_grads == 0);
   CHECK(kda_workspace(forward(), shape, false)->total == 0);
-  problem.backward = false, problem.dinitial_state = true;
+  problem.dA_log = problem.ddt_bias = problem.backward = false, problem.dinitial_state = true;
   CHECK(kda_workspace(problem, shape, false)->total == up(values) + up(states));
   problem.backward = true;
   found = kda_workspace(problem, {2147483647, 2147483647, 2147483647, 2147483647}, false);
