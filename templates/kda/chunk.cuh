@@ -17,11 +17,11 @@ namespace lathe {
 template <int kRows>
 struct KdaPanels {
   static __device__ __forceinline__ int offset(int row, int chunk) {
-    return chunk / 4 * (kRows * 64) + row * 64 + ((chunk % 4 ^ (row >> 1 & 3)) << 4);
+    return (chunk >> 2) * (kRows * 64) + row * 64 + (((chunk ^ row >> 1) & 3) << 4);
   }
   // From the address of chunk 0 or 1 of a row to that of chunk `chunk` more, an even number.
   static __device__ __forceinline__ unsigned at(unsigned address, int chunk) {
-    return (address ^ (chunk % 4 << 4)) + chunk / 4 * (kRows * 64);
+    return (address ^ (chunk & 3) << 4) + (chunk >> 2) * (kRows * 64);
   }
 };
 
@@ -74,7 +74,7 @@ struct KdaBackwardSmem {
 };
 
 __device__ __forceinline__ int lower_square(int row, int column) {
-  return (row * (row + 1) / 2 + column) * KdaSquare::kBytes;
+  return ((row * (row + 1) >> 1) + column) * KdaSquare::kBytes;
 }
 
 // Where a thread block works: a chunk of a sequence.
@@ -143,11 +143,11 @@ __device__ __forceinline__ void copy_tile(unsigned tile, const typename Config::
                 "threads without a piece would part from the others");
 #pragma unroll
   for (int turn = 0; turn < kCount / Config::kThreads; ++turn) {
-    const int i = turn * Config::kThreads + thread;
-    const int row = i / kPieces % kRows;
-    const int column = i / (kPieces * kRows) * 32 + i % kPieces * kEach;
+    const unsigned i = turn * Config::kThreads + static_cast<unsigned>(thread);
+    const int row = static_cast<int>(i / kPieces % kRows);
+    const int column = static_cast<int>(i / (kPieces * kRows) * 32 + i % kPieces * kEach);
     const bool inside = row < rows && column < columns;
-    const unsigned to = tile + KdaPanels<kRows>::offset(row, column / 8) + column % 8 * 2;
+    const unsigned to = tile + KdaPanels<kRows>::offset(row, column >> 3) + (column & 7) * 2;
     const typename Config::Element* source = from + (inside ? row * stride + column : 0);
     if constexpr (kSplit) {
       Words<16> raw = {};

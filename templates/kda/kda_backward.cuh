@@ -147,17 +147,17 @@ template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::store_dots(const Own& own,
                                                                 const KdaProducts<4>& products,
                                                                 Sums& columns) const {
+  float sums[4] = {};
 #pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    float sum = 0.0f;
+  for (int h = 0; h < 2; ++h) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      sum = __fmaf_rn(own.key(h, c) * products.after[h][c], columns.at(h, c), sum);
+    for (int c = 0; c < 4; ++c) {
+      sums[c] = __fmaf_rn(own.k[h][c] * products.after[h][c], columns.at(h, c), sums[c]);
     }
-    sum = sum_over_tokens(sum);
-    if (g == 0) {
-      store_shared(shared + Smem::kKeyDots + Smem::kRow * block + 4 * own_column(c), sum);
-    }
+  }
+  const float whole = sum_over_tokens(sums, g);
+  if ((g & 1) == 0) {
+    store_shared(shared + Smem::kKeyDots + Smem::kRow * block + 4 * own_column(g >> 1), whole);
   }
   if (thread < kColumns) {
     float sum = 0.0f;
@@ -183,15 +183,15 @@ __device__ __forceinline__ void KdaBackward<Config>::add_cross(const Own& own,
     const float diagonal = load_shared(shared + Smem::kDiagonal + 4 * row(h));
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float q = own.query(h, c), k = own.key(h, c);
+      const float q = own.q[h][c], k = own.k[h][c];
       const float query = queries.at(h, c) * products.to[h][c];
       const float key_row = rows.at(h, c) * products.to[h][c];
       const float key_column = columns.at(h, c) * products.after[h][c];
-      row_terms[h][c] = in.scale * q * query - own.beta[h] * k * key_row;
+      row_terms[h][c] = q * query - own.beta[h] * k * key_row;
       column_terms[h][c] = k * key_column;
       queries.at(h, c) = __fmaf_rn(diagonal, k, query);
       rows.at(h, c) = key_row;
-      columns.at(h, c) = __fmaf_rn(in.scale * diagonal, q, key_column);
+      columns.at(h, c) = __fmaf_rn(diagonal, q, key_column);
       dg[h][c] = 0.0f;
     }
   }
@@ -214,7 +214,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_levels(const Own& own,
   KdaProducts<4> products(alpha);
 #pragma unroll 1
   for (int half = 1; half <= 8; half *= 2) {
-    float span[2][4];
+    float span[2][4] = {};
     this->add_level(half, own, products, queries, rows, columns, span);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -235,7 +235,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& ow
     float beta_dot = 0.0f, query_dot = 0.0f, key_dot = 0.0f;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float q = own.query(h, c), k = own.key(h, c);
+      const float q = own.q[h][c], k = own.k[h][c];
       const float dq = in.scale * queries.at(h, c);
       const float dk = __fmaf_rn(-own.beta[h], rows.at(h, c), columns.at(h, c));
       beta_dot = __fmaf_rn(k, rows.at(h, c), beta_dot);
@@ -245,7 +245,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& ow
         gradients.query.at(h, c) = dq, gradients.key.at(h, c) = dk;
       }
       if constexpr (Config::kL2Norm) {
-        query_dot = __fmaf_rn(q, dq, query_dot);
+        query_dot = __fmaf_rn(q, queries.at(h, c), query_dot);
         key_dot = __fmaf_rn(k, dk, key_dot);
       }
     }
@@ -362,12 +362,9 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head,
       rate_sum += __shfl_xor_sync(0xffffffffu, rate_sum, other);
     }
     if (lane == 0) store_shared(shared + Smem::kRateSums + 4 * warp, rate_sum);
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      sums[c] = sum_over_tokens(sums[c]);
-      if (g == 0) {
-        store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * own_column(c), sums[c]);
-      }
+    const float whole = sum_over_tokens(sums, g);
+    if ((g & 1) == 0) {
+      store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * own_column(g >> 1), whole);
     }
     __syncthreads();  // every block's sums are there
     const int own = thread, key = kColumns * pass + own;
@@ -446,18 +443,18 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
 #pragma unroll
     for (int i = 0; i < 8; ++i) store_shared(this->alpha_place(i), alpha[i / 4][i % 4]);
     __syncthreads();  // what the blocks give each other is there
-    this->find_rows(own);
+    this->find_beta(own);
     store_dots(own, whole, columns);
     this->chain_rows(queries, rows, own, whole);
     this->chain_columns(columns);
     add_cross(own, whole, queries, rows, columns, dg);
   }
   this->find_thread();
-  this->find_rows(own);
+  this->find_beta(own);
 #pragma unroll
   for (int i = 0; i < 8; ++i) alpha[i / 4][i % 4] = load_shared(this->alpha_place(i));
   add_levels(own, alpha, queries, rows, columns, dg);
-  this->find_rows(own);
+  this->find_beta(own);
   add_gradients(own, queries, rows, columns, member, pass, gradients);
   __syncthreads();  // what spans blocks and the rows' sums are there
   this->find_thread();
