@@ -6,6 +6,7 @@
 
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/workspace_parts.h"
+#include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {
@@ -168,16 +169,21 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
   const KdaLaunch launch = kda_launch(problem, kernels, shape);
   Cost cost;
   // Blocks of 16 tokens of all value heads, each made ready by every block of threads that has
-  // values of the head: all pairs at four levels of the columns, 7 products 16 x 8 x 16 for 16
-  // columns. Then three products with the state and two with the pairs.
-  const auto walk = [&](const KernelSpec& spec, int walks) {
+  // values of the head: pairs of their rows at four levels of the columns, 7 products 16 x 8 x 16
+  // for 16 columns, or 3 where a gate's bound lets them do. Then products with the state and with
+  // the squares of 16 tokens; 16-bit rows of sums count twice, in two parts.
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const bool bounded = problem.gate_kind == kKdaGateBounded && problem.element != Dtype::f16;
+  const auto walk = [&](const KernelSpec& spec, int64_t states_read, int64_t squares) {
     const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * (spec.threads / 2);
-    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, walks});
-    cost.tensor_ops += blocks * unsigned_product({tiles, width, 7 * 2 * 8 * 16});
+    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, terms});
+    cost.tensor_ops += blocks * unsigned_product({tiles, width, (bounded ? 3 : 7) * 2 * 8 * 16});
     cost.tensor_ops +=
-        blocks * unsigned_product({covered, 2 * kKdaBlock, 3 * width + 2 * kKdaBlock});
+        blocks * unsigned_product(
+                     {covered, 2 * kKdaBlock, (states_read + parts) * width + squares * kKdaBlock});
     // Value heads that share q and k, and tiles of V, walk side by side: L2 reads memory once.
-    cost.bytes += (2 * keys + gates) * unsigned_product({walks});
+    cost.bytes += 2 * keys + gates;
   };
   if (launch.summary() > 0) {
     const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
@@ -186,7 +192,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += segments.flops;
   }
   if (launch.forward > 0) {
-    walk(*kernels.forward, 1);
+    walk(*kernels.forward, 2, 2 * parts);
     const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
     const int64_t chunks =
         kda_chunks(problem, shape, chunk_size) * (problem.packed ? 1 : shape.sequences);
@@ -197,7 +203,8 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.scan() > 0) {
-    walk(*kernels.scan, problem.recomputes() ? 2 : 1);
+    walk(*kernels.scan, 2, 1 + parts);
+    if (problem.recomputes()) walk(*kernels.scan, 1, parts);
     const uint64_t moved_states = (problem.dht + problem.dinitial_state) * states;
     const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
     cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's
