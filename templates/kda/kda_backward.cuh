@@ -500,6 +500,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_stashed(int which, i
   Element* to = output_row(which, token(h));
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
+    const unsigned kept_at = stash(pass, which, 4 * h);
     float d[4];
 #pragma unroll
     for (int c = 0; c < 4; c += 2) {
@@ -508,7 +509,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_stashed(int which, i
       load_pair(from + at, there(h) && at < in.key_dim, own);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float each = load_shared(stash(pass, which, 4 * h + c + i));
+        const float each = load_shared(kept_at + 4 * Config::kThreads * (c + i));
         d[c + i] = norm * (each - own[i] * norm * dot);
       }
     }
