@@ -153,8 +153,9 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 // What a warp issues and how long a thread block takes: for another 16 tokens where it walks, in
 // all where the grid grows instead.
 Table instructions(lathe_context* context, const Settings& settings) {
-  Table table({"op", "shape", "dtype", "kernel", "threads", "registers", "shared_bytes", "per",
-               "instructions_of_a_warp", "cycles_alone", "cycles_of_2_warps", "cycles_of_4_warps"});
+  Table table({"op", "shape", "dtype", "kernel", "threads", "registers", "spill_bytes",
+               "shared_bytes", "per", "instructions_of_a_warp", "cycles_alone", "cycles_of_2_warps",
+               "cycles_of_4_warps"});
   std::vector<KdaSize> sizes;
   for (const int64_t width : {32, 64, 128, 192, 256}) {
     for (const bool fused : {false, true}) {
@@ -181,7 +182,8 @@ Table instructions(lathe_context* context, const Settings& settings) {
                (size.fused ? " fused" : "");
       for (const auto& cell :
            {high[i].kernel, number(high[i].threads, 0), std::to_string(high[i].registers),
-            std::to_string(high[i].shared_bytes), std::string(walks ? "16 tokens" : "block"),
+            std::to_string(high[i].spill_bytes), std::to_string(high[i].shared_bytes),
+            std::string(walks ? "16 tokens" : "block"),
             number(per(low[i].issue, high[i].issue, warps * low[i].blocks, warps * high[i].blocks),
                    0),
             number(per(low[i].chain[0], high[i].chain[0], 1, 1), 0),

@@ -60,6 +60,7 @@ KdaLaunchCounts counts_of(const Json& launch, const PlanKernel& kernel) {
   out.blocks = launch.at("grid")[0].get<double>() * launch.at("grid")[1].get<double>();
   out.threads = launch.at("block")[0].get<double>();
   out.registers = kernel.info.registers, out.shared_bytes = kernel.info.smem_bytes;
+  out.spill_bytes = kernel.info.spill_bytes;
   out.memory_bytes = 32 * (number("unique_load_sectors") + number("unique_store_sectors"));
   for (const char* kind : {"global_load", "global_store", "global_atomic"}) {
     out.asked_bytes += 32 * number(std::string(kind) + "_sectors");

@@ -19,7 +19,7 @@ namespace bench {
 struct KdaLaunchCounts {
   std::string kernel;
   double blocks = 0, threads = 0;
-  int registers = 0, shared_bytes = 0;
+  int registers = 0, spill_bytes = 0, shared_bytes = 0;
   double issue = 0;         // instructions of all warps, copies of registers left out
   double memory_bytes = 0;  // each sector once
   double asked_bytes = 0;   // of the second cache

@@ -104,8 +104,9 @@ __device__ __forceinline__ KdaChunkPlace kda_chunk_place(const KdaInputs& in, in
     // From lane 0, so that the compiler knows them for one number each.
     low = __shfl_sync(0xffffffffu, low, 0);
     const int start = __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, low, in.tokens), 0);
+    const int behind = minimum(low + 1, in.sequences);  // none: every row is behind the last one
     const int end =
-        __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, low + 1, in.tokens), 0);
+        __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, behind, in.tokens), 0);
     place.sequence = low, place.row = 0, place.start = start;
     place.count = maximum(end - start, 0);
     place.first = (slot - start / kKdaChunk - low) * kKdaChunk;

@@ -613,7 +613,7 @@ __device__ __forceinline__ void clear_rest(const KdaBackwardParams& p, const Kda
                                   in.key_dim);
     }
   }
-  if (!Config::kPacked || place.sequence != in.sequences - 1) return;
+  if (!Config::kPacked || place.sequence + 1 < in.sequences) return;
   const int first = place.start + maximum(place.first, place.count);
   const int behind = place.start + place.first + kKdaChunk;
   const int end = minimum(behind, in.tokens);

@@ -45,8 +45,8 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
                                                                      unsigned block, int own,
                                                                      int first) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int t = lane % 4;
-  const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+  const int from = this->own_lane(), t = from % 4;
+  const int by_chunks = Block::Rows::offset(row_of_chunks_first(from), chunk_of_chunks_first(from));
   float dvn[2][4] = {};
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
@@ -111,9 +111,9 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
     KdaState<Config>& state, unsigned block, const KdaSplit<Element, 1>& outputs,
     const KdaSplit<Element>& rows) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int t = lane % 4;
+  const int from = this->own_lane(), t = from % 4;
   const unsigned at =
-      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+      block + Block::Rows::offset(row_of_rows_first(from), chunk_of_rows_first(from));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
 #pragma unroll
@@ -150,7 +150,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Confi
   const int rounds = ceil_div(place.count - place.first, Scan::kRows);
   const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
-  this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
+  if (Scan::kAhead) this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
 #pragma unroll 1
   for (int turn = rounds - 1; turn >= 0; --turn) {
     const int round = place.first + turn * Scan::kRows;

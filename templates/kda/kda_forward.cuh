@@ -54,8 +54,9 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
                                                                unsigned block, float (&x)[2][4],
                                                                float (&o)[2][4]) const {
   constexpr int kPlane = Block::Rows::kBytes;
+  const int from = this->own_lane();
   const unsigned at =
-      block + Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+      block + Block::Rows::offset(row_of_chunks_first(from), chunk_of_chunks_first(from));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
     const Fragment<Element> h = state.operand(j);
@@ -73,7 +74,7 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& state, unsigned block,
                                                             int own, int first) const {
-  const int t = lane % 4;
+  const int t = this->own_lane() % 4;
   float x[2][4] = {}, o[2][4] = {};
   read_state(state, block, x, o);
   float norm[2][2];
@@ -137,9 +138,9 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::update_state(
     KdaState<Config>& state, unsigned block, const KdaSplit<Element>& values) const {
-  const int t = lane % 4;
+  const int from = this->own_lane(), t = from % 4;
   const unsigned at =
-      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+      block + Block::Rows::offset(row_of_rows_first(from), chunk_of_rows_first(from));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
     Fragment<Element> kg;
@@ -210,7 +211,7 @@ __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state
                      place.start * in.v_token_stride + place.head * in.v_head_stride;
   const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
-  this->expect(incoming, place.first);
+  if (Scan::kAhead) this->expect(incoming, place.first);
 #pragma unroll 1
   for (int round = place.first; round < place.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);

@@ -201,6 +201,10 @@ struct KdaScan {
   using Smem = KdaScanSmem<Config>;
   static constexpr int kWarps = Smem::kWarps, kRows = Smem::kRows;
   static constexpr int kSteps = Config::kWidth / 16;
+  // The next round is on its way while the warps walk; the planes of float32 leave no registers.
+  static constexpr bool kAhead = sizeof(Element) == 2;
+  // Then, and with wide states, what depends on the lane is computed where it is used.
+  static constexpr bool kTight = !kAhead || Config::kWidth > 128;
 
   const KdaInputs& in;
   const KdaPlace place;
@@ -219,6 +223,7 @@ struct KdaScan {
         lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32)) {}
 
+  __device__ __forceinline__ int own_lane() const { return kTight ? fresh_lane() : lane; }
   // Column of V where the warp's part begins.
   __device__ __forceinline__ int own_value() const { return place.value + 16 * warp; }
   __device__ __forceinline__ long long state_size() const {
@@ -332,11 +337,11 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& incoming,
                                                          const KdaNumbers& head, int round,
                                                          int next) const {
-  const int first = round + 16 * warp;
-  if (first < place.count) {
+  if (!kAhead) expect(incoming, round);
+  if (round + 16 * warp < place.count) {
     prepare_block(incoming, rows(), head, blocks + warp * Block::kBytes);
   }
-  expect(incoming, next);
+  if (kAhead) expect(incoming, next);
 }
 
 // The rows of the round's block `own`, the warp's columns.
@@ -351,7 +356,7 @@ __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::
                                                           chunk_of_chunks_first(lane)),
                                     2 * warp));
   } else {
-    const int g = lane / 4, t = lane % 4;
+    const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -370,12 +375,13 @@ template <KdaReach kReach, int kParts>
 __device__ __forceinline__ void KdaScan<Config>::multiply_square(
     float (&to)[2][4], const KdaSplit<Element, kParts>& rows, unsigned square) const {
   Fragment<Element> b;
+  const int from = own_lane();
   if constexpr (kReach == kOfLater) {
     load_planes<Element, KdaSquare::kBytes>(
-        b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+        b, square + KdaSquare::offset(row_of_chunks_first(from), chunk_of_chunks_first(from)));
   } else {
     load_planes_transposed<Element, KdaSquare::kBytes>(
-        b, square + KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)));
+        b, square + KdaSquare::offset(row_of_rows_first(from), chunk_of_rows_first(from)));
   }
   multiply_add_split(to[0], to[1], rows, b);
 }
@@ -426,7 +432,7 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2][4], Element* row,
                                                               long long token_stride,
                                                               int first) const {
-  const int g = lane / 4, t = lane % 4;
+  const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     if constexpr (sizeof(Element) == 2) {
@@ -455,7 +461,7 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
                                                                void* to) const {
-  const int g = lane / 4, t = lane % 4;
+  const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int value = own_value() + g + 8 * h;

@@ -47,7 +47,8 @@ inline KernelSpec finish_spec() {
   spec.params_bytes = sizeof(lathe::KdaBackwardFinishParams);
   spec.last_field = "reserved";
   spec.last_field_offset = offsetof(lathe::KdaBackwardFinishParams, reserved);
-  spec.threads = 256;
+  spec.smem = "KdaBackwardFinishSmem";
+  spec.threads = 256, spec.smem_bytes = 4 * 256;
   return spec;
 }
 
