@@ -129,13 +129,10 @@ __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_h
   }
   if (first || Config::kGrouped) this->store_scores(scores);
   if (first) {
-    constexpr int kLanes = Config::kThreads / 64;
-#pragma unroll
-    for (int other = 1; other < kLanes; other *= 2) {
-      value_dot += __shfl_xor_sync(0xffffffffu, value_dot, other);
-    }
-    if (thread % kLanes == 0) {
-      store_shared(shared + Smem::kValueDots + 256 * heads_place(member) + 4 * (thread / kLanes),
+    value_dot = sum_over_quad(value_dot);
+    if constexpr (Smem::kParts == 4) value_dot += __shfl_xor_sync(0xffffffffu, value_dot, 8);
+    if (t == 0 && (Smem::kParts == 2 || (thread & 8) == 0)) {
+      store_shared(shared + Smem::kValueDots + 256 * heads_place(member) + 4 * this->value_row(),
                    value_dot);
     }
   }
