@@ -74,6 +74,11 @@ Status check_segments(const lathe_problem& problem) {
                         " and do is declared; allowed with a backward is 0: the variant is for "
                         "inference"));
   }
+  if (problem.has(kda::saved_values)) {
+    return invalid(text("option warmup_segments is ", warmup,
+                        " and saved_values is declared; allowed with it is 0: a backward would "
+                        "need what the bound drops"));
+  }
   if (is_set(problem, "use_qk_l2norm_in_kernel")) return {};
   return invalid(text("option warmup_segments is ", warmup,
                       " and use_qk_l2norm_in_kernel is 0; it needs 1: the bound of its error holds "

@@ -321,7 +321,8 @@ typedef struct lathe_estimate {
   const char* bound;   /* "memory", "tensor", "chain" (thread blocks one after another), "launch" */
   uint64_t tensor_ops; /* of matrix instructions, masked pairs of visited tiles included */
   double memory_microseconds, tensor_microseconds; /* each alone */
-  const char* gpu; /* whose rates, "h200"; lent as long as the context */
+  const char* gpu;           /* whose rates, "h200"; lent as long as the context */
+  double chain_microseconds; /* thread blocks one after another, alone; 0: not known */
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);

@@ -57,6 +57,7 @@ lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
   out.memory_microseconds = prediction.memory_microseconds;
   out.tensor_microseconds = prediction.tensor_microseconds;
   out.gpu = facts.gpu.c_str();
+  out.chain_microseconds = prediction.chain_microseconds;
   return out;
 }
 

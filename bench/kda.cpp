@@ -67,7 +67,7 @@ std::vector<KdaSize> gpu_sizes() {
 
 std::vector<KdaSize> sim_sizes(bool full) {
   KdaSize base;
-  base.tokens = full ? 2048 : 512, base.heads = 4;
+  base.tokens = full ? 2048 : 512, base.heads = 4, base.segments = 1;
   std::vector<KdaSize> sizes(6, base);
   sizes[1].fused = true;
   sizes[2].gate = LATHE_F32, sizes[2].final_state = true;
@@ -82,7 +82,7 @@ std::vector<KdaSize> sim_sizes(bool full) {
   other.dtype = other.gate = LATHE_F32;
   sizes.push_back(other);
   other = base;
-  other.heads = 1, other.tokens *= 4;  // too few blocks for a device: segments
+  other.heads = 1, other.tokens *= 4, other.segments = 0;  // too few blocks for a device: more
   sizes.push_back(other);
   return sizes;
 }
@@ -153,8 +153,9 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 // What a warp issues and how long a thread block takes: for another 16 tokens where it walks, in
 // all where the grid grows instead.
 Table instructions(lathe_context* context, const Settings& settings) {
-  Table table({"op", "shape", "dtype", "kernel", "threads", "registers", "shared_bytes", "per",
-               "instructions_of_a_warp", "cycles_alone", "cycles_of_2_warps", "cycles_of_4_warps"});
+  Table table({"op", "shape", "dtype", "kernel", "threads", "registers", "spill_bytes",
+               "shared_bytes", "per", "instructions_of_a_warp", "cycles_alone", "cycles_of_2_warps",
+               "cycles_of_4_warps"});
   std::vector<KdaSize> sizes;
   for (const int64_t width : {32, 64, 128, 192, 256}) {
     for (const bool fused : {false, true}) {
@@ -181,7 +182,8 @@ Table instructions(lathe_context* context, const Settings& settings) {
                (size.fused ? " fused" : "");
       for (const auto& cell :
            {high[i].kernel, number(high[i].threads, 0), std::to_string(high[i].registers),
-            std::to_string(high[i].shared_bytes), std::string(walks ? "16 tokens" : "block"),
+            std::to_string(high[i].spill_bytes), std::to_string(high[i].shared_bytes),
+            std::string(walks ? "16 tokens" : "block"),
             number(per(low[i].issue, high[i].issue, warps * low[i].blocks, warps * high[i].blocks),
                    0),
             number(per(low[i].chain[0], high[i].chain[0], 1, 1), 0),
@@ -201,19 +203,22 @@ double estimated(lathe_context* context, const KdaSize& size) {
 }
 
 Table predicted(lathe_context* context, const Settings& settings) {
-  Table table({"op", "shape", "dtype", "launches", "memory_MB", "minimum_MB", "floor_us",
-               "predicted_us", "busy_us", "chain_us", "bound", "explain_us", "published", "gpu"});
+  Table table({"op", "shape", "dtype", "segments", "launches", "memory_MB", "minimum_MB",
+               "floor_us", "predicted_us", "busy_us", "chain_us", "bound", "explain_us",
+               "published", "gpu"});
   for (const KdaSize& size : with_backward(published_sizes())) {
     if (!wanted(size, settings)) continue;
-    const auto launches = kda_counts(context, size);
-    double bytes = 0;
-    for (const auto& one : launches) bytes += one.memory_bytes;
     const double estimate = estimated(context, size);
     for (const char* gpu : {"h100", "h200", "a100"}) {
+      KdaSize cut = size;
+      cut.segments = kda_chosen_segments(size, gpu);
+      const auto launches = kda_counts(context, cut);
+      double bytes = 0;
+      for (const auto& one : launches) bytes += one.memory_bytes;
       const KdaPrediction told = kda_predict(launches, gpu);
       auto row = cells(size);
       for (const auto& cell :
-           {std::to_string(launches.size()), number(bytes / 1e6, 2),
+           {std::to_string(cut.segments), std::to_string(launches.size()), number(bytes / 1e6, 2),
             number(size.minimum_bytes() / 1e6, 2),
             number(1e6 * size.minimum_bytes() / memory_rate(gpu), 1), number(told.microseconds, 1),
             number(told.busy_microseconds, 1), number(told.chain_microseconds, 1), told.bound,
@@ -276,11 +281,16 @@ void add_ours(Table* table, lathe_context* context, const KdaSize& size) {
   const KdaCall call(context, size);
   double memory = 0, asked = 0, tensor = 0;
   size_t launches = 0;
-  const std::string options = size.fused ? "fused" : "plain";
+  // Either in one segment, or in as many as the simulated device would be given.
+  const std::string options = std::string(size.fused ? "fused" : "plain") +
+                              (size.segments == 1 ? ", 1 segment" : ", segments as chosen");
+  KdaSize bare = size;
+  bare.fused = false, bare.segments = 0;
+  const std::string shape = bare.text() + " " + word(size.dtype);
   const auto add = [&](const std::string& what, size_t count, double bytes, double sectors,
                        double ops) {
-    table->add({"lathe", options, op_of(size), what, std::to_string(count), number(bytes / 1e6, 3),
-                number(sectors / 1e6, 3), number(ops / 1e6, 0)});
+    table->add({"lathe", shape, options, op_of(size), what, std::to_string(count),
+                number(bytes / 1e6, 3), number(sectors / 1e6, 3), number(ops / 1e6, 0)});
   };
   for (const std::string& line : launches_of(call)) {
     const AttnCounts one = attn_counts({line});
@@ -291,21 +301,23 @@ void add_ours(Table* table, lathe_context* context, const KdaSize& size) {
     memory += one.memory_bytes, asked += one.asked_bytes, tensor += one.tensor_ops;
   }
   add("total", launches, memory, asked, tensor);
-  table->add({"lathe", options, op_of(size), "workspace", "-",
+  table->add({"lathe", shape, options, op_of(size), "workspace", "-",
               number(static_cast<double>(call.workspace_bytes()) / 1e6, 3), "-", "-"});
-  table->add({"-", options, op_of(size), "least", "-", number(size.minimum_bytes() / 1e6, 3),
-              number(size.minimum_bytes() / 1e6, 3),
-              number((size.state_ops() + size.block_ops()) / 1e6, 0)});
+  if (size.segments == 1)
+    table->add({"-", shape, size.fused ? "fused" : "plain", op_of(size), "least", "-",
+                number(size.minimum_bytes() / 1e6, 3), number(size.minimum_bytes() / 1e6, 3),
+                number((size.state_ops() + size.block_ops()) / 1e6, 0)});
 }
 
 // T 2048, H 4, K = V = 128, bf16: every byte counted, none scaled.
 Table beside_peers(lathe_context* context, const Settings& settings) {
-  Table table(
-      {"impl", "options", "pass", "what", "launches", "memory_MB", "asked_MB", "tensor_Mop"});
+  Table table({"impl", "shape", "options", "pass", "what", "launches", "memory_MB", "asked_MB",
+               "tensor_Mop"});
   KdaSize size;
   size.tokens = 2048, size.heads = 4;
-  std::vector<KdaSize> sizes = {size, size};
-  sizes[1].fused = true;
+  std::vector<KdaSize> sizes(4, size);
+  sizes[0].segments = sizes[1].segments = 1;
+  sizes[1].fused = sizes[3].fused = true;
   for (const KdaSize& each : with_backward(sizes)) add_ours(&table, context, each);
   add_fla(&table, settings.folder);
   return table;

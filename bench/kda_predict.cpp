@@ -10,7 +10,7 @@
 
 #include "bench/chain.h"
 #include "bench/kda_call.h"
-#include "codegen/device_facts.h"
+#include "codegen/kernels/kda_chunked.h"
 #include "sim/model/model.h"
 
 namespace bench {
@@ -60,6 +60,7 @@ KdaLaunchCounts counts_of(const Json& launch, const PlanKernel& kernel) {
   out.blocks = launch.at("grid")[0].get<double>() * launch.at("grid")[1].get<double>();
   out.threads = launch.at("block")[0].get<double>();
   out.registers = kernel.info.registers, out.shared_bytes = kernel.info.smem_bytes;
+  out.spill_bytes = kernel.info.spill_bytes;
   out.memory_bytes = 32 * (number("unique_load_sectors") + number("unique_store_sectors"));
   for (const char* kind : {"global_load", "global_store", "global_atomic"}) {
     out.asked_bytes += 32 * number(std::string(kind) + "_sectors");
@@ -147,7 +148,39 @@ std::vector<KdaLaunchCounts> kda_counts(lathe_context* context, const KdaSize& s
       along(&one.classes[k].second, low[i].classes.at(k).second, heads);
     }
   }
+  for (KdaLaunchCounts& one : all) {
+    if (one.kernel != "kda_summary") continue;
+    // Not every block has work: the last segment hands no state on, the first no gradient, and one
+    // at an end of the chain needs no transition; with as many columns of K as of V.
+    const double kinds = size.backward ? 3 : 2, each = static_cast<double>(segments);
+    const double share = (kinds * each - kinds - 1) / (kinds * each);
+    one.blocks *= share;
+    for (double& cycles : one.chain) cycles /= share;
+  }
   return all;
+}
+
+int64_t kda_chosen_segments(const KdaSize& size, const std::string& gpu) {
+  const auto type = [](lathe_dtype dtype) {
+    return dtype == LATHE_F32   ? lathe::Dtype::f32
+           : dtype == LATHE_F16 ? lathe::Dtype::f16
+                                : lathe::Dtype::bf16;
+  };
+  lathe::KdaProblem problem;
+  problem.element = problem.beta = type(size.dtype), problem.gate = type(size.gate);
+  problem.key_dim = static_cast<int>(size.key_dim);
+  problem.value_dim = static_cast<int>(size.value_dim);
+  problem.packed = size.sequences > 0, problem.segmented = true;
+  problem.forward = !size.backward, problem.backward = size.backward;
+  problem.grouped = size.group > 1;
+  const auto facts = lathe::facts_of_gpu(gpu);
+  if (!facts.ok()) throw std::runtime_error(facts.status().text());
+  const auto kernels = lathe::kda_chunked_kernels(problem, *facts);
+  if (!kernels.ok()) throw std::runtime_error(kernels.status().text());
+  lathe::KdaChunkedShape shape;
+  shape.sequences = size.parts(), shape.heads = size.heads;
+  shape.value_heads = size.value_heads(), shape.tokens = size.tokens;
+  return lathe::kda_segments(problem, *kernels, *facts, shape, static_cast<int>(size.segments));
 }
 
 double memory_rate(const std::string& gpu) {

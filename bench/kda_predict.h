@@ -19,7 +19,7 @@ namespace bench {
 struct KdaLaunchCounts {
   std::string kernel;
   double blocks = 0, threads = 0;
-  int registers = 0, shared_bytes = 0;
+  int registers = 0, spill_bytes = 0, shared_bytes = 0;
   double issue = 0;         // instructions of all warps, copies of registers left out
   double memory_bytes = 0;  // each sector once
   double asked_bytes = 0;   // of the second cache
@@ -28,7 +28,7 @@ struct KdaLaunchCounts {
   std::vector<std::pair<std::string, double>> classes;  // warp instructions
   std::vector<double> chain;  // cycles of a thread block, by warps of a scheduler: 1, 2, ...
 };
-// Under the simulator, with LATHE_SIM_PROFILE=1.
+// Under the simulator, with LATHE_SIM_PROFILE=1; in size.segments, 0 being 1.
 std::vector<KdaLaunchCounts> kda_counts(lathe_context* context, const KdaSize& size);
 
 struct KdaPrediction {
@@ -37,6 +37,8 @@ struct KdaPrediction {
   double chain_microseconds = 0;  // thread blocks, one after another
   std::string bound;              // of the longest launch: a resource of sim/model, or "chain"
 };
+// Into how many segments a call of this size is cut on a device.
+int64_t kda_chosen_segments(const KdaSize& size, const std::string& gpu);
 // Bytes a second of its memory, as published.
 double memory_rate(const std::string& gpu);
 KdaPrediction kda_predict(const std::vector<KdaLaunchCounts>& launches, const std::string& gpu);

@@ -70,7 +70,7 @@ endfunction()
 # The tests that scripts/test runs again under the sanitizers: host code, without the long numerics on
 # the simulator and without what only compiles kernels. `sanitized_tests` builds them, `ctest -L
 # sanitized` runs them.
-set(LATHE_UNSANITIZED "^(attention_|conv_|templates_|ref_|bench_)")
+set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_)")
 if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
   set(LATHE_SANITIZED
     "registry|store|lock|collective|nccl|driver|api|sim_(atomic|control|print|threads)")

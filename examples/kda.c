@@ -72,7 +72,7 @@ int main(void) {
   for (int i = Q; i <= BETA; ++i)
     for (size_t n = 0; n < bytes[i] / 2; ++n)
       ((uint16_t*)host[i])[n] = narrow((float)((n * 37 + (size_t)i * 11) % 101) / 50 - 1);
-  for (int n = 0; n < HV * D; ++n) dt_bias[0][n] = (float)(n % 7) - 5;
+  for (int n = 0; n < HV * D; ++n) dt_bias[n / D][n % D] = (float)(n % 7) - 5;
   for (int n = 0; n < HV; ++n) A_log[n] = (float)n / 2;
 
   lathe_context* context;

@@ -92,6 +92,9 @@ void print_estimate(const std::optional<lathe_estimate>& cost) {
     std::printf("           memory alone %.2f us", cost->memory_microseconds);
     if (cost->tensor_ops > 0)
       std::printf(", tensor cores alone %.2f us", cost->tensor_microseconds);
+    if (cost->chain_microseconds > 0) {
+      std::printf(", thread blocks one after another %.2f us", cost->chain_microseconds);
+    }
     std::printf("\n");
   } else {
     std::printf("time       unknown; bound by %s\n", cost->bound);
@@ -121,7 +124,8 @@ Json estimate_json(const lathe_estimate& cost) {
           {"tensor_ops", cost.tensor_ops},
           {"memory_microseconds", cost.memory_microseconds},
           {"gpu", cost.gpu},
-          {"tensor_microseconds", cost.tensor_microseconds}};
+          {"tensor_microseconds", cost.tensor_microseconds},
+          {"chain_microseconds", cost.chain_microseconds}};
 }
 
 std::string tensors_text(const Specs& specs) {

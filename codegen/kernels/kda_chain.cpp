@@ -44,6 +44,19 @@ Residence residence(const KernelSpec& spec, int64_t blocks, const DeviceFacts& f
   return out;
 }
 
+// Thread blocks of the summaries that do not return at once: the last segment, or the first one
+// going back, hands nothing on, and one at an end of the chain needs no transition.
+int64_t working(const KdaProblem& problem, const KernelSpec& summary,
+                const KdaChunkedShape& shape) {
+  const int64_t columns = summary.threads / 2;
+  const int64_t walks = (summary.constant("states") + summary.constant("grads")) *
+                        ceil_div(problem.value_dim, columns);
+  const int64_t transitions = ceil_div(problem.key_dim, columns);
+  const int64_t segments = shape.segments;
+  return std::max<int64_t>(1, shape.sequences * shape.value_heads *
+                                  (walks * (segments - 1) + transitions * (segments - 2)));
+}
+
 }  // namespace
 
 uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& kernels,
@@ -63,7 +76,7 @@ uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& ke
     const double issued = planes * (prepare / (spec.threads / 32) + of(kTake, slices));
     cycles += at.rounds * static_cast<double>(blocks) * (at.warps * issued + kWaiting);
   };
-  if (launch.summary() > 0) walk(*kernels.summary, launch.summary());
+  if (launch.summary() > 0) walk(*kernels.summary, working(problem, *kernels.summary, shape));
   if (launch.merge > 0) {  // a transition from the second cache for each link
     const int64_t transition = int64_t{4} * problem.key_dim * problem.key_dim;
     cycles += static_cast<double>((shape.segments - 2) * ceil_div(transition, kCacheBytes));

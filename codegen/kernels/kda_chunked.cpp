@@ -164,7 +164,8 @@ KernelSpec kda_backward_finish_spec() {
   KernelSpec spec =
       spec_of("kda_backward_finish", "KdaBackwardFinishParams", sizeof(KdaBackwardFinishParams),
               offsetof(KdaBackwardFinishParams, reserved));
-  spec.threads = kFinishThreads;
+  spec.smem = "KdaBackwardFinishSmem";
+  spec.threads = kFinishThreads, spec.smem_bytes = 4 * kFinishThreads;
   return spec;
 }
 

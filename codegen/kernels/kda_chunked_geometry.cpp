@@ -36,6 +36,12 @@ KdaSegmentShape segments_of(const KdaProblem& problem, const KdaChunkedShape& sh
   return {shape.sequences, shape.value_heads, shape.segments, problem.key_dim, problem.value_dim};
 }
 
+// Packed rows of no sequence are padding, which somebody has to write.
+KdaChunkedShape with_padding(const KdaProblem& problem, KdaChunkedShape shape) {
+  if (problem.packed && shape.tokens > 0) shape.sequences = std::max<int64_t>(shape.sequences, 1);
+  return shape;
+}
+
 }  // namespace
 
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape) {
@@ -47,7 +53,7 @@ int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int6
 }
 
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape) {
-  const int64_t chunks = kda_chunks(problem, shape, kKdaChunk);
+  const int64_t chunks = kda_chunks(problem, with_padding(problem, shape), kKdaChunk);
   return problem.packed ? chunks : shape.sequences * chunks;
 }
 
@@ -92,14 +98,16 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
                      const KdaChunkedShape& shape) {
   KdaLaunch out;
   const int64_t rows = kda_rows(problem, shape);
-  const auto walk = [&](const KernelSpec& spec) {
+  const auto walk = [&](const KernelSpec& spec, const KdaChunkedShape& of) {
     return bounded_product(
-        {shape.sequences, shape.value_heads, kda_value_tiles(problem, spec), shape.segments});
+        {of.sequences, of.value_heads, kda_value_tiles(problem, spec), of.segments});
   };
   // Without tokens there are only states, which are handed through.
-  if (kernels.forward && (rows > 0 || problem.final_state)) out.forward = walk(*kernels.forward);
+  if (kernels.forward && (rows > 0 || problem.final_state)) {
+    out.forward = walk(*kernels.forward, with_padding(problem, shape));
+  }
   if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
-    out.scan_back = walk(*kernels.scan);
+    out.scan_back = walk(*kernels.scan, shape);
     if (problem.recomputes() && rows > 0) out.scan_forward = out.scan_back;
   }
   if (kernels.summary && rows > 0) {

@@ -147,20 +147,19 @@ struct KdaOperands {
     put_pair(to, e + h, __fmul_rn(x[e], factor[e]), __fmul_rn(x[e + 1], factor[e + 1]));
   }
   __device__ __forceinline__ void store(unsigned block, int token, int column) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const unsigned at = block + Block::Rows::offset(token + 8 * h, column / 8) + column % 8 * 2;
-      store_row(at + Block::kKe, ke, h);
-      store_row(at + Block::kQg, qg, h);
-      store_row(at + Block::kKg, kg, h);
-    }
+    const unsigned at = block + Block::Rows::offset(token, column / 8) + column % 8 * 2;
+    store_rows(at + Block::kKg, kg);
+    store_rows(at + Block::kKe, ke);
+    store_rows(at + Block::kQg, qg);
   }
-  static __device__ __forceinline__ void store_row(unsigned at, const Fragment<Element>& from,
-                                                   int h) {
+  static __device__ __forceinline__ void store_rows(unsigned at, const Fragment<Element>& from) {
 #pragma unroll
-    for (int n = 0; n < Block::kPlanes; ++n) {
-      const unsigned row[2] = {from.word[n][h], from.word[n][2 + h]};
-      store_shared(at + n * Block::Rows::kBytes, row);
+    for (int h = 0; h < 2; ++h) {  // the swizzle of row g + 8 is that of row g
+#pragma unroll
+      for (int n = 0; n < Block::kPlanes; ++n) {
+        const unsigned row[2] = {from.word[n][h], from.word[n][2 + h]};
+        store_shared(at + h * 8 * 128 + n * Block::Rows::kBytes, row);
+      }
     }
   }
 };

@@ -17,11 +17,11 @@ namespace lathe {
 template <int kRows>
 struct KdaPanels {
   static __device__ __forceinline__ int offset(int row, int chunk) {
-    return chunk / 4 * (kRows * 64) + row * 64 + ((chunk % 4 ^ (row >> 1 & 3)) << 4);
+    return (chunk >> 2) * (kRows * 64) + row * 64 + (((chunk ^ row >> 1) & 3) << 4);
   }
   // From the address of chunk 0 or 1 of a row to that of chunk `chunk` more, an even number.
   static __device__ __forceinline__ unsigned at(unsigned address, int chunk) {
-    return (address ^ (chunk % 4 << 4)) + chunk / 4 * (kRows * 64);
+    return (address ^ (chunk & 3) << 4) + (chunk >> 2) * (kRows * 64);
   }
 };
 
@@ -41,9 +41,11 @@ struct KdaBackwardSmem {
   static constexpr int kH = kVn + kPlanes * kValuePlane, kDh = kH + kPlanes * kStatePlane;
   // After that, in their place: rows of keys and queries as columns and as rows of a pair.
   static constexpr int kKg = 0, kQg = kKg + kPlanes * kKeyPlane, kKe = kQg + kPlanes * kKeyPlane;
+  // And the decays that a thread has, each its own, while it needs the registers for more.
+  static constexpr int kAlpha = kKe + kPlanes * kKeyPlane;
   // do vn^T and y vn^T, the ten blocks on and below the diagonal of each.
   static constexpr int kOutScores = kDh + kPlanes * kStatePlane;
-  static_assert(kKe + kPlanes * kKeyPlane <= kOutScores, "keys are laid over scores");
+  static_assert(kAlpha + 8 * 4 * Config::kThreads <= kOutScores, "keys are laid over scores");
   static constexpr int kValueScores = kOutScores + kPlanes * kScorePlane;
   static constexpr int kRow = 4 * kColumns;                               // float32 sums of columns
   static constexpr int kDiagonal = kValueScores + kPlanes * kScorePlane;  // do . vn, [64]
@@ -72,14 +74,14 @@ struct KdaBackwardSmem {
 };
 
 __device__ __forceinline__ int lower_square(int row, int column) {
-  return (row * (row + 1) / 2 + column) * KdaSquare::kBytes;
+  return ((row * (row + 1) >> 1) + column) * KdaSquare::kBytes;
 }
 
 // Where a thread block works: a chunk of a sequence.
 struct KdaChunkPlace {
   int sequence;
-  int first, count;      // the chunk's first token and the sequence's tokens
-  long long row, start;  // of the batch; the sequence's first token in it
+  int first, count;  // the chunk's first token and the sequence's tokens
+  int row, start;    // of the batch, 0 if packed; the sequence's first token in it, or 0
   int slot;
 };
 
@@ -102,8 +104,9 @@ __device__ __forceinline__ KdaChunkPlace kda_chunk_place(const KdaInputs& in, in
     // From lane 0, so that the compiler knows them for one number each.
     low = __shfl_sync(0xffffffffu, low, 0);
     const int start = __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, low, in.tokens), 0);
+    const int behind = minimum(low + 1, in.sequences);  // none: every row is behind the last one
     const int end =
-        __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, low + 1, in.tokens), 0);
+        __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, behind, in.tokens), 0);
     place.sequence = low, place.row = 0, place.start = start;
     place.count = maximum(end - start, 0);
     place.first = (slot - start / kKdaChunk - low) * kKdaChunk;
@@ -140,11 +143,11 @@ __device__ __forceinline__ void copy_tile(unsigned tile, const typename Config::
                 "threads without a piece would part from the others");
 #pragma unroll
   for (int turn = 0; turn < kCount / Config::kThreads; ++turn) {
-    const int i = turn * Config::kThreads + thread;
-    const int row = i / kPieces % kRows;
-    const int column = i / (kPieces * kRows) * 32 + i % kPieces * kEach;
+    const unsigned i = turn * Config::kThreads + static_cast<unsigned>(thread);
+    const int row = static_cast<int>(i / kPieces % kRows);
+    const int column = static_cast<int>(i / (kPieces * kRows) * 32 + i % kPieces * kEach);
     const bool inside = row < rows && column < columns;
-    const unsigned to = tile + KdaPanels<kRows>::offset(row, column / 8) + column % 8 * 2;
+    const unsigned to = tile + KdaPanels<kRows>::offset(row, column >> 3) + (column & 7) * 2;
     const typename Config::Element* source = from + (inside ? row * stride + column : 0);
     if constexpr (kSplit) {
       Words<16> raw = {};

@@ -35,31 +35,23 @@ struct KdaChunkPairs : KdaChunkWork<Config> {
                                             Sums& rows, Sums& columns, float (&span)[2][4]) const;
 };
 
-// The sum over the lanes that hold a column's tokens.
-__device__ __forceinline__ float sum_over_tokens(float value) {
-#pragma unroll
-  for (int other = 4; other < 32; other *= 2) value += __shfl_xor_sync(0xffffffffu, value, other);
-  return value;
-}
-
 // What the rows of the warp's block are paired with before block `before`: it spans all tokens of
 // that block, once it has decayed over the blocks from there on, which is left to the reader.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::store_through(
     int before, Sums& queries, Sums& rows, const Own& own, const KdaProducts<4>& products) const {
   const int at = Smem::kThrough + Smem::kRow * (block * (block - 1) / 2 + before);
+  float sum[4] = {};
 #pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    float sum = 0.0f;
+  for (int h = 0; h < 2; ++h) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float pair = in.scale * own.query(h, c) * queries.at(h, c) -
-                         own.beta[h] * own.key(h, c) * rows.at(h, c);
-      sum = __fmaf_rn(products.to[h][c], pair, sum);
+    for (int c = 0; c < 4; ++c) {
+      const float pair = own.q[h][c] * queries.at(h, c) - own.beta[h] * own.k[h][c] * rows.at(h, c);
+      sum[c] = __fmaf_rn(products.to[h][c], pair, sum[c]);
     }
-    sum = sum_over_tokens(sum);
-    if (g == 0) store_shared(shared + at + 4 * own_column(c), sum);
   }
+  const float whole = sum_over_tokens(sum, g);
+  if ((g & 1) == 0) store_shared(shared + at + 4 * own_column(g >> 1), whole);
 }
 
 // Rows of the warp's block with the blocks before it, from the state at the chunk's start on.
@@ -129,15 +121,14 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::chain_columns(Sums& colum
 struct KdaLevelMask {
   unsigned diagonal, apart;
 
-  __device__ __forceinline__ KdaLevelMask(int half, int row, int first_column, bool transposed)
-      : diagonal(0u), apart(half == 8 ? 0xffffffffu : 0u) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int upper = transposed ? first_column + i : row;
-      const int lower = transposed ? row : first_column + i;
-      const bool kept = (upper & half) != 0 && (lower & half) == 0 && (upper ^ lower) < 2 * half;
-      diagonal |= kept ? 0xffffu << 16 * i : 0u;
-    }
+  // The highest bit in which token g and tokens 2t, 2t + 1 differ is that of the level, and it is
+  // the row that has it: g, or in the transposed square the others.
+  __device__ __forceinline__ KdaLevelMask(int half, int g, int t, bool transposed)
+      : apart(half == 8 ? 0xffffffffu : 0u) {
+    const unsigned first = (g ^ 2 * t) - half, second = (g ^ (2 * t + 1)) - half;
+    const unsigned pairs = (first < static_cast<unsigned>(half) ? 0xffffu : 0u) |
+                           (second < static_cast<unsigned>(half) ? 0xffff0000u : 0u);
+    diagonal = ((g & half) != 0) != transposed ? pairs : 0u;
   }
   template <class Element>
   __device__ __forceinline__ void apply(Fragment<Element>& a, bool transposed) const {
@@ -172,7 +163,7 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const
   const unsigned square = shared + lower_square(block, block);
   const int by_rows = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const int by_chunks = KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
-  const KdaLevelMask mask(half, g, 2 * t, false), turned_mask(half, g, 2 * t, true);
+  const KdaLevelMask mask(half, g, t, false), turned_mask(half, g, t, true);
   const auto load = [&](Operands& a, int scores, bool transposed) {
     if (transposed) {
       load_planes_transposed<Element, Smem::kScorePlane>(a, square + scores + by_chunks);
@@ -181,57 +172,53 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const
     }
     (transposed ? turned_mask : mask).apply(a, transposed);
   };
-  float factor[2][4];
+  // Queries and keys with their parts of the factors of pairs; and keys as rows.
+  float factor[2][4], q[2][4], k[2][4], ke[2][4];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const bool upper = ((g + 8 * h) & half) != 0;
 #pragma unroll
-    for (int c = 0; c < 4; ++c) factor[h][c] = upper ? products.to[h][c] : products.after[h][c];
-  }
-  // Columns or rows of pairs, each with its part of the factor of the pair.
-  const auto turn = [&](Operands& b, const float(&value)[2][4]) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        put_turned(b, 2 * n + h, value[h][2 * n] * factor[h][2 * n],
-                   value[h][2 * n + 1] * factor[h][2 * n + 1]);
-      }
-    }
-  };
-  float keys[2][4], scaled_queries[2][4], scaled_keys[2][4];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
     for (int c = 0; c < 4; ++c) {
-      keys[h][c] = own.key(h, c), scaled_queries[h][c] = in.scale * own.query(h, c);
-      scaled_keys[h][c] = -own.beta[h] * keys[h][c];
+      factor[h][c] = upper ? products.to[h][c] : products.after[h][c];
+      q[h][c] = own.q[h][c] * factor[h][c], k[h][c] = own.k[h][c] * factor[h][c];
+      ke[h][c] = -own.beta[h] * k[h][c];
     }
   }
   Operands a, b;
-  Sums to_query, to_row, to_column;
-  turn(b, keys);
-  load(a, Smem::kOutScores, false);
-  multiply_add_pair(to_query.x[0], to_query.x[1], a, b);
-  load(a, Smem::kValueScores, false);
-  multiply_add_pair(to_row.x[0], to_row.x[1], a, b);
-  turn(b, scaled_queries);
-  load(a, Smem::kOutScores, true);
-  multiply_add_pair(to_column.x[0], to_column.x[1], a, b);
-  turn(b, scaled_keys);
-  load(a, Smem::kValueScores, true);
-  multiply_add_pair(to_column.x[0], to_column.x[1], a, b);
+  const auto turn = [&](const float(&x)[2][4]) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+    for (int n = 0; n < 2; ++n) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const float query = factor[h][c] * to_query.at(h, c), row = factor[h][c] * to_row.at(h, c);
-      const float column = factor[h][c] * to_column.at(h, c);
-      queries.at(h, c) += query, rows.at(h, c) += row, columns.at(h, c) += column;
-      // A token is a row or a column here: the other sums are 0.
-      span[h][c] = scaled_queries[h][c] * query + scaled_keys[h][c] * row + keys[h][c] * column;
+      for (int h = 0; h < 2; ++h) put_turned(b, 2 * n + h, x[h][2 * n], x[h][2 * n + 1]);
     }
-  }
+  };
+  // A token is a row or a column here: of the sums that go into its span the others are 0.
+  const auto add = [&](Sums& level, Sums& sums, const float(&x)[2][4]) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        sums.at(h, c) = __fmaf_rn(factor[h][c], level.at(h, c), sums.at(h, c));
+        span[h][c] = __fmaf_rn(x[h][c], level.at(h, c), span[h][c]);
+        level.at(h, c) = 0.0f;
+      }
+    }
+  };
+  Sums level;
+  turn(k);
+  load(a, Smem::kOutScores, false);
+  multiply_add_pair(level.x[0], level.x[1], a, b);
+  add(level, queries, q);
+  load(a, Smem::kValueScores, false);
+  multiply_add_pair(level.x[0], level.x[1], a, b);
+  add(level, rows, ke);
+  turn(q);
+  load(a, Smem::kOutScores, true);
+  multiply_add_pair(level.x[0], level.x[1], a, b);
+  turn(ke);
+  load(a, Smem::kValueScores, true);
+  multiply_add_pair(level.x[0], level.x[1], a, b);
+  add(level, columns, k);
 }
 
 // `sum` gets what spans a token, of values of the halves of groups of 2 `half` tokens: of rows, the
@@ -239,16 +226,17 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const
 // sum over the half, at most eight of them.
 __device__ __forceinline__ void add_spans(float (&sum)[4], float (&value)[4], int half, int token,
                                           bool upper) {
+  const float own = upper ? 1.0f : 0.0f;
 #pragma unroll
-  for (int c = 0; c < 4; ++c) sum[c] += upper ? value[c] : 0.0f;
+  for (int c = 0; c < 4; ++c) sum[c] = __fmaf_rn(own, value[c], sum[c]);
 #pragma unroll
   for (int apart = 1; apart < 8; apart *= 2) {
     if (apart >= half) break;
-    const bool other_half = ((token & apart) != 0) != upper;
+    const float others = ((token & apart) != 0) != upper ? 1.0f : 0.0f;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const float other = __shfl_xor_sync(0xffffffffu, value[c], 4 * apart);
-      sum[c] += other_half ? other : 0.0f;
+      sum[c] = __fmaf_rn(others, other, sum[c]);
       value[c] += other;
     }
   }

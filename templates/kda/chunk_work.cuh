@@ -7,6 +7,17 @@
 
 namespace lathe {
 
+// Sums over the lanes that hold a column's tokens, of a lane's four columns: lanes 4 g + t with g
+// of 2 c and 2 c + 1 get that of column c. Each exchange halves what is left to add.
+__device__ __forceinline__ float sum_over_tokens(const float (&x)[4], int g) {
+  const bool high = (g & 4) != 0, odd = (g & 2) != 0;
+  float first = high ? x[2] : x[0], second = high ? x[3] : x[1];
+  first += __shfl_xor_sync(0xffffffffu, high ? x[0] : x[2], 16);
+  second += __shfl_xor_sync(0xffffffffu, high ? x[1] : x[3], 16);
+  const float sum = (odd ? second : first) + __shfl_xor_sync(0xffffffffu, odd ? first : second, 8);
+  return sum + __shfl_xor_sync(0xffffffffu, sum, 4);
+}
+
 template <class Config>
 struct KdaChunkWork {
   using Element = typename Config::Element;
@@ -45,8 +56,8 @@ struct KdaChunkWork {
   __device__ __forceinline__ void find_thread() {
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     // Of lane 0, so that the compiler knows it for one number.
-    warp = __shfl_sync(0xffffffffu, thread / 32, 0);
-    lane = thread % 32, g = lane / 4, t = lane % 4, block = warp % 4, part = warp / 4;
+    warp = __shfl_sync(0xffffffffu, thread >> 5, 0);
+    lane = thread & 31, g = lane >> 2, t = lane & 3, block = warp & 3, part = warp >> 2;
   }
 
   __device__ __forceinline__ int row(int h) const { return 16 * block + g + 8 * h; }
@@ -54,19 +65,20 @@ struct KdaChunkWork {
   __device__ __forceinline__ bool there(int h) const { return token(h) < place.count; }
   // Column c of 4 that the lane holds, in a pass and in all.
   __device__ __forceinline__ int own_column(int c) const {
-    return 16 * part + c / 2 * 8 + 2 * t + c % 2;
+    return 16 * part + (c >> 1) * 8 + 2 * t + (c & 1);
   }
   __device__ __forceinline__ int column(int pass, int c) const {
     return kColumns * pass + own_column(c);
   }
   // What a thread adds up of h .* dh: one row of 16, two neighbouring columns.
-  __device__ __forceinline__ int state_row() const { return thread / 16 % 16; }
-  __device__ __forceinline__ int state_word() const { return thread / 256 * 16 + thread % 16; }
+  __device__ __forceinline__ int state_row() const { return thread >> 4 & 15; }
+  __device__ __forceinline__ int state_word() const { return (thread >> 8) * 16 + (thread & 15); }
   template <class T>
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
-                                       long long token_stride, long long own) const {
-    return const_cast<T*>(static_cast<const T*>(tensor)) + place.row * batch_stride +
-           (place.start + own) * token_stride;
+                                       long long token_stride, int own) const {
+    T* const base = const_cast<T*>(static_cast<const T*>(tensor));
+    if constexpr (Config::kPacked) return base + (place.start + own) * token_stride;
+    return base + place.row * batch_stride + own * token_stride;
   }
   __device__ __forceinline__ const Element* query_row(int own) const {
     return row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, own) +
@@ -77,19 +89,9 @@ struct KdaChunkWork {
            head * in.k_head_stride;
   }
 
-  // What the lane holds of q and k in one pass, as it was given, and the norms of its rows.
+  // What the lane holds of q, with its norm and the scale, and of k, with its norm, in one pass.
   struct Own {
-    Words<2 * sizeof(Element)> q[2][2], k[2][2];
-    float q_norm[2], k_norm[2], beta[2];
-
-    __device__ __forceinline__ float query(int h, int c) const {
-      const float x = to_float(element_of<Element>(q[h][c / 2], c % 2));
-      return Config::kL2Norm ? x * q_norm[h] : x;
-    }
-    __device__ __forceinline__ float key(int h, int c) const {
-      const float x = to_float(element_of<Element>(k[h][c / 2], c % 2));
-      return Config::kL2Norm ? x * k_norm[h] : x;
-    }
+    float q[2][4], k[2][4], beta[2];
   };
 
   __device__ __forceinline__ void prepare_rows(int value_head, bool norms) const;
@@ -102,14 +104,22 @@ struct KdaChunkWork {
   __device__ __forceinline__ void store_state_dots(const float (&dots)[2]) const;
   __device__ __forceinline__ void load_own(int value_head, int pass, Own& own,
                                            float (&alpha)[2][4]) const;
+  // Reads beta, at the start of each phase for the same reason as find_thread.
+  __device__ __forceinline__ void find_beta(Own& own) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
+  }
   __device__ __forceinline__ void publish(const Own& own, const KdaProducts<4>& products) const;
+  __device__ __forceinline__ unsigned alpha_place(int i) const {
+    return shared + Smem::kAlpha + 4 * (i * Config::kThreads + thread);
+  }
 };
 
 // beta of the chunk's tokens, and once the norms of its queries and keys, by four lanes a row.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_head,
                                                                    bool norms) const {
-  const int at = thread / 4, own = place.first + at;
+  const int at = thread >> 2, own = place.first + at;
   const bool inside = at < kKdaChunk && own < place.count, first = at < kKdaChunk && t == 0;
   if (first) {
     float beta = 0.0f;
@@ -149,8 +159,9 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::copy_tiles(int value_head, int pass,
                                                                  int value) const {
   const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
-  const long long saved = (place.row * in.tokens + place.start + place.first) * stride +
-                          static_cast<long long>(value_head) * in.value_dim + value;
+  const long long token = static_cast<long long>(place.row) * in.tokens + place.start + place.first;
+  const long long saved =
+      token * stride + static_cast<long long>(value_head) * in.value_dim + value;
   const long long state = (static_cast<long long>(place.slot) * in.value_heads + value_head) *
                               in.key_dim * in.value_dim +
                           static_cast<long long>(value) * in.key_dim + kColumns * pass;
@@ -325,6 +336,7 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
   if constexpr (Config::kAlog) {
     numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
+  find_beta(own);
   float logarithm[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -332,19 +344,18 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
     const auto* gate =
         row_of<typename Config::GateElement>(in.g, in.g_batch_stride, in.g_token_stride, token(h)) +
         value_head * in.g_head_stride;
-    own.q_norm[h] = load_shared(shared + Smem::kNorms + 4 * row(h));
-    own.k_norm[h] = load_shared(shared + Smem::kNorms + 256 + 4 * row(h));
-    own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
+    float q_scale = in.scale, k_norm = 1.0f;
+    if constexpr (Config::kL2Norm) {
+      q_scale *= load_shared(shared + Smem::kNorms + 4 * row(h));
+      k_norm = load_shared(shared + Smem::kNorms + 256 + 4 * row(h));
+    }
 #pragma unroll
     for (int c = 0; c < 4; c += 2) {
       const int at = column(pass, c);
       const bool inside = there(h) && at < in.key_dim;
-      float z[2], bias[2] = {};
-      own.q[h][c / 2] = own.k[h][c / 2] = {};
-      if (inside) {
-        load_global(q + at, own.q[h][c / 2]);
-        load_global(k + at, own.k[h][c / 2]);
-      }
+      float own_q[2], own_k[2], z[2], bias[2] = {};
+      load_pair(q + at, inside, own_q);
+      load_pair(k + at, inside, own_k);
       load_pair(gate + at, inside, z);
       if constexpr (Config::kDtBias) {
         load_pair(static_cast<const float*>(in.dt_bias) +
@@ -353,22 +364,17 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
+        own.q[h][c + i] = own_q[i] * q_scale;
+        own.k[h][c + i] = Config::kL2Norm ? own_k[i] * k_norm : own_k[i];
         const float log = decay_log<Config>(z[i], bias[i], numbers);
         alpha[h][c + i] = inside ? kda_decay(log) : 1.0f;
         logarithm[c + i] += inside ? log : 0.0f;
       }
     }
   }
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {
-#pragma unroll
-    for (int other = 4; other < 32; other *= 2) {
-      logarithm[c] += __shfl_xor_sync(0xffffffffu, logarithm[c], other);
-    }
-    if (g == 0) {
-      store_shared(shared + Smem::kDecay + Smem::kRow * block + 4 * own_column(c),
-                   kda_decay(logarithm[c]));
-    }
+  const float decay = kda_decay(sum_over_tokens(logarithm, g));
+  if ((g & 1) == 0) {
+    store_shared(shared + Smem::kDecay + Smem::kRow * block + 4 * own_column(g >> 1), decay);
   }
 }
 
@@ -385,9 +391,9 @@ __device__ __forceinline__ void KdaChunkWork<Config>::publish(
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int c = 2 * n + i;
-        kg[i] = own.key(h, c) * products.after[h][c];
-        qg[i] = in.scale * own.query(h, c) * products.to[h][c];
-        ke[i] = -own.beta[h] * own.key(h, c) * products.to[h][c];
+        kg[i] = own.k[h][c] * products.after[h][c];
+        qg[i] = own.q[h][c] * products.to[h][c];
+        ke[i] = -own.beta[h] * own.k[h][c] * products.to[h][c];
       }
       store_planes<Element, Smem::kKeyPlane>(to + Smem::kKg, kg[0], kg[1]);
       store_planes<Element, Smem::kKeyPlane>(to + Smem::kQg, qg[0], qg[1]);

@@ -42,14 +42,13 @@ struct KdaBackward : KdaChunkPairs<Config> {
 
   template <class T>
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
-                                       long long token_stride, long long own) const {
+                                       long long token_stride, int own) const {
     return Work::template row_of<T>(tensor, batch_stride, token_stride, own);
   }
 
-  // dq and dk of the pass, over the heads, and products of whole rows with q and k.
+  // dq and dk of the pass, over the heads.
   struct Gradients {
     Sums query, key;
-    float query_dot[2] = {}, key_dot[2] = {};
   };
 
   __device__ __forceinline__ unsigned stash(int pass, int which, int i) const {
@@ -77,8 +76,14 @@ struct KdaBackward : KdaChunkPairs<Config> {
     return !Config::kGrouped || member < Smem::kHeads - 1;
   }
 
+  // The quad's sum, to what is kept there if there is `more`: always the same lane's.
+  __device__ __forceinline__ void add_kept(unsigned to, float value, bool more) const {
+    value = sum_over_quad(value);
+    if (t == 0) store_shared(to, more ? load_shared(to) + value : value);
+  }
+
   __device__ __forceinline__ void multiply_values(int value_head, int member, int pass,
-                                                  Sums& queries, Sums& rows, Sums& columns) const;
+                                                  Sums& queries, Sums& rows, Sums& columns);
   __device__ __forceinline__ void store_dots(const Own& own, const KdaProducts<4>& products,
                                              Sums& columns) const;
   __device__ __forceinline__ void add_cross(const Own& own, const KdaProducts<4>& products,
@@ -97,7 +102,7 @@ struct KdaBackward : KdaChunkPairs<Config> {
   __device__ __forceinline__ void finish_pass(int pass, Gradients& gradients) const;
   __device__ __forceinline__ void finish_stashed(int which, int h, float norm, float dot) const;
   __device__ __forceinline__ void finish_stored(int which, int h, float norm, float dot) const;
-  __device__ __forceinline__ void finish(const Gradients& gradients) const;
+  __device__ __forceinline__ void finish() const;
   __device__ __forceinline__ void run();
 };
 
@@ -106,17 +111,18 @@ struct KdaBackward : KdaChunkPairs<Config> {
 template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_head, int member,
                                                                      int pass, Sums& queries,
-                                                                     Sums& rows,
-                                                                     Sums& columns) const {
+                                                                     Sums& rows, Sums& columns) {
   Scores scores;
   float dots[2] = {}, value_dot = 0.0f;
   const bool first = pass == 0;
 #pragma unroll 1
   for (int value = 0; value < in.value_dim; value += Smem::kValues) {
     if (value != 0) __syncthreads();  // all have left what the tiles replace
+    this->find_thread();
     this->copy_tiles(value_head, pass, value);
     copy_async_wait<0>();
     __syncthreads();  // the tiles are there for all
+    this->find_thread();
     if (first || Config::kGrouped) this->add_scores(scores);
     if (first) this->finish_values(value_head, value, value_dot);
     this->add_states(queries, rows, columns, dots);
@@ -141,17 +147,17 @@ template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::store_dots(const Own& own,
                                                                 const KdaProducts<4>& products,
                                                                 Sums& columns) const {
+  float sums[4] = {};
 #pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    float sum = 0.0f;
+  for (int h = 0; h < 2; ++h) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      sum = __fmaf_rn(own.key(h, c) * products.after[h][c], columns.at(h, c), sum);
+    for (int c = 0; c < 4; ++c) {
+      sums[c] = __fmaf_rn(own.k[h][c] * products.after[h][c], columns.at(h, c), sums[c]);
     }
-    sum = sum_over_tokens(sum);
-    if (g == 0) {
-      store_shared(shared + Smem::kKeyDots + Smem::kRow * block + 4 * own_column(c), sum);
-    }
+  }
+  const float whole = sum_over_tokens(sums, g);
+  if ((g & 1) == 0) {
+    store_shared(shared + Smem::kKeyDots + Smem::kRow * block + 4 * own_column(g >> 1), whole);
   }
   if (thread < kColumns) {
     float sum = 0.0f;
@@ -177,15 +183,15 @@ __device__ __forceinline__ void KdaBackward<Config>::add_cross(const Own& own,
     const float diagonal = load_shared(shared + Smem::kDiagonal + 4 * row(h));
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float q = own.query(h, c), k = own.key(h, c);
+      const float q = own.q[h][c], k = own.k[h][c];
       const float query = queries.at(h, c) * products.to[h][c];
       const float key_row = rows.at(h, c) * products.to[h][c];
       const float key_column = columns.at(h, c) * products.after[h][c];
-      row_terms[h][c] = in.scale * q * query - own.beta[h] * k * key_row;
+      row_terms[h][c] = q * query - own.beta[h] * k * key_row;
       column_terms[h][c] = k * key_column;
       queries.at(h, c) = __fmaf_rn(diagonal, k, query);
       rows.at(h, c) = key_row;
-      columns.at(h, c) = __fmaf_rn(in.scale * diagonal, q, key_column);
+      columns.at(h, c) = __fmaf_rn(diagonal, q, key_column);
       dg[h][c] = 0.0f;
     }
   }
@@ -208,7 +214,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_levels(const Own& own,
   KdaProducts<4> products(alpha);
 #pragma unroll 1
   for (int half = 1; half <= 8; half *= 2) {
-    float span[2][4];
+    float span[2][4] = {};
     this->add_level(half, own, products, queries, rows, columns, span);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -226,10 +232,10 @@ __device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& ow
                                                                    Gradients& gradients) const {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float beta_dot = 0.0f;
+    float beta_dot = 0.0f, query_dot = 0.0f, key_dot = 0.0f;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float q = own.query(h, c), k = own.key(h, c);
+      const float q = own.q[h][c], k = own.k[h][c];
       const float dq = in.scale * queries.at(h, c);
       const float dk = __fmaf_rn(-own.beta[h], rows.at(h, c), columns.at(h, c));
       beta_dot = __fmaf_rn(k, rows.at(h, c), beta_dot);
@@ -239,16 +245,17 @@ __device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& ow
         gradients.query.at(h, c) = dq, gradients.key.at(h, c) = dk;
       }
       if constexpr (Config::kL2Norm) {
-        gradients.query_dot[h] = __fmaf_rn(q, dq, gradients.query_dot[h]);
-        gradients.key_dot[h] = __fmaf_rn(k, dk, gradients.key_dot[h]);
+        query_dot = __fmaf_rn(q, queries.at(h, c), query_dot);
+        key_dot = __fmaf_rn(k, dk, key_dot);
       }
     }
-    beta_dot = sum_over_quad(beta_dot);
-    if (t == 0) {
-      const unsigned to =
-          shared + Smem::kBetaDots + 256 * (Smem::kParts * heads_place(member) + part) + 4 * row(h);
-      const bool more = pass > 0 && kept(member);
-      store_shared(to, more ? load_shared(to) + beta_dot : beta_dot);
+    const unsigned to = shared + 4 * row(h);
+    add_kept(to + Smem::kBetaDots + 256 * (Smem::kParts * heads_place(member) + part), beta_dot,
+             pass > 0 && kept(member));
+    if constexpr (Config::kL2Norm) {
+      const bool more = pass > 0 || member > 0;
+      add_kept(to + Smem::kNormDots + 512 * part, query_dot, more);
+      add_kept(to + Smem::kNormDots + 512 * part + 256, key_dot, more);
     }
   }
 }
@@ -355,12 +362,9 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head,
       rate_sum += __shfl_xor_sync(0xffffffffu, rate_sum, other);
     }
     if (lane == 0) store_shared(shared + Smem::kRateSums + 4 * warp, rate_sum);
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      sums[c] = sum_over_tokens(sums[c]);
-      if (g == 0) {
-        store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * own_column(c), sums[c]);
-      }
+    const float whole = sum_over_tokens(sums, g);
+    if ((g & 1) == 0) {
+      store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * own_column(g >> 1), whole);
     }
     __syncthreads();  // every block's sums are there
     const int own = thread, key = kColumns * pass + own;
@@ -409,7 +413,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_beta(int value_head,
   }
   if constexpr (Config::kSigmoid) {
     const float beta = load_shared(shared + Smem::kBeta + 4 * at);
-    if (last) d *= beta * (1.0f - beta / in.beta_factor);
+    if (last) d *= beta * (1.0f - beta * rcp(in.beta_factor));
   }
   store_element(to, from_float<Beta>(d));
 }
@@ -436,14 +440,21 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
     whole.join_eights();
     __syncthreads();  // all have left the tiles; scores, decays and dots are there
     this->publish(own, whole);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) store_shared(this->alpha_place(i), alpha[i / 4][i % 4]);
     __syncthreads();  // what the blocks give each other is there
+    this->find_beta(own);
     store_dots(own, whole, columns);
     this->chain_rows(queries, rows, own, whole);
     this->chain_columns(columns);
     add_cross(own, whole, queries, rows, columns, dg);
   }
   this->find_thread();
+  this->find_beta(own);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) alpha[i / 4][i % 4] = load_shared(this->alpha_place(i));
   add_levels(own, alpha, queries, rows, columns, dg);
+  this->find_beta(own);
   add_gradients(own, queries, rows, columns, member, pass, gradients);
   __syncthreads();  // what spans blocks and the rows' sums are there
   this->find_thread();
@@ -531,14 +542,7 @@ __device__ __forceinline__ void KdaBackward<Config>::finish_stored(int which, in
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish(const Gradients& gradients) const {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const unsigned to = shared + Smem::kNormDots + 512 * part + 4 * row(h);
-    const float query = sum_over_quad(gradients.query_dot[h]);
-    const float key = sum_over_quad(gradients.key_dot[h]);
-    if (t == 0) store_shared(to, query), store_shared(to + 256, key);
-  }
+__device__ __forceinline__ void KdaBackward<Config>::finish() const {
   __syncthreads();  // every part's sums are there
 #pragma unroll 1
   for (int which = 0; which < 2; ++which) {
@@ -572,7 +576,7 @@ __device__ __forceinline__ void KdaBackward<Config>::run() {
     finish_pass(pass, gradients);
   }
   this->find_thread();
-  if constexpr (Config::kL2Norm) finish(gradients);
+  if constexpr (Config::kL2Norm) finish();
 }
 
 // Tokens [first, end) of a row, of some heads' columns.
@@ -608,10 +612,10 @@ __device__ __forceinline__ void clear_rest(const KdaBackwardParams& p, const Kda
                                   in.key_dim);
     }
   }
-  if (!Config::kPacked || place.sequence != in.sequences - 1) return;
-  const long long first = place.start + maximum(place.first, place.count);
-  const long long behind = place.start + place.first + kKdaChunk;
-  const long long end = behind < in.tokens ? behind : in.tokens;
+  if (!Config::kPacked || place.sequence + 1 < in.sequences) return;
+  const int first = place.start + maximum(place.first, place.count);
+  const int behind = place.start + place.first + kKdaChunk;
+  const int end = minimum(behind, in.tokens);
   clear_tokens<Config, Element>(p.dq, p.dq_token_stride, p.dq_head_stride, first, end, head, 1,
                                 in.key_dim);
   clear_tokens<Config, Element>(p.dk, p.dk_token_stride, p.dk_head_stride, first, end, head, 1,

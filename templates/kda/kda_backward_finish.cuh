@@ -18,10 +18,17 @@ namespace lathe {
 
 constexpr int kKdaFinishColumns = 32;  // of a thread block
 
+// A float32 of each thread.
+template <class Config>
+struct KdaBackwardFinishSmem {
+  static constexpr int kBytes = 4 * Config::kThreads;
+};
+
 template <class Config>
 __device__ void kda_backward_finish(const KdaBackwardFinishParams& p) {
   constexpr int kWarps = Config::kThreads / 32, kSums = 16;
-  __shared__ float sums[kWarps][32];
+  extern __shared__ float4 shared[];
+  float* sums = reinterpret_cast<float*>(shared);  // [warps][32]
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int bias_columns = p.ddt_bias == nullptr ? 0 : p.value_heads * p.key_dim;
   const int bias_blocks = ceil_div(bias_columns, kKdaFinishColumns);
@@ -46,12 +53,12 @@ __device__ void kda_backward_finish(const KdaBackwardFinishParams& p) {
   }
 #pragma unroll
   for (int i = 1; i < kSums; ++i) sum[0] += sum[i];
-  sums[warp][lane] = sum[0];
+  sums[32 * warp + lane] = sum[0];
   __syncthreads();  // every warp's sums are there
   if (warp != 0 || column >= columns) return;
   float whole = 0.0f;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) whole += sums[w][lane];
+  for (int w = 0; w < kWarps; ++w) whole += sums[32 * w + lane];
   store_element(static_cast<float*>(bias ? p.ddt_bias : p.dA_log) + column, whole);
 }
 

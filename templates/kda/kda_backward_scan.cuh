@@ -32,8 +32,8 @@ struct KdaReverse : KdaScan<Config> {
   __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int own,
                                           int first) const;
   __device__ __forceinline__ void update(KdaState<Config>& state, unsigned block,
-                                         const Fragment<Element>& outputs,
-                                         const Fragment<Element>& rows) const;
+                                         const KdaSplit<Element, 1>& outputs,
+                                         const KdaSplit<Element>& rows) const;
   __device__ __forceinline__ void load_final_grad(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
@@ -45,8 +45,8 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
                                                                      unsigned block, int own,
                                                                      int first) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int t = lane % 4;
-  const int by_chunks = Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+  const int from = this->own_lane(), t = from % 4;
+  const int by_chunks = Block::Rows::offset(row_of_chunks_first(from), chunk_of_chunks_first(from));
   float dvn[2][4] = {};
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {  // dvn = (kg dh)^T
@@ -69,14 +69,14 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
   float y[2][4] = {}, before[2][4];  // dvn += (scale P^T do)^T and y = (M^T dvn)^T
 #pragma unroll
   for (int i = 0; i < 8; ++i) before[i / 4][i % 4] = dvn[i / 4][i % 4];
-  const Fragment<Element> given = d_o.operand();
-  this->template multiply_square<kOfEarlier>(dvn, given, block + Block::kScores);
-  Fragment<Element> rows = fragment_of<Element>(dvn[0], dvn[1]);
+  this->template multiply_square<kOfEarlier>(dvn, d_o.operand(), block + Block::kScores);
+  KdaSplit<Element> rows(dvn);
   if (all_finite(rows)) {
     this->template multiply_square<kOfEarlier>(y, rows, block + Block::kInverse);
   } else {
-    this->template multiply_square_by_token<kOfEarlier>(before, given, block + Block::kScores);
-    rows = fragment_of<Element>(before[0], before[1]);
+    this->template multiply_square_by_token<kOfEarlier>(before, d_o.operand(),
+                                                        block + Block::kScores);
+    rows = KdaSplit<Element>(before);
     this->template multiply_square_by_token<kOfEarlier>(y, rows, block + Block::kInverse);
   }
   if constexpr (kStored) {
@@ -86,36 +86,34 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     this->store_values(y, to, stride, first);
   }
 
-  Fragment<Element> outputs;  // scale do, and in `rows` -Diag(beta) y
+  float outputs[2][4];  // scale do; y becomes -Diag(beta) y
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     float beta[2];
     load_shared(block + Block::kBeta + 4 * (8 * n + 2 * t), beta[0], beta[1]);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {  // as much as qg and ke are too large
-      scale[n][i] *= Block::kUnscaling, beta[i] *= Block::kUnscaling;
-    }
-#pragma unroll
     for (int h = 0; h < 2; ++h) {
       float own_do[2];
       d_o.pair(n, h, own_do[0], own_do[1]);
-      put_pair(outputs, 2 * n + h, own_do[0] * scale[n][0], own_do[1] * scale[n][1]);
-      put_pair(rows, 2 * n + h, -beta[0] * norm[n][0] * y[n][2 * h],
-               -beta[1] * norm[n][1] * y[n][2 * h + 1]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {  // qg and ke are too large by kScaling
+        outputs[n][2 * h + i] = own_do[i] * (Block::kUnscaling * scale[n][i]);
+        y[n][2 * h + i] *= -beta[i] * (Block::kUnscaling * norm[n][i]);
+      }
     }
   }
-  update(state, block, outputs, rows);
+  update(state, block, KdaSplit<Element, 1>(outputs), KdaSplit<Element>(y));
 }
 
 // dh = Diag(decay) dh + qg^T outputs + ke^T rows.
 template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
-    KdaState<Config>& state, unsigned block, const Fragment<Element>& outputs,
-    const Fragment<Element>& rows) const {
+    KdaState<Config>& state, unsigned block, const KdaSplit<Element, 1>& outputs,
+    const KdaSplit<Element>& rows) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int t = lane % 4;
+  const int from = this->own_lane(), t = from % 4;
   const unsigned at =
-      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+      block + Block::Rows::offset(row_of_rows_first(from), chunk_of_rows_first(from));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
 #pragma unroll
@@ -127,9 +125,9 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
     }
     Fragment<Element> b;
     load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kQg);
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], outputs, b);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], outputs, b);
     load_planes_transposed<Element, kPlane>(b, Block::Rows::at(at, 2 * j) + Block::kKe);
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], rows, b);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], rows, b);
   }
 }
 
@@ -152,7 +150,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Confi
   const int rounds = ceil_div(place.count - place.first, Scan::kRows);
   const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
-  this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
+  if (Scan::kAhead) this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
 #pragma unroll 1
   for (int turn = rounds - 1; turn >= 0; --turn) {
     const int round = place.first + turn * Scan::kRows;

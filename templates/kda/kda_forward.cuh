@@ -39,7 +39,7 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void read_state(const KdaState<Config>& state, unsigned block,
                                              float (&x)[2][4], float (&o)[2][4]) const;
   __device__ __forceinline__ void update_state(KdaState<Config>& state, unsigned block,
-                                               const Fragment<Element>& values) const;
+                                               const KdaSplit<Element>& values) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
   __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
@@ -54,8 +54,9 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
                                                                unsigned block, float (&x)[2][4],
                                                                float (&o)[2][4]) const {
   constexpr int kPlane = Block::Rows::kBytes;
+  const int from = this->own_lane();
   const unsigned at =
-      block + Block::Rows::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
+      block + Block::Rows::offset(row_of_chunks_first(from), chunk_of_chunks_first(from));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
     const Fragment<Element> h = state.operand(j);
@@ -73,7 +74,7 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& state, unsigned block,
                                                             int own, int first) const {
-  const int t = lane % 4;
+  const int t = this->own_lane() % 4;
   float x[2][4] = {}, o[2][4] = {};
   read_state(state, block, x, o);
   float norm[2][2];
@@ -98,9 +99,9 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
     }
   }
   float vn[2][4] = {};
-  const Fragment<Element> given = fragment_of<Element>(x[0], x[1]);
+  const KdaSplit<Element> given(x);
   this->template multiply_square<kOfLater>(vn, given, block + Block::kInverse);
-  Fragment<Element> rows = fragment_of<Element>(vn[0], vn[1]);
+  KdaSplit<Element> rows(vn);
   if (all_finite(rows)) {
     if constexpr (Config::kOutput) {
       this->template multiply_square<kOfLater>(o, rows, block + Block::kScores);
@@ -109,7 +110,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 #pragma unroll
     for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] = 0.0f;
     this->template multiply_square_by_token<kOfLater>(vn, given, block + Block::kInverse);
-    rows = fragment_of<Element>(vn[0], vn[1]);
+    rows = KdaSplit<Element>(vn);
     if constexpr (Config::kOutput) {
       this->template multiply_square_by_token<kOfLater>(o, rows, block + Block::kScores);
     }
@@ -128,7 +129,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
   if constexpr (Config::kL2Norm) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] *= norm[i / 4][i % 2];
-    rows = fragment_of<Element>(vn[0], vn[1]);
+    rows = KdaSplit<Element>(vn);
   }
   update_state(state, block, rows);
 }
@@ -136,10 +137,10 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 // S = Diag(decay) h + kg^T vn.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::update_state(
-    KdaState<Config>& state, unsigned block, const Fragment<Element>& values) const {
-  const int t = lane % 4;
+    KdaState<Config>& state, unsigned block, const KdaSplit<Element>& values) const {
+  const int from = this->own_lane(), t = from % 4;
   const unsigned at =
-      block + Block::Rows::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
+      block + Block::Rows::offset(row_of_rows_first(from), chunk_of_rows_first(from));
 #pragma unroll
   for (int j = 0; j < Scan::kSteps; ++j) {
     Fragment<Element> kg;
@@ -152,7 +153,7 @@ __device__ __forceinline__ void KdaForward<Config>::update_state(
 #pragma unroll
       for (int i = 0; i < 4; ++i) state.s[2 * j + n][i] *= decay[i % 2];
     }
-    multiply_add_pair(state.s[2 * j], state.s[2 * j + 1], values, kg);
+    multiply_add_split(state.s[2 * j], state.s[2 * j + 1], values, kg);
   }
 }
 
@@ -210,7 +211,7 @@ __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state
                      place.start * in.v_token_stride + place.head * in.v_head_stride;
   const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
-  this->expect(incoming, place.first);
+  if (Scan::kAhead) this->expect(incoming, place.first);
 #pragma unroll 1
   for (int round = place.first; round < place.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);

@@ -66,6 +66,42 @@ __device__ __forceinline__ int kda_segment_length(int count, int segments) {
   return ceil_div(ceil_div(count, kKdaChunk), segments) * kKdaChunk;
 }
 
+// Accumulators that become an operand, in two parts where elements have 16 bits: rounded, and what
+// that left. Nearly the same keys take back what the one before wrote, so that of values of many
+// tokens their roundings remain; with both parts errors are a half to a twentieth.
+template <class Element, int kParts = sizeof(Element) == 2 ? 2 : 1>
+struct KdaSplit {
+  Fragment<Element> part[kParts];
+
+  __device__ __forceinline__ explicit KdaSplit(const float (&x)[2][4]) {
+    part[0] = fragment_of<Element>(x[0], x[1]);
+    if constexpr (kParts == 2) {
+      float rest[2][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float first, second;
+        unpack_pair(part[0].word[0][i], Element{}, first, second);
+        const int at = i % 2 * 2;
+        rest[i / 2][at] = __fsub_rn(x[i / 2][at], first);
+        rest[i / 2][at + 1] = __fsub_rn(x[i / 2][at + 1], second);
+      }
+      part[1] = fragment_of<Element>(rest[0], rest[1]);
+    }
+  }
+  explicit KdaSplit() = default;
+};
+
+// sums += rows B, the smaller part first.
+template <class Element, int kParts>
+__device__ __forceinline__ void multiply_add_split(float (&first)[4], float (&second)[4],
+                                                   const KdaSplit<Element, kParts>& rows,
+                                                   const Fragment<Element>& b) {
+#pragma unroll
+  for (int i = kParts - 1; i >= 0; --i) {
+    multiply_add_pair(first, second, rows.part[i], b);
+  }
+}
+
 // Values of 16 tokens as a lane holds accumulators of them, transposed: of tile n, words 2h and
 // 2h + 1 are value g + 8h of tokens 8n + 2t and the next. Elements of 16 bits stay packed: as they
 // are they are an operand.
@@ -75,8 +111,11 @@ struct KdaValues {
   __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
     unpack_pair(word[2 * n + h], Element{}, first, second);
   }
-  __device__ __forceinline__ Fragment<Element> operand() const {
-    return {{{word[0], word[1], word[2], word[3]}}};
+  __device__ __forceinline__ KdaSplit<Element, 1> operand() const {
+    KdaSplit<Element, 1> rows;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rows.part[0].word[0][i] = word[i];
+    return rows;
   }
 };
 template <>
@@ -85,9 +124,7 @@ struct KdaValues<f32> {
   __device__ __forceinline__ void pair(int n, int h, float& first, float& second) const {
     first = value[n][2 * h], second = value[n][2 * h + 1];
   }
-  __device__ __forceinline__ Fragment<f32> operand() const {
-    return fragment_of<f32>(value[0], value[1]);
-  }
+  __device__ __forceinline__ KdaSplit<f32, 1> operand() const { return KdaSplit<f32, 1>(value); }
 };
 
 // sum += 0 times both halves of the word: NaN for what is not finite.
@@ -99,11 +136,11 @@ __device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
 }
 // Whether the rows hold numbers alone; the first plane of a float32 shows it.
 template <class Element>
-__device__ __forceinline__ bool all_finite(const Fragment<Element>& rows) {
+__device__ __forceinline__ bool all_finite(const KdaSplit<Element>& rows) {
   using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
   unsigned sum = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.word[0][i], Plane{});
+  for (int i = 0; i < 4; ++i) add_nothing(sum, rows.part[0].word[0][i], Plane{});
   return __all_sync(0xffffffffu, sum == 0) != 0;
 }
 
@@ -164,6 +201,10 @@ struct KdaScan {
   using Smem = KdaScanSmem<Config>;
   static constexpr int kWarps = Smem::kWarps, kRows = Smem::kRows;
   static constexpr int kSteps = Config::kWidth / 16;
+  // The next round is on its way while the warps walk; the planes of float32 leave no registers.
+  static constexpr bool kAhead = sizeof(Element) == 2;
+  // Then, and with wide states, what depends on the lane is computed where it is used.
+  static constexpr bool kTight = !kAhead || Config::kWidth > 128;
 
   const KdaInputs& in;
   const KdaPlace place;
@@ -182,6 +223,7 @@ struct KdaScan {
         lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32)) {}
 
+  __device__ __forceinline__ int own_lane() const { return kTight ? fresh_lane() : lane; }
   // Column of V where the warp's part begins.
   __device__ __forceinline__ int own_value() const { return place.value + 16 * warp; }
   __device__ __forceinline__ long long state_size() const {
@@ -213,12 +255,13 @@ struct KdaScan {
   __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
                                           int round, int next) const;
   __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
-  template <KdaReach kReach>
-  __device__ __forceinline__ void multiply_square(float (&to)[2][4], const Fragment<Element>& rows,
+  template <KdaReach kReach, int kParts>
+  __device__ __forceinline__ void multiply_square(float (&to)[2][4],
+                                                  const KdaSplit<Element, kParts>& rows,
                                                   unsigned square) const;
-  template <KdaReach kReach>
+  template <KdaReach kReach, int kParts>
   __device__ __forceinline__ void multiply_square_by_token(float (&to)[2][4],
-                                                           const Fragment<Element>& rows,
+                                                           const KdaSplit<Element, kParts>& rows,
                                                            unsigned square) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
@@ -294,11 +337,11 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& incoming,
                                                          const KdaNumbers& head, int round,
                                                          int next) const {
-  const int first = round + 16 * warp;
-  if (first < place.count) {
+  if (!kAhead) expect(incoming, round);
+  if (round + 16 * warp < place.count) {
     prepare_block(incoming, rows(), head, blocks + warp * Block::kBytes);
   }
-  expect(incoming, next);
+  if (kAhead) expect(incoming, next);
 }
 
 // The rows of the round's block `own`, the warp's columns.
@@ -313,7 +356,7 @@ __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::
                                                           chunk_of_chunks_first(lane)),
                                     2 * warp));
   } else {
-    const int g = lane / 4, t = lane % 4;
+    const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -328,41 +371,46 @@ __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::
 
 // to += rows square^T over the 16 tokens of a block, or rows square.
 template <class Config>
-template <KdaReach kReach>
-__device__ __forceinline__ void KdaScan<Config>::multiply_square(float (&to)[2][4],
-                                                                 const Fragment<Element>& rows,
-                                                                 unsigned square) const {
+template <KdaReach kReach, int kParts>
+__device__ __forceinline__ void KdaScan<Config>::multiply_square(
+    float (&to)[2][4], const KdaSplit<Element, kParts>& rows, unsigned square) const {
   Fragment<Element> b;
+  const int from = own_lane();
   if constexpr (kReach == kOfLater) {
     load_planes<Element, KdaSquare::kBytes>(
-        b, square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+        b, square + KdaSquare::offset(row_of_chunks_first(from), chunk_of_chunks_first(from)));
   } else {
     load_planes_transposed<Element, KdaSquare::kBytes>(
-        b, square + KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)));
+        b, square + KdaSquare::offset(row_of_rows_first(from), chunk_of_rows_first(from)));
   }
-  multiply_add_pair(to[0], to[1], rows, b);
+  multiply_add_split(to[0], to[1], rows, b);
 }
 
 // The same, to the bit, where rows are not finite: zero times them is not zero. Every token is
 // summed on its own, from those alone that reach it.
 template <class Config>
-template <KdaReach kReach>
+template <KdaReach kReach, int kParts>
 __device__ __forceinline__ void KdaScan<Config>::multiply_square_by_token(
-    float (&to)[2][4], const Fragment<Element>& rows, unsigned square) const {
+    float (&to)[2][4], const KdaSplit<Element, kParts>& rows, unsigned square) const {
   const int t = lane % 4;
   const auto reaches = [](int from, int token) {
     return kReach == kOfLater ? from <= token : from >= token;
   };
 #pragma unroll 1
   for (int token = 0; token < 16; ++token) {
-    Fragment<Element> cut;
+    KdaSplit<Element, kParts> cut;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int from = 2 * t + i / 2 * 8;  // tokens from, from + 1 in the halves of the word
       const unsigned kept =
           (reaches(from, token) ? 0xffffu : 0u) | (reaches(from + 1, token) ? 0xffff0000u : 0u);
 #pragma unroll
-      for (int n = 0; n < Block::kPlanes; ++n) cut.word[n][i] = rows.word[n][i] & kept;
+      for (int j = 0; j < kParts; ++j) {
+#pragma unroll
+        for (int n = 0; n < Block::kPlanes; ++n) {
+          cut.part[j].word[n][i] = rows.part[j].word[n][i] & kept;
+        }
+      }
     }
     float sum[2][4];
 #pragma unroll
@@ -384,7 +432,7 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2][4], Element* row,
                                                               long long token_stride,
                                                               int first) const {
-  const int g = lane / 4, t = lane % 4;
+  const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     if constexpr (sizeof(Element) == 2) {
@@ -413,7 +461,7 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
                                                                void* to) const {
-  const int g = lane / 4, t = lane % 4;
+  const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int value = own_value() + g + 8 * h;

@@ -41,7 +41,7 @@ struct Report {
   std::vector<std::string> launches;
 };
 Report take_report();
-void check_no_findings();  // doctest CHECKs
+void check_no_findings();  // throws with them: benches have no doctest
 
 // Device memory of the helpers in lathe.h.
 class Memory {

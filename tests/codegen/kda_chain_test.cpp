@@ -66,6 +66,18 @@ TEST_CASE("kda: time grows with the length, and with heads once the device is fu
   CHECK(cycles_of(problem, of(0)) == 0);
 }
 
+TEST_CASE("kda: segments take a walk of the summaries more, each as long as a segment") {
+  KdaProblem problem = problem_of(128, false, false);
+  problem.segmented = true;
+  const double whole = cycles_of(problem, {1, 12, 12, 8192, 1});
+  // 12 heads of 4 segments: 12 * (3 + 2) blocks that work, then 48; both at once on 132.
+  const double cut = cycles_of(problem, {1, 12, 12, 8192, 4});
+  CHECK(cut > 2 * whole / 4);
+  CHECK(cut < 2.2 * whole / 4);
+  // 30 heads: 150 blocks, two rounds of them.
+  CHECK(cycles_of(problem, {1, 30, 30, 8192, 4}) > 2.9 * whole / 4);
+}
+
 TEST_CASE("kda: few heads are bound by the walk, many by nothing but what they issue") {
   const KdaProblem problem = problem_of(128, false, false);
   const auto kernels = kda_chunked_kernels(problem, h100());

@@ -112,6 +112,16 @@ TEST_CASE("kda: every width has a tile on every device, and one that fits V") {
       }
     }
   }
+  // The gradients have one, which fits everywhere.
+  for (const int key_dim : {8, 64, 128, 192, 256}) {
+    for (const int flags : {0, 1, 2, 3}) {
+      for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
+        KdaProblem problem = backward(key_dim, 128);
+        problem.element = element, problem.l2norm = flags & 1, problem.grouped = flags & 2;
+        CHECK(kernels_of(problem, small()).backward->smem_bytes <= 99 * 1024);
+      }
+    }
+  }
   CHECK(kda_walk_choose(forward(), h100())->warps == 8);
   CHECK(kda_walk_choose(forward(), *facts_of_arch("sm_80"))->warps == 8);
   CHECK(kda_walk_choose(forward(), small())->warps == 4);
@@ -150,6 +160,7 @@ TEST_CASE("kda: slots and chunks are counted from capacities") {
   CHECK(kda_slots(problem, fixed) == 5);
   CHECK(kda_chunks(problem, fixed, 16) == 11);
   CHECK(kda_slots(problem, {0, 2, 4, 0}) == 0);
+  CHECK(kda_slots(problem, {0, 2, 4, 70}) == 2);  // rows of nobody, which somebody clears
 }
 
 TEST_CASE("kda: blocks of the launches") {
@@ -171,6 +182,13 @@ TEST_CASE("kda: blocks of the launches") {
   CHECK(launch.forward == 3 * 4 * 2);
   CHECK(launch.scan_forward == 0);
   CHECK(launch.count() == 4);
+  // Rows of nobody are cleared by the forward and by the gradients.
+  KdaProblem packed = problem;
+  packed.packed = true;
+  launch = kda_launch(packed, kernels, {0, 2, 4, 70});
+  CHECK(launch.forward == 4 * 2);
+  CHECK(launch.scan() == 0);
+  CHECK(launch.backward == 2 * 2);
   // Without tokens there are only sums of nothing, and states if there are any.
   const KdaChunkedShape empty = {3, 2, 4, 0};
   launch = kda_launch(problem, kernels, empty);

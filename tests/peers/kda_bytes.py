@@ -17,12 +17,13 @@ scripts/test --peers has installed what this needs; LD_LIBRARY_PATH as there.
 """
 import argparse
 import csv
+import importlib.metadata
 import json
 import os
 import pathlib
 import sys
 
-COLUMNS = ["impl", "options", "pass", "what", "launches", "memory_MB", "asked_MB", "tensor_Mop"]
+COLUMNS = ["impl", "shape", "options", "pass", "what", "launches", "memory_MB", "asked_MB", "tensor_Mop"]
 SECTOR = 32
 
 
@@ -99,7 +100,7 @@ def counted(path, seen):
     return [json.loads(line) for line in path.read_text().splitlines()[seen:]] if path.exists() else []
 
 
-def rows_of(torch, chunk_kda, options, what, sizes, counters):
+def rows_of(torch, chunk_kda, label, options, what, sizes, counters):
     fused, backward = options != "plain", what == "backward"
     given = inputs_of(torch, *sizes, fused, backward)
     if fused:
@@ -122,7 +123,7 @@ def rows_of(torch, chunk_kda, options, what, sizes, counters):
     rows, total = [], [0, 0.0, 0.0, 0.0]
 
     def add(name, count, memory, asked, tensor):
-        rows.append(["fla", options, what, name, count, f"{memory / 1e6:.3f}", f"{asked / 1e6:.3f}",
+        rows.append([*label, options, what, name, count, f"{memory / 1e6:.3f}", f"{asked / 1e6:.3f}",
                      f"{tensor / 1e6:.0f}"])
         for i, value in enumerate((count, memory, asked, tensor)):
             total[i] += value
@@ -135,10 +136,10 @@ def rows_of(torch, chunk_kda, options, what, sizes, counters):
         add(f"torch {name}", 1, moved, moved, 0)
     finals = sum(t.numel() * t.element_size() for t in results if t is not None)
     allocated = sum(size for _, size in mode.made.values())
-    rows.append(["fla", options, what, "total", total[0], f"{total[1] / 1e6:.3f}", f"{total[2] / 1e6:.3f}",
+    rows.append([*label, options, what, "total", total[0], f"{total[1] / 1e6:.3f}", f"{total[2] / 1e6:.3f}",
                  f"{total[3] / 1e6:.0f}"])
     for name, size in (("intermediates, all", allocated), ("intermediates, at a time", mode.most)):
-        rows.append(["fla", options, what, name, "-", f"{max(0, size - finals) / 1e6:.3f}", "-", "-"])
+        rows.append([*label, options, what, name, "-", f"{max(0, size - finals) / 1e6:.3f}", "-", "-"])
     return rows
 
 
@@ -163,9 +164,12 @@ def main():
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(COLUMNS)
     sizes = (given.tokens, given.heads, given.width)
+    version = importlib.metadata.version
+    label = (f"fla {version('flash-linear-attention')} triton {version('triton')}",
+             f"B1 T{given.tokens} H{given.heads} K{given.width} V{given.width} bf16")
     for what in given.passes or ("forward", "backward"):
         for options in given.options or ("plain", "fused", "bounded"):
-            out.writerows(rows_of(torch, chunk_kda, options, what, sizes, counters))
+            out.writerows(rows_of(torch, chunk_kda, label, options, what, sizes, counters))
             sys.stdout.flush()
 
 

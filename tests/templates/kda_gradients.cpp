@@ -65,20 +65,6 @@ Prepared prepare(sim::test::Device& device, const Setup& s, ref::Kda a, const Le
   return out;
 }
 
-sim::Outcome launched(sim::test::Device& device, const std::string& ptx, const KernelSpec& spec,
-                      size_t blocks, const auto& params) {
-  device.load(ptx);
-  device.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
-  const sim::Outcome outcome = device.run("entry", static_cast<uint32_t>(blocks),
-                                          static_cast<uint32_t>(spec.threads), params);
-  INFO(spec.text(), " ", sim::test::texts(outcome));
-  REQUIRE(outcome.error == 0);
-  CHECK(outcome.findings.empty());
-  CHECK(outcome.counters.shared_load.conflicts == 0);
-  CHECK(outcome.counters.shared_store.conflicts == 0);
-  return outcome;
-}
-
 }  // namespace
 
 Gradients run_gradients(const Setup& s, const ref::Kda& a, const Left& left, const Launch& launch) {
@@ -112,6 +98,22 @@ Gradients run_gradients(const Setup& s, const ref::Kda& a, const Left& left, con
   out.dA_log = result(f.dA_log, LATHE_F32, rates);
   out.ddt_bias = result(f.ddt_bias, LATHE_F32, biases);
   return out;
+}
+
+double bound_of(const Setup& s, const std::string& name) {
+  if (s.element == LATHE_F32) return 1e-5;
+  return name == "dg" || name == "dbeta" ? 1.5e-2 : 8e-3;
+}
+
+void compare(const Setup& s, const Gradients& got, const ref::KdaBackward& exact) {
+  const auto near = [&](const char* name, const ref::Array& mine, const ref::Array& r) {
+    if (mine.empty()) return;
+    INFO(std::string(name));
+    CHECK(rms(mine, r) < bound_of(s, name));
+  };
+  near("dq", got.dq, exact.dq), near("dk", got.dk, exact.dk), near("dv", got.dv, exact.dv);
+  near("dg", got.dg, exact.dg), near("dbeta", got.dbeta, exact.dbeta);
+  near("dA_log", got.dA_log, exact.dA_log), near("ddt_bias", got.ddt_bias, exact.ddt_bias);
 }
 
 }  // namespace kda_case

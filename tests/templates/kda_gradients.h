@@ -47,7 +47,8 @@ inline KernelSpec finish_spec() {
   spec.params_bytes = sizeof(lathe::KdaBackwardFinishParams);
   spec.last_field = "reserved";
   spec.last_field_offset = offsetof(lathe::KdaBackwardFinishParams, reserved);
-  spec.threads = 256;
+  spec.smem = "KdaBackwardFinishSmem";
+  spec.threads = 256, spec.smem_bytes = 4 * 256;
   return spec;
 }
 
@@ -149,7 +150,27 @@ struct Launch {
   int64_t behind = 0;  // rows that no sequence has, NaN
 };
 
+// Any finding fails the test.
+template <class Params>
+sim::Outcome launched(sim::test::Device& device, const std::string& ptx, const KernelSpec& spec,
+                      size_t blocks, const Params& params) {
+  device.load(ptx);
+  device.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
+  const sim::Outcome outcome = device.run("entry", static_cast<uint32_t>(blocks),
+                                          static_cast<uint32_t>(spec.threads), params);
+  INFO(spec.text(), " ", sim::test::texts(outcome));
+  REQUIRE(outcome.error == 0);
+  CHECK(outcome.findings.empty());
+  CHECK(outcome.counters.shared_load.conflicts == 0);
+  CHECK(outcome.counters.shared_store.conflicts == 0);
+  return outcome;
+}
+
 // As the kernels leave them; what is not wanted is empty. Any finding fails the test.
 Gradients run_gradients(const Setup& s, const ref::Kda& a, const Left& left, const Launch& launch);
+
+// The largest relative rms error, and whether all are within it.
+double bound_of(const Setup& s, const std::string& name);
+void compare(const Setup& s, const Gradients& got, const ref::KdaBackward& exact);
 
 }  // namespace kda_case

@@ -76,8 +76,9 @@ inline std::vector<Kernel> compile(const std::vector<KernelSpec>& specs) {
       CAPTURE(spec.text());
       const auto compiled = (*opened)->compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
       REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-      // The walks of a call have tests of their own for this.
-      if (spec.kernel == "kda_merge") CHECK(compiled->report.spill_stores == 0);
+      // Three planes of float32 leave few registers: its walks have tests of their own.
+      const bool planes = spec.text().find(" element=f32") != std::string::npos;
+      if (!planes) CHECK(compiled->report.spill_stores == 0);
       ptx = compiled->ptx;
     }
     kernels.push_back({spec, ptx});

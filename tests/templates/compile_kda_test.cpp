@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of chunked KDA as they are chosen for every architecture: they compile, and of 16-bit
+// inputs up to a width of 128 they keep everything in registers.
+//
+// Every other architecture has one of the widths and sets of options of the table, the next one the
+// next; with LATHE_TEST_ALL=1 each has all.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "codegen/kernels/kda_chunked.h"
+#include "templates/params/kda.h"
+#include "tests/templates/compile_jobs.h"
+
+using namespace lathe;
+
+namespace {
+
+struct Widths {
+  int key_dim, value_dim;
+  Dtype element;
+};
+constexpr Widths kWidths[] = {{128, 128, Dtype::bf16}, {64, 64, Dtype::f16},
+                              {100, 60, Dtype::bf16},  {128, 32, Dtype::f16},
+                              {256, 256, Dtype::bf16}, {128, 128, Dtype::f32},
+                              {192, 128, Dtype::f16},  {256, 128, Dtype::f32}};
+
+// What of a problem changes the code beside types and widths.
+struct Options {
+  bool packed, l2norm, A_log, dt_bias, sigmoid, states, v_first, chunks, grouped, both;
+  int gate;
+};
+constexpr Options kOptions[] = {
+    {true, true, true, true, true, true, false, false, false, false, kKdaGateBounded},
+    {false, false, false, false, false, false, false, true, true, true, kKdaGateGiven},
+    {true, true, true, true, false, true, true, true, true, true, kKdaGateSoftplus},
+    {false, true, false, true, true, false, true, false, true, false, kKdaGateBounded},
+};
+
+KdaProblem problem_of(const Widths& widths, const Options& options, bool half) {
+  KdaProblem problem;
+  problem.element = widths.element;
+  problem.gate = half ? widths.element : Dtype::f32;
+  problem.beta = half ? Dtype::f32 : widths.element;
+  problem.cu_seqlens = half ? Dtype::i64 : Dtype::i32;
+  problem.key_dim = widths.key_dim, problem.value_dim = widths.value_dim;
+  problem.vector_bytes = widths.key_dim % 8 == 0 && widths.value_dim % 8 == 0 ? 16 : 8;
+  problem.packed = options.packed, problem.l2norm = options.l2norm;
+  problem.gate_kind = options.gate, problem.sigmoid = options.sigmoid;
+  problem.A_log = problem.dA_log = options.A_log;
+  problem.dt_bias = problem.ddt_bias = options.dt_bias;
+  problem.initial_state = problem.final_state = options.states;
+  problem.dht = problem.dinitial_state = options.states;
+  problem.state_v_first = options.v_first, problem.chunk_states = options.chunks;
+  problem.grouped = options.grouped;
+  problem.forward = problem.backward = problem.segmented = true;
+  problem.saves = options.both;
+  return problem;
+}
+
+// A problem that gives everything. Without `saves` its scan has both walks, as a backward on its
+// own has.
+void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::Jobs* jobs) {
+  const bool wide = problem.key_dim > 128 || problem.element == Dtype::f32;
+  const auto kernels = kda_chunked_kernels(problem, *facts_of_arch(arch));
+  REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+  for (const auto* spec : {&kernels->summary, &kernels->merge, &kernels->forward, &kernels->scan,
+                           &kernels->backward, &kernels->finish}) {
+    if (*spec) jobs->add(**spec, arch, wide);
+  }
+  KdaProblem early = problem;
+  early.saves = early.backward = early.dinitial_state = early.segmented = false;
+  early.warmup = true;
+  if (problem.l2norm)
+    jobs->add(*kda_chunked_kernels(early, *facts_of_arch(arch))->forward, arch, wide);
+}
+
+}  // namespace
+
+TEST_CASE("chunked kda compiles for every architecture, of 16 bits without spills up to 128") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  const bool all = std::getenv("LATHE_TEST_ALL") != nullptr;
+  compile_test::Jobs jobs;
+  const auto& archs = supported_archs();
+  for (size_t a = 0; a < archs.size(); ++a) {
+    for (size_t w = 0; w < std::size(kWidths); ++w) {
+      for (size_t o = 0; o < std::size(kOptions); ++o) {
+        // One of every other architecture.
+        if (!all &&
+            (a % 2 != 0 || w != a / 2 % std::size(kWidths) || o != (a / 2) % std::size(kOptions)))
+          continue;
+        add_jobs(problem_of(kWidths[w], kOptions[o], (a + o) % 2 == 0), archs[a], &jobs);
+      }
+    }
+  }
+  const std::vector<compile_test::Job> list = jobs.list();
+  const compile_test::Outcome outcome = compile_test::compile(*nvrtc, list);
+  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  for (const auto& [kernel, registers] : outcome.registers) {
+    MESSAGE(kernel, ": at most ", registers, " registers");
+  }
+  MESSAGE(list.size(), " units compiled");
+}
