@@ -81,7 +81,7 @@ TEST_CASE("kda: one key for ever, without decay and with hardly any") {
           make_collinear(kda, &inputs.kda.k, share);
           fill(&inputs.kda.g, kda.gate_dtype, g);
           fill(&inputs.kda.beta, kda.beta_dtype, beta);
-          check_case(kda, inputs, beta == 2 ? 12 : 1.5);
+          check_case(kda, inputs, beta == 2 ? 12 : 2);
         }
       }
     }
@@ -236,6 +236,23 @@ TEST_CASE("kda: empty sequences hand their states through, and lose no row of ot
       CHECK(out.at("final_state")[i] == inputs.kda.initial_state[i]);
       CHECK(out.at("dinitial_state")[i] == inputs.kda.dht[i]);
     }
+  }
+}
+
+TEST_CASE("kda: lengths that found errors in other kernels") {
+  KdaCase kda = normalized();
+  kda.group = 1;
+  kda.key_dim = 32, kda.value_dim = 16;
+  kda.scale = 0.1;
+  kda.chunk_states = true;
+  const std::vector<std::vector<int64_t>> lists = {
+      {0, 15}, {0, 31, 96, 160}, {0, 256, 500, 1000}, {0, 15, 100, 300, 1200, 2000}, {}};
+  for (const auto& list : lists) {
+    kda.cu_seqlens = list;
+    kda.tokens = 1500;
+    kda.chunk = list.size() == 4 ? 32 : 64;
+    kda.weakest = list.size() == 5 ? -0.1 : -2;
+    check_case(kda, make_kda_inputs(kda));
   }
 }
 

@@ -153,6 +153,7 @@ std::string KdaCase::chunked_text() const {
   if (gap > 0) text += " gap " + std::to_string(gap);
   if (chunk_states) text += " chunk_states " + std::to_string(chunk);
   if (segments > 0) text += " segments " + std::to_string(segments);
+  if (warmup_segments > 0) text += " warmup_segments " + std::to_string(warmup_segments);
   if (safe_gate) text += " safe_gate";
   if (!backward) return text;
   return text + " backward " + gradients + (dht ? " dht" : "") + (saved ? " saved" : "") +

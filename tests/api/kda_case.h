@@ -33,7 +33,7 @@ struct KdaCase {
   int64_t padding = 0;  // rows behind the last packed sequence: NaN
   int64_t chunk = 64;   // of chunk_states
   bool chunk_states = false, safe_gate = false;
-  int segments = 0;
+  int segments = 0, warmup_segments = 0;
   bool backward = false;  // the gradients named here, as far as the case has what they are of
   std::string gradients = "dq,dk,dv,dg,dbeta,dA_log,ddt_bias,dinitial_state";
   bool dht = false;

@@ -87,6 +87,9 @@ KdaCall start_call(lathe_context* context, const KdaCase& kda, const KdaInputs& 
   set_kda_options(kda, &call);
   if (kda.chunk != 64) call.set("chunk_size", std::to_string(kda.chunk));
   if (kda.segments > 0) call.set("segments", std::to_string(kda.segments));
+  if (kda.warmup_segments > 0) {
+    call.set("warmup_segments", std::to_string(kda.warmup_segments));
+  }
   if (kda.saved) call.set("disable_recompute", "1");
   add_kda_inputs(kda, inputs, 0, &call);
   return call;

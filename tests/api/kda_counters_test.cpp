@@ -114,16 +114,15 @@ double peers_forward_bytes(const KdaCase& kda) {
   return rows(kda) * (keys + values + 64 * 2 * 2 + 2 * kWidth * kWidth / 64);
 }
 
-// Both walks and the products of a chunk: the forward without o, its reverse, which has one product
-// of the state more and uses both squares, and then three products of states with rows; of pairs in
-// a chunk of 64, those on and below the diagonal of blocks of 16: two that make them of V, and four
-// that use them with K.
+// Both walks and the products of a chunk: the forward without o, unless it has saved what it makes;
+// its reverse, which has one product of the state more and uses both squares; then three products
+// of states with rows, and of the pairs in a chunk of 64 those in blocks of 16 on and below the
+// diagonal: two that make them of V and four that use them with K.
 double backward_ops(const KdaCase& kda) {
   const double squares = 16 * kWidth, pairs = (64.0 + 16) / 2 * kWidth;
-  return rows(kda) * 2 *
-         (2 * kWidth * kWidth + 2 * squares + squares +  // forward
-          3 * kWidth * kWidth + 4 * squares +            // back
-          3 * kWidth * kWidth + 6 * pairs);
+  const double forward = kda.saved ? 0 : 2 * kWidth * kWidth + 3 * squares;
+  const double back = 3 * kWidth * kWidth + 4 * squares;
+  return rows(kda) * 2 * (forward + back + 3 * kWidth * kWidth + 6 * pairs);
 }
 
 TEST_CASE("counters: the backward by itself, from saved rows and states and without") {
@@ -150,7 +149,8 @@ TEST_CASE("counters: the backward by itself, from saved rows and states and with
     CHECK(counted.launches <= 5);
     CHECK(static_cast<double>(call.workspace_bytes()) <= 0.5 * peers_backward_bytes(kda));
     CHECK(counted.memory_bytes <= 1.6 * least);
-    CHECK(counted.tensor_ops <= 1.6 * backward_ops(kda));
+    CHECK(counted.tensor_ops >= backward_ops(kda));
+    CHECK(counted.tensor_ops <= 1.3 * backward_ops(kda));
   }
 }
 
@@ -169,6 +169,7 @@ TEST_CASE("counters: segments take few launches and little room") {
   }
   for (const int segments : {0, 4}) {
     KdaCase kda = large(1024);
+    kda.gate = 1, kda.dt_bias = true;  // whose gradients are summed in a launch of their own
     kda.segments = segments;
     kda.backward = kda.apart = true;
     const KdaInputs inputs = make_kda_inputs(kda);

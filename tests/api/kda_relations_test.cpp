@@ -95,6 +95,26 @@ TEST_CASE("kda: a chain of 32 segments loses nothing") {
   check_kda(kda, inputs, out);
 }
 
+// Started from nothing as late as its bound allows: a millionth of a state may be missing, and none
+// where gates are so weak that it must start with the sequence.
+TEST_CASE("kda: segments that warm up are near, and the same where they cannot be") {
+  KdaCase kda = sample();
+  kda.element = LATHE_F32;
+  kda.tokens = 600;
+  kda.backward = false;
+  for (const double weakest : {-1.0, 0.0}) {
+    kda.weakest = weakest;
+    KdaInputs inputs = make_kda_inputs(kda);
+    for (double& g : inputs.kda.g) g = static_cast<float>(g + weakest / 4);
+    kda.segments = 1, kda.warmup_segments = 0;
+    const KdaValues exact = run_kda(context(), kda, inputs);
+    kda.segments = 0, kda.warmup_segments = 4;
+    INFO(kda.text());
+    check_near(run_kda(context(), kda, inputs), exact, weakest < 0 ? 4e-6 : 1e-6);
+  }
+  check_no_findings();
+}
+
 // Packed sequences of every length beside a segment's: short ones have empty segments.
 TEST_CASE("kda: packed sequences in segments, some of a token and some of none") {
   KdaCase kda = sample();

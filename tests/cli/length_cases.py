@@ -98,7 +98,7 @@ class LengthCases(Case):
                     (kda(H=2, HV=2, states=True), [*states, "chunk_size=32"]))
 
     def test_kda_classes_of_lengths(self):
-        """No length chooses another kernel than its neighbours'."""
+        # No length chooses another kernel than its neighbours'.
         self.series("kda", *((kda(T=T, HV=1, K=8, V=8), ["segments=1"]) for T in (5000, 5001, 5632, 6999)))
 
     def test_packed_kda_backward(self):
