@@ -176,9 +176,8 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.tensor_ops += blocks * unsigned_product({tiles, width, 7 * 2 * 8 * 16});
     cost.tensor_ops +=
         blocks * unsigned_product({covered, 2 * kKdaBlock, 3 * width + 2 * kKdaBlock});
-    // q and k again for every value head that reads them, all of it for every tile of V.
-    const uint64_t ratio_keys = unsigned_product({rows, value_heads, k, element});
-    cost.bytes += (2 * ratio_keys + gates) * unsigned_product({tiles, walks});
+    // Value heads that share q and k, and tiles of V, walk side by side: L2 reads memory once.
+    cost.bytes += (2 * keys + gates) * unsigned_product({walks});
   };
   if (launch.summary() > 0) {
     const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
@@ -208,7 +207,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     if (problem.recomputes()) cost.flops += 4 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.backward > 0) {
-    const int64_t passes = width / 64, padded = ceil_div(v, 64) * 64;
+    const int64_t padded = ceil_div(v, 64) * 64;
     const uint64_t chunks = unsigned_product({slots, value_heads});
     // do h, y h and vn dh; the pairs of do and y with vn; and along K what those give q and k: ten
     // squares of 16 tokens in each of three sums, and four levels of the pairs of one square.
@@ -217,9 +216,9 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.tensor_ops += chunks * unsigned_product({4 * 10 * 2 * 16 * 16, width});
     cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
     if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
-    // For each 64 columns of K: do, y and vn, and its part of h and dh.
-    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * unsigned_product({passes}) * values +
-                  2 * slot_states;
+    // Beside them do, y and vn, and h and dh. For each pass over columns of K a block reads the
+    // first three again, 48 KB of a chunk, which L2 still holds.
+    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * values + 2 * slot_states;
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.finish > 0) {
