@@ -48,6 +48,19 @@ __device__ __forceinline__ unsigned transpose_matrix(unsigned word) {
   return turned;
 }
 
+// A finite number cut to what the element can hold: the norm of a row of zeros multiplies by 1000,
+// and what that makes of a float16 must not be infinite times 0.
+template <class Element>
+__device__ __forceinline__ float cut_to(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ float cut_to<f16>(float value) {
+  constexpr float kMost = 65504.0f;
+  const bool finite = fabsf(value) < bit_cast<float>(0x7f800000u);
+  return finite ? fminf(fmaxf(value, -kMost), kMost) : value;
+}
+
 // Accumulators that become an operand, in two parts where elements have 16 bits: rounded, and what
 // that left. Nearly the same keys take back what the one before wrote, so that of values of many
 // tokens their roundings remain; with both parts errors are a half to a twentieth.
