@@ -6,17 +6,13 @@
 // those figures; with --peers the bytes of flash-linear-attention's kernels, launch by launch,
 // beside ours. Every case is checked before it is measured.
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <iostream>
-#include <sstream>
 #include <stdexcept>
 
 #include "bench/attn_work.h"
 #include "bench/clock.h"
 #include "bench/kda_call.h"
+#include "bench/kda_peers.h"
 #ifdef LATHE_BENCH_SIM
 #include "bench/kda_predict.h"
 #endif
@@ -27,27 +23,12 @@ namespace {
 
 constexpr size_t kCacheBytes = size_t{256} << 20;  // more than any second cache
 
-const char* word(lathe_dtype dtype) {
-  return dtype == LATHE_F32 ? "f32" : dtype == LATHE_F16 ? "f16" : "bf16";
-}
-std::string op_of(const KdaSize& size) { return size.backward ? "backward" : "forward"; }
-
 std::vector<std::string> cells(const KdaSize& size) {
-  return {op_of(size), size.text(), word(size.dtype)};
+  return {size.op(), size.text(), size.dtype_word()};
 }
 
 bool wanted(const KdaSize& size, const Settings& settings) {
-  return (op_of(size) + " " + size.text()).find(settings.only) != std::string::npos;
-}
-
-std::vector<KdaSize> with_backward(const std::vector<KdaSize>& forward) {
-  std::vector<KdaSize> sizes;
-  for (KdaSize size : forward) {
-    sizes.push_back(size);
-    size.backward = true;
-    sizes.push_back(size);
-  }
-  return sizes;
+  return (size.op() + " " + size.text()).find(settings.only) != std::string::npos;
 }
 
 // As published, where options are not told: as given, and with all of them in the kernels.
@@ -115,15 +96,6 @@ Table on_gpu(lathe_context* context, const Settings& settings) {
   return table;
 }
 
-// Runs under the simulator, checked, and hands back its lines about the launches.
-std::vector<std::string> launches_of(const KdaCall& call) {
-  apitest::take_report();
-  call.check();
-  const apitest::Report report = apitest::take_report();
-  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
-  return report.launches;
-}
-
 Table on_simulator(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "launches", "tensor_Mop", "tensor_per_state",
                "tensor_per_least", "memory_MB", "minimum_MB", "memory_ratio", "cache_ratio",
@@ -131,7 +103,7 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
   for (const KdaSize& size : sim_sizes(settings.full)) {
     if (!wanted(size, settings)) continue;
     const KdaCall call(context, size);
-    const AttnCounts counts = attn_counts(launches_of(call));
+    const AttnCounts counts = attn_counts(call.counted());
     const double least = size.minimum_bytes();
     auto row = cells(size);
     for (const auto& cell :
@@ -233,96 +205,6 @@ Table predicted(lathe_context* context, const Settings& settings) {
 }
 #endif
 
-// Lines of CSV without quoted cells that hold commas, but for the last of their kind.
-std::vector<std::string> split(const std::string& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
-// tests/peers/kda_bytes.py in the environment that scripts/test --peers has installed.
-void add_fla(Table* table, const std::string& folder) {
-  namespace fs = std::filesystem;
-  const fs::path build = fs::path(folder).parent_path(), peers = build / "peers";
-  const fs::path script = fs::path(LATHE_SOURCE_DIR) / "tests/peers/kda_bytes.py";
-  if (!fs::exists(peers / "venv/bin/python")) {
-    std::cerr << "lathe_bench: no peers in " << peers.string()
-              << ": scripts/test --peers installs them; going on without\n";
-    return;
-  }
-  const std::string sim = (build / "sim").string();
-  const std::string command = "LD_LIBRARY_PATH='" + (peers / "standins").string() + ":" + sim +
-                              "' TRITON_LIBCUDA_PATH='" + sim + "' '" +
-                              (peers / "venv/bin/python").string() + "' '" + script.string() +
-                              "' --work '" + peers.string() + "' 2>/dev/null";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("no process for " + script.string());
-  std::array<char, 4096> buffer{};
-  bool first = true;
-  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
-    std::string line = buffer.data();
-    while (!line.empty() && line.back() == '\n') line.pop_back();
-    if (!first) table->add(split(line));
-    first = false;
-  }
-  if (pclose(pipe) != 0 || first) throw std::runtime_error(script.string() + " failed");
-}
-
-void add_ours(Table* table, lathe_context* context, const KdaSize& size) {
-  const KdaCall call(context, size);
-  double memory = 0, asked = 0, tensor = 0;
-  size_t launches = 0;
-  // Either in one segment, or in as many as the simulated device would be given.
-  const std::string options = std::string(size.fused ? "fused" : "plain") +
-                              (size.segments == 1 ? ", 1 segment" : ", segments as chosen");
-  KdaSize bare = size;
-  bare.fused = false, bare.segments = 0;
-  const std::string shape = bare.text() + " " + word(size.dtype);
-  const auto add = [&](const std::string& what, size_t count, double bytes, double sectors,
-                       double ops) {
-    table->add({"lathe", shape, options, op_of(size), what, std::to_string(count),
-                number(bytes / 1e6, 3), number(sectors / 1e6, 3), number(ops / 1e6, 0)});
-  };
-  for (const std::string& line : launches_of(call)) {
-    const AttnCounts one = attn_counts({line});
-    lathe_kernel_info kernel{};
-    kernel.size = sizeof kernel;
-    API(lathe_plan_kernel(call.plan(), launches++, &kernel));  // all of them run, in this order
-    add(kernel.name, 1, one.memory_bytes, one.asked_bytes, one.tensor_ops);
-    memory += one.memory_bytes, asked += one.asked_bytes, tensor += one.tensor_ops;
-  }
-  add("total", launches, memory, asked, tensor);
-  table->add({"lathe", shape, options, op_of(size), "workspace", "-",
-              number(static_cast<double>(call.workspace_bytes()) / 1e6, 3), "-", "-"});
-  if (size.segments == 1)
-    table->add({"-", shape, size.fused ? "fused" : "plain", op_of(size), "least", "-",
-                number(size.minimum_bytes() / 1e6, 3), number(size.minimum_bytes() / 1e6, 3),
-                number((size.state_ops() + size.block_ops()) / 1e6, 0)});
-}
-
-// T 2048, H 4, K = V = 128, bf16: every byte counted, none scaled.
-Table beside_peers(lathe_context* context, const Settings& settings) {
-  Table table({"impl", "shape", "options", "pass", "what", "launches", "memory_MB", "asked_MB",
-               "tensor_Mop"});
-  KdaSize size;
-  size.tokens = 2048, size.heads = 4;
-  std::vector<KdaSize> sizes(4, size);
-  sizes[0].segments = sizes[1].segments = 1;
-  sizes[1].fused = sizes[3].fused = true;
-  for (const KdaSize& each : with_backward(sizes)) add_ours(&table, context, each);
-  add_fla(&table, settings.folder);
-  return table;
-}
-
 }  // namespace
 
 Table bench_kda(const Settings& settings) {
@@ -337,7 +219,7 @@ Table bench_kda(const Settings& settings) {
     }
     return on_gpu(context.get(), settings);
   }
-  if (settings.peers) return beside_peers(context.get(), settings);
+  if (settings.peers) return kda_beside_peers(context.get(), settings.folder);
 #ifdef LATHE_BENCH_SIM
   if (settings.predict) return predicted(context.get(), settings);
   if (settings.instructions) return instructions(context.get(), settings);

@@ -151,6 +151,14 @@ void KdaCall::run(void* stream) const {
   API(lathe_plan_run(plan(), order_.data(), workspace_->data(), workspace_->bytes(), stream));
 }
 
+std::vector<std::string> KdaCall::counted() const {
+  apitest::take_report();
+  check();
+  const apitest::Report report = apitest::take_report();
+  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
+  return report.launches;
+}
+
 lathe_estimate KdaCall::estimate() const {
   lathe_estimate estimate{};
   estimate.size = sizeof estimate;

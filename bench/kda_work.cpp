@@ -54,6 +54,10 @@ std::string KdaSize::text() const {
   return out;
 }
 
+const char* KdaSize::dtype_word() const {
+  return dtype == LATHE_F32 ? "f32" : dtype == LATHE_F16 ? "f16" : "bf16";
+}
+
 double KdaSize::minimum_bytes() const {
   const auto of = [](int64_t count, lathe_dtype type) {
     return static_cast<double>(count) * static_cast<double>(numbers::bytes_of(type));
@@ -84,6 +88,16 @@ double KdaSize::block_ops() const {
   // Products of 16 by 16 by a width, 2 of each width: scores of q and k and of k, the inverse and
   // the scores times values. A backward has about 6: those again, and gradients of both factors.
   return (backward ? 3 : 1) * 2 * 2 * kBlock * rows * widths;
+}
+
+std::vector<KdaSize> with_backward(const std::vector<KdaSize>& forward) {
+  std::vector<KdaSize> sizes;
+  for (KdaSize size : forward) {
+    sizes.push_back(size);
+    size.backward = true;
+    sizes.push_back(size);
+  }
+  return sizes;
 }
 
 std::vector<KdaSize> published_sizes() {

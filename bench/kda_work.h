@@ -24,6 +24,8 @@ struct KdaSize {
   int64_t segments = 0;      // 0: chosen
 
   std::string text() const;
+  std::string op() const { return backward ? "backward" : "forward"; }
+  const char* dtype_word() const;
   int64_t value_heads() const { return heads * group; }
   int64_t parts() const { return sequences > 0 ? sequences : batch; }
   // Where sequence `part` begins on the flat axis of batch * tokens.
@@ -36,6 +38,9 @@ struct KdaSize {
   double state_ops() const;
   double block_ops() const;
 };
+
+// Each, and its backward behind it.
+std::vector<KdaSize> with_backward(const std::vector<KdaSize>& forward);
 
 // The ten of the comparison, forward.
 std::vector<KdaSize> published_sizes();

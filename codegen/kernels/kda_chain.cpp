@@ -17,11 +17,12 @@ namespace {
 struct Work {
   double fixed, slice;
 };
-constexpr Work kPrepare = {540, 930}, kTake = {290, 59}, kFused = {40, 560};
-constexpr Work kChunk = {-500, 2800}, kFusedChunk = {-400, 1050};  // 64 tokens of kda_backward
+constexpr Work kPrepare = {560, 970}, kTake = {300, 53}, kFused = {0, 610};
+constexpr Work kChunk = {-1500, 4750}, kFusedChunk = {0, 1340};  // 64 tokens of kda_backward
 constexpr double kPlanes = 3.5;  // of the products' part, where there are three
-// Cycles of 16 tokens that are spent waiting, whatever the warps.
-constexpr double kWaiting = 200;
+// Cycles spent waiting, for 32 columns of K: of 16 tokens, unless another warp of the scheduler
+// fills them, and of a chunk.
+constexpr double kWaiting = 105, kChunkWaiting = 800, kFusedChunkWaiting = 2800;
 
 constexpr int64_t kCacheBytes = 64;  // of the second cache, a cycle and multiprocessor
 constexpr int kSchedulers = 4, kResidentWarps = 8, kReservedShared = 1024;
@@ -74,7 +75,8 @@ uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& ke
     const Residence at = residence(spec, count, facts);
     const double prepare = of(kPrepare, slices) + (fused ? of(kFused, slices) : 0);
     const double issued = planes * (prepare / (spec.threads / 32) + of(kTake, slices));
-    cycles += at.rounds * static_cast<double>(blocks) * (at.warps * issued + kWaiting);
+    const double waiting = at.warps < 2 ? kWaiting * slices : 0;
+    cycles += at.rounds * static_cast<double>(blocks) * (at.warps * issued + waiting);
   };
   if (launch.summary() > 0) walk(*kernels.summary, working(problem, *kernels.summary, shape));
   if (launch.merge > 0) {  // a transition from the second cache for each link
@@ -87,7 +89,8 @@ uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& ke
     const Residence at = residence(*kernels.backward, launch.backward, facts);
     const double group = static_cast<double>(shape.value_heads / std::max<int64_t>(shape.heads, 1));
     const double issued = of(kChunk, slices) + (fused ? of(kFusedChunk, slices) : 0);
-    cycles += at.rounds * at.warps * planes * group * issued;
+    const double waiting = slices * (kChunkWaiting + (fused ? kFusedChunkWaiting : 0));
+    cycles += at.rounds * group * (at.warps * planes * issued + waiting);
   }
   return static_cast<uint64_t>(std::llround(cycles));
 }

@@ -102,8 +102,8 @@ struct KdaWorkspace {
 Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedShape& shape,
                                    bool saved_outside);
 
-// Every tensor once is the minimum; bytes count what the launches read and write, tensor operations
-// what their matrix instructions do.
+// Every tensor once is the minimum; bytes count what the launches read of memory and write, of what
+// L2 holds once, tensor operations what their matrix instructions do.
 Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                       const KdaChunkedShape& shape, int64_t chunk_size);
 

@@ -6,6 +6,7 @@
 
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/workspace_parts.h"
+#include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {
@@ -168,17 +169,21 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
   const KdaLaunch launch = kda_launch(problem, kernels, shape);
   Cost cost;
   // Blocks of 16 tokens of all value heads, each made ready by every block of threads that has
-  // values of the head: all pairs at four levels of the columns, 7 products 16 x 8 x 16 for 16
-  // columns. Then three products with the state and two with the pairs.
-  const auto walk = [&](const KernelSpec& spec, int walks) {
+  // values of the head: pairs of their rows at four levels of the columns, 7 products 16 x 8 x 16
+  // for 16 columns, or 3 where a gate's bound lets them do. Then products with the state and with
+  // the squares of 16 tokens; 16-bit rows of sums count twice, in two parts.
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const bool bounded = problem.gate_kind == kKdaGateBounded && problem.element != Dtype::f16;
+  const auto walk = [&](const KernelSpec& spec, int64_t states_read, int64_t squares) {
     const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * (spec.threads / 2);
-    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, walks});
-    cost.tensor_ops += blocks * unsigned_product({tiles, width, 7 * 2 * 8 * 16});
+    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, terms});
+    cost.tensor_ops += blocks * unsigned_product({tiles, width, (bounded ? 3 : 7) * 2 * 8 * 16});
     cost.tensor_ops +=
-        blocks * unsigned_product({covered, 2 * kKdaBlock, 3 * width + 2 * kKdaBlock});
-    // q and k again for every value head that reads them, all of it for every tile of V.
-    const uint64_t ratio_keys = unsigned_product({rows, value_heads, k, element});
-    cost.bytes += (2 * ratio_keys + gates) * unsigned_product({tiles, walks});
+        blocks * unsigned_product(
+                     {covered, 2 * kKdaBlock, (states_read + parts) * width + squares * kKdaBlock});
+    // Value heads that share q and k, and tiles of V, walk side by side: L2 reads memory once.
+    cost.bytes += 2 * keys + gates;
   };
   if (launch.summary() > 0) {
     const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
@@ -187,7 +192,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += segments.flops;
   }
   if (launch.forward > 0) {
-    walk(*kernels.forward, 1);
+    walk(*kernels.forward, 2, 2 * parts);
     const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
     const int64_t chunks =
         kda_chunks(problem, shape, chunk_size) * (problem.packed ? 1 : shape.sequences);
@@ -198,7 +203,8 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.scan() > 0) {
-    walk(*kernels.scan, problem.recomputes() ? 2 : 1);
+    walk(*kernels.scan, 2, 1 + parts);
+    if (problem.recomputes()) walk(*kernels.scan, 1, parts);
     const uint64_t moved_states = (problem.dht + problem.dinitial_state) * states;
     const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
     cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's
@@ -208,7 +214,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     if (problem.recomputes()) cost.flops += 4 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.backward > 0) {
-    const int64_t passes = width / 64, padded = ceil_div(v, 64) * 64;
+    const int64_t padded = ceil_div(v, 64) * 64;
     const uint64_t chunks = unsigned_product({slots, value_heads});
     // do h, y h and vn dh; the pairs of do and y with vn; and along K what those give q and k: ten
     // squares of 16 tokens in each of three sums, and four levels of the pairs of one square.
@@ -217,9 +223,9 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.tensor_ops += chunks * unsigned_product({4 * 10 * 2 * 16 * 16, width});
     cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
     if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
-    // For each 64 columns of K: do, y and vn, and its part of h and dh.
-    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * unsigned_product({passes}) * values +
-                  2 * slot_states;
+    // Beside them do, y and vn, and h and dh. For each pass over columns of K a block reads the
+    // first three again, 48 KB of a chunk, which L2 still holds.
+    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * values + 2 * slot_states;
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.finish > 0) {

@@ -179,8 +179,11 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
   };
   cost.bytes += share(row, walks) + share(value_row, (states + grads) * (segments - 1));
   // Per block of 16 tokens what the walks do, without the output.
-  const int64_t block = 7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * (2 * width + kKdaBlock);
-  cost.tensor_ops += share(block, walks) / kKdaBlock;
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const int64_t block =
+      7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
+  cost.tensor_ops += share(terms * block, walks) / kKdaBlock;
   // Numbers written by the summaries and read by the walks, and twice by the chain.
   const int64_t links = std::max<int64_t>(segments - 2, 0);
   const uint64_t ends = unsigned_product({heads, states + grads, v, k, 4});

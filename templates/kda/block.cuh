@@ -115,7 +115,7 @@ struct KdaNumbersOfSlice {
 
   __device__ __forceinline__ KdaNumbersOfSlice(const KdaSlice<Config>& slice, int column,
                                                const KdaNumbers& numbers, const bool (&there)[2]) {
-    KdaColumns<float, 16, 4> bias;
+    KdaColumns<float, Config::kVectorBytes, 4> bias;
     if constexpr (Config::kDtBias) bias.load(numbers.dt_bias, column, numbers.key_dim, true);
 #pragma unroll
     for (int e = 0; e < 4; ++e) {

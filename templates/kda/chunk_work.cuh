@@ -70,6 +70,14 @@ struct KdaChunkWork {
   __device__ __forceinline__ int column(int pass, int c) const {
     return kColumns * pass + own_column(c);
   }
+  // The row that a thread has of values, and which of its chunks of 8 columns in turn: a quarter of
+  // a warp has two rows of a panel, whatever the number of threads.
+  __device__ __forceinline__ int value_row() const {
+    return kParts == 2 ? thread >> 2 : (thread >> 4) * 2 + (thread >> 2 & 1);
+  }
+  __device__ __forceinline__ int value_chunk(int turn) const {
+    return 4 * (kParts == 2 ? turn : thread >> 3 & 1) + (thread & 3);
+  }
   // What a thread adds up of h .* dh: one row of 16, two neighbouring columns.
   __device__ __forceinline__ int state_row() const { return thread >> 4 & 15; }
   __device__ __forceinline__ int state_word() const { return (thread >> 8) * 16 + (thread & 15); }
@@ -239,7 +247,7 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::finish_values(int value_head, int value,
                                                                     float& dot) const {
   constexpr int kLanes = Config::kThreads / 64;
-  const int at = thread / kLanes, own = place.first + at;
+  const int at = value_row(), own = place.first + at;
   const bool inside = own < place.count;
   const Element* v = row_of<Element>(in.v, in.v_batch_stride, in.v_token_stride, own) +
                      value_head * in.v_head_stride;
@@ -249,7 +257,7 @@ __device__ __forceinline__ void KdaChunkWork<Config>::finish_values(int value_he
   static_assert(kValues / 8 % kLanes == 0, "a lane has whole chunks");
 #pragma unroll
   for (int turn = 0; turn < kValues / 8 / kLanes; ++turn) {
-    const int chunk = turn * kLanes + thread % kLanes;
+    const int chunk = value_chunk(turn);
     const int from = value + 8 * chunk;
     EightColumns<Element, Config::kVectorBytes> values;
     values.load(v, from, in.value_dim, inside);

@@ -20,67 +20,23 @@
 // at a time; within them the value heads that read the query head follow each other and their dq
 // and dk add up in registers, in one order.
 #pragma once
-#include "kda/chunk_pairs.cuh"
+#include "kda/chunk_results.cuh"
 
 namespace lathe {
 
 template <class Config>
-struct KdaBackward : KdaChunkPairs<Config> {
-  using Work = KdaChunkPairs<Config>;
-  using typename Work::Element;
+struct KdaBackward : KdaChunkResults<Config> {
+  using Work = KdaChunkResults<Config>;
+  using typename Work::Gradients;
   using typename Work::Own;
   using typename Work::Scores;
   using typename Work::Smem;
   using typename Work::Sums;
-  using Work::block, Work::column, Work::g, Work::head, Work::in, Work::lane, Work::own_column;
-  using Work::p, Work::part, Work::place, Work::row, Work::shared, Work::t, Work::there;
-  using Work::thread, Work::token, Work::warp;
+  using Work::block, Work::g, Work::head, Work::in, Work::own_column, Work::p, Work::part,
+      Work::place;
+  using Work::row, Work::shared, Work::t, Work::thread, Work::heads_place, Work::kept;
   using Work::Work;
   static constexpr int kPasses = Smem::kPasses, kColumns = Smem::kColumns;
-  using Gate = typename Config::GateElement;
-  using Beta = typename Config::BetaElement;
-
-  template <class T>
-  __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
-                                       long long token_stride, int own) const {
-    return Work::template row_of<T>(tensor, batch_stride, token_stride, own);
-  }
-
-  // dq and dk of the pass, over the heads.
-  struct Gradients {
-    Sums query, key;
-  };
-
-  __device__ __forceinline__ unsigned stash(int pass, int which, int i) const {
-    const bool in_tiles = pass == kPasses - 1;
-    return shared + (in_tiles ? 0 : Smem::kStash + pass * Smem::kStashBytes) +
-           (8 * which + i) * 4 * Config::kThreads + 4 * thread;
-  }
-  __device__ __forceinline__ const Element* input_row(int which, int own) const {
-    return which == 0 ? this->query_row(own) : this->key_row(own);
-  }
-  __device__ __forceinline__ bool wanted(int which) const {
-    return (which == 0 ? p.dq : p.dk) != nullptr;
-  }
-  __device__ __forceinline__ Element* output_row(int which, int own) const {
-    return which == 0 ? row_of<Element>(p.dq, p.dq_batch_stride, p.dq_token_stride, own) +
-                            head * p.dq_head_stride
-                      : row_of<Element>(p.dk, p.dk_batch_stride, p.dk_token_stride, own) +
-                            head * p.dk_head_stride;
-  }
-  // Where a head's sums of rows are kept from pass to pass; the last place is shared by all others.
-  __device__ __forceinline__ int heads_place(int member) const {
-    return minimum(member, Smem::kHeads - 1);
-  }
-  __device__ __forceinline__ bool kept(int member) const {
-    return !Config::kGrouped || member < Smem::kHeads - 1;
-  }
-
-  // The quad's sum, to what is kept there if there is `more`: always the same lane's.
-  __device__ __forceinline__ void add_kept(unsigned to, float value, bool more) const {
-    value = sum_over_quad(value);
-    if (t == 0) store_shared(to, more ? load_shared(to) + value : value);
-  }
 
   __device__ __forceinline__ void multiply_values(int value_head, int member, int pass,
                                                   Sums& queries, Sums& rows, Sums& columns);
@@ -95,14 +51,7 @@ struct KdaBackward : KdaChunkPairs<Config> {
   __device__ __forceinline__ void add_gradients(const Own& own, Sums& queries, Sums& rows,
                                                 Sums& columns, int member, int pass,
                                                 Gradients& gradients) const;
-  __device__ __forceinline__ void add_behind(float (&dg)[2][4]) const;
-  __device__ __forceinline__ void finish_gate(int value_head, int pass, float (&dg)[2][4]) const;
-  __device__ __forceinline__ void finish_beta(int value_head, int member, int pass) const;
   __device__ __forceinline__ void run_head(int member, int pass, Gradients& gradients);
-  __device__ __forceinline__ void finish_pass(int pass, Gradients& gradients) const;
-  __device__ __forceinline__ void finish_stashed(int which, int h, float norm, float dot) const;
-  __device__ __forceinline__ void finish_stored(int which, int h, float norm, float dot) const;
-  __device__ __forceinline__ void finish() const;
   __device__ __forceinline__ void run();
 };
 
@@ -129,13 +78,10 @@ __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_h
   }
   if (first || Config::kGrouped) this->store_scores(scores);
   if (first) {
-    constexpr int kLanes = Config::kThreads / 64;
-#pragma unroll
-    for (int other = 1; other < kLanes; other *= 2) {
-      value_dot += __shfl_xor_sync(0xffffffffu, value_dot, other);
-    }
-    if (thread % kLanes == 0) {
-      store_shared(shared + Smem::kValueDots + 256 * heads_place(member) + 4 * (thread / kLanes),
+    value_dot = sum_over_quad(value_dot);
+    if constexpr (Smem::kParts == 4) value_dot += __shfl_xor_sync(0xffffffffu, value_dot, 8);
+    if (t == 0 && (Smem::kParts == 2 || (thread & 8) == 0)) {
+      store_shared(shared + Smem::kValueDots + 256 * heads_place(member) + 4 * this->value_row(),
                    value_dot);
     }
   }
@@ -250,172 +196,14 @@ __device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& ow
       }
     }
     const unsigned to = shared + 4 * row(h);
-    add_kept(to + Smem::kBetaDots + 256 * (Smem::kParts * heads_place(member) + part), beta_dot,
-             pass > 0 && kept(member));
+    this->add_kept(to + Smem::kBetaDots + 256 * (Smem::kParts * heads_place(member) + part),
+                   beta_dot, pass > 0 && kept(member));
     if constexpr (Config::kL2Norm) {
       const bool more = pass > 0 || member > 0;
-      add_kept(to + Smem::kNormDots + 512 * part, query_dot, more);
-      add_kept(to + Smem::kNormDots + 512 * part + 256, key_dot, more);
+      this->add_kept(to + Smem::kNormDots + 512 * part, query_dot, more);
+      this->add_kept(to + Smem::kNormDots + 512 * part + 256, key_dot, more);
     }
   }
-}
-
-// Pairs that span the whole block: of later blocks' rows with the blocks and the state before, and
-// of the columns before with the state behind; the states themselves.
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_behind(float (&dg)[2][4]) const {
-#pragma unroll
-  for (int c = 0; c < 4; c += 2) {
-    const unsigned at = shared + 4 * own_column(c);
-    float behind[2] = {}, decay[2] = {1.0f, 1.0f};
-    float own_decay[4][2];
-#pragma unroll
-    for (int b = 0; b < 4; ++b) {
-      load_shared(at + Smem::kDecay + Smem::kRow * b, own_decay[b][0], own_decay[b][1]);
-    }
-#pragma unroll
-    for (int r = 1; r < 4; ++r) {
-      if (r <= block) continue;
-      float through[2];
-      load_shared(at + Smem::kThrough + Smem::kRow * (r * (r - 1) / 2 + block), through[0],
-                  through[1]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        decay[i] *= own_decay[r - 1][i];
-        behind[i] = __fmaf_rn(decay[i], through[i], behind[i]);
-      }
-    }
-    decay[0] = decay[1] = 1.0f;
-#pragma unroll
-    for (int b = 3; b >= 0; --b) {
-      float dots[2];
-      load_shared(at + Smem::kKeyDots + Smem::kRow * b, dots[0], dots[1]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (b < block) behind[i] = __fmaf_rn(decay[i], dots[i], behind[i]);
-        decay[i] *= own_decay[b][i];
-      }
-    }
-    float states[2];
-    load_shared(at + Smem::kStateDots + 16 * Smem::kRow, states[0], states[1]);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      behind[i] = __fmaf_rn(decay[i], states[i], behind[i]);
-      dg[0][c + i] += behind[i], dg[1][c + i] += behind[i];
-    }
-  }
-}
-
-// dg as the gate was given, and what the chunk adds to dA_log and ddt_bias.
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish_gate(int value_head, int pass,
-                                                                 float (&dg)[2][4]) const {
-  KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
-  if constexpr (Config::kAlog) {
-    numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
-  }
-  const float rate = numbers.gate_factor;
-  float rate_sum = 0.0f, sums[4] = {};
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if constexpr (Config::kGate != 0) {
-      const Gate* raw = row_of<Gate>(in.g, in.g_batch_stride, in.g_token_stride, token(h)) +
-                        value_head * in.g_head_stride;
-#pragma unroll
-      for (int c = 0; c < 4; c += 2) {
-        const int at = column(pass, c);
-        const bool inside = there(h) && at < in.key_dim;
-        float z[2], bias[2] = {};
-        load_pair(raw + at, inside, z);
-        if constexpr (Config::kDtBias) {
-          load_pair(static_cast<const float*>(in.dt_bias) +
-                        static_cast<long long>(value_head) * in.key_dim + at,
-                    at < in.key_dim, bias);
-        }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& d = dg[h][c + i];
-          const float sum = z[i] + bias[i];
-          if constexpr (Config::kGate == 1) {
-            if (inside) {
-              rate_sum = __fmaf_rn(d, decay_log<Config>(z[i], bias[i], numbers), rate_sum);
-            }
-            d *= -rate * sigmoid(sum);
-          } else {
-            const float s = sigmoid(rate * sum);
-            d *= in.lower_bound * s * (1.0f - s) * rate;
-            if (inside) rate_sum = __fmaf_rn(d, sum, rate_sum);
-          }
-          if (inside) sums[c + i] += d;
-        }
-      }
-    }
-    if (p.dg != nullptr) {
-      store_row(row_of<Gate>(p.dg, p.dg_batch_stride, p.dg_token_stride, token(h)) +
-                    value_head * p.dg_head_stride,
-                dg[h], kColumns * pass + 16 * part, in.key_dim, there(h));
-    }
-  }
-  if constexpr (Config::kAlog || Config::kDtBias) {
-#pragma unroll
-    for (int other = 1; other < 32; other *= 2) {
-      rate_sum += __shfl_xor_sync(0xffffffffu, rate_sum, other);
-    }
-    if (lane == 0) store_shared(shared + Smem::kRateSums + 4 * warp, rate_sum);
-    const float whole = sum_over_tokens(sums, g);
-    if ((g & 1) == 0) {
-      store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * own_column(g >> 1), whole);
-    }
-    __syncthreads();  // every block's sums are there
-    const int own = thread, key = kColumns * pass + own;
-    const long long at = static_cast<long long>(place.slot) * in.value_heads + value_head;
-    if (own < kColumns && key < in.key_dim && p.bias_sums != nullptr) {
-      float sum = 0.0f;
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        sum += load_shared(shared + Smem::kBiasSums + Smem::kRow * r + 4 * own);
-      }
-      store_element(static_cast<float*>(p.bias_sums) + at * in.key_dim + key, sum);
-    }
-    if (own == 32 && p.rate_sums != nullptr) {
-      float* to = static_cast<float*>(p.rate_sums) + at;
-      float sum = pass == 0 ? 0.0f : *static_cast<volatile float*>(to);
-#pragma unroll
-      for (int w = 0; w < Config::kThreads / 32; ++w) {
-        sum += load_shared(shared + Smem::kRateSums + 4 * w);
-      }
-      store_element(to, sum);
-    }
-  }
-}
-
-// dbeta, once all columns of K have been gone through; of heads too many to keep sums of, what
-// there is so far.
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish_beta(int value_head, int member,
-                                                                 int pass) const {
-  const bool last = pass == kPasses - 1;
-  const int at = thread, own = place.first + at;
-  if (p.dbeta == nullptr || at >= kKdaChunk || own >= place.count) return;
-  if (!last && kept(member)) return;
-  Beta* to = row_of<Beta>(p.dbeta, p.dbeta_batch_stride, p.dbeta_token_stride, own) +
-             value_head * p.dbeta_head_stride;
-  const int slot = heads_place(member);
-  float d = 0.0f;
-#pragma unroll
-  for (int i = 0; i < Smem::kParts; ++i) {
-    d -= load_shared(shared + Smem::kBetaDots + 256 * (Smem::kParts * slot + i) + 4 * at);
-  }
-  if (kept(member) || pass == 0) {
-    d += load_shared(shared + Smem::kValueDots + 256 * slot + 4 * at);
-  } else {
-    d += to_float(*to);
-  }
-  if constexpr (Config::kSigmoid) {
-    const float beta = load_shared(shared + Smem::kBeta + 4 * at);
-    if (last) d *= beta * (1.0f - beta * rcp(in.beta_factor));
-  }
-  store_element(to, from_float<Beta>(d));
 }
 
 // One value head's part in the columns of a pass.
@@ -458,110 +246,9 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
   add_gradients(own, queries, rows, columns, member, pass, gradients);
   __syncthreads();  // what spans blocks and the rows' sums are there
   this->find_thread();
-  add_behind(dg);
-  finish_beta(value_head, member, pass);
-  finish_gate(value_head, pass, dg);
-}
-
-// dq and dk of the pass: stored, or kept for the norm.
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish_pass(int pass,
-                                                                 Gradients& gradients) const {
-  if constexpr (Smem::kStashed) {
-    if (pass == kPasses - 1) __syncthreads();  // all have left the tiles, which take the last ones
-  }
-#pragma unroll
-  for (int which = 0; which < 2; ++which) {
-    Sums& sums = which == 0 ? gradients.query : gradients.key;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if constexpr (Smem::kStashed) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) store_shared(stash(pass, which, 4 * h + c), sums.at(h, c));
-      } else {
-        Element* to = output_row(which, token(h));
-        float d[4];
-#pragma unroll
-        for (int c = 0; c < 4; ++c) d[c] = sums.at(h, c);
-        if (wanted(which)) {
-          store_row(to, d, kColumns * pass + 16 * part, in.key_dim, there(h));
-        }
-      }
-    }
-    sums = {};
-  }
-}
-
-// dq or dk of what was given: through the norm, whose gradient is r (d - n (d . n)).
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish_stashed(int which, int h, float norm,
-                                                                    float dot) const {
-  const Element* from = input_row(which, token(h));
-  Element* to = output_row(which, token(h));
-#pragma unroll 1
-  for (int pass = 0; pass < kPasses; ++pass) {
-    float d[4];
-#pragma unroll
-    for (int c = 0; c < 4; c += 2) {
-      float own[2];
-      const int at = column(pass, c);
-      load_pair(from + at, there(h) && at < in.key_dim, own);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float each = load_shared(stash(pass, which, 4 * h + c + i));
-        d[c + i] = norm * (each - own[i] * norm * dot);
-      }
-    }
-    store_row(to, d, kColumns * pass + 16 * part, in.key_dim, there(h));
-  }
-}
-// The same of what lies where it belongs, each thread's own pieces.
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish_stored(int which, int h, float norm,
-                                                                   float dot) const {
-  using Pieces = KdaRowPieces<Element>;
-  const Element* from = input_row(which, token(h));
-  Element* to = output_row(which, token(h));
-#pragma unroll 1
-  for (int pass = 0; pass < kPasses; ++pass) {
-#pragma unroll
-    for (int m = 0; m < Pieces::kPieces; ++m) {
-      const int at = kColumns * pass + 16 * part + Pieces::column(m);
-      if (!there(h) || at >= in.key_dim) continue;
-      float own[Pieces::kEach], d[Pieces::kEach];
-      Words<8> raw, stored;
-      load_global(from + at, raw);
-      const volatile unsigned* words = reinterpret_cast<const volatile unsigned*>(to + at);
-      stored.word[0] = words[0], stored.word[1] = words[1];
-      unpack<Element>(raw, own), unpack<Element>(stored, d);
-#pragma unroll
-      for (int i = 0; i < Pieces::kEach; ++i) d[i] = norm * (d[i] - own[i] * norm * dot);
-      store_global(to + at, pack<Element, 8>(d));
-    }
-  }
-}
-
-template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::finish() const {
-  __syncthreads();  // every part's sums are there
-#pragma unroll 1
-  for (int which = 0; which < 2; ++which) {
-    if (!wanted(which)) continue;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float norm = load_shared(shared + Smem::kNorms + 256 * which + 4 * row(h));
-      float dot = 0.0f;
-#pragma unroll
-      for (int i = 0; i < Smem::kParts; ++i) {
-        dot += load_shared(shared + Smem::kNormDots + 512 * i + 256 * which + 4 * row(h));
-      }
-      if constexpr (Smem::kStashed) {
-        finish_stashed(which, h, norm, dot);
-      } else {
-        finish_stored(which, h, norm, dot);
-      }
-    }
-  }
+  this->add_behind(dg);
+  this->finish_beta(value_head, member, pass);
+  this->finish_gate(value_head, pass, dg);
 }
 
 template <class Config>
@@ -573,59 +260,10 @@ __device__ __forceinline__ void KdaBackward<Config>::run() {
 #pragma unroll 1
     for (int member = 0; member < group; ++member) run_head(member, pass, gradients);
     this->find_thread();
-    finish_pass(pass, gradients);
+    this->finish_pass(pass, gradients);
   }
   this->find_thread();
-  if constexpr (Config::kL2Norm) finish();
-}
-
-// Tokens [first, end) of a row, of some heads' columns.
-template <class Config, class Element>
-__device__ __forceinline__ void clear_tokens(void* tensor, long long token_stride,
-                                             long long head_stride, long long first, long long end,
-                                             int first_head, int heads, int columns) {
-  if (tensor == nullptr) return;
-  for (long long token = first; token < end; ++token) {
-    Element* row = static_cast<Element*>(tensor) + token * token_stride;
-    for (int i = static_cast<int>(threadIdx.x); i < heads * columns; i += Config::kThreads) {
-      store_element(row + (first_head + i / columns) * head_stride + i % columns,
-                    from_float<Element>(0.0f));
-    }
-  }
-}
-
-// Zeros in the sums of an idle slot, and in those rows of a chunk that belong to no sequence: the
-// slots of the last one reach as far as the tensors do.
-template <class Config>
-__device__ __forceinline__ void clear_rest(const KdaBackwardParams& p, const KdaChunkPlace& place,
-                                           int head) {
-  using Element = typename Config::Element;
-  const KdaInputs& in = p.in;
-  const int group = in.value_heads / in.heads, first_head = head * group;
-  if (place.first >= place.count) {
-    const long long from = static_cast<long long>(place.slot) * in.value_heads + first_head;
-    if constexpr (Config::kAlog) {
-      clear_tokens<Config, float>(p.rate_sums, 1, 1, from, from + 1, 0, group, 1);
-    }
-    if constexpr (Config::kDtBias) {
-      clear_tokens<Config, float>(p.bias_sums, in.key_dim, in.key_dim, from, from + 1, 0, group,
-                                  in.key_dim);
-    }
-  }
-  if (!Config::kPacked || place.sequence + 1 < in.sequences) return;
-  const int first = place.start + maximum(place.first, place.count);
-  const int behind = place.start + place.first + kKdaChunk;
-  const int end = minimum(behind, in.tokens);
-  clear_tokens<Config, Element>(p.dq, p.dq_token_stride, p.dq_head_stride, first, end, head, 1,
-                                in.key_dim);
-  clear_tokens<Config, Element>(p.dk, p.dk_token_stride, p.dk_head_stride, first, end, head, 1,
-                                in.key_dim);
-  clear_tokens<Config, Element>(p.dv, p.dv_token_stride, p.dv_head_stride, first, end, first_head,
-                                group, in.value_dim);
-  clear_tokens<Config, typename Config::GateElement>(p.dg, p.dg_token_stride, p.dg_head_stride,
-                                                     first, end, first_head, group, in.key_dim);
-  clear_tokens<Config, typename Config::BetaElement>(
-      p.dbeta, p.dbeta_token_stride, p.dbeta_head_stride, first, end, first_head, group, 1);
+  if constexpr (Config::kL2Norm) this->finish();
 }
 
 template <class Config>

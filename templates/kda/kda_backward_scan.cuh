@@ -97,8 +97,9 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
       d_o.pair(n, h, own_do[0], own_do[1]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {  // qg and ke are too large by kScaling
-        outputs[n][2 * h + i] = own_do[i] * (Block::kUnscaling * scale[n][i]);
-        y[n][2 * h + i] *= -beta[i] * (Block::kUnscaling * norm[n][i]);
+        outputs[n][2 * h + i] = cut_to<Element>(own_do[i] * (Block::kUnscaling * scale[n][i]));
+        y[n][2 * h + i] =
+            cut_to<Element>(y[n][2 * h + i] * -beta[i] * (Block::kUnscaling * norm[n][i]));
       }
     }
   }

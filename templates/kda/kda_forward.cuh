@@ -128,7 +128,9 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
   }
   if constexpr (Config::kL2Norm) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) vn[i / 4][i % 4] *= norm[i / 4][i % 2];
+    for (int i = 0; i < 8; ++i) {
+      vn[i / 4][i % 4] = cut_to<Element>(vn[i / 4][i % 4] * norm[i / 4][i % 2]);
+    }
     rows = KdaSplit<Element>(vn);
   }
   update_state(state, block, rows);

@@ -31,7 +31,7 @@ __device__ __forceinline__ float weakest_gates(const KdaScan<Config>& scan, int 
   float most[2] = {kKdaLeastGate, kKdaLeastGate};
 #pragma unroll 1
   for (int column = t * kColumns; column < Config::kWidth; column += 4 * kColumns) {
-    KdaColumns<float, 16, kColumns> bias;
+    KdaColumns<float, Config::kVectorBytes, kColumns> bias;
     if constexpr (Config::kDtBias) bias.load(numbers.dt_bias, column, rows.key_dim, true);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

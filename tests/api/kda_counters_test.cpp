@@ -97,7 +97,8 @@ TEST_CASE("counters: the forward reads memory once, in one walk") {
   CHECK(counted.memory_bytes <= 1.05 * forward_floor(kda));
   CHECK(counted.asked_bytes <= 1.6 * forward_floor(kda));
   CHECK(counted.tensor_ops >= forward_ops(kda));
-  CHECK(counted.tensor_ops <= 1.5 * forward_ops(kda));
+  // Rows that the state and the squares take up are of two parts, 16 bits each.
+  CHECK(counted.tensor_ops <= 1.45 * forward_ops(kda));
 }
 
 // FLA keeps, of each token and value head while its largest kernel of the backward runs

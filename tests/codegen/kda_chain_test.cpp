@@ -41,8 +41,8 @@ TEST_CASE("kda: a walk takes what its instructions were counted to take") {
     int width;
     bool fused;
     double cycles;
-  } rows[] = {{64, false, 1254},  {64, true, 1563},  {128, false, 2196}, {128, true, 2780},
-              {192, false, 2896}, {192, true, 3780}, {256, false, 3256}, {256, true, 4410}};
+  } rows[] = {{64, false, 1311},  {64, true, 1670},  {128, false, 2135}, {128, true, 2789},
+              {192, false, 2904}, {192, true, 3845}, {256, false, 3747}, {256, true, 5069}};
   for (const auto& row : rows) {
     CAPTURE(row.width);
     CAPTURE(row.fused);
@@ -93,5 +93,5 @@ TEST_CASE("kda: a backward takes longer than the forward of the same shape") {
   const double forward = cycles_of(problem_of(128, true, false), {1, 96, 96, 8192, 1});
   const double backward = cycles_of(problem_of(128, true, true), {1, 96, 96, 8192, 1});
   CHECK(backward > 1.5 * forward);
-  CHECK(backward < 6 * forward);
+  CHECK(backward < 8 * forward);
 }

@@ -12,15 +12,18 @@
 
 namespace kda_case {
 
+// Two parts of columns, or four.
+inline int gradient_threads(const Setup& s) { return s.has("wide_block") ? 512 : 256; }
 // As KdaBackwardSmem lays it out: tiles, scores, sums of columns and of rows, what waits.
 inline int gradient_bytes(const Setup& s) {
   const bool split = s.element == LATHE_F32;
+  const int threads = gradient_threads(s), parts = threads / 128, columns = 16 * parts;
   const int planes = split ? 3 : 1, values = split ? 32 : 64, heads = s.has("grouped") ? 9 : 1;
-  const int tiles = planes * (3 * 64 * values * 2 + 2 * values * 32 * 2);
-  const int sums = 256 + 35 * 128 + 64 + 256 + 512 + 2 * 512 + heads * 3 * 256;
+  const int tiles = planes * (3 * 64 * values * 2 + 2 * values * columns * 2);
+  const int sums = 35 * 4 * columns + 64 + 1024 + parts * 512 + heads * (1 + parts) * 256;
   const bool stashed = s.has("l2norm") && !split && s.width <= 128 && !s.has("grouped");
-  const int bytes = tiles + planes * 20 * 512 + sums + (stashed ? (s.width / 32 - 1) * 16384 : 0);
-  return (bytes + 127) / 128 * 128;
+  const int waiting = stashed ? (s.width / columns - 1) * 64 * threads : 0;
+  return (tiles + planes * 20 * 512 + sums + waiting + 127) / 128 * 128;
 }
 
 inline KernelSpec gradient_spec(const Setup& s) {
@@ -33,7 +36,7 @@ inline KernelSpec gradient_spec(const Setup& s) {
   spec.last_field_offset = offsetof(lathe::KdaBackwardParams, reserved);
   spec.smem = "KdaBackwardSmem";
   spec.smem_bytes = gradient_bytes(s);
-  spec.threads = 256;
+  spec.threads = gradient_threads(s);
   spec.constants = constants_of(s);
   spec.constants.push_back(Constant::flag("grouped", "kGrouped", s.has("grouped")));
   return spec;

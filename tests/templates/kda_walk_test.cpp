@@ -178,6 +178,12 @@ const std::vector<Hard> kHard = {
      [](ref::Kda& a, std::mt19937&) {
        for (size_t i = 0; i < a.k.size(); ++i) a.k[i] *= i / 64 % 3 != 0;
      }},
+    {"rows of zeros beside large values", kHalf,
+     [](ref::Kda& a, std::mt19937&) {
+       for (size_t i = 0; i < a.k.size(); ++i) a.k[i] *= i / 64 % 3 != 0;
+       for (size_t i = 0; i < a.q.size(); ++i) a.q[i] *= i / 64 % 3 != 1;
+       for (double& v : a.v) v = numbers::rounded(LATHE_F16, 1000 * v);
+     }},
 };
 
 }  // namespace
