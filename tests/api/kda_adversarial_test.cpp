@@ -67,22 +67,20 @@ bool all_finite(const KdaValues& values) {
 }
 
 // A power series for the inverse fails here: its terms grow to 1e28 at beta 2. In 16 bits each step
-// of 2 turns the state over and adds a rounding of its own size that nothing damps, after which 150
-// of them are 12 times one; a step of 1 cancels all that the one before it wrote.
+// of 2 turns the state over and adds a rounding of its own size that nothing damps, so that errors
+// grow with the root of their number; a step of 1 cancels all that the one before it wrote.
 TEST_CASE("kda: one key for ever, without decay and with hardly any") {
   for (const lathe_dtype dtype : {LATHE_BF16, LATHE_F32}) {
     for (const double beta : {1.0, 2.0, 0.9997}) {
-      for (const double g : {0.0, -3e-5}) {
-        for (const double share : {0.0, 0.01}) {
-          INFO("beta " << beta << " g " << g << " share " << share);
-          KdaCase kda = normalized();
-          kda.element = dtype;
-          KdaInputs inputs = make_kda_inputs(kda);
-          make_collinear(kda, &inputs.kda.k, share);
-          fill(&inputs.kda.g, kda.gate_dtype, g);
-          fill(&inputs.kda.beta, kda.beta_dtype, beta);
-          check_case(kda, inputs, beta == 2 ? 12 : 2);
-        }
+      for (const auto& [g, share] : {std::pair(0.0, 0.0), std::pair(-3e-5, 0.01)}) {
+        INFO("beta " << beta << " g " << g << " share " << share);
+        KdaCase kda = normalized();
+        kda.element = dtype;
+        KdaInputs inputs = make_kda_inputs(kda);
+        make_collinear(kda, &inputs.kda.k, share);
+        fill(&inputs.kda.g, kda.gate_dtype, g);
+        fill(&inputs.kda.beta, kda.beta_dtype, beta);
+        check_case(kda, inputs, beta == 2 ? 6 : 1.5);
       }
     }
   }
