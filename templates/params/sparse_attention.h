@@ -56,12 +56,12 @@ struct SparseForwardParams {
   int splits, reserved;
 };
 
-// Parts of lists, or of keys, become one.
+// Parts of lists, or of keys, become one. A part without keys has the sum 0; its out is not read.
 struct SparseCombineParams {
   const void* partial_out;  // float32 [splits, rows, H, DV]
   const void* partial_max;  // float32 [splits, rows, H]
-  const void* partial_sum;
-  const void* sinks;  // float32 [H]
+  const void* partial_sum;  // below 0 in rows of no sequence
+  const void* sinks;        // float32 [H]
   void* out;
   void* softmax_max;
   void* softmax_sum;

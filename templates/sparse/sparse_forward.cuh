@@ -224,7 +224,7 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
       if (p.splits > 1) {
         const long long to = part * in.heads + all_heads + head;
         store_element(static_cast<float*>(p.partial_max) + to, most);
-        store_element(static_cast<float*>(p.partial_sum) + to, sum);
+        store_element(static_cast<float*>(p.partial_sum) + to, at.inside ? sum : -1.0f);
       } else {
         const long long to = at.statistic(in, head);
         if (p.softmax_max != nullptr) store_element(static_cast<float*>(p.softmax_max) + to, most);
