@@ -143,7 +143,7 @@ struct SparseBackwardGatherParams {
   const void* lengths;  // int32 [chunk, HK]
   void* counts;         // int32 [keys * HK, chunk]; then places in `index`
   void* ranges;         // int32 [keys * HK, 2]: begin and number of a key's entries
-  void* index;          // int32 [chunk * HK * entries]: entries as places of `listed`
+  void* index;          // int32 [chunk * HK * entries]: slots, of the first tile of heads
   void* cursor;         // int32: entries that have a place so far
   void* dk;             // float32 [keys, HK, D + R]
   void* dv;             // float32 [keys, HK, DV]

@@ -21,8 +21,7 @@ struct ColumnReader {
       : address(tile + (kChunks == 1 ? panel_offset(lane, warp)
                                      : panel_offset(lane & 15, 2 * warp + (lane >> 4)))) {}
   // Two words for each 16 rows and each chunk of 8 columns of a panel.
-  __device__ __forceinline__ void load(int panel,
-                                       unsigned (&words)[kRows / 16][kChunks][2]) const {
+  __device__ __forceinline__ void load(int panel, unsigned (&words)[kRows / 16][kChunks][2]) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       unsigned four[4];
@@ -58,11 +57,38 @@ __device__ __forceinline__ void multiply_columns(float (&sums)[kBlocks][kChunks]
   }
 }
 
-// Where the rows of kBlocks * 16 keys go, of which a lane has rows g and g + 8 of each 16; a row
-// that goes nowhere is null. kStored: they are stored. Otherwise they are added to what other
-// blocks add to, in no order, by whole sectors: a quad has one of a row, and where only single
-// floats can be added, lanes with neighbouring rows first exchange half of them, so that eight
-// lanes have eight floats of one row, and then of the other.
+// To memory, if `wanted`: by predicate, where an if would become a branch.
+__device__ __forceinline__ void add_if(bool wanted, float* to, float value) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %2, 0;\n\t@p red.global.add.f32 [%0], %1;\n\t}" ::"l"(
+          to),
+      "f"(value), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+__device__ __forceinline__ void add_pair_if(bool wanted, float* to, float first, float second) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %3, 0;\n\t@p red.global.add.v2.f32 [%0], {%1, "
+      "%2};\n\t}" ::"l"(to),
+      "f"(first), "f"(second), "r"(static_cast<int>(wanted))
+      : "memory");
+#else
+  add_if(wanted, to, first), add_if(wanted, to + 1, second);
+#endif
+}
+__device__ __forceinline__ void store_pair_if(bool wanted, float* to, float first, float second) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %3, 0;\n\t@p st.global.v2.f32 [%0], {%1, %2};\n\t}" ::
+          "l"(to),
+      "f"(first), "f"(second), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+
+// Where the rows of kBlocks * 16 keys go, of which a lane has rows g and g + 8 of each 16.
+// kStored: they are stored. Otherwise they are added to what other blocks add to, in no order, by
+// whole sectors: a quad has one of a row, and where only single floats can be added, lanes with
+// neighbouring rows first exchange half of them, so that eight lanes have eight floats of one row,
+// and then of the other.
 template <int kBlocks, bool kStored>
 struct KeyRows {
 #if __CUDA_ARCH__ >= 900
@@ -72,45 +98,37 @@ struct KeyRows {
 #endif
   static constexpr int kRows = kTurned ? 2 : 1;
   float* row[kBlocks][2][kRows];
+  unsigned there = 0;  // bits of the rows that go somewhere
 
-  // `place` tells of row r of the keys where it begins.
+  // Row r of the keys begins at place(r), for r < count.
   template <class Place>
-  __device__ __forceinline__ KeyRows(int lane, const Place& place) {
+  __device__ __forceinline__ KeyRows(int lane, int count, const Place& place) {
     const int g = lane / 4, column = lane % 4 * 2 + (kTurned ? g % 2 : 0);
 #pragma unroll
-    for (int i = 0; i < 2 * kBlocks; ++i) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int own = kTurned ? (g & ~1) + r : g;
-        float* to = place(8 * i + own);
-        row[i / 2][i % 2][r] = to == nullptr ? nullptr : to + column;
-      }
+    for (int i = 0; i < 2 * kBlocks * kRows; ++i) {
+      const int own = 8 * (i / kRows) + (kTurned ? (g & ~1) + i % kRows : g);
+      row[i / kRows / 2][i / kRows % 2][i % kRows] = place(own < count ? own : 0) + column;
+      there |= own < count ? 1u << i : 0u;
     }
   }
   // 8 columns from `column` on.
-  __device__ __forceinline__ void put(int lane, int block, int column, const float (&sum)[4]) const {
+  __device__ __forceinline__ void put(int lane, int block, int column,
+                                      const float (&sum)[4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float* const* to = row[block][half];
+      const int bit = (2 * block + half) * kRows;
       const float first = sum[2 * half], second = sum[2 * half + 1];
       if constexpr (kTurned) {
         const bool odd = lane & 4;
         const float received = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
-        add(to[0], column, odd ? received : first);
-        add(to[1], column, odd ? second : received);
+        add_if(there >> bit & 1, to[0] + column, odd ? received : first);
+        add_if(there >> (bit + 1) & 1, to[1] + column, odd ? second : received);
       } else if constexpr (kStored) {
-        const float pair[2] = {first, second};
-        if (to[0] != nullptr) store_global(to[0] + column, pack<f32, 8>(pair));
-      } else if (to[0] != nullptr) {
-        asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to[0] + column), "f"(first),
-                     "f"(second)
-                     : "memory");
+        store_pair_if(there >> bit & 1, to[0] + column, first, second);
+      } else {
+        add_pair_if(there >> bit & 1, to[0] + column, first, second);
       }
-    }
-  }
-  static __device__ __forceinline__ void add(float* to, int column, float value) {
-    if (to != nullptr) {
-      asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to + column), "f"(value) : "memory");
     }
   }
 };

@@ -3,10 +3,10 @@
 // sparse_backward: gradients of softmax attention over the keys that lists name, the scores
 // computed once more.
 //
-//   p_j  = e^(x_j - lse)     dp_j = dout . v_j     dx_j = p_j (dp_j - delta)      delta = dout . out
-//   dq   = scale sum_j dx_j k_j                    of the row alone
-//   dk_j += scale sum_h dx_j q                     over the heads of the block by the product, over
-//   dv_j += sum_h p_j dout                         blocks by float32 sums in memory
+//   p_j  = e^(x_j - lse)     dp_j = dout . v_j     dx_j = p_j (dp_j - delta)      delta = dout .
+//   out dq   = scale sum_j dx_j k_j                    of the row alone dk_j += scale sum_h dx_j q
+//   over the heads of the block by the product, over dv_j += sum_h p_j dout blocks by float32 sums
+//   in memory
 //
 // A block owns a row and kTileM heads of one key head, as in the forward, and walks over the same
 // tiles of kTileN keys. kGroups warps share 16 heads: in the products over columns (scores and dp)
@@ -90,8 +90,8 @@ struct SparseBackward {
       const int own = share_row(r);
       lse2[r] = -minus_infinity(), delta[r] = 0.0f;  // of a head that is not there, or sees no key
       if (own >= at.heads || at.limit == 0) continue;
-      const float lse = load_element(static_cast<const float*>(p.lse) +
-                                     at.lse(in, at.first_head + own));
+      const float lse =
+          load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + own));
       if (lse != minus_infinity()) lse2[r] = __fmul_rn(lse, kLog2E);
       delta[r] = load_element(static_cast<const float*>(p.delta) + at.row * in.heads + head + own);
     }
@@ -101,9 +101,7 @@ struct SparseBackward {
   __device__ __forceinline__ int share_row(int r) const {
     return heads_at + lane / 4 + 8 * (kRows == 2 ? r : group % 2);
   }
-  __device__ __forceinline__ int share_tile(int i) const {
-    return (group * kShare + i) / 4;
-  }
+  __device__ __forceinline__ int share_tile(int i) const { return (group * kShare + i) / 4; }
   __device__ __forceinline__ unsigned list() const { return shared + Smem::kListAt; }
   __device__ __forceinline__ unsigned k_tile(int tile) const {
     return shared + Smem::kKeysAt + tile % kStages * Smem::kK;
@@ -129,7 +127,7 @@ struct SparseBackward {
   __device__ __forceinline__ void weigh(const Share& s, const Share& dp, int count) const;
   __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
   __device__ __forceinline__ void load_transposed(int place, Operands& a) const;
-  __device__ __forceinline__ float* key_row(int tile, int row, int count, bool values) const;
+  __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
   __device__ __forceinline__ void put_keys(int tile, int count) const;
   __device__ __forceinline__ void note_keys(int tile, int count) const;
   __device__ __forceinline__ void store(const QuerySums& dq) const;
@@ -143,6 +141,7 @@ __device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile
                                                                         Scores& dp) const {
   constexpr int kSteps = Config::kWidth / 16 / kGroups;
   constexpr int kValueSteps = Config::kValueWidth / 16 / kGroups;
+  constexpr int kBoth = kSteps < kValueSteps ? kSteps : kValueSteps;
   const int row = lane & 15, chunk = (lane >> 4) + 2 * group;
   const int key = (lane & 7) + (lane >> 4) * 8, key_chunk = ((lane >> 3) & 1) + 2 * group;
   const TileReader<kTileM, Config::kWidth> q_reader(shared + heads_at * 128, row, chunk);
@@ -150,33 +149,30 @@ __device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile
                                                             row, chunk);
   const TileReader<kTileN, Config::kWidth> k_reader(k_tile(tile), key, key_chunk);
   const TileReader<kTileN, Config::kValueWidth> v_reader(v_tile(tile), key, key_chunk);
-#pragma unroll
-  for (int d = 0; d < kSteps; ++d) {
+  const auto step = [&](int d, bool scores, bool values) {
     Fragment<Element> q, dout;
-    load_fragment(q, q_reader, 0, d * kGroups);
-    if (d < kValueSteps) load_fragment(dout, dout_reader, 0, d * kGroups);
+    if (scores) load_fragment(q, q_reader, 0, d * kGroups);
+    if (values) load_fragment(dout, dout_reader, 0, d * kGroups);
 #pragma unroll
     for (int n = 0; n < kKeyTiles; n += 2) {
       Fragment<Element> keys;
-      load_fragment(keys, k_reader, n / 2, d * kGroups);
-      multiply_add_pair(s[n], s[n + 1], q, keys);
-      if (d < kValueSteps) {
-        if constexpr (!Config::kValuesInKeys) load_fragment(keys, v_reader, n / 2, d * kGroups);
+      if (scores) {
+        load_fragment(keys, k_reader, n / 2, d * kGroups);
+        multiply_add_pair(s[n], s[n + 1], q, keys);
+      }
+      if (values) {
+        if (!scores || !Config::kValuesInKeys) load_fragment(keys, v_reader, n / 2, d * kGroups);
         multiply_add_pair(dp[n], dp[n + 1], dout, keys);
       }
     }
-  }
-#pragma unroll
-  for (int d = kSteps; d < kValueSteps; ++d) {  // values wider than keys
-    Fragment<Element> dout;
-    load_fragment(dout, dout_reader, 0, d * kGroups);
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; n += 2) {
-      Fragment<Element> values;
-      load_fragment(values, v_reader, n / 2, d * kGroups);
-      multiply_add_pair(dp[n], dp[n + 1], dout, values);
-    }
-  }
+  };
+  // A panel or two at a time: unrolled further, the compiler reads so far ahead that it spills.
+#pragma unroll 4
+  for (int d = 0; d < kBoth; ++d) step(d, true, true);
+#pragma unroll 4
+  for (int d = kBoth; d < kSteps; ++d) step(d, true, false);
+#pragma unroll 4
+  for (int d = kBoth; d < kValueSteps; ++d) step(d, false, true);
 }
 
 // Each warp's part of the sums over all columns, added up in the order of the groups.
@@ -185,15 +181,15 @@ __device__ __forceinline__ void SparseBackward<Config>::share_out(const Scores& 
                                                                   Share& own) const {
   constexpr int kPart = 32 * 4 * kShare;  // bytes that a warp has for another
   constexpr int kWide = kShare >= 4 ? 4 : 2;
-  const unsigned first = shared + Smem::kSharedAt + (warp - group) * (kGroups * kPart) +
-                         lane * (4 * kWide);
+  const unsigned first =
+      shared + Smem::kSharedAt + (warp - group) * (kGroups * kPart) + lane * (4 * kWide);
 #pragma unroll
   for (int i = 0; i < 4 * kKeyTiles; i += kWide) {
     const unsigned to = first + (group * kGroups + i / kShare) * kPart + i % kShare * 128;
     const float(&four)[4] = s[i / 4];
     if constexpr (kWide == 4) {
-      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]),
-                   "f"(four[1]), "f"(four[2]), "f"(four[3])
+      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]), "f"(four[1]),
+                   "f"(four[2]), "f"(four[3])
                    : "memory");
     } else {
       asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(four[i % 4]),
@@ -267,8 +263,8 @@ __device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, Qu
       for (int m = 0; m < kHeadBlocks; ++m) {
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
-          multiply_add(dq[m][panel * kChunks + c], dx[m][j].word[0], words[j][c][0],
-                       words[j][c][1], Element{});
+          multiply_add(dq[m][panel * kChunks + c], dx[m][j].word[0], words[j][c][0], words[j][c][1],
+                       Element{});
         }
       }
     }
@@ -287,11 +283,10 @@ __device__ __forceinline__ void SparseBackward<Config>::load_transposed(int plac
   }
 }
 
-// Where the gradient of key `row` of a tile begins, or that of its value; null if there is none.
+// Where the gradient of key `row` of a tile begins, or that of its value.
 template <class Config>
-__device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int row, int count,
+__device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int row,
                                                                   bool values) const {
-  if (row >= count) return nullptr;
   const int place = tile * kTileN + row, width = in.head_dim + in.rope_dim;
   if constexpr (Config::kDeterministic) {
     // Slots of the rows of the launch, key heads and tiles of heads in the order of the blocks.
@@ -314,7 +309,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int c
   const ColumnReader<kTileM, kChunks> q(shared, warp, lane);
   const ColumnReader<kTileM, kChunks> dout(shared + Smem::kDoutAt, warp, lane);
   if (p.dk != nullptr) {
-    const Rows rows(lane, [&](int row) { return key_row(tile, row, count, false); });
+    const Rows rows(lane, count, [&](int row) { return key_row(tile, row, false); });
     Operands dx, weights;
     load_transposed(Smem::kGradientsAt, dx);
     if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, weights);
@@ -340,7 +335,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int c
     }
   }
   if (Config::kValuesInKeys || p.dv == nullptr) return;
-  const Rows rows(lane, [&](int row) { return key_row(tile, row, count, true); });
+  const Rows rows(lane, count, [&](int row) { return key_row(tile, row, true); });
   Operands weights;
   load_transposed(Smem::kWeightsAt, weights);
 #pragma unroll
@@ -436,7 +431,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
     copy_value_heads<Config>(in, at, p.dout, p.dout_batch_stride, p.dout_token_stride,
                              p.dout_head_stride, shared + Smem::kDoutAt);
     copy_keys(0, count);
-  } else if (Config::kDeterministic && at.first_head == 0) {
+  } else if (Config::kDeterministic && at.first_head == 0 && p.listed != nullptr) {
     note_keys(0, 0);
   }
   copy_async_commit();
@@ -471,7 +466,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
     }
     put_keys(tile, count);
     if constexpr (Config::kDeterministic) {
-      if (at.first_head == 0 && (p.dk != nullptr || p.dv != nullptr)) note_keys(tile, count);
+      if (at.first_head == 0 && p.listed != nullptr) note_keys(tile, count);
     }
     count = more;
   }
