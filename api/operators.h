@@ -47,12 +47,15 @@ enum class Letter : uint8_t {
   C2,
   C3,
   NP,
+  R,
+  topk,
+  G,
   fixed
 };
 inline constexpr const char* kLetterNames[] = {
-    "B", "T", "N", "D",  "W",    "H", "HK",   "DV", "Sq", "Sk", "Tq", "Tk", "P", "page",
-    "M", "K", "V", "HV", "HV*K", "S", "spec", "C0", "C1", "C2", "C3", "NP", ""};
-inline constexpr int kLetters = 27;
+    "B", "T", "N",  "D",    "W", "H",    "HK", "DV", "Sq", "Sk", "Tq", "Tk", "P",    "page", "M",
+    "K", "V", "HV", "HV*K", "S", "spec", "C0", "C1", "C2", "C3", "NP", "R",  "topk", "G",    ""};
+inline constexpr int kLetters = 30;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -107,7 +110,8 @@ enum class Family {
   attention_block,
   attention_block_bwd,
   attention_delta,
-  lse_merge
+  lse_merge,
+  sparse_attention
 };
 
 struct Operator {
@@ -223,6 +227,32 @@ enum Tensor : int {
   capture_3,
   out,
   lse,
+  count
+};
+}
+namespace sparse_attention {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  q_rope,
+  k_rope,
+  indices,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  q_pos,
+  sinks,
+  dout,
+  out,
+  softmax_max,
+  softmax_sum,
+  lse,
+  dq,
+  dk,
+  dv,
+  dq_rope,
+  dk_rope,
+  dsinks,
   count
 };
 }

@@ -57,6 +57,18 @@ void check_names(const lathe_operator_info* op, const Specs& tensors) {
   }
 }
 
+// Extents that follow from others: heads of a group, and the width of values that are keys.
+void imply_derived(const Problem& problem, Extents* extents) {
+  if (!find_tensor(problem.op, "softmax_max")) return;
+  const auto& known = problem.extents;
+  const auto value = [&](const char* letter) {
+    const auto found = known.find(letter);
+    return found == known.end() ? -1 : found->second;
+  };
+  if (value("H") >= 0 && value("HK") > 0) extents->imply("G", value("H") / value("HK"), "q");
+  if (value("D") >= 0) extents->imply("DV", value("D"), "k");
+}
+
 // N sequences: what the offsets say if there are any, else one per row of the batch. Packed rows
 // either have a batch axis, of one row, or none: then what goes by rows goes by sequences.
 void bind_extents(Problem* problem) {
@@ -83,6 +95,7 @@ void bind_extents(Problem* problem) {
   }
   for (const auto& [name, spec] : problem->inputs) bind(name, spec);
   for (const auto& [name, spec] : problem->outputs) bind(name, spec);
+  imply_derived(*problem, &extents);
 }
 
 // "=x" follows a tensor; otherwise the first of the list, which for outputs is the only one.

@@ -26,4 +26,41 @@ __device__ __forceinline__ void gather_tile(unsigned tile, const void* somewhere
   }
 }
 
+// A row of two tensors side by side: columns below `split` are of `first`, those from there up to
+// `end` of `second`, which counts them from its own beginning. `end` 0: a row that is not there.
+template <class Element>
+struct JoinedRow {
+  const Element* first;
+  const Element* second;
+  int split, end;
+
+  __device__ __forceinline__ const Element* at(int column) const {
+    return column < split ? first + column : second + (column - split);
+  }
+};
+
+// The same of joined rows: what a row needs is found once for all its panels.
+template <int kRows, int kWidth, int kThreads, class RowOf>
+__device__ __forceinline__ void gather_rows(unsigned tile, const void* somewhere,
+                                            const RowOf& row_of) {
+  static_assert(kWidth % 64 == 0, "whole panels");
+  constexpr int kSlots = kThreads / 8, kPanels = kWidth / 64;
+  constexpr int kParts = kSlots >= 2 * kRows ? kSlots / kRows : 1;  // that share a row's panels
+  const int chunk = static_cast<int>(threadIdx.x % 8), slot = static_cast<int>(threadIdx.x / 8);
+  const int part = kParts > 1 ? slot / kRows : 0;
+#pragma unroll 1
+  for (int row = kParts > 1 ? slot % kRows : slot; row<kRows; row += kParts> 1 ? kRows : kSlots) {
+    const auto from = row_of(row);
+    const unsigned to = tile + panel_offset(row, chunk);
+#pragma unroll
+    for (int i = 0; i < ceil_div(kPanels, kParts); ++i) {
+      const int panel = i * kParts + part, column = 64 * panel + 8 * chunk;
+      if (kPanels % kParts == 0 || panel < kPanels) {
+        const bool there = column < from.end;
+        copy_async(to + panel * (kRows * 128), there ? from.at(column) : somewhere, there);
+      }
+    }
+  }
+}
+
 }  // namespace lathe

@@ -89,13 +89,10 @@ __device__ __forceinline__ void SparseForward<Config>::copy_queries() const {
   const Element* rope = static_cast<const Element*>(in.q_rope) +
                         at.offset(in.q_rope_batch_stride, in.q_rope_token_stride) +
                         head * in.q_rope_head_stride;
-  gather_tile<kTileM, Config::kWidth, Config::kThreads>(
-      shared, in.q, [&](int row, int column) -> const void* {
-        if (row >= at.heads) return nullptr;
-        if (column < in.head_dim) return q + row * in.q_head_stride + column;
-        const int behind = column - in.head_dim;
-        return behind < in.rope_dim ? rope + row * in.q_rope_head_stride + behind : nullptr;
-      });
+  gather_rows<kTileM, Config::kWidth, Config::kThreads>(shared, in.q, [&](int row) {
+    return JoinedRow<Element>{q + row * in.q_head_stride, rope + row * in.q_rope_head_stride,
+                              in.head_dim, row < at.heads ? in.head_dim + in.rope_dim : 0};
+  });
 }
 
 // The `count` keys of a tile, and their values.
@@ -106,23 +103,19 @@ __device__ __forceinline__ void SparseForward<Config>::copy_keys(int tile, int c
                      at.key_row * in.k_token_stride + at.kv_head * in.k_head_stride;
   const Element* rope = static_cast<const Element*>(in.k_rope) + at.batch * in.k_rope_batch_stride +
                         at.key_row * in.k_rope_token_stride + at.kv_head * in.k_rope_head_stride;
-  gather_tile<kTileN, Config::kWidth, Config::kThreads>(
-      k_tile(tile), in.k, [&](int row, int column) -> const void* {
-        if (row >= count) return nullptr;
-        const long long key = listed_key<kTileN>(list, tile * kTileN + row);
-        if (column < in.head_dim) return k + key * in.k_token_stride + column;
-        const int behind = column - in.head_dim;
-        return behind < in.rope_dim ? rope + key * in.k_rope_token_stride + behind : nullptr;
-      });
+  gather_rows<kTileN, Config::kWidth, Config::kThreads>(k_tile(tile), in.k, [&](int row) {
+    const long long key = row < count ? listed_key<kTileN>(list, tile * kTileN + row) : 0;
+    return JoinedRow<Element>{k + key * in.k_token_stride, rope + key * in.k_rope_token_stride,
+                              in.head_dim, row < count ? in.head_dim + in.rope_dim : 0};
+  });
   if constexpr (!Config::kValuesInKeys) {
     const Element* v = static_cast<const Element*>(in.v) + at.batch * in.v_batch_stride +
                        at.key_row * in.v_token_stride + at.kv_head * in.v_head_stride;
-    gather_tile<kTileN, Config::kValueWidth, Config::kThreads>(
-        v_tile(tile), in.v, [&](int row, int column) -> const void* {
-          if (row >= count || column >= in.value_dim) return nullptr;
-          const long long key = listed_key<kTileN>(list, tile * kTileN + row);
-          return v + key * in.v_token_stride + column;
-        });
+    gather_rows<kTileN, Config::kValueWidth, Config::kThreads>(v_tile(tile), in.v, [&](int row) {
+      const long long key = row < count ? listed_key<kTileN>(list, tile * kTileN + row) : 0;
+      return JoinedRow<Element>{v + key * in.v_token_stride, nullptr, in.value_dim,
+                                row < count ? in.value_dim : 0};
+    });
   }
 }
 

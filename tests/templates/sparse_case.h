@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of sparse attention's kernels share: random problems with lists of every kind, and
-// their inputs on the simulator's device.
+// What the tests of sparse attention's kernels share: inputs on the simulator's device, launches.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,32 +14,10 @@
 #include "sim/tests/kernel_run.h"
 #include "templates/params/sparse_attention.h"
 #include "tests/numbers.h"
+#include "tests/ref/sparse_inputs.h"
 #include "tests/ref/sparse_plain.h"
 
 namespace sparse_case {
-
-// What a list names, beside random keys of the row's sequence.
-enum class Lists {
-  mixed,      // entries of every kind, anywhere: negative, past the end, named twice
-  nothing,    // -1
-  one_key,    // one key, topk times
-  last_only,  // -1 but for the last entry
-  all         // 0, 1, 2, ... (and -1 behind the last)
-};
-
-struct Shape {
-  std::vector<int> rows, keys;  // by sequence; without `packed` all alike
-  int padding_q = 0, padding_k = 0;
-  int kv_heads = 1, group = 1;
-  int head_dim = 64, rope_dim = 0, value_dim = 64;
-  int topk = 32, block = 1;
-  bool packed = false, causal = false, absolute = false, q_pos = false, sinks = false;
-  bool values_in_keys = false;  // v is the first value_dim columns of k
-  Lists lists = Lists::mixed;
-};
-
-// Rounded to the type. Keys that no list names, and padding, are NaN: they must reach nothing.
-ref::SparseAttention make(const Shape& shape, lathe_dtype dtype, uint32_t seed);
 
 std::vector<char> encode(lathe_dtype dtype, const ref::Array& values);
 inline void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
