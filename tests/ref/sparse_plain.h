@@ -17,19 +17,24 @@ struct Gathered {
   std::vector<size_t> lse, key;        // of each gathered key: (key row, key head)
 };
 
-inline Gathered gather(const SparseAttention& a) {
+// The rows of the heads of one key head.
+inline Gathered gather(const SparseAttention& a, int64_t kv_head) {
   Gathered out;
   Attention& d = out.attention;
   const int64_t width = a.head_dim + a.rope_dim;
   d.heads = a.group(), d.kv_heads = 1, d.head_dim = width, d.value_dim = a.value_dim;
   d.scale = a.scale;
   d.begin_q = d.begin_k = {0};
+  if (!a.sinks.empty()) {
+    const auto first = a.sinks.begin() + kv_head * a.group();
+    d.sinks.assign(first, first + a.group());
+  }
   const auto append = [](Array* to, const Array& from, size_t at, int64_t count) {
     to->insert(to->end(), from.begin() + static_cast<std::ptrdiff_t>(at),
                from.begin() + static_cast<std::ptrdiff_t>(at) + count);
   };
   each_row(a, [&](int64_t h, const SparseRow& row) {
-    if (h % a.group() != 0) return;
+    if (h != kv_head * a.group()) return;
     for (int64_t g = 0; g < a.group(); ++g) {
       // Heads follow each other in all layouts of rows; in those of lse they do not.
       const size_t at = row.query(1) + static_cast<size_t>(g);
@@ -71,29 +76,33 @@ inline void put_rows(Array* to, const std::vector<size_t>& at, const Array& from
 
 // out alone: statistics are of float32.
 inline Array sparse_plain_out(const SparseAttention& a, Round round) {
-  const Gathered rows = gather(a);
   Array out(static_cast<size_t>(a.rows() * a.heads * a.value_dim), 0.0);
-  const AttentionForward forward = plain_forward(rows.attention, round);
-  detail::put_rows(&out, rows.row, forward.out, a.value_dim, 0, a.value_dim);
+  for (int64_t hk = 0; hk < a.kv_heads; ++hk) {
+    const Gathered rows = gather(a, hk);
+    const AttentionForward forward = plain_forward(rows.attention, round);
+    detail::put_rows(&out, rows.row, forward.out, a.value_dim, 0, a.value_dim);
+  }
   return out;
 }
 
-// A key's gradients are rounded to the element type for each row that names it, and once more at
-// the end; dsinks is not among them.
+// A key's gradients are sums over its rows, rounded to the element type at the end.
 inline SparseBackward sparse_plain_backward(const SparseAttention& a, Round round) {
-  const Gathered rows = gather(a);
-  const AttentionBackward backward = plain_backward(rows.attention, round);
   const int64_t d = a.head_dim, r = a.rope_dim, dv = a.value_dim;
   SparseBackward result;
   result.dq.assign(a.q.size(), 0.0), result.dk.assign(a.k.size(), 0.0);
   result.dv.assign(a.v.size(), 0.0);
   result.dq_rope.assign(a.q_rope.size(), 0.0), result.dk_rope.assign(a.k_rope.size(), 0.0);
-  detail::put_rows(&result.dq, rows.row, backward.dq, d + r, 0, d);
-  detail::put_rows(&result.dk, rows.key, backward.dk, d + r, 0, d);
-  detail::put_rows(&result.dv, rows.key, backward.dv, dv, 0, dv);
-  if (r > 0) {
-    detail::put_rows(&result.dq_rope, rows.row, backward.dq, d + r, d, r);
-    detail::put_rows(&result.dk_rope, rows.key, backward.dk, d + r, d, r);
+  for (int64_t hk = 0; hk < a.kv_heads; ++hk) {
+    const Gathered rows = gather(a, hk);
+    const AttentionBackward backward = plain_backward(rows.attention, round);
+    detail::put_rows(&result.dq, rows.row, backward.dq, d + r, 0, d);
+    detail::put_rows(&result.dk, rows.key, backward.dk, d + r, 0, d);
+    detail::put_rows(&result.dv, rows.key, backward.dv, dv, 0, dv);
+    if (r > 0) {
+      detail::put_rows(&result.dq_rope, rows.row, backward.dq, d + r, d, r);
+      detail::put_rows(&result.dk_rope, rows.key, backward.dk, d + r, d, r);
+    }
+    result.dsinks.insert(result.dsinks.end(), backward.dsinks.begin(), backward.dsinks.end());
   }
   for (Array* gradient : {&result.dk, &result.dv, &result.dk_rope}) {
     detail::round_all(gradient, round);

@@ -103,6 +103,25 @@ ref::SparseAttention single(const ref::Array& k, const ref::Array& v,
 double out_of(const ref::SparseAttention& a) { return ref::sparse_forward(a).out[0]; }
 double lse_of(const ref::SparseAttention& a) { return ref::sparse_forward(a).lse[0]; }
 
+// lse of the gathered is [G, rows].
+void check_gathered(const ref::SparseAttention& a, int64_t kv_head,
+                    const ref::SparseForward& forward) {
+  const auto gathered = ref::gather(a, kv_head);
+  const auto dense = ref::attention_forward(gathered.attention);
+  const size_t group = static_cast<size_t>(a.group()), rows = gathered.row.size() / group;
+  for (size_t i = 0; i < gathered.row.size(); ++i) {
+    const double found = dense.lse[i % group * rows + i / group];
+    const double expected = forward.lse[gathered.lse[i]];
+    if (expected == -ref::kInfinity) {
+      CHECK(found == expected);
+    } else {
+      CHECK(std::abs(found - expected) < 1e-12);
+      CHECK(std::abs(forward.softmax_max[gathered.statistic[i]] +
+                     std::log(forward.softmax_sum[gathered.statistic[i]]) - expected) < 1e-12);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("ref sparse: gradients are those of the forward") {
@@ -125,24 +144,10 @@ TEST_CASE("ref sparse: gradients are those of the forward") {
 TEST_CASE("ref sparse: equals dense attention over gathered keys; rounded, it differs a little") {
   uint64_t seed = 500;
   double worst = 0, worst_plain = 0;
-  for (Options options : all_options()) {
-    options.sinks = false;
+  for (const Options& options : all_options()) {
     const ref::SparseAttention a = draw(++seed, options);
     const auto forward = ref::sparse_forward(a);
-    const auto gathered = ref::gather(a);
-    const auto dense = ref::attention_forward(gathered.attention);
-    const size_t group = static_cast<size_t>(a.group()), rows = gathered.row.size() / group;
-    for (size_t i = 0; i < gathered.row.size(); ++i) {
-      const double found = dense.lse[i % group * rows + i / group];
-      const double expected = forward.lse[gathered.lse[i]];
-      if (expected == -ref::kInfinity) {
-        CHECK(found == expected);
-      } else {
-        CHECK(std::abs(found - expected) < 1e-12);
-        CHECK(std::abs(forward.softmax_max[gathered.statistic[i]] +
-                       std::log(forward.softmax_sum[gathered.statistic[i]]) - expected) < 1e-12);
-      }
-    }
+    for (int64_t hk = 0; hk < a.kv_heads; ++hk) check_gathered(a, hk, forward);
     const auto backward = ref::sparse_backward(a, forward);
     const auto unrounded = ref::sparse_plain_backward(a, exact);
     worst = std::max(worst, ref::largest_error(ref::sparse_plain_out(a, exact), forward.out));
@@ -151,6 +156,7 @@ TEST_CASE("ref sparse: equals dense attention over gathered keys; rounded, it di
     worst = std::max(worst, ref::largest_error(unrounded.dv, backward.dv));
     worst = std::max(worst, ref::largest_error(unrounded.dq_rope, backward.dq_rope));
     worst = std::max(worst, ref::largest_error(unrounded.dk_rope, backward.dk_rope));
+    worst = std::max(worst, ref::largest_error(unrounded.dsinks, backward.dsinks));
     worst_plain =
         std::max(worst_plain, ref::largest_error(ref::sparse_plain_out(a, as_bf16), forward.out));
   }
