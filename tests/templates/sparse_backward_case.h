@@ -30,6 +30,7 @@ struct BackwardFound {
 };
 
 struct BackwardRun {
+  std::string arch = "sm_80";
   uint64_t seed = 1;
   sim::AsyncPolicy async = sim::AsyncPolicy::lazy;
   int64_t chunk = 0;  // rows, if not those that the workspace has room for
