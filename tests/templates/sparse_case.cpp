@@ -86,11 +86,12 @@ std::shared_ptr<const lathe::Compiler> compiler() {
   return nullptr;
 }
 
-std::string compile(const lathe::Compiler& nvrtc, const lathe::KernelSpec& spec) {
+std::string compile(const lathe::Compiler& nvrtc, const lathe::KernelSpec& spec,
+                    const std::string& arch) {
   static std::map<std::string, std::string> done;
-  std::string& ptx = done[spec.text()];
+  std::string& ptx = done[spec.text() + " " + arch];
   if (!ptx.empty()) return ptx;
-  const auto compiled = nvrtc.compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
+  const auto compiled = nvrtc.compile(lathe::emit_unit(spec, arch), arch);
   REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
   MESSAGE(spec.text(), ": ", compiled->report.registers, " registers, ",
           compiled->report.spill_stores, " spilt");

@@ -34,8 +34,9 @@ void dense_strides(const Shape& shape, bool keys, int heads, int width, long lon
 
 // NULL, and a message, if there is none.
 std::shared_ptr<const lathe::Compiler> compiler();
-// PTX of a kernel for sm_80, compiled once whoever asks; nothing may spill.
-std::string compile(const lathe::Compiler& nvrtc, const lathe::KernelSpec& spec);
+// PTX of a kernel, compiled once whoever asks; nothing may spill.
+std::string compile(const lathe::Compiler& nvrtc, const lathe::KernelSpec& spec,
+                    const std::string& arch = "sm_80");
 
 // Under every check; no finding is right.
 template <class Params>
