@@ -26,9 +26,11 @@ foreach(part RANGE 1 7)
   add_test(NAME attention_options_${part} CONFIGURATIONS Exhaustive COMMAND attention_options_test)
   set_tests_properties(attention_options_${part} PROPERTIES LABELS end_to_end
     ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
+endforeach()
+foreach(part RANGE 1 15)
   add_test(NAME sparse_options_${part} CONFIGURATIONS Exhaustive COMMAND sparse_options_test)
   set_tests_properties(sparse_options_${part} PROPERTIES LABELS end_to_end
-    ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
+    ENVIRONMENT "LATHE_TEST_SHARD=${part}/16")
 endforeach()
 
 add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}
