@@ -341,14 +341,14 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
   const ColumnReader<kTileM, kChunks> dout(shared + Smem::kDoutAt, warp, lane);
   const int keys = count - 16 * first;
   const auto rows_of = [&](bool values) {
-    return Rows(lane, keys, [&](int row) { return key_row(tile, 16 * first + row, values); });
+    return Rows(lane, keys, [&](int row) { return key_row(tile, 16 * first + row, values) + own; });
   };
-  // The warp's columns of a panel, below `end`.
+  // The warp's columns of a panel, those below `end` from its first on.
   const auto put = [&](const Rows& rows, int panel, int end,
                        const float(&sums)[kAtOnce][kChunks][4]) {
 #pragma unroll
     for (int i = 0; i < kAtOnce * kChunks; ++i) {
-      const int column = 64 * panel + own + 8 * (i % kChunks);
+      const int column = 64 * panel + 8 * (i % kChunks);
       if (column < end) rows.put(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
     }
   };
@@ -371,7 +371,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
         dout.load(panel, words);
         multiply_columns<Element>(sums, weights, words);
       }
-      put(rows, panel, width, sums);
+      put(rows, panel, width - own, sums);
     }
   }
   if (Config::kValuesInKeys || p.dv == nullptr) return;
@@ -384,7 +384,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
     unsigned words[kHeadBlocks][kChunks][2];
     dout.load(panel, words);
     multiply_columns<Element>(sums, weights, words);
-    put(rows, panel, in.value_dim, sums);
+    put(rows, panel, in.value_dim - own, sums);
   }
 }
 
