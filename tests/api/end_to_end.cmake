@@ -3,7 +3,8 @@ find_package(nlohmann_json REQUIRED)
 
 add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
   api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp
-  api/kda_case.cpp api/large_attention.cpp)
+  api/kda_case.cpp api/large_attention.cpp api/sparse_case.cpp
+  api/sparse_options.cpp)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
@@ -11,7 +12,7 @@ target_compile_definitions(lathe_api_testing PRIVATE
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_backward attention_counters attention_decode attention_f32 attention_options
-        attention_repeat attention_ring attention_snippets kda_recurrent_run)
+        attention_repeat attention_ring attention_snippets kda_recurrent_run sparse_options sparse_run)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
@@ -24,6 +25,9 @@ target_compile_definitions(attention_counters_test PRIVATE
 foreach(part RANGE 1 7)
   add_test(NAME attention_options_${part} CONFIGURATIONS Exhaustive COMMAND attention_options_test)
   set_tests_properties(attention_options_${part} PROPERTIES LABELS end_to_end
+    ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
+  add_test(NAME sparse_options_${part} CONFIGURATIONS Exhaustive COMMAND sparse_options_test)
+  set_tests_properties(sparse_options_${part} PROPERTIES LABELS end_to_end
     ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
 endforeach()
 
