@@ -119,7 +119,7 @@ int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile&
   const int weights = 2 * tile.heads * tile.keys;
   const int partial = tile.warps * 16 * tile.keys * 4;
   const int list = round_up(4 * 4 * tile.keys + 8, 128);
-  return kElementBytes * (own + tile.stages * keys + weights) + partial + list;
+  return kElementBytes * (own + tile.stages * keys + weights) + partial + list + 8 * tile.heads;
 }
 
 int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackwardTile& tile) {

@@ -24,7 +24,7 @@ struct SparseBackwardTile {
 };
 
 // Shared memory of a block: q, dout, the stages of k and v, weights and their gradients, partial
-// scores, the list.
+// scores, the list, two float32 of each head.
 int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile& tile);
 // float32 registers of a thread that hold dq.
 int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackwardTile& tile);

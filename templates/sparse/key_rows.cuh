@@ -57,30 +57,31 @@ __device__ __forceinline__ void multiply_columns(float (&sums)[kBlocks][kChunks]
   }
 }
 
-// To memory, if `wanted`: by predicate, where an if would become a branch.
-__device__ __forceinline__ void add_if(bool wanted, float* to, float value) {
+// To memory, if `wanted` is not 0: by predicate, where an if would become a branch.
+__device__ __forceinline__ void add_if(unsigned wanted, float* to, float value) {
   asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %2, 0;\n\t@p red.global.add.f32 [%0], %1;\n\t}" ::"l"(
+      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t@p red.global.add.f32 [%0], %1;\n\t}" ::"l"(
           to),
-      "f"(value), "r"(static_cast<int>(wanted))
+      "f"(value), "r"(wanted)
       : "memory");
 }
-__device__ __forceinline__ void add_pair_if(bool wanted, float* to, float first, float second) {
+__device__ __forceinline__ void add_pair_if(unsigned wanted, float* to, float first, float second) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %3, 0;\n\t@p red.global.add.v2.f32 [%0], {%1, "
+      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p red.global.add.v2.f32 [%0], {%1, "
       "%2};\n\t}" ::"l"(to),
-      "f"(first), "f"(second), "r"(static_cast<int>(wanted))
+      "f"(first), "f"(second), "r"(wanted)
       : "memory");
 #else
   add_if(wanted, to, first), add_if(wanted, to + 1, second);
 #endif
 }
-__device__ __forceinline__ void store_pair_if(bool wanted, float* to, float first, float second) {
+__device__ __forceinline__ void store_pair_if(unsigned wanted, float* to, float first,
+                                              float second) {
   asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %3, 0;\n\t@p st.global.v2.f32 [%0], {%1, %2};\n\t}" ::
+      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p st.global.v2.f32 [%0], {%1, %2};\n\t}" ::
           "l"(to),
-      "f"(first), "f"(second), "r"(static_cast<int>(wanted))
+      "f"(first), "f"(second), "r"(wanted)
       : "memory");
 }
 
@@ -111,7 +112,7 @@ struct KeyRows {
       there |= own < count ? 1u << i : 0u;
     }
   }
-  // 8 columns from `column` on.
+  // 8 columns from `column` on, which is a constant.
   __device__ __forceinline__ void put(int lane, int block, int column,
                                       const float (&sum)[4]) const {
 #pragma unroll
@@ -122,12 +123,12 @@ struct KeyRows {
       if constexpr (kTurned) {
         const bool odd = lane & 4;
         const float received = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
-        add_if(there >> bit & 1, to[0] + column, odd ? received : first);
-        add_if(there >> (bit + 1) & 1, to[1] + column, odd ? second : received);
+        add_if(there & 1u << bit, to[0] + column, odd ? received : first);
+        add_if(there & 2u << bit, to[1] + column, odd ? second : received);
       } else if constexpr (kStored) {
-        store_pair_if(there >> bit & 1, to[0] + column, first, second);
+        store_pair_if(there & 1u << bit, to[0] + column, first, second);
       } else {
-        add_pair_if(there >> bit & 1, to[0] + column, first, second);
+        add_pair_if(there & 1u << bit, to[0] + column, first, second);
       }
     }
   }

@@ -21,7 +21,7 @@
 
 namespace lathe {
 
-// [q][dout][kStages tiles of k][and of v][p][dx][partial scores][the list of keys]
+// [q][dout][kStages tiles of k][and of v][p][dx][partial scores][the list of keys][lse2][delta]
 template <class Config>
 struct SparseBackwardSmem {
   static constexpr int kTile = Config::kTileN;
@@ -37,7 +37,8 @@ struct SparseBackwardSmem {
   static constexpr int kSharedAt = kGradientsAt + kScores;
   static constexpr int kShared = Config::kThreads / 32 * 16 * kTile * 4;
   static constexpr int kListAt = kSharedAt + kShared;
-  static constexpr int kBytes = kListAt + KeyListSmem<kTile>::kBytes;
+  static constexpr int kRowsAt = kListAt + KeyListSmem<kTile>::kBytes;
+  static constexpr int kBytes = kRowsAt + 8 * Config::kTileM;
 };
 
 template <class Config>
@@ -61,17 +62,30 @@ struct SparseBackward {
   static_assert(kStages == 1 || (kStages == 2 && kTileN >= 32), "the list holds four tiles");
   static_assert(!Config::kValuesInKeys || Config::kValueWidth <= Config::kWidth, "columns of k");
 
+  struct Place {
+    int lane, warp;
+    int group, heads;  // among those that share 16 heads, and the first of these
+
+    // The head of row r of the lane's share, counted in the tile, and its tile of 8 keys.
+    __device__ __forceinline__ int share_row(int r) const {
+      return heads + lane / 4 + 8 * (kRows == 2 ? r : group % 2);
+    }
+    __device__ __forceinline__ int share_tile(int i) const { return (group * kShare + i) / 4; }
+  };
   using Scores = float[kKeyTiles][4];
   using Share = float[kShare];
   using QuerySums = float[kHeadBlocks][kOwnTiles][4];
-  using Operands = Fragment<Element>[kKeyBlocks][kHeadBlocks];
+  // Blocks of 16 keys whose gradients are made at once: as many as leave room for dq.
+  static constexpr int kOperands = kHeadBlocks * (Config::kValuesInKeys ? 8 : 4);
+  static constexpr int kAtOnce = kOperands * kKeyBlocks <= 32 ? kKeyBlocks
+                                 : kOperands < 32             ? 32 / kOperands
+                                                              : 1;
+  using Operands = Fragment<Element>[kAtOnce][kHeadBlocks];
 
   const SparseBackwardParams& p;
   const SparseInputs& in;
   const SparseRow at;
   const unsigned shared;
-  const int lane, warp, group, heads_at;  // heads_at: first of the warp's 16
-  float lse2[kRows], delta[kRows];        // of the rows of the lane's share
 
   __device__ __forceinline__ SparseBackward(const SparseBackwardParams& params, unsigned memory)
       : p(params),
@@ -79,29 +93,13 @@ struct SparseBackward {
         at(sparse_row<Config>(params.in,
                               blockIdx.x + static_cast<unsigned>(params.first_row) *
                                                (params.in.kv_heads * params.in.head_tiles))),
-        shared(memory),
-        lane(static_cast<int>(threadIdx.x % 32)),
-        warp(static_cast<int>(threadIdx.x / 32)),
-        group(warp % kGroups),
-        heads_at(warp / kGroups * 16) {
-    const int head = first_head_of(in, at);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int own = share_row(r);
-      lse2[r] = -minus_infinity(), delta[r] = 0.0f;  // of a head that is not there, or sees no key
-      if (own >= at.heads || at.limit == 0) continue;
-      const float lse =
-          load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + own));
-      if (lse != minus_infinity()) lse2[r] = __fmul_rn(lse, kLog2E);
-      delta[r] = load_element(static_cast<const float*>(p.delta) + at.row * in.heads + head + own);
-    }
-  }
+        shared(memory) {}
 
-  // The head of row r of the lane's share, counted in the tile, and its tile of 8 keys.
-  __device__ __forceinline__ int share_row(int r) const {
-    return heads_at + lane / 4 + 8 * (kRows == 2 ? r : group % 2);
+  // Made again where they are used rather than held all the while: dq leaves few registers.
+  static __device__ __forceinline__ Place place() {
+    const int thread = thread_index(), warp = thread / 32;
+    return {thread % 32, warp, warp % kGroups, warp / kGroups * 16};
   }
-  __device__ __forceinline__ int share_tile(int i) const { return (group * kShare + i) / 4; }
   __device__ __forceinline__ unsigned list() const { return shared + Smem::kListAt; }
   __device__ __forceinline__ unsigned k_tile(int tile) const {
     return shared + Smem::kKeysAt + tile % kStages * Smem::kK;
@@ -119,20 +117,39 @@ struct SparseBackward {
   }
   // Of the warps with the same heads alone.
   __device__ __forceinline__ void group_barrier() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + warp / kGroups), "n"(32 * kGroups) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + place().warp / kGroups), "n"(32 * kGroups)
+                 : "memory");
   }
 
+  __device__ __forceinline__ void note_rows() const;
   __device__ __forceinline__ void multiply_scores(int tile, Scores& s, Scores& dp) const;
   __device__ __forceinline__ void share_out(const Scores& s, Share& own) const;
   __device__ __forceinline__ void weigh(const Share& s, const Share& dp, int count) const;
   __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
-  __device__ __forceinline__ void load_transposed(int place, Operands& a) const;
+  __device__ __forceinline__ void load_transposed(int from, int first, Operands& a) const;
   __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
-  __device__ __forceinline__ void put_keys(int tile, int count) const;
+  __device__ __forceinline__ void put_keys(int tile, int first, int count) const;
   __device__ __forceinline__ void note_keys(int tile, int count) const;
   __device__ __forceinline__ void store(const QuerySums& dq) const;
   __device__ __forceinline__ void run() const;
 };
+
+// lse log2 e and delta of the heads: +inf and 0 for those that are not there or see no key.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::note_rows() const {
+  const int own = static_cast<int>(threadIdx.x);
+  if (own >= kTileM) return;
+  float lse2 = -minus_infinity(), delta = 0.0f;
+  if (own < at.heads && at.limit > 0) {
+    const float lse =
+        load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + own));
+    if (lse != minus_infinity()) lse2 = __fmul_rn(lse, kLog2E);
+    delta = load_element(static_cast<const float*>(p.delta) + at.row * in.heads +
+                         first_head_of(in, at) + own);
+  }
+  store_shared(shared + Smem::kRowsAt + 4 * own, bit_cast<unsigned>(lse2));
+  store_shared(shared + Smem::kRowsAt + 4 * (kTileM + own), bit_cast<unsigned>(delta));
+}
 
 // The warp's columns of q k^T and dout v^T: blocks of 16 in turn with the warps that share its
 // heads. Values in keys are read once for both.
@@ -142,10 +159,11 @@ __device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile
   constexpr int kSteps = Config::kWidth / 16 / kGroups;
   constexpr int kValueSteps = Config::kValueWidth / 16 / kGroups;
   constexpr int kBoth = kSteps < kValueSteps ? kSteps : kValueSteps;
+  const auto [lane, warp, group, heads] = place();
   const int row = lane & 15, chunk = (lane >> 4) + 2 * group;
   const int key = (lane & 7) + (lane >> 4) * 8, key_chunk = ((lane >> 3) & 1) + 2 * group;
-  const TileReader<kTileM, Config::kWidth> q_reader(shared + heads_at * 128, row, chunk);
-  const TileReader<kTileM, Config::kValueWidth> dout_reader(shared + Smem::kDoutAt + heads_at * 128,
+  const TileReader<kTileM, Config::kWidth> q_reader(shared + heads * 128, row, chunk);
+  const TileReader<kTileM, Config::kValueWidth> dout_reader(shared + Smem::kDoutAt + heads * 128,
                                                             row, chunk);
   const TileReader<kTileN, Config::kWidth> k_reader(k_tile(tile), key, key_chunk);
   const TileReader<kTileN, Config::kValueWidth> v_reader(v_tile(tile), key, key_chunk);
@@ -181,6 +199,7 @@ __device__ __forceinline__ void SparseBackward<Config>::share_out(const Scores& 
                                                                   Share& own) const {
   constexpr int kPart = 32 * 4 * kShare;  // bytes that a warp has for another
   constexpr int kWide = kShare >= 4 ? 4 : 2;
+  const auto [lane, warp, group, heads] = place();
   const unsigned first =
       shared + Smem::kSharedAt + (warp - group) * (kGroups * kPart) + lane * (4 * kWide);
 #pragma unroll
@@ -226,9 +245,17 @@ template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::weigh(const Share& s, const Share& dp,
                                                               int count) const {
   const float t = in.scale * kLog2E;
+  const Place own = place();
+  float lse2[kRows], delta[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const unsigned row = shared + Smem::kRowsAt + 4 * own.share_row(r);
+    lse2[r] = bit_cast<float>(load_shared_word(row));
+    delta[r] = bit_cast<float>(load_shared_word(row + 4 * kTileM));
+  }
 #pragma unroll
   for (int i = 0; i < kShare; i += 2) {
-    const int r = kRows == 2 ? i / 2 % 2 : 0, key = lane % 4 * 2, tile = share_tile(i);
+    const int r = kRows == 2 ? i / 2 % 2 : 0, key = own.lane % 4 * 2, tile = own.share_tile(i);
     float weight[2], gradient[2];
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
@@ -236,7 +263,7 @@ __device__ __forceinline__ void SparseBackward<Config>::weigh(const Share& s, co
       weight[c] = there ? ex2_flushed(__fmaf_rn(s[i + c], t, -lse2[r])) : 0.0f;
       gradient[c] = there ? __fmul_rn(weight[c], __fsub_rn(dp[i + c], delta[r])) : 0.0f;
     }
-    const unsigned to = shared + chunk_offset<kTileM, kTileN>(share_row(r), tile) + 2 * key;
+    const unsigned to = shared + chunk_offset<kTileM, kTileN>(own.share_row(r), tile) + 2 * key;
     store_shared(to + Smem::kWeightsAt, pack_pair(weight[0], weight[1], Element{}));
     store_shared(to + Smem::kGradientsAt, pack_pair(gradient[0], gradient[1], Element{}));
   }
@@ -245,7 +272,8 @@ __device__ __forceinline__ void SparseBackward<Config>::weigh(const Share& s, co
 // dq += dx k.
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, QuerySums& dq) const {
-  const ColumnReader<kTileN, kChunks> keys(k_tile(tile), warp, lane);
+  const int lane = place().lane;
+  const ColumnReader<kTileN, kChunks> keys(k_tile(tile), place().warp, lane);
   const auto reader = read_rows_first<kTileM, kTileN>(shared + Smem::kGradientsAt, lane);
   Fragment<Element> dx[kHeadBlocks][kKeyBlocks];
 #pragma unroll
@@ -271,15 +299,15 @@ __device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, Qu
   }
 }
 
-// Keys by heads, out of a tile of heads by keys.
+// Keys by heads, out of a tile of heads by keys, from block `first` of 16 keys on.
 template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::load_transposed(int place,
+__device__ __forceinline__ void SparseBackward<Config>::load_transposed(int from, int first,
                                                                         Operands& a) const {
-  const auto reader = read_columns_first<kTileM, kTileN>(shared + place, lane);
+  const auto reader = read_columns_first<kTileM, kTileN>(shared + from, place().lane);
 #pragma unroll
-  for (int j = 0; j < kKeyBlocks; ++j) {
+  for (int j = 0; j < kAtOnce; ++j) {
 #pragma unroll
-    for (int m = 0; m < kHeadBlocks; ++m) load_fragment_transposed(a[j][m], reader, m, j);
+    for (int m = 0; m < kHeadBlocks; ++m) load_fragment_transposed(a[j][m], reader, m, first + j);
   }
 }
 
@@ -287,70 +315,76 @@ __device__ __forceinline__ void SparseBackward<Config>::load_transposed(int plac
 template <class Config>
 __device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int row,
                                                                   bool values) const {
-  const int place = tile * kTileN + row, width = in.head_dim + in.rope_dim;
+  const int entry = tile * kTileN + row, width = in.head_dim + in.rope_dim;
   if constexpr (Config::kDeterministic) {
     // Slots of the rows of the launch, key heads and tiles of heads in the order of the blocks.
-    const long long slot = static_cast<long long>(blockIdx.x) * p.entries + place;
+    const long long slot = static_cast<long long>(blockIdx.x) * p.entries + entry;
     return static_cast<float*>(p.slots) +
            slot * (width + (Config::kValuesInKeys ? 0 : in.value_dim)) + (values ? width : 0);
   } else {
-    const long long key = static_cast<long long>(at.batch) * in.seq_k + at.key_row +
-                          listed_key<kTileN>(list(), place);
+    const long long key = static_cast<long long>(in_place(at.batch)) * in.seq_k + at.key_row +
+                          listed_key<kTileN>(list(), entry);
     return static_cast<float*>(values ? p.dv : p.dk) +
            (key * in.kv_heads + at.kv_head) * (values ? in.value_dim : width);
   }
 }
 
-// dk = scale dx^T q and dv = p^T dout of a tile, or with values in keys their sum, on their way.
+// dk = scale dx^T q and dv = p^T dout of some keys of a tile, or with values in keys their sum, on
+// their way.
 template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int count) const {
-  using Rows = KeyRows<kKeyBlocks, Config::kDeterministic>;
-  const int first = 8 * kChunks * warp, width = in.head_dim + in.rope_dim;
+__device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int first,
+                                                                 int count) const {
+  using Rows = KeyRows<kAtOnce, Config::kDeterministic>;
+  const int lane = place().lane, warp = place().warp;
+  const int own = 8 * kChunks * warp, width = in.head_dim + in.rope_dim;
   const ColumnReader<kTileM, kChunks> q(shared, warp, lane);
   const ColumnReader<kTileM, kChunks> dout(shared + Smem::kDoutAt, warp, lane);
+  const int keys = count - 16 * first;
+  const auto rows_of = [&](bool values) {
+    return Rows(lane, keys, [&](int row) { return key_row(tile, 16 * first + row, values) + own; });
+  };
+  // The warp's columns of a panel, those below `end` from its first on.
+  const auto put = [&](const Rows& rows, int panel, int end,
+                       const float(&sums)[kAtOnce][kChunks][4]) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce * kChunks; ++i) {
+      const int column = 64 * panel + 8 * (i % kChunks);
+      if (column < end) rows.put(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
+    }
+  };
   if (p.dk != nullptr) {
-    const Rows rows(lane, count, [&](int row) { return key_row(tile, row, false); });
+    const Rows rows = rows_of(false);
     Operands dx, weights;
-    load_transposed(Smem::kGradientsAt, dx);
-    if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, weights);
+    load_transposed(Smem::kGradientsAt, first, dx);
+    if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, first, weights);
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel) {
-      float sums[kKeyBlocks][kChunks][4] = {};
+      float sums[kAtOnce][kChunks][4] = {};
       unsigned words[kHeadBlocks][kChunks][2];
       q.load(panel, words);
       multiply_columns<Element>(sums, dx, words);
 #pragma unroll
-      for (int i = 0; i < kKeyBlocks * kChunks * 4; ++i) {
+      for (int i = 0; i < kAtOnce * kChunks * 4; ++i) {
         sums[i / 4 / kChunks][i / 4 % kChunks][i % 4] *= in.scale;
       }
       if (Config::kValuesInKeys && panel < kValuePanels) {
         dout.load(panel, words);
         multiply_columns<Element>(sums, weights, words);
       }
-#pragma unroll
-      for (int i = 0; i < kKeyBlocks * kChunks; ++i) {
-        const int column = 64 * panel + first + 8 * (i % kChunks);
-        if (column < width) rows.put(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
-      }
+      put(rows, panel, width - own, sums);
     }
   }
   if (Config::kValuesInKeys || p.dv == nullptr) return;
-  const Rows rows(lane, count, [&](int row) { return key_row(tile, row, true); });
+  const Rows rows = rows_of(true);
   Operands weights;
-  load_transposed(Smem::kWeightsAt, weights);
+  load_transposed(Smem::kWeightsAt, first, weights);
 #pragma unroll
   for (int panel = 0; panel < kValuePanels; ++panel) {
-    float sums[kKeyBlocks][kChunks][4] = {};
+    float sums[kAtOnce][kChunks][4] = {};
     unsigned words[kHeadBlocks][kChunks][2];
     dout.load(panel, words);
     multiply_columns<Element>(sums, weights, words);
-#pragma unroll
-    for (int i = 0; i < kKeyBlocks * kChunks; ++i) {
-      const int column = 64 * panel + first + 8 * (i % kChunks);
-      if (column < in.value_dim) {
-        rows.put(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
-      }
-    }
+    put(rows, panel, in.value_dim - own, sums);
   }
 }
 
@@ -361,11 +395,11 @@ __device__ __forceinline__ void SparseBackward<Config>::note_keys(int tile, int 
   const unsigned list_of = blockIdx.x / in.head_tiles;
   const int row = static_cast<int>(at.row) - p.first_row;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += Config::kThreads) {
-    const int place = tile * kTileN + i;
+    const int entry = tile * kTileN + i;
     const long long key = static_cast<long long>(at.batch) * in.seq_k + at.key_row +
-                          listed_key<kTileN>(list(), place);
+                          listed_key<kTileN>(list(), entry);
     const int own = static_cast<int>(key * in.kv_heads + at.kv_head);
-    store_element(static_cast<int*>(p.listed) + static_cast<long long>(list_of) * p.entries + place,
+    store_element(static_cast<int*>(p.listed) + static_cast<long long>(list_of) * p.entries + entry,
                   own);
     int* counted = static_cast<int*>(p.counts) + static_cast<long long>(own) * p.chunk + row;
     asm volatile("red.global.add.s32 [%0], 1;" ::"l"(counted) : "memory");
@@ -377,6 +411,7 @@ __device__ __forceinline__ void SparseBackward<Config>::note_keys(int tile, int 
 
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& dq) const {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int g = lane / 4, t = lane % 4, head = first_head_of(in, at);
   Element* to = static_cast<Element*>(p.dq) + at.offset(p.dq_batch_stride, p.dq_token_stride) +
                 head * p.dq_head_stride;
@@ -384,7 +419,7 @@ __device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& d
                   at.offset(p.dq_rope_batch_stride, p.dq_rope_token_stride) +
                   head * p.dq_rope_head_stride;
   // Where column `column` of a head goes; null: nowhere.
-  const auto place = [&](int own, int column) -> Element* {
+  const auto to_column = [&](int own, int column) -> Element* {
     if (own >= at.heads || column >= in.head_dim + in.rope_dim) return nullptr;
     if (column < in.head_dim) {
       return p.dq == nullptr ? nullptr : to + own * p.dq_head_stride + column;
@@ -405,12 +440,12 @@ __device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& d
 #pragma unroll
     for (int n = 0; n < kOwnTiles / 4 * 4; n += 4) {
       const Words<16> columns = turn_in_quad({word(n), word(n + 1), word(n + 2), word(n + 3)});
-      Element* at_columns = place(own, column_of(n + t));
+      Element* at_columns = to_column(own, column_of(n + t));
       if (at_columns != nullptr) store_global(at_columns, columns);
     }
 #pragma unroll
     for (int n = kOwnTiles / 4 * 4; n < kOwnTiles; ++n) {
-      Element* at_columns = place(own, column_of(n));
+      Element* at_columns = to_column(own, column_of(n));
       if (at_columns != nullptr) store_global(at_columns + 2 * t, Words<4>{{word(n)}});
     }
   }
@@ -418,6 +453,7 @@ __device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& d
 
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::run() const {
+  const int warp = static_cast<int>(threadIdx.x / 32);
   KeyListMaker<kTileN> maker(in, at, list(), 0, 1);
   if (warp == 0) {
 #pragma unroll
@@ -427,6 +463,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
   int count = listed_keys<kTileN>(list(), 0);
   QuerySums dq = {};
   if (count > 0) {
+    note_rows();
     copy_query_heads<Config>(in, at, shared);
     copy_value_heads<Config>(in, at, p.dout, p.dout_batch_stride, p.dout_token_stride,
                              p.dout_head_stride, shared + Smem::kDoutAt);
@@ -464,7 +501,12 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
       if (more > 0) copy_keys(tile + 1, more);
       copy_async_commit();
     }
-    put_keys(tile, count);
+    if constexpr (kAtOnce == kKeyBlocks) {
+      put_keys(tile, 0, count);
+    } else {
+#pragma unroll 1
+      for (int first = 0; 16 * first < count; first += kAtOnce) put_keys(tile, first, count);
+    }
     if constexpr (Config::kDeterministic) {
       if (at.first_head == 0 && p.listed != nullptr) note_keys(tile, count);
     }
