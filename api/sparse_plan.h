@@ -4,7 +4,7 @@
 #pragma once
 
 #include "api/plan.h"
-#include "codegen/kernels/sparse.h"
+#include "codegen/kernels/sparse_backward.h"
 
 namespace lathe {
 
@@ -16,7 +16,8 @@ struct SparseRequest {
   bool positions = false;  // q_pos is there and counts
   bool causal = false, absolute = false;
   int block_shift = 0;
-  int64_t splits = 0;  // 0: chosen
+  int64_t splits = 0;         // 0: chosen
+  SparseGradients gradients;  // those that are asked for
 };
 
 // What letters alone cannot say: widths, whole groups of heads, one layout for all tensors, and

@@ -193,10 +193,11 @@ Result<SparseRequest> sparse_request(const lathe_problem& problem, const Extents
   // A row's sums have another order where its list is cut, which hangs on how many rows there are.
   if (asked.deterministic && out.splits == 0) out.splits = 1;
   asked.split = out.splits != 1;
-  for (const int tensor : {of::dq, of::dk, of::dv, of::dq_rope, of::dk_rope}) {
-    asked.backward = asked.backward || problem.has(tensor);
-  }
-  asked.dsinks = problem.has(of::dsinks);
+  out.gradients = {problem.has(of::dq) || problem.has(of::dq_rope),
+                   problem.has(of::dk) || problem.has(of::dk_rope), problem.has(of::dv),
+                   problem.has(of::dsinks)};
+  asked.backward = out.gradients.dq || out.gradients.dk || out.gradients.dv;
+  asked.dsinks = out.gradients.dsinks;
   return out;
 }
 

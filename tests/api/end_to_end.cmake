@@ -12,7 +12,8 @@ target_compile_definitions(lathe_api_testing PRIVATE
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_backward attention_counters attention_decode attention_f32 attention_options
-        attention_repeat attention_ring attention_snippets kda_recurrent_run sparse_options sparse_run)
+        attention_repeat attention_ring attention_snippets kda_recurrent_run sparse_options
+        sparse_repeat sparse_run)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
@@ -26,9 +27,11 @@ foreach(part RANGE 1 7)
   add_test(NAME attention_options_${part} CONFIGURATIONS Exhaustive COMMAND attention_options_test)
   set_tests_properties(attention_options_${part} PROPERTIES LABELS end_to_end
     ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
+endforeach()
+foreach(part RANGE 1 15)
   add_test(NAME sparse_options_${part} CONFIGURATIONS Exhaustive COMMAND sparse_options_test)
   set_tests_properties(sparse_options_${part} PROPERTIES LABELS end_to_end
-    ENVIRONMENT "LATHE_TEST_SHARD=${part}/8")
+    ENVIRONMENT "LATHE_TEST_SHARD=${part}/16")
 endforeach()
 
 add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}

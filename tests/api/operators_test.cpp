@@ -177,8 +177,12 @@ TEST_CASE("activations and pools are strided, all else is contiguous") {
       const std::string shape = op.info.tensors[t].shape;
       // States of KDA are too: serving keeps them in pools with gaps.
       const bool pool = shape.find(",HV,") != std::string::npos;
-      const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") ||
-                        shape.starts_with("B,T,H") || shape.starts_with("P,") || pool ||
+      // So are rotary columns and lists.
+      const bool sparse =
+          shape.ends_with(",H,R") || shape.ends_with(",HK,R") || shape.ends_with(",HK,topk");
+      const bool rows = (shape != "B,Sq|Tq" && shape.starts_with("B,S")) || shape == "B,T,D" ||
+                        shape == "B,D" || shape.starts_with("B,T,H") || shape.starts_with("P,") ||
+                        pool || sparse ||
                         (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
       CHECK(op.rules[t].strided == rows);
     }

@@ -104,6 +104,7 @@ class Maker {
     c.cu_dtype = choice[kOffsets] == 2 ? LATHE_I64 : LATHE_I32;
     c.dtype = choice[kType] != 0 ? LATHE_F16 : LATHE_BF16;
     c.deterministic = choice[kDeterministic] != 0;
+    c.backward = true;
     c.saved_forward = now_and_then(4), c.statistics = !now_and_then(5);
     if (!c.deterministic && now_and_then(3)) c.splits = 2 + static_cast<int64_t>(random_() % 4);
     if (now_and_then(3)) c.placement = {.token_gap = 8, .batch_gap = 16, .offset = 8};

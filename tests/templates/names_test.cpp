@@ -12,6 +12,7 @@
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/kda.h"
 #include "codegen/kernels/lse_merge.h"
+#include "codegen/kernels/sparse_backward.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
 
@@ -85,5 +86,15 @@ TEST_CASE("specs and templates have the same stems") {
   REQUIRE(kda.recurrent.has_value());
   CHECK(kda.recurrent->source == "kda/" + kda.recurrent->kernel + ".cuh");
   sources.insert(kda.recurrent->source);
+  SparseProblem lists;
+  lists.forward = lists.backward = lists.deterministic = true;
+  const SparseKernels sparse = *sparse_kernels(lists, facts);
+  const SparseBackwardKernels gradients = *sparse_backward_kernels(lists, facts);
+  for (const KernelSpec& spec :
+       {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
+        *gradients.fill, *gradients.gather, gradients.finish}) {
+    CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
   CHECK(sources == template_stems());
 }
