@@ -163,7 +163,8 @@ TEST_CASE("sparse backward: chunks of a deterministic one stay within their budg
   CHECK(at.lengths - at.listed == launch.chunk * 2048 * 4);
   CHECK(at.index - at.ranges == 32768 * 2 * 4);
   CHECK(at.total - at.index == launch.chunk * 2048 * 4);
-  CHECK(launch.key_blocks == 32768 / 8);
+  CHECK(launch.ranges_blocks == 32768 / 8);
+  CHECK(launch.gather_blocks == 5 * 32768 / 8);  // 576 columns
 
   // A row that is larger than the budget still has a chunk of its own.
   SparseShape long_lists = shape;

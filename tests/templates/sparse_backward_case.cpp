@@ -181,9 +181,9 @@ class Backward {
     p.kv_heads = in_.kv_heads, p.head_tiles = in_.head_tiles, p.entries = from.entries;
     p.key_width = shape_.head_dim + shape_.rope_dim;
     p.value_width = shape_.values_in_keys ? 0 : shape_.value_dim;
-    launch(*kernels_.ranges, launch_.key_blocks, p);
+    launch(*kernels_.ranges, launch_.ranges_blocks, p);
     launch(*kernels_.fill, rows * in_.kv_heads, p);
-    launch(*kernels_.gather, launch_.key_blocks, p);
+    launch(*kernels_.gather, launch_.gather_blocks, p);
   }
   void finish() {
     const lathe::SparseBackwardWorkspace& w = launch_.workspace;
