@@ -31,7 +31,7 @@ int padded_keys(const SparseProblem& problem) {
   return sparse_padded_width(problem.head_dim + problem.rope_dim);
 }
 
-bool adds_pairs(const DeviceFacts& facts) { return facts.arch >= "sm_90"; }
+bool adds_singles(const DeviceFacts& facts) { return facts.arch.rfind("sm_8", 0) == 0; }
 
 // 16, 32 or 64: no more than the group fills.
 int most_heads(const SparseProblem& problem) {
@@ -39,9 +39,9 @@ int most_heads(const SparseProblem& problem) {
 }
 
 bool fits(const SparseProblem& problem, const SparseBackwardTile& tile, const DeviceFacts& facts) {
-  const int most = tile.keys > 32      ? kMostOfWideSteps
-                   : adds_pairs(facts) ? kMostAccumulators
-                                       : kMostOfSingles;
+  const int most = tile.keys > 32        ? kMostOfWideSteps
+                   : adds_singles(facts) ? kMostOfSingles
+                                         : kMostAccumulators;
   return tile.heads <= most_heads(problem) &&
          sparse_backward_smem(problem, tile) <= facts.shared_bytes_per_block &&
          sparse_backward_accumulators(problem, tile) <= most;

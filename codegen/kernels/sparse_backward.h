@@ -79,8 +79,9 @@ struct SparseBackwardLaunch {
   int64_t prepare_tiles = 0, prepare_blocks = 0;
   // Rows of a launch of the main kernel: all, or as many as the workspace has room for.
   int64_t chunk = 0, chunks = 0;
-  int64_t row_blocks = 0;  // of a row, in the main kernel
-  int64_t key_blocks = 0;  // of ranges and gather, each; fill has a block for each row and key head
+  int64_t row_blocks = 0;     // of a row, in the main kernel
+  int64_t ranges_blocks = 0;  // behind each chunk; fill has a block for each row and key head
+  int64_t gather_blocks = 0;
   int64_t dk_blocks = 0, dv_blocks = 0, dsinks_blocks = 0;  // of finish
   SparseBackwardWorkspace workspace;
 

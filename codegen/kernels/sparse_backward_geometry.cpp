@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kPartAlignment = 256;  // of each part of the workspace
 constexpr int64_t kColumnsOfThread = 8;  // in finish
+constexpr int64_t kColumnsOfWarp = 128;  // in gather
 constexpr int64_t kZeroChunks = 8;       // of a thread in prepare, 16 bytes each
 constexpr int64_t kMostChunk = 1024;     // rows: beyond, the device has long been full
 constexpr int64_t kMostPlaces = (int64_t{1} << 31) - 1;
@@ -100,7 +101,11 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   const int64_t keys = product({out.keys, shape.kv_heads});
   out.prepare_blocks = product({out.prepare_tiles, shape.heads}) +
                        ceil_div(out.zero_chunks(), kernels.prepare.threads * kZeroChunks);
-  if (ordered) out.key_blocks = ceil_div(keys, kernels.gather->threads / 32);
+  if (ordered) {
+    const int64_t parts = ceil_div(slot_width(problem), kColumnsOfWarp);
+    out.ranges_blocks = ceil_div(keys, kernels.ranges->threads / 32);
+    out.gather_blocks = ceil_div(product({keys, parts}), kernels.gather->threads / 32);
+  }
   const int threads = kernels.finish.threads;
   if (wanted.dk) {
     out.dk_blocks = ceil_div(product({keys, key_width(problem) / kColumnsOfThread}), threads);

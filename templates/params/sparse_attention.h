@@ -136,7 +136,7 @@ struct SparseBackwardParams {
 //
 // sparse_backward_ranges: a warp for each key and head: ceil(keys HK / (kThreads / 32)) blocks.
 // sparse_backward_fill:   a block for each row of the chunk and key head.
-// sparse_backward_gather: a warp for each key and head, as the first.
+// sparse_backward_gather: a warp for each 128 columns of them: of dk, and behind them of dv.
 struct SparseBackwardGatherParams {
   const void* slots;    // float32 [chunk, HK, head_tiles, entries, D + R, and DV unless in keys]
   const void* listed;   // int32 [chunk, HK, entries]

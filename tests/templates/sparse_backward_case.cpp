@@ -30,7 +30,7 @@ double mean_square(const ref::Array& a, const ref::Array& b) {
 }
 
 void expect_near(const BackwardSetup& s, const char* name, const ref::Array& found,
-                 const ref::Array& exact, double bound) {
+                 const ref::Array& exact, const ref::Array& plain, double bound) {
   CAPTURE(name);
   REQUIRE(found.size() == exact.size());
   const auto finite = [](double x) { return std::isfinite(x); };
@@ -39,8 +39,11 @@ void expect_near(const BackwardSetup& s, const char* name, const ref::Array& fou
   // Of gradients that are nothing but what rounding leaves, the direction says nothing.
   const double most = ref::largest_error(exact, ref::Array(exact.size(), 0.0));
   if (most <= 4 * bound) return;
-  const double rms = s.element == lathe::Dtype::bf16 ? 1e-2 : 2e-3;
-  CHECK(mean_square(found, exact) <= rms * rms * mean_square(exact, ref::Array(exact.size(), 0.0)));
+  // Twice that with sinks: a row of one key and a sink has a delta near dp, of out as it is
+  // rounded.
+  const double rms = (s.element == lathe::Dtype::bf16 ? 1e-2 : 2e-3) * (s.has("sinks") ? 2 : 1);
+  const double size = mean_square(exact, ref::Array(exact.size(), 0.0));
+  CHECK(mean_square(found, exact) <= std::max(rms * rms * size, 4 * mean_square(plain, exact)));
 }
 
 // Off by what the rounding of out changes in delta, and by sums in float32.
@@ -178,9 +181,9 @@ class Backward {
     p.kv_heads = in_.kv_heads, p.head_tiles = in_.head_tiles, p.entries = from.entries;
     p.key_width = shape_.head_dim + shape_.rope_dim;
     p.value_width = shape_.values_in_keys ? 0 : shape_.value_dim;
-    launch(*kernels_.ranges, launch_.key_blocks, p);
+    launch(*kernels_.ranges, launch_.ranges_blocks, p);
     launch(*kernels_.fill, rows * in_.kv_heads, p);
-    launch(*kernels_.gather, launch_.key_blocks, p);
+    launch(*kernels_.gather, launch_.gather_blocks, p);
   }
   void finish() {
     const lathe::SparseBackwardWorkspace& w = launch_.workspace;
@@ -270,7 +273,7 @@ void expect_gradients(const BackwardSetup& s, const Shape& shape, const ref::Spa
   const auto plain = joined(shape, ref::sparse_plain_backward(a, round));
   const double ratio = s.has("sinks") ? 3 : 2;
   const auto each = [&](const char* name, auto member) {
-    expect_near(s, name, found.numbers.*member, exact.*member,
+    expect_near(s, name, found.numbers.*member, exact.*member, plain.*member,
                 ref::max2x_bound(exact.*member, plain.*member, ratio, round));
   };
   each("dq", &ref::SparseBackward::dq), each("dk", &ref::SparseBackward::dk);
