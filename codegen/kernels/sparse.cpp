@@ -125,6 +125,7 @@ KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& t
       Constant::type("element", "Element", problem.element),
       // Without packed lengths the type of the offsets changes nothing: one word for all.
       Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
+      Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
       Constant::integer("width", "kWidth",
                         sparse_padded_width(problem.head_dim + problem.rope_dim)),
       Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
@@ -147,7 +148,7 @@ KernelSpec sparse_combine_spec(const SparseProblem& problem) {
   spec.last_field = "splits";
   spec.last_field_offset = offsetof(SparseCombineParams, splits);
   spec.threads = kCombineThreads;
-  spec.constants = {Constant::type("element", "Element", problem.element),
+  spec.constants = {Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
                     Constant::flag("sinks", "kSinks", problem.sinks)};
   return spec;
 }

@@ -33,9 +33,10 @@ TEST_CASE("sparse: the spec's text names what makes the code") {
   const auto kernels = sparse_kernels(problem, *facts_of_arch("sm_80"));
   REQUIRE(kernels.ok());
   CHECK(kernels->forward->text() ==
-        "sparse_forward element=bf16 cu=i64 width=576 value_width=512 m=64 n=32 groups=2 packed=1 "
+        "sparse_forward element=bf16 cu=i64 out=bf16 width=576 value_width=512 m=64 n=32 groups=2 "
+        "packed=1 "
         "sinks=1 values_in_keys=1 threads=256 smem=164480");
-  CHECK(kernels->combine->text() == "sparse_combine element=bf16 sinks=1 threads=128 smem=0");
+  CHECK(kernels->combine->text() == "sparse_combine out=bf16 sinks=1 threads=128 smem=0");
   // The type of offsets that are not there changes nothing.
   problem.packed = false;
   SparseProblem other = problem;
