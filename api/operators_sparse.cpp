@@ -30,8 +30,10 @@ const lathe_operator_tensor kTensors[] = {
     in("sinks", "H", true, "f32", "One more logit for each head, of value 0."),
     in("dout", kResults, true, "=q", "The gradient of out."),
     out("out", kResults, "=q", "The result; 0 in rows that see no key.", nullptr, kSavedForward),
-    out("softmax_max", kStatistics, "f32", "The largest score of each row; G is H / HK."),
-    out("softmax_sum", kStatistics, "f32", "The row's sum of exponentials over its largest."),
+    out("softmax_max", kStatistics, "f32", "The largest score of each row; G is H / HK.", nullptr,
+        kSavedForward),
+    out("softmax_sum", kStatistics, "f32", "The row's sum of exponentials over its largest.",
+        nullptr, kSavedForward),
     out("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials.", nullptr,
         kSavedForward),
     out("dq", kQueries, "=q", "The gradient of q."),
@@ -81,7 +83,9 @@ const lathe_operator_option kOptions[] = {
     {"deterministic", LATHE_OPTION_INT, "0", "0|1",
      "Whether results repeat bit for bit, whatever the rows they are computed with."},
     {kSavedForward, LATHE_OPTION_INT, "0", "0|1",
-     "Whether out and lse hold the results of an earlier forward, which the backward then reads."},
+     "Whether out, lse and statistics hold the results of an earlier forward; the backward reads "
+     "the "
+     "first two."},
 };
 
 const Operator kOperators[] = {

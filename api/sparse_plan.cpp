@@ -135,7 +135,7 @@ Status SparseWork::plan_backward(Launch* launch) const {
                sparse_backward_launch(problem(), *backward_, launch->shape, request_.gradients));
   const SparseBackwardLaunch& out = launch->backward;
   for (const int64_t count :
-       {out.rows, out.prepare_blocks, out.gather_blocks, out.finish_blocks()}) {
+       {out.rows, out.prepare_blocks, out.ranges_blocks, out.gather_blocks, out.finish_blocks()}) {
     if (count > kMaxExtent) return too_many_blocks(launch->shape, 1);
   }
   if (out.row_blocks > 0 && out.chunk > kMaxExtent / out.row_blocks) {
@@ -180,7 +180,7 @@ Status SparseWork::run_rows(const SparseBackwardCall& of, int64_t first, CUstrea
   if (rows * launch.row_blocks == 0) return {};
   const SparseBackwardParams p = sparse_backward_params(of, first);
   LATHE_TRY(loaded_.main->launch(grid(rows * launch.row_blocks), &p, stream));
-  if (launch.gather_blocks == 0) return {};
+  if (launch.ranges_blocks == 0) return {};
   const SparseBackwardGatherParams join = sparse_gather_params(of, p, rows);
   LATHE_TRY(loaded_.ranges->launch(grid(launch.ranges_blocks), &join, stream));
   LATHE_TRY(loaded_.fill->launch(grid(rows * of.of.shape.kv_heads), &join, stream));
@@ -225,7 +225,7 @@ Result<Estimate> SparseWork::estimate(const Call& call) const {
   const SparseBackwardLaunch& backward = launch.backward;
   out.launches += (backward.prepare_blocks > 0) + (backward.finish_blocks() > 0);
   if (backward_->main && backward.row_blocks > 0) {
-    out.launches += static_cast<uint64_t>(backward.chunks * (backward.gather_blocks > 0 ? 4 : 1));
+    out.launches += static_cast<uint64_t>(backward.chunks * (backward.ranges_blocks > 0 ? 4 : 1));
   }
   add(sparse_backward_cost(problem(), *backward_, launch.shape, backward));
   return out;

@@ -87,13 +87,6 @@ Status check_options(const lathe_problem& problem) {
                         " and index_space is absolute; allowed is 1, since blocks are aligned to "
                         "their sequence"));
   }
-  if (problem.option("saved_forward") != "1") return {};
-  for (const int tensor : {of::softmax_max, of::softmax_sum}) {
-    if (!problem.has(tensor)) continue;
-    return invalid(text(problem.op->info.tensors[tensor].name,
-                        " is declared and saved_forward is 1; no forward runs that would write "
-                        "it"));
-  }
   return {};
 }
 

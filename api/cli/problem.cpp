@@ -4,6 +4,7 @@
 #include "api/cli/problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
@@ -293,6 +294,16 @@ void check_offsets(const Problem& problem, const TensorMap& inputs) {
   for (auto found = inputs.lower_bound(kOffsets);
        found != inputs.end() && found->first.starts_with(kOffsets); ++found) {
     check_offsets(problem, found->first, found->second);
+  }
+}
+
+void check_sinks(const TensorMap& inputs) {
+  const auto sinks = inputs.find("sinks");
+  if (sinks == inputs.end()) return;
+  for (int64_t i = 0; i < element_count(sinks->second.spec.shape); ++i) {
+    if (!std::isnan(element(sinks->second, i))) continue;
+    refuse("tensor sinks holds nan at entry " + std::to_string(i) +
+           ", allowed: numbers, or -inf for no sink");
   }
 }
 

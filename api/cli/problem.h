@@ -42,6 +42,9 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 // Offsets live on the device, where nobody checks them: first 0, last T, never decreasing.
 void check_offsets(const Problem& problem, const TensorMap& inputs);
 
+// So are sinks: -inf is none, NaN is refused.
+void check_sinks(const TensorMap& inputs);
+
 // Slots of a pool of states are there too: each below S, none in use by two sequences, and accepted
 // tokens that are columns.
 void check_slots(const Problem& problem, const TensorMap& inputs);
