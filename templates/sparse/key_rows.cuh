@@ -112,9 +112,11 @@ struct KeyRows {
       there |= own < count ? 1u << i : 0u;
     }
   }
-  // 8 columns from `column` on, which is a constant.
-  __device__ __forceinline__ void put(int lane, int block, int column,
+  // 8 columns from `column` on, which is a constant, if they are wanted. Without a branch: lanes
+  // exchange here.
+  __device__ __forceinline__ void put(int lane, int block, int column, bool wanted,
                                       const float (&sum)[4]) const {
+    const unsigned live = wanted ? there : 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float* const* to = row[block][half];
@@ -123,12 +125,12 @@ struct KeyRows {
       if constexpr (kTurned) {
         const bool odd = lane & 4;
         const float received = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
-        add_if(there & 1u << bit, to[0] + column, odd ? received : first);
-        add_if(there & 2u << bit, to[1] + column, odd ? second : received);
+        add_if(live & 1u << bit, to[0] + column, odd ? received : first);
+        add_if(live & 2u << bit, to[1] + column, odd ? second : received);
       } else if constexpr (kStored) {
-        store_pair_if(there & 1u << bit, to[0] + column, first, second);
+        store_pair_if(live & 1u << bit, to[0] + column, first, second);
       } else {
-        add_pair_if(there & 1u << bit, to[0] + column, first, second);
+        add_pair_if(live & 1u << bit, to[0] + column, first, second);
       }
     }
   }

@@ -349,7 +349,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
 #pragma unroll
     for (int i = 0; i < kAtOnce * kChunks; ++i) {
       const int column = 64 * panel + 8 * (i % kChunks);
-      if (column < end) rows.put(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
+      rows.put(lane, i / kChunks, column, column < end, sums[i / kChunks][i % kChunks]);
     }
   };
   if (p.dk != nullptr) {
@@ -462,7 +462,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
   __syncthreads();  // the keys of the first tiles are named
   int count = listed_keys<kTileN>(list(), 0);
   QuerySums dq = {};
-  if (count > 0) {
+  if (uniform(count > 0)) {
     note_rows();
     copy_query_heads<Config>(in, at, shared);
     copy_value_heads<Config>(in, at, p.dout, p.dout_batch_stride, p.dout_token_stride,
@@ -473,16 +473,16 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
   }
   copy_async_commit();
 #pragma unroll 1
-  for (int tile = 0; count > 0; ++tile) {
+  for (int tile = 0; uniform(count > 0); ++tile) {
     int more = 0;
     copy_async_wait<0>();
     __syncthreads();  // the tile is there for all; all have left p, dx and the other tile
     if constexpr (kStages == 2) {
       more = listed_keys<kTileN>(list(), tile + 1);
-      if (more > 0) copy_keys(tile + 1, more);
+      if (uniform(more > 0)) copy_keys(tile + 1, more);
       copy_async_commit();
     }
-    if (warp == 0) maker.make(tile + kStages);
+    if (uniform(warp == 0)) maker.make(tile + kStages);
 
     {
       Scores s = {}, dp = {};
@@ -498,14 +498,16 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
     if constexpr (kStages == 1) {
       __syncthreads();  // all have left the tile
       more = listed_keys<kTileN>(list(), tile + 1);
-      if (more > 0) copy_keys(tile + 1, more);
+      if (uniform(more > 0)) copy_keys(tile + 1, more);
       copy_async_commit();
     }
     if constexpr (kAtOnce == kKeyBlocks) {
       put_keys(tile, 0, count);
     } else {
 #pragma unroll 1
-      for (int first = 0; 16 * first < count; first += kAtOnce) put_keys(tile, first, count);
+      for (int first = 0; uniform(16 * first < count); first += kAtOnce) {
+        put_keys(tile, first, count);
+      }
     }
     if constexpr (Config::kDeterministic) {
       if (at.first_head == 0 && p.listed != nullptr) note_keys(tile, count);
