@@ -8,24 +8,6 @@
 
 namespace lathe {
 
-// `from(row, column)` is the address of 8 elements, or null. By all threads of the block.
-template <int kRows, int kWidth, int kThreads, class From>
-__device__ __forceinline__ void gather_tile(unsigned tile, const void* somewhere,
-                                            const From& from) {
-  static_assert(kWidth % 64 == 0, "whole panels");
-  constexpr int kAtOnce = kThreads / 8, kPieces = kRows * (kWidth / 64);
-  const int chunk = static_cast<int>(threadIdx.x % 8), first = static_cast<int>(threadIdx.x / 8);
-#pragma unroll
-  for (int i = 0; i < ceil_div(kPieces, kAtOnce); ++i) {
-    const int piece = first + i * kAtOnce, row = piece % kRows, panel = piece / kRows;
-    if (kPieces % kAtOnce == 0 || piece < kPieces) {
-      const void* address = from(row, 64 * panel + 8 * chunk);
-      copy_async(tile + panel * (kRows * 128) + panel_offset(row, chunk),
-                 address == nullptr ? somewhere : address, address != nullptr);
-    }
-  }
-}
-
 // A row of two tensors side by side: columns below `split` are of `first`, those from there up to
 // `end` of `second`, which counts them from its own beginning. `end` 0: a row that is not there.
 template <class Element>
@@ -39,17 +21,20 @@ struct JoinedRow {
   }
 };
 
-// The same of joined rows: what a row needs is found once for all its panels.
+// row_of(row) is a JoinedRow: what a row needs is found once for all its panels. By all threads of
+// the block; `somewhere` is any address.
 template <int kRows, int kWidth, int kThreads, class RowOf>
 __device__ __forceinline__ void gather_rows(unsigned tile, const void* somewhere,
                                             const RowOf& row_of) {
   static_assert(kWidth % 64 == 0, "whole panels");
   constexpr int kSlots = kThreads / 8, kPanels = kWidth / 64;
   constexpr int kParts = kSlots >= 2 * kRows ? kSlots / kRows : 1;  // that share a row's panels
+  constexpr int kStep = kParts > 1 ? kRows : kSlots;
+  static_assert(kParts == 1 || kSlots % kRows == 0, "every part has its panels");
   const int chunk = static_cast<int>(threadIdx.x % 8), slot = static_cast<int>(threadIdx.x / 8);
   const int part = kParts > 1 ? slot / kRows : 0;
 #pragma unroll 1
-  for (int row = kParts > 1 ? slot % kRows : slot; row<kRows; row += kParts> 1 ? kRows : kSlots) {
+  for (int row = kParts > 1 ? slot % kRows : slot; row < kRows; row += kStep) {
     const auto from = row_of(row);
     const unsigned to = tile + panel_offset(row, chunk);
 #pragma unroll
