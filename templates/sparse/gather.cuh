@@ -8,24 +8,6 @@
 
 namespace lathe {
 
-// `from(row, column)` is the address of 8 elements, or null. By all threads of the block.
-template <int kRows, int kWidth, int kThreads, class From>
-__device__ __forceinline__ void gather_tile(unsigned tile, const void* somewhere,
-                                            const From& from) {
-  static_assert(kWidth % 64 == 0, "whole panels");
-  constexpr int kAtOnce = kThreads / 8, kPieces = kRows * (kWidth / 64);
-  const int chunk = static_cast<int>(threadIdx.x % 8), first = static_cast<int>(threadIdx.x / 8);
-#pragma unroll
-  for (int i = 0; i < ceil_div(kPieces, kAtOnce); ++i) {
-    const int piece = first + i * kAtOnce, row = piece % kRows, panel = piece / kRows;
-    if (kPieces % kAtOnce == 0 || piece < kPieces) {
-      const void* address = from(row, 64 * panel + 8 * chunk);
-      copy_async(tile + panel * (kRows * 128) + panel_offset(row, chunk),
-                 address == nullptr ? somewhere : address, address != nullptr);
-    }
-  }
-}
-
 // A row of two tensors side by side: columns below `split` are of `first`, those from there up to
 // `end` of `second`, which counts them from its own beginning. `end` 0: a row that is not there.
 template <class Element>
@@ -33,16 +15,11 @@ struct JoinedRow {
   const Element* first;
   const Element* second;
   int split, end;
-
-  __device__ __forceinline__ const Element* at(int column) const {
-    return column < split ? first + column : second + (column - split);
-  }
 };
 
-// The same of joined rows: what a row needs is found once for all its panels.
+// By all threads of the block. What a row needs is found once for all its panels.
 template <int kRows, int kWidth, int kThreads, class RowOf>
-__device__ __forceinline__ void gather_rows(unsigned tile, const void* somewhere,
-                                            const RowOf& row_of) {
+__device__ __forceinline__ void gather_rows(unsigned tile, const RowOf& row_of) {
   static_assert(kWidth % 64 == 0, "whole panels");
   constexpr int kSlots = kThreads / 8, kPanels = kWidth / 64;
   constexpr int kParts = kSlots >= 2 * kRows ? kSlots / kRows : 1;  // that share a row's panels
@@ -51,13 +28,15 @@ __device__ __forceinline__ void gather_rows(unsigned tile, const void* somewhere
 #pragma unroll 1
   for (int row = kParts > 1 ? slot % kRows : slot; row<kRows; row += kParts> 1 ? kRows : kSlots) {
     const auto from = row_of(row);
+    // Where column 0 would be: one addition then serves both.
+    const auto* second = from.second - from.split;
     const unsigned to = tile + panel_offset(row, chunk);
 #pragma unroll
     for (int i = 0; i < ceil_div(kPanels, kParts); ++i) {
       const int panel = i * kParts + part, column = 64 * panel + 8 * chunk;
       if (kPanels % kParts == 0 || panel < kPanels) {
-        const bool there = column < from.end;
-        copy_async(to + panel * (kRows * 128), there ? from.at(column) : somewhere, there);
+        copy_async(to + panel * (kRows * 128), (column < from.split ? from.first : second) + column,
+                   column < from.end);
       }
     }
   }

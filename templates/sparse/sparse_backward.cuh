@@ -128,7 +128,9 @@ struct SparseBackward {
   __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
   __device__ __forceinline__ void load_transposed(int from, int first, Operands& a) const;
   __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
+  template <bool kWhole>
   __device__ __forceinline__ void put_keys(int tile, int first, int count) const;
+  __device__ __forceinline__ void put_tile(int tile, int count) const;
   __device__ __forceinline__ void note_keys(int tile, int count) const;
   __device__ __forceinline__ void store(const QuerySums& dq) const;
   __device__ __forceinline__ void run() const;
@@ -330,8 +332,9 @@ __device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int 
 }
 
 // dk = scale dx^T q and dv = p^T dout of some keys of a tile, or with values in keys their sum, on
-// their way.
+// their way. kWhole: all of them are there, and all columns.
 template <class Config>
+template <bool kWhole>
 __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int first,
                                                                  int count) const {
   using Rows = KeyRows<kAtOnce, Config::kDeterministic>;
@@ -349,7 +352,9 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
 #pragma unroll
     for (int i = 0; i < kAtOnce * kChunks; ++i) {
       const int column = 64 * panel + 8 * (i % kChunks);
-      rows.put(lane, i / kChunks, column, column < end, sums[i / kChunks][i % kChunks]);
+      if (kWhole || uniform(column < end)) {
+        rows.template put<kWhole>(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
+      }
     }
   };
   if (p.dk != nullptr) {
@@ -357,7 +362,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
     Operands dx, weights;
     load_transposed(Smem::kGradientsAt, first, dx);
     if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, first, weights);
-#pragma unroll
+#pragma unroll(kWhole ? 3 : 1)
     for (int panel = 0; panel < kPanels; ++panel) {
       float sums[kAtOnce][kChunks][4] = {};
       unsigned words[kHeadBlocks][kChunks][2];
@@ -378,13 +383,32 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
   const Rows rows = rows_of(true);
   Operands weights;
   load_transposed(Smem::kWeightsAt, first, weights);
-#pragma unroll
+#pragma unroll(kWhole ? 3 : 1)
   for (int panel = 0; panel < kValuePanels; ++panel) {
     float sums[kAtOnce][kChunks][4] = {};
     unsigned words[kHeadBlocks][kChunks][2];
     dout.load(panel, words);
     multiply_columns<Element>(sums, weights, words);
     put(rows, panel, in.value_dim - own, sums);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::put_tile(int tile, int count) const {
+  const bool columns = in.head_dim + in.rope_dim == Config::kWidth &&
+                       (Config::kValuesInKeys || in.value_dim == Config::kValueWidth);
+  const auto put = [&](int first) {
+    if (uniform(columns && count - 16 * first >= 16 * kAtOnce)) {
+      put_keys<true>(tile, first, count);
+    } else {
+      put_keys<false>(tile, first, count);
+    }
+  };
+  if constexpr (kAtOnce == kKeyBlocks) {
+    put(0);
+  } else {
+#pragma unroll 1
+    for (int first = 0; uniform(16 * first < count); first += kAtOnce) put(first);
   }
 }
 
@@ -501,14 +525,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
       if (uniform(more > 0)) copy_keys(tile + 1, more);
       copy_async_commit();
     }
-    if constexpr (kAtOnce == kKeyBlocks) {
-      put_keys(tile, 0, count);
-    } else {
-#pragma unroll 1
-      for (int first = 0; uniform(16 * first < count); first += kAtOnce) {
-        put_keys(tile, first, count);
-      }
-    }
+    put_tile(tile, count);
     if constexpr (Config::kDeterministic) {
       if (at.first_head == 0 && p.listed != nullptr) note_keys(tile, count);
     }

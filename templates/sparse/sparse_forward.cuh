@@ -14,8 +14,7 @@
 #pragma once
 #include "attention/operand.cuh"
 #include "attention/softmax.cuh"
-#include "sparse/gather.cuh"
-#include "sparse/key_list.cuh"
+#include "sparse/copies.cuh"
 
 namespace lathe {
 
@@ -69,7 +68,6 @@ struct SparseForward {
   __device__ __forceinline__ unsigned v_tile(int tile) const {
     return Config::kValuesInKeys ? k_tile(tile) : shared + Smem::kValuesAt + tile % 2 * Smem::kV;
   }
-  __device__ __forceinline__ void copy_queries() const;
   __device__ __forceinline__ void copy_keys(int tile, int count) const;
   __device__ __forceinline__ void multiply_keys(int tile, float (&s)[1][kKeyTiles][4]) const;
   __device__ __forceinline__ void share_scores(float (&s)[kKeyTiles][4]) const;
@@ -81,41 +79,13 @@ struct SparseForward {
   __device__ __forceinline__ void run() const;
 };
 
-template <class Config>
-__device__ __forceinline__ void SparseForward<Config>::copy_queries() const {
-  const int head = at.kv_head * (in.heads / in.kv_heads) + at.first_head;
-  const Element* q = static_cast<const Element*>(in.q) +
-                     at.offset(in.q_batch_stride, in.q_token_stride) + head * in.q_head_stride;
-  const Element* rope = static_cast<const Element*>(in.q_rope) +
-                        at.offset(in.q_rope_batch_stride, in.q_rope_token_stride) +
-                        head * in.q_rope_head_stride;
-  gather_rows<kTileM, Config::kWidth, Config::kThreads>(shared, in.q, [&](int row) {
-    return JoinedRow<Element>{q + row * in.q_head_stride, rope + row * in.q_rope_head_stride,
-                              in.head_dim, row < at.heads ? in.head_dim + in.rope_dim : 0};
-  });
-}
-
 // The `count` keys of a tile, and their values.
 template <class Config>
 __device__ __forceinline__ void SparseForward<Config>::copy_keys(int tile, int count) const {
   const unsigned list = shared + Smem::kListAt;
-  const Element* k = static_cast<const Element*>(in.k) + at.batch * in.k_batch_stride +
-                     at.key_row * in.k_token_stride + at.kv_head * in.k_head_stride;
-  const Element* rope = static_cast<const Element*>(in.k_rope) + at.batch * in.k_rope_batch_stride +
-                        at.key_row * in.k_rope_token_stride + at.kv_head * in.k_rope_head_stride;
-  gather_rows<kTileN, Config::kWidth, Config::kThreads>(k_tile(tile), in.k, [&](int row) {
-    const long long key = row < count ? listed_key<kTileN>(list, tile * kTileN + row) : 0;
-    return JoinedRow<Element>{k + key * in.k_token_stride, rope + key * in.k_rope_token_stride,
-                              in.head_dim, row < count ? in.head_dim + in.rope_dim : 0};
-  });
+  copy_listed_keys<Config>(in, at, list, tile * kTileN, count, k_tile(tile));
   if constexpr (!Config::kValuesInKeys) {
-    const Element* v = static_cast<const Element*>(in.v) + at.batch * in.v_batch_stride +
-                       at.key_row * in.v_token_stride + at.kv_head * in.v_head_stride;
-    gather_rows<kTileN, Config::kValueWidth, Config::kThreads>(v_tile(tile), in.v, [&](int row) {
-      const long long key = row < count ? listed_key<kTileN>(list, tile * kTileN + row) : 0;
-      return JoinedRow<Element>{v + key * in.v_token_stride, nullptr, in.value_dim,
-                                row < count ? in.value_dim : 0};
-    });
+    copy_listed_values<Config>(in, at, list, tile * kTileN, count, v_tile(tile));
   }
 }
 
@@ -266,7 +236,7 @@ __device__ __forceinline__ void SparseForward<Config>::run() const {
   int count = listed_keys<kTileN>(list, 0);
   float o[1][kOutTiles][4] = {};
   RunningSoftmax<1> softmax = {{{minus_infinity(), minus_infinity()}}, {{0.0f, 0.0f}}};
-  if (count > 0) copy_queries(), copy_keys(0, count);
+  if (count > 0) copy_query_heads<Config>(in, at, shared), copy_keys(0, count);
   copy_async_commit();
   const float t = in.scale * kLog2E;
 #pragma unroll 1
