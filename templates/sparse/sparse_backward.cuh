@@ -18,6 +18,7 @@
 #include "common/shared_memory.cuh"
 #include "sparse/copies.cuh"
 #include "sparse/key_rows.cuh"
+#include "sparse/score_shares.cuh"
 
 namespace lathe {
 
@@ -50,13 +51,13 @@ struct SparseBackward {
   static constexpr int kGroups = kWarps * 16 / kTileM;  // warps that share 16 heads
   static constexpr int kHeadBlocks = kTileM / 16, kKeyBlocks = kTileN / 16;
   static constexpr int kKeyTiles = kTileN / 8;
-  static constexpr int kShare = 4 * kKeyTiles / kGroups;  // scores of a lane, summed up
-  static constexpr int kRows = kShare >= 4 ? 2 : 1;       // that they are of
-  static constexpr int kChunks = 8 / kWarps;              // columns of a warp in each panel, by 8
+  using Shares = ScoreShares<kGroups, kKeyTiles>;
+  static constexpr int kShare = Shares::kShare;      // scores of a lane, summed up
+  static constexpr int kRows = kShare >= 4 ? 2 : 1;  // that they are of
+  static constexpr int kChunks = 8 / kWarps;         // columns of a warp in each panel, by 8
   static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
   static constexpr int kOwnTiles = kPanels * kChunks;  // of dq, 8 columns each
   static_assert(kGroups == 2 || kGroups == 4, "scores are exchanged, blocks of columns in turn");
-  static_assert(kShare == 2 || kShare % 4 == 0, "a half of a tile of scores, or whole ones");
   static_assert(kChunks * kWarps == 8, "four warps or eight");
   // A tile's places are in the list until its rows have been added.
   static_assert(kStages == 1 || (kStages == 2 && kTileN >= 32), "the list holds four tiles");
@@ -195,51 +196,15 @@ __device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile
   for (int d = kBoth; d < kValueSteps; ++d) step(d, false, true);
 }
 
-// Each warp's part of the sums over all columns, added up in the order of the groups.
+// Each warp's part of the sums over all columns.
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::share_out(const Scores& s,
                                                                   Share& own) const {
-  constexpr int kPart = 32 * 4 * kShare;  // bytes that a warp has for another
-  constexpr int kWide = kShare >= 4 ? 4 : 2;
-  const auto [lane, warp, group, heads] = place();
-  const unsigned first =
-      shared + Smem::kSharedAt + (warp - group) * (kGroups * kPart) + lane * (4 * kWide);
-#pragma unroll
-  for (int i = 0; i < 4 * kKeyTiles; i += kWide) {
-    const unsigned to = first + (group * kGroups + i / kShare) * kPart + i % kShare * 128;
-    const float(&four)[4] = s[i / 4];
-    if constexpr (kWide == 4) {
-      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]), "f"(four[1]),
-                   "f"(four[2]), "f"(four[3])
-                   : "memory");
-    } else {
-      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(four[i % 4]),
-                   "f"(four[i % 4 + 1])
-                   : "memory");
-    }
-  }
+  const Place at_warp = place();
+  const unsigned memory = shared + Smem::kSharedAt + at_warp.heads / 16 * Shares::kBytes;
+  Shares::put(memory, at_warp.lane, at_warp.group, s);
   group_barrier();  // the others' sums are there
-#pragma unroll
-  for (int i = 0; i < kShare; i += kWide) {
-#pragma unroll
-    for (int other = 0; other < kGroups; ++other) {
-      const unsigned from = first + (other * kGroups + group) * kPart + i * 128;
-      float part[4];
-      if constexpr (kWide == 4) {
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(part[0]), "=f"(part[1]), "=f"(part[2]), "=f"(part[3])
-                     : "r"(from)
-                     : "memory");
-      } else {
-        const FloatPair pair = load_shared_pair(from);
-        part[0] = pair.first, part[1] = pair.second;
-      }
-#pragma unroll
-      for (int c = 0; c < kWide; ++c) {
-        own[i + c] = other == 0 ? part[c] : __fadd_rn(own[i + c], part[c]);
-      }
-    }
-  }
+  Shares::sum(memory, at_warp.lane, at_warp.group, own);
 }
 
 // p and dx of the lane's share, into their tiles: 0 for keys that are not there.
