@@ -90,6 +90,15 @@ Status check_options(const lathe_problem& problem) {
   return {};
 }
 
+// out is of q's dtype, or a float32 part that others are merged with: a forward alone.
+Status check_out(const lathe_problem& problem) {
+  const Dtype own = problem.tensors[of::q].dtype, found = problem.tensors[of::out].dtype;
+  const bool backward = problem.has(of::dout);
+  if (!problem.has(of::out) || found == own || (found == Dtype::f32 && !backward)) return {};
+  return invalid(text("out has dtype ", word(found), "; allowed is ", word(own), ", that of q",
+                      backward ? ", which gradients need" : ", or f32"));
+}
+
 Status check_backward(const lathe_problem& problem) {
   if (!problem.has(of::dout)) return {};
   for (int tensor = of::dq; tensor <= of::dsinks; ++tensor) {
@@ -152,6 +161,7 @@ Status check_sparse(const lathe_problem& problem, const Extents& promised) {
   LATHE_TRY(check_layout(problem));
   LATHE_TRY(check_options(problem));
   LATHE_TRY(check_widths(problem, promised));
+  LATHE_TRY(check_out(problem));
   LATHE_TRY(check_backward(problem));
   return check_sparse_extents(promised, shift_of(integer(problem, "block_size")));
 }
@@ -182,6 +192,7 @@ Result<SparseRequest> sparse_request(const lathe_problem& problem, const Extents
   asked.sinks = problem.has(of::sinks);
   asked.values_in_keys = !problem.has(of::v);
   asked.forward = problem.has(of::out) && problem.writes(of::out);
+  asked.float_out = asked.forward && problem.tensors[of::out].dtype == Dtype::f32;
   asked.deterministic = problem.option("deterministic") == "1";
   // A row's sums have another order where its list is cut, which hangs on how many rows there are.
   if (asked.deterministic && out.splits == 0) out.splits = 1;

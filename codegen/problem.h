@@ -96,8 +96,9 @@ struct SparseProblem {
   bool sinks = false;
   bool values_in_keys = false;  // v is the first DV columns of k, and its gradient a part of dk
 
-  bool forward = false;  // out, and the statistics that are asked for
-  bool split = true;     // a list may be cut into parts, which a second kernel joins
+  bool forward = false;    // out, and the statistics that are asked for
+  bool float_out = false;  // out in float32: a part of the keys, to be merged with others
+  bool split = true;       // a list may be cut into parts, which a second kernel joins
 
   bool backward = false;       // any of dq, dk, dv and those of the rotary parts
   bool dsinks = false;         // with or without them

@@ -99,9 +99,15 @@ void bind_extents(Problem* problem) {
   imply_derived(*problem, &extents);
 }
 
-// "=x" follows a tensor; otherwise the first of the list, which for outputs is the only one.
+// "=x" follows a tensor, as a list does that has the dtype of q; otherwise the first of the list.
 lathe_dtype output_dtype(const Problem& problem, const lathe_operator_tensor& tensor) {
   const std::string dtypes = tensor.dtypes;
+  const auto queries = problem.inputs.find("q");
+  if (queries != problem.inputs.end() && dtypes.find('|') < dtypes.npos &&
+      ("|" + dtypes + "|").find("|" + std::string(info(queries->second.dtype).word) + "|") <
+          dtypes.npos) {
+    return queries->second.dtype;
+  }
   if (dtypes.starts_with('=')) {
     const auto source = problem.inputs.find(dtypes.substr(1));
     if (source != problem.inputs.end()) return source->second.dtype;

@@ -17,6 +17,8 @@ constexpr int kMostHeads = 64;
 constexpr int kElementBytes = 2;
 constexpr int kWarpValues = 256;  // columns of v that a warp has in registers
 constexpr int kCombineThreads = 128;
+constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room for no more tiles
+constexpr int kReservedShared = 1024;  // of each block, by the system
 // Of a thread, for out and the scores with their 16-bit copy; found by trial.
 constexpr int kMostAccumulators = 152;
 
@@ -52,6 +54,17 @@ int groups_for(const SparseProblem& problem, int heads) {
   return groups;
 }
 
+// A third stage, as long as it does not cost the second block of a multiprocessor.
+bool takes_third(const SparseProblem& problem, const SparseTile& two, const DeviceFacts& facts) {
+  SparseTile three = two;
+  three.stages = 3;
+  const auto twice = [&](const SparseTile& tile) {
+    return 2 * (sparse_forward_smem(problem, tile) + kReservedShared) <=
+           facts.shared_bytes_per_multiprocessor;
+  };
+  return two.keys >= kLeastKeysOfThree && fits(problem, three, facts) && twice(three) == twice(two);
+}
+
 }  // namespace
 
 Status sparse_check(const SparseProblem& problem) {
@@ -83,17 +96,19 @@ int sparse_forward_smem(const SparseProblem& problem, const SparseTile& tile) {
   const int width = sparse_padded_width(problem.head_dim + problem.rope_dim);
   const int values = problem.values_in_keys ? 0 : sparse_padded_width(problem.value_dim);
   const int scores = tile.groups > 1 ? tile.warps() * 16 * tile.keys * 4 : 0;
-  const int list = round_up(4 * 4 * tile.keys + 8, 128);
-  return kElementBytes * (tile.heads * width + 2 * tile.keys * (width + values)) + scores + list;
+  const int list = round_up(4 * 4 * tile.keys + 16, 128);
+  return kElementBytes * (tile.heads * width + tile.stages * tile.keys * (width + values)) +
+         scores + list;
 }
 
-// Heads first, which decide how often keys are read; then keys of a step.
+// Heads first, which decide how often keys are read; then keys of a step, then what is on its way.
 std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const DeviceFacts& facts) {
   std::vector<SparseTile> candidates;
   for (const int most : {kMostHeads, 48, 32, 16}) {
     const int heads = sparse_head_rows(problem.group, most);
     for (const int keys : {64, 32, 16}) {
-      const SparseTile tile = {heads, keys, groups_for(problem, heads)};
+      SparseTile tile = {heads, keys, groups_for(problem, heads)};
+      if (takes_third(problem, tile, facts)) tile.stages = 3;
       const bool seen = std::find(candidates.begin(), candidates.end(), tile) != candidates.end();
       if (!seen && fits(problem, tile, facts)) candidates.push_back(tile);
     }
@@ -125,12 +140,14 @@ KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& t
       Constant::type("element", "Element", problem.element),
       // Without packed lengths the type of the offsets changes nothing: one word for all.
       Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
+      Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
       Constant::integer("width", "kWidth",
                         sparse_padded_width(problem.head_dim + problem.rope_dim)),
       Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
       Constant::integer("m", "kTileM", tile.heads),
       Constant::integer("n", "kTileN", tile.keys),
       Constant::integer("groups", "kGroups", tile.groups),
+      Constant::integer("stages", "kStages", tile.stages),
       Constant::flag("packed", "kPacked", problem.packed),
       Constant::flag("sinks", "kSinks", problem.sinks),
       Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
@@ -147,7 +164,7 @@ KernelSpec sparse_combine_spec(const SparseProblem& problem) {
   spec.last_field = "splits";
   spec.last_field_offset = offsetof(SparseCombineParams, splits);
   spec.threads = kCombineThreads;
-  spec.constants = {Constant::type("element", "Element", problem.element),
+  spec.constants = {Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
                     Constant::flag("sinks", "kSinks", problem.sinks)};
   return spec;
 }

@@ -21,6 +21,7 @@ struct SparseTile {
   int heads = 64;  // M: query heads of a block, 16 to a warp or to those that share them
   int keys = 32;   // N: keys of a step
   int groups = 2;  // warps that share 16 heads, each with a part of the columns
+  int stages = 2;  // tiles of keys in shared memory: the one in use, and those on their way
 
   int warps() const { return heads / 16 * groups; }
   bool operator==(const SparseTile&) const = default;
@@ -34,7 +35,7 @@ int sparse_padded_width(int width);
 // can be, of one size, padded to 16. Of 0, which is not known, `most`.
 int sparse_head_rows(int group, int most);
 
-// Shared memory of the forward: q, two tiles of keys and of values, partial scores, the list.
+// Shared memory of the forward: q, the stages of keys and of values, partial scores, the list.
 int sparse_forward_smem(const SparseProblem& problem, const SparseTile& tile);
 // All tiles worth trying on the device, the default first.
 std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const DeviceFacts& facts);

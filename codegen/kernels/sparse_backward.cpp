@@ -118,7 +118,7 @@ int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile&
   const int keys = tile.keys * (width + (problem.values_in_keys ? 0 : values));
   const int weights = 2 * tile.heads * tile.keys;
   const int partial = tile.warps * 16 * tile.keys * 4;
-  const int list = round_up(4 * 4 * tile.keys + 8, 128);
+  const int list = round_up(4 * 4 * tile.keys + 16, 128);
   return kElementBytes * (own + tile.stages * keys + weights) + partial + list + 8 * tile.heads;
 }
 

@@ -45,7 +45,7 @@ struct SparseInputs {
 // scaled scores, out is already divided by the sum.
 struct SparseForwardParams {
   SparseInputs in;
-  void* out;          // [B, S1, H, DV], or [T1, H, DV]
+  void* out;          // [B, S1, H, DV], or [T1, H, DV]; float32 if Config::Out is
   void* softmax_max;  // float32 [B, HK, S1, G], or [HK, T1, G]; null: not wanted, as the next two
   void* softmax_sum;
   void* lse;          // float32 [B, H, S1], or [H, T1]

@@ -17,16 +17,19 @@ struct JoinedRow {
   int split, end;
 };
 
-// By all threads of the block. What a row needs is found once for all its panels.
+// row_of(row) is a JoinedRow: what a row needs is found once for all its panels. By all threads of
+// the block.
 template <int kRows, int kWidth, int kThreads, class RowOf>
 __device__ __forceinline__ void gather_rows(unsigned tile, const RowOf& row_of) {
   static_assert(kWidth % 64 == 0, "whole panels");
   constexpr int kSlots = kThreads / 8, kPanels = kWidth / 64;
   constexpr int kParts = kSlots >= 2 * kRows ? kSlots / kRows : 1;  // that share a row's panels
+  constexpr int kStep = kParts > 1 ? kRows : kSlots;
+  static_assert(kParts == 1 || kSlots % kRows == 0, "every part has its panels");
   const int chunk = static_cast<int>(threadIdx.x % 8), slot = static_cast<int>(threadIdx.x / 8);
   const int part = kParts > 1 ? slot / kRows : 0;
 #pragma unroll 1
-  for (int row = kParts > 1 ? slot % kRows : slot; row<kRows; row += kParts> 1 ? kRows : kSlots) {
+  for (int row = kParts > 1 ? slot % kRows : slot; row < kRows; row += kStep) {
     const auto from = row_of(row);
     // Where column 0 would be: one addition then serves both.
     const auto* second = from.second - from.split;

@@ -10,14 +10,14 @@
 
 namespace lathe {
 
-// [kRing keys][two counts: of the keys made so far, for even and for odd tiles]
+// [kRing keys][kCounts: of the keys made so far, when tile n was whole, at n % 4]
 template <int kTileN>
 struct KeyListSmem {
   // Alive are the keys of the tile that is copied and of the next one; 31 more may be found with
   // the last of those.
   static constexpr int kRing = 4 * kTileN;
   static constexpr int kCounts = 4 * kRing;
-  static constexpr int kBytes = (kCounts + 8 + 127) / 128 * 128;
+  static constexpr int kBytes = (kCounts + 16 + 127) / 128 * 128;
 };
 
 __device__ __forceinline__ int load_shared_word(unsigned address) {
@@ -34,7 +34,7 @@ __device__ __forceinline__ int listed_key(unsigned shared, int place) {
 // How many keys tile `tile` has.
 template <int kTileN>
 __device__ __forceinline__ int listed_keys(unsigned shared, int tile) {
-  const int made = load_shared_word(shared + KeyListSmem<kTileN>::kCounts + tile % 2 * 4);
+  const int made = load_shared_word(shared + KeyListSmem<kTileN>::kCounts + tile % 4 * 4);
   return minimum(maximum(made - tile * kTileN, 0), kTileN);
 }
 
@@ -88,7 +88,7 @@ struct KeyListMaker {
       read_ahead();
     }
     if (lane == 0) {
-      store_shared(shared + KeyListSmem<kTileN>::kCounts + tile % 2 * 4,
+      store_shared(shared + KeyListSmem<kTileN>::kCounts + tile % 4 * 4,
                    static_cast<unsigned>(made));
     }
   }

@@ -91,16 +91,16 @@ __device__ void sparse_combine(const SparseCombineParams& p) {
     }
   }
   const float scale = merge_scale(sum);
-  using Element = typename Config::Element;
-  Element* out = static_cast<Element*>(p.out) + batch * p.out_batch_stride +
-                 token * p.out_token_stride + head * p.out_head_stride;
+  using Out = typename Config::Out;
+  Out* out = static_cast<Out*>(p.out) + batch * p.out_batch_stride + token * p.out_token_stride +
+             head * p.out_head_stride;
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int column = kColumns * lane + 128 * block;
     if (column >= p.value_dim) continue;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) o[block][c] *= scale;
-    store_global(out + column, pack<Element, kColumns * sizeof(Element)>(o[block]));
+    store_global(out + column, pack<Out, kColumns * sizeof(Out)>(o[block]));
   }
 }
 

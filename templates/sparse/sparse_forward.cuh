@@ -18,15 +18,15 @@
 
 namespace lathe {
 
-// [q][2 tiles of k][2 tiles of v][partial scores][the list of keys]
+// [q][kStages tiles of k][kStages tiles of v][partial scores][the list of keys]
 template <class Config>
 struct SparseForwardSmem {
   static constexpr int kTile = Config::kTileN;
   static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
   static constexpr int kK = Tile<kTile, Config::kWidth>::kBytes;
   static constexpr int kV = Config::kValuesInKeys ? 0 : Tile<kTile, Config::kValueWidth>::kBytes;
-  static constexpr int kKeysAt = kQ, kValuesAt = kKeysAt + 2 * kK;
-  static constexpr int kScoresAt = kValuesAt + 2 * kV;
+  static constexpr int kKeysAt = kQ, kValuesAt = kKeysAt + Config::kStages * kK;
+  static constexpr int kScoresAt = kValuesAt + Config::kStages * kV;
   static constexpr int kScores = Config::kGroups > 1 ? Config::kThreads / 32 * 16 * kTile * 4 : 0;
   static constexpr int kListAt = kScoresAt + kScores;
   static constexpr int kBytes = kListAt + KeyListSmem<kTile>::kBytes;
@@ -37,11 +37,12 @@ struct SparseForward {
   using Element = typename Config::Element;
   using Smem = SparseForwardSmem<Config>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN, kGroups = Config::kGroups;
-  static constexpr int kWarps = Config::kThreads / 32;
+  static constexpr int kWarps = Config::kThreads / 32, kStages = Config::kStages;
   static constexpr int kSteps = Config::kWidth / 16 / kGroups;  // of a warp, in q k^T
   static constexpr int kOutTiles = Config::kValueWidth / 8 / kGroups;
   static constexpr int kKeyTiles = kTileN / 8;
   static_assert(kWarps * 16 == kTileM * kGroups, "kGroups warps for every 16 heads");
+  static_assert(kStages == 2 || (kStages == 3 && kTileN >= 32), "the list's ring holds no more");
   static_assert(4 % kGroups == 0 && kOutTiles % 4 == 0, "warps take turns with blocks of columns");
 
   const SparseForwardParams& p;
@@ -63,10 +64,11 @@ struct SparseForward {
         heads_at(warp / kGroups * 16) {}
 
   __device__ __forceinline__ unsigned k_tile(int tile) const {
-    return shared + Smem::kKeysAt + tile % 2 * Smem::kK;
+    return shared + Smem::kKeysAt + tile % kStages * Smem::kK;
   }
   __device__ __forceinline__ unsigned v_tile(int tile) const {
-    return Config::kValuesInKeys ? k_tile(tile) : shared + Smem::kValuesAt + tile % 2 * Smem::kV;
+    return Config::kValuesInKeys ? k_tile(tile)
+                                 : shared + Smem::kValuesAt + tile % kStages * Smem::kV;
   }
   __device__ __forceinline__ void copy_keys(int tile, int count) const;
   __device__ __forceinline__ void multiply_keys(int tile, float (&s)[1][kKeyTiles][4]) const;
@@ -198,9 +200,12 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
         }
       }
     }
-    if (p.splits > 1) {
-      float* to =
-          static_cast<float*>(p.partial_out) + (part * in.heads + all_heads + head) * in.value_dim;
+    const long long place =
+        at.offset(p.out_batch_stride, p.out_token_stride) + (all_heads + head) * p.out_head_stride;
+    if (sizeof(typename Config::Out) == sizeof(float) || p.splits > 1) {
+      float* to = p.splits > 1 ? static_cast<float*>(p.partial_out) +
+                                     (part * in.heads + all_heads + head) * in.value_dim
+                               : static_cast<float*>(p.out) + place;
 #pragma unroll
       for (int n = 0; n < kOutTiles; ++n) {
         const int column = (n / 2 * kGroups + group) * 16 + n % 2 * 8 + 2 * t;
@@ -208,9 +213,7 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
         if (there && column < in.value_dim) store_global(to + column, pack<f32, 8>(pair));
       }
     } else {
-      Element* to = static_cast<Element*>(p.out) +
-                    at.offset(p.out_batch_stride, p.out_token_stride) +
-                    (all_heads + head) * p.out_head_stride;
+      Element* to = static_cast<Element*>(p.out) + place;
 #pragma unroll
       for (int n = 0; n < kOutTiles; n += 4) {
         unsigned word[4];
@@ -231,22 +234,31 @@ template <class Config>
 __device__ __forceinline__ void SparseForward<Config>::run() const {
   const unsigned list = shared + Smem::kListAt;
   KeyListMaker<kTileN> maker(in, at, list, split, p.splits);
-  if (warp == 0) maker.make(0), maker.make(1);
-  __syncthreads();  // the keys of two tiles are named
+  if (warp == 0) {
+#pragma unroll 1
+    for (int tile = 0; tile < kStages; ++tile) maker.make(tile);
+  }
+  __syncthreads();  // the keys of as many tiles are named as there is room for, and of the next one
   int count = listed_keys<kTileN>(list, 0);
   float o[1][kOutTiles][4] = {};
   RunningSoftmax<1> softmax = {{{minus_infinity(), minus_infinity()}}, {{0.0f, 0.0f}}};
   if (count > 0) copy_query_heads<Config>(in, at, shared), copy_keys(0, count);
   copy_async_commit();
+  if constexpr (kStages == 3) {
+    const int next = listed_keys<kTileN>(list, 1);
+    if (next > 0) copy_keys(1, next);
+    copy_async_commit();
+  }
   const float t = in.scale * kLog2E;
 #pragma unroll 1
   for (int tile = 0; count > 0; ++tile) {
-    copy_async_wait<0>();
+    copy_async_wait<kStages - 2>();
     __syncthreads();  // the tile is there for all; all have left the last one, and the list goes on
-    const int more = listed_keys<kTileN>(list, tile + 1);
-    if (more > 0) copy_keys(tile + 1, more);
+    const int ahead = listed_keys<kTileN>(list, tile + kStages - 1);
+    const int more = kStages == 2 ? ahead : listed_keys<kTileN>(list, tile + 1);
+    if (ahead > 0) copy_keys(tile + kStages - 1, ahead);
     copy_async_commit();
-    if (warp == 0) maker.make(tile + 2);
+    if (warp == 0) maker.make(tile + kStages);
 
     float s[1][kKeyTiles][4] = {};
     multiply_keys(tile, s);

@@ -33,9 +33,9 @@ TEST_CASE("sparse: the spec's text names what makes the code") {
   const auto kernels = sparse_kernels(problem, *facts_of_arch("sm_80"));
   REQUIRE(kernels.ok());
   CHECK(kernels->forward->text() ==
-        "sparse_forward element=bf16 cu=i64 width=576 value_width=512 m=64 n=32 groups=2 packed=1 "
-        "sinks=1 values_in_keys=1 threads=256 smem=164480");
-  CHECK(kernels->combine->text() == "sparse_combine element=bf16 sinks=1 threads=128 smem=0");
+        "sparse_forward element=bf16 cu=i64 out=bf16 width=576 value_width=512 m=64 n=32 groups=2 "
+        "stages=2 packed=1 sinks=1 values_in_keys=1 threads=256 smem=164480");
+  CHECK(kernels->combine->text() == "sparse_combine out=bf16 sinks=1 threads=128 smem=0");
   // The type of offsets that are not there changes nothing.
   problem.packed = false;
   SparseProblem other = problem;
@@ -62,7 +62,7 @@ TEST_CASE("sparse: heads of a group are cut into few tiles of one size") {
 
 TEST_CASE("sparse: 64 heads of the latent form in a block, as long as its memory allows") {
   CHECK(tile_of(latent(64), "sm_80") == SparseTile{64, 32, 2});
-  CHECK(tile_of(latent(128), "sm_90a") == SparseTile{64, 32, 2});
+  CHECK(tile_of(latent(128), "sm_90a") == SparseTile{64, 32, 2, 3});
   CHECK(tile_of(latent(64), "sm_86") == SparseTile{32, 16, 2});
   CHECK(tile_of(latent(16), "sm_90a").heads == 16);
   CHECK(tile_of(latent(64, false), "sm_80") == SparseTile{64, 16, 2});
