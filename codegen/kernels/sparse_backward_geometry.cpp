@@ -16,6 +16,7 @@ constexpr int64_t kColumnsOfWarp = 128;  // in gather
 constexpr int64_t kZeroChunks = 8;       // of a thread in prepare, 16 bytes each
 constexpr int64_t kMostChunk = 1024;     // rows: beyond, the device has long been full
 constexpr int64_t kMostPlaces = (int64_t{1} << 31) - 1;
+constexpr int64_t kMostBlocks = (int64_t{1} << 32) - 1;  // of all chunks
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -82,6 +83,25 @@ void lay_out(const SparseProblem& problem, const SparseShape& shape, const Spars
   add_part(&at.total, &at.index, {chunk, shape.listed()});
 }
 
+// What the kernels count with: 32 bits for blocks of all chunks, 31 for what a chunk has of keys
+// and entries.
+Status check_counts(const SparseShape& shape, bool ordered, const SparseBackwardLaunch& launch) {
+  if (launch.workspace.total >= kMostBytes) {
+    return Status(Code::invalid_argument,
+                  "sparse_flash_attention: the workspace passes 2^60 bytes");
+  }
+  if (!ordered) return {};
+  const int64_t keys = product({launch.keys, shape.kv_heads});
+  const int64_t slots = product({launch.chunk, launch.row_blocks, shape.listed()});
+  const int64_t blocks = product({launch.rows, launch.row_blocks});
+  if (keys <= kMostPlaces && slots <= kMostPlaces && blocks <= kMostBlocks) return {};
+  return Status(
+      Code::invalid_argument,
+      text("sparse_flash_attention: a deterministic backward has ", keys, " keys of all heads, ",
+           slots, " entries of a row and ", blocks, " blocks; allowed are ", kMostPlaces, ", ",
+           kMostPlaces, " and ", kMostBlocks));
+}
+
 }  // namespace
 
 Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem,
@@ -97,7 +117,6 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   choose_chunk(problem, shape, ordered, &out);
   out.row_blocks = kernels.main ? product({shape.kv_heads, out.head_tiles}) : 0;
   lay_out(problem, shape, wanted, ordered, &out);
-  const SparseBackwardWorkspace& at = out.workspace;
   const int64_t keys = product({out.keys, shape.kv_heads});
   out.prepare_blocks = product({out.prepare_tiles, shape.heads}) +
                        ceil_div(out.zero_chunks(), kernels.prepare.threads * kZeroChunks);
@@ -113,17 +132,7 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   if (dv) out.dv_blocks = ceil_div(product({keys, problem.value_dim / kColumnsOfThread}), threads);
   if (wanted.dsinks) out.dsinks_blocks = ceil_div(shape.heads, threads / 32);
 
-  if (at.total >= kMostBytes) {
-    return Status(Code::invalid_argument,
-                  "sparse_flash_attention: the workspace passes 2^60 bytes");
-  }
-  const int64_t slots = product({out.chunk, out.row_blocks, shape.listed()});
-  if (ordered && (keys > kMostPlaces || slots > kMostPlaces)) {
-    return Status(Code::invalid_argument,
-                  text("sparse_flash_attention: a deterministic backward has ", keys,
-                       " keys of all heads and ", slots, " entries at once; allowed are ",
-                       kMostPlaces, " each"));
-  }
+  LATHE_TRY(check_counts(shape, ordered, out));
   return out;
 }
 

@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_query_heads(const SparseInputs& in, const S
   const Element* rope = static_cast<const Element*>(in.q_rope) +
                         at.offset(in.q_rope_batch_stride, in.q_rope_token_stride) +
                         head * in.q_rope_head_stride;
-  gather_rows<Config::kTileM, Config::kWidth, Config::kThreads>(tile, in.q, [&](int row) {
+  gather_rows<Config::kTileM, Config::kWidth, Config::kThreads>(tile, [&](int row) {
     return JoinedRow<Element>{q + row * in.q_head_stride, rope + row * in.q_rope_head_stride,
                               in.head_dim, row < at.heads ? width : 0};
   });
@@ -38,7 +38,7 @@ __device__ __forceinline__ void copy_value_heads(const SparseInputs& in, const S
   using Element = typename Config::Element;
   const Element* from = static_cast<const Element*>(tensor) +
                         at.offset(batch_stride, token_stride) + first_head_of(in, at) * head_stride;
-  gather_rows<Config::kTileM, Config::kValueWidth, Config::kThreads>(tile, tensor, [&](int row) {
+  gather_rows<Config::kTileM, Config::kValueWidth, Config::kThreads>(tile, [&](int row) {
     return JoinedRow<Element>{from + row * head_stride, nullptr, in.value_dim,
                               row < at.heads ? in.value_dim : 0};
   });
@@ -55,7 +55,7 @@ __device__ __forceinline__ void copy_listed_keys(const SparseInputs& in, const S
   const Element* rope = static_cast<const Element*>(in.k_rope) + at.batch * in.k_rope_batch_stride +
                         at.key_row * in.k_rope_token_stride + at.kv_head * in.k_rope_head_stride;
   const int width = in.head_dim + in.rope_dim;
-  gather_rows<Config::kTileN, Config::kWidth, Config::kThreads>(tile, in.k, [&](int row) {
+  gather_rows<Config::kTileN, Config::kWidth, Config::kThreads>(tile, [&](int row) {
     const long long key = row < count ? listed_key<Config::kTileN>(list, first + row) : 0;
     return JoinedRow<Element>{k + key * in.k_token_stride, rope + key * in.k_rope_token_stride,
                               in.head_dim, row < count ? width : 0};
@@ -68,7 +68,7 @@ __device__ __forceinline__ void copy_listed_values(const SparseInputs& in, const
   using Element = typename Config::Element;
   const Element* v = static_cast<const Element*>(in.v) + at.batch * in.v_batch_stride +
                      at.key_row * in.v_token_stride + at.kv_head * in.v_head_stride;
-  gather_rows<Config::kTileN, Config::kValueWidth, Config::kThreads>(tile, in.v, [&](int row) {
+  gather_rows<Config::kTileN, Config::kValueWidth, Config::kThreads>(tile, [&](int row) {
     const long long key = row < count ? listed_key<Config::kTileN>(list, first + row) : 0;
     return JoinedRow<Element>{v + key * in.v_token_stride, nullptr, in.value_dim,
                               row < count ? in.value_dim : 0};

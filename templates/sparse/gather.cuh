@@ -15,17 +15,12 @@ struct JoinedRow {
   const Element* first;
   const Element* second;
   int split, end;
-
-  __device__ __forceinline__ const Element* at(int column) const {
-    return column < split ? first + column : second + (column - split);
-  }
 };
 
 // row_of(row) is a JoinedRow: what a row needs is found once for all its panels. By all threads of
-// the block; `somewhere` is any address.
+// the block.
 template <int kRows, int kWidth, int kThreads, class RowOf>
-__device__ __forceinline__ void gather_rows(unsigned tile, const void* somewhere,
-                                            const RowOf& row_of) {
+__device__ __forceinline__ void gather_rows(unsigned tile, const RowOf& row_of) {
   static_assert(kWidth % 64 == 0, "whole panels");
   constexpr int kSlots = kThreads / 8, kPanels = kWidth / 64;
   constexpr int kParts = kSlots >= 2 * kRows ? kSlots / kRows : 1;  // that share a row's panels
@@ -36,13 +31,15 @@ __device__ __forceinline__ void gather_rows(unsigned tile, const void* somewhere
 #pragma unroll 1
   for (int row = kParts > 1 ? slot % kRows : slot; row < kRows; row += kStep) {
     const auto from = row_of(row);
+    // Where column 0 would be: one addition then serves both.
+    const auto* second = from.second - from.split;
     const unsigned to = tile + panel_offset(row, chunk);
 #pragma unroll
     for (int i = 0; i < ceil_div(kPanels, kParts); ++i) {
       const int panel = i * kParts + part, column = 64 * panel + 8 * chunk;
       if (kPanels % kParts == 0 || panel < kPanels) {
-        const bool there = column < from.end;
-        copy_async(to + panel * (kRows * 128), there ? from.at(column) : somewhere, there);
+        copy_async(to + panel * (kRows * 128), (column < from.split ? from.first : second) + column,
+                   column < from.end);
       }
     }
   }

@@ -57,32 +57,17 @@ __device__ __forceinline__ void multiply_columns(float (&sums)[kBlocks][kChunks]
   }
 }
 
-// To memory, if `wanted` is not 0: by predicate, where an if would become a branch.
-__device__ __forceinline__ void add_if(unsigned wanted, float* to, float value) {
-  asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t@p red.global.add.f32 [%0], %1;\n\t}" ::"l"(
-          to),
-      "f"(value), "r"(wanted)
-      : "memory");
+// To memory, which many add to.
+__device__ __forceinline__ void add_float(float* to, float value) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
 }
-__device__ __forceinline__ void add_pair_if(unsigned wanted, float* to, float first, float second) {
+__device__ __forceinline__ void add_pair(float* to, float first, float second) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p red.global.add.v2.f32 [%0], {%1, "
-      "%2};\n\t}" ::"l"(to),
-      "f"(first), "f"(second), "r"(wanted)
-      : "memory");
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
+               : "memory");
 #else
-  add_if(wanted, to, first), add_if(wanted, to + 1, second);
+  add_float(to, first), add_float(to + 1, second);
 #endif
-}
-__device__ __forceinline__ void store_pair_if(unsigned wanted, float* to, float first,
-                                              float second) {
-  asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t@p st.global.v2.f32 [%0], {%1, %2};\n\t}" ::
-          "l"(to),
-      "f"(first), "f"(second), "r"(wanted)
-      : "memory");
 }
 
 // Where the rows of kBlocks * 16 keys go, of which a lane has rows g and g + 8 of each 16.
@@ -112,11 +97,11 @@ struct KeyRows {
       there |= own < count ? 1u << i : 0u;
     }
   }
-  // 8 columns from `column` on, which is a constant, if they are wanted. Without a branch: lanes
-  // exchange here.
-  __device__ __forceinline__ void put(int lane, int block, int column, bool wanted,
+  // 8 columns from `column` on, which is a constant. kWhole: all rows go somewhere; with a
+  // condition each addition is a branch.
+  template <bool kWhole>
+  __device__ __forceinline__ void put(int lane, int block, int column,
                                       const float (&sum)[4]) const {
-    const unsigned live = wanted ? there : 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float* const* to = row[block][half];
@@ -125,12 +110,12 @@ struct KeyRows {
       if constexpr (kTurned) {
         const bool odd = lane & 4;
         const float received = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
-        add_if(live & 1u << bit, to[0] + column, odd ? received : first);
-        add_if(live & 2u << bit, to[1] + column, odd ? second : received);
-      } else if constexpr (kStored) {
-        store_pair_if(live & 1u << bit, to[0] + column, first, second);
-      } else {
-        add_pair_if(live & 1u << bit, to[0] + column, first, second);
+        if (kWhole || (there & 1u << bit)) add_float(to[0] + column, odd ? received : first);
+        if (kWhole || (there & 2u << bit)) add_float(to[1] + column, odd ? second : received);
+      } else if (kWhole || (there & 1u << bit)) {
+        const float pair[2] = {first, second};
+        if constexpr (kStored) store_global(to[0] + column, pack<f32, 8>(pair));
+        if constexpr (!kStored) add_pair(to[0] + column, first, second);
       }
     }
   }

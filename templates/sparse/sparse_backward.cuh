@@ -18,6 +18,7 @@
 #include "common/shared_memory.cuh"
 #include "sparse/copies.cuh"
 #include "sparse/key_rows.cuh"
+#include "sparse/score_shares.cuh"
 
 namespace lathe {
 
@@ -50,13 +51,13 @@ struct SparseBackward {
   static constexpr int kGroups = kWarps * 16 / kTileM;  // warps that share 16 heads
   static constexpr int kHeadBlocks = kTileM / 16, kKeyBlocks = kTileN / 16;
   static constexpr int kKeyTiles = kTileN / 8;
-  static constexpr int kShare = 4 * kKeyTiles / kGroups;  // scores of a lane, summed up
-  static constexpr int kRows = kShare >= 4 ? 2 : 1;       // that they are of
-  static constexpr int kChunks = 8 / kWarps;              // columns of a warp in each panel, by 8
+  using Shares = ScoreShares<kGroups, kKeyTiles>;
+  static constexpr int kShare = Shares::kShare;      // scores of a lane, summed up
+  static constexpr int kRows = kShare >= 4 ? 2 : 1;  // that they are of
+  static constexpr int kChunks = 8 / kWarps;         // columns of a warp in each panel, by 8
   static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
   static constexpr int kOwnTiles = kPanels * kChunks;  // of dq, 8 columns each
   static_assert(kGroups == 2 || kGroups == 4, "scores are exchanged, blocks of columns in turn");
-  static_assert(kShare == 2 || kShare % 4 == 0, "a half of a tile of scores, or whole ones");
   static_assert(kChunks * kWarps == 8, "four warps or eight");
   // A tile's places are in the list until its rows have been added.
   static_assert(kStages == 1 || (kStages == 2 && kTileN >= 32), "the list holds four tiles");
@@ -128,7 +129,9 @@ struct SparseBackward {
   __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
   __device__ __forceinline__ void load_transposed(int from, int first, Operands& a) const;
   __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
+  template <bool kWhole>
   __device__ __forceinline__ void put_keys(int tile, int first, int count) const;
+  __device__ __forceinline__ void put_tile(int tile, int count) const;
   __device__ __forceinline__ void note_keys(int tile, int count) const;
   __device__ __forceinline__ void store(const QuerySums& dq) const;
   __device__ __forceinline__ void run() const;
@@ -193,51 +196,15 @@ __device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile
   for (int d = kBoth; d < kValueSteps; ++d) step(d, false, true);
 }
 
-// Each warp's part of the sums over all columns, added up in the order of the groups.
+// Each warp's part of the sums over all columns.
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::share_out(const Scores& s,
                                                                   Share& own) const {
-  constexpr int kPart = 32 * 4 * kShare;  // bytes that a warp has for another
-  constexpr int kWide = kShare >= 4 ? 4 : 2;
-  const auto [lane, warp, group, heads] = place();
-  const unsigned first =
-      shared + Smem::kSharedAt + (warp - group) * (kGroups * kPart) + lane * (4 * kWide);
-#pragma unroll
-  for (int i = 0; i < 4 * kKeyTiles; i += kWide) {
-    const unsigned to = first + (group * kGroups + i / kShare) * kPart + i % kShare * 128;
-    const float(&four)[4] = s[i / 4];
-    if constexpr (kWide == 4) {
-      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]), "f"(four[1]),
-                   "f"(four[2]), "f"(four[3])
-                   : "memory");
-    } else {
-      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(four[i % 4]),
-                   "f"(four[i % 4 + 1])
-                   : "memory");
-    }
-  }
+  const Place at_warp = place();
+  const unsigned memory = shared + Smem::kSharedAt + at_warp.heads / 16 * Shares::kBytes;
+  Shares::put(memory, at_warp.lane, at_warp.group, s);
   group_barrier();  // the others' sums are there
-#pragma unroll
-  for (int i = 0; i < kShare; i += kWide) {
-#pragma unroll
-    for (int other = 0; other < kGroups; ++other) {
-      const unsigned from = first + (other * kGroups + group) * kPart + i * 128;
-      float part[4];
-      if constexpr (kWide == 4) {
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(part[0]), "=f"(part[1]), "=f"(part[2]), "=f"(part[3])
-                     : "r"(from)
-                     : "memory");
-      } else {
-        const FloatPair pair = load_shared_pair(from);
-        part[0] = pair.first, part[1] = pair.second;
-      }
-#pragma unroll
-      for (int c = 0; c < kWide; ++c) {
-        own[i + c] = other == 0 ? part[c] : __fadd_rn(own[i + c], part[c]);
-      }
-    }
-  }
+  Shares::sum(memory, at_warp.lane, at_warp.group, own);
 }
 
 // p and dx of the lane's share, into their tiles: 0 for keys that are not there.
@@ -330,8 +297,9 @@ __device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int 
 }
 
 // dk = scale dx^T q and dv = p^T dout of some keys of a tile, or with values in keys their sum, on
-// their way.
+// their way. kWhole: all of them are there, and all columns.
 template <class Config>
+template <bool kWhole>
 __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int first,
                                                                  int count) const {
   using Rows = KeyRows<kAtOnce, Config::kDeterministic>;
@@ -349,7 +317,9 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
 #pragma unroll
     for (int i = 0; i < kAtOnce * kChunks; ++i) {
       const int column = 64 * panel + 8 * (i % kChunks);
-      rows.put(lane, i / kChunks, column, column < end, sums[i / kChunks][i % kChunks]);
+      if (kWhole || uniform(column < end)) {
+        rows.template put<kWhole>(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
+      }
     }
   };
   if (p.dk != nullptr) {
@@ -357,7 +327,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
     Operands dx, weights;
     load_transposed(Smem::kGradientsAt, first, dx);
     if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, first, weights);
-#pragma unroll
+#pragma unroll(kWhole ? 3 : 1)
     for (int panel = 0; panel < kPanels; ++panel) {
       float sums[kAtOnce][kChunks][4] = {};
       unsigned words[kHeadBlocks][kChunks][2];
@@ -378,13 +348,32 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
   const Rows rows = rows_of(true);
   Operands weights;
   load_transposed(Smem::kWeightsAt, first, weights);
-#pragma unroll
+#pragma unroll(kWhole ? 3 : 1)
   for (int panel = 0; panel < kValuePanels; ++panel) {
     float sums[kAtOnce][kChunks][4] = {};
     unsigned words[kHeadBlocks][kChunks][2];
     dout.load(panel, words);
     multiply_columns<Element>(sums, weights, words);
     put(rows, panel, in.value_dim - own, sums);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::put_tile(int tile, int count) const {
+  const bool columns = in.head_dim + in.rope_dim == Config::kWidth &&
+                       (Config::kValuesInKeys || in.value_dim == Config::kValueWidth);
+  const auto put = [&](int first) {
+    if (uniform(columns && count - 16 * first >= 16 * kAtOnce)) {
+      put_keys<true>(tile, first, count);
+    } else {
+      put_keys<false>(tile, first, count);
+    }
+  };
+  if constexpr (kAtOnce == kKeyBlocks) {
+    put(0);
+  } else {
+#pragma unroll 1
+    for (int first = 0; uniform(16 * first < count); first += kAtOnce) put(first);
   }
 }
 
@@ -501,14 +490,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
       if (uniform(more > 0)) copy_keys(tile + 1, more);
       copy_async_commit();
     }
-    if constexpr (kAtOnce == kKeyBlocks) {
-      put_keys(tile, 0, count);
-    } else {
-#pragma unroll 1
-      for (int first = 0; uniform(16 * first < count); first += kAtOnce) {
-        put_keys(tile, first, count);
-      }
-    }
+    put_tile(tile, count);
     if constexpr (Config::kDeterministic) {
       if (at.first_head == 0 && p.listed != nullptr) note_keys(tile, count);
     }

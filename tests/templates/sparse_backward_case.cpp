@@ -78,6 +78,7 @@ class Backward {
            const ref::SparseAttention& a, const BackwardRun& how)
       : nvrtc_(nvrtc), s_(setup), shape_(shape), a_(a), how_(how) {
     device_.settings.seed = how.seed, device_.settings.async_policy = how.async;
+    device_.settings.tensor_sum = how.tensor_sum;
   }
 
   BackwardFound run(const ref::SparseForward& forward) {

@@ -33,6 +33,7 @@ struct BackwardRun {
   std::string arch = "sm_80";
   uint64_t seed = 1;
   sim::AsyncPolicy async = sim::AsyncPolicy::lazy;
+  sim::TensorSum tensor_sum = sim::TensorSum::exact;
   int64_t chunk = 0;  // rows, if not those that the workspace has room for
   bool dq = true, dk = true, dv = true;
 };

@@ -127,7 +127,9 @@ TEST_CASE("sparse_backward: one key, whatever its number in the list, has all of
     shape.lists = Lists::one_key;
     const auto a = make(shape, s.dtype(), static_cast<uint32_t>(topk));
     const auto forward = ref::sparse_forward(a);
-    const BackwardFound found = run_backward(*nvrtc, s, shape, a, forward, {});
+    BackwardRun how;
+    how.tensor_sum = static_cast<sim::TensorSum>(topk % 3);  // delta is summed as dp is, in each
+    const BackwardFound found = run_backward(*nvrtc, s, shape, a, forward, how);
     CAPTURE(topk);
     expect_gradients(s, shape, a, forward, found);
     // Its value is out, so that no score has a gradient: not even what rounding would leave.
