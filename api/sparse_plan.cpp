@@ -52,7 +52,7 @@ class SparseWork final : public Work {
   SparseRequest request_;
   SparseKernels kernels_;
   std::optional<SparseBackwardKernels> backward_;
-  int64_t multiprocessors_;
+  int64_t multiprocessors_, cached_;
   std::vector<KernelSpec> specs_;
   Loaded loaded_;
 };
@@ -72,7 +72,8 @@ SparseWork::SparseWork(const SparseRequest& request, const SparseKernels& kernel
     : request_(request),
       kernels_(kernels),
       backward_(backward),
-      multiprocessors_(facts.multiprocessors) {
+      multiprocessors_(facts.multiprocessors),
+      cached_(sparse_cached_bytes(facts)) {
   const auto add = [this](const std::optional<KernelSpec>& spec) {
     if (spec) specs_.push_back(*spec);
   };
@@ -219,7 +220,7 @@ Result<Estimate> SparseWork::estimate(const Call& call) const {
   };
   if (launch.forward) {
     out.launches = launch.splits > 1 ? 2 : 1;
-    add(sparse_forward_cost(problem(), *kernels_.forward, launch.shape, launch.splits));
+    add(sparse_forward_cost(problem(), *kernels_.forward, launch.shape, launch.splits, cached_));
   }
   if (!backward_) return out;
   const SparseBackwardLaunch& backward = launch.backward;
@@ -227,7 +228,7 @@ Result<Estimate> SparseWork::estimate(const Call& call) const {
   if (backward_->main && backward.row_blocks > 0) {
     out.launches += static_cast<uint64_t>(backward.chunks * (backward.ranges_blocks > 0 ? 4 : 1));
   }
-  add(sparse_backward_cost(problem(), *backward_, launch.shape, backward));
+  add(sparse_backward_cost(problem(), *backward_, launch.shape, backward, cached_));
   return out;
 }
 

@@ -79,8 +79,11 @@ struct SparsePartials {
 SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& shape,
                                int64_t splits);
 
-// As if every entry named keys that nobody else names, and no entry were skipped.
+// Bytes that lists can count on finding again behind the first cache, while the rest streams by.
+int64_t sparse_cached_bytes(const DeviceFacts& facts);
+// As if no entry were skipped. Keys come from memory once if `cached` bytes hold all of them, else
+// for every entry and tile of heads.
 Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
-                         const SparseShape& shape, int64_t splits);
+                         const SparseShape& shape, int64_t splits, int64_t cached = 0);
 
 }  // namespace lathe

@@ -99,6 +99,7 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
 // Five products per row, head and listed key, as if no entry were skipped; bytes count what the
 // launches read and write.
 Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKernels& kernels,
-                          const SparseShape& shape, const SparseBackwardLaunch& launch);
+                          const SparseShape& shape, const SparseBackwardLaunch& launch,
+                          int64_t cached = 0);
 
 }  // namespace lathe

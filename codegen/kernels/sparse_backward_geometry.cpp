@@ -137,7 +137,8 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
 }
 
 Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKernels& kernels,
-                          const SparseShape& shape, const SparseBackwardLaunch& launch) {
+                          const SparseShape& shape, const SparseBackwardLaunch& launch,
+                          int64_t cached) {
   constexpr int64_t kElement = 2, kFloat = 4;
   const int64_t width = key_width(problem), values = problem.value_dim, slot = slot_width(problem);
   const int64_t own = launch.rows * shape.heads,
@@ -153,8 +154,9 @@ Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKern
   if (kernels.main) {
     const KernelSpec& main = *kernels.main;
     const int64_t tiles = launch.head_tiles, added = listed * tiles * slot;
-    bytes += added * kElement - std::min(listed, keys) * slot * kElement;
-    bytes += added * kFloat * (kernels.gather ? 2 : 1);
+    const bool kept = keys * slot * (kElement + kFloat) <= cached;
+    if (!kept) bytes += added * kElement - std::min(listed, keys) * slot * kElement;
+    if (!kept || kernels.gather) bytes += added * kFloat * (kernels.gather ? 2 : 1);
     const int64_t steps = ceil_div(shape.listed(), main.constant("n"));
     cost.flops = static_cast<uint64_t>(2 * listed * shape.group() * (3 * width + 2 * values));
     cost.tensor_ops = static_cast<uint64_t>(

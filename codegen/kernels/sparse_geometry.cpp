@@ -53,8 +53,12 @@ SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& 
   return out;
 }
 
+// As of dense attention, whose tiles share keys too: FlashAttention-3's scheduler groups heads by
+// 32 MiB on a device of 50 MiB.
+int64_t sparse_cached_bytes(const DeviceFacts& facts) { return int64_t{facts.l2_bytes} * 16 / 25; }
+
 Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
-                         const SparseShape& shape, int64_t splits) {
+                         const SparseShape& shape, int64_t splits, int64_t cached) {
   const int64_t width = problem.head_dim + problem.rope_dim, values = problem.value_dim;
   const int64_t rows = shape.rows(), key_width = width + (problem.values_in_keys ? 0 : values);
   const int64_t listed = rows * shape.kv_heads * shape.listed();
@@ -67,7 +71,9 @@ Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
   const int64_t tiles = sparse_head_tiles(spec, shape);
   const int64_t partial =
       splits > 1 ? 2 * splits * rows * shape.heads * (values + 2) * kFloatBytes : 0;
-  cost.bytes = static_cast<uint64_t>(own + listed * tiles * key_width * kElementBytes + partial);
+  const bool kept = keys * key_width * kElementBytes <= cached;
+  const int64_t gathered = kept ? std::min(listed, keys) : listed * tiles;
+  cost.bytes = static_cast<uint64_t>(own + gathered * key_width * kElementBytes + partial);
   cost.flops = static_cast<uint64_t>(2 * listed * shape.group() * (width + values));
   const int64_t steps = splits * ceil_div(ceil_div(shape.listed(), splits), spec.constant("n"));
   cost.tensor_ops = static_cast<uint64_t>(2 * rows * shape.kv_heads * tiles * spec.constant("m") *

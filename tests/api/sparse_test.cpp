@@ -355,13 +355,16 @@ TEST_CASE("sparse attention: calls that do not fit are refused before a launch")
 TEST_CASE("sparse attention: an estimate counts lists as full, and parts of them") {
   Fixture fixture(kBatch, {{"scale", "1"}, {"num_splits", "1"}});
   fixture.fill(1, 100, 1000, 256);
+  const uint64_t held = fixture.estimate().cost.bytes;  // keys that the cache has room for
+  fixture.fill(1, 100, 1'000'000, 256);
   const lathe::Estimate one = fixture.estimate();
   CHECK(one.launches == 1);
   CHECK(one.cost.flops == 2ull * 100 * 8 * 256 * (64 + 32));
   CHECK(one.cost.tensor_ops >= one.cost.flops);
   CHECK(one.cost.bytes >= 100ull * 2 * 256 * (64 + 32) * 2);
+  CHECK(held < one.cost.bytes / 5);
   Fixture parts(kBatch, {{"scale", "1"}, {"num_splits", "2"}});
-  parts.fill(1, 100, 1000, 256);
+  parts.fill(1, 100, 1'000'000, 256);
   CHECK(parts.estimate().launches == 2);
   CHECK(parts.estimate().cost.bytes > one.cost.bytes);
 }

@@ -171,4 +171,8 @@ TEST_CASE("sparse: grids and costs of the latent form") {
   CHECK(cost.bytes > gathered);
   CHECK(cost.bytes < gathered + 70'000ull * (128 * (576 + 512) * 2 + 128 * 12 + 2048 * 4) + 1);
   CHECK(cost.minimum_bytes < cost.bytes);
+  // 4096 keys of 1152 bytes stay in a cache that has room for them.
+  CHECK(sparse_cached_bytes(*facts_of_arch("sm_90a")) == 32 << 20);
+  CHECK(sparse_forward_cost(problem, spec, shape, 1, 4096 * 1152).bytes == cost.minimum_bytes);
+  CHECK(sparse_forward_cost(problem, spec, shape, 1, 4096 * 1152 - 1).bytes == cost.bytes);
 }
