@@ -40,7 +40,7 @@ AttentionCall call_of(const ref::SparseAttention& a, bool float_out) {
 ref::SparseAttention draw(int rows, int keys) {
   sparse_case::Shape shape;
   shape.rows = {rows}, shape.keys = {keys}, shape.kv_heads = 2, shape.group = 4;
-  shape.topk = 40, shape.causal = shape.sinks = true;
+  shape.topk = 80, shape.causal = shape.sinks = true;
   ref::SparseAttention a = sparse_case::make(shape, LATHE_BF16, 11);
   a.scale = 0.25, a.packed = true;
   for (int i = 0; i < rows; ++i) a.q_pos.push_back(keys - rows + i);
@@ -99,9 +99,14 @@ TEST_CASE("sparse attention: parts over shards of the keys merge into the whole,
   }
   check_near(sum.outputs.at("lse"), expected.lse, 1e-5);
   check_near(sum.outputs.at("out"), expected.out, 8e-3);  // weights are bf16 in the products
-  const AttentionAnswer whole = run(context(), call_of(a, true));
-  check_near(whole.outputs.at("lse"), expected.lse, 1e-5);
-  check_near(whole.outputs.at("out"), expected.out, 8e-3);
+  for (const char* splits : {"1", "2"}) {
+    AttentionCall call = call_of(a, true);
+    call.options["num_splits"] = splits;
+    const AttentionAnswer whole = run(context(), call);
+    CHECK(whole.launches == (splits[0] == '1' ? 1 : 2));
+    check_near(whole.outputs.at("lse"), expected.lse, 1e-5);
+    check_near(whole.outputs.at("out"), expected.out, 8e-3);
+  }
 }
 
 // Offsets of the rows that a rank has, cut out of those of all rows.
