@@ -70,6 +70,22 @@ struct KeyListMaker {
     entry = -1;
     if (own < end) entry = load_element(entries + (own >> shift));
   }
+  // Past entries below 0, which lists of early rows end with: their loads are under way together,
+  // where the loop below would wait for each.
+  __device__ __forceinline__ void skip() {
+#pragma unroll 1
+    while (next + 128 <= end) {
+      int most = entry;
+#pragma unroll
+      for (int i = 1; i < 4; ++i) {
+        const int own = next + 32 * i + static_cast<int>(threadIdx.x % 32);
+        most = maximum(most, load_element(entries + (own >> shift)));
+      }
+      if (__any_sync(0xffffffffu, most >= 0)) return;
+      next += 128;
+      read_ahead();
+    }
+  }
   // Until tile `tile` is whole, or the list is at its end.
   __device__ __forceinline__ void make(int tile) {
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -86,6 +102,7 @@ struct KeyListMaker {
       }
       made += __popc(votes), next += 32;
       read_ahead();
+      if (votes == 0) skip();
     }
     if (lane == 0) {
       store_shared(shared + KeyListSmem<kTileN>::kCounts + tile % 4 * 4,
