@@ -8,6 +8,7 @@
 #include "api/boundary.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/sparse_plan.h"
 
 namespace lathe {
 namespace {
@@ -85,6 +86,7 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
 Status settle_sequences(const Operator& op, bool packed, Extents* extents) {
   int64_t& batch = (*extents)[Letter::B];
   int64_t& sequences = (*extents)[Letter::N];
+  if (op.family == Family::sparse_attention) return {};  // rows in a batch, or sequences
   if (op.family == Family::attention) {
     // Packed rows have no batch axis; what is given for each row of the batch is for each sequence.
     if (batch != kUnknown && sequences != kUnknown && batch != sequences) {
@@ -146,6 +148,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   }
   if (op.family == Family::kda_recurrent) {
     LATHE_TRY(check_kda_recurrent(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::sparse_attention) {
+    LATHE_TRY(check_sparse(problem, extents));
     return extents;
   }
   const int64_t width = extents[Letter::W];

@@ -11,6 +11,7 @@ std::span<const Operator> conv_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> ring_operators();
 std::span<const Operator> kda_operators();
+std::span<const Operator> sparse_operators();
 
 namespace entries {
 

@@ -23,8 +23,8 @@ std::string join(size_t count, const char* (*name)(const void*, size_t), const v
 std::span<const Operator> operators() {
   static const std::vector<Operator> all = [] {
     std::vector<Operator> joined;
-    for (const auto family :
-         {conv_operators(), attention_operators(), ring_operators(), kda_operators()}) {
+    for (const auto family : {conv_operators(), attention_operators(), ring_operators(),
+                              kda_operators(), sparse_operators()}) {
       joined.insert(joined.end(), family.begin(), family.end());
     }
     return joined;

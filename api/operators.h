@@ -49,12 +49,16 @@ enum class Letter : uint8_t {
   C2,
   C3,
   NP,
+  R,
+  topk,
+  G,
   fixed
 };
 inline constexpr const char* kLetterNames[] = {
-    "B", "T", "N",  "D",    "W", "H",    "HK", "DV",    "Sq", "Sk", "Tq", "Tk", "P",  "page", "M",
-    "K", "V", "HV", "HV*K", "S", "spec", "NT", "slots", "C0", "C1", "C2", "C3", "NP", ""};
-inline constexpr int kLetters = 29;
+    "B",     "T",  "N",    "D",  "W",  "H",  "HK", "DV",   "Sq", "Sk",   "Tq",
+    "Tk",    "P",  "page", "M",  "K",  "V",  "HV", "HV*K", "S",  "spec", "NT",
+    "slots", "C0", "C1",   "C2", "C3", "NP", "R",  "topk", "G",  ""};
+inline constexpr int kLetters = 32;
 static_assert(std::size(kLetterNames) == kLetters);
 inline const char* name_of(Letter letter) { return kLetterNames[static_cast<int>(letter)]; }
 
@@ -110,7 +114,8 @@ enum class Family {
   attention_block,
   attention_block_bwd,
   attention_delta,
-  lse_merge
+  lse_merge,
+  sparse_attention
 };
 
 struct Operator {
@@ -255,6 +260,32 @@ enum Tensor : int {
   dA_log,
   ddt_bias,
   dinitial_state,
+  count
+};
+}
+namespace sparse_attention {
+enum Tensor : int {
+  q,
+  k,
+  v,
+  q_rope,
+  k_rope,
+  indices,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  q_pos,
+  sinks,
+  dout,
+  out,
+  softmax_max,
+  softmax_sum,
+  lse,
+  dq,
+  dk,
+  dv,
+  dq_rope,
+  dk_rope,
+  dsinks,
   count
 };
 }

@@ -9,6 +9,7 @@
 #include "api/convert.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/sparse_plan.h"
 
 namespace lathe {
 namespace {
@@ -128,6 +129,10 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   if (problem.op->family == Family::kda_recurrent) {
     LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
     return make_kda_recurrent(request, facts);
+  }
+  if (problem.op->family == Family::sparse_attention) {
+    LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
+    return make_sparse(request, facts);
   }
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));

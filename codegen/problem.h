@@ -85,6 +85,26 @@ struct LseMergeProblem {
   Dtype rounded_type = Dtype::bf16;  // meaningful if `rounded`
 };
 
+struct SparseProblem {
+  Dtype element = Dtype::bf16;    // q, k, v, rotary parts and out
+  Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
+  int head_dim = 512;             // D: a multiple of 8; D + R up to 576
+  int rope_dim = 64;              // R: a multiple of 8; 0: no rotary parts
+  int value_dim = 512;            // DV: a multiple of 8 up to 512
+  int group = 0;                  // query heads of a key head; 0: varies, tiles then hold 64
+  bool packed = false;            // sequences by offsets
+  bool sinks = false;
+  bool values_in_keys = false;  // v is the first DV columns of k, and its gradient a part of dk
+
+  bool forward = false;    // out, and the statistics that are asked for
+  bool float_out = false;  // out in float32: a part of the keys, to be merged with others
+  bool split = true;       // a list may be cut into parts, which a second kernel joins
+
+  bool backward = false;       // any of dq, dk, dv and those of the rotary parts
+  bool dsinks = false;         // with or without them
+  bool deterministic = false;  // gradients of keys too are the same bit for bit
+};
+
 struct KdaProblem {
   Dtype element = Dtype::bf16;    // q, k, v and o
   Dtype gate = Dtype::f32;        // g

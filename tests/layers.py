@@ -17,7 +17,7 @@ SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # Device text names its files from templates/: these are the folders an include may start with. What
 # begins with "snippet" is text of a caller and comes with the spec.
-DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "snippet"}
+DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "sparse", "snippet"}
 PROGRAM_SEES = {"api/lathe.h"}
 
 

@@ -28,7 +28,8 @@ endforeach()
 # What each example says first.
 EXAMPLES = {"conv1d": "causal_conv1d of 100 tokens, 64 channels: largest error ",
             "flash_attention": "flash_attention of 200 tokens, 4 heads: largest error ",
-            "kda": "kda of 150 tokens, 4 value heads: largest error "}
+            "kda": "kda of 150 tokens, 4 value heads: largest error ",
+            "sparse_attention": "sparse_flash_attention of 40 rows, 20 keys each: largest error "}
 
 
 def run(*words, **kwargs):

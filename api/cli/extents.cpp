@@ -38,8 +38,8 @@ std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t ran
 
 bool varies(const std::string& letter) {
   // Batch, captured, sequences, slots, tokens, speculative ones; pages, their size and how many a
-  // sequence has.
-  return std::string_view("BCNSTPpMs").find(letter.front()) != std::string_view::npos;
+  // sequence has; entries of a list (topk).
+  return std::string_view("BCNSTPpMst").find(letter.front()) != std::string_view::npos;
 }
 
 std::vector<std::string> varying_letters(const lathe_operator_info& op) {

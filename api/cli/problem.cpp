@@ -4,6 +4,7 @@
 #include "api/cli/problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
@@ -57,6 +58,18 @@ void check_names(const lathe_operator_info* op, const Specs& tensors) {
   }
 }
 
+// Extents that follow from others: heads of a group, and the width of values that are keys.
+void imply_derived(const Problem& problem, Extents* extents) {
+  if (!find_tensor(problem.op, "softmax_max")) return;
+  const auto& known = problem.extents;
+  const auto value = [&](const char* letter) {
+    const auto found = known.find(letter);
+    return found == known.end() ? -1 : found->second;
+  };
+  if (value("H") >= 0 && value("HK") > 0) extents->imply("G", value("H") / value("HK"), "q");
+  if (value("D") >= 0) extents->imply("DV", value("D"), "k");
+}
+
 // N sequences: what the offsets say if there are any, else one per row of the batch. Packed rows
 // either have a batch axis, of one row, or none: then what goes by rows goes by sequences.
 void bind_extents(Problem* problem) {
@@ -83,11 +96,18 @@ void bind_extents(Problem* problem) {
   }
   for (const auto& [name, spec] : problem->inputs) bind(name, spec);
   for (const auto& [name, spec] : problem->outputs) bind(name, spec);
+  imply_derived(*problem, &extents);
 }
 
-// "=x" follows a tensor; otherwise the first of the list, which for outputs is the only one.
+// "=x" follows a tensor, as a list does that has the dtype of q; otherwise the first of the list.
 lathe_dtype output_dtype(const Problem& problem, const lathe_operator_tensor& tensor) {
   const std::string dtypes = tensor.dtypes;
+  const auto queries = problem.inputs.find("q");
+  if (queries != problem.inputs.end() && dtypes.find('|') < dtypes.npos &&
+      ("|" + dtypes + "|").find("|" + std::string(info(queries->second.dtype).word) + "|") <
+          dtypes.npos) {
+    return queries->second.dtype;
+  }
   if (dtypes.starts_with('=')) {
     const auto source = problem.inputs.find(dtypes.substr(1));
     if (source != problem.inputs.end()) return source->second.dtype;
@@ -281,6 +301,16 @@ void check_offsets(const Problem& problem, const TensorMap& inputs) {
   for (auto found = inputs.lower_bound(kOffsets);
        found != inputs.end() && found->first.starts_with(kOffsets); ++found) {
     check_offsets(problem, found->first, found->second);
+  }
+}
+
+void check_sinks(const TensorMap& inputs) {
+  const auto sinks = inputs.find("sinks");
+  if (sinks == inputs.end()) return;
+  for (int64_t i = 0; i < element_count(sinks->second.spec.shape); ++i) {
+    if (!std::isnan(element(sinks->second, i))) continue;
+    refuse("tensor sinks holds nan at entry " + std::to_string(i) +
+           ", allowed: numbers, or -inf for no sink");
   }
 }
 

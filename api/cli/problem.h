@@ -46,6 +46,8 @@ void check_offsets(const Problem& problem, const TensorMap& inputs);
 // how many there are.
 void imply_chunks(Problem* problem);
 void fit_chunks(Problem* problem, const TensorMap& inputs);
+// So are sinks: -inf is none, NaN is refused.
+void check_sinks(const TensorMap& inputs);
 
 // Slots of a pool of states are there too: each below S, none in use by two sequences, and accepted
 // tokens that are columns.

@@ -81,6 +81,7 @@ Task load_task(const RunOptions& options) {
   task.problem = make_problem(op, settings, specs);
   check_offsets(task.problem, task.inputs);
   fit_chunks(&task.problem, task.inputs);
+  check_sinks(task.inputs);
   check_pages(task.problem, task.inputs);
   check_slots(task.problem, task.inputs);
   check_pairs(task.problem, task.inputs);

@@ -23,7 +23,8 @@ using Values = std::vector<double>;
 struct GivenTensor {
   lathe_dtype dtype = LATHE_F32;
   std::vector<int64_t> shape;
-  Values values;  // empty: an output
+  Values values;         // empty: an output
+  bool changed = false;  // in and out
 };
 
 struct AttentionCall {
@@ -120,7 +121,7 @@ inline AttentionAnswer run(lathe_context* context, const AttentionCall& call) {
   answer.launches = report.launches.size();
   answer.compiled = after.compiled - before.compiled;
   for (const auto& [name, given] : call.tensors) {
-    if (given.values.empty()) answer.outputs[name] = tensors.at(name).download();
+    if (given.values.empty() || given.changed) answer.outputs[name] = tensors.at(name).download();
   }
   return answer;
 }

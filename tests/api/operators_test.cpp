@@ -211,10 +211,14 @@ TEST_CASE("activations and pools are strided, all else is contiguous") {
       // States of KDA are too where they are decoded: serving keeps them in pools with gaps.
       const bool pool =
           op.family == Family::kda_recurrent && shape.find(",HV,") != std::string::npos;
+      // So are rotary columns and lists.
+      const bool sparse =
+          shape.ends_with(",H,R") || shape.ends_with(",HK,R") || shape.ends_with(",HK,topk");
       // What one call leaves for another.
       const bool saved = std::string_view(op.info.tensors[t].name).starts_with("saved_");
-      const bool rows = shape == "B,T,D" || shape == "B,D" || shape.starts_with("B,S") ||
-                        shape.starts_with("B,T,H") || shape.starts_with("P,") || pool ||
+      const bool rows = (shape != "B,Sq|Tq" && shape.starts_with("B,S")) || shape == "B,T,D" ||
+                        shape == "B,D" || shape.starts_with("B,T,H") || shape.starts_with("P,") ||
+                        pool || sparse ||
                         (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
       CHECK(op.rules[t].strided == (rows && !saved));
     }

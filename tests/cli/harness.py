@@ -119,6 +119,24 @@ def kda(B=2, T=3, H=1, HV=2, K=8, V=12, dtype="F32", offsets=None, pool=None, in
     return out
 
 
+def sparse(packed=False, dtype="BF16", rows=5, keys=9, topk=4, block=1, rope=True, values=True, B=2, dout=False):
+    """Two sequences, packed of 2 and 3 rows and of all keys but one; lists with -1 and what is out of range."""
+    shape = (lambda n, *rest: [n, *rest]) if packed else (lambda n, *rest: [B, n, *rest])
+    count = rows * (1 if packed else B)
+    entries = [(7 * i + i // 3) % (keys // block + 3) - 1 for i in range(count * 2 * topk)]
+    out = {"q": tensor(dtype, shape(rows, 8, 16)), "k": tensor(dtype, shape(keys, 2, 16), 1),
+           "indices": tensor("I32", shape(rows, 2, topk), values=entries)}
+    if values:
+        out["v"] = tensor(dtype, shape(keys, 2, 24), 2)
+    if rope:
+        out.update(q_rope=tensor(dtype, shape(rows, 8, 8), 3), k_rope=tensor(dtype, shape(keys, 2, 8), 4))
+    if packed:
+        out.update(cu_seqlens_q=tensor("I32", [3], values=[0, 2, rows]), cu_seqlens_k=tensor("I32", [3], values=[0, keys - 1, keys]))
+    if dout:
+        out["dout"] = tensor(dtype, shape(rows, 8, 24 if values else 16), 5)
+    return out
+
+
 class Case(unittest.TestCase):
     """Each class has a cache of its own, each test a folder of its own."""
 

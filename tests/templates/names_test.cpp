@@ -13,6 +13,7 @@
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
+#include "codegen/kernels/sparse_backward.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
 
@@ -97,6 +98,16 @@ TEST_CASE("specs and templates have the same stems") {
   for (const KernelSpec& spec : {kda_summary_spec(*walks.scan, {}), kda_merge_spec(*walks.scan, {}),
                                  kda_forward_warmup_spec(*walks.forward)}) {
     CHECK(spec.source == "kda/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
+  SparseProblem lists;
+  lists.forward = lists.backward = lists.deterministic = true;
+  const SparseKernels sparse = *sparse_kernels(lists, facts);
+  const SparseBackwardKernels gradients = *sparse_backward_kernels(lists, facts);
+  for (const KernelSpec& spec :
+       {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
+        *gradients.fill, *gradients.gather, gradients.finish}) {
+    CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   CHECK(sources == template_stems());

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// From a call of sparse_flash_attention to the parameters of its kernels.
+#pragma once
+
+#include "api/sparse_plan.h"
+#include "templates/params/sparse_attention.h"
+
+namespace lathe {
+
+struct SparseCall {
+  const SparseRequest& request;
+  const SparseShape& shape;
+  const Call& call;
+};
+
+// The forward; its partial results begin with the workspace.
+SparseForwardParams sparse_forward_params(const SparseCall& of, int64_t head_tiles, int64_t splits,
+                                          const SparsePartials& partials);
+SparseCombineParams sparse_combine_params(const SparseCall& of, const SparseForwardParams& forward);
+
+// The backward, which has `workspace` behind the forward.
+struct SparseBackwardCall {
+  const SparseCall& of;
+  const SparseBackwardLaunch& launch;
+  char* workspace;
+};
+SparseBackwardPrepareParams sparse_prepare_params(const SparseBackwardCall& of);
+// Of all rows, or of the chunk that begins at `first_row`.
+SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_t first_row);
+SparseBackwardGatherParams sparse_gather_params(const SparseBackwardCall& of,
+                                                const SparseBackwardParams& main, int64_t rows);
+SparseBackwardFinishParams sparse_finish_params(const SparseBackwardCall& of);
+
+}  // namespace lathe

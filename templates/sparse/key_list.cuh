@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The keys that a row's list names, without those that are skipped, in the order of the list: tiles
+// of keys are full but for the last, whatever the list looks like, and the products need no mask in
+// between. One warp makes it while the others multiply, into a ring in shared memory, two tiles
+// ahead of the one that is multiplied.
+#pragma once
+#include "common/shared_memory.cuh"
+#include "sparse/row.cuh"
+
+namespace lathe {
+
+// [kRing keys][kCounts: of the keys made so far, when tile n was whole, at n % 4]
+template <int kTileN>
+struct KeyListSmem {
+  // Alive are the keys of the tile that is copied and of the next one; 31 more may be found with
+  // the last of those.
+  static constexpr int kRing = 4 * kTileN;
+  static constexpr int kCounts = 4 * kRing;
+  static constexpr int kBytes = (kCounts + 16 + 127) / 128 * 128;
+};
+
+__device__ __forceinline__ int load_shared_word(unsigned address) {
+  int value;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
+// Key `place` of the list.
+template <int kTileN>
+__device__ __forceinline__ int listed_key(unsigned shared, int place) {
+  return load_shared_word(shared + place % KeyListSmem<kTileN>::kRing * 4);
+}
+// How many keys tile `tile` has.
+template <int kTileN>
+__device__ __forceinline__ int listed_keys(unsigned shared, int tile) {
+  const int made = load_shared_word(shared + KeyListSmem<kTileN>::kCounts + tile % 4 * 4);
+  return minimum(maximum(made - tile * kTileN, 0), kTileN);
+}
+
+// In the registers of the warp that makes the list, the same in all lanes but for `entry`.
+template <int kTileN>
+struct KeyListMaker {
+  const int* entries;
+  int shift, limit;
+  long long origin;
+  unsigned shared;
+  int next, end;  // tokens named so far and in all, 2^shift to an entry
+  int made = 0;
+  int entry = -1;  // of the lane's next token: read before it is asked for
+
+  // Part `part` of `parts` of the list.
+  __device__ __forceinline__ KeyListMaker(const SparseInputs& in, const SparseRow& at,
+                                          unsigned memory, int part, int parts)
+      : entries(static_cast<const int*>(in.indices) +
+                at.offset(in.indices_batch_stride, in.indices_token_stride) +
+                at.kv_head * in.indices_head_stride),
+        shift(in.block_shift),
+        limit(at.limit),
+        origin(at.origin),
+        shared(memory) {
+    const int all = in.topk << shift, each = (ceil_div(all, parts) + 31) / 32 * 32;
+    const long long first = static_cast<long long>(part) * each;
+    next = first < all ? static_cast<int>(first) : all;
+    end = all - next < each ? all : next + each;
+    read_ahead();
+  }
+  __device__ __forceinline__ void read_ahead() {
+    const int own = next + static_cast<int>(threadIdx.x % 32);
+    entry = -1;
+    if (own < end) entry = load_element(entries + (own >> shift));
+  }
+  // Past entries below 0, which lists of early rows end with: their loads are under way together,
+  // where the loop below would wait for each.
+  __device__ __forceinline__ void skip() {
+#pragma unroll 1
+    while (next + 128 <= end) {
+      int most = entry;
+#pragma unroll
+      for (int i = 1; i < 4; ++i) {
+        const int own = next + 32 * i + static_cast<int>(threadIdx.x % 32);
+        most = maximum(most, load_element(entries + (own >> shift)));
+      }
+      if (__any_sync(0xffffffffu, most >= 0)) return;
+      next += 128;
+      read_ahead();
+    }
+  }
+  // Until tile `tile` is whole, or the list is at its end.
+  __device__ __forceinline__ void make(int tile) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll 1
+    while (made < (tile + 1) * kTileN && next < end) {
+      const int own = next + lane;
+      const long long key =
+          (static_cast<long long>(entry) << shift) + (own & ((1 << shift) - 1)) - origin;
+      const bool seen = entry >= 0 && key >= 0 && key < limit;
+      const unsigned votes = __ballot_sync(0xffffffffu, seen);
+      const int place = made + __popc(votes & ((1u << lane) - 1));
+      if (seen) {
+        store_shared(shared + place % KeyListSmem<kTileN>::kRing * 4, static_cast<unsigned>(key));
+      }
+      made += __popc(votes), next += 32;
+      read_ahead();
+      if (votes == 0) skip();
+    }
+    if (lane == 0) {
+      store_shared(shared + KeyListSmem<kTileN>::kCounts + tile % 4 * 4,
+                   static_cast<unsigned>(made));
+    }
+  }
+};
+
+}  // namespace lathe

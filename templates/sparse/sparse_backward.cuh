@@ -1,0 +1,508 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// sparse_backward: gradients of softmax attention over the keys that lists name, the scores
+// computed once more.
+//
+//   p_j  = e^(x_j - lse)     dp_j = dout . v_j     dx_j = p_j (dp_j - delta)      delta = dout .
+//   out dq   = scale sum_j dx_j k_j                    of the row alone dk_j += scale sum_h dx_j q
+//   over the heads of the block by the product, over dv_j += sum_h p_j dout blocks by float32 sums
+//   in memory
+//
+// A block owns a row and kTileM heads of one key head, as in the forward, and walks over the same
+// tiles of kTileN keys. kGroups warps share 16 heads: in the products over columns (scores and dp)
+// each has a part of the columns; of their sums each then takes a part of the keys, makes p and dx
+// of it, and all meet in shared memory. In the other three products all warps share the columns.
+// (Method: Dao et al., FlashAttention-2, 2023, with the roles of rows and keys exchanged.)
+#pragma once
+#include "attention/softmax.cuh"
+#include "common/shared_memory.cuh"
+#include "sparse/copies.cuh"
+#include "sparse/key_rows.cuh"
+#include "sparse/score_shares.cuh"
+
+namespace lathe {
+
+// [q][dout][kStages tiles of k][and of v][p][dx][partial scores][the list of keys][lse2][delta]
+template <class Config>
+struct SparseBackwardSmem {
+  static constexpr int kTile = Config::kTileN;
+  static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
+  static constexpr int kDout = Tile<Config::kTileM, Config::kValueWidth>::kBytes;
+  static constexpr int kK = Tile<kTile, Config::kWidth>::kBytes;
+  static constexpr int kV = Config::kValuesInKeys ? 0 : Tile<kTile, Config::kValueWidth>::kBytes;
+  static constexpr int kScores = Tile<Config::kTileM, kTile>::kBytes;
+  static constexpr int kDoutAt = kQ, kKeysAt = kDoutAt + kDout;
+  static constexpr int kValuesAt = kKeysAt + Config::kStages * kK;
+  static constexpr int kWeightsAt = kValuesAt + Config::kStages * kV;
+  static constexpr int kGradientsAt = kWeightsAt + kScores;
+  static constexpr int kSharedAt = kGradientsAt + kScores;
+  static constexpr int kShared = Config::kThreads / 32 * 16 * kTile * 4;
+  static constexpr int kListAt = kSharedAt + kShared;
+  static constexpr int kRowsAt = kListAt + KeyListSmem<kTile>::kBytes;
+  static constexpr int kBytes = kRowsAt + 8 * Config::kTileM;
+};
+
+template <class Config>
+struct SparseBackward {
+  using Element = typename Config::Element;
+  using Smem = SparseBackwardSmem<Config>;
+  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+  static constexpr int kStages = Config::kStages, kWarps = Config::kThreads / 32;
+  static constexpr int kGroups = kWarps * 16 / kTileM;  // warps that share 16 heads
+  static constexpr int kHeadBlocks = kTileM / 16, kKeyBlocks = kTileN / 16;
+  static constexpr int kKeyTiles = kTileN / 8;
+  using Shares = ScoreShares<kGroups, kKeyTiles>;
+  static constexpr int kShare = Shares::kShare;      // scores of a lane, summed up
+  static constexpr int kRows = kShare >= 4 ? 2 : 1;  // that they are of
+  static constexpr int kChunks = 8 / kWarps;         // columns of a warp in each panel, by 8
+  static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
+  static constexpr int kOwnTiles = kPanels * kChunks;  // of dq, 8 columns each
+  static_assert(kGroups == 2 || kGroups == 4, "scores are exchanged, blocks of columns in turn");
+  static_assert(kChunks * kWarps == 8, "four warps or eight");
+  // A tile's places are in the list until its rows have been added.
+  static_assert(kStages == 1 || (kStages == 2 && kTileN >= 32), "the list holds four tiles");
+  static_assert(!Config::kValuesInKeys || Config::kValueWidth <= Config::kWidth, "columns of k");
+
+  struct Place {
+    int lane, warp;
+    int group, heads;  // among those that share 16 heads, and the first of these
+
+    // The head of row r of the lane's share, counted in the tile, and its tile of 8 keys.
+    __device__ __forceinline__ int share_row(int r) const {
+      return heads + lane / 4 + 8 * (kRows == 2 ? r : group % 2);
+    }
+    __device__ __forceinline__ int share_tile(int i) const { return (group * kShare + i) / 4; }
+  };
+  using Scores = float[kKeyTiles][4];
+  using Share = float[kShare];
+  using QuerySums = float[kHeadBlocks][kOwnTiles][4];
+  // Blocks of 16 keys whose gradients are made at once: as many as leave room for dq.
+  static constexpr int kOperands = kHeadBlocks * (Config::kValuesInKeys ? 8 : 4);
+  static constexpr int kAtOnce = kOperands * kKeyBlocks <= 32 ? kKeyBlocks
+                                 : kOperands < 32             ? 32 / kOperands
+                                                              : 1;
+  using Operands = Fragment<Element>[kAtOnce][kHeadBlocks];
+
+  const SparseBackwardParams& p;
+  const SparseInputs& in;
+  const SparseRow at;
+  const unsigned shared;
+
+  __device__ __forceinline__ SparseBackward(const SparseBackwardParams& params, unsigned memory)
+      : p(params),
+        in(params.in),
+        at(sparse_row<Config>(params.in,
+                              blockIdx.x + static_cast<unsigned>(params.first_row) *
+                                               (params.in.kv_heads * params.in.head_tiles))),
+        shared(memory) {}
+
+  // Made again where they are used rather than held all the while: dq leaves few registers.
+  static __device__ __forceinline__ Place place() {
+    const int thread = thread_index(), warp = thread / 32;
+    return {thread % 32, warp, warp % kGroups, warp / kGroups * 16};
+  }
+  __device__ __forceinline__ unsigned list() const { return shared + Smem::kListAt; }
+  __device__ __forceinline__ unsigned k_tile(int tile) const {
+    return shared + Smem::kKeysAt + tile % kStages * Smem::kK;
+  }
+  __device__ __forceinline__ unsigned v_tile(int tile) const {
+    return Config::kValuesInKeys ? k_tile(tile)
+                                 : shared + Smem::kValuesAt + tile % kStages * Smem::kV;
+  }
+  // The `count` keys of a tile, and their values.
+  __device__ __forceinline__ void copy_keys(int tile, int count) const {
+    copy_listed_keys<Config>(in, at, list(), tile * kTileN, count, k_tile(tile));
+    if constexpr (!Config::kValuesInKeys) {
+      copy_listed_values<Config>(in, at, list(), tile * kTileN, count, v_tile(tile));
+    }
+  }
+  // Of the warps with the same heads alone.
+  __device__ __forceinline__ void group_barrier() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + place().warp / kGroups), "n"(32 * kGroups)
+                 : "memory");
+  }
+
+  __device__ __forceinline__ void note_rows() const;
+  __device__ __forceinline__ void multiply_scores(int tile, Scores& s, Scores& dp) const;
+  __device__ __forceinline__ void share_out(const Scores& s, Share& own) const;
+  __device__ __forceinline__ void weigh(const Share& s, const Share& dp, int count) const;
+  __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
+  __device__ __forceinline__ void load_transposed(int from, int first, Operands& a) const;
+  __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
+  template <bool kWhole>
+  __device__ __forceinline__ void put_keys(int tile, int first, int count) const;
+  __device__ __forceinline__ void put_tile(int tile, int count) const;
+  __device__ __forceinline__ void note_keys(int tile, int count) const;
+  __device__ __forceinline__ void store(const QuerySums& dq) const;
+  __device__ __forceinline__ void run() const;
+};
+
+// lse log2 e and delta of the heads: +inf and 0 for those that are not there or see no key.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::note_rows() const {
+  const int own = static_cast<int>(threadIdx.x);
+  if (own >= kTileM) return;
+  float lse2 = -minus_infinity(), delta = 0.0f;
+  if (own < at.heads && at.limit > 0) {
+    const float lse =
+        load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + own));
+    if (lse != minus_infinity()) lse2 = __fmul_rn(lse, kLog2E);
+    delta = load_element(static_cast<const float*>(p.delta) + at.row * in.heads +
+                         first_head_of(in, at) + own);
+  }
+  store_shared(shared + Smem::kRowsAt + 4 * own, bit_cast<unsigned>(lse2));
+  store_shared(shared + Smem::kRowsAt + 4 * (kTileM + own), bit_cast<unsigned>(delta));
+}
+
+// The warp's columns of q k^T and dout v^T: blocks of 16 in turn with the warps that share its
+// heads. Values in keys are read once for both.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile, Scores& s,
+                                                                        Scores& dp) const {
+  constexpr int kSteps = Config::kWidth / 16 / kGroups;
+  constexpr int kValueSteps = Config::kValueWidth / 16 / kGroups;
+  constexpr int kBoth = kSteps < kValueSteps ? kSteps : kValueSteps;
+  const auto [lane, warp, group, heads] = place();
+  const int row = lane & 15, chunk = (lane >> 4) + 2 * group;
+  const int key = (lane & 7) + (lane >> 4) * 8, key_chunk = ((lane >> 3) & 1) + 2 * group;
+  const TileReader<kTileM, Config::kWidth> q_reader(shared + heads * 128, row, chunk);
+  const TileReader<kTileM, Config::kValueWidth> dout_reader(shared + Smem::kDoutAt + heads * 128,
+                                                            row, chunk);
+  const TileReader<kTileN, Config::kWidth> k_reader(k_tile(tile), key, key_chunk);
+  const TileReader<kTileN, Config::kValueWidth> v_reader(v_tile(tile), key, key_chunk);
+  const auto step = [&](int d, bool scores, bool values) {
+    Fragment<Element> q, dout;
+    if (scores) load_fragment(q, q_reader, 0, d * kGroups);
+    if (values) load_fragment(dout, dout_reader, 0, d * kGroups);
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; n += 2) {
+      Fragment<Element> keys;
+      if (scores) {
+        load_fragment(keys, k_reader, n / 2, d * kGroups);
+        multiply_add_pair(s[n], s[n + 1], q, keys);
+      }
+      if (values) {
+        if (!scores || !Config::kValuesInKeys) load_fragment(keys, v_reader, n / 2, d * kGroups);
+        multiply_add_pair(dp[n], dp[n + 1], dout, keys);
+      }
+    }
+  };
+  // A panel or two at a time: unrolled further, the compiler reads so far ahead that it spills.
+#pragma unroll 4
+  for (int d = 0; d < kBoth; ++d) step(d, true, true);
+#pragma unroll 4
+  for (int d = kBoth; d < kSteps; ++d) step(d, true, false);
+#pragma unroll 4
+  for (int d = kBoth; d < kValueSteps; ++d) step(d, false, true);
+}
+
+// Each warp's part of the sums over all columns.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::share_out(const Scores& s,
+                                                                  Share& own) const {
+  const Place at_warp = place();
+  const unsigned memory = shared + Smem::kSharedAt + at_warp.heads / 16 * Shares::kBytes;
+  Shares::put(memory, at_warp.lane, at_warp.group, s);
+  group_barrier();  // the others' sums are there
+  Shares::sum(memory, at_warp.lane, at_warp.group, own);
+}
+
+// p and dx of the lane's share, into their tiles: 0 for keys that are not there.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::weigh(const Share& s, const Share& dp,
+                                                              int count) const {
+  const float t = in.scale * kLog2E;
+  const Place own = place();
+  float lse2[kRows], delta[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const unsigned row = shared + Smem::kRowsAt + 4 * own.share_row(r);
+    lse2[r] = bit_cast<float>(load_shared_word(row));
+    delta[r] = bit_cast<float>(load_shared_word(row + 4 * kTileM));
+  }
+#pragma unroll
+  for (int i = 0; i < kShare; i += 2) {
+    const int r = kRows == 2 ? i / 2 % 2 : 0, key = own.lane % 4 * 2, tile = own.share_tile(i);
+    float weight[2], gradient[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const bool there = 8 * tile + key + c < count;
+      weight[c] = there ? ex2_flushed(__fmaf_rn(s[i + c], t, -lse2[r])) : 0.0f;
+      gradient[c] = there ? __fmul_rn(weight[c], __fsub_rn(dp[i + c], delta[r])) : 0.0f;
+    }
+    const unsigned to = shared + chunk_offset<kTileM, kTileN>(own.share_row(r), tile) + 2 * key;
+    store_shared(to + Smem::kWeightsAt, pack_pair(weight[0], weight[1], Element{}));
+    store_shared(to + Smem::kGradientsAt, pack_pair(gradient[0], gradient[1], Element{}));
+  }
+}
+
+// dq += dx k.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, QuerySums& dq) const {
+  const int lane = place().lane;
+  const ColumnReader<kTileN, kChunks> keys(k_tile(tile), place().warp, lane);
+  const auto reader = read_rows_first<kTileM, kTileN>(shared + Smem::kGradientsAt, lane);
+  Fragment<Element> dx[kHeadBlocks][kKeyBlocks];
+#pragma unroll
+  for (int m = 0; m < kHeadBlocks; ++m) {
+#pragma unroll
+    for (int j = 0; j < kKeyBlocks; ++j) load_fragment(dx[m][j], reader, m, j);
+  }
+#pragma unroll
+  for (int panel = 0; panel < kPanels; ++panel) {
+    unsigned words[kKeyBlocks][kChunks][2];
+    keys.load(panel, words);
+#pragma unroll
+    for (int j = 0; j < kKeyBlocks; ++j) {
+#pragma unroll
+      for (int m = 0; m < kHeadBlocks; ++m) {
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+          multiply_add(dq[m][panel * kChunks + c], dx[m][j].word[0], words[j][c][0], words[j][c][1],
+                       Element{});
+        }
+      }
+    }
+  }
+}
+
+// Keys by heads, out of a tile of heads by keys, from block `first` of 16 keys on.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::load_transposed(int from, int first,
+                                                                        Operands& a) const {
+  const auto reader = read_columns_first<kTileM, kTileN>(shared + from, place().lane);
+#pragma unroll
+  for (int j = 0; j < kAtOnce; ++j) {
+#pragma unroll
+    for (int m = 0; m < kHeadBlocks; ++m) load_fragment_transposed(a[j][m], reader, m, first + j);
+  }
+}
+
+// Where the gradient of key `row` of a tile begins, or that of its value.
+template <class Config>
+__device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int row,
+                                                                  bool values) const {
+  const int entry = tile * kTileN + row, width = in.head_dim + in.rope_dim;
+  if constexpr (Config::kDeterministic) {
+    // Slots of the rows of the launch, key heads and tiles of heads in the order of the blocks.
+    const long long slot = static_cast<long long>(blockIdx.x) * p.entries + entry;
+    return static_cast<float*>(p.slots) +
+           slot * (width + (Config::kValuesInKeys ? 0 : in.value_dim)) + (values ? width : 0);
+  } else {
+    const long long key = static_cast<long long>(in_place(at.batch)) * in.seq_k + at.key_row +
+                          listed_key<kTileN>(list(), entry);
+    return static_cast<float*>(values ? p.dv : p.dk) +
+           (key * in.kv_heads + at.kv_head) * (values ? in.value_dim : width);
+  }
+}
+
+// dk = scale dx^T q and dv = p^T dout of some keys of a tile, or with values in keys their sum, on
+// their way. kWhole: all of them are there, and all columns.
+template <class Config>
+template <bool kWhole>
+__device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int first,
+                                                                 int count) const {
+  using Rows = KeyRows<kAtOnce, Config::kDeterministic>;
+  const int lane = place().lane, warp = place().warp;
+  const int own = 8 * kChunks * warp, width = in.head_dim + in.rope_dim;
+  const ColumnReader<kTileM, kChunks> q(shared, warp, lane);
+  const ColumnReader<kTileM, kChunks> dout(shared + Smem::kDoutAt, warp, lane);
+  const int keys = count - 16 * first;
+  const auto rows_of = [&](bool values) {
+    return Rows(lane, keys, [&](int row) { return key_row(tile, 16 * first + row, values) + own; });
+  };
+  // The warp's columns of a panel, those below `end` from its first on.
+  const auto put = [&](const Rows& rows, int panel, int end,
+                       const float(&sums)[kAtOnce][kChunks][4]) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce * kChunks; ++i) {
+      const int column = 64 * panel + 8 * (i % kChunks);
+      if (kWhole || uniform(column < end)) {
+        rows.template put<kWhole>(lane, i / kChunks, column, sums[i / kChunks][i % kChunks]);
+      }
+    }
+  };
+  if (p.dk != nullptr) {
+    const Rows rows = rows_of(false);
+    Operands dx, weights;
+    load_transposed(Smem::kGradientsAt, first, dx);
+    if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, first, weights);
+#pragma unroll(kWhole ? 3 : 1)
+    for (int panel = 0; panel < kPanels; ++panel) {
+      float sums[kAtOnce][kChunks][4] = {};
+      unsigned words[kHeadBlocks][kChunks][2];
+      q.load(panel, words);
+      multiply_columns<Element>(sums, dx, words);
+#pragma unroll
+      for (int i = 0; i < kAtOnce * kChunks * 4; ++i) {
+        sums[i / 4 / kChunks][i / 4 % kChunks][i % 4] *= in.scale;
+      }
+      if (Config::kValuesInKeys && panel < kValuePanels) {
+        dout.load(panel, words);
+        multiply_columns<Element>(sums, weights, words);
+      }
+      put(rows, panel, width - own, sums);
+    }
+  }
+  if (Config::kValuesInKeys || p.dv == nullptr) return;
+  const Rows rows = rows_of(true);
+  Operands weights;
+  load_transposed(Smem::kWeightsAt, first, weights);
+#pragma unroll(kWhole ? 3 : 1)
+  for (int panel = 0; panel < kValuePanels; ++panel) {
+    float sums[kAtOnce][kChunks][4] = {};
+    unsigned words[kHeadBlocks][kChunks][2];
+    dout.load(panel, words);
+    multiply_columns<Element>(sums, weights, words);
+    put(rows, panel, in.value_dim - own, sums);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::put_tile(int tile, int count) const {
+  const bool columns = in.head_dim + in.rope_dim == Config::kWidth &&
+                       (Config::kValuesInKeys || in.value_dim == Config::kValueWidth);
+  const auto put = [&](int first) {
+    if (uniform(columns && count - 16 * first >= 16 * kAtOnce)) {
+      put_keys<true>(tile, first, count);
+    } else {
+      put_keys<false>(tile, first, count);
+    }
+  };
+  if constexpr (kAtOnce == kKeyBlocks) {
+    put(0);
+  } else {
+#pragma unroll 1
+    for (int first = 0; uniform(16 * first < count); first += kAtOnce) put(first);
+  }
+}
+
+// Of a chunk: which key each entry names, and how many of the row name it. Blocks of the same row
+// and key head have the same list; the first notes it.
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::note_keys(int tile, int count) const {
+  const unsigned list_of = blockIdx.x / in.head_tiles;
+  const int row = static_cast<int>(at.row) - p.first_row;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += Config::kThreads) {
+    const int entry = tile * kTileN + i;
+    const long long key = static_cast<long long>(at.batch) * in.seq_k + at.key_row +
+                          listed_key<kTileN>(list(), entry);
+    const int own = static_cast<int>(key * in.kv_heads + at.kv_head);
+    store_element(static_cast<int*>(p.listed) + static_cast<long long>(list_of) * p.entries + entry,
+                  own);
+    int* counted = static_cast<int*>(p.counts) + static_cast<long long>(own) * p.chunk + row;
+    asm volatile("red.global.add.s32 [%0], 1;" ::"l"(counted) : "memory");
+  }
+  if (threadIdx.x == 0) {  // the last tile leaves the number of all
+    store_element(static_cast<int*>(p.lengths) + list_of, tile * kTileN + count);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& dq) const {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int g = lane / 4, t = lane % 4, head = first_head_of(in, at);
+  Element* to = static_cast<Element*>(p.dq) + at.offset(p.dq_batch_stride, p.dq_token_stride) +
+                head * p.dq_head_stride;
+  Element* rope = static_cast<Element*>(p.dq_rope) +
+                  at.offset(p.dq_rope_batch_stride, p.dq_rope_token_stride) +
+                  head * p.dq_rope_head_stride;
+  // Where column `column` of a head goes; null: nowhere.
+  const auto to_column = [&](int own, int column) -> Element* {
+    if (own >= at.heads || column >= in.head_dim + in.rope_dim) return nullptr;
+    if (column < in.head_dim) {
+      return p.dq == nullptr ? nullptr : to + own * p.dq_head_stride + column;
+    }
+    return p.dq_rope == nullptr ? nullptr
+                                : rope + own * p.dq_rope_head_stride + column - in.head_dim;
+  };
+  const auto column_of = [&](int tile) {
+    return 64 * (tile / kChunks) + 8 * (kChunks * warp + tile % kChunks);
+  };
+#pragma unroll
+  for (int i = 0; i < 2 * kHeadBlocks; ++i) {
+    const int half = i % 2, own = 8 * i + g;
+    const auto word = [&](int n) {
+      const float(&sum)[4] = dq[i / 2][n];
+      return pack_pair(sum[2 * half] * in.scale, sum[2 * half + 1] * in.scale, Element{});
+    };
+#pragma unroll
+    for (int n = 0; n < kOwnTiles / 4 * 4; n += 4) {
+      const Words<16> columns = turn_in_quad({word(n), word(n + 1), word(n + 2), word(n + 3)});
+      Element* at_columns = to_column(own, column_of(n + t));
+      if (at_columns != nullptr) store_global(at_columns, columns);
+    }
+#pragma unroll
+    for (int n = kOwnTiles / 4 * 4; n < kOwnTiles; ++n) {
+      Element* at_columns = to_column(own, column_of(n));
+      if (at_columns != nullptr) store_global(at_columns + 2 * t, Words<4>{{word(n)}});
+    }
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void SparseBackward<Config>::run() const {
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  KeyListMaker<kTileN> maker(in, at, list(), 0, 1);
+  if (warp == 0) {
+#pragma unroll
+    for (int tile = 0; tile < kStages; ++tile) maker.make(tile);
+  }
+  __syncthreads();  // the keys of the first tiles are named
+  int count = listed_keys<kTileN>(list(), 0);
+  QuerySums dq = {};
+  if (uniform(count > 0)) {
+    note_rows();
+    copy_query_heads<Config>(in, at, shared);
+    copy_value_heads<Config>(in, at, p.dout, p.dout_batch_stride, p.dout_token_stride,
+                             p.dout_head_stride, shared + Smem::kDoutAt);
+    copy_keys(0, count);
+  } else if (Config::kDeterministic && at.first_head == 0 && p.listed != nullptr) {
+    note_keys(0, 0);
+  }
+  copy_async_commit();
+#pragma unroll 1
+  for (int tile = 0; uniform(count > 0); ++tile) {
+    int more = 0;
+    copy_async_wait<0>();
+    __syncthreads();  // the tile is there for all; all have left p, dx and the other tile
+    if constexpr (kStages == 2) {
+      more = listed_keys<kTileN>(list(), tile + 1);
+      if (uniform(more > 0)) copy_keys(tile + 1, more);
+      copy_async_commit();
+    }
+    if (uniform(warp == 0)) maker.make(tile + kStages);
+
+    {
+      Scores s = {}, dp = {};
+      Share own_s, own_dp;
+      multiply_scores(tile, s, dp);
+      share_out(s, own_s);
+      group_barrier();  // all have read their sums of scores
+      share_out(dp, own_dp);
+      weigh(own_s, own_dp, count);
+    }
+    __syncthreads();  // p and dx are there for all, and the list goes on
+    add_queries(tile, dq);
+    if constexpr (kStages == 1) {
+      __syncthreads();  // all have left the tile
+      more = listed_keys<kTileN>(list(), tile + 1);
+      if (uniform(more > 0)) copy_keys(tile + 1, more);
+      copy_async_commit();
+    }
+    put_tile(tile, count);
+    if constexpr (Config::kDeterministic) {
+      if (at.first_head == 0 && p.listed != nullptr) note_keys(tile, count);
+    }
+    count = more;
+  }
+  store(dq);
+}
+
+template <class Config>
+__device__ void sparse_backward(const SparseBackwardParams& p) {
+  extern __shared__ __align__(1024) float4 shared[];
+  SparseBackward<Config>(p, shared_address(shared)).run();
+}
+
+}  // namespace lathe
