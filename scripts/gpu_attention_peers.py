@@ -14,6 +14,8 @@ import importlib
 import re
 import sys
 
+import peer_runs
+
 COLUMNS = ["op", "shape", "dtype", "impl", "us", "us_p10", "us_p90", "TFLOP_per_s", "GB_per_s", "minimum_MB",
            "gpu", "driver"]
 SIZES = {"f16": 2, "bf16": 2}
@@ -163,31 +165,5 @@ def measure(torch, shapes, out):
             sys.stdout.flush()
 
 
-def main():
-    dry_run = "--dry-run" in sys.argv[1:]
-    paths = [word for word in sys.argv[1:] if not word.startswith("--")]
-    if len(paths) != 1:
-        print(__doc__, file=sys.stderr)
-        return 2
-    shapes = shapes_of(paths[0])
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(COLUMNS)
-    if not shapes:
-        print(f"peers: no shapes in {paths[0]}", file=sys.stderr)
-        return 1
-    if dry_run:
-        return 0
-    try:
-        import torch
-    except ImportError:
-        print("peers: torch cannot be imported; none are timed", file=sys.stderr)
-        return 0
-    if not torch.cuda.is_available():
-        print("peers: torch finds no GPU; none are timed", file=sys.stderr)
-        return 0
-    measure(torch, shapes, out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(peer_runs.run(__doc__, COLUMNS, shapes_of, measure))

@@ -17,6 +17,8 @@ import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16
 from ctypes import c_uint64, c_void_p
 
+import peer_runs
+
 COLUMNS = ["op", "shape", "dtype", "impl", "us", "us_p10", "us_p90", "apart", "gpu", "driver"]
 DTYPES = ("bf16", "f16")  # of FLA; float32 inputs are another question
 SAMPLES, UNTIMED = 30, 3
@@ -227,31 +229,5 @@ def measure(torch, shapes, library, out):
             works["lathe"].destroy()
 
 
-def main():
-    dry_run = "--dry-run" in sys.argv[1:]
-    paths = [word for word in sys.argv[1:] if not word.startswith("--")]
-    if len(paths) != 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    shapes = shapes_of(paths[0])
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(COLUMNS)
-    if not shapes:
-        print(f"peers: no shapes in {paths[0]}", file=sys.stderr)
-        return 1
-    if dry_run:
-        return 0
-    try:
-        import torch
-    except ImportError:
-        print("peers: torch cannot be imported; none are timed", file=sys.stderr)
-        return 0
-    if not torch.cuda.is_available():
-        print("peers: torch finds no GPU; none are timed", file=sys.stderr)
-        return 0
-    measure(torch, shapes, paths[1], out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(peer_runs.run(__doc__, COLUMNS, shapes_of, measure, others=1))

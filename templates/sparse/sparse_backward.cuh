@@ -3,10 +3,10 @@
 // sparse_backward: gradients of softmax attention over the keys that lists name, the scores
 // computed once more.
 //
-//   p_j  = e^(x_j - lse)     dp_j = dout . v_j     dx_j = p_j (dp_j - delta)      delta = dout .
-//   out dq   = scale sum_j dx_j k_j                    of the row alone dk_j += scale sum_h dx_j q
-//   over the heads of the block by the product, over dv_j += sum_h p_j dout blocks by float32 sums
-//   in memory
+//   p_j = e^(x_j - lse)   dp_j = dout . v_j   dx_j = p_j (dp_j - delta)   delta = dout . out
+//   dq  = scale sum_j dx_j k_j     of the row alone
+//   dk_j += scale sum_h dx_j q     over the heads of the block by the product,
+//   dv_j += sum_h p_j dout         over blocks by float32 sums in memory
 //
 // A block owns a row and kTileM heads of one key head, as in the forward, and walks over the same
 // tiles of kTileN keys. kGroups warps share 16 heads: in the products over columns (scores and dp)

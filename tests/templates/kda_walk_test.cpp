@@ -4,6 +4,7 @@
 // rows of nobody, inputs that roundings add up on, and what is read and written.
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "tests/templates/kda_forward_case.h"
 
@@ -190,7 +191,8 @@ const std::vector<Hard> kHard = {
 
 TEST_CASE("kda_forward: inputs that roundings add up on") {
   for (const Hard& hard : kHard) {
-    CAPTURE(hard.name);
+    const std::string name = hard.name;
+    CAPTURE(name);
     CAPTURE(forward_spec(hard.setup).text());
     std::mt19937 random(11);
     ref::Kda a = make_case(hard.setup, 7, {0, 300}, 1, 1, 64, 64);
