@@ -14,67 +14,25 @@
 // of it, and all meet in shared memory. In the other three products all warps share the columns.
 // (Method: Dao et al., FlashAttention-2, 2023, with the roles of rows and keys exchanged.)
 #pragma once
-#include "attention/softmax.cuh"
-#include "common/shared_memory.cuh"
-#include "sparse/copies.cuh"
-#include "sparse/key_rows.cuh"
-#include "sparse/score_shares.cuh"
+#include "sparse/backward_scores.cuh"
 
 namespace lathe {
 
-// [q][dout][kStages tiles of k][and of v][p][dx][partial scores][the list of keys][lse2][delta]
 template <class Config>
-struct SparseBackwardSmem {
-  static constexpr int kTile = Config::kTileN;
-  static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
-  static constexpr int kDout = Tile<Config::kTileM, Config::kValueWidth>::kBytes;
-  static constexpr int kK = Tile<kTile, Config::kWidth>::kBytes;
-  static constexpr int kV = Config::kValuesInKeys ? 0 : Tile<kTile, Config::kValueWidth>::kBytes;
-  static constexpr int kScores = Tile<Config::kTileM, kTile>::kBytes;
-  static constexpr int kDoutAt = kQ, kKeysAt = kDoutAt + kDout;
-  static constexpr int kValuesAt = kKeysAt + Config::kStages * kK;
-  static constexpr int kWeightsAt = kValuesAt + Config::kStages * kV;
-  static constexpr int kGradientsAt = kWeightsAt + kScores;
-  static constexpr int kSharedAt = kGradientsAt + kScores;
-  static constexpr int kShared = Config::kThreads / 32 * 16 * kTile * 4;
-  static constexpr int kListAt = kSharedAt + kShared;
-  static constexpr int kRowsAt = kListAt + KeyListSmem<kTile>::kBytes;
-  static constexpr int kBytes = kRowsAt + 8 * Config::kTileM;
-};
-
-template <class Config>
-struct SparseBackward {
-  using Element = typename Config::Element;
-  using Smem = SparseBackwardSmem<Config>;
-  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
-  static constexpr int kStages = Config::kStages, kWarps = Config::kThreads / 32;
-  static constexpr int kGroups = kWarps * 16 / kTileM;  // warps that share 16 heads
-  static constexpr int kHeadBlocks = kTileM / 16, kKeyBlocks = kTileN / 16;
-  static constexpr int kKeyTiles = kTileN / 8;
-  using Shares = ScoreShares<kGroups, kKeyTiles>;
-  static constexpr int kShare = Shares::kShare;      // scores of a lane, summed up
-  static constexpr int kRows = kShare >= 4 ? 2 : 1;  // that they are of
-  static constexpr int kChunks = 8 / kWarps;         // columns of a warp in each panel, by 8
+struct SparseBackward : SparseScores<Config> {
+  using Block = SparseScores<Config>;
+  using typename Block::Element;
+  using typename Block::Scores;
+  using typename Block::Share;
+  using typename Block::Smem;
+  using SparseScores<Config>::SparseScores;
+  using Block::at, Block::in, Block::kHeadBlocks, Block::kKeyBlocks, Block::kStages;
+  using Block::copy_keys, Block::group_barrier, Block::k_tile, Block::list, Block::place;
+  using Block::kTileM, Block::kTileN, Block::kWarps, Block::p, Block::shared;
+  static constexpr int kChunks = 8 / kWarps;  // columns of a warp in each panel, by 8
   static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
   static constexpr int kOwnTiles = kPanels * kChunks;  // of dq, 8 columns each
-  static_assert(kGroups == 2 || kGroups == 4, "scores are exchanged, blocks of columns in turn");
   static_assert(kChunks * kWarps == 8, "four warps or eight");
-  // A tile's places are in the list until its rows have been added.
-  static_assert(kStages == 1 || (kStages == 2 && kTileN >= 32), "the list holds four tiles");
-  static_assert(!Config::kValuesInKeys || Config::kValueWidth <= Config::kWidth, "columns of k");
-
-  struct Place {
-    int lane, warp;
-    int group, heads;  // among those that share 16 heads, and the first of these
-
-    // The head of row r of the lane's share, counted in the tile, and its tile of 8 keys.
-    __device__ __forceinline__ int share_row(int r) const {
-      return heads + lane / 4 + 8 * (kRows == 2 ? r : group % 2);
-    }
-    __device__ __forceinline__ int share_tile(int i) const { return (group * kShare + i) / 4; }
-  };
-  using Scores = float[kKeyTiles][4];
-  using Share = float[kShare];
   using QuerySums = float[kHeadBlocks][kOwnTiles][4];
   // Blocks of 16 keys whose gradients are made at once: as many as leave room for dq.
   static constexpr int kOperands = kHeadBlocks * (Config::kValuesInKeys ? 8 : 4);
@@ -83,49 +41,6 @@ struct SparseBackward {
                                                               : 1;
   using Operands = Fragment<Element>[kAtOnce][kHeadBlocks];
 
-  const SparseBackwardParams& p;
-  const SparseInputs& in;
-  const SparseRow at;
-  const unsigned shared;
-
-  __device__ __forceinline__ SparseBackward(const SparseBackwardParams& params, unsigned memory)
-      : p(params),
-        in(params.in),
-        at(sparse_row<Config>(params.in,
-                              blockIdx.x + static_cast<unsigned>(params.first_row) *
-                                               (params.in.kv_heads * params.in.head_tiles))),
-        shared(memory) {}
-
-  // Made again where they are used rather than held all the while: dq leaves few registers.
-  static __device__ __forceinline__ Place place() {
-    const int thread = thread_index(), warp = thread / 32;
-    return {thread % 32, warp, warp % kGroups, warp / kGroups * 16};
-  }
-  __device__ __forceinline__ unsigned list() const { return shared + Smem::kListAt; }
-  __device__ __forceinline__ unsigned k_tile(int tile) const {
-    return shared + Smem::kKeysAt + tile % kStages * Smem::kK;
-  }
-  __device__ __forceinline__ unsigned v_tile(int tile) const {
-    return Config::kValuesInKeys ? k_tile(tile)
-                                 : shared + Smem::kValuesAt + tile % kStages * Smem::kV;
-  }
-  // The `count` keys of a tile, and their values.
-  __device__ __forceinline__ void copy_keys(int tile, int count) const {
-    copy_listed_keys<Config>(in, at, list(), tile * kTileN, count, k_tile(tile));
-    if constexpr (!Config::kValuesInKeys) {
-      copy_listed_values<Config>(in, at, list(), tile * kTileN, count, v_tile(tile));
-    }
-  }
-  // Of the warps with the same heads alone.
-  __device__ __forceinline__ void group_barrier() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + place().warp / kGroups), "n"(32 * kGroups)
-                 : "memory");
-  }
-
-  __device__ __forceinline__ void note_rows() const;
-  __device__ __forceinline__ void multiply_scores(int tile, Scores& s, Scores& dp) const;
-  __device__ __forceinline__ void share_out(const Scores& s, Share& own) const;
-  __device__ __forceinline__ void weigh(const Share& s, const Share& dp, int count) const;
   __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
   __device__ __forceinline__ void load_transposed(int from, int first, Operands& a) const;
   __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
@@ -136,105 +51,6 @@ struct SparseBackward {
   __device__ __forceinline__ void store(const QuerySums& dq) const;
   __device__ __forceinline__ void run() const;
 };
-
-// lse log2 e and delta of the heads: +inf and 0 for those that are not there or see no key.
-template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::note_rows() const {
-  const int own = static_cast<int>(threadIdx.x);
-  if (own >= kTileM) return;
-  float lse2 = -minus_infinity(), delta = 0.0f;
-  if (own < at.heads && at.limit > 0) {
-    const float lse =
-        load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + own));
-    if (lse != minus_infinity()) lse2 = __fmul_rn(lse, kLog2E);
-    delta = load_element(static_cast<const float*>(p.delta) + at.row * in.heads +
-                         first_head_of(in, at) + own);
-  }
-  store_shared(shared + Smem::kRowsAt + 4 * own, bit_cast<unsigned>(lse2));
-  store_shared(shared + Smem::kRowsAt + 4 * (kTileM + own), bit_cast<unsigned>(delta));
-}
-
-// The warp's columns of q k^T and dout v^T: blocks of 16 in turn with the warps that share its
-// heads. Values in keys are read once for both.
-template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::multiply_scores(int tile, Scores& s,
-                                                                        Scores& dp) const {
-  constexpr int kSteps = Config::kWidth / 16 / kGroups;
-  constexpr int kValueSteps = Config::kValueWidth / 16 / kGroups;
-  constexpr int kBoth = kSteps < kValueSteps ? kSteps : kValueSteps;
-  const auto [lane, warp, group, heads] = place();
-  const int row = lane & 15, chunk = (lane >> 4) + 2 * group;
-  const int key = (lane & 7) + (lane >> 4) * 8, key_chunk = ((lane >> 3) & 1) + 2 * group;
-  const TileReader<kTileM, Config::kWidth> q_reader(shared + heads * 128, row, chunk);
-  const TileReader<kTileM, Config::kValueWidth> dout_reader(shared + Smem::kDoutAt + heads * 128,
-                                                            row, chunk);
-  const TileReader<kTileN, Config::kWidth> k_reader(k_tile(tile), key, key_chunk);
-  const TileReader<kTileN, Config::kValueWidth> v_reader(v_tile(tile), key, key_chunk);
-  const auto step = [&](int d, bool scores, bool values) {
-    Fragment<Element> q, dout;
-    if (scores) load_fragment(q, q_reader, 0, d * kGroups);
-    if (values) load_fragment(dout, dout_reader, 0, d * kGroups);
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; n += 2) {
-      Fragment<Element> keys;
-      if (scores) {
-        load_fragment(keys, k_reader, n / 2, d * kGroups);
-        multiply_add_pair(s[n], s[n + 1], q, keys);
-      }
-      if (values) {
-        if (!scores || !Config::kValuesInKeys) load_fragment(keys, v_reader, n / 2, d * kGroups);
-        multiply_add_pair(dp[n], dp[n + 1], dout, keys);
-      }
-    }
-  };
-  // A panel or two at a time: unrolled further, the compiler reads so far ahead that it spills.
-#pragma unroll 4
-  for (int d = 0; d < kBoth; ++d) step(d, true, true);
-#pragma unroll 4
-  for (int d = kBoth; d < kSteps; ++d) step(d, true, false);
-#pragma unroll 4
-  for (int d = kBoth; d < kValueSteps; ++d) step(d, false, true);
-}
-
-// Each warp's part of the sums over all columns.
-template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::share_out(const Scores& s,
-                                                                  Share& own) const {
-  const Place at_warp = place();
-  const unsigned memory = shared + Smem::kSharedAt + at_warp.heads / 16 * Shares::kBytes;
-  Shares::put(memory, at_warp.lane, at_warp.group, s);
-  group_barrier();  // the others' sums are there
-  Shares::sum(memory, at_warp.lane, at_warp.group, own);
-}
-
-// p and dx of the lane's share, into their tiles: 0 for keys that are not there.
-template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::weigh(const Share& s, const Share& dp,
-                                                              int count) const {
-  const float t = in.scale * kLog2E;
-  const Place own = place();
-  float lse2[kRows], delta[kRows];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const unsigned row = shared + Smem::kRowsAt + 4 * own.share_row(r);
-    lse2[r] = bit_cast<float>(load_shared_word(row));
-    delta[r] = bit_cast<float>(load_shared_word(row + 4 * kTileM));
-  }
-#pragma unroll
-  for (int i = 0; i < kShare; i += 2) {
-    const int r = kRows == 2 ? i / 2 % 2 : 0, key = own.lane % 4 * 2, tile = own.share_tile(i);
-    float weight[2], gradient[2];
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const bool there = 8 * tile + key + c < count;
-      weight[c] = there ? ex2_flushed(__fmaf_rn(s[i + c], t, -lse2[r])) : 0.0f;
-      gradient[c] = there ? __fmul_rn(weight[c], __fsub_rn(dp[i + c], delta[r])) : 0.0f;
-    }
-    const unsigned to = shared + chunk_offset<kTileM, kTileN>(own.share_row(r), tile) + 2 * key;
-    store_shared(to + Smem::kWeightsAt, pack_pair(weight[0], weight[1], Element{}));
-    store_shared(to + Smem::kGradientsAt, pack_pair(gradient[0], gradient[1], Element{}));
-  }
-}
 
 // dq += dx k.
 template <class Config>
@@ -452,7 +268,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
   int count = listed_keys<kTileN>(list(), 0);
   QuerySums dq = {};
   if (uniform(count > 0)) {
-    note_rows();
+    this->note_rows();
     copy_query_heads<Config>(in, at, shared);
     copy_value_heads<Config>(in, at, p.dout, p.dout_batch_stride, p.dout_token_stride,
                              p.dout_head_stride, shared + Smem::kDoutAt);
@@ -476,11 +292,11 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
     {
       Scores s = {}, dp = {};
       Share own_s, own_dp;
-      multiply_scores(tile, s, dp);
-      share_out(s, own_s);
+      this->multiply_scores(tile, s, dp);
+      this->share_out(s, own_s);
       group_barrier();  // all have read their sums of scores
-      share_out(dp, own_dp);
-      weigh(own_s, own_dp, count);
+      this->share_out(dp, own_dp);
+      this->weigh(own_s, own_dp, count);
     }
     __syncthreads();  // p and dx are there for all, and the list goes on
     add_queries(tile, dq);
