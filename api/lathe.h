@@ -347,14 +347,27 @@ LATHE_API lathe_status lathe_group_create(lathe_group** out, lathe_context* cont
 /* Adopts an ncclComm_t, which stays the caller's and must outlive the group. */
 LATHE_API lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context,
                                          void* nccl_comm);
-/* Rank, world and rendezvous from torchrun's environment (RANK, WORLD_SIZE, MASTER_ADDR,
- * MASTER_PORT). */
+/* Rank and world from the environment of a launcher: torchrun (RANK, WORLD_SIZE), Open MPI
+ * (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE), PMI, as of MPICH and Intel (PMI_RANK, PMI_SIZE), or
+ * Slurm (SLURM_PROCID, SLURM_NTASKS); sets that contradict each other are refused. Ranks meet at
+ * MASTER_ADDR, on the port after MASTER_PORT (29500); where that is not set, in the folder that
+ * LATHE_RENDEZVOUS_DIR names and all of them see; with NCCL_COMM_ID=host:port NCCL brings them
+ * together. INVALID_ARGUMENT, TIMEOUT with the ranks that did not come, NCCL. */
 LATHE_API lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context,
                                             int timeout_ms);
+/* Collective over the ranks of `group`: those that give the same `color` become a group, ordered by
+ * `key` and then by their rank in `group`. A negative color takes no part: *out becomes NULL. Two
+ * levels, as heads within a node and a ring between nodes, are two splits. The new group is one of
+ * its own, with the timeout of `group`, which may go first. INVALID_ARGUMENT, NCCL, TIMEOUT. */
+LATHE_API lathe_status lathe_group_split(lathe_group** out, lathe_group* group, int color, int key);
 LATHE_API void lathe_group_destroy(lathe_group* group);
 LATHE_API int lathe_group_rank(const lathe_group* group);
 LATHE_API int lathe_group_world(const lathe_group* group);
-/* OK, or NCCL with what went wrong since the last call, naming both sides where known. */
+/* OK, or what went wrong, naming both sides where known: NCCL, or TIMEOUT if an exchange of this
+ * rank took longer than the group's timeout on the device. That is noticed by a thread of the
+ * library, which then ends the communicator (never an adopted one), so that streams go on; replays
+ * of CUDA graphs are not looked after. A group that failed answers the same from then on, and so
+ * does every run on it; the process can make another. */
 LATHE_API lathe_status lathe_group_error(const lathe_group* group);
 /* Ends pending communication on this rank; runs in flight finish with wrong numbers. */
 LATHE_API lathe_status lathe_group_abort(lathe_group* group);
