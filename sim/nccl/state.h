@@ -32,6 +32,15 @@ using Lock = std::unique_lock<std::mutex>;
 struct Clique;
 struct Split;
 
+// What a launch moves, and when, in the simulator's model time (timeline.cpp).
+struct Travel {
+  std::string name;                 // the operations in words
+  uint64_t sent = 0, received = 0;  // bytes, on the links
+  int peer = -1;                    // who sends to this rank; below 0: nobody, or several
+  double ready = -1;                // microseconds; below 0: not asked yet
+  double begin = -1, end = 0;
+};
+
 // All operations one rank put into one stream in one go.
 struct Launch {
   ncclComm* comm = nullptr;
@@ -45,6 +54,7 @@ struct Launch {
   uint32_t value = 0;
   int remaining = 0;  // operations not over
   int running = 0;    // operations whose copies are under way
+  Travel travel;
 };
 using LaunchPtr = std::shared_ptr<Launch>;
 
@@ -153,6 +163,13 @@ void check_deadlock(State& state);
 
 // Puts a ready task's copies into the lanes; see transfer.cpp.
 CUresult issue(Task& task);
+
+// Model time, where the driver keeps it; see timeline.cpp.
+void note_lane(const ncclComm& comm);
+void note_rank(int rank);
+void note_call(Launch& launch, const Call& call);
+void note_start(Task& task);
+void note_release(const Launch& launch);
 
 // Flags. The first two with the communicator's context current.
 CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out);
