@@ -242,11 +242,12 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 /* The sequence axis is split over `group`, which must outlive the plan. */
 #define LATHE_REDUCE_PARAMETER_GRADS 1u /* weight and bias gradients are summed over the ranks */
 /* How queries and keys of attention meet. Without one of these keys and values travel a ring. */
-#define LATHE_ALLGATHER 2u         /* keys and values are gathered on every rank */
-#define LATHE_DISPATCH 4u          /* both move to where the planner balances the work */
-#define LATHE_EXCHANGE_HEADS 8u    /* all-to-all: whole sequences, a share of the heads */
-#define LATHE_NARROW_GRADIENTS 16u /* gradients of keys travel in the keys' type, not in float32 \
-                                    */
+#define LATHE_ALLGATHER 2u      /* keys and values are gathered on every rank */
+#define LATHE_DISPATCH 4u       /* both move to where the planner balances the work */
+#define LATHE_EXCHANGE_HEADS 8u /* all-to-all: whole sequences, a share of the heads */
+#define LATHE_NARROW_GRADIENTS                                      \
+  16u /* gradients of keys travel in the keys' type, not in float32 \
+       */
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
@@ -461,6 +462,21 @@ LATHE_API lathe_status lathe_cache_stat(lathe_context* context, lathe_cache_info
  * next call of it: a line per bad entry. CACHE_IO if the directory cannot be read. */
 LATHE_API lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked,
                                           uint64_t* removed, const char** problems);
+
+typedef struct lathe_trim_report {
+  size_t size;             /* in: sizeof(lathe_trim_report) */
+  uint64_t entries, bytes; /* that are left */
+  uint64_t removed, freed; /* entries, and their bytes */
+  uint64_t temporaries;    /* files of processes that died while they published */
+  int busy;                /* another process is trimming, so this call did nothing */
+  const char* names;       /* "NAME BYTES" a line; lent until the context's next call of it */
+} lathe_trim_report;
+/* If the entries have more than `max_bytes`, removes those used longest ago until a tenth below;
+ * entries that a process is compiling right now stay. `dry_run`: nothing is removed, the report is
+ * the same. The library does this by itself beyond LATHE_CACHE_MAX_BYTES. CACHE_IO if there is no
+ * directory. */
+LATHE_API lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dry_run,
+                                        lathe_trim_report* out);
 
 #ifdef __cplusplus
 }
