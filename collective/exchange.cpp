@@ -14,7 +14,7 @@ Status check_hop(const Group& group, const Hop& hop) {
   LATHE_TRY(group.usable());
   for (const auto& transfers : {hop.sends, hop.receives}) {
     for (const Transfer& transfer : transfers) {
-      if (transfer.bytes == 0) continue;
+      if (transfer.total() == 0) continue;
       if (transfer.peer < 0 || transfer.peer >= group.world() || transfer.peer == group.rank()) {
         return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(), " names rank ",
                                              transfer.peer, ", the group has ", group.world())};
@@ -35,15 +35,19 @@ ncclResult_t enqueue(const Group& group, const Hop& hop) {
   };
   for (const Transfer& from : hop.receives) {
     if (from.bytes == 0) continue;
-    const ncclResult_t result = nccl.ncclRecv(from.data, from.bytes, ncclInt8, from.peer,
-                                              group.comm(), group.exchange_stream());
-    if (failed(result)) return result;
+    for (int64_t i = 0; i < from.count; ++i) {
+      const ncclResult_t result = nccl.ncclRecv(from.at(i), from.bytes, ncclInt8, from.peer,
+                                                group.comm(), group.exchange_stream());
+      if (failed(result)) return result;
+    }
   }
   for (const Transfer& to : hop.sends) {
     if (to.bytes == 0) continue;
-    const ncclResult_t result =
-        nccl.ncclSend(to.data, to.bytes, ncclInt8, to.peer, group.comm(), group.exchange_stream());
-    if (failed(result)) return result;
+    for (int64_t i = 0; i < to.count; ++i) {
+      const ncclResult_t result = nccl.ncclSend(to.at(i), to.bytes, ncclInt8, to.peer, group.comm(),
+                                                group.exchange_stream());
+      if (failed(result)) return result;
+    }
   }
   return ncclSuccess;
 }
@@ -51,7 +55,7 @@ ncclResult_t enqueue(const Group& group, const Hop& hop) {
 }  // namespace
 
 bool is_empty(const Hop& hop) {
-  const auto nothing = [](const Transfer& transfer) { return transfer.bytes == 0; };
+  const auto nothing = [](const Transfer& transfer) { return transfer.total() == 0; };
   return std::all_of(hop.sends.begin(), hop.sends.end(), nothing) &&
          std::all_of(hop.receives.begin(), hop.receives.end(), nothing);
 }
