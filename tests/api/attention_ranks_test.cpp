@@ -22,10 +22,14 @@ AttentionCase causal(int64_t tokens) {
   return out;
 }
 
-TEST_CASE("ranks: forward rings") {
-  for (const int world : {2, 3}) {
-    for (const auto balance : {LATHE_BALANCE_NONE, LATHE_BALANCE_HEAD_TAIL}) {
-      equals_one_rank(causal(97), {.world = world, .balance = balance});
+TEST_CASE("ranks: rings and gathered keys, both ways") {
+  for (const unsigned flags : {0u, unsigned{LATHE_ALLGATHER}}) {
+    for (const int world : {2, 3}) {
+      for (const auto balance : {LATHE_BALANCE_NONE, LATHE_BALANCE_HEAD_TAIL}) {
+        AttentionCase c = causal(97);
+        c.backward = true;
+        equals_one_rank(c, {.world = world, .balance = balance, .flags = flags});
+      }
     }
   }
 }
