@@ -147,7 +147,8 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::kda) {
     LATHE_ASSIGN(const KdaRequest request, kda_request(problem, promised));
-    return make_kda(request, facts);
+    return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
+                    problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
   }
   if (problem.op->family == Family::kda_recurrent) {
     LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));

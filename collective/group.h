@@ -44,6 +44,7 @@ class Group {
   ncclComm_t comm() const { return comm_; }
   const Nccl& nccl() const { return *nccl_; }
   const Device& device() const { return *device_; }
+  const std::shared_ptr<const Device>& shared_device() const { return device_; }
   CUstream exchange_stream() const { return stream_; }
 
   // What follows is for the run path: the device's context must be current.

@@ -94,13 +94,22 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
     check(lathe_group_create(&raw_group, shared.context, shared.id, shared.world, rank, 0));
     group.reset(raw_group);
     lathe_shard* raw_shard = nullptr;
-    check(lathe_shard_create(&raw_shard, shared.world, rank, shared.problem.extents.at("T"),
-                             nullptr));
+    lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+    options.world = shared.world, options.rank = rank;
+    options.length = shared.problem.extents.at("T");
+    const auto lengths = shared.inputs.find("cu_seqlens");
+    std::vector<int64_t> offsets;
+    if (lengths != shared.inputs.end()) {
+      offsets = integers(lengths->second);
+      options.cu_seqlens = offsets.data(), options.offsets = offsets.size();
+    }
+    check(lathe_shard_create_with(&raw_shard, &options));
     shard.reset(raw_shard);
     seat = {raw_group, raw_shard, rank, shared.world, 0, 0};
     check(lathe_shard_range(raw_shard, &seat.begin, &seat.end));
     part = std::make_unique<PartRun>(shared.context, shared.problem, seat);
     part->prepare();
+    check(lathe_shard_prepare(raw_shard, part->plan()));
     {
       std::lock_guard lock(crew->mutex());
       shared.report->add(part->plan());
