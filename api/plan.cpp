@@ -36,6 +36,8 @@ Status load_kernels(lathe_plan* plan) {
 // The letters of the axes that ranks hold parts of.
 constexpr Letter kQueryLetters[] = {Letter::T, Letter::Sq, Letter::Tq};
 constexpr Letter kKeyLetters[] = {Letter::Sk, Letter::Tk};
+// Those of what is counted along them.
+constexpr Letter kCountLetters[] = {Letter::NT, Letter::slots};
 
 Status check_part(const lathe_shard& shard, Letter letter, int64_t found, int64_t held) {
   if (found == kUnknown || found == held) return {};
@@ -202,6 +204,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       // The rank's part of its axes, which the cut decides and each run checks.
       for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
       for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
+      for (const auto letter : lathe::kCountLetters) plan->promised[letter] = lathe::kUnknown;
     }
     LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
     LATHE_TRY(lathe::load_kernels(plan.get()));

@@ -141,3 +141,95 @@ TEST_CASE("kda over ranks: in segments on each of them") {
   rows.segments = 2;
   equals_one_rank(rows, {90, 160, 150});
 }
+
+TEST_CASE("kda over ranks: states at the starts of chunks, where parts begin with them") {
+  KdaCase kda = plain(2, 100);
+  kda.backward = false, kda.chunk_states = true, kda.chunk = 16;
+  equals_one_rank(kda, {32, 0, 48, 20});
+  KdaCase packed = fused({0, 20, 20, 90});
+  packed.backward = false, packed.chunk_states = true, packed.chunk = 32;
+  equals_one_rank(packed, {20, 32, 38});
+  const KdaInputs inputs = make_kda_inputs(packed);
+  CHECK_THROWS_WITH(run_kda_ranks(context(), packed, inputs, {20, 33, 37}),
+                    doctest::Contains("rank 2 begins 33 tokens into sequence 2"));
+}
+
+// The state that a part hands on, from calls of one rank: E is its final state from the state that
+// it begins with or 0, and M that of no values and the unit matrix.
+KdaValues one_after_another(const KdaCase& kda, const KdaInputs& inputs, const Parts& parts) {
+  using ref::Array;
+  const auto keys = static_cast<size_t>(kda.key_dim), size = keys * keys;
+  const auto heads = static_cast<size_t>(kda.value_heads());
+  KdaValues out;
+  Array state = inputs.kda.initial_state;
+  int64_t begin = 0;
+  for (const int64_t tokens : parts) {
+    KdaCase part = kda;
+    part.cu_seqlens = {0, tokens}, part.tokens = tokens;
+    KdaInputs own = kda_part(kda, inputs, begin, begin + tokens);
+    own.kda.begin = part.cu_seqlens;
+    const auto call = [&](const Array& from, bool values) {
+      KdaInputs given = own;
+      given.kda.initial_state = from;
+      if (!values) std::fill(given.kda.v.begin(), given.kda.v.end(), 0.0);
+      return run_kda(context(), part, given);
+    };
+    const KdaValues here = call(state, true);
+    out["o"].insert(out["o"].end(), here.at("o").begin(), here.at("o").end());
+    out["final_state"] = here.at("final_state");
+    if (begin == 0) {
+      state = here.at("final_state");
+    } else {
+      Array unit(heads * size);
+      for (size_t i = 0; i < heads * keys; ++i) unit[i * keys + i % keys] = 1;
+      const Array map = call(unit, false).at("final_state");
+      const Array end = call(Array(heads * size), true).at("final_state");
+      Array next(heads * size);
+      for (size_t i = 0; i < next.size(); ++i) {  // [HV, K, V], K = V
+        const size_t head = i / size * size, d = i % size / keys, v = i % keys;
+        float sum = 0;
+        for (size_t e = 0; e < keys; ++e) {
+          sum = std::fma(static_cast<float>(state[head + e * keys + v]),
+                         static_cast<float>(map[head + d * keys + e]), sum);
+        }
+        next[i] = sum + static_cast<float>(end[i]);
+      }
+      state = std::move(next);
+    }
+    begin += tokens;
+  }
+  return out;
+}
+
+TEST_CASE("kda over ranks: bit for bit its parts one after another") {
+  KdaCase kda = fused({0, 130});
+  kda.value_dim = kda.key_dim;
+  kda.backward = kda.dht = false;
+  const KdaInputs inputs = make_kda_inputs(kda);
+  for (const Parts& parts : {Parts{30, 100}, Parts{64, 1, 40, 25}, Parts{10, 20, 30, 30, 40}}) {
+    INFO(text(parts));
+    const KdaValues many = run_kda_ranks(context(), kda, inputs, parts);
+    const KdaValues chain = one_after_another(kda, inputs, parts);
+    CHECK(many.at("o") == chain.at("o"));
+    CHECK(many.at("final_state") == chain.at("final_state"));
+  }
+  check_no_findings();
+}
+
+TEST_CASE("kda over ranks: repeatable") {
+  const KdaCase kda = fused({0, 40, 150});
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const Parts parts = {40, 30, 50, 30};
+  CHECK(run_kda_ranks(context(), kda, inputs, parts) ==
+        run_kda_ranks(context(), kda, inputs, parts));
+}
+
+TEST_CASE("kda over ranks: what is refused") {
+  KdaCase kda = fused({0, 40});
+  kda.backward = kda.dht = false;
+  const KdaInputs inputs = make_kda_inputs(kda);
+  KdaCase early = kda;
+  early.segments = 0, early.warmup_segments = 2;
+  CHECK_THROWS_WITH(run_kda_ranks(context(), early, inputs, {20, 20}),
+                    doctest::Contains("option warmup_segments is set and the problem has a group"));
+}
