@@ -152,7 +152,8 @@ SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_
   if (wanted.dk) p.dk = of.workspace + w.dk_sums;
   if (wanted.dv) p.dv = of.workspace + w.dv_sums;
   p.slots = of.workspace + w.slots;
-  p.listed = of.workspace + w.listed;
+  // Without sums there is no room for lists.
+  if (wanted.dk || wanted.dv) p.listed = of.workspace + w.listed;
   p.lengths = of.workspace + w.lengths;
   p.counts = of.workspace + w.counts;
   t.strides(of_op::dout, &p.dout_batch_stride, &p.dout_token_stride, &p.dout_head_stride);
