@@ -266,7 +266,10 @@ RanksAnswer run_ranks(const AttentionCall& call, const Ranks& ranks) {
   for (const auto& [name, given] : call.tensors) {
     if (given.values.empty()) answer.outputs[name] = whole_of(call, ranks, parts, name);
   }
-  for (const OneRank& part : parts) answer.workspaces.push_back(part.workspace);
+  for (const OneRank& part : parts) {
+    answer.workspaces.push_back(part.workspace);
+    answer.queries.push_back(part.queries), answer.keys.push_back(part.keys);
+  }
   answer.hops = read_hops();
   return answer;
 }

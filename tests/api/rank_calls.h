@@ -30,6 +30,8 @@ struct RanksAnswer {
   std::map<std::string, Values> outputs;
   std::vector<HopCount> hops;      // in no order between ranks
   std::vector<size_t> workspaces;  // bytes, by rank
+  // What each rank held: begin and end of its intervals.
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> queries, keys;
 };
 
 // Throws what a rank threw, and findings of the simulator.

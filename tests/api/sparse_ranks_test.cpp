@@ -206,4 +206,137 @@ TEST_CASE("sparse ranks: packed sequences of every length, with rotary columns")
   equals_one_rank(c, {2, 4});
 }
 
+TEST_CASE("sparse ranks: rows before the first key, fewer rows than ranks, and none") {
+  Case c{packed({11, 6}, {4, 9})};
+  c.shape.causal = true;
+  equals_one_rank(c, {3});
+  equals_one_rank({batch(1, 3, 20)}, {8});
+  Case empty{batch(1, 0, 6)};
+  empty.shape.causal = true;
+  equals_one_rank(empty, {2});
+}
+
+TEST_CASE("sparse ranks: blocks of keys, absolute entries, values in keys") {
+  Case blocks{packed({7, 12}, {40, 21})};
+  blocks.shape.block = 4, blocks.shape.topk = 12, blocks.shape.causal = true;
+  equals_one_rank(blocks, {3});
+  for (const bool causal : {false, true}) {
+    Case absolute{packed({7, 12, 3}, {11, 21, 8})};
+    absolute.shape.absolute = true, absolute.shape.causal = causal;
+    equals_one_rank(absolute, {3});
+    Case latent{batch(2, 9, 17)};
+    latent.shape.absolute = latent.shape.values_in_keys = true, latent.shape.causal = causal;
+    latent.shape.rope_dim = 16;
+    equals_one_rank(latent, {4});
+  }
+}
+
+TEST_CASE("sparse ranks: parts as the caller cuts them, some empty") {
+  Case c{packed({5, 20, 1}, {5, 20, 1})};
+  c.shape.causal = true, c.shape.sinks = true;
+  const Whole whole(c);
+  std::vector<Ranks> all;
+  for (const std::vector<int64_t>& bounds :
+       {std::vector<int64_t>{0, 26, 26}, {0, 0, 4, 4, 6, 26}, {0, 25, 26}}) {
+    all.push_back(whole.ranks(static_cast<int>(bounds.size()) - 1, LATHE_BALANCE_NONE));
+    all.back().bounds = bounds;
+    all.back().runs = 2;  // the second finds the buffers of the first
+  }
+  equals_one_rank(c, all);
+}
+
+// Sinks that are not summed on request are shares; gradients that travel narrow are rounded once
+// more for each rank.
+TEST_CASE("sparse ranks: shares of sinks, narrow gradients, gradients one by one") {
+  Case c{packed({9, 14}, {9, 14})};
+  c.shape.causal = c.shape.sinks = true, c.shape.rope_dim = 16;
+  const Whole whole(c);
+  const AttentionAnswer one = run(context(), whole.call);
+  Ranks ranks = whole.ranks(3, LATHE_BALANCE_HEAD_TAIL);
+  ranks.flags = 0;
+  check_equal(run_ranks(whole.call, ranks), one);
+  ranks.flags = LATHE_ALLGATHER | LATHE_NARROW_GRADIENTS;
+  const RanksAnswer narrow = run_ranks(whole.call, ranks);
+  for (const char* name : {"dk", "dv", "dk_rope"}) {
+    double most = 0;
+    for (const double value : one.outputs.at(name)) most = std::max(most, std::abs(value));
+    check_near(narrow.outputs.at(name), one.outputs.at(name), most / 64);
+  }
+  for (const char* alone : {"dq", "dk", "dv", "dk_rope", "dsinks"}) {
+    CAPTURE(alone);
+    Whole few(c);
+    for (const char* name : {"dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"}) {
+      if (std::string(name) != alone) few.call.tensors.erase(name);
+    }
+    ranks.flags = LATHE_REDUCE_PARAMETER_GRADS;
+    const AttentionAnswer expected = run(context(), few.call);
+    const RanksAnswer answer = run_ranks(few.call, ranks);
+    check_equal(answer, expected);
+    // Gradients of rows stay where they are.
+    CHECK(answer.hops.size() == (std::string(alone) == "dq" ? 3u : 6u));
+  }
+}
+
+// What a rank's rows may see, by looking at each of them: keys of the whole axis.
+std::vector<bool> visible(const Case& c, const std::vector<std::pair<int64_t, int64_t>>& rows) {
+  const bool packed = c.shape.packed;
+  const auto cu = packed ? offsets(c.shape.rows) : std::vector<int64_t>{0, c.shape.rows[0]};
+  const auto cu_k = packed ? offsets(c.shape.keys) : std::vector<int64_t>{0, c.shape.keys[0]};
+  std::vector<bool> seen(static_cast<size_t>(cu_k.back()), false);
+  for (const auto& [begin, end] : rows) {
+    for (int64_t row = begin; row < end; ++row) {
+      size_t n = 0;
+      while (cu[n + 1] <= row) ++n;
+      const int64_t keys = cu_k[n + 1] - cu_k[n];
+      const bool all = !c.shape.causal || c.shape.q_pos;
+      const int64_t last = all ? keys - 1 : keys - (cu[n + 1] - cu[n]) + row - cu[n];
+      for (int64_t j = 0; j <= last && j < keys; ++j) seen[static_cast<size_t>(cu_k[n] + j)] = true;
+    }
+  }
+  return seen;
+}
+
+// Of each rank: tokens of keys that come from others and go to them.
+struct Traffic {
+  std::vector<int64_t> received, sent;
+};
+Traffic traffic(const Case& c, const RanksAnswer& answer) {
+  const size_t world = answer.keys.size();
+  Traffic out{std::vector<int64_t>(world), std::vector<int64_t>(world)};
+  for (size_t reader = 0; reader < world; ++reader) {
+    const auto seen = visible(c, answer.queries[reader]);
+    for (size_t owner = 0; owner < world; ++owner) {
+      if (owner == reader) continue;
+      for (const auto& [begin, end] : answer.keys[owner]) {
+        const auto count = std::count(seen.begin() + begin, seen.begin() + end, true);
+        out.received[reader] += count, out.sent[owner] += count;
+      }
+    }
+  }
+  return out;
+}
+
+TEST_CASE("sparse ranks: one group each way, with what rows may see and no more") {
+  for (const int kind : {0, 1, 2, 3}) {
+    CAPTURE(kind);
+    Case c{kind == 3 ? batch(2, 16, 16) : packed({5, 11, 16}, {9, 11, 16})};
+    c.shape.causal = kind != 0, c.shape.q_pos = kind == 1, c.shape.rope_dim = 16;
+    const Whole whole(c);
+    for (const lathe_balance balance : {LATHE_BALANCE_NONE, LATHE_BALANCE_HEAD_TAIL}) {
+      const RanksAnswer answer = run_ranks(whole.call, whole.ranks(4, balance));
+      const Traffic tokens = traffic(c, answer);
+      REQUIRE(answer.hops.size() == 8);
+      std::vector<int> groups(4);
+      const int64_t columns = 2 * (64 + 16 + 64) * (kind == 3 ? 2 : 1);
+      for (const HopCount& hop : answer.hops) {
+        const auto r = static_cast<size_t>(hop.rank);
+        const bool back = groups[r]++ == 1;
+        CHECK(hop.collectives == 0);
+        CHECK(hop.received == columns * (back ? 4 * tokens.sent[r] : 2 * tokens.received[r]));
+        CHECK(hop.sent == columns * (back ? 4 * tokens.received[r] : 2 * tokens.sent[r]));
+      }
+    }
+  }
+}
+
 }  // namespace
