@@ -218,7 +218,7 @@ Result<std::unique_ptr<Work>> make_sparse(const SparseRequest& request, const De
   auto work = std::make_unique<SparseWork>(request, kernels, backward, facts);
   // One rank holds all keys.
   if (!ranks.group || ranks.group->world() == 1) return std::unique_ptr<Work>(std::move(work));
-  return make_sparse_over_ranks(std::move(work), ranks);
+  return std::unique_ptr<Work>(std::make_unique<SparseOverRanks>(std::move(work), ranks));
 }
 
 }  // namespace lathe

@@ -245,6 +245,42 @@ TEST_CASE("sparse ranks: parts as the caller cuts them, some empty") {
   equals_one_rank(c, all);
 }
 
+TEST_CASE("sparse ranks: keys with gaps between rows and heads") {
+  for (const bool tokens : {false, true}) {
+    Case c{tokens ? packed({9, 14}, {9, 20}) : batch(2, 9, 13)};
+    c.shape.causal = true, c.shape.rope_dim = 16;
+    const Whole whole(c);
+    Ranks ranks = whole.ranks(3, LATHE_BALANCE_HEAD_TAIL);
+    ranks.placement = {.token_gap = 24, .batch_gap = 48, .offset = 8, .guard = 64};
+    equals_one_rank(c, {ranks});
+  }
+}
+
+// A backward on its own gathers once more.
+TEST_CASE("sparse ranks: saved forward, and sums in any order") {
+  Case c{packed({9, 14}, {9, 14})};
+  c.shape.causal = c.shape.sinks = true;
+  Whole whole(c);
+  Ranks ranks = whole.ranks(3, LATHE_BALANCE_HEAD_TAIL);
+  const AttentionAnswer one = run(context(), whole.call);
+  AttentionCall saved = whole.call;
+  saved.options["saved_forward"] = "1";
+  for (const char* name : {"out", "lse"}) saved.tensors.at(name).values = one.outputs.at(name);
+  for (const char* name : {"softmax_max", "softmax_sum"}) saved.tensors.erase(name);
+  const RanksAnswer answer = run_ranks(saved, ranks);
+  CHECK(answer.hops.size() == 6);
+  for (const auto& [name, values] : answer.outputs) {
+    if (name.starts_with("dq")) {
+      CHECK(values == one.outputs.at(name));
+    } else {
+      check_sums(name, values, one.outputs.at(name));
+    }
+  }
+  whole.call.options["deterministic"] = "0";
+  whole.call.options["num_splits"] = "1";
+  check_equal(run_ranks(whole.call, ranks), one);
+}
+
 // Sinks that are not summed on request are shares; gradients that travel narrow are rounded once
 // more for each rank.
 TEST_CASE("sparse ranks: shares of sinks, narrow gradients, gradients one by one") {
