@@ -163,7 +163,8 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::sparse_attention) {
     LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
-    return make_sparse(request, facts);
+    LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
+    return make_sparse(request, facts, ranks);
   }
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);

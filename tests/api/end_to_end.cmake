@@ -15,6 +15,7 @@ add_library(lathe_api_testing STATIC
   api/kda_options.cpp
   api/kda_ranks.cpp
   api/large_attention.cpp
+  api/rank_calls.cpp
   api/session.cpp
   api/sparse_case.cpp
   api/sparse_options.cpp
@@ -51,6 +52,7 @@ foreach(name
     kda_repeat
     shard_prepare
     sparse_options
+    sparse_ranks
     sparse_repeat
     sparse_run
     sparse_shards
