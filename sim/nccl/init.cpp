@@ -83,6 +83,7 @@ ncclResult_t join(State& state, Lock& lock, const std::string& id, int size, int
   ncclComm* comm = nullptr;
   const ncclResult_t made = make_comm(rank, size, context, &comm);
   if (made != ncclSuccess) return made;
+  comm->blocking = blocking;
   seat(state, clique, comm);
   note_rank(rank);
   if (missing(*clique).empty()) {

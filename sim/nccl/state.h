@@ -30,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
 struct Clique;
+struct Split;
 
 // What a launch moves, and when, in the simulator's model time (timeline.cpp).
 struct Travel {
@@ -82,7 +83,6 @@ struct Clique {
   std::vector<ncclComm*> ranks;                       // null: gone
   std::map<uint64_t, std::vector<Part>> collectives;  // by number; those still missing a rank
   std::map<std::pair<int, int>, std::deque<Part>> sends, recvs;  // by (from, to)
-  struct Split;
   std::map<uint64_t, std::shared_ptr<Split>> splits;
   char* staging = nullptr;  // pinned: a piece per rank and one for the result
   bool complete = false;    // all ranks have met
@@ -99,8 +99,10 @@ struct ncclComm {
   int rank = 0, size = 0;
   int device = 0;
   CUcontext context = nullptr;
-  bool retained = false;    // the primary context is held by us
-  CUstream lane = nullptr;  // copies into this rank's buffers
+  bool retained = false;                        // the primary context is held by us
+  bool blocking = true;                         // joins and splits wait for the other ranks
+  std::shared_ptr<sim::nccl::Split> splitting;  // the newest split, if that did not wait
+  CUstream lane = nullptr;                      // copies into this rank's buffers
   uint64_t operations = 0, collectives = 0, splits = 0, hops = 0;
   std::string last;                                        // the newest operation in words
   std::vector<sim::nccl::LaunchPtr> launches;              // not over
