@@ -7,6 +7,7 @@
 
 #include "api/attention_block.h"
 #include "api/attention_plan.h"
+#include "api/attention_sharded.h"
 #include "api/boundary.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
@@ -127,7 +128,11 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
 
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
                                         const DeviceFacts& facts) {
+  Group* group = problem.group ? problem.group->group.get() : nullptr;
   if (problem.op->family == Family::attention) {
+    if (group && group->world() > 1) {
+      return make_attention_sharded(problem, promised, facts, group);
+    }
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
     return make_attention(request, facts);
   }
@@ -157,7 +162,6 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
     return make_sparse(request, facts);
   }
-  Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);

@@ -10,6 +10,7 @@
 #include "codegen/kernels/attention_block.h"
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
+#include "codegen/kernels/exchange.h"
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
@@ -108,6 +109,12 @@ TEST_CASE("specs and templates have the same stems") {
        {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
         *gradients.fill, *gradients.gather, gradients.finish}) {
     CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
+  for (const KernelSpec& spec :
+       {copy_rows_spec(RowIndex::none, 16), add_rows_spec(Dtype::f32, Dtype::f32),
+        sum_parts_spec(Dtype::f32, Dtype::f32, 4)}) {
+    CHECK(spec.source == "exchange/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   CHECK(sources == template_stems());
