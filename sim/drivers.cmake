@@ -18,7 +18,7 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/graph.cpp ${driver}/graph_branches.cpp ${driver}/graph_upload.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
   ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
-  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/report_launch.cpp ${driver}/json_line.cpp ${driver}/state.cpp
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/report_launch.cpp ${driver}/json_line.cpp ${driver}/sampled.cpp ${driver}/state.cpp
   ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/tensor_map.cpp ${driver}/timeline.cpp ${driver}/transfer.cpp ${driver}/unsupported.cpp ${driver}/user_object.cpp ${driver}/worker.cpp
   ${driver}/context_config.cpp ${driver}/copy_3d.cpp ${driver}/device_info.cpp
   ${driver}/graph_nodes.cpp ${driver}/link.cpp ${driver}/managed.cpp ${driver}/peer.cpp
