@@ -37,6 +37,7 @@ foreach(name
     attention_ring
     attention_snippets
     conv_counters
+    conv_graph
     conv_numerics
     conv_offsets
     conv_ranks
@@ -50,13 +51,13 @@ foreach(name
     kda_recurrent_run
     kda_relations
     kda_repeat
+    ranks_faults
     shard_prepare
     sparse_options
     sparse_ranks
     sparse_repeat
     sparse_run
     sparse_shards
-    conv_graph
     )
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
