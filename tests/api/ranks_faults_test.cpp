@@ -165,4 +165,29 @@ TEST_CASE("faults: a rank that is late, within the time, is waited for") {
   for (const std::string& text : texts) CHECK(text.empty());
 }
 
+TEST_CASE("groups: a split gives each color a group, and none where no part is taken") {
+  const auto texts = on_ranks({fine(), fine(), fine()}, [](Rank& rank, int index) {
+    lathe_group* half = rank.group.get();
+    API(lathe_group_split(&half, rank.group.get(), index == 1 ? -1 : 0, -index));
+    const Group owner(half);
+    CHECK((half == nullptr) == (index == 1));
+    if (half == nullptr) return std::string();
+    CHECK(lathe_group_world(half) == 2);
+    CHECK(lathe_group_rank(half) == (index == 2 ? 0 : 1));  // by key
+    lathe_shard* cut = nullptr;
+    API(lathe_shard_create(&cut, 2, lathe_group_rank(half), fine().tokens, nullptr));
+    const Shard shard(cut);
+    ConvRun run(rank.context.get(), fine(), make_inputs(fine()), half, cut);
+    const Values part = run();
+    const Values whole = run_conv(rank.context.get(), fine(), make_inputs(fine()));
+    const auto& y = whole.at("y");
+    const auto middle = y.begin() + static_cast<ptrdiff_t>(y.size() / 2);
+    CHECK(part.at("y") == (index == 2 ? std::vector<double>(y.begin(), middle)
+                                      : std::vector<double>(middle, y.end())));
+    return rank.error();
+  });
+  for (const std::string& text : texts) CHECK(text.empty());
+  CHECK(lathe_group_split(nullptr, nullptr, 0, 0) == LATHE_INVALID_ARGUMENT);
+}
+
 }  // namespace
