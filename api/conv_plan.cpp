@@ -30,8 +30,8 @@ ConvPart conv_part(const Call& call) {
   part.length = tokens;
   part.end = tokens;
   if (call.shard) {
-    const Interval interval = call.shard->partition.part(call.shard->rank);
-    part.length = call.shard->partition.length();
+    const Interval interval = call.shard->layout.partition.part(call.shard->rank);
+    part.length = call.shard->layout.partition.length();
     part.begin = interval.begin;
     part.end = interval.end;
   }
@@ -67,7 +67,7 @@ void ConvWork::bind(const std::vector<PlanKernel>& kernels) {
 
 HaloPlan ConvWork::halo(const Call& call) const {
   if (!group_ || !call.shard) return {};
-  return halo_plan(call.shard->partition, call.shard->rank, problem_.width);
+  return halo_plan(call.shard->layout.partition, call.shard->rank, problem_.width);
 }
 
 Result<ConvWorkspace> ConvWork::lay_out(const Call& call, const ConvPart& part,

@@ -9,15 +9,35 @@
 
 #include "api/context.h"
 #include "collective/group.h"
-#include "collective/shard.h"
+#include "collective/layout.h"
 
 struct lathe_group {
   lathe_context* context = nullptr;
   std::shared_ptr<lathe::Group> group;
 };
 
+namespace lathe {
+
+// What a plan made of a shard before its first run: tables on the device, schedules. Immutable.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+};
+
+}  // namespace lathe
+
 struct lathe_shard {
-  lathe::Partition partition;
+  lathe::Layout layout;
   int rank = 0;
   lathe::PartContext view;  // of the last lathe_shard_view_of
+
+  struct ForPlan {
+    uint64_t plan = 0;  // lathe_plan::id
+    std::unique_ptr<const lathe::Prepared> prepared;
+  };
+  std::vector<ForPlan> prepared;
+
+  bool contiguous() const { return layout.balance == lathe::Balance::none; }
+  // Null if the shard was not prepared for the plan.
+  const lathe::Prepared* find(uint64_t plan) const;
 };

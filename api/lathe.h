@@ -241,6 +241,12 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 
 /* The sequence axis is split over `group`, which must outlive the plan. */
 #define LATHE_REDUCE_PARAMETER_GRADS 1u /* weight and bias gradients are summed over the ranks */
+/* How queries and keys of attention meet. Without one of these keys and values travel a ring. */
+#define LATHE_ALLGATHER 2u         /* keys and values are gathered on every rank */
+#define LATHE_DISPATCH 4u          /* both move to where the planner balances the work */
+#define LATHE_EXCHANGE_HEADS 8u    /* all-to-all: whole sequences, a share of the heads */
+#define LATHE_NARROW_GRADIENTS 16u /* gradients of keys travel in the keys' type, not in float32 \
+                                    */
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
@@ -359,7 +365,46 @@ LATHE_API lathe_status lathe_group_abort(lathe_group* group);
 LATHE_API lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
                                           const int64_t* bounds);
 LATHE_API void lathe_shard_destroy(lathe_shard* shard);
+/* Of a shard of contiguous parts. */
 LATHE_API lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t* end);
+
+/* Which tokens a rank holds; chunks of different lengths, empty ones too, where it does not divide.
+ * A causal mask costs the last ranks of contiguous parts the most. */
+typedef enum lathe_balance {
+  LATHE_BALANCE_NONE = 0,     /* chunk r of `world` */
+  LATHE_BALANCE_HEAD_TAIL,    /* chunks r and 2 * world - 1 - r of 2 * world */
+  LATHE_BALANCE_PER_DOCUMENT, /* the same in each sequence */
+  LATHE_BALANCE_PTRR          /* blocks of block_size tokens by their visible keys, round robin */
+} lathe_balance;
+typedef enum lathe_axis { LATHE_QUERIES = 0, LATHE_KEYS } lathe_axis;
+
+/* Set `size`, or use LATHE_SHARD_OPTIONS_INIT. All lengths are those of the whole axes, on the
+ * host: from them follows what each rank sends and computes, so nothing waits for the device. */
+typedef struct lathe_shard_options {
+  size_t size;
+  int world, rank;
+  lathe_balance balance;
+  int64_t length;              /* of the axis that is split: T, Sq, Tq */
+  int64_t key_length;          /* of Sk, Tk; -1: as `length` */
+  const int64_t* cu_seqlens;   /* [offsets]; NULL: each row of the batch is one sequence */
+  const int64_t* cu_seqlens_k; /* [offsets]; NULL: as cu_seqlens */
+  size_t offsets;              /* sequences + 1 */
+  int64_t block_size;          /* of LATHE_BALANCE_PTRR; 0: 128 */
+  const int64_t* bounds;       /* [world + 1], of LATHE_BALANCE_NONE; NULL: even parts */
+} lathe_shard_options;
+#define LATHE_SHARD_OPTIONS_INIT \
+  { sizeof(lathe_shard_options), 1, 0, LATHE_BALANCE_NONE, 0, -1, NULL, NULL, 0, 0, NULL }
+/* What `options` points to is copied. Every rank gives the same but for `rank`. */
+LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
+                                               const lathe_shard_options* options);
+/* The positions that this rank holds, in the order of its tensors: `count` pairs of begin and end.
+ * Lent as long as the shard. */
+LATHE_API lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
+                                             const int64_t** begin_end, size_t* count);
+/* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
+ * lathe_plan_workspace or run, by every rank; it may allocate and wait. causal_conv1d needs none.
+ * The shard must be destroyed before the plan's context, and after its runs have finished. */
+LATHE_API lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan);
 
 /* The rank-local view of packed sequences, for callers that run other kernels on the same cut. */
 typedef struct lathe_shard_view {

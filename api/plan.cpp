@@ -3,6 +3,8 @@
 // Making plans and running them. The run path allocates nothing and takes no lock.
 #include "api/plan.h"
 
+#include <atomic>
+
 #include "api/attention_block.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
@@ -31,6 +33,16 @@ Status load_kernels(lathe_plan* plan) {
   return {};
 }
 
+// The letters of the axes that ranks hold parts of.
+constexpr Letter kQueryLetters[] = {Letter::T, Letter::Sq, Letter::Tq};
+constexpr Letter kKeyLetters[] = {Letter::Sk, Letter::Tk};
+
+Status check_part(const lathe_shard& shard, Letter letter, int64_t found, int64_t held) {
+  if (found == kUnknown || found == held) return {};
+  return invalid(text(name_of(letter), " is ", found, ", but the shard gives rank ", shard.rank,
+                      " of ", shard.layout.world(), " ", held, " tokens"));
+}
+
 Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call) {
   const int world = plan.group ? plan.group->world() : 1;
   if (!shard) {
@@ -38,21 +50,17 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
     return invalid(text("the plan is for a group of ", world,
                         " ranks and needs a shard: use lathe_plan_run_sharded"));
   }
-  if (!plan.group) {
-    return invalid("a shard was given, but the problem has no group (lathe_problem_group)");
+  LATHE_TRY(check_group_of(plan, *shard));
+  for (const Letter letter : kQueryLetters) {
+    LATHE_TRY(
+        check_part(*shard, letter, call->extents[letter], shard->layout.query_tokens(shard->rank)));
   }
-  if (shard->partition.world() != world || shard->rank != plan.group->rank()) {
-    return invalid(text("the shard is of rank ", shard->rank, " of ", shard->partition.world(),
-                        ", the group of rank ", plan.group->rank(), " of ", world));
-  }
-  const Interval part = shard->partition.part(shard->rank);
-  const int64_t tokens = call->extents[Letter::T];
-  if (tokens != part.size()) {
-    return invalid(text("x has T = ", tokens, ", but the shard gives rank ", shard->rank,
-                        " the tokens ", part.begin, " to ", part.end, ", ", part.size(),
-                        " of them"));
+  for (const Letter letter : kKeyLetters) {
+    LATHE_TRY(
+        check_part(*shard, letter, call->extents[letter], shard->layout.key_tokens(shard->rank)));
   }
   call->shard = shard;
+  call->prepared = shard->find(plan.id);
   return {};
 }
 
@@ -100,6 +108,21 @@ Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, in
   }
   total_ -= total_ % kSectionBytes;
   return {};
+}
+
+Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
+  if (!plan.group) {
+    return invalid("a shard was given, but the problem has no group (lathe_problem_group)");
+  }
+  const int world = plan.group->world();
+  if (shard.layout.world() != world || shard.rank != plan.group->rank()) {
+    return invalid(text("the shard is of rank ", shard.rank, " of ", shard.layout.world(),
+                        ", the group of rank ", plan.group->rank(), " of ", world));
+  }
+  const bool chain = plan.op->family == Family::conv || plan.op->family == Family::kda;
+  if (!chain || shard.contiguous()) return {};
+  return invalid(
+      text(plan.op->info.name, " is a chain over the tokens: the shard's balance must be none"));
 }
 
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
@@ -164,6 +187,8 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     LATHE_TRY(require(context, "context"));
     LATHE_TRY(require(problem, "problem"));
     auto plan = std::make_unique<lathe_plan>();
+    static std::atomic<uint64_t> plans = 0;
+    plan->id = ++plans;
     plan->context = context;
     plan->op = problem->op;
     LATHE_ASSIGN(plan->promised, lathe::check_problem(*problem));
@@ -173,8 +198,9 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
         return invalid("the problem's group was made in another context than the plan");
       }
       plan->group = problem->group->group;
-      // The rank's part of T, which the cut decides and each run checks.
-      plan->promised[lathe::Letter::T] = lathe::kUnknown;
+      // The rank's part of its axes, which the cut decides and each run checks.
+      for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
+      for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
     }
     LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
     LATHE_TRY(lathe::load_kernels(plan.get()));

@@ -33,6 +33,11 @@ class Work {
   virtual const std::vector<KernelSpec>& specs() const = 0;
   // Hands over the loaded kernels, in that order.
   virtual void bind(const std::vector<PlanKernel>& kernels) = 0;
+  // What runs on this shard need that only the lengths tell: once per shard, off the launch path.
+  // May allocate, and talk to the other ranks. Null: nothing.
+  virtual Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard&) const {
+    return std::unique_ptr<const Prepared>();
+  }
   virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
   virtual Status run(const Call& call) const = 0;
   virtual Result<Estimate> estimate(const Call& call) const = 0;
@@ -61,6 +66,7 @@ class Sections {
 }  // namespace lathe
 
 struct lathe_plan {
+  uint64_t id = 0;  // no other plan of this process ever has it
   lathe_context* context = nullptr;
   const lathe::Operator* op = nullptr;
   lathe::Extents promised;
@@ -72,6 +78,8 @@ struct lathe_plan {
 
 namespace lathe {
 
+// INVALID_ARGUMENT unless the shard is one of the plan's group that the operator can run on.
+Status check_group_of(const lathe_plan& plan, const lathe_shard& shard);
 // Checks the tensors and the shard of one call.
 Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
                     Look look, Call* call);

@@ -15,7 +15,8 @@
 namespace lathe {
 namespace {
 
-constexpr unsigned kGroupFlags = LATHE_REDUCE_PARAMETER_GRADS;
+constexpr unsigned kMethods = LATHE_ALLGATHER | LATHE_DISPATCH | LATHE_EXCHANGE_HEADS;
+constexpr unsigned kGroupFlags = LATHE_REDUCE_PARAMETER_GRADS | kMethods | LATHE_NARROW_GRADIENTS;
 
 std::string extents_text(int rank, const int64_t* shape) {
   std::string out = "[";
@@ -38,6 +39,8 @@ std::string shapes_text(const lathe_operator_tensor& tensor) {
   }
   return out;
 }
+
+}  // namespace
 
 Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
                const int64_t* shape) {
@@ -84,6 +87,8 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
   for (int i = 0; i < rank; ++i) declared.extents[i] = shape[i];
   return {};
 }
+
+namespace {
 
 const char* type_text(lathe_option_type type) {
   switch (type) {
@@ -146,7 +151,8 @@ bool is_allowed(const lathe_operator_option& option, const std::string& value) {
   return false;
 }
 
-// `given`: the type of the setter that was called; text fits every option.
+}  // namespace
+
 Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
                   const std::string& value) {
   LATHE_TRY(require(problem, "problem"));
@@ -179,7 +185,6 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
   return {};
 }
 
-}  // namespace
 }  // namespace lathe
 
 lathe::Shape lathe_problem::shape(int tensor) const {
@@ -288,7 +293,15 @@ lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group, uns
     LATHE_TRY(require(group, "group"));
     if (flags & ~lathe::kGroupFlags) {
       return invalid(lathe::text("group flags are ", flags,
-                                 "; allowed are 0 and LATHE_REDUCE_PARAMETER_GRADS (1)"));
+                                 "; allowed are 0 and sums of LATHE_REDUCE_PARAMETER_GRADS (1), "
+                                 "LATHE_NARROW_GRADIENTS (16) and one of LATHE_ALLGATHER (2), "
+                                 "LATHE_DISPATCH (4), LATHE_EXCHANGE_HEADS (8)"));
+    }
+    const unsigned method = flags & lathe::kMethods;
+    if (method & (method - 1)) {
+      return invalid(lathe::text("group flags are ", flags,
+                                 "; of LATHE_ALLGATHER (2), LATHE_DISPATCH (4) and "
+                                 "LATHE_EXCHANGE_HEADS (8) only one may be set"));
     }
     if (!problem->op->info.ranks) {
       return invalid(lathe::text(problem->op->info.name, " cannot be split over a group"));

@@ -40,3 +40,14 @@ struct lathe_problem {
   // The value that holds: what was set, or the table's default.
   std::string option(const char* name) const;
 };
+
+namespace lathe {
+
+// As the C functions: lathe_problem_tensor, and the setters of options, of which `given` is the
+// type; text fits every option.
+Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
+               const int64_t* shape);
+Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
+                  const std::string& value);
+
+}  // namespace lathe

@@ -1,26 +1,73 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How a sequence axis is cut, and a rank's view of packed sequences on it.
-#include <climits>
-
+// How sequence axes are cut, what plans make of that, and a rank's view of packed sequences on it.
 #include "api/boundary.h"
 #include "api/group.h"
+#include "api/plan.h"
 
 namespace lathe {
 namespace {
 
-Result<Partition> make_partition(int world, int64_t length, const int64_t* bounds) {
-  if (length < 0 || length > INT_MAX) {
-    return invalid(text("length is ", length, "; allowed are 0 to ", INT_MAX));
+Status require_contiguous(const lathe_shard& shard, const char* function) {
+  if (shard.contiguous()) return {};
+  return invalid(text(function,
+                      " needs a shard of balance none; this one has several intervals "
+                      "(lathe_shard_intervals)"));
+}
+
+// The offsets of a cu_seqlens that may be NULL.
+std::vector<int64_t> offsets_of(const int64_t* cu_seqlens, size_t count) {
+  return cu_seqlens ? std::vector<int64_t>(cu_seqlens, cu_seqlens + count) : std::vector<int64_t>();
+}
+
+Result<Balance> balance_of(lathe_balance balance) {
+  switch (balance) {
+    case LATHE_BALANCE_NONE:
+      return Balance::none;
+    case LATHE_BALANCE_HEAD_TAIL:
+      return Balance::head_tail;
+    case LATHE_BALANCE_PER_DOCUMENT:
+      return Balance::per_document;
+    case LATHE_BALANCE_PTRR:
+      return Balance::ptrr;
   }
-  if (!bounds) return even_partition(length, world);
-  Partition partition;
-  partition.bounds.assign(bounds, bounds + world + 1);
-  LATHE_TRY(check_partition(partition.bounds));
-  if (partition.length() != length) {
-    return invalid(text("bounds[", world, "] is ", partition.length(), ", but length is ", length));
+  return invalid(text("balance is ", static_cast<int>(balance),
+                      "; allowed are LATHE_BALANCE_NONE (0) to LATHE_BALANCE_PTRR (3)"));
+}
+
+Result<LayoutOptions> layout_options(const lathe_shard_options& options) {
+  LayoutOptions out;
+  out.world = options.world;
+  LATHE_ASSIGN(out.balance, balance_of(options.balance));
+  out.length = options.length;
+  out.key_length = options.key_length;
+  if (options.cu_seqlens_k && !options.cu_seqlens) {
+    return invalid("cu_seqlens_k is given without cu_seqlens");
   }
-  return partition;
+  if (options.cu_seqlens && options.offsets == 0) {
+    return invalid("offsets is 0, but cu_seqlens has at least one, 0");
+  }
+  out.cu_seqlens = offsets_of(options.cu_seqlens, options.offsets);
+  out.cu_seqlens_k = offsets_of(options.cu_seqlens_k, options.offsets);
+  if (options.block_size != 0) out.block_size = options.block_size;
+  if (options.bounds) out.bounds.assign(options.bounds, options.bounds + options.world + 1);
+  return out;
+}
+
+Status create(lathe_shard** out, const lathe_shard_options& options) {
+  if (options.world < 1)
+    return invalid(text("world is ", options.world, ", but must be 1 or more"));
+  if (options.rank < 0 || options.rank >= options.world) {
+    return invalid(text("rank is ", options.rank, "; allowed are 0 to ", options.world - 1));
+  }
+  auto shard = std::make_unique<lathe_shard>();
+  shard->rank = options.rank;
+  LATHE_ASSIGN(const LayoutOptions wanted, layout_options(options));
+  LATHE_ASSIGN(shard->layout, make_layout(wanted));
+  // Pairs of offsets, as lathe_shard_intervals lends them.
+  static_assert(sizeof(Interval) == 2 * sizeof(int64_t));
+  *out = shard.release();
+  return {};
 }
 
 }  // namespace
@@ -32,21 +79,35 @@ using lathe::require;
 using lathe::Status;
 using lathe::text;
 
+const lathe::Prepared* lathe_shard::find(uint64_t plan) const {
+  for (const ForPlan& each : prepared) {
+    if (each.plan == plan) return each.prepared.get();
+  }
+  return nullptr;
+}
+
 extern "C" {
 
 lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
                                 const int64_t* bounds) {
   return boundary([&]() -> Status {
     LATHE_TRY(require(out, "out"));
-    if (world < 1) return invalid(text("world is ", world, ", but must be 1 or more"));
-    if (rank < 0 || rank >= world) {
-      return invalid(text("rank is ", rank, "; allowed are 0 to ", world - 1));
-    }
-    auto shard = std::make_unique<lathe_shard>();
-    LATHE_ASSIGN(shard->partition, lathe::make_partition(world, length, bounds));
-    shard->rank = rank;
-    *out = shard.release();
-    return {};
+    lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+    options.world = world;
+    options.rank = rank;
+    options.length = length;
+    options.bounds = bounds;
+    return lathe::create(out, options);
+  });
+}
+
+lathe_status lathe_shard_create_with(lathe_shard** out, const lathe_shard_options* options) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(out, "out"));
+    LATHE_TRY(require(options, "options"));
+    lathe_shard_options taken = LATHE_SHARD_OPTIONS_INIT;
+    LATHE_TRY(lathe::take_sized(options, "options", &taken));
+    return lathe::create(out, taken);
   });
 }
 
@@ -57,9 +118,44 @@ lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t
     LATHE_TRY(require(shard, "shard"));
     LATHE_TRY(require(begin, "begin"));
     LATHE_TRY(require(end, "end"));
-    const lathe::Interval part = shard->partition.part(shard->rank);
+    LATHE_TRY(lathe::require_contiguous(*shard, "lathe_shard_range"));
+    const lathe::Interval part = shard->layout.partition.part(shard->rank);
     *begin = part.begin;
     *end = part.end;
+    return {};
+  });
+}
+
+lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
+                                   const int64_t** begin_end, size_t* count) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(shard, "shard"));
+    LATHE_TRY(require(begin_end, "begin_end"));
+    LATHE_TRY(require(count, "count"));
+    if (axis != LATHE_QUERIES && axis != LATHE_KEYS) {
+      return invalid(text("axis is ", static_cast<int>(axis),
+                          "; allowed are LATHE_QUERIES (0) and LATHE_KEYS (1)"));
+    }
+    const lathe::ShardLayout& layout =
+        axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
+    const std::vector<lathe::Interval>& mine = layout[shard->rank];
+    *begin_end = reinterpret_cast<const int64_t*>(mine.data());
+    *count = mine.size();
+    return {};
+  });
+}
+
+lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(shard, "shard"));
+    LATHE_TRY(require(plan, "plan"));
+    LATHE_TRY(lathe::check_group_of(*plan, *shard));
+    if (shard->find(plan->id)) return {};
+    LATHE_TRY(lathe::require_device(*plan->context, "a shard's preparation"));
+    const lathe::Device::Scope scope(*plan->context->device);
+    LATHE_TRY(scope.status());
+    LATHE_ASSIGN(auto prepared, plan->work->prepare(*shard));
+    if (prepared) shard->prepared.push_back({plan->id, std::move(prepared)});
     return {};
   });
 }
@@ -70,9 +166,11 @@ lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens, 
     LATHE_TRY(require(shard, "shard"));
     LATHE_TRY(require(cu_seqlens, "cu_seqlens"));
     LATHE_TRY(lathe::check_sized(out));
+    LATHE_TRY(lathe::require_contiguous(*shard, "lathe_shard_view_of"));
+    const lathe::Partition& partition = shard->layout.partition;
     const std::vector<int64_t> offsets(cu_seqlens, cu_seqlens + count);
-    LATHE_TRY(lathe::check_cu_seqlens(offsets, shard->partition.length()));
-    LATHE_ASSIGN(auto contexts, lathe::part_contexts(offsets, shard->partition));
+    LATHE_TRY(lathe::check_cu_seqlens(offsets, partition.length()));
+    LATHE_ASSIGN(auto contexts, lathe::part_contexts(offsets, partition));
     for (lathe::PartContext& context : contexts) {
       if (context.rank == shard->rank) shard->view = std::move(context);
     }

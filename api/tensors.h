@@ -13,6 +13,8 @@ struct lathe_shard;
 
 namespace lathe {
 
+class Prepared;
+
 // A declared tensor, with everything that a run checks prepared.
 struct Slot {
   int tensor = 0;  // index in the table
@@ -35,6 +37,7 @@ struct Call {
   Extents extents;
   std::array<Tensor, kMaxTensors> tensors;  // as in the table; data is null if not declared
   const lathe_shard* shard = nullptr;       // null: the whole axis is here
+  const Prepared* prepared = nullptr;       // what the plan made of the shard; null: nothing
   char* workspace = nullptr;
   size_t workspace_bytes = 0;
   CUstream stream = nullptr;

@@ -10,6 +10,8 @@ namespace lathe {
 enum class Balance { none, head_tail, per_document, ptrr };
 Result<Balance> balance_of(const std::string& word);
 
+constexpr int64_t kDefaultPtrrBlock = 128;
+
 // Per rank, the intervals of positions it holds, in the order of its buffer.
 using ShardLayout = std::vector<std::vector<Interval>>;
 

@@ -3,69 +3,31 @@
 // Who sends its tail rows to whom, and the order of kernels and messages on two streams.
 #include "collective/conv_halo.h"
 
-#include "codegen/base/text.h"
+#include "collective/exchange.h"
 
 namespace lathe {
 namespace {
 
 // One direction of the exchange: `send` goes to every rank of `to`, slot i of `receive` is filled
 // by rank i of `from`.
-struct Hop {
-  const HaloBuffers& buffers;
-  const HaloPeers& to;
-  const HaloPeers& from;
+struct Messages {
+  std::array<Transfer, kConvMaxMessages> sends, receives;
+  Hop hop;
 };
 
-bool is_empty(const Hop& hop) {
-  return hop.buffers.message_bytes == 0 || (hop.to.empty() && hop.from.empty());
-}
-
-Status check_hop(const Group& group, const Hop& hop) {
-  LATHE_TRY(group.usable());
-  for (const auto* peers : {&hop.to, &hop.from}) {
-    for (const HaloPeer& peer : *peers) {
-      if (peer.rank >= 0 && peer.rank < group.world() && peer.rank != group.rank()) continue;
-      return {Code::invalid_argument,
-              text("the halo's plan for rank ", group.rank(), " names rank ", peer.rank,
-                   ", the group has ", group.world())};
-    }
+// `out` lends its arrays to its hop.
+void lay_out(const HaloBuffers& buffers, const HaloPeers& to, const HaloPeers& from,
+             Messages* out) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    out->sends[i] = {to[i].rank, buffers.send, buffers.message_bytes};
   }
-  if ((!hop.to.empty() && hop.buffers.send == nullptr) ||
-      (!hop.from.empty() && hop.buffers.receive == nullptr)) {
-    return {Code::invalid_argument, "a halo buffer is null"};
+  for (size_t i = 0; i < from.size(); ++i) {
+    char* slot = static_cast<char*>(buffers.receive);
+    if (slot != nullptr) slot += i * buffers.message_bytes;
+    out->receives[i] = {from[i].rank, slot, buffers.message_bytes};
   }
-  return {};
-}
-
-ncclResult_t post(const Group& group, const Hop& hop) {
-  const Nccl& nccl = group.nccl();
-  const size_t bytes = hop.buffers.message_bytes;
-  auto* slot = static_cast<char*>(hop.buffers.receive);
-  for (const HaloPeer& peer : hop.from) {
-    const ncclResult_t result =
-        nccl.ncclRecv(slot, bytes, ncclInt8, peer.rank, group.comm(), group.exchange_stream());
-    if (result != ncclSuccess && result != ncclInProgress) return result;
-    slot += bytes;
-  }
-  for (const HaloPeer& peer : hop.to) {
-    const ncclResult_t result = nccl.ncclSend(hop.buffers.send, bytes, ncclInt8, peer.rank,
-                                              group.comm(), group.exchange_stream());
-    if (result != ncclSuccess && result != ncclInProgress) return result;
-  }
-  return ncclSuccess;
-}
-
-// All messages of a hop in one group, after what `stream` was given so far.
-Status start(Group& group, const Hop& hop, CUstream stream) {
-  LATHE_TRY(check_hop(group, hop));
-  LATHE_TRY(group.exchange_after(stream));
-  const Nccl& nccl = group.nccl();
-  LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
-  const ncclResult_t posted = post(group, hop);
-  // A group that was begun must be ended, or the next call of this thread joins it.
-  const ncclResult_t ended = nccl.ncclGroupEnd();
-  LATHE_TRY(check(nccl, group.comm(), posted, "the halo's ncclSend and ncclRecv"));
-  return group.settle(ended, "the halo's ncclGroupEnd");
+  out->hop = {std::span(out->sends).first(to.size()), std::span(out->receives).first(from.size()),
+              "the halo"};
 }
 
 Status run(const Step& step, CUstream stream) {
@@ -84,9 +46,10 @@ struct ForwardSteps {
 };
 
 // `interior`, then the halo as soon as the messages of `hop` are there, then what needs it.
-Status consume(Group& group, const Hop& hop, const ForwardSteps& steps, CUstream stream) {
+Status consume(Group& group, const Hop& hop, bool sources, const ForwardSteps& steps,
+               CUstream stream) {
   LATHE_TRY(run(steps.interior, stream));
-  if (!hop.from.empty()) {
+  if (sources) {
     if (!is_empty(hop)) LATHE_TRY(group.stream_after_exchange(stream));
     LATHE_TRY(run(steps.join, stream));
   }
@@ -117,12 +80,15 @@ HaloPlan halo_plan(const Partition& partition, int rank, int width) {
 
 Status conv_halo_forward(Group& group, const HaloPlan& plan, const HaloBuffers& rows, Step pack,
                          Step interior, Step join, Step boundary, CUstream stream) {
-  const Hop hop{rows, plan.destinations, plan.sources};
+  Messages messages;
+  lay_out(rows, plan.destinations, plan.sources, &messages);
+  const Hop& hop = messages.hop;
+  const bool sources = !plan.sources.empty();
   if (!plan.destinations.empty()) LATHE_TRY(run(pack, stream));
-  if (is_empty(hop)) return consume(group, hop, {interior, join, boundary}, stream);
-  Status status = start(group, hop, stream);
-  if (status.ok()) status = consume(group, hop, {interior, join, boundary}, stream);
-  if (status.ok() && !plan.sources.empty()) return status;  // joined before `join`
+  if (is_empty(hop)) return consume(group, hop, sources, {interior, join, boundary}, stream);
+  Status status = post_after(group, hop, stream);
+  if (status.ok()) status = consume(group, hop, sources, {interior, join, boundary}, stream);
+  if (status.ok() && sources) return status;  // joined before `join`
   return joined(group, status, stream);
 }
 
@@ -130,15 +96,17 @@ Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers&
                           const HaloBuffers& gradients, Step pack, Step first_half, Step join,
                           Step boundary, Step second_half, Step add, CUstream stream) {
   // Gradients travel the other way: to the ranks whose rows were received.
-  const Hop forth{rows, plan.destinations, plan.sources};
-  const Hop back{gradients, plan.sources, plan.destinations};
+  Messages rows_forth, gradients_back;
+  lay_out(rows, plan.destinations, plan.sources, &rows_forth);
+  lay_out(gradients, plan.sources, plan.destinations, &gradients_back);
+  const Hop &forth = rows_forth.hop, &back = gradients_back.hop;
   const auto until_boundary = [&]() -> Status {
     if (!plan.destinations.empty()) LATHE_TRY(run(pack, stream));
-    if (!is_empty(forth)) LATHE_TRY(start(group, forth, stream));
-    return consume(group, forth, {first_half, join, boundary}, stream);
+    LATHE_TRY(post_after(group, forth, stream));
+    return consume(group, forth, !plan.sources.empty(), {first_half, join, boundary}, stream);
   };
   const auto from_boundary = [&]() -> Status {
-    if (!is_empty(back)) LATHE_TRY(start(group, back, stream));
+    LATHE_TRY(post_after(group, back, stream));
     return run(second_half, stream);
   };
   Status status = until_boundary();

@@ -29,7 +29,7 @@ set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
 sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
   ${nccl}/call.cpp ${nccl}/collectives.cpp ${nccl}/comm.cpp ${nccl}/group.cpp ${nccl}/init.cpp
   ${nccl}/match.cpp ${nccl}/progress.cpp ${nccl}/reduce.cpp ${nccl}/state.cpp ${nccl}/table.cpp
-  ${nccl}/transfer.cpp)
+  ${nccl}/traffic.cpp ${nccl}/transfer.cpp)
 
 # Tests are ordinary clients: they open the built libraries by path.
 function(sim_client_test name)

@@ -4,6 +4,7 @@
 #include "sim/driver/per_thread.h"
 #include "sim/nccl/export.h"
 #include "sim/nccl/meet.h"
+#include "sim/nccl/traffic.h"
 
 namespace sim::nccl {
 namespace {
@@ -84,6 +85,7 @@ ncclResult_t enqueue(State& state, std::vector<Queued> calls) {
     const CUresult result = hold_stream(*launch);
     if (result != CUDA_SUCCESS) return give_up(state, launches, *key.first, result);
   }
+  note_traffic(calls);
   for (Queued& call : calls) {
     Part part;
     part.rank = call.comm->rank;

@@ -91,7 +91,7 @@ struct ncclComm {
   CUcontext context = nullptr;
   bool retained = false;    // the primary context is held by us
   CUstream lane = nullptr;  // copies into this rank's buffers
-  uint64_t operations = 0, collectives = 0, splits = 0;
+  uint64_t operations = 0, collectives = 0, splits = 0, hops = 0;
   std::string last;                                        // the newest operation in words
   std::vector<sim::nccl::LaunchPtr> launches;              // not over
   std::vector<uint32_t*> pages;                            // of flags, pinned

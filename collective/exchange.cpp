@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Checks and posts the messages of a hop.
+#include "collective/exchange.h"
+
+#include <algorithm>
+
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+Status check_hop(const Group& group, const Hop& hop) {
+  LATHE_TRY(group.usable());
+  for (const auto& transfers : {hop.sends, hop.receives}) {
+    for (const Transfer& transfer : transfers) {
+      if (transfer.bytes == 0) continue;
+      if (transfer.peer < 0 || transfer.peer >= group.world() || transfer.peer == group.rank()) {
+        return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(), " names rank ",
+                                             transfer.peer, ", the group has ", group.world())};
+      }
+      if (transfer.data == nullptr) {
+        return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(),
+                                             ": the buffer for rank ", transfer.peer, " is null")};
+      }
+    }
+  }
+  return {};
+}
+
+ncclResult_t enqueue(const Group& group, const Hop& hop) {
+  const Nccl& nccl = group.nccl();
+  const auto failed = [](ncclResult_t result) {
+    return result != ncclSuccess && result != ncclInProgress;
+  };
+  for (const Transfer& from : hop.receives) {
+    if (from.bytes == 0) continue;
+    const ncclResult_t result = nccl.ncclRecv(from.data, from.bytes, ncclInt8, from.peer,
+                                              group.comm(), group.exchange_stream());
+    if (failed(result)) return result;
+  }
+  for (const Transfer& to : hop.sends) {
+    if (to.bytes == 0) continue;
+    const ncclResult_t result =
+        nccl.ncclSend(to.data, to.bytes, ncclInt8, to.peer, group.comm(), group.exchange_stream());
+    if (failed(result)) return result;
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+bool is_empty(const Hop& hop) {
+  const auto nothing = [](const Transfer& transfer) { return transfer.bytes == 0; };
+  return std::all_of(hop.sends.begin(), hop.sends.end(), nothing) &&
+         std::all_of(hop.receives.begin(), hop.receives.end(), nothing);
+}
+
+Status post(Group& group, const Hop& hop) {
+  if (is_empty(hop)) return {};
+  LATHE_TRY(check_hop(group, hop));
+  const Nccl& nccl = group.nccl();
+  LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
+  const ncclResult_t posted = enqueue(group, hop);
+  // A group that was begun must be ended, or the next call of this thread joins it.
+  const ncclResult_t ended = nccl.ncclGroupEnd();
+  LATHE_TRY(check(nccl, group.comm(), posted, hop.name));
+  return group.settle(ended, hop.name);
+}
+
+Status post_after(Group& group, const Hop& hop, CUstream stream) {
+  if (is_empty(hop)) return {};
+  LATHE_TRY(check_hop(group, hop));
+  LATHE_TRY(group.exchange_after(stream));
+  return post(group, hop);
+}
+
+}  // namespace lathe
