@@ -7,6 +7,13 @@
 
 #include <string>
 
+#include "sim/driver/timeline_export.h"
+
+// The header names a later version of it only.
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
+                                              cuuint64_t* id, CUgraph* graph,
+                                              const CUgraphNode** nodes, size_t* count);
+
 namespace sim::nccl {
 
 #define SIM_NCCL_DRIVER(X)                                     \
@@ -21,6 +28,10 @@ namespace sim::nccl {
   X(stream_create, cuStreamCreate)                             \
   X(stream_destroy, cuStreamDestroy_v2)                        \
   X(stream_is_capturing, cuStreamIsCapturing)                  \
+  X(stream_capture_info, cuStreamGetCaptureInfo_v2)            \
+  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode)  \
+  X(user_object_create, cuUserObjectCreate)                    \
+  X(graph_retain_user_object, cuGraphRetainUserObject)         \
   X(stream_wait_event, cuStreamWaitEvent)                      \
   X(stream_wait_value32, cuStreamWaitValue32_v2)               \
   X(launch_host_func, cuLaunchHostFunc)                        \
@@ -37,9 +48,19 @@ namespace sim::nccl {
   X(memcpy_peer_async, cuMemcpyPeerAsync)                      \
   X(pointer_get_attribute, cuPointerGetAttribute)
 
+// What the simulator's driver has beside them; null on any other.
+#define SIM_NCCL_TIMELINE(X)              \
+  X(message_time, lathe_sim_message_time) \
+  X(event_time, lathe_sim_event_time)     \
+  X(arrival, lathe_sim_arrival)           \
+  X(stream_rank, lathe_sim_stream_rank)   \
+  X(thread_rank, lathe_sim_thread_rank)   \
+  X(hide_stream, lathe_sim_hide_stream)
+
 struct Table {
 #define SIM_NCCL_MEMBER(name, symbol) decltype(&symbol) name = nullptr;
   SIM_NCCL_DRIVER(SIM_NCCL_MEMBER)
+  SIM_NCCL_TIMELINE(SIM_NCCL_MEMBER)
 #undef SIM_NCCL_MEMBER
 };
 
