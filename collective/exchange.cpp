@@ -11,10 +11,9 @@ namespace lathe {
 namespace {
 
 Status check_hop(const Group& group, const Hop& hop) {
-  LATHE_TRY(group.usable());
   for (const auto& transfers : {hop.sends, hop.receives}) {
     for (const Transfer& transfer : transfers) {
-      if (transfer.bytes == 0) continue;
+      if (transfer.total() == 0) continue;
       if (transfer.peer < 0 || transfer.peer >= group.world() || transfer.peer == group.rank()) {
         return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(), " names rank ",
                                              transfer.peer, ", the group has ", group.world())};
@@ -35,29 +34,50 @@ ncclResult_t enqueue(const Group& group, const Hop& hop) {
   };
   for (const Transfer& from : hop.receives) {
     if (from.bytes == 0) continue;
-    const ncclResult_t result = nccl.ncclRecv(from.data, from.bytes, ncclInt8, from.peer,
-                                              group.comm(), group.exchange_stream());
-    if (failed(result)) return result;
+    for (int64_t i = 0; i < from.count; ++i) {
+      const ncclResult_t result = nccl.ncclRecv(from.at(i), from.bytes, ncclInt8, from.peer,
+                                                group.comm(), group.exchange_stream());
+      if (failed(result)) return result;
+    }
   }
   for (const Transfer& to : hop.sends) {
     if (to.bytes == 0) continue;
-    const ncclResult_t result =
-        nccl.ncclSend(to.data, to.bytes, ncclInt8, to.peer, group.comm(), group.exchange_stream());
-    if (failed(result)) return result;
+    for (int64_t i = 0; i < to.count; ++i) {
+      const ncclResult_t result = nccl.ncclSend(to.at(i), to.bytes, ncclInt8, to.peer, group.comm(),
+                                                group.exchange_stream());
+      if (failed(result)) return result;
+    }
   }
   return ncclSuccess;
+}
+
+// For the watchdog's words, should the hop never end.
+Posting posting_of(const Hop& hop) {
+  Posting out;
+  out.step = hop.step;
+  for (const Transfer& to : hop.sends) {
+    out.bytes += to.total();
+    if (to.total() > 0) out.peer = to.peer;
+  }
+  for (const Transfer& from : hop.receives) {
+    out.bytes += from.total();
+    if (from.total() > 0) out.peer = from.peer;
+  }
+  return out;
 }
 
 }  // namespace
 
 bool is_empty(const Hop& hop) {
-  const auto nothing = [](const Transfer& transfer) { return transfer.bytes == 0; };
+  const auto nothing = [](const Transfer& transfer) { return transfer.total() == 0; };
   return std::all_of(hop.sends.begin(), hop.sends.end(), nothing) &&
          std::all_of(hop.receives.begin(), hop.receives.end(), nothing);
 }
 
 Status post(Group& group, const Hop& hop) {
   if (is_empty(hop)) return {};
+  const Group::Use use(group);
+  LATHE_TRY(use.status());
   LATHE_TRY(check_hop(group, hop));
   const Nccl& nccl = group.nccl();
   LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
@@ -65,11 +85,13 @@ Status post(Group& group, const Hop& hop) {
   // A group that was begun must be ended, or the next call of this thread joins it.
   const ncclResult_t ended = nccl.ncclGroupEnd();
   LATHE_TRY(check(nccl, group.comm(), posted, hop.name));
-  return group.settle(ended, hop.name);
+  LATHE_TRY(group.settle(ended, hop.name));
+  return group.posted(posting_of(hop));
 }
 
 Status post_after(Group& group, const Hop& hop, CUstream stream) {
   if (is_empty(hop)) return {};
+  LATHE_TRY(group.usable());
   LATHE_TRY(check_hop(group, hop));
   LATHE_TRY(group.exchange_after(stream));
   return post(group, hop);

@@ -5,17 +5,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "collective/group.h"
 
 namespace lathe {
 
-// A message to or from `peer`. Between two ranks messages match in the order of their spans.
+// A message to or from `peer`, or `count` of them, `stride` bytes apart: tokens of each row of a
+// batch. Between two ranks messages match in the order of their spans.
 struct Transfer {
   int peer = 0;
   void* data = nullptr;
-  size_t bytes = 0;
+  size_t bytes = 0;  // of each
+  int64_t count = 1;
+  size_t stride = 0;
+
+  size_t total() const { return bytes * static_cast<size_t>(count); }
+  void* at(int64_t i) const { return static_cast<char*>(data) + static_cast<size_t>(i) * stride; }
 };
 struct Hop {
   std::span<const Transfer> sends, receives;
@@ -32,5 +39,20 @@ Status post(Group& group, const Hop& hop);
 Status post_after(Group& group, const Hop& hop, CUstream stream);
 
 bool is_empty(const Hop& hop);
+
+// A collective of all ranks on the exchange stream, in the words of a timeout.
+struct Collective {
+  const char* name = "ncclAllReduce";
+  int step = 0;
+  uint64_t bytes = 0;  // that this rank hands over
+};
+// `call(nccl, comm, stream)` makes the calls; several are enclosed in a group by the caller.
+template <typename F>
+Status post(Group& group, const Collective& what, F call) {
+  const Group::Use use(group);
+  LATHE_TRY(use.status());
+  LATHE_TRY(group.settle(call(group.nccl(), group.comm(), group.exchange_stream()), what.name));
+  return group.posted({what.step, -1, what.bytes});
+}
 
 }  // namespace lathe

@@ -92,6 +92,7 @@ ncclResult_t enqueue(State& state, std::vector<Queued> calls) {
     part.call = call.call;
     part.call.sequence = call.comm->operations++;
     part.launch = launches[{call.comm, call.stream}];
+    note_call(*part.launch, part.call);
     part.since = Clock::now();
     call.comm->last = describe(part.call);
     match(state, *call.comm->clique, std::move(part));
