@@ -116,7 +116,7 @@ Result<std::unique_ptr<const Prepared>> AttentionTables::make(const Device& devi
     out->first_.push_back(static_cast<int64_t>(all.size()));
     all.insert(all.end(), round.pairs.begin(), round.pairs.end());
   }
-  LATHE_ASSIGN(out->pairs_, DeviceTable::make(device, std::as_bytes(std::span(all))));
+  LATHE_ASSIGN(out->pairs_, DeviceTable::upload(device, std::as_bytes(std::span(all))));
   // Three words each: tokens of the parts before it, its first token, its last + 1; -1: own.
   const auto own = static_cast<int32_t>(rounds.key_tokens[rounds.rank]);
   std::vector<int32_t> places = {-1, 0, own, 0, 0, own};
@@ -130,7 +130,7 @@ Result<std::unique_ptr<const Prepared>> AttentionTables::make(const Device& devi
     out->share_tokens_ += share ? share.tokens : 0;
     ++out->shares_;
   }
-  LATHE_ASSIGN(out->places_, DeviceTable::make(device, std::as_bytes(std::span(places))));
+  LATHE_ASSIGN(out->places_, DeviceTable::upload(device, std::as_bytes(std::span(places))));
   const size_t messages = 2 * static_cast<size_t>(rounds.world);
   out->sends_.resize(messages);
   out->receives_.resize(messages);
@@ -156,7 +156,7 @@ void AttentionTables::gather_only_seen() {
 
 AttentionTables::Places AttentionTables::places(int which) const {
   constexpr int kPlaceBytes = 3 * sizeof(int32_t);
-  const char* data = places_->data() + which * kPlaceBytes;
+  const char* data = places_.data() + which * kPlaceBytes;
   if (which == kShares) return {data, shares_, share_tokens_};
   return {data, 1, rounds_.key_tokens[rounds_.rank]};
 }

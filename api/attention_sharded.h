@@ -20,7 +20,7 @@ class AttentionTables final : public Prepared {
                                                       int64_t sequences);
   const AttentionRounds& rounds() const { return rounds_; }
   const void* pairs(int round) const {
-    return pairs_->data() ? pairs_->data() + first_[round] * sizeof(PairRow) : nullptr;
+    return pairs_.data() ? pairs_.data() + first_[round] * sizeof(PairRow) : nullptr;
   }
   // Of sum_parts: this rank's own sum alone; one that arrived; and own keys' shares, by rank.
   static constexpr int kOwn = 0, kArrived = 1, kShares = 2;
@@ -48,7 +48,7 @@ class AttentionTables final : public Prepared {
   std::vector<int64_t> gathered_ = {0};
   int64_t share_tokens_ = 0;
   int shares_ = 0;
-  std::unique_ptr<const DeviceTable> pairs_, places_;
+  DeviceTable pairs_, places_;
   mutable std::vector<Transfer> sends_, receives_;
 };
 

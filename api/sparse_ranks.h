@@ -28,7 +28,7 @@ class SparsePrepared final : public Prepared {
   int64_t sequences = 0;          // of the whole axis
 
  private:
-  std::unique_ptr<const DeviceTable> table_;
+  DeviceTable table_;
 };
 
 // Takes over the work of one device, for groups of two ranks and more.
