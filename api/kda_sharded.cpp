@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/boundary.h"
+#include "api/device_table.h"
 #include "api/kda_chunked_plan.h"
 #include "codegen/kernels/workspace_parts.h"
 #include "collective/conv_halo.h"
@@ -17,37 +18,21 @@ namespace {
 Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
 
 // What a plan made of a shard: who exchanges what, and the lengths of the part on the device.
-class KdaPrepared final : public Prepared {
- public:
-  ~KdaPrepared() override {
-    if (table_ == 0) return;
-    const Device::Scope scope(*device_);
-    (void)device_->driver().cuMemFree(table_);
-  }
-
+struct KdaPrepared final : Prepared {
   template <typename Offset>
-  Status upload(std::shared_ptr<const Device> device) {
-    const std::vector<Offset> table(plan.cu_seqlens.begin(), plan.cu_seqlens.end());
-    const size_t bytes = table.size() * sizeof(Offset);
-    device_ = std::move(device);
-    const Driver& driver = device_->driver();
-    LATHE_TRY(check(driver, driver.cuMemAlloc(&table_, bytes), "cuMemAlloc"));
-    LATHE_TRY(check(driver, driver.cuMemcpyHtoDAsync(table_, table.data(), bytes, nullptr),
-                    "cuMemcpyHtoDAsync"));
-    return check(driver, driver.cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+  Status upload(const Device& device) {
+    const std::vector<Offset> offsets(plan.cu_seqlens.begin(), plan.cu_seqlens.end());
+    LATHE_ASSIGN(table, DeviceTable::upload(device, std::as_bytes(std::span(offsets))));
+    return {};
   }
-  const void* table() const { return reinterpret_cast<const void*>(table_); }
 
+  DeviceTable table;  // cu_seqlens of the part, as the kernels read them
   KdaStatesPlan plan;
   KdaMessages messages;
   int64_t sequences = 0;  // of the whole axis; fixed lengths: not told
   // Filled by each run without allocating: a group, and so a plan and its shards, runs one call at
   // a time.
   mutable std::vector<Transfer> sends, receives;
-
- private:
-  std::shared_ptr<const Device> device_;
-  CUdeviceptr table_ = 0;
 };
 
 const KdaPrepared& prepared_of(const Call& call) {
@@ -237,8 +222,8 @@ Result<std::unique_ptr<const Prepared>> KdaWork::prepare(const lathe_shard& shar
   out->receives.reserve(out->messages.receives.size());
   if (problem().packed) {
     const std::shared_ptr<const Device>& device = group_->shared_device();
-    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(device)
-                                                 : out->upload<int32_t>(device));
+    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(*device)
+                                                 : out->upload<int32_t>(*device));
   }
   return std::unique_ptr<const Prepared>(std::move(out));
 }
@@ -303,7 +288,7 @@ Status KdaWork::run_sharded(const Call& call) const {
   const KdaPrepared& prepared = prepared_of(call);
   const KdaStatesPlan& plan = prepared.plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
-  KdaPartOf part = {true, plan.first, prepared.table(), {}};
+  KdaPartOf part = {true, plan.first, prepared.table.data(), {}};
   const size_t farthest = plan.after.empty() ? 0 : plan.after.size() - 1;
   part.carry.states = call.workspace + ranks.ends;
   part.carry.grads = call.workspace + ranks.grads + farthest * ranks.state_bytes;

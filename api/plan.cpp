@@ -7,6 +7,7 @@
 
 #include "api/attention_block.h"
 #include "api/attention_plan.h"
+#include "api/attention_sharded.h"
 #include "api/boundary.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
@@ -129,7 +130,11 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
 
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
                                         const DeviceFacts& facts) {
+  Group* group = problem.group ? problem.group->group.get() : nullptr;
   if (problem.op->family == Family::attention) {
+    if (group && group->world() > 1) {
+      return make_attention_sharded(problem, promised, facts, group);
+    }
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
     return make_attention(request, facts);
   }
@@ -158,9 +163,9 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::sparse_attention) {
     LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
-    return make_sparse(request, facts);
+    LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
+    return make_sparse(request, facts, ranks);
   }
-  Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
@@ -201,6 +206,8 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
         return invalid("the problem's group was made in another context than the plan");
       }
       plan->group = problem->group->group;
+      plan->group_flags = problem->group_flags;
+      plan->digests = lathe::digests_of(*problem);
       // The rank's part of its axes, which the cut decides and each run checks.
       for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
       for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
