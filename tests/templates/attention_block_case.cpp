@@ -93,6 +93,11 @@ std::vector<int> some(std::vector<int> list) {
   return list;
 }
 
+// Blocks of threads: of persistent ones a few, so that each has several tiles.
+int64_t turns(const lathe::KernelSpec& spec, int64_t tiles) {
+  return spec.constant("persistent") == 0 ? tiles : std::min<int64_t>(tiles, 3);
+}
+
 void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 template <class Params>
@@ -156,6 +161,7 @@ lathe::AttentionProblem problem_of(const Setup& s) {
   problem.alibi = s.has("alibi");
   problem.pairs = s.has("pairs"), problem.positions = s.has("positions");
   problem.forward = true;
+  problem.persistent = s.has("turns");
   if (s.has("score")) {
     problem.snippets.push_back({"score_mod", "score", kScoreMod});
     problem.captures[1] = lathe::Dtype::f32;
@@ -302,7 +308,7 @@ void Forward::run(const std::vector<ref::AttentionBlock>& batch, const Step& ste
     p.k_positions = at(device.upload(some(step.k_positions)));
     p.key_ranges = ranges_.run(device, p.k_positions, a.keys, spec_.constant("n"));
   }
-  const int64_t blocks = int64_t{f.tiles} * f.heads * f.sequences;
+  const int64_t blocks = turns(spec_, int64_t{f.tiles} * f.heads * f.sequences);
   const sim::Counters counters = launch(device, spec_, ptx_, blocks, p);
   CHECK(counters.shared_load.conflicts == 0);
   state->out = device.download<float>(reinterpret_cast<uint64_t>(f.out), state->out.size());
@@ -386,7 +392,8 @@ void Backward::run(const std::vector<ref::AttentionBlock>& batch, const Step& st
     p.k_positions = at(device.upload(some(step.k_positions)));
     p.row_ranges = ranges_.run(device, p.q_positions, a.rows, spec().constant("m"));
   }
-  const sim::Counters counters = launch(device, spec(), ptx_, made->main_blocks, p);
+  const int64_t blocks = turns(spec(), made->main_blocks);
+  const sim::Counters counters = launch(device, spec(), ptx_, blocks, p);
   CHECK(counters.shared_load.conflicts == 0);
   CHECK(counters.shared_store.conflicts == 0);
 

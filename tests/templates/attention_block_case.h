@@ -66,7 +66,7 @@ struct Setup {
   lathe::Dtype element;
   int width, value_width;
   lathe::AttentionTile tile;
-  std::string flags;  // of pairs, positions, local, softcap, alibi, score, mask, tiles
+  std::string flags;  // of pairs, positions, local, softcap, alibi, score, mask, tiles, turns
   bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
 };
 
