@@ -16,8 +16,8 @@ using namespace entries;
 // and lse -inf.
 constexpr const char* kPairs =
     "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted from "
-    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence. The same "
-    "in every row of a batch.";
+    "qa and ka, row i is at key i + shift; snippets are told that qa is row q0 of its sequence and "
+    "ka key k0. The same in every row of a batch.";
 constexpr const char* kSlopes = "ALiBi's slopes, for distances of positions.";
 
 constexpr lathe_operator_tensor kBlockTensors[] = {
