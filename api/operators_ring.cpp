@@ -63,7 +63,7 @@ constexpr lathe_operator_option kBlockOptions[] = {
     kAttentionOptions[4],  // softcap
     {"first", LATHE_OPTION_INT, "0", "0|1",
      "Whether there is nothing to go on from: out and lse are then written and not read."},
-    {"sm_margin", LATHE_OPTION_INT, "0", ">=0",
+    {"sm_margin", LATHE_OPTION_INT, "0", "0|>0",
      "How many multiprocessors are left to others, an exchange above all: tiles then take turns."},
     {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
      "Device text that changes scores, after softcap and ALiBi, by positions: q0 and k0 of pairs, "
