@@ -165,7 +165,7 @@ typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_rol
 typedef struct lathe_operator_tensor {
   const char* name;
   /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which; "N,HV,K,V|N,HV,V,K": the
-   * second with the option state_v_first. */
+   * second with the option state_v_first; with the option axis, of several that one. */
   const char* shape;
   lathe_role role;
   int optional;
