@@ -7,6 +7,7 @@
 
 #include "api/attention_sharded_run.h"
 #include "api/boundary.h"
+#include "codegen/kernels/exchange.h"
 
 namespace lathe {
 namespace {
@@ -106,18 +107,58 @@ Result<std::unique_ptr<const Prepared>> AttentionTables::make(const Device& devi
                                                               AttentionRounds attention_rounds,
                                                               int64_t sequences) {
   auto out = std::make_unique<AttentionTables>();
+  out->rounds_ = std::move(attention_rounds);
+  out->sequences_ = sequences;
+  out->gather_only_seen();
+  const AttentionRounds& rounds = out->rounds_;
   std::vector<PairRow> all;
-  for (const AttentionRound& round : attention_rounds.rounds) {
+  for (const AttentionRound& round : rounds.rounds) {
     out->first_.push_back(static_cast<int64_t>(all.size()));
     all.insert(all.end(), round.pairs.begin(), round.pairs.end());
   }
-  LATHE_ASSIGN(out->table_, DeviceTable::make(device, std::as_bytes(std::span(all))));
-  const size_t messages = 2 * static_cast<size_t>(attention_rounds.world);
+  LATHE_ASSIGN(out->pairs_, DeviceTable::upload(device, std::as_bytes(std::span(all))));
+  // Three words each: tokens of the parts before it, its first token, its last + 1; -1: own.
+  const auto own = static_cast<int32_t>(rounds.key_tokens[rounds.rank]);
+  std::vector<int32_t> places = {-1, 0, own, 0, 0, own};
+  for (int peer = 0; peer < static_cast<int>(rounds.send_keys.size()); ++peer) {
+    // Whoever got keys returns their gradients.
+    const KeyMessage& share = rounds.send_keys[peer];
+    if (!share && peer != rounds.rank) continue;
+    const auto before = static_cast<int32_t>(peer == rounds.rank ? -1 : out->share_tokens_);
+    places.insert(places.end(), {before, static_cast<int32_t>(share.begin),
+                                 static_cast<int32_t>(share.begin + share.tokens)});
+    out->share_tokens_ += share ? share.tokens : 0;
+    ++out->shares_;
+  }
+  LATHE_ASSIGN(out->places_, DeviceTable::upload(device, std::as_bytes(std::span(places))));
+  const size_t messages = 2 * static_cast<size_t>(rounds.world);
   out->sends_.resize(messages);
   out->receives_.resize(messages);
-  out->rounds_ = std::move(attention_rounds);
-  out->sequences_ = sequences;
   return std::unique_ptr<const Prepared>(std::move(out));
+}
+
+// The rounds count keys in a buffer of all ranks' keys. What a pair holds is seen and stays side by
+// side.
+void AttentionTables::gather_only_seen() {
+  for (const KeyMessage& message : rounds_.receive_keys) {
+    gathered_.push_back(gathered_.back() + (message ? message.tokens : 0));
+  }
+  if (rounds_.rotation != Rotation::allgather) return;
+  for (PairRow& pair : rounds_.rounds.back().pairs) {
+    int owner = 0;
+    while (rounds_.key_offsets[owner + 1] <= pair.ka) ++owner;
+    const auto moved = static_cast<int32_t>(gathered_[owner] - rounds_.key_offsets[owner] -
+                                            rounds_.receive_keys[owner].begin);
+    pair.ka += moved;
+    pair.kb += moved;
+  }
+}
+
+AttentionTables::Places AttentionTables::places(int which) const {
+  constexpr int kPlaceBytes = 3 * sizeof(int32_t);
+  const char* data = places_.data() + which * kPlaceBytes;
+  if (which == kShares) return {data, shares_, share_tokens_};
+  return {data, 1, rounds_.key_tokens[rounds_.rank]};
 }
 
 AttentionSharded::AttentionSharded(const AttentionRequest& request, Group* group, unsigned flags)
@@ -163,7 +204,16 @@ Status AttentionSharded::make_parts(const lathe_problem& problem, const DeviceFa
        {&first_, &next_, &finish_, &delta_, &gradients_first_, &gradients_next_}) {
     add(part->get());
   }
+  add_kernels();
   return {};
+}
+
+void AttentionSharded::add_kernels() {
+  constexpr int kVectorBytes = 16, kVector = 4;  // rows are multiples of 8 elements
+  add(copy_rows_spec(RowIndex::none, kVectorBytes), &copy_rows_);
+  if (!request_.problem.backward) return;
+  if (!gathers()) add(add_rows_spec(travelling(), travelling()), &add_rows_);
+  add(sum_parts_spec(travelling(), request_.problem.element, kVector), &sum_parts_);
 }
 
 Result<std::unique_ptr<Work>> AttentionSharded::make(const lathe_problem& problem,

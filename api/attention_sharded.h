@@ -19,8 +19,22 @@ class AttentionTables final : public Prepared {
                                                       AttentionRounds attention_rounds,
                                                       int64_t sequences);
   const AttentionRounds& rounds() const { return rounds_; }
-  const void* pairs(int round) const { return table_->data() + first_[round] * sizeof(PairRow); }
+  const void* pairs(int round) const {
+    return pairs_.data() ? pairs_.data() + first_[round] * sizeof(PairRow) : nullptr;
+  }
+  // Of sum_parts: this rank's own sum alone; one that arrived; and own keys' shares, by rank.
+  static constexpr int kOwn = 0, kArrived = 1, kShares = 2;
+  struct Places {
+    const void* data = nullptr;
+    int count = 0;
+    int64_t tokens = 0;  // of all parts
+  };
+  Places places(int which) const;
   int64_t sequences() const { return sequences_; }
+  // The gathered keys, rank by rank, are those that this rank sees and no others: what nobody sent
+  // could be NaN.
+  int64_t tokens_before(int rank) const { return gathered_[rank]; }
+  int64_t gathered_tokens() const { return gathered_.back(); }
   // Room for the messages of one hop with every other rank. A group runs one call at a time.
   std::span<Transfer> sends() const { return sends_; }
   std::span<Transfer> receives() const { return receives_; }
@@ -28,8 +42,13 @@ class AttentionTables final : public Prepared {
  private:
   AttentionRounds rounds_;
   int64_t sequences_ = 0;
+  void gather_only_seen();
+
   std::vector<int64_t> first_;  // pair of each round
-  std::unique_ptr<const DeviceTable> table_;
+  std::vector<int64_t> gathered_ = {0};
+  int64_t share_tokens_ = 0;
+  int shares_ = 0;
+  DeviceTable pairs_, places_;
   mutable std::vector<Transfer> sends_, receives_;
 };
 
@@ -49,12 +68,14 @@ struct AttentionShardedPlaces {
   int64_t out = 0, lse = 0;                 // float32 partial results, where the caller has none
   int64_t packed = 0;                       // own keys and values, if the caller's have gaps
   int64_t blocks[2] = {};                   // of a ring: keys and values that travel
-  int64_t gathered = 0;                     // of all ranks
+  int64_t gathered = 0;                     // those of others that this rank sees
   int64_t delta = 0, dq = 0;                // float32
   int64_t part = 0;                         // float32: gradients of a block, this rank's share
   int64_t sum = 0, arriving = 0, home = 0;  // of a ring: gradients that travel
-  int64_t shares = 0;                       // of gathered keys: float32, by rank, of own keys
-  int64_t inner = 0;                        // of the steps themselves
+  int64_t owed = 0;    // of gathered keys: their gradients as they travel, if not float32
+  int64_t own = 0;     // float32: own keys' gradients from own rows
+  int64_t shares = 0;  // and from the rows of others, by rank
+  int64_t inner = 0;   // of the steps themselves
   size_t total = 0;
 };
 
@@ -73,17 +94,22 @@ class AttentionSharded final : public ComposedWork {
   friend class AttentionRankRun;
   AttentionSharded(const AttentionRequest& request, Group* group, unsigned flags);
   Status make_parts(const lathe_problem& problem, const DeviceFacts& facts);
+  void add_kernels();
   Status check(const Call& call) const;
 
   bool backward() const { return request_.problem.backward || request_.problem.dsinks; }
   bool gathers() const { return (flags_ & LATHE_ALLGATHER) != 0; }
-  bool narrow() const { return (flags_ & LATHE_NARROW_GRADIENTS) != 0; }
+  // How gradients of keys travel.
+  Dtype travelling() const {
+    return flags_ & LATHE_NARROW_GRADIENTS ? request_.problem.element : Dtype::f32;
+  }
 
   AttentionRequest request_;
   Group* group_;
   unsigned flags_;
   std::unique_ptr<Part> first_, next_, finish_;  // of the forward
   std::unique_ptr<Part> delta_, gradients_first_, gradients_next_;
+  std::shared_ptr<const Kernel> copy_rows_, add_rows_, sum_parts_;
 };
 
 // `group` of more than one rank. UNSUPPORTED, by name, for what no step covers.

@@ -21,8 +21,8 @@ Status AttentionRankRun::gradients(int i, bool first, const KeyBlock& keys, cons
 
 // What goes on or home after round i.
 void AttentionRankRun::add_gradients(int i, RingHop* hop) const {
-  const AttentionRound& done = round(i);
-  const int64_t bytes = bytes_of(travelling());
+  const AttentionRound& done = at_round(i);
+  const int64_t bytes = bytes_of(work_.travelling());
   const auto add_to = [&](const KeyMessage& message, int64_t place, std::span<Transfer> to,
                           size_t* messages) {
     if (!message) return;
@@ -37,9 +37,9 @@ void AttentionRankRun::add_gradients(int i, RingHop* hop) const {
 // The sum of round i: what arrived, and this rank's part. A sum that nothing is added to goes on as
 // it is.
 Status AttentionRankRun::add_arrived(int i) {
-  const bool arrived = i > 0 && round(i - 1).receive_gradients;
-  const bool added = i == 0 || !round(i).pairs.empty();
-  if (added) return add_sums(rounds().key_tokens[round(i).owner], arrived);
+  const bool arrived = i > 0 && at_round(i - 1).receive_gradients;
+  const bool added = i == 0 || !at_round(i).pairs.empty();
+  if (added) return add_sums(rounds().key_tokens[at_round(i).owner], arrived);
   if (arrived) std::swap(places_.sum, places_.arriving);
   return {};
 }
@@ -50,63 +50,49 @@ Status AttentionRankRun::ring_backward() {
     add_keys(i, &messages);
     if (i > 0) add_gradients(i - 1, &messages);
     LATHE_TRY(post_hop(messages.hop("a ring's keys and gradients", i)));
-    if (i == 0 || !round(i).pairs.empty()) {
-      const KeyBlock sums = block(places_.part, rounds().key_tokens[round(i).owner], 4);
+    if (i == 0 || !at_round(i).pairs.empty()) {
+      const KeyBlock sums = block(places_.part, rounds().key_tokens[at_round(i).owner], 4);
       LATHE_TRY(gradients(i, i == 0, ring_keys(i), sums));
     }
     LATHE_TRY(arrive());
-    LATHE_TRY(add_arrived(i));
-    // Nobody else sees these keys.
-    if (i == 0 && !round(0).send_gradients) LATHE_TRY(give_keys(places_.sum, travelling()));
+    if (i == 0 && !at_round(0).send_gradients) {  // nobody else sees these keys
+      LATHE_TRY(give_home(false));
+    } else {
+      LATHE_TRY(add_arrived(i));
+    }
   }
   RingHop last;
   add_gradients(count() - 1, &last);
   LATHE_TRY(post_hop(last.hop("a ring's gradients", count())));
   LATHE_TRY(arrive());
-  return round(0).send_gradients ? give_keys(places_.home, travelling()) : Status();
+  return at_round(0).send_gradients ? give_home(true) : Status();
 }
 
-// What this rank owes for the keys of others, and what it is owed for its own.
+// What this rank owes for the keys of others, and what it is owed for its own: the shares of each
+// rank one after another, those of keys before those of values.
 Hop AttentionRankRun::return_hop() const {
+  const int64_t bytes = bytes_of(work_.travelling());
+  const KeyBlock from =
+      block(bytes == 4 ? places_.part : places_.owed, tables_.gathered_tokens(), bytes);
+  const int64_t all = tables_.places(AttentionTables::kShares).tokens;
   size_t sends = 0, receives = 0;
-  const KeyBlock from = block(places_.part, rounds().key_offsets.back(), 4);
+  int64_t before = 0;
   for (int peer = 0; peer < rounds().world; ++peer) {
-    KeyMessage message = rounds().receive_keys[peer];
-    message.begin += rounds().key_offsets[peer];
-    add(message, from, 4, Form::rows, tables_.sends(), &sends);
-    add(rounds().send_keys[peer], share_of(peer), 4, Form::rows, tables_.receives(), &receives);
+    KeyMessage owed = rounds().receive_keys[peer];
+    owed.begin = tables_.tokens_before(peer);
+    add(owed, from, bytes, Form::rows, tables_.sends(), &sends);
+    KeyMessage share = rounds().send_keys[peer];
+    KeyBlock to = block(places_.shares, all, bytes);
+    for (TokenRows* rows : {&to.k, &to.v}) {
+      if (rows->data) rows->data += batch_ * before * rows->heads * rows->width * bytes;
+      rows->tokens = share.tokens;
+    }
+    share.begin = 0;
+    before += share ? share.tokens : 0;
+    add(share, to, bytes, Form::rows, tables_.receives(), &receives);
   }
   return {tables_.sends().first(sends), tables_.receives().first(receives),
           "the return of gradients"};
-}
-
-// Own keys' gradients come from the ranks that see them, and from here.
-int64_t AttentionRankRun::shares_before(int rank) const {
-  int64_t count = 0;
-  for (int peer = 0; peer < rank; ++peer) {
-    count += peer == rounds().rank || rounds().send_keys[peer] ? 1 : 0;
-  }
-  return count;
-}
-
-KeyBlock AttentionRankRun::share_of(int rank) const {
-  return block(places_.shares + shares_before(rank) * key_elements(own_tokens()) * 4, own_tokens(),
-               4);
-}
-
-// Where a peer sees some of the keys only, the rest of its share is 0.
-Status AttentionRankRun::clear_shares() {
-  const int64_t bytes = key_elements(own_tokens()) * 4;
-  for (int peer = 0; peer < rounds().world; ++peer) {
-    const KeyMessage& message = rounds().send_keys[peer];
-    if (!message || message.tokens == own_tokens()) continue;
-    const Driver& driver = work_.group_->device().driver();
-    const auto at_ = reinterpret_cast<CUdeviceptr>(share_of(peer).k.data);
-    LATHE_TRY(check(driver,
-                    driver.cuMemsetD8Async(at_, 0, static_cast<size_t>(bytes), call_.stream),
-                    "cuMemsetD8Async"));
-  }
-  return {};
 }
 
 // The others' keys first: what they are owed then travels beside the round of own keys.
@@ -116,13 +102,18 @@ Status AttentionRankRun::gathered_backward() {
     LATHE_TRY(arrive());
   }
   const KeyBlock keys = gathered_keys();
-  const bool others = count() > 1 && !round(1).pairs.empty();
+  const bool others = !at_round(1).pairs.empty();
   if (others) {
-    LATHE_TRY(gradients(1, true, keys, block(places_.part, keys.k.tokens, 4)));
+    const KeyBlock sums = block(places_.part, keys.k.tokens, 4);
+    LATHE_TRY(gradients(1, true, keys, sums));
+    if (work_.travelling() != Dtype::f32) {
+      const KeyBlock owed = block(places_.owed, keys.k.tokens, element());
+      LATHE_TRY(cast(sums.k, owed.k));
+      LATHE_TRY(cast(sums.v, owed.v));
+    }
   }
-  LATHE_TRY(clear_shares());
   LATHE_TRY(post_hop(return_hop()));
-  LATHE_TRY(gradients(0, !others, own_keys(), share_of(rounds().rank)));
+  LATHE_TRY(gradients(0, !others, own_keys(), block(places_.own, own_tokens(), 4)));
   LATHE_TRY(arrive());
   return give_shares();
 }
@@ -136,7 +127,8 @@ Status AttentionRankRun::backward() {
   if (!problem().backward) return {};
   if (packs_ && !problem().forward) LATHE_TRY(pack_own_keys());
   LATHE_TRY(joined(work_.gathers() ? gathered_backward() : ring_backward()));
-  return give(attention::dq, dense(at(places_.dq), rows_, heads_, problem().head_dim), Dtype::f32);
+  if (!work_.request_.gradients.dq) return {};
+  return cast(dense(at(places_.dq), rows_, heads_, problem().head_dim), given(attention::dq));
 }
 
 }  // namespace lathe

@@ -56,7 +56,7 @@ void AttentionRankRun::add(const KeyMessage& message, const KeyBlock& block, int
 
 // The first hop takes keys and values from where the caller has them, in two messages.
 void AttentionRankRun::add_keys(int i, RingHop* hop) const {
-  const AttentionRound& now = round(i);
+  const AttentionRound& now = at_round(i);
   const KeyBlock from = i == 0 ? sent_keys() : ring_keys(i);
   const Form form = i == 0 ? Form::apart : Form::joined;
   add(now.send_keys, from, element(), form, hop->send, &hop->sends);
@@ -71,7 +71,7 @@ Hop AttentionRankRun::gather_hop() const {
   for (int peer = 0; peer < rounds().world; ++peer) {
     add(rounds().send_keys[peer], sent_keys(), element(), Form::rows, tables_.sends(), &sends);
     KeyMessage message = rounds().receive_keys[peer];
-    message.begin += rounds().key_offsets[peer];
+    message.begin = tables_.tokens_before(peer);
     add(message, to, element(), Form::rows, tables_.receives(), &receives);
   }
   return {tables_.sends().first(sends), tables_.receives().first(receives), "the gather of keys"};
@@ -79,7 +79,7 @@ Hop AttentionRankRun::gather_hop() const {
 
 Status AttentionRankRun::step(int i, const KeyBlock& keys) {
   const Part& part = i == 0 ? *work_.first_ : *work_.next_;
-  if (i > 0 && round(i).pairs.empty()) return {};
+  if (i > 0 && at_round(i).pairs.empty()) return {};
   return part.work().run(step_call(part, i, keys));
 }
 

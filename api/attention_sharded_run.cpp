@@ -68,11 +68,11 @@ KeyBlock AttentionRankRun::sent_keys() const {
 
 KeyBlock AttentionRankRun::ring_keys(int i) const {
   if (i == 0) return own_keys();
-  return block(places_.blocks[i % 2], rounds().key_tokens[round(i).owner], element());
+  return block(places_.blocks[i % 2], rounds().key_tokens[at_round(i).owner], element());
 }
 
 KeyBlock AttentionRankRun::gathered_keys() const {
-  return block(places_.gathered, rounds().key_offsets.back(), element());
+  return block(places_.gathered, tables_.gathered_tokens(), element());
 }
 
 TokenRows AttentionRankRun::partial_out() const {
@@ -81,7 +81,7 @@ TokenRows AttentionRankRun::partial_out() const {
 }
 
 bool AttentionRankRun::sends_own_keys() const {
-  if (!work_.gathers()) return static_cast<bool>(round(0).send_keys);
+  if (!work_.gathers()) return static_cast<bool>(at_round(0).send_keys);
   const auto& sends = rounds().send_keys;
   return std::any_of(sends.begin(), sends.end(), [](const KeyMessage& m) { return bool(m); });
 }
@@ -103,7 +103,7 @@ Status AttentionRankRun::lay_out() {
   if (ring && count() > 1) {
     for (int64_t& place : places_.blocks) LATHE_TRY(keys(most, element(), &place));
   }
-  if (!ring) LATHE_TRY(keys(rounds().key_offsets.back(), element(), &places_.gathered));
+  if (!ring) LATHE_TRY(keys(tables_.gathered_tokens(), element(), &places_.gathered));
   if (work_.backward()) LATHE_TRY(lay_out_backward(&sections));
   LATHE_ASSIGN(const size_t inner, inner_bytes());
   LATHE_TRY(sections.add({static_cast<int64_t>(inner)}, &places_.inner));
@@ -116,20 +116,23 @@ Status AttentionRankRun::lay_out_backward(Sections* sections) {
   LATHE_TRY(sections->add({rows, 4}, &places_.delta));
   if (!problem().backward) return {};
   LATHE_TRY(sections->add({rows, problem().head_dim, 4}, &places_.dq));
-  const auto keys = [&](int64_t copies, int64_t tokens, int64_t bytes, int64_t* place) {
+  const auto keys = [&](int64_t tokens, int64_t bytes, int64_t* place) {
     return sections->add(
-        {copies, batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes},
-        place);
+        {batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes}, place);
   };
+  const int64_t travelling = bytes_of(work_.travelling());
   if (work_.gathers()) {
-    LATHE_TRY(keys(1, rounds().key_offsets.back(), 4, &places_.part));
-    return keys(shares_before(rounds().world), own_tokens(), 4, &places_.shares);
+    const int64_t all = tables_.gathered_tokens();
+    LATHE_TRY(keys(all, 4, &places_.part));
+    if (travelling != 4) LATHE_TRY(keys(all, travelling, &places_.owed));
+    LATHE_TRY(keys(own_tokens(), 4, &places_.own));
+    return keys(tables_.places(AttentionTables::kShares).tokens, travelling, &places_.shares);
   }
   const int64_t most = rounds().most_key_tokens;
-  LATHE_TRY(keys(1, most, 4, &places_.part));
-  LATHE_TRY(keys(1, most, bytes_of(travelling()), &places_.sum));
-  LATHE_TRY(keys(1, most, bytes_of(travelling()), &places_.arriving));
-  return keys(1, own_tokens(), bytes_of(travelling()), &places_.home);
+  LATHE_TRY(keys(most, 4, &places_.part));
+  LATHE_TRY(keys(most, travelling, &places_.sum));
+  LATHE_TRY(keys(most, travelling, &places_.arriving));
+  return keys(own_tokens(), travelling, &places_.home);
 }
 
 void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
@@ -139,7 +142,7 @@ void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
   put(part, call, to.q, given(attention::q), batch_);
   put(part, call, to.k, keys.k, batch_);
   put(part, call, to.v, keys.v, batch_);
-  const auto pairs = static_cast<int64_t>(round(i).pairs.size());
+  const auto pairs = static_cast<int64_t>(at_round(i).pairs.size());
   part.put(call, to.pairs, tables_.pairs(i), {pairs, kPairWords});
   if (!problem().alibi) return;
   const Tensor& slopes = call_.tensors[attention::alibi_slopes];

@@ -41,16 +41,11 @@ class AttentionRankRun {
   const AttentionProblem& problem() const { return work_.request_.problem; }
   const AttentionRounds& rounds() const { return tables_.rounds(); }
   int count() const { return static_cast<int>(rounds().rounds.size()); }
-  const AttentionRound& round(int i) const { return rounds().rounds[i]; }
+  const AttentionRound& at_round(int i) const { return rounds().rounds[i]; }
   int64_t own_tokens() const { return rounds().key_tokens[rounds().rank]; }
   char* at(int64_t offset) const { return call_.workspace ? call_.workspace + offset : nullptr; }
   int64_t element() const { return bytes_of(problem().element); }
-  // Gradients of keys on their way.
-  Dtype travelling() const { return work_.narrow() ? problem().element : Dtype::f32; }
   bool sends_own_keys() const;
-  // Of the ranks before `rank` that see own keys, this one among them.
-  int64_t shares_before(int rank) const;
-  KeyBlock share_of(int rank) const;
   int64_t key_elements(int64_t tokens) const {
     return batch_ * tokens * kv_heads_ * (problem().head_dim + problem().value_dim);
   }
@@ -70,6 +65,9 @@ class AttentionRankRun {
 
   Status lay_out_backward(Sections* sections);
   Result<size_t> inner_bytes() const;
+  // Of all (row, key) of round i those that are visible.
+  double share_seen(int i, const KeyBlock& keys) const;
+  void add_exchange(Estimate* out) const;
 
   // Calls of the parts.
   void put_step(const Part& part, int i, const KeyBlock& keys, const StepTensors& tensors,
@@ -99,14 +97,19 @@ class AttentionRankRun {
   Status gradients(int i, bool first, const KeyBlock& keys, const KeyBlock& sums);
   Status add_arrived(int i);
   Status ring_backward();
-  Status clear_shares();
   Status gathered_backward();
 
   // Rows moved, added and rounded.
+  Status copy(const TokenRows& from, const TokenRows& to);
+  // `own` is float32 and without gaps; parts are as they travelled.
+  Status sum(const char* own, const char* parts, const AttentionTables::Places& places,
+             const TokenRows& to);
+  Status cast(const TokenRows& from, const TokenRows& to) {
+    return sum(from.data, nullptr, tables_.places(AttentionTables::kOwn), to);
+  }
   Status pack_own_keys();
   Status add_sums(int64_t tokens, bool arrived);
-  Status give(int tensor, const TokenRows& from, Dtype type);
-  Status give_keys(int64_t offset, Dtype type);
+  Status give_home(bool arrived);
   Status give_shares();
 
   const AttentionSharded& work_;

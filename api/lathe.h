@@ -330,6 +330,8 @@ typedef struct lathe_estimate {
   double memory_microseconds, tensor_microseconds; /* each alone */
   const char* gpu;           /* whose rates, "h200"; lent as long as the context */
   double chain_microseconds; /* thread blocks one after another, alone; 0: not known */
+  uint64_t exchanges;        /* NCCL groups of this rank; attention over ranks only, else 0 */
+  uint64_t exchange_bytes;   /* what it sends in them */
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);
@@ -416,7 +418,9 @@ LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
 LATHE_API lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
                                              const int64_t** begin_end, size_t* count);
 /* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
- * lathe_plan_workspace or run, by every rank; it may allocate and wait. causal_conv1d needs none.
+ * lathe_plan_workspace or run, by every rank; it may allocate and wait. The ranks compare what they
+ * are about to run: INVALID_ARGUMENT on all of them, with what differs on which rank, if it is not
+ * the same. causal_conv1d runs without, unchecked.
  * The shard must be destroyed before the plan's context, and after its runs have finished. */
 LATHE_API lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan);
 

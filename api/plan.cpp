@@ -38,6 +38,8 @@ Status load_kernels(lathe_plan* plan) {
 // The letters of the axes that ranks hold parts of.
 constexpr Letter kQueryLetters[] = {Letter::T, Letter::Sq, Letter::Tq};
 constexpr Letter kKeyLetters[] = {Letter::Sk, Letter::Tk};
+// Those of what is counted along them.
+constexpr Letter kCountLetters[] = {Letter::NT, Letter::slots};
 
 Status check_part(const lathe_shard& shard, Letter letter, int64_t found, int64_t held) {
   if (found == kUnknown || found == held) return {};
@@ -153,7 +155,8 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::kda) {
     LATHE_ASSIGN(const KdaRequest request, kda_request(problem, promised));
-    return make_kda(request, facts);
+    return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
+                    problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
   }
   if (problem.op->family == Family::kda_recurrent) {
     LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
@@ -161,7 +164,8 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::sparse_attention) {
     LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
-    return make_sparse(request, facts);
+    LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
+    return make_sparse(request, facts, ranks);
   }
   if (problem.op->family == Family::shard_rows) return make_shard_rows(problem, promised);
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
@@ -204,9 +208,12 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
         return invalid("the problem's group was made in another context than the plan");
       }
       plan->group = problem->group->group;
+      plan->group_flags = problem->group_flags;
+      plan->digests = lathe::digests_of(*problem);
       // The rank's part of its axes, which the cut decides and each run checks.
       for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
       for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
+      for (const auto letter : lathe::kCountLetters) plan->promised[letter] = lathe::kUnknown;
     }
     LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
     LATHE_TRY(lathe::load_kernels(plan.get()));

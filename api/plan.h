@@ -23,6 +23,7 @@ struct PlanKernel {
 struct Estimate {
   uint64_t launches = 0;
   Cost cost;
+  uint64_t exchanges = 0, exchange_bytes = 0;  // NCCL groups, and what this rank sends in them
 };
 
 // What an operator does with a checked call. Immutable: one object serves every thread.
@@ -63,6 +64,12 @@ class Sections {
   int64_t total_ = 0;
 };
 
+// Of what was declared, but for extents, and of all options.
+struct PlanDigests {
+  uint64_t tensors = 0, options = 0;
+};
+PlanDigests digests_of(const lathe_problem& problem);
+
 }  // namespace lathe
 
 struct lathe_plan {
@@ -73,6 +80,8 @@ struct lathe_plan {
   std::vector<lathe::Slot> slots;
   std::vector<lathe::PlanKernel> kernels;
   std::shared_ptr<lathe::Group> group;  // null: one device
+  unsigned group_flags = 0;
+  lathe::PlanDigests digests;  // what all ranks of a group must have alike
   std::unique_ptr<lathe::Work> work;
 };
 

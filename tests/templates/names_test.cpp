@@ -15,6 +15,7 @@
 #include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
 #include "codegen/kernels/sparse_backward.h"
+#include "codegen/kernels/sparse_ranks.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
 
@@ -107,7 +108,8 @@ TEST_CASE("specs and templates have the same stems") {
   const SparseBackwardKernels gradients = *sparse_backward_kernels(lists, facts);
   for (const KernelSpec& spec :
        {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
-        *gradients.fill, *gradients.gather, gradients.finish}) {
+        *gradients.fill, *gradients.gather, gradients.finish,
+        sparse_join_spec(Dtype::bf16, Dtype::f32)}) {
     CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
