@@ -57,7 +57,8 @@ foreach(name
     sparse_run
     sparse_shards
     conv_graph
-    )
+    
+        shard_rows)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
