@@ -78,6 +78,7 @@ class RankRun {
   RankRun(const AttentionCase& attention, const RankOptions& options, const ref::Attention& in,
           int rank, const Id& id)
       : case_(attention), in_(in), options_(options), cuts_(cuts_of(attention, in)) {
+    cuts_["capture_0"] = Cut{{static_cast<int64_t>(options.capture.size())}};
     context_ = make_context();
     lathe_group* group = nullptr;
     API(lathe_group_create(&group, context_.get(), id.data(), options.world, rank, 20000));
