@@ -33,6 +33,7 @@ foreach(name
     attention_f32
     attention_options
     attention_ranks
+    attention_ranks_counters
     attention_repeat
     attention_ring
     attention_snippets
