@@ -33,6 +33,7 @@ foreach(name
     attention_f32
     attention_options
     attention_ranks
+    attention_ranks_counters
     attention_repeat
     attention_ring
     attention_snippets
@@ -58,7 +59,8 @@ foreach(name
     sparse_run
     sparse_shards
     conv_graph
-    )
+    
+        shard_rows)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
