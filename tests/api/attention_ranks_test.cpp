@@ -179,6 +179,20 @@ TEST_CASE("ranks: gradients that travel in 16 bits lose what their roundings los
   CHECK(take_report().findings == std::vector<std::string>{});
 }
 
+TEST_CASE("ranks: multiprocessors left to the exchange change no bit") {
+  AttentionCase c = both_ways({80}, {80}, true);
+  c.group = 2;
+  c.deterministic = true;
+  const ref::Attention inputs = make_inputs(c);
+  for (const unsigned flags : {kRing, kGather}) {
+    RankOptions options = {.world = 2, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = flags};
+    const Values all = run_attention_ranks(c, inputs, options);
+    options.sm_margin = 8;
+    CHECK(run_attention_ranks(c, inputs, options) == all);
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
 TEST_CASE("ranks: snippets see positions in their sequence, and which it is") {
   RankOptions options = {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL};
   options.capture = {0.25, -0.5, 0.125};
