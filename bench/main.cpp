@@ -25,6 +25,8 @@ int main(int argc, char** argv) {
   app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
   app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
   app.add_flag("--peers", settings.peers, "kda: bytes beside those of flash-linear-attention");
+  app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--only", settings.only,
                  "sim, attn, kda, ring: the loops or shapes with this in their name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")

@@ -15,6 +15,7 @@ struct Settings {
   bool predict = false;       // kda: what a device would take at best, for published shapes
   bool instructions = false;  // kda: of a block of 16 tokens
   bool peers = false;         // kda: beside the kernels of flash-linear-attention
+  int tokens = 0;             // ring: of each rank; 0: the bench's own number
   std::string only;           // sim: loops with this in their name
   std::string isa;            // sim: this instruction set alone
   std::string folder;         // of this program, to find the null driver
