@@ -38,6 +38,7 @@ foreach(name
     attention_ring
     attention_snippets
     conv_counters
+    conv_graph
     conv_numerics
     conv_offsets
     conv_ranks
@@ -52,6 +53,7 @@ foreach(name
     kda_recurrent_run
     kda_relations
     kda_repeat
+    ranks_faults
     shard_prepare
     sparse_options
     sparse_ranks
