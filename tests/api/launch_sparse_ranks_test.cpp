@@ -204,6 +204,8 @@ TEST_CASE("sparse ranks: gathered keys and tables for the caller's, and nothing 
   REQUIRE(lathe_plan_estimate(world.plan.get(), world.slots.data(), world.shard.get(), &estimate) ==
           LATHE_OK);
   CHECK(estimate.launches == recorder.count);
+  CHECK(estimate.exchanges == static_cast<uint64_t>(sent.groups));
+  CHECK(estimate.exchange_bytes == sent.sent);
 }
 
 TEST_CASE("sparse ranks: keys with gaps are packed, each tensor on its own") {
@@ -227,6 +229,8 @@ TEST_CASE("sparse ranks: keys with gaps are packed, each tensor on its own") {
   REQUIRE(lathe_plan_estimate(world.plan.get(), world.slots.data(), world.shard.get(), &estimate) ==
           LATHE_OK);
   CHECK(estimate.launches == recorder.count);
+  CHECK(estimate.exchanges == static_cast<uint64_t>(sent.groups));
+  CHECK(estimate.exchange_bytes == sent.sent);
 }
 
 TEST_CASE("sparse ranks: narrow gradients are rounded before they travel") {

@@ -256,6 +256,14 @@ TEST_CASE("sparse ranks: keys with gaps between rows and heads") {
   }
 }
 
+TEST_CASE("sparse ranks: captured once, replayed") {
+  Case c{packed({9, 14}, {9, 20})};
+  c.shape.causal = c.shape.sinks = true;
+  Ranks ranks = Whole(c).ranks(3, LATHE_BALANCE_HEAD_TAIL);
+  ranks.graph = true, ranks.runs = 3;
+  equals_one_rank(c, {ranks});
+}
+
 // A backward on its own gathers once more.
 TEST_CASE("sparse ranks: saved forward, and sums in any order") {
   Case c{packed({9, 14}, {9, 14})};
