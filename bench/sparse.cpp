@@ -4,7 +4,7 @@
 // that are the values too and 64 rotary ones, 128, 64 and 16 query heads, lists of 512 to 2048
 // keys. On a GPU: time of a call, in operations as FlashMLA counts them. On the simulator, at fewer
 // rows: what is multiplied and read against what must be, and the time that its model of the device
-// predicts. Every case is checked before it is measured.
+// predicts for so few. Every case is checked before it is measured.
 #include <cstdlib>
 #include <stdexcept>
 
@@ -108,7 +108,7 @@ std::string tile_of(const SparseCall& call) {
 Table on_simulator(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "tile", "launches", "tensor_per_listed", "asked_per_listed",
                "memory_MB", "minimum_MB", "conflicts", "local_requests", "predicted_us",
-               "predicted_TFLOP_per_s", "predicted_bound", "predicted_gpu"});
+               "predicted_bound", "predicted_gpu"});
   for (const SparseSize& size : sim_sizes(settings.full)) {
     if (!wanted(size, settings)) continue;
     const SparseCall call(context, size);
@@ -123,8 +123,8 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
           number(counts.tensor_ops / size.flops(), 3),
           number(counts.asked_bytes / size.listed_bytes(), 2), number(counts.memory_bytes / 1e6, 3),
           number(size.minimum_bytes() / 1e6, 3), number(counts.conflicts, 0),
-          number(counts.local_requests, 0), number(counts.seconds * 1e6, 2),
-          number(size.flops() / counts.seconds / 1e12, 1), counts.bound, counts.gpu}) {
+          number(counts.local_requests, 0), number(counts.seconds * 1e6, 2), counts.bound,
+          counts.gpu}) {
       row.push_back(cell);
     }
     table.add(std::move(row));
