@@ -92,11 +92,12 @@ Status ShardedKda::summarize() const {
     const bool forth = plan().open && (states() || plan().whole());
     const int64_t forward = forth ? rows * each.forward : 0;
     const int64_t back = plan().carried && grads() ? rows * each.back : 0;
+    // The kernel counts sequences from the first local one: what it writes of the last lies here.
+    const int64_t skipped = forth ? last() : 0;
     p.forward_blocks = static_cast<int>(forward);
-    p.forward_skipped = static_cast<int>(last() * each.forward);
-    const auto skipped = static_cast<size_t>(last());
-    p.summaries = at(ranks.end) - skipped * ranks.state_bytes / static_cast<size_t>(rows);
-    p.transitions = at(ranks.map) - skipped * ranks.map_bytes / static_cast<size_t>(rows);
+    p.forward_skipped = static_cast<int>(skipped * each.forward);
+    p.summaries = at(ranks.end - skipped * static_cast<int64_t>(ranks.state_bytes) / rows);
+    p.transitions = at(ranks.map - skipped * static_cast<int64_t>(ranks.map_bytes) / rows);
     p.grad_ends = at(ranks.grad);
     blocks = forward + back;
   }
@@ -221,9 +222,9 @@ Result<std::unique_ptr<const Prepared>> KdaWork::prepare(const lathe_shard& shar
   out->sends.reserve(out->messages.sends.size());
   out->receives.reserve(out->messages.receives.size());
   if (problem().packed) {
-    const std::shared_ptr<const Device>& device = group_->shared_device();
-    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(*device)
-                                                 : out->upload<int32_t>(*device));
+    const Device& device = group_->device();
+    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(device)
+                                                 : out->upload<int32_t>(device));
   }
   return std::unique_ptr<const Prepared>(std::move(out));
 }
