@@ -116,7 +116,7 @@ constexpr lathe_operator_option kDecodeOptions[] = {
 
 const Operator kOperators[] = {
     {{"flash_attention", "Softmax attention over whole or packed sequences.", kAttentionTensors,
-      std::size(kAttentionTensors), kAttentionOptions, std::size(kAttentionOptions), 0},
+      std::size(kAttentionTensors), kAttentionOptions, std::size(kAttentionOptions), 1},
      kAttentionRules,
      Family::attention,
      "out,dq,dk,dv,dsinks"},

@@ -54,16 +54,25 @@ Status set_option(lathe_problem& problem, const char* name, const std::string& v
 
 void ComposedWork::add(const Part* part) {
   if (part == nullptr) return;
-  parts_.push_back(part);
+  entries_.push_back({part, nullptr});
   const auto& specs = part->work().specs();
   specs_.insert(specs_.end(), specs.begin(), specs.end());
 }
 
+void ComposedWork::add(KernelSpec spec, std::shared_ptr<const Kernel>* loaded) {
+  entries_.push_back({nullptr, loaded});
+  specs_.push_back(std::move(spec));
+}
+
 void ComposedWork::bind(const std::vector<PlanKernel>& kernels) {
   auto next = kernels.begin();
-  for (const Part* part : parts_) {
-    const auto end = next + static_cast<std::ptrdiff_t>(part->work().specs().size());
-    part->work().bind(std::vector<PlanKernel>(next, end));
+  for (const Entry& entry : entries_) {
+    if (entry.part == nullptr) {
+      *entry.loaded = (next++)->loaded;
+      continue;
+    }
+    const auto end = next + static_cast<std::ptrdiff_t>(entry.part->work().specs().size());
+    entry.part->work().bind(std::vector<PlanKernel>(next, end));
     next = end;
   }
 }

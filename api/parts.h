@@ -44,9 +44,15 @@ class ComposedWork : public Work {
  protected:
   // In the order of the plan's kernels. Null: not needed, and passed over.
   void add(const Part* part);
+  // A kernel of its own, put into *loaded when kernels are handed over.
+  void add(KernelSpec spec, std::shared_ptr<const Kernel>* loaded);
 
  private:
-  std::vector<const Part*> parts_;
+  struct Entry {
+    const Part* part = nullptr;
+    std::shared_ptr<const Kernel>* loaded = nullptr;
+  };
+  std::vector<Entry> entries_;
   std::vector<KernelSpec> specs_;
 };
 

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "api/attention_block.h"
+#include "api/attention_heads.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/convert.h"
@@ -129,6 +130,10 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
                                         const DeviceFacts& facts) {
   if (problem.op->family == Family::attention) {
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
+    Group* ranks = problem.group ? problem.group->group.get() : nullptr;
+    if (ranks && ranks->world() > 1 && (problem.group_flags & LATHE_EXCHANGE_HEADS)) {
+      return make_attention_heads(problem, request, promised, facts, ranks);
+    }
     return make_attention(request, facts);
   }
   if (problem.op->family == Family::attention_block) {

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Tables, launches and messages of rows on their way.
+#include "api/row_moves.h"
+
+#include <utility>
+
+#include "codegen/base/text.h"
+#include "codegen/kernels/moves.h"
+
+namespace lathe {
+namespace {
+
+Status upload(const Device& device, std::span<const int32_t> rows, CUdeviceptr memory) {
+  const Driver& driver = device.driver();
+  // A stream of its own: the default one would wait for other ranks of this device.
+  CUstream stream = nullptr;
+  LATHE_TRY(
+      check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  Status status =
+      check(driver, driver.cuMemcpyHtoDAsync(memory, rows.data(), rows.size_bytes(), stream),
+            "cuMemcpyHtoDAsync");
+  if (status.ok()) {
+    status = check(driver, driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  }
+  (void)driver.cuStreamDestroy(stream);
+  return status;
+}
+
+// Elements as words of this kernel.
+RowPlaces places(const RowMover::Side& side, int64_t word_bytes) {
+  const auto words = [&](int64_t elements) {
+    return static_cast<long long>(elements * side.view.element_bytes / word_bytes);
+  };
+  RowPlaces out = {};
+  out.data = side.view.data;
+  out.index = side.index;
+  out.token = words(side.view.token);
+  out.batch = words(side.view.batch);
+  out.head = words(side.view.head);
+  out.group = words(side.group);
+  out.heads = static_cast<int>(side.heads);
+  out.skip_at = static_cast<int>(side.skip_at);
+  out.skip = static_cast<int>(side.skip);
+  return out;
+}
+
+}  // namespace
+
+Result<RowTable> RowTable::make(const Device& device, std::span<const int32_t> rows) {
+  RowTable out;
+  if (rows.empty()) return out;
+  const Driver& driver = device.driver();
+  LATHE_TRY(check(driver, driver.cuMemAlloc(&out.memory_, rows.size_bytes()), "cuMemAlloc"));
+  out.device_ = &device;
+  LATHE_TRY(upload(device, rows, out.memory_));
+  return out;
+}
+
+RowTable::~RowTable() {
+  if (device_ == nullptr) return;
+  const Device::Scope scope(*device_);
+  (void)device_->driver().cuMemFree(memory_);
+}
+
+RowTable::RowTable(RowTable&& other) noexcept
+    : device_(std::exchange(other.device_, nullptr)), memory_(std::exchange(other.memory_, 0)) {}
+
+RowTable& RowTable::operator=(RowTable&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(memory_, other.memory_);
+  return *this;
+}
+
+Result<RowRoute> RowRoute::make(const Device& device, RankMoves moves) {
+  RowRoute out;
+  LATHE_ASSIGN(out.send_rows, RowTable::make(device, moves.send_rows));
+  LATHE_ASSIGN(out.receive_rows, RowTable::make(device, moves.receive_rows));
+  LATHE_ASSIGN(out.own_from, RowTable::make(device, moves.own_from));
+  LATHE_ASSIGN(out.own_to, RowTable::make(device, moves.own_to));
+  out.moves = std::move(moves);
+  return out;
+}
+
+Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t batch, int64_t heads,
+                     int64_t repeat) {
+  const int64_t row_bytes = from.view.row_bytes();
+  const bool wide = row_bytes % 16 == 0;
+  const int64_t word_bytes = wide ? 16 : 4;
+  LATHE_ASSIGN(const int64_t words,
+               checked_product("rows", {tokens, batch, heads, row_bytes / word_bytes}));
+  if (words == 0) return {};
+  if (words > kMaxExtent) {
+    return Status(Code::unsupported,
+                  text("a tensor of this rank has ", words, " words of ", word_bytes,
+                       " bytes to exchange; allowed are 0 to ", kMaxExtent));
+  }
+  MoveRowsParams& params = wide ? wide_ : narrow_;
+  const Kernel& kernel = wide ? *kernels_.wide : *kernels_.narrow;
+  const int before = params.count == 0 ? 0 : params.moves[params.count - 1].last_block;
+  const int64_t last = before + move_rows_blocks(kernel.spec(), words);
+  if (params.count == kMaxRowMoves || last > kMaxExtent) {
+    LATHE_TRY(launch(kernel, &params));
+    return add(from, to, tokens, batch, heads, repeat);
+  }
+  RowMove& move = params.moves[params.count++];
+  move.from = places(from, word_bytes);
+  move.to = places(to, word_bytes);
+  move.tokens = static_cast<int>(tokens);
+  move.batch = static_cast<int>(batch);
+  move.heads = static_cast<int>(heads);
+  move.words = static_cast<int>(row_bytes / word_bytes);
+  move.repeat = static_cast<int>(repeat);
+  move.last_block = static_cast<int>(last);
+  return {};
+}
+
+Status RowMover::launch(const Kernel& kernel, MoveRowsParams* params) {
+  if (params->count == 0) return {};
+  const auto blocks = static_cast<unsigned>(params->moves[params->count - 1].last_block);
+  const Status status = kernel.launch({blocks, 1, 1}, params, stream_);
+  params->count = 0;
+  return status;
+}
+
+Status RowMover::launch() {
+  LATHE_TRY(launch(*kernels_.wide, &wide_));
+  return launch(*kernels_.narrow, &narrow_);
+}
+
+Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
+           std::span<Transfer> receives) {
+  size_t sent = 0, received = 0;
+  for (const RowTransfer& tensor : tensors) {
+    const auto bytes = [&](int64_t rows) { return static_cast<size_t>(rows * tensor.row_bytes); };
+    for (const Piece& piece : tensor.moves->sends) {
+      sends[sent++] = {piece.peer, tensor.from + bytes(piece.row), bytes(piece.rows)};
+    }
+    for (const Piece& piece : tensor.moves->receives) {
+      receives[received++] = {piece.peer, tensor.to + bytes(piece.row), bytes(piece.rows)};
+    }
+  }
+  return {sends.first(sent), receives.first(received), name, 0};
+}
+
+}  // namespace lathe

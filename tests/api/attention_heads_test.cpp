@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention over ranks by exchanged heads equals one rank: bit for bit per head, whatever the
+// balance, the mask, the batch and the layout of heads.
+#include "tests/api/attention_world.h"
+
+using namespace apitest;
+
+namespace {
+
+struct Shape {
+  int64_t heads = 4, kv_heads = 4, batch = 1, queries = 40, keys = 40;
+  std::vector<int64_t> cu_q, cu_k;  // packed; batch is not used then
+  int64_t width = 16, value_width = 24;
+  lathe_dtype dtype = LATHE_BF16;
+  bool sinks = false, backward = true, dlse = false;
+};
+
+AttentionCall make_call(const Shape& s) {
+  AttentionCall call;
+  const bool packed = !s.cu_q.empty();
+  const auto shape = [&](int64_t tokens, int64_t heads, int64_t width) {
+    std::vector<int64_t> out = {tokens, heads, width};
+    if (!packed) out.insert(out.begin(), s.batch);
+    return out;
+  };
+  std::vector<int64_t> rows = {s.heads, s.queries};
+  if (!packed) rows.insert(rows.begin(), s.batch);
+  call.draw("q", s.dtype, shape(s.queries, s.heads, s.width), 1);
+  call.draw("k", s.dtype, shape(s.keys, s.kv_heads, s.width), 2);
+  call.draw("v", s.dtype, shape(s.keys, s.kv_heads, s.value_width), 3);
+  if (packed) {
+    const auto offsets = static_cast<int64_t>(s.cu_q.size());
+    call.put("cu_seqlens_q", LATHE_I32, {offsets}, Values(s.cu_q.begin(), s.cu_q.end()));
+    const auto& cu_k = s.cu_k.empty() ? s.cu_q : s.cu_k;
+    call.put("cu_seqlens_k", LATHE_I32, {offsets}, Values(cu_k.begin(), cu_k.end()));
+  }
+  if (s.sinks) call.draw("sinks", LATHE_F32, {s.heads}, 4);
+  call.want("out", s.dtype, shape(s.queries, s.heads, s.value_width));
+  call.want("lse", LATHE_F32, rows);
+  if (!s.backward) return call;
+  call.draw("dout", s.dtype, shape(s.queries, s.heads, s.value_width), 5);
+  if (s.dlse) call.draw("dlse", LATHE_F32, rows, 6);
+  call.want("dq", s.dtype, shape(s.queries, s.heads, s.width));
+  call.want("dk", s.dtype, shape(s.keys, s.kv_heads, s.width));
+  call.want("dv", s.dtype, shape(s.keys, s.kv_heads, s.value_width));
+  if (s.sinks) call.want("dsinks", LATHE_F32, {s.heads});
+  call.options["deterministic"] = "1";
+  return call;
+}
+
+Split split_of(const Shape& s, int world, lathe_balance balance) {
+  Split split{.world = world, .flags = LATHE_EXCHANGE_HEADS | LATHE_REDUCE_PARAMETER_GRADS};
+  split.balance = balance;
+  split.length = s.queries, split.key_length = s.keys;
+  split.cu_seqlens = s.cu_q, split.cu_seqlens_k = s.cu_k;
+  return split;
+}
+
+const Context& shared() {
+  static const Context context = make_context();
+  return context;
+}
+
+// `exact`: of gradients of keys too, which are rounded more often where ranks share a key head.
+void equals_one_rank(const AttentionCall& call, const Split& split, bool exact = true) {
+  CAPTURE(split.world);
+  CAPTURE(static_cast<int>(split.balance));
+  AttentionAnswer one = run(shared().get(), call);
+  AttentionAnswer many = run_ranks(shared().get(), call, split);
+  if (!exact) {
+    for (const char* name : {"dk", "dv"}) {
+      check_near(many.outputs.at(name), one.outputs.at(name), 0x1p-5);
+      many.outputs.erase(name), one.outputs.erase(name);
+    }
+  }
+  check_same(many, one);
+}
+
+}  // namespace
+
+TEST_CASE("heads: worlds and balances, batches and packed sequences") {
+  for (const int world : {2, 4}) {
+    Shape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 37, .keys = 37};
+    s.dlse = s.sinks = true;
+    AttentionCall call = make_call(s);
+    call.options["causal"] = "1";
+    equals_one_rank(call, split_of(s, world, LATHE_BALANCE_HEAD_TAIL));
+    Shape p{.queries = 50, .keys = 50, .cu_q = {0, 7, 7, 30, 50}};
+    p.sinks = true;
+    AttentionCall packed = make_call(p);
+    packed.options["window_left"] = "9";
+    equals_one_rank(packed, split_of(p, world, LATHE_BALANCE_NONE));
+    equals_one_rank(packed, split_of(p, world, LATHE_BALANCE_PER_DOCUMENT));
+  }
+}
+
+TEST_CASE("heads: keys of other lengths, ragged and empty parts, rows with gaps, again and again") {
+  Shape s{.heads = 6,
+          .kv_heads = 3,
+          .queries = 20,
+          .keys = 31,
+          .cu_q = {0, 5, 20},
+          .cu_k = {0, 21, 31}};
+  Split split = split_of(s, 3, LATHE_BALANCE_NONE);
+  split.token_gap = 8;
+  split.runs = 3;
+  equals_one_rank(make_call(s), split);
+  Shape few{.heads = 4, .queries = 2, .keys = 2};
+  equals_one_rank(make_call(few), split_of(few, 4, LATHE_BALANCE_NONE));
+}
+
+TEST_CASE("heads: key heads that several ranks need") {
+  Shape s{.heads = 8, .kv_heads = 2, .batch = 2, .queries = 24, .keys = 24};
+  AttentionCall call = make_call(s);
+  call.options["causal"] = "1";
+  equals_one_rank(call, split_of(s, 4, LATHE_BALANCE_HEAD_TAIL), false);
+  Shape one{.heads = 4, .kv_heads = 1, .queries = 24, .keys = 24, .cu_q = {0, 24}};
+  equals_one_rank(make_call(one), split_of(one, 4, LATHE_BALANCE_NONE), false);
+}
+
+TEST_CASE("heads: so many runs that messages are packed") {
+  Shape s{.heads = 2, .kv_heads = 2, .cu_q = {0}};
+  for (int i = 1; i <= 40; ++i) s.cu_q.push_back(s.cu_q.back() + 5 + i % 3);
+  s.queries = s.keys = s.cu_q.back();
+  s.dlse = true;
+  equals_one_rank(make_call(s), split_of(s, 2, LATHE_BALANCE_PER_DOCUMENT));
+}
+
+TEST_CASE("heads: a backward of its own, and slopes of sequences") {
+  Shape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 24, .keys = 24};
+  s.sinks = true;
+  Shape forward_only = s;
+  forward_only.backward = false;
+  AttentionCall forward = make_call(forward_only), backward = make_call(s);
+  for (AttentionCall* call : {&forward, &backward}) {
+    call->draw("alibi_slopes", LATHE_F32, {2, 4}, 9);
+    call->options["causal"] = "1";
+  }
+  const Split split = split_of(s, 2, LATHE_BALANCE_HEAD_TAIL);
+  const AttentionAnswer one = run(shared().get(), forward);
+  check_same(run_ranks(shared().get(), forward, split), one);
+  for (const char* name : {"out", "lse"}) {
+    backward.tensors.at(name).values = one.outputs.at(name);
+  }
+  backward.options["saved_forward"] = "1";
+  equals_one_rank(backward, split);
+}
+
+TEST_CASE("heads: what does not divide is refused with H, HK and W") {
+  const auto refused = [](int64_t heads, int64_t kv_heads, int world) {
+    Shape s{.heads = heads, .kv_heads = kv_heads, .queries = 8, .keys = 8};
+    s.backward = false;
+    std::string message;
+    try {
+      run_ranks(shared().get(), make_call(s), split_of(s, world, LATHE_BALANCE_NONE));
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    return message;
+  };
+  CHECK(refused(6, 6, 4).find("H = 6 and k has HK = 6, the group has 4 ranks") !=
+        std::string::npos);
+  CHECK(refused(12, 6, 4).find("H = 12 and k has HK = 6") != std::string::npos);
+}
