@@ -53,4 +53,26 @@ lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked, uint6
   });
 }
 
+lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dry_run,
+                              lathe_trim_report* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(lathe::check_sized(out));
+    LATHE_TRY(require_directory(*context));
+    lathe::TrimReport report = context->store->trim(max_bytes, dry_run != 0);
+    lathe_trim_report told = {};
+    told.entries = report.entries;
+    told.bytes = report.bytes;
+    told.removed = report.removed;
+    told.freed = report.freed;
+    told.temporaries = report.temporaries;
+    told.busy = report.busy;
+    const std::lock_guard<std::mutex> lock(context->mutex);
+    context->trimmed_names = std::move(report.names);
+    told.names = context->trimmed_names.c_str();
+    lathe::give_sized(told, out);
+    return {};
+  });
+}
+
 }  // extern "C"

@@ -27,6 +27,7 @@ struct lathe_context {
   mutable std::mutex mutex;  // of the texts below, which are lent
   std::string compiler;      // of the first kernel, and then left alone
   std::string verify_problems;
+  std::string trimmed_names;  // guarded by mutex: of the last lathe_cache_trim
 };
 
 namespace lathe {

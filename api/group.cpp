@@ -94,6 +94,18 @@ lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context, int
   });
 }
 
+lathe_status lathe_group_split(lathe_group** out, lathe_group* group, int color, int key) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(out, "out"));
+    LATHE_TRY(require(group, "group"));
+    auto made = std::make_unique<lathe_group>();
+    made->context = group->context;
+    LATHE_ASSIGN(made->group, Group::split(*group->group, color, key));
+    *out = made->group ? made.release() : nullptr;
+    return {};
+  });
+}
+
 void lathe_group_destroy(lathe_group* group) { delete group; }
 
 int lathe_group_rank(const lathe_group* group) { return group ? group->group->rank() : 0; }

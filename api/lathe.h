@@ -242,11 +242,12 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 /* The sequence axis is split over `group`, which must outlive the plan. */
 #define LATHE_REDUCE_PARAMETER_GRADS 1u /* weight and bias gradients are summed over the ranks */
 /* How queries and keys of attention meet. Without one of these keys and values travel a ring. */
-#define LATHE_ALLGATHER 2u         /* keys and values are gathered on every rank */
-#define LATHE_DISPATCH 4u          /* both move to where the planner balances the work */
-#define LATHE_EXCHANGE_HEADS 8u    /* all-to-all: whole sequences, a share of the heads */
-#define LATHE_NARROW_GRADIENTS 16u /* gradients of keys travel in the keys' type, not in float32 \
-                                    */
+#define LATHE_ALLGATHER 2u      /* keys and values are gathered on every rank */
+#define LATHE_DISPATCH 4u       /* both move to where the planner balances the work */
+#define LATHE_EXCHANGE_HEADS 8u /* all-to-all: whole sequences, a share of the heads */
+#define LATHE_NARROW_GRADIENTS                                      \
+  16u /* gradients of keys travel in the keys' type, not in float32 \
+       */
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
@@ -347,14 +348,27 @@ LATHE_API lathe_status lathe_group_create(lathe_group** out, lathe_context* cont
 /* Adopts an ncclComm_t, which stays the caller's and must outlive the group. */
 LATHE_API lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context,
                                          void* nccl_comm);
-/* Rank, world and rendezvous from torchrun's environment (RANK, WORLD_SIZE, MASTER_ADDR,
- * MASTER_PORT). */
+/* Rank and world from the environment of a launcher: torchrun (RANK, WORLD_SIZE), Open MPI
+ * (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE), PMI, as of MPICH and Intel (PMI_RANK, PMI_SIZE), or
+ * Slurm (SLURM_PROCID, SLURM_NTASKS); sets that contradict each other are refused. Ranks meet at
+ * MASTER_ADDR, on the port after MASTER_PORT (29500); where that is not set, in the folder that
+ * LATHE_RENDEZVOUS_DIR names and all of them see; with NCCL_COMM_ID=host:port NCCL brings them
+ * together. INVALID_ARGUMENT, TIMEOUT with the ranks that did not come, NCCL. */
 LATHE_API lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context,
                                             int timeout_ms);
+/* Collective over the ranks of `group`: those that give the same `color` become a group, ordered by
+ * `key` and then by their rank in `group`. A negative color takes no part: *out becomes NULL. Two
+ * levels, as heads within a node and a ring between nodes, are two splits. The new group is one of
+ * its own, with the timeout of `group`, which may go first. INVALID_ARGUMENT, NCCL, TIMEOUT. */
+LATHE_API lathe_status lathe_group_split(lathe_group** out, lathe_group* group, int color, int key);
 LATHE_API void lathe_group_destroy(lathe_group* group);
 LATHE_API int lathe_group_rank(const lathe_group* group);
 LATHE_API int lathe_group_world(const lathe_group* group);
-/* OK, or NCCL with what went wrong since the last call, naming both sides where known. */
+/* OK, or what went wrong, naming both sides where known: NCCL, or TIMEOUT if an exchange of this
+ * rank took longer than the group's timeout on the device. That is noticed by a thread of the
+ * library, which then ends the communicator (never an adopted one), so that streams go on; replays
+ * of CUDA graphs are not looked after. A group that failed answers the same from then on, and so
+ * does every run on it; the process can make another. */
 LATHE_API lathe_status lathe_group_error(const lathe_group* group);
 /* Ends pending communication on this rank; runs in flight finish with wrong numbers. */
 LATHE_API lathe_status lathe_group_abort(lathe_group* group);
@@ -448,6 +462,21 @@ LATHE_API lathe_status lathe_cache_stat(lathe_context* context, lathe_cache_info
  * next call of it: a line per bad entry. CACHE_IO if the directory cannot be read. */
 LATHE_API lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked,
                                           uint64_t* removed, const char** problems);
+
+typedef struct lathe_trim_report {
+  size_t size;             /* in: sizeof(lathe_trim_report) */
+  uint64_t entries, bytes; /* that are left */
+  uint64_t removed, freed; /* entries, and their bytes */
+  uint64_t temporaries;    /* files of processes that died while they published */
+  int busy;                /* another process is trimming, so this call did nothing */
+  const char* names;       /* "NAME BYTES" a line; lent until the context's next call of it */
+} lathe_trim_report;
+/* If the entries have more than `max_bytes`, removes those used longest ago until a tenth below;
+ * entries that a process is compiling right now stay. `dry_run`: nothing is removed, the report is
+ * the same. The library does this by itself beyond LATHE_CACHE_MAX_BYTES. CACHE_IO if there is no
+ * directory. */
+LATHE_API lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dry_run,
+                                        lathe_trim_report* out);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 // One write lock on one byte of <root>/v1/lock per key. The lock is an economy, never a safety
 // device: refused or broken, the worst outcome is one compile too many.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <thread>
 
@@ -16,13 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-// key mod 2^62: an offset past the end of the file is legal, and the byte at 2^62 is eviction's.
-int64_t lock_offset(const Digest& key) {
-  uint64_t low = 0;
-  for (size_t i = 8; i < 16; ++i) low = low << 8 | key.bytes[i];
-  return static_cast<int64_t>(low & ((uint64_t{1} << 62) - 1));
-}
-
 int set_lock(const FileSystem& fs, int fd, short type, int64_t offset) {
   struct flock what = {};
   what.l_type = type;
@@ -34,14 +28,31 @@ int set_lock(const FileSystem& fs, int fd, short type, int64_t offset) {
 
 }  // namespace
 
+// key mod 2^62: an offset past the end of the file is legal, and the byte at 2^62 is eviction's.
+int64_t lock_offset(std::string_view key_hex) {
+  uint64_t low = 0;
+  std::from_chars(key_hex.data() + 16, key_hex.data() + 32, low, 16);
+  return static_cast<int64_t>(low & ((uint64_t{1} << 62) - 1));
+}
+
+int try_lock(const FileSystem& fs, int fd, int64_t offset) {
+  return set_lock(fs, fd, F_WRLCK, offset);
+}
+
+// An OFD lock belongs to the open file: a forked child would keep it alive past our close.
+void unlock(const FileSystem& fs, int fd, int64_t offset) { set_lock(fs, fd, F_UNLCK, offset); }
+
 Store::Lock::Lock(Lock&& other) noexcept
     : fs_(other.fs_), fd_(std::exchange(other.fd_, -1)), offset_(other.offset_) {}
 
 Store::Lock::~Lock() {
   if (fd_ < 0) return;
-  // An OFD lock belongs to the open file: a forked child would keep it alive past our close.
-  set_lock(*fs_, fd_, F_UNLCK, offset_);
+  unlock(*fs_, fd_, offset_);
   fs_->close(fd_);
+}
+
+Opened Store::State::open_locks(const Opened& version) const {
+  return open_at(fs, version.fd(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
 }
 
 Store::Lock Store::lock(const Key& key) {
@@ -50,15 +61,14 @@ Store::Lock Store::lock(const Key& key) {
   // What keeps the file from being opened keeps entries from being published, which warns.
   Opened version = state_->open_version(true);
   if (!version) return lock;
-  Opened file =
-      open_at(state_->fs, version.fd(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+  Opened file = state_->open_locks(version);
   if (!file) return lock;
 
-  const int64_t offset = lock_offset(key.digest);
+  const int64_t offset = lock_offset(key.digest.hex());
   const auto start = Clock::now();
   Milliseconds pause(0.5);
   for (;;) {
-    const int error = set_lock(state_->fs, file.fd(), F_WRLCK, offset);
+    const int error = try_lock(state_->fs, file.fd(), offset);
     const Milliseconds waited = Clock::now() - start;
     if (error == 0) {
       if (waited.count() > 100)

@@ -24,14 +24,17 @@ constexpr off_t kMaxEntryBytes = off_t{256} << 20;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;
 
-int64_t lock_timeout(int64_t fallback) {
-  const auto value = environment("LATHE_LOCK_TIMEOUT_MS");
+constexpr int64_t kDefaultMaxBytes = int64_t{2} << 30;
+
+// A whole number of the environment, or what holds without it.
+int64_t number_setting(const char* name, int64_t fallback) {
+  const auto value = environment(name);
   if (!value) return fallback;
   int64_t out = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), out);
   if (error == std::errc() && end == value->data() + value->size() && out >= 0) return out;
-  log_message(LogLevel::warning, text("LATHE_LOCK_TIMEOUT_MS is '", *value,
-                                      "', allowed are whole numbers from 0; using ", fallback));
+  log_message(LogLevel::warning,
+              text(name, " is '", *value, "', allowed are whole numbers from 0; using ", fallback));
   return fallback;
 }
 
@@ -45,6 +48,11 @@ std::string temporary_name() {
 }  // namespace
 
 std::string entry_name(const Digest& key) { return key.hex() + ".lathe"; }
+
+bool is_entry_name(std::string_view name) {
+  return name.size() == 38 && name.substr(32) == ".lathe" &&
+         name.find_first_not_of("0123456789abcdef") == 32;
+}
 
 Opened Store::State::open_shard(const Digest& key, bool create) const {
   Opened version = open_version(create);
@@ -66,7 +74,10 @@ Store::~Store() = default;
 std::shared_ptr<Store> Store::open(const std::string& root, const FileSystem& fs) {
   std::shared_ptr<Store> store(new Store);
   store->state_ = std::make_unique<State>(fs);
-  store->state_->lock_timeout_ms = lock_timeout(store->state_->lock_timeout_ms);
+  store->state_->lock_timeout_ms =
+      number_setting("LATHE_LOCK_TIMEOUT_MS", store->state_->lock_timeout_ms);
+  store->state_->max_bytes =
+      static_cast<uint64_t>(number_setting("LATHE_CACHE_MAX_BYTES", kDefaultMaxBytes));
   Root found = open_root(store->state_->fs, root);
   store->state_->root = std::move(found.path);
   store->state_->problem = std::move(found.problem);
@@ -76,6 +87,7 @@ std::shared_ptr<Store> Store::open(const std::string& root, const FileSystem& fs
 
 const std::string& Store::root() const { return state_->root; }
 const std::string& Store::problem() const { return state_->problem; }
+uint64_t Store::max_bytes() const { return state_->max_bytes; }
 
 Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
                                              bool touch) const {
@@ -205,6 +217,7 @@ void Store::put(const Entry& entry) {
   if (error == 0) {
     ++state_->published;
     state_->note_compiler(entry.key.text);
+    state_->trim_now_and_then();
     return;
   }
   ++state_->publish_failures;

@@ -28,6 +28,14 @@ struct VerifyReport {
   std::string problems;  // a line per bad entry
 };
 
+struct TrimReport {
+  uint64_t entries = 0, bytes = 0;  // that are left
+  uint64_t removed = 0, freed = 0;  // entries, and their bytes
+  uint64_t temporaries = 0;         // left by processes that died while publishing
+  bool busy = false;                // another process is trimming: nothing was done
+  std::string names;                // a line per removed entry: name, bytes
+};
+
 class Store {
  public:
   // `root` empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, HOME/.cache/lathe; none: memory only.
@@ -64,6 +72,12 @@ class Store {
 
   StoreStat stat();
   VerifyReport verify();
+  // Removes the entries that were used longest ago until what is left has at most 0.9 * `max_bytes`
+  // (only if there is more than `max_bytes`), and temporary files that nobody can still be writing.
+  // Entries whose key is locked stay. A publish does the same to LATHE_CACHE_MAX_BYTES, now and
+  // then, and leaves alone what was used within a minute. `dry_run`: only says.
+  TrimReport trim(uint64_t max_bytes, bool dry_run);
+  uint64_t max_bytes() const;  // LATHE_CACHE_MAX_BYTES; 0: no limit
 
   // Compilers whose entries were published here, for looking up without one. Oldest first.
   std::vector<std::string> compilers();

@@ -14,28 +14,6 @@ constexpr const char* kCompilersFile = "compilers";
 constexpr size_t kMaxCompilersBytes = 64 << 10;
 constexpr int kMaxCompared = 256;
 
-bool is_entry_name(std::string_view name) {
-  return name.size() == 38 && name.substr(32) == ".lathe" &&
-         name.find_first_not_of("0123456789abcdef") == 32;
-}
-
-// visit(shard descriptor, file name) for every entry, until it returns false.
-template <typename Visit>
-void each_entry(const FileSystem& fs, const Opened& version, Visit visit) {
-  std::vector<std::string> shards;
-  if (!version || list_names(fs, version.fd(), shards) != 0) return;
-  std::sort(shards.begin(), shards.end());
-  for (const std::string& shard : shards) {
-    if (shard.size() != 2) continue;
-    Opened opened = open_directory(fs, version.fd(), shard.c_str(), false);
-    std::vector<std::string> names;
-    if (!opened || list_names(fs, opened.fd(), names) != 0) continue;
-    std::sort(names.begin(), names.end());
-    for (const std::string& name : names)
-      if (is_entry_name(name) && name.substr(0, 2) == shard && !visit(opened.fd(), name)) return;
-  }
-}
-
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> out;
   while (!text.empty()) {
@@ -117,7 +95,7 @@ StoreStat Store::stat() {
   out.publish_failures = state_->publish_failures;
   if (!state_->on_disk()) return out;
   const FileSystem& fs = state_->fs;
-  each_entry(fs, state_->open_version(false), [&](int shard, const std::string& name) {
+  for_each_entry(fs, state_->open_version(false), [&](int shard, const std::string& name) {
     struct stat status;
     if (fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
       ++out.entries;
@@ -131,7 +109,7 @@ StoreStat Store::stat() {
 VerifyReport Store::verify() {
   VerifyReport report;
   if (!state_->on_disk()) return report;
-  each_entry(state_->fs, state_->open_version(false), [&](int shard, const std::string& name) {
+  for_each_entry(state_->fs, state_->open_version(false), [&](int shard, const std::string& name) {
     const State::Found found = state_->read_entry(shard, name, true, false);
     if (found.error == ENOENT) return true;  // removed while we looked
     ++report.checked;
@@ -151,7 +129,7 @@ std::string Store::nearest_difference(const Key& key) {
   std::string best;
   size_t most = 0;
   int left = kMaxCompared;
-  each_entry(state_->fs, state_->open_version(false), [&](int shard, const std::string& name) {
+  for_each_entry(state_->fs, state_->open_version(false), [&](int shard, const std::string& name) {
     const State::Found found = state_->read_entry(shard, name, false, false);
     if (!found.entry) return --left > 0;
     const std::vector<std::string_view> there = lines_of(found.entry->key.text);

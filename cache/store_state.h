@@ -8,6 +8,7 @@
 //   <root>/v1/ab/.tmp.<pid>.<random>
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -29,6 +30,8 @@ struct Store::State {
   Descriptor root_fd;
   int64_t lock_timeout_ms = 60000;
 
+  uint64_t max_bytes = 0;  // what entries may add up to; 0: no limit
+
   std::atomic<bool> publishing{true};
   std::atomic<uint64_t> hits{0}, misses{0}, corrupt{0}, published{0}, publish_failures{0};
 
@@ -44,6 +47,8 @@ struct Store::State {
     return open_directory(fs, root_fd.get(), kVersionDirectory, create);
   }
   Opened open_shard(const Digest& key, bool create) const;
+  // The file of all locks.
+  Opened open_locks(const Opened& version) const;
 
   // One warning for each `topic` in the life of the store; an errno is one topic wherever it shows
   // up, because it is one problem of the directory.
@@ -61,10 +66,49 @@ struct Store::State {
   Found read_entry(int shard, const std::string& name, bool heal, bool touch) const;
 
   int publish(const Entry& entry, std::string& step);
+  // After a publish: now and then, and in one process at a time, trims to max_bytes.
+  void trim_now_and_then();
+  TrimReport trim(uint64_t bytes, int64_t fresh_seconds, bool dry_run) const;
   void note_compiler(const std::string& key_text);
 };
 
 std::string entry_name(const Digest& key);
+// Whether a file's name is that of an entry, of any version of the library.
+bool is_entry_name(std::string_view name);
+
+// visit(shard's name, its descriptor, file name) for every file of every shard of <root>/v1, in the
+// order of names, until it returns false.
+template <typename Visit>
+void for_each_file(const FileSystem& fs, const Opened& version, Visit visit) {
+  std::vector<std::string> shards;
+  if (!version || list_names(fs, version.fd(), shards) != 0) return;
+  std::sort(shards.begin(), shards.end());
+  for (const std::string& shard : shards) {
+    if (shard.size() != 2) continue;
+    Opened opened = open_directory(fs, version.fd(), shard.c_str(), false);
+    std::vector<std::string> names;
+    if (!opened || list_names(fs, opened.fd(), names) != 0) continue;
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      if (!visit(shard, opened.fd(), name)) return;
+    }
+  }
+}
+
+// visit(shard descriptor, file name) for every entry, likewise.
+template <typename Visit>
+void for_each_entry(const FileSystem& fs, const Opened& version, Visit visit) {
+  for_each_file(fs, version, [&](const std::string& shard, int fd, const std::string& name) {
+    return !is_entry_name(name) || name.substr(0, 2) != shard || visit(fd, name);
+  });
+}
+
+// The byte of the lock file that is a key's, and eviction's.
+int64_t lock_offset(std::string_view key_hex);
+inline constexpr int64_t kTrimLockOffset = int64_t{1} << 62;
+// A write lock on that byte, without waiting: an errno, EAGAIN if somebody else holds it.
+int try_lock(const FileSystem& fs, int fd, int64_t offset);
+void unlock(const FileSystem& fs, int fd, int64_t offset);
 
 struct Root {
   Descriptor fd;

@@ -120,9 +120,11 @@ Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream) {
   if (group.world() == 1 || count == 0) return {};
   LATHE_TRY(group.usable());
   LATHE_TRY(group.exchange_after(stream));
-  const ncclResult_t result = group.nccl().ncclAllReduce(data, data, count, ncclFloat32, ncclSum,
-                                                         group.comm(), group.exchange_stream());
-  return joined(group, group.settle(result, "ncclAllReduce"), stream);
+  const auto sum = [&](const Nccl& nccl, ncclComm_t comm, CUstream exchange) {
+    return nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, exchange);
+  };
+  const Collective what{"ncclAllReduce", 0, count * sizeof(float)};
+  return joined(group, post(group, what, sum), stream);
 }
 
 }  // namespace lathe

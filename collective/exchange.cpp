@@ -11,7 +11,6 @@ namespace lathe {
 namespace {
 
 Status check_hop(const Group& group, const Hop& hop) {
-  LATHE_TRY(group.usable());
   for (const auto& transfers : {hop.sends, hop.receives}) {
     for (const Transfer& transfer : transfers) {
       if (transfer.bytes == 0) continue;
@@ -48,6 +47,21 @@ ncclResult_t enqueue(const Group& group, const Hop& hop) {
   return ncclSuccess;
 }
 
+// For the watchdog's words, should the hop never end.
+Posting posting_of(const Hop& hop) {
+  Posting out;
+  out.step = hop.step;
+  for (const Transfer& to : hop.sends) {
+    out.bytes += to.bytes;
+    if (to.bytes > 0) out.peer = to.peer;
+  }
+  for (const Transfer& from : hop.receives) {
+    out.bytes += from.bytes;
+    if (from.bytes > 0) out.peer = from.peer;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_empty(const Hop& hop) {
@@ -58,6 +72,8 @@ bool is_empty(const Hop& hop) {
 
 Status post(Group& group, const Hop& hop) {
   if (is_empty(hop)) return {};
+  const Group::Use use(group);
+  LATHE_TRY(use.status());
   LATHE_TRY(check_hop(group, hop));
   const Nccl& nccl = group.nccl();
   LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
@@ -65,11 +81,13 @@ Status post(Group& group, const Hop& hop) {
   // A group that was begun must be ended, or the next call of this thread joins it.
   const ncclResult_t ended = nccl.ncclGroupEnd();
   LATHE_TRY(check(nccl, group.comm(), posted, hop.name));
-  return group.settle(ended, hop.name);
+  LATHE_TRY(group.settle(ended, hop.name));
+  return group.posted(posting_of(hop));
 }
 
 Status post_after(Group& group, const Hop& hop, CUstream stream) {
   if (is_empty(hop)) return {};
+  LATHE_TRY(group.usable());
   LATHE_TRY(check_hop(group, hop));
   LATHE_TRY(group.exchange_after(stream));
   return post(group, hop);

@@ -33,4 +33,19 @@ Status post_after(Group& group, const Hop& hop, CUstream stream);
 
 bool is_empty(const Hop& hop);
 
+// A collective of all ranks on the exchange stream, in the words of a timeout.
+struct Collective {
+  const char* name = "ncclAllReduce";
+  int step = 0;
+  uint64_t bytes = 0;  // that this rank hands over
+};
+// `call(nccl, comm, stream)` makes the calls; several are enclosed in a group by the caller.
+template <typename F>
+Status post(Group& group, const Collective& what, F call) {
+  const Group::Use use(group);
+  LATHE_TRY(use.status());
+  LATHE_TRY(group.settle(call(group.nccl(), group.comm(), group.exchange_stream()), what.name));
+  return group.posted({what.step, -1, what.bytes});
+}
+
 }  // namespace lathe

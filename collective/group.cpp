@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Life of a group: connect under a timeout, order two streams by events, leave without hanging.
+// Life of a group: connect under a timeout, leave without hanging.
 #include "collective/group.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -14,23 +13,6 @@
 
 namespace lathe {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// The state of a busy communicator once it is no longer busy, or ncclInProgress at the deadline.
-// Short waits are the rule, so the pauses begin small.
-ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms) {
-  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
-  auto pause = std::chrono::microseconds(1);
-  for (;;) {
-    ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm, &state);
-    if (asked != ncclSuccess) return asked;
-    if (state != ncclInProgress || Clock::now() >= deadline) return state;
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(1000));
-  }
-}
 
 Status check_place(int world, int rank, int timeout_ms) {
   if (world < 1) {
@@ -73,7 +55,7 @@ Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> devic
   const Device::Scope scope(*group->device_);
   LATHE_TRY(scope.status());
   LATHE_TRY(group->connect(id));
-  LATHE_TRY(group->make_streams());
+  LATHE_TRY(group->open());
   return group;
 }
 
@@ -105,7 +87,7 @@ Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device
   }
   const Device::Scope scope(*group->device_);
   LATHE_TRY(scope.status());
-  LATHE_TRY(group->make_streams());
+  LATHE_TRY(group->open());
   return group;
 }
 
@@ -128,14 +110,21 @@ Status Group::connect(const UniqueId& id) {
   if (state == ncclSuccess) return {};
   Status status;
   if (state == ncclInProgress) {
-    status = {Code::timeout, text("rank ", rank_, " of ", world_, " waited ", timeout_ms_,
-                                  " ms for the other ranks to join the group")};
+    status = {Code::timeout,
+              text(name(), " waited ", timeout_ms_, " ms for the other ranks to join the group")};
   } else {
     status = check(*nccl_, comm_, state, "ncclCommInitRankConfig");
-    status = {status.code(), text("rank ", rank_, " of ", world_, ": ", status.text())};
+    status = {status.code(), text(name(), ": ", status.text())};
   }
-  if (comm_ != nullptr) (void)abort();
+  if (comm_ != nullptr) (void)nccl_->ncclCommAbort(std::exchange(comm_, nullptr));
   return status;
+}
+
+Status Group::open() {
+  LATHE_TRY(make_streams());
+  LATHE_TRY(flight_.open(device_->driver()));
+  entry_ = watch(*this);
+  return {};
 }
 
 Status Group::make_streams() {
@@ -148,75 +137,50 @@ Status Group::make_streams() {
   return {};
 }
 
+bool Group::drained() const {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms_);
+  while (pending()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+void Group::leave() {
+  if (comm_ == nullptr || adopted_ || uses_.load() == kEnded) return;
+  bool clean = drained() && async_error().ok();
+  if (entry_ != nullptr) {
+    const std::lock_guard lock(entry_->mutex);
+    entry_->what = nullptr;
+  }
+  if (uses_.load() == kEnded) return;
+  if (clean) {
+    ncclResult_t state = nccl_->ncclCommFinalize(comm_);
+    if (state == ncclInProgress) state = wait_while_busy(*nccl_, comm_, timeout_ms_);
+    clean = state == ncclSuccess;
+  }
+  if (clean) {
+    (void)nccl_->ncclCommDestroy(comm_);
+  } else {
+    log_message(LogLevel::warning,
+                text(name(), ": the group ends with communication pending or failed"));
+    (void)nccl_->ncclCommAbort(comm_);
+  }
+}
+
 Group::~Group() {
   if (device_ == nullptr) return;
   const Device::Scope scope(*device_);
-  if (comm_ != nullptr && !adopted_ && !aborted_) {
-    bool clean = async_error().ok();
-    if (clean) {
-      ncclResult_t state = nccl_->ncclCommFinalize(comm_);
-      if (state == ncclInProgress) state = wait_while_busy(*nccl_, comm_, timeout_ms_);
-      clean = state == ncclSuccess;
-    }
-    if (clean) {
-      (void)nccl_->ncclCommDestroy(comm_);
-    } else {
-      log_message(LogLevel::warning, text("rank ", rank_, " of ", world_,
-                                          ": the group ends with communication pending or failed"));
-      (void)nccl_->ncclCommAbort(comm_);
-    }
+  leave();
+  if (entry_ != nullptr) {
+    const std::lock_guard lock(entry_->mutex);
+    entry_->what = nullptr;
   }
   const Driver& driver = device_->driver();
+  flight_.close(driver);
   if (to_exchange_ != nullptr) (void)driver.cuEventDestroy(to_exchange_);
   if (from_exchange_ != nullptr) (void)driver.cuEventDestroy(from_exchange_);
   if (stream_ != nullptr) (void)driver.cuStreamDestroy(stream_);
-}
-
-Status Group::exchange_after(CUstream stream) {
-  const Driver& driver = device_->driver();
-  LATHE_TRY(check(driver, driver.cuEventRecord(to_exchange_, stream), "cuEventRecord"));
-  return check(driver, driver.cuStreamWaitEvent(stream_, to_exchange_, 0), "cuStreamWaitEvent");
-}
-
-Status Group::stream_after_exchange(CUstream stream) {
-  const Driver& driver = device_->driver();
-  LATHE_TRY(check(driver, driver.cuEventRecord(from_exchange_, stream_), "cuEventRecord"));
-  return check(driver, driver.cuStreamWaitEvent(stream, from_exchange_, 0), "cuStreamWaitEvent");
-}
-
-Status Group::settle(ncclResult_t result, const char* call) {
-  if (result == ncclInProgress) result = wait_while_busy(*nccl_, comm_, timeout_ms_);
-  if (result == ncclSuccess) return {};
-  if (result != ncclInProgress) return check(*nccl_, comm_, result, call);
-  if (!adopted_) (void)abort();
-  return {Code::timeout, text(call, " of rank ", rank_, " of ", world_, " waited ", timeout_ms_,
-                              " ms for its peers to connect")};
-}
-
-Status Group::usable() const {
-  if (!aborted_) return {};
-  return {Code::nccl, text("the group of rank ", rank_, " of ", world_, " was aborted")};
-}
-
-Status Group::async_error() const {
-  LATHE_TRY(usable());
-  ncclResult_t state = ncclSuccess;
-  LATHE_TRY(
-      check(*nccl_, comm_, nccl_->ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError"));
-  if (state == ncclSuccess || state == ncclInProgress) return {};
-  const Status status = check(*nccl_, comm_, state, "the communicator");
-  return {status.code(), text("rank ", rank_, " of ", world_, ": ", status.text())};
-}
-
-Status Group::abort() {
-  if (adopted_) {
-    return {Code::invalid_argument,
-            "the group adopted its communicator, which is the caller's to abort (ncclCommAbort)"};
-  }
-  if (aborted_) return {};
-  aborted_ = true;
-  const ncclComm_t comm = std::exchange(comm_, nullptr);
-  return check(*nccl_, nullptr, nccl_->ncclCommAbort(comm), "ncclCommAbort");
 }
 
 }  // namespace lathe

@@ -1,13 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A rank of a context-parallel group: communicator, exchange stream and the events that order it
-// against the caller's stream. One call at a time per group object.
+// against the caller's stream. One call at a time per group object; the watchdog alone looks at it
+// from another thread, and ends the communicator if an exchange takes longer than the timeout.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <string>
 
 #include "cache/driver.h"
+#include "collective/flight.h"
 #include "collective/nccl.h"
+#include "collective/watchdog.h"
 
 namespace lathe {
 
@@ -17,12 +22,13 @@ struct UniqueId {
 Result<UniqueId> make_unique_id(const Nccl& nccl);
 Result<UniqueId> make_unique_id(NcclChoice choice);
 
-class Group {
+class Group : private Watched {
  public:
   static constexpr int kDefaultTimeoutMs = 60000;
 
   // Collective over all ranks: blocks until everybody has called it, or the timeout (0: the
-  // default). The timeout also bounds each later call that has to wait for peers to connect.
+  // default). The timeout also bounds each later call that has to wait for peers to connect, and
+  // how long an exchange may take on the device.
   static Result<std::shared_ptr<Group>> create(std::shared_ptr<const Device> device,
                                                std::shared_ptr<const Nccl> nccl, const UniqueId& id,
                                                int world, int rank, int timeout_ms);
@@ -34,17 +40,39 @@ class Group {
                                               std::shared_ptr<const Nccl> nccl, ncclComm_t comm);
   static Result<std::shared_ptr<Group>> adopt(std::shared_ptr<const Device> device,
                                               NcclChoice choice, ncclComm_t comm);
+  // Collective over the ranks of `parent`: those of one color become a group, ordered by key and,
+  // where that is equal, by their rank in `parent`. Null for a negative color. A group of its own:
+  // `parent` may go first.
+  static Result<std::shared_ptr<Group>> split(Group& parent, int color, int key);
   // Flushes what was enqueued and leaves, within the timeout; after an error it aborts instead.
-  ~Group();
+  ~Group() override;
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
   int rank() const { return rank_; }
   int world() const { return world_; }
+  int timeout_ms() const { return timeout_ms_; }
+  bool adopted() const { return adopted_; }
+  // For calls on it, by a thread that holds a Use.
   ncclComm_t comm() const { return comm_; }
   const Nccl& nccl() const { return *nccl_; }
   const Device& device() const { return *device_; }
   CUstream exchange_stream() const { return stream_; }
+
+  // Keeps the communicator for calls of this thread: the watchdog lets it be as long. Never waits.
+  // Its status is why the group can no longer be used.
+  class Use {
+   public:
+    explicit Use(Group& group);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    const Status& status() const { return status_; }
+
+   private:
+    Group& group_;
+    Status status_;
+  };
 
   // What follows is for the run path: the device's context must be current.
 
@@ -52,32 +80,62 @@ class Group {
   Status exchange_after(CUstream stream);
   Status stream_after_exchange(CUstream stream);
 
-  // The outcome of a call on the communicator. A non-blocking communicator may still be busy
-  // handing the work to the device: waits for that (not for the work), because only then do events
-  // on the exchange stream cover it. TIMEOUT ends the communicator, unless it was adopted.
+  // The outcome of a call on the communicator, within a Use. A non-blocking communicator may still
+  // be busy handing the work to the device: waits for that (not for the work), because only then do
+  // events on the exchange stream cover it. TIMEOUT ends the communicator, unless it was adopted.
   Status settle(ncclResult_t result, const char* call);
-  // NCCL if the group was aborted.
+  // Has the watchdog look after an exchange that was just settled. Graphs are not looked after:
+  // their replays are no calls of ours.
+  Status posted(const Posting& posting) {
+    return flight_.post(device_->driver(), stream_, posting);
+  }
+  // Why the group can no longer be used: TIMEOUT after one, NCCL if it failed or was aborted.
   Status usable() const;
 
-  // An asynchronous error of the communicator, if there is one by now.
-  Status async_error() const;
+  // An asynchronous error of the communicator, if there is one by now; or what ended it.
+  Status async_error();
   // Ends pending communication; the group is of no further use. Refused for an adopted one.
   Status abort();
+  // The group is of no further use, for this reason; pending communication ends, unless the
+  // communicator was adopted. Returns the reason, or the earlier one if there is one.
+  Status fail(Status why);
 
  private:
   Group() = default;
-  Status make_streams();
+  Status open();
   Status connect(const UniqueId& id);
+  Status make_streams();
+  void leave();
+  // Waits, within the timeout, until nothing that was posted is under way.
+  bool drained() const;
+
+  bool look(Clock::time_point now) override;
+  bool pending() const override { return uses_.load() != kEnded && flight_.pending(); }
+  Status late(const Posting& posting) const;
+  std::string name() const;
+
+  static Result<std::shared_ptr<Group>> split_by_id(Group& parent, int color, int key);
+  static Result<std::shared_ptr<Group>> split_by_nccl(Group& parent, int color, int key);
 
   std::shared_ptr<const Device> device_;
   std::shared_ptr<const Nccl> nccl_;
   ncclComm_t comm_ = nullptr;
+  ncclComm_t half_made_ = nullptr;  // where a split that is under way puts its communicator
   bool adopted_ = false;
-  bool aborted_ = false;
   int rank_ = 0, world_ = 1;
   int timeout_ms_ = kDefaultTimeoutMs;
   CUstream stream_ = nullptr;
   CUevent to_exchange_ = nullptr, from_exchange_ = nullptr;
+  Flight flight_;
+  std::shared_ptr<WatchEntry> entry_;
+  // How many Uses there are; kEnded once the communicator is of no use. The run path and the
+  // watchdog meet here alone.
+  static constexpr int kEnded = -1;
+  std::atomic<int> uses_{0};
+  Status why_;  // written with the entry's lock, before uses_ becomes kEnded; then read by all
 };
+
+// ncclInProgress at the deadline, else the state of a communicator that is no longer busy.
+ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms);
 
 }  // namespace lathe

@@ -30,11 +30,17 @@ namespace lathe {
   X(ncclGroupEnd)               \
   X(ncclSend)                   \
   X(ncclRecv)                   \
-  X(ncclAllReduce)
+  X(ncclAllReduce)              \
+  X(ncclAllGather)              \
+  X(ncclReduceScatter)
+
+// X(name, the first version that has it): null where the library lacks it.
+#define LATHE_NCCL_OPTIONAL(X) X(ncclCommSplit, NCCL_VERSION(2, 18, 1))
 
 struct Nccl {
-#define LATHE_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
+#define LATHE_NCCL_MEMBER(name, ...) decltype(&::name) name = nullptr;
   LATHE_NCCL_FUNCTIONS(LATHE_NCCL_MEMBER)
+  LATHE_NCCL_OPTIONAL(LATHE_NCCL_MEMBER)
 #undef LATHE_NCCL_MEMBER
   std::string path;
   int version = 0;  // 22809
@@ -45,6 +51,10 @@ enum class NcclChoice { real, threads };  // threads: the drop-in beside the sim
 // Opens the library once per process and choice. `LATHE_NCCL` names the file to use as the real
 // one, which may be the drop-in; without it the drop-in is never taken for real.
 Result<std::shared_ptr<const Nccl>> open_nccl(NcclChoice choice);
+
+// NCCL, with the library's version and the first one that has `name`, if the optional function is
+// not there; ok otherwise.
+Status require(const Nccl& nccl, const char* name);
 
 // NCCL, with the call, the error's sentence and the communicator's last error; ok for ncclSuccess.
 Status check(const Nccl& nccl, ncclComm_t comm, ncclResult_t result, const char* call);

@@ -79,6 +79,7 @@ add_library(lathe_sim_core STATIC
   exec/print.cpp
   exec/profile.cpp
   exec/report.cpp
+  exec/sample.cpp
   exec/tensor_map.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp

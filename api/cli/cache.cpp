@@ -13,6 +13,8 @@ namespace {
 
 struct CacheOptions {
   std::string cache_dir;
+  std::string max_bytes;
+  bool dry_run = false;
   bool json = false;
 };
 
@@ -62,6 +64,41 @@ int verify_cache(const CacheOptions& options) {
   return removed == 0 ? kDone : kFindings;
 }
 
+// 500, 500K, 20M, 2G: powers of 1024.
+uint64_t parse_bytes(const std::string& text) {
+  constexpr std::string_view kUnits = "KMGT";
+  const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  const bool scaled = unit != kUnits.npos;
+  const int shift = scaled ? 10 * static_cast<int>(unit + 1) : 0;
+  const std::string digits = scaled ? text.substr(0, text.size() - 1) : text;
+  return static_cast<uint64_t>(parse_int("--max-bytes", digits, 0, INT64_MAX >> shift)) << shift;
+}
+
+int trim_cache(const CacheOptions& options) {
+  const uint64_t max_bytes = parse_bytes(options.max_bytes);
+  const Context context = open_cache(options);
+  lathe_trim_report report{};
+  report.size = sizeof report;
+  check(lathe_cache_trim(context.get(), max_bytes, options.dry_run, &report));
+  if (report.busy) fail("another process is trimming this cache; nothing was done");
+  if (options.json) {
+    print_json({{"removed", report.removed},
+                {"freed", report.freed},
+                {"temporaries", report.temporaries},
+                {"entries", report.entries},
+                {"bytes", report.bytes}});
+    return kDone;
+  }
+  const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::printf(
+      "%s%s %llu entries of %llu bytes and %llu temporary files; "
+      "%llu entries of %llu bytes are left\n",
+      report.names, options.dry_run ? "would remove" : "removed", number(report.removed),
+      number(report.freed), number(report.temporaries), number(report.entries),
+      number(report.bytes));
+  return kDone;
+}
+
 }  // namespace
 
 Action add_cache(CLI::App* app) {
@@ -74,9 +111,13 @@ Action add_cache(CLI::App* app) {
     sub->add_option("--cache-dir", options->cache_dir, "which cache");
     add_json_flag(sub, &options->json);
     sub->callback([chosen, body] { *chosen = body; });
+    return sub;
   };
   add("stat", "how many entries, how many bytes", stat_cache);
   add("verify", "read every entry and remove bad ones; exit 1 if there were any", verify_cache);
+  auto* trim = add("trim", "remove what was used longest ago", trim_cache);
+  trim->add_option("--max-bytes", options->max_bytes, "what may stay: 500, 20M, 2G")->required();
+  trim->add_flag("--dry-run", options->dry_run, "only say what would go");
   return [options, chosen] { return (*chosen)(*options); };
 }
 

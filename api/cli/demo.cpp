@@ -59,7 +59,7 @@ std::string shape_of(const Problem& problem) {
   const bool packed = problem.inputs.count("cu_seqlens") + problem.inputs.count("cu_seqlens_q") > 0;
   std::string text;
   for (const std::string letter :
-       {"B", "N", "T", "Sq", "Sk", "Tq", "Tk", "H", "HK", "D", "DV", "W"}) {
+       {"B", "N", "T", "Sq", "Sk", "Tq", "Tk", "H", "HV", "HK", "K", "V", "D", "DV", "W"}) {
     const auto found = problem.extents.find(letter);
     const bool other = letter == (packed ? "B" : "N");
     if (other || found == problem.extents.end() || found->second < 0) continue;

@@ -1,67 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The demo's problems, small enough for the simulator, and the comparison.
-#include "api/cli/demo_cases.h"
-
 #include <algorithm>
 #include <cmath>
-#include <random>
+
+#include "api/cli/demo_builder.h"
 
 namespace lathe::cli {
 namespace {
-
-// Normal enough, and the same on every machine, which <random>'s distributions do not promise.
-class Noise {
- public:
-  explicit Noise(uint64_t seed) : engine_(seed) {}
-  double next() {
-    double sum = -6;
-    for (int i = 0; i < 12; ++i) sum += static_cast<double>(engine_() >> 11) * 0x1p-53;
-    return sum;
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-class Builder {
- public:
-  Builder(std::string title, const char* op, uint64_t seed) : noise_(seed), op_(op) {
-    made_.title = std::move(title);
-  }
-
-  Builder& add(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape) {
-    HostTensor tensor = empty_tensor({dtype, std::move(shape)});
-    for (int64_t i = 0; i < element_count(tensor.spec.shape); ++i) {
-      set_element(&tensor, i, noise_.next());
-    }
-    made_.inputs[name] = std::move(tensor);
-    return *this;
-  }
-
-  Builder& offsets(const char* name, const std::vector<int64_t>& values) {
-    HostTensor tensor = empty_tensor({LATHE_I32, {static_cast<int64_t>(values.size())}});
-    for (size_t i = 0; i < values.size(); ++i) {
-      set_element(&tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
-    }
-    made_.inputs[name] = std::move(tensor);
-    return *this;
-  }
-
-  DemoCase make(Settings settings, int ranks = 0, bool known = false) {
-    Specs specs;
-    for (const auto& [name, tensor] : made_.inputs) specs[name] = tensor.spec;
-    made_.problem = make_problem(find_operator(op_), std::move(settings), specs);
-    made_.ranks = ranks;
-    made_.known = known;
-    return made_;
-  }
-
- private:
-  Noise noise_;
-  const char* op_;
-  DemoCase made_;
-};
 
 DemoCase plain(const std::string& title, int64_t tokens, bool known) {
   const lathe_dtype dtype = LATHE_BF16;
@@ -95,7 +41,7 @@ DemoCase packed(const std::string& title, int ranks) {
       .add("initial_state", dtype, {5, 64, 4})
       .add("dy", dtype, {1, 103, 64})
       .add("dfinal_state", dtype, {5, 64, 4})
-      .offsets("cu_seqlens", {0, 40, 40, 41, 43, 103})
+      .integers("cu_seqlens", {0, 40, 40, 41, 43, 103})
       .make({{"activation", "silu"}, {"output_final_state", "1"}}, ranks);
 }
 
@@ -129,13 +75,14 @@ DemoCase packed_attention() {
       .add("v", dtype, {124, 2, 64})
       .add("alibi_slopes", LATHE_F32, {2})
       .add("dout", dtype, {100, 2, 64})
-      .offsets("cu_seqlens_q", {0, 30, 30, 100})
-      .offsets("cu_seqlens_k", {0, 50, 54, 124})
+      .integers("cu_seqlens_q", {0, 30, 30, 100})
+      .integers("cu_seqlens_k", {0, 50, 54, 124})
       .make({{"window_left", "24"}, {"window_right", "5"}, {"softcap", "8"}});
 }
 
 double bound_of(const Problem& problem, const std::string& output) {
-  if (output == "state" || output == "final_state" || output == "dresidual") return 0;
+  const bool copied = problem.inputs.count("x") > 0;  // a convolution keeps what it was given
+  if (output == "state" || output == "dresidual" || (copied && output == "final_state")) return 0;
   if (output == "lse") return 1e-5;
   const auto& inputs = problem.inputs;
   switch (inputs.at(inputs.count("x") > 0 ? "x" : "q").dtype) {
@@ -172,6 +119,10 @@ std::vector<DemoCase> demo_cases() {
       attention("bf16, causal, 2 query heads a key head, sinks", 100, false),
       attention("the same with 3 times the tokens", 300, true),
       packed_attention(),
+      decode_case(),
+      sparse_case(),
+      kda_case(0),
+      kda_recurrent_case(),
   };
 }
 

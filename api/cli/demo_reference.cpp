@@ -123,6 +123,9 @@ Expected reference(const Problem& problem, const TensorMap& inputs) {
   if (op == "causal_conv1d") return conv_reference(problem, inputs);
   if (op == "causal_conv1d_update") return conv_update_reference(problem, inputs);
   if (op == "flash_attention") return attention_reference(problem, inputs);
+  if (op == "flash_attention_decode") return decode_reference(problem, inputs);
+  if (op == "sparse_flash_attention") return sparse_reference(problem, inputs);
+  if (op == "kda" || op == "kda_recurrent") return kda_reference(problem, inputs);
   fail("the demo has no reference for " + op);
 }
 

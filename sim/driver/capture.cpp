@@ -16,6 +16,7 @@ CUresult capture_node(Stream& stream, Action action) {
   Node node;
   node.action = std::move(action);
   node.after = stream.frontier;
+  node.stream = stream.handle;
   capture.graph->nodes.push_back(std::move(node));
   stream.frontier = {capture.graph->nodes.size() - 1};
   return CUDA_SUCCESS;

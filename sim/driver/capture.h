@@ -13,6 +13,7 @@ struct Node {
   Action action;
   std::vector<size_t> after;  // indices of others
   int type = -1;              // a CUgraphNodeType; captured nodes have none
+  uint64_t stream = 0;        // where it was captured, for the timeline
   uint64_t handle = 0;        // given when somebody asks for the node; 0: none yet
 };
 

@@ -5,6 +5,7 @@
 
 #include "sim/driver/capture.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/timeline.h"
 #include "sim/driver/work.h"
 
 using namespace sim::driver;
@@ -121,7 +122,9 @@ SIM_API cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags
 SIM_API cuEventQuery(CUevent handle) {
   return with_event(handle, [](Driver&, Lock&, const std::shared_ptr<Event>& event) {
     if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
-    return !event->recorded || event->recorded->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (event->recorded && !event->recorded->done) return CUDA_ERROR_NOT_READY;
+    if (event->recorded) host_saw(*event->recorded);
+    return CUDA_SUCCESS;
   });
 }
 
@@ -144,6 +147,10 @@ SIM_API cuEventElapsedTime(float* out, CUevent start_handle, CUevent end_handle)
       return CUDA_ERROR_INVALID_HANDLE;
     }
     if (!start->recorded->done || !end->recorded->done) return CUDA_ERROR_NOT_READY;
+    if (keeps_timeline(driver)) {
+      *out = static_cast<float>(1e-3 * (end->recorded->model - start->recorded->model));
+      return CUDA_SUCCESS;
+    }
     const std::chrono::duration<float, std::milli> elapsed =
         end->recorded->time - start->recorded->time;
     *out = elapsed.count();

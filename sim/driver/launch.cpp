@@ -6,7 +6,9 @@
 #include "sim/driver/entry.h"
 #include "sim/driver/function.h"
 #include "sim/driver/report.h"
+#include "sim/driver/timeline.h"
 #include "sim/driver/work.h"
+#include "sim/model/model.h"
 
 namespace sim::driver {
 namespace {
@@ -132,6 +134,17 @@ CUresult read_params(const Kernel& kernel, void** each, void** extra,
   return CUDA_SUCCESS;
 }
 
+void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& name) {
+  const model::Gpu* gpu = model::find_gpu(name);
+  if (gpu == nullptr) return;
+  const uint64_t blocks = product(grid.grid), ran = outcome.counters.sampled_blocks;
+  const model::Prediction prediction = model::predict(outcome.counters, blocks, *gpu);
+  const uint64_t sectors =
+      outcome.counters.unique_load_sectors + outcome.counters.unique_store_sectors;
+  tell(
+      {"launch", grid.kernel->name, prediction.bound, 32 * sectors, 1e6 * prediction.seconds, ran});
+}
+
 CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes) {
   Settings settings;
   settings.stack_bytes = stack_bytes;
@@ -142,8 +155,10 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
   settings.threads = options.threads;
   settings.check = options.check;
   settings.instruction_limit = options.instruction_limit;
+  settings.sample_blocks = options.sample_blocks;
   const Outcome outcome = run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
+  tell_launch(grid, outcome, device.profile.gpu);
   return static_cast<CUresult>(outcome.error);
 }
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "sim/model/model.h"
+
 namespace sim::driver {
 namespace {
 
@@ -110,6 +112,26 @@ Profile read_profile(Reader& reader) {
   return profile;
 }
 
+// Gigabytes per second, then microseconds; what is not given is the device's own.
+void read_link(Reader& reader, Options* out) {
+  static constexpr char kName[] = "LATHE_SIM_LINK";
+  const model::Gpu* gpu = model::find_gpu(out->profile.gpu);
+  out->link_bytes = gpu == nullptr ? 0 : gpu->link_bytes;
+  out->link_latency = model::kLinkLatency;
+  const std::string given = Reader::text(kName);
+  if (given.empty()) return;
+  char* end = nullptr;
+  const double rate = std::strtod(given.c_str(), &end);
+  bool good = end != given.c_str() && rate > 0;
+  if (good && *end == ',') {
+    const char* latency = end + 1;
+    out->link_latency = 1e-6 * std::strtod(latency, &end);
+    good = end != latency && out->link_latency >= 0;
+  }
+  if (!good || *end != '\0') reader.refuse(kName, given, "GB/s above 0[,microseconds from 0]");
+  out->link_bytes = 1e9 * rate;
+}
+
 }  // namespace
 
 bool read_options(Options* out, std::string* what) {
@@ -117,6 +139,8 @@ bool read_options(Options* out, std::string* what) {
   out->report = Reader::text("LATHE_SIM_REPORT");
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
   out->profile = read_profile(reader);
+  out->timeline = Reader::text("LATHE_SIM_TIMELINE");
+  if (reader.good()) read_link(reader, out);
   if (reader.good()) out->check = read_checks(reader, out->check);
   out->devices = static_cast<int>(reader.number("LATHE_SIM_DEVICES", 1, 64, 1));
   out->seed = reader.number("LATHE_SIM_SEED", 0, UINT64_MAX, 0);
@@ -128,6 +152,11 @@ bool read_options(Options* out, std::string* what) {
   out->tensor_sum = static_cast<TensorSum>(
       reader.word("LATHE_SIM_TENSOR_SUM", {"exact", "sequential", "coarse"}, 0));
   out->profile_lines = reader.number("LATHE_SIM_PROFILE", 0, 1, 0) != 0;
+  out->sample_blocks = reader.number("LATHE_SIM_SAMPLE_BLOCKS", 0, UINT32_MAX, 0);
+  if (reader.good() && out->sample_blocks > 0 && out->timeline.empty() && out->counters.empty()) {
+    reader.refuse("LATHE_SIM_SAMPLE_BLOCKS", std::to_string(out->sample_blocks),
+                  "with LATHE_SIM_TIMELINE or LATHE_SIM_COUNTERS, as results are wrong");
+  }
   out->quiet = reader.number("LATHE_SIM_QUIET", 0, 1, 0) != 0;
   out->error_exitcode = static_cast<int>(reader.number("LATHE_SIM_ERROR_EXITCODE", 0, 255, 0));
   return reader.good();

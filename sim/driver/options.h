@@ -20,11 +20,17 @@ struct Options {
   uint64_t instruction_limit = 0;  // LATHE_SIM_INSTRUCTION_LIMIT: warp instructions per launch
   AsyncPolicy async_policy = AsyncPolicy::lazy;  // LATHE_SIM_ASYNC
   TensorSum tensor_sum = TensorSum::exact;       // LATHE_SIM_TENSOR_SUM
-  bool profile_lines = false;                    // LATHE_SIM_PROFILE: counters by PTX line
-  std::string report;      // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
-  std::string counters;    // LATHE_SIM_COUNTERS: launches, likewise
-  bool quiet = false;      // LATHE_SIM_QUIET: no line on stderr for a finding
-  int error_exitcode = 0;  // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
+  // LATHE_SIM_SAMPLE_BLOCKS: run so many blocks of each larger grid and scale what they counted;
+  // results are wrong then, so it needs a timeline or counters. 0: run all.
+  uint64_t sample_blocks = 0;
+  bool profile_lines = false;  // LATHE_SIM_PROFILE: counters by PTX line
+  std::string report;       // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
+  std::string counters;     // LATHE_SIM_COUNTERS: launches, likewise
+  std::string timeline;     // LATHE_SIM_TIMELINE: work in model time, likewise
+  double link_bytes = 0;    // LATHE_SIM_LINK: bytes per second between devices, each way
+  double link_latency = 0;  // and seconds that a message takes beside its bytes
+  bool quiet = false;       // LATHE_SIM_QUIET: no line on stderr for a finding
+  int error_exitcode = 0;   // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
 };
 
 // False if a variable holds something that is not allowed; `what` then says which and why.

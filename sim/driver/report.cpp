@@ -48,7 +48,7 @@ class Output {
 };
 
 struct Outputs {
-  Output findings, launches;
+  Output findings, launches, timeline;
   std::atomic<bool> quiet{false};
   std::atomic<int> exitcode{0};
   std::atomic<uint64_t> count{0};
@@ -118,6 +118,7 @@ void open_reports(const Options& options) {
   Outputs& out = outputs();
   out.findings.set(options.report);
   out.launches.set(options.counters);
+  out.timeline.set(options.timeline);
   out.quiet = options.quiet;
   const bool first = out.exitcode.exchange(options.error_exitcode) == 0;
   if (first && options.error_exitcode != 0) std::atexit(end_with_exitcode);
@@ -131,6 +132,8 @@ void report_launch(const Grid& grid, const Outcome& outcome, const std::string& 
   add_launch(line, grid, outcome, gpu);
   launches.write(line);
 }
+
+void report_timeline(const JsonLine& line) { outputs().timeline.write(line); }
 
 void report_leak(uint64_t address, uint64_t bytes, int device) {
   Finding finding;

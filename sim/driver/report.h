@@ -16,12 +16,14 @@ void open_reports(const Options& options);
 
 // The launch's findings and counters; `gpu` is Profile::gpu.
 void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu);
+// A member of the timeline.
+class JsonLine;
+void report_timeline(const JsonLine& line);
 void report_leak(uint64_t address, uint64_t bytes, int device);
 // One sentence on stderr, such as why a call was refused.
 void report_note(const std::string& text);
 
 // The members of a launch's line.
-class JsonLine;
 void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const std::string& gpu);
 
 }  // namespace sim::driver

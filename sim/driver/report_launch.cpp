@@ -72,6 +72,7 @@ void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const 
   line.add("dynamic_shared_bytes", uint64_t{grid.dynamic_shared_bytes});
   line.add("error", outcome.error);
   line.add("seconds", counters.seconds);
+  if (counters.sampled_blocks > 0) line.add("sampled_blocks", counters.sampled_blocks);
   line.add("warp_instructions", counters.warp_instructions);
   line.add("thread_instructions", counters.thread_instructions);
   line.add("tensor_ops", counters.tensor_ops);

@@ -38,17 +38,26 @@ struct Completion {
   bool done = false;
   CUresult error = CUDA_SUCCESS;
   Clock::time_point time;
+  double model = 0;    // the same in model time (timeline.h), microseconds
+  uint64_t value = 0;  // the address that the work writes or waits for a value at; 0: none
+  bool writes = false;
+  uint64_t age = 0;  // Driver::timeline_age when it ended: times of another age are 0
 };
 using CompletionPtr = std::shared_ptr<Completion>;
 
 // What a piece of work does; runs without the lock, more than once if it is part of a graph.
 using Action = std::function<CUresult()>;
 
+struct GraphRun;
+
 struct Operation {
   Action run;                        // null: nothing to do (events, waits)
   std::function<bool()> ready;       // null: no condition beyond `after`; called with the lock
   std::vector<CompletionPtr> after;  // other streams' work this one waits for
   CompletionPtr completion = std::make_shared<Completion>();
+  double not_before = 0;            // model time of the host thread that enqueued it
+  std::shared_ptr<GraphRun> graph;  // null: no node of a graph
+  size_t node = 0;
 };
 
 struct Object {
@@ -64,6 +73,9 @@ struct Stream : Object {
   int priority = 0;
   bool legacy = false;
   bool destroyed = false;  // gone once its queue is empty
+  bool hidden = false;     // from the timeline
+  int rank = -1;           // whose it is, for the timeline; below 0: unknown
+  double model = 0;        // its clock, microseconds of model time
   std::deque<std::shared_ptr<Operation>> queue;
   CompletionPtr last;                                // of the newest work; null: none ever
   std::shared_ptr<Capture> capture;                  // null: not capturing
@@ -178,6 +190,24 @@ struct Mapping {
   std::vector<Device*> seen_by;    // cuMemSetAccess
 };
 
+// When a value got what a stream waits for, in model time.
+struct Arrival {
+  double end = 0;
+  double begin = 0;  // of the messages behind it
+  std::string name;  // "": none
+  uint64_t sent = 0, received = 0;
+  int peer = -1;
+};
+
+// One launch of a graph while its nodes run: when each is over, in model time.
+struct GraphRun {
+  std::vector<std::vector<size_t>> after;
+  std::vector<uint64_t> streams;  // where each was captured; 0: nowhere
+  std::vector<double> ends;
+  double begin = 0, latest = 0;
+  bool begun = false;
+};
+
 struct Driver {
   std::mutex mutex;
   std::condition_variable changed;  // anything that somebody may wait for
@@ -197,7 +227,9 @@ struct Driver {
   std::vector<std::weak_ptr<Capture>> captures;
   uint64_t next_handle = 0x1000;
   uint64_t next_block = 1;
-  int waiters = 0;  // host threads that want progress now
+  int waiters = 0;                       // host threads that want progress now
+  uint64_t timeline_age = 1;             // restarts of the timeline, from 1
+  std::map<uint64_t, Arrival> arrivals;  // model times of values, by address
 
   static Driver& get();
 
@@ -225,12 +257,18 @@ struct Driver {
   }
 };
 
+struct Deed;
+
 // A thread's stack of contexts and what it is doing.
 struct ThreadState {
   std::vector<uint64_t> stack;                         // handles
   std::unordered_map<uint64_t, uint64_t> own_streams;  // context handle -> per-thread stream
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool in_host_function = false;
+  double model = 0;      // model time of the newest work it has seen the end of
+  uint64_t age = 0;      // Driver::timeline_age then
+  int rank = -1;         // of its first communicator
+  Deed* deed = nullptr;  // of the work it runs
 };
 ThreadState& thread_state();
 

@@ -5,6 +5,7 @@
 
 #include "sim/driver/capture.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/timeline.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {
@@ -117,7 +118,9 @@ SIM_API cuStreamQuery(CUstream handle) {
       }
       return CUDA_SUCCESS;
     }
-    return !stream.last || stream.last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (stream.last && !stream.last->done) return CUDA_ERROR_NOT_READY;
+    if (stream.last) host_saw(*stream.last);
+    return CUDA_SUCCESS;
   });
 }
 

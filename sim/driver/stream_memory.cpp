@@ -44,11 +44,15 @@ CUresult check_wait(Driver& driver, CUdeviceptr address, unsigned flags) {
 template <typename T>
 CUresult submit_write(Driver& driver, Stream& stream, CUdeviceptr address, T value) {
   sim::Memory* memory = stream.context->device->memory.get();
-  return submit(driver, stream, [address, value, memory] {
+  CompletionPtr completion;
+  auto write = [address, value, memory] {
     __atomic_store_n(reinterpret_cast<T*>(address), value, __ATOMIC_RELEASE);
     memory->define(address, sizeof(T));
     return CUDA_SUCCESS;
-  });
+  };
+  const CUresult result = submit(driver, stream, write, {}, &completion);
+  if (completion) completion->value = address, completion->writes = true;
+  return result;
 }
 
 template <typename T>
@@ -60,7 +64,10 @@ CUresult submit_wait(Driver& driver, Stream& stream, CUdeviceptr address, T valu
     return holds<T>(__atomic_load_n(reinterpret_cast<T*>(address), __ATOMIC_ACQUIRE), value,
                     condition);
   };
-  return submit(driver, stream, nullptr, {}, nullptr, ready);
+  CompletionPtr completion;
+  const CUresult result = submit(driver, stream, nullptr, {}, &completion, ready);
+  if (completion) completion->value = address;
+  return result;
 }
 
 template <typename F>

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "sim/driver/entry.h"
+#include "sim/driver/timeline.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {
@@ -42,8 +43,16 @@ bool is_live(const End& end) {
   return allocation && !allocation->freed;
 }
 
+void tell_move(const Copy& what, const End& to, const End& from) {
+  const Path path = !to.on_device || !from.on_device ? Path::host
+                    : to.memory == from.memory       ? Path::device
+                                                     : Path::link;
+  tell_copy("copy", what.width * what.rows * what.layers, path);
+}
+
 CUresult move_rows(const Copy& what, const End& to, const End& from) {
   if (!is_live(to) || !is_live(from)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  tell_move(what, to, from);
   for (size_t at = 0; at < what.rows * what.layers; ++at) {
     const size_t row = at % what.rows, layer = at / what.rows;
     const uint64_t target = to.address + row * what.to_pitch + layer * what.to_layer;
@@ -103,6 +112,7 @@ CUresult check_fill(Driver& driver, const Fill& what, End* to) {
 
 CUresult fill_rows(const Fill& what, const End& to) {
   if (!is_live(to)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  tell_copy("fill", what.columns * what.element * what.rows, Path::fill);
   for (size_t row = 0; row < what.rows; ++row) {
     const uint64_t start = to.address + row * what.pitch;
     auto* bytes = reinterpret_cast<char*>(start);

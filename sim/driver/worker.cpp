@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "sim/driver/capture.h"
+#include "sim/driver/timeline.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {
@@ -65,9 +66,11 @@ void drop_queues(Context& context) {
 void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<Stream>& stream) {
   const std::shared_ptr<Operation> operation = stream->queue.front();
   CUresult error = CUDA_SUCCESS;
+  Deed deed;
   if (operation->run) {
     device.running = true;
     lock.unlock();
+    thread_state().deed = keeps_timeline(driver) ? &deed : nullptr;
     try {
       error = operation->run();
     } catch (const std::bad_alloc&) {
@@ -75,9 +78,11 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
     } catch (...) {
       error = CUDA_ERROR_UNKNOWN;
     }
+    thread_state().deed = nullptr;
     lock.lock();
     device.running = false;
   }
+  advance(driver, *stream, *operation, deed);
   end(*operation, error);
   stream->queue.pop_front();
   if (error != CUDA_SUCCESS && stream->context->error == CUDA_SUCCESS) {
@@ -124,8 +129,10 @@ bool is_idle(const Device& device) {
   return true;
 }
 
-void add_pending(std::vector<CompletionPtr>& list, const CompletionPtr& completion) {
-  if (completion && !completion->done) list.push_back(completion);
+// What is over counts only for its model time.
+void add_pending(std::vector<CompletionPtr>& list, const CompletionPtr& completion,
+                 bool timeline = false) {
+  if (completion && (timeline || !completion->done)) list.push_back(completion);
 }
 
 }  // namespace
@@ -152,14 +159,17 @@ CUresult submit(Driver& driver, Stream& stream, Action action, std::vector<Compl
   auto operation = std::make_shared<Operation>();
   operation->run = std::move(action);
   operation->ready = std::move(ready);
-  for (const CompletionPtr& other : after) add_pending(operation->after, other);
+  const bool timeline = keeps_timeline(driver);
+  if (timeline) stamp(stream, *operation);
+  for (const CompletionPtr& other : after) add_pending(operation->after, other, timeline);
   Context& context = *stream.context;
   if (stream.legacy) {
     for (auto& [handle, other] : context.streams) {
-      if (!other->legacy && other->blocking()) add_pending(operation->after, other->last);
+      if (other->legacy || !other->blocking()) continue;
+      add_pending(operation->after, other->last, timeline);
     }
   } else if (stream.blocking()) {
-    add_pending(operation->after, context.legacy->last);
+    add_pending(operation->after, context.legacy->last, timeline);
   }
   Device& device = *context.device;
   if (is_idle(device)) {
@@ -177,6 +187,7 @@ CUresult wait_for(Driver& driver, Lock& lock, Context& context, const Completion
   if (completion && !completion->done) {
     driver.wait(lock, [&] { return completion->done; });
   }
+  if (completion) host_saw(*completion);
   if (context.error != CUDA_SUCCESS) return context.error;
   return completion ? completion->error : CUDA_SUCCESS;
 }
@@ -197,6 +208,7 @@ CUresult synchronize(Driver& driver, Lock& lock, Context& context) {
     }
     return true;
   });
+  for (const CompletionPtr& completion : all) host_saw(*completion);
   return context.error;
 }
 

@@ -134,8 +134,10 @@ void HostWorker::run() {
   size_t turn = 0;
   for (;;) {
     if (busy.empty() || ((ordered || turn == 0) && busy.size() < resident)) {
-      const uint64_t next = launch->next_cluster.fetch_add(1);
-      if (next < launch->clusters && !launch->stops(next)) {
+      const uint64_t turn_of = launch->next_cluster.fetch_add(1);
+      const bool any = turn_of < launch->clusters;
+      const uint64_t next = any && !launch->sampled.empty() ? launch->sampled[turn_of] : turn_of;
+      if (any && !launch->stops(next)) {
         if (idle.empty()) idle.push_back(std::make_unique<ClusterRun>(this, *launch));
         busy.push_back(std::move(idle.back()));
         idle.pop_back();

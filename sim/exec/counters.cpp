@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // From the workers' tallies to Counters.
+#include <algorithm>
+
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -25,8 +27,14 @@ uint64_t popcount(const std::vector<uint64_t>& bits) {
   return n;
 }
 
-// Sectors that any worker touched.
-void unique_sectors(const std::vector<std::unique_ptr<HostWorker>>& workers, Counters* c) {
+uint64_t scaled(uint64_t count, double scale) {
+  return scale == 1 ? count : static_cast<uint64_t>(static_cast<double>(count) * scale + 0.5);
+}
+
+// Sectors that any worker touched. Blocks that did not run would have touched others like it, but
+// no more than an allocation has.
+void unique_sectors(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers,
+                    Counters* c) {
   std::map<const Allocation*, std::pair<std::vector<uint64_t>, std::vector<uint64_t>>> all;
   auto merge = [](std::vector<uint64_t>* into, const std::vector<uint64_t>& from) {
     into->resize(from.size());
@@ -39,8 +47,33 @@ void unique_sectors(const std::vector<std::unique_ptr<HostWorker>>& workers, Cou
     }
   }
   for (const auto& [allocation, bits] : all) {
-    c->unique_load_sectors += popcount(bits.first);
-    c->unique_store_sectors += popcount(bits.second);
+    const uint64_t most = 64 * std::max(bits.first.size(), bits.second.size());
+    c->unique_load_sectors += std::min(most, scaled(popcount(bits.first), launch.scale));
+    c->unique_store_sectors += std::min(most, scaled(popcount(bits.second), launch.scale));
+  }
+}
+
+void scale_traffic(Counters::Traffic* t, double scale) {
+  for (uint64_t* count :
+       {&t->requests, &t->bytes, &t->sectors, &t->minimum_sectors, &t->conflicts, &t->wavefronts}) {
+    *count = scaled(*count, scale);
+  }
+}
+
+// From the blocks that ran to the whole grid; unique sectors apart.
+void scale_all(const Launch& launch, Counters* c) {
+  const double scale = launch.scale;
+  const uint32_t* size = launch.view.cluster;
+  c->sampled_blocks = launch.clusters * size[0] * size[1] * size[2];
+  for (uint64_t* count :
+       {&c->warp_instructions, &c->thread_instructions, &c->tensor_ops, &c->barrier_waits}) {
+    *count = scaled(*count, scale);
+  }
+  for (auto& [name, count] : c->by_class) count = scaled(count, scale);
+  for (Counters::Traffic* traffic :
+       {&c->global_load, &c->global_store, &c->global_atomic, &c->shared_load, &c->shared_store,
+        &c->local_load, &c->local_store, &c->const_load}) {
+    scale_traffic(traffic, scale);
   }
 }
 
@@ -88,7 +121,8 @@ Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWor
     add_traffic(&c.local_store, traffic(t.local_store));
     add_traffic(&c.const_load, traffic(t.const_load));
   }
-  unique_sectors(workers, &c);
+  if (!launch.sampled.empty()) scale_all(launch, &c);
+  unique_sectors(launch, workers, &c);
   if (launch.settings->profile) c.lines = collect_lines(launch, workers);
   return c;
 }

@@ -30,7 +30,9 @@ struct Launch {
   const Function* function = nullptr;
   LaunchView view;
   std::vector<uint32_t> tid[3];
-  uint64_t clusters = 0;
+  uint64_t clusters = 0;          // that run
+  std::vector<uint64_t> sampled;  // their numbers, if not all of the grid's do
+  double scale = 1;               // the grid's clusters to each that runs
   std::shared_ptr<RaceGrid> races;  // null: not checked
 
   std::atomic<uint64_t> next_cluster{0};
@@ -60,6 +62,9 @@ struct KnownAllocation {
   Region region;
   std::vector<uint64_t> loaded, stored;
 };
+
+// exec/sample.cpp: which clusters of a larger grid run, ascending.
+std::vector<uint64_t> sample_clusters(const uint32_t (&count)[3], uint64_t wanted);
 
 // exec/calls.cpp
 std::shared_ptr<CallStack> make_call_stack();

@@ -26,12 +26,25 @@ uint32_t shared_start(const Launch& l) {
   return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
 }
 
+void sample(Launch* l) {
+  const Grid& g = *l->grid;
+  const uint64_t size = uint64_t{g.cluster[0]} * g.cluster[1] * g.cluster[2];
+  const uint64_t wanted = (l->settings->sample_blocks + size - 1) / size;
+  if (wanted == 0 || wanted >= l->clusters || l->function->sees_blocks) return;
+  const uint32_t count[3] = {g.grid[0] / g.cluster[0], g.grid[1] / g.cluster[1],
+                             g.grid[2] / g.cluster[2]};
+  l->sampled = sample_clusters(count, wanted);
+  l->scale = static_cast<double>(l->clusters) / static_cast<double>(l->sampled.size());
+  l->clusters = l->sampled.size();
+}
+
 void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
   l->function = g.kernel->code.get();
   l->clusters = static_cast<uint64_t>(g.grid[0] / g.cluster[0]) * (g.grid[1] / g.cluster[1]) *
                 (g.grid[2] / g.cluster[2]);
+  sample(l);
   const uint32_t threads = g.block[0] * g.block[1] * g.block[2];
   for (auto& tid : l->tid) tid.resize((threads + 31) / 32 * 32);
   for (uint32_t t = 0; t < threads; ++t) {

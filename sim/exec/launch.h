@@ -76,6 +76,10 @@ struct Settings {
   // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
   std::function<void(std::string_view)> print;
   bool profile = false;  // count by PTX line too
+  // Of a larger grid only so many blocks run, spread evenly, and counters are scaled to all of it:
+  // what the grid computes is wrong then. 0: all run. Kernels whose blocks look at what others do
+  // run whole.
+  uint64_t sample_blocks = 0;
 };
 
 struct Grid {
@@ -143,6 +147,7 @@ struct Counters {
   uint64_t barrier_waits = 0;       // warp instructions that wait: for barriers, mbarriers, groups
   std::vector<LineCounters> lines;  // Settings::profile; by PTX line, those that ran
   double seconds = 0;               // host time of the simulation
+  uint64_t sampled_blocks = 0;      // those that ran, if not all did
 
   void add(const Counters& other);
 };

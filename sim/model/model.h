@@ -31,7 +31,13 @@ struct Gpu {
   double tensor_ops;         // per cycle and multiprocessor, dense bf16
   double latency;            // cycles of one way to DRAM and back
   double launch_seconds;     // from one kernel's end to the next one's start
+  double link_bytes;         // per second, to another device, each way
+  double host_bytes;         // per second, to the host, each way
 };
+
+// From two devices that are ready to the first byte at the other one: what a grouped send and
+// receive inside a machine costs beside its bytes.
+constexpr double kLinkLatency = 5e-6;
 
 // By Gpu::name; null if unknown.
 const Gpu* find_gpu(const std::string& name);

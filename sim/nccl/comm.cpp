@@ -9,11 +9,12 @@
 namespace sim::nccl {
 
 // The ranks of a communicator that have called its n-th split.
-struct Clique::Split {
+struct Split {
   struct Entry {
     bool here = false;
     int color = 0, key = 0;
     ncclComm** out = nullptr;
+    bool blocking = true;
   };
   std::vector<Entry> entries;
   int joined = 0;
@@ -23,7 +24,7 @@ struct Clique::Split {
 
 namespace {
 
-ncclResult_t make_color(State& state, Lock& lock, Clique& parent, Clique::Split& split, int color) {
+ncclResult_t make_color(State& state, Lock& lock, Clique& parent, Split& split, int color) {
   std::vector<int> members;
   for (int rank = 0; rank < parent.size(); ++rank) {
     if (split.entries[static_cast<size_t>(rank)].color == color) members.push_back(rank);
@@ -42,6 +43,7 @@ ncclResult_t make_color(State& state, Lock& lock, Clique& parent, Clique::Split&
       for (ncclComm* made : ranks) free_comm(state, lock, made);
       return result;
     }
+    comm->blocking = split.entries[index].blocking;
     ranks.push_back(comm);
   }
   const ncclResult_t result = make_clique(state, ranks);
@@ -55,7 +57,7 @@ ncclResult_t make_color(State& state, Lock& lock, Clique& parent, Clique::Split&
   return result;
 }
 
-void make_all(State& state, Lock& lock, Clique& parent, Clique::Split& split) {
+void make_all(State& state, Lock& lock, Clique& parent, Split& split) {
   std::set<int> colors;
   for (const auto& entry : split.entries) colors.insert(entry.color);
   colors.erase(NCCL_SPLIT_NOCOLOR);
@@ -111,17 +113,23 @@ SIM_NCCL_API ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
     *out = nullptr;
     const std::shared_ptr<Clique> clique = parent.clique;
     if (clique->error != ncclSuccess) return fail_call(clique->error, clique->text);
-    std::shared_ptr<Clique::Split>& entry = clique->splits[parent.splits];
+    std::shared_ptr<Split>& entry = clique->splits[parent.splits];
     if (!entry) {
-      entry = std::make_shared<Clique::Split>();
+      entry = std::make_shared<Split>();
       entry->entries.resize(clique->ranks.size());
     }
-    const std::shared_ptr<Clique::Split> split = entry;
+    const std::shared_ptr<Split> split = entry;
     const uint64_t number = parent.splits++;
-    split->entries[static_cast<size_t>(parent.rank)] = {true, color, key, out};
+    const bool inherits = config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT;
+    const bool blocking = inherits ? parent.blocking : config->blocking != 0;
+    split->entries[static_cast<size_t>(parent.rank)] = {true, color, key, out, blocking};
     if (++split->joined == clique->size()) {
       clique->splits.erase(number);
       make_all(state, lock, *clique, *split);
+    }
+    if (!parent.blocking) {  // ncclCommGetAsyncError of the parent says when it is done
+      parent.splitting = split;
+      return split->done ? split->result : ncclInProgress;
     }
     return wait_or_defer(state, lock, [clique, split](State& all, Lock& held) {
       all.changed.wait_for(held, timeout(),
@@ -169,7 +177,12 @@ SIM_NCCL_API ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* out) {
   return with_comm(comm, [&](State&, Lock&, ncclComm& it) -> ncclResult_t {
     if (out == nullptr) return fail_call(ncclInvalidArgument, "asyncError is null");
     const Clique& clique = *it.clique;
-    *out = clique.error == ncclSuccess && !clique.complete ? ncclInProgress : clique.error;
+    const bool splits = it.splitting != nullptr && !it.splitting->done;
+    *out = clique.error;
+    if (clique.error == ncclSuccess && (splits || !clique.complete)) *out = ncclInProgress;
+    if (clique.error == ncclSuccess && it.splitting != nullptr && it.splitting->done) {
+      *out = it.splitting->result;
+    }
     return ncclSuccess;
   });
 }

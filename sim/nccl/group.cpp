@@ -4,6 +4,7 @@
 #include "sim/driver/per_thread.h"
 #include "sim/nccl/export.h"
 #include "sim/nccl/meet.h"
+#include "sim/nccl/traffic.h"
 
 namespace sim::nccl {
 namespace {
@@ -84,12 +85,14 @@ ncclResult_t enqueue(State& state, std::vector<Queued> calls) {
     const CUresult result = hold_stream(*launch);
     if (result != CUDA_SUCCESS) return give_up(state, launches, *key.first, result);
   }
+  note_traffic(calls);
   for (Queued& call : calls) {
     Part part;
     part.rank = call.comm->rank;
     part.call = call.call;
     part.call.sequence = call.comm->operations++;
     part.launch = launches[{call.comm, call.stream}];
+    note_call(*part.launch, part.call);
     part.since = Clock::now();
     call.comm->last = describe(part.call);
     match(state, *call.comm->clique, std::move(part));

@@ -83,7 +83,9 @@ ncclResult_t join(State& state, Lock& lock, const std::string& id, int size, int
   ncclComm* comm = nullptr;
   const ncclResult_t made = make_comm(rank, size, context, &comm);
   if (made != ncclSuccess) return made;
+  comm->blocking = blocking;
   seat(state, clique, comm);
+  note_rank(rank);
   if (missing(*clique).empty()) {
     meetings().erase(id);
     const ncclResult_t result = allocate_staging(*clique, *clique->ranks[0]);
@@ -135,6 +137,7 @@ ncclResult_t make_comm(int rank, int size, CUcontext context, ncclComm** out) {
     result = cu().stream_create(&comm->lane, CU_STREAM_NON_BLOCKING);
   }
   if (result != CUDA_SUCCESS) return fail_call(ncclUnhandledCudaError, cuda_name(result));
+  note_lane(*comm);
   *out = comm.release();
   return ncclSuccess;
 }

@@ -41,6 +41,7 @@ bool try_start(State& state, Task& task) {
     launch.is_ready = true;
   }
   task.running = true;
+  note_start(task);
   for (const Part& part : task.parts) ++part.launch->running;
   const CUresult error = issue(task);
   if (error != CUDA_SUCCESS) {

@@ -95,6 +95,7 @@ CUresult hold_stream(Launch& launch) {
 void release(Launch& launch) {
   if (launch.released) return;
   launch.released = true;
+  note_release(launch);
   __atomic_store_n(launch.flag, launch.value, __ATOMIC_RELEASE);
 }
 

@@ -30,6 +30,16 @@ using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
 struct Clique;
+struct Split;
+
+// What a launch moves, and when, in the simulator's model time (timeline.cpp).
+struct Travel {
+  std::string name;                 // the operations in words
+  uint64_t sent = 0, received = 0;  // bytes, on the links
+  int peer = -1;                    // who sends to this rank; below 0: nobody, or several
+  double ready = -1;                // microseconds; below 0: not asked yet
+  double begin = -1, end = 0;
+};
 
 // All operations one rank put into one stream in one go.
 struct Launch {
@@ -44,6 +54,7 @@ struct Launch {
   uint32_t value = 0;
   int remaining = 0;  // operations not over
   int running = 0;    // operations whose copies are under way
+  Travel travel;
 };
 using LaunchPtr = std::shared_ptr<Launch>;
 
@@ -72,7 +83,6 @@ struct Clique {
   std::vector<ncclComm*> ranks;                       // null: gone
   std::map<uint64_t, std::vector<Part>> collectives;  // by number; those still missing a rank
   std::map<std::pair<int, int>, std::deque<Part>> sends, recvs;  // by (from, to)
-  struct Split;
   std::map<uint64_t, std::shared_ptr<Split>> splits;
   char* staging = nullptr;  // pinned: a piece per rank and one for the result
   bool complete = false;    // all ranks have met
@@ -89,9 +99,11 @@ struct ncclComm {
   int rank = 0, size = 0;
   int device = 0;
   CUcontext context = nullptr;
-  bool retained = false;    // the primary context is held by us
-  CUstream lane = nullptr;  // copies into this rank's buffers
-  uint64_t operations = 0, collectives = 0, splits = 0;
+  bool retained = false;                        // the primary context is held by us
+  bool blocking = true;                         // joins and splits wait for the other ranks
+  std::shared_ptr<sim::nccl::Split> splitting;  // the newest split, if that did not wait
+  CUstream lane = nullptr;                      // copies into this rank's buffers
+  uint64_t operations = 0, collectives = 0, splits = 0, hops = 0;
   std::string last;                                        // the newest operation in words
   std::vector<sim::nccl::LaunchPtr> launches;              // not over
   std::vector<uint32_t*> pages;                            // of flags, pinned
@@ -151,6 +163,13 @@ void check_deadlock(State& state);
 
 // Puts a ready task's copies into the lanes; see transfer.cpp.
 CUresult issue(Task& task);
+
+// Model time, where the driver keeps it; see timeline.cpp.
+void note_lane(const ncclComm& comm);
+void note_rank(int rank);
+void note_call(Launch& launch, const Call& call);
+void note_start(Task& task);
+void note_release(const Launch& launch);
 
 // Flags. The first two with the communicator's context current.
 CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out);

@@ -37,6 +37,10 @@ void load() {
   }
   SIM_NCCL_DRIVER(SIM_NCCL_LOAD)
 #undef SIM_NCCL_LOAD
+#define SIM_NCCL_FIND(name, symbol) \
+  table.name = reinterpret_cast<decltype(table.name)>(dlsym(library, #symbol));
+  SIM_NCCL_TIMELINE(SIM_NCCL_FIND)
+#undef SIM_NCCL_FIND
   const CUresult result = table.init(0);
   good = result == CUDA_SUCCESS;
   if (!good) failure = "cuInit answers " + std::to_string(result);

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "sim/driver/timeline_export.h"
+
 namespace sim::nccl {
 
 #define SIM_NCCL_DRIVER(X)                                     \
@@ -37,9 +39,19 @@ namespace sim::nccl {
   X(memcpy_peer_async, cuMemcpyPeerAsync)                      \
   X(pointer_get_attribute, cuPointerGetAttribute)
 
+// What the simulator's driver has beside them; null on any other.
+#define SIM_NCCL_TIMELINE(X)              \
+  X(message_time, lathe_sim_message_time) \
+  X(event_time, lathe_sim_event_time)     \
+  X(arrival, lathe_sim_arrival)           \
+  X(stream_rank, lathe_sim_stream_rank)   \
+  X(thread_rank, lathe_sim_thread_rank)   \
+  X(hide_stream, lathe_sim_hide_stream)
+
 struct Table {
 #define SIM_NCCL_MEMBER(name, symbol) decltype(&symbol) name = nullptr;
   SIM_NCCL_DRIVER(SIM_NCCL_MEMBER)
+  SIM_NCCL_TIMELINE(SIM_NCCL_MEMBER)
 #undef SIM_NCCL_MEMBER
 };
 

@@ -143,6 +143,7 @@ struct Function {
   std::unordered_map<uint64_t, uint32_t> callee_by_address;
   bool uses_wgmma = false;
   bool ordered_across_blocks = false;  // which block comes first decides about results
+  bool sees_blocks = false;            // blocks may wait for one another
   std::vector<std::string> files;
   const Inst* code_data = nullptr;      // the vectors' contents, for code that may not call into
   const uint16_t* list_data = nullptr;  // the standard library

@@ -156,6 +156,7 @@ void Decoder::emit(Draft d, const Form& form, Class cls) {
     d.inst.guard = guard();
   }
   out_.ordered_across_blocks |= depends_on_blocks(form);
+  out_.sees_blocks |= sees_blocks(form);
   InstInfo info;
   info.cls = refine(cls, form);
   info.form = form;

@@ -35,13 +35,17 @@ inline Order order_of(const Form& f) {
   return o;
 }
 
+// A thread learns from such an instruction what other blocks have done: it may wait for them, or
+// take over work from them.
+inline bool sees_blocks(const Form& f) {
+  const bool global = f.space() == Space::global || f.space() == Space::generic;
+  return global && (f.op == Op::atom || (f.op == Op::ld && order_of(f).scope != Scope::none));
+}
+
 // Results of such an instruction depend on which block comes first.
 inline bool depends_on_blocks(const Form& f) {
   const bool global = f.space() == Space::global || f.space() == Space::generic;
-  if (!global) return false;
-  if (f.op == Op::atom) return true;
-  if (f.op == Op::red) return is_float(f.type());
-  return f.op == Op::ld && order_of(f).scope != Scope::none;
+  return sees_blocks(f) || (global && f.op == Op::red && is_float(f.type()));
 }
 
 }  // namespace sim

@@ -1,54 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The environment and what the simulator tells, in processes of their own: variables are read once.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <sstream>
-
+#include "sim/tests/child.h"
 #include "sim/tests/driver_client.h"
 #include "sim/tests/driver_kernels.h"
 
 using namespace sim::tests;
 
 namespace {
-
-using Environment = std::map<std::string, std::string>;
-
-struct Child {
-  int status = -1;  // what it exited with
-  std::string error;
-};
-
-// Runs `body` in a fresh process that ends with what it returns.
-Child in_child(const Environment& environment, const std::function<int()>& body) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    close(ends[0]);
-    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    std::exit(body());
-  }
-  close(ends[1]);
-  Child result;
-  char buffer[4096];
-  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
-    result.error.append(buffer, static_cast<size_t>(got));
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
 
 int start() { return cuda().init(0); }
 
@@ -82,31 +41,6 @@ int run_add(size_t short_by, bool leak = false) {
   }
   cuda().device_primary_ctx_release(0);
   return result == CUDA_SUCCESS ? 0 : 3;
-}
-
-std::string path_of(const char* name) {
-  const std::string path =
-      std::string(SIM_LIBRARY_DIR) + "/driver_report_" + name + "_" + std::to_string(getpid());
-  std::remove(path.c_str());
-  return path;
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  std::remove(path.c_str());
-  return text.str();
-}
-
-bool exists(const std::string& path) { return std::ifstream(path).good(); }
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-size_t lines(const std::string& text) {
-  return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Sends and receives, groups, splits, and order with respect to streams.
+#include <unistd.h>
+
 #include <chrono>
+#include <fstream>
+#include <set>
 
 #include "sim/tests/nccl_client.h"
 
@@ -206,4 +210,44 @@ TEST_CASE("memory and small calls") {
   CHECK(nccl().mem_alloc(&memory, 100) == ncclSuccess);
   CHECK(cuda().memset_d8(reinterpret_cast<CUdeviceptr>(memory), 1, 100) == CUDA_SUCCESS);
   CHECK(nccl().mem_free(memory) == ncclSuccess);
+}
+
+TEST_CASE("each hop's messages and bytes are written down, for those who ask") {
+  char path[] = "/tmp/lathe_traffic_XXXXXX";
+  const int descriptor = mkstemp(path);
+  REQUIRE(descriptor >= 0);
+  close(descriptor);
+  setenv("LATHE_SIM_NCCL_COUNTERS", path, 1);
+  constexpr int kSize = 3;
+  run_ranks(kSize, [](Rank& rank) {
+    const CUdeviceptr out = upload(iota(0, 40)), in = allocate(160), sum = allocate(160);
+    const int next = (rank.index + 1) % kSize, before = (rank.index + kSize - 1) % kSize;
+    CHECK(nccl().group_start() == ncclSuccess);
+    for (const size_t count : {size_t{30}, size_t{10}}) {
+      CHECK(nccl().send(pointer(out), count, ncclInt32, next, rank.comm, rank.nccl_stream()) ==
+            ncclSuccess);
+      CHECK(nccl().recv(pointer(in), count, ncclInt32, before, rank.comm, rank.nccl_stream()) ==
+            ncclSuccess);
+    }
+    CHECK(nccl().group_end() == ncclSuccess);
+    CHECK(nccl().all_reduce(pointer(out), pointer(sum), 40, ncclInt32, ncclSum, rank.comm,
+                            rank.nccl_stream()) == ncclSuccess);
+    rank.synchronize();
+    for (const CUdeviceptr each : {out, in, sum}) CHECK(cuda().mem_free(each) == CUDA_SUCCESS);
+  });
+  unsetenv("LATHE_SIM_NCCL_COUNTERS");
+  std::ifstream file(path);
+  std::multiset<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.insert(line);
+  std::remove(path);
+  REQUIRE(lines.size() == 2 * kSize);
+  for (int rank = 0; rank < kSize; ++rank) {
+    const std::string head = "{\"rank\":" + std::to_string(rank) + ",\"world\":3,\"hop\":";
+    CHECK(lines.count(head + "0,\"sends\":2,\"receives\":2,\"bytes_sent\":160,"
+                             "\"bytes_received\":160,\"collectives\":0,\"collective_bytes\":0}") ==
+          1);
+    CHECK(lines.count(head + "1,\"sends\":0,\"receives\":0,\"bytes_sent\":0,"
+                             "\"bytes_received\":0,\"collectives\":1,\"collective_bytes\":160}") ==
+          1);
+  }
 }

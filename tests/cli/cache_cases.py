@@ -3,6 +3,7 @@
 """The cache as a user sees it: what compiles again and what does not, many processes, damage, no disk."""
 import collections
 import json
+import os
 import pathlib
 import shutil
 
@@ -28,6 +29,31 @@ class CacheCases(Case):
         self.assertEqual({k["from"] for k in second["kernels"]}, {"disk"})
         self.assertEqual([k["key"] for k in first["kernels"]], [k["key"] for k in second["kernels"]])
         self.assertEqual(one, two)
+
+    def trim(self, *words):
+        status, out, err = self.lathe("cache", "trim", "--max-bytes", *words)
+        self.assertEqual(status, 0, err)
+        return out
+
+    def test_trim_removes_what_was_used_longest_ago(self):
+        self.compiled(conv())
+        old = set(self.entries())
+        for path in old:
+            os.utime(path, (1, 1))
+        self.compiled(conv(W=3))
+        new = set(self.entries()) - old
+        size = sum(path.stat().st_size for path in old | new)
+        self.assertIn(f"would remove {len(old)} entries", self.trim(str(size - 1), "--dry-run"))
+        self.assertEqual(set(self.entries()), old | new)
+        self.trim(str(size - 1))
+        self.assertEqual(set(self.entries()), new)
+        self.trim("1G")
+        report = json.loads(self.trim("0", "--json"))
+        self.assertEqual((report["removed"], report["entries"], report["bytes"]), (len(new), 0, 0))
+        self.assertGreater(self.compiled(conv(W=3)), 0)
+        self.output.unlink()
+        for wrong in ("", "-1", "2X", "9999999T"):
+            self.assert_refused(self.lathe("cache", "trim", "--max-bytes=" + wrong), "--max-bytes")
 
     def test_a_new_length_compiles_nothing(self):
         self.assertGreater(self.compiled(conv(offsets=[0, 8, 20], state=True)), 0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|ranks|lengths|examples"""
+"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|picture|ranks|lengths|examples"""
 import sys
 
 import harness
@@ -10,6 +10,7 @@ from example_cases import ExampleCases
 from input_cases import InputCases
 from length_cases import LengthCases
 from page_cases import PageCases
+from picture_cases import PictureCases
 from rank_cases import RankCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
@@ -17,4 +18,5 @@ from tool_cases import ToolCases
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "tools": ToolCases,
+                           "picture": PictureCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases}))

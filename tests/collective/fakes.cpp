@@ -140,6 +140,10 @@ std::shared_ptr<const lathe::Driver> driver() {
   out->cuEventDestroy = [](CUevent) { return --events_alive, CUDA_SUCCESS; };
   out->cuEventRecord = record;
   out->cuEventQuery = host_wait<CUevent>;
+  // Captured exchanges are not watched, so that what is written down is the schedule alone.
+  out->cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+    return *status = CU_STREAM_CAPTURE_STATUS_ACTIVE, CUDA_SUCCESS;
+  };
   out->cuEventSynchronize = host_wait<CUevent>;
   return out;
 }

@@ -2,68 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups whose ranks are threads, through the simulator's libraries as they were built. Steps are
 // copies, so that no compiler is needed; rows are identified as in halo_world.h.
+#include "tests/collective/threads.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <barrier>
 #include <cstring>
-#include <functional>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "collective/conv_halo.h"
 
 using namespace lathe;
+using namespace threads;
 
 namespace {
-
-using Rows = std::vector<int64_t>;
-
-// The simulator's device, or nothing and a line that says why.
-std::shared_ptr<const Device> simulator() {
-  const auto driver = open_driver(DeviceChoice::sim);
-  Status why = driver.ok() ? open_nccl(NcclChoice::threads).status() : driver.status();
-  if (why.ok()) {
-    const auto device = Device::open(*driver, 0, "");
-    if (device.ok()) return *device;
-    why = device.status();
-  }
-  MESSAGE("skipped: ", why.text());
-  return nullptr;
-}
-
-// Device memory of int64 values, with the context current.
-class Memory {
- public:
-  Memory(const Device& device, size_t count) : driver_(device.driver()), count_(count) {
-    REQUIRE(driver_.cuMemAlloc(&at_, std::max<size_t>(count, 1) * 8) == CUDA_SUCCESS);
-    put(Rows(count, -1));
-  }
-  ~Memory() { driver_.cuMemFree(at_); }
-  Memory(const Memory&) = delete;
-
-  void put(const Rows& rows) {
-    if (count_ == 0) return;
-    REQUIRE(driver_.cuMemcpyHtoDAsync(at_, rows.data(), count_ * 8, nullptr) == CUDA_SUCCESS);
-    REQUIRE(driver_.cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
-  }
-  Rows get() const {
-    Rows out(count_);
-    if (count_ == 0) return out;
-    REQUIRE(driver_.cuMemcpyDtoHAsync(out.data(), at_, count_ * 8, nullptr) == CUDA_SUCCESS);
-    REQUIRE(driver_.cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
-    return out;
-  }
-  CUdeviceptr at() const { return at_; }
-  void* pointer() const { return reinterpret_cast<void*>(at_); }
-  size_t bytes() const { return count_ * 8; }
-
- private:
-  const Driver& driver_;
-  CUdeviceptr at_ = 0;
-  size_t count_;
-};
 
 // A step that copies one buffer into another.
 struct Copy {
@@ -135,12 +89,6 @@ RankResult live(const std::shared_ptr<const Device>& device, const UniqueId& id,
   };
   out.status = run();
   return out;
-}
-
-void run_ranks(int world, const std::function<void(int)>& body) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world; ++rank) threads.emplace_back(body, rank);
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// How the demo's problems are made: seeded inputs, tensor by tensor.
+#pragma once
+
+#include <random>
+
+#include "api/cli/demo_cases.h"
+
+namespace lathe::cli {
+
+// Normal enough, and the same on every machine, which <random>'s distributions do not promise.
+class Noise {
+ public:
+  explicit Noise(uint64_t seed) : engine_(seed) {}
+  double next() {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += static_cast<double>(engine_() >> 11) * 0x1p-53;
+    return sum;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+class Builder {
+ public:
+  using Transform = double (*)(double);
+
+  Builder(std::string title, const char* op, uint64_t seed) : noise_(seed), op_(op) {
+    made_.title = std::move(title);
+  }
+
+  Builder& add(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape,
+               Transform transform = nullptr) {
+    HostTensor tensor = empty_tensor({dtype, std::move(shape)});
+    for (int64_t i = 0; i < element_count(tensor.spec.shape); ++i) {
+      const double noise = noise_.next();
+      set_element(&tensor, i, transform == nullptr ? noise : transform(noise));
+    }
+    made_.inputs[name] = std::move(tensor);
+    return *this;
+  }
+
+  Builder& integers(const char* name, const std::vector<int64_t>& values,
+                    std::vector<int64_t> shape = {}) {
+    if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
+    HostTensor tensor = empty_tensor({LATHE_I32, std::move(shape)});
+    for (size_t i = 0; i < values.size(); ++i) {
+      set_element(&tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
+    }
+    made_.inputs[name] = std::move(tensor);
+    return *this;
+  }
+
+  DemoCase make(Settings settings, int ranks = 0, bool known = false) {
+    Specs specs;
+    for (const auto& [name, tensor] : made_.inputs) specs[name] = tensor.spec;
+    made_.problem = make_problem(find_operator(op_), std::move(settings), specs);
+    made_.ranks = ranks;
+    made_.known = known;
+    return made_;
+  }
+
+ private:
+  Noise noise_;
+  const char* op_;
+  DemoCase made_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of a ring's schedule, for terminals and as SVG: who computes what when, what is sent.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/cli/report.h"
+
+namespace lathe::cli {
+
+// Of the rank's rows and the owner's keys: the first half, the second, both, or nothing.
+enum class Half { none, low, high, all };
+
+struct ScheduleCell {
+  int rank = 0, step = 0, owner = 0;
+  int send_to = -1;  // below 0: nobody
+  Half rows = Half::none, keys = Half::none;
+  bool diagonal = false;  // causal on one's own block
+
+  // In blocks: a rank's rows times a rank's keys.
+  double work() const;
+};
+
+struct Schedule {
+  int world = 1;
+  bool causal = false;
+  std::string balance;
+  std::vector<ScheduleCell> cells;  // rank by rank
+
+  const ScheduleCell& at(int rank, int step) const { return cells[rank * world + step]; }
+  double work(int rank) const;
+  // Of the busiest rank, over the mean.
+  double imbalance() const;
+};
+
+// From a case of `lathe plan ring_schedule` and its answer.
+Schedule read_schedule(const Json& asked, const Json& answer);
+// Asks the library.
+Schedule ring_picture(int world, bool causal, const std::string& balance);
+
+// Lines for a terminal; `hop_bytes` 0: unknown.
+std::string picture_text(const Schedule& schedule, uint64_t hop_bytes);
+// One picture below the other; readable on light and dark grounds.
+std::string picture_svg(const std::vector<Schedule>& schedules);
+
+// "3.0 MB"
+std::string bytes_text(double bytes);
+
+}  // namespace lathe::cli

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A group in use: two streams ordered by events, and how the run path and the watchdog share a
+// communicator that either may have to end.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "codegen/base/text.h"
+#include "collective/group.h"
+
+namespace lathe {
+
+// Short waits are the rule, so the pauses begin small.
+ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  auto pause = std::chrono::microseconds(1);
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm, &state);
+    if (asked != ncclSuccess) return asked;
+    if (state != ncclInProgress || Clock::now() >= deadline) return state;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
+std::string Group::name() const { return text("rank ", rank_, " of ", world_); }
+
+Group::Use::Use(Group& group) : group_(group) {
+  int uses = group.uses_.load();
+  while (uses != kEnded && !group.uses_.compare_exchange_weak(uses, uses + 1)) {
+  }
+  if (uses == kEnded) status_ = group.why_;
+}
+
+Group::Use::~Use() {
+  if (!status_.ok()) return;
+  int uses = group_.uses_.load();
+  while (uses != kEnded && !group_.uses_.compare_exchange_weak(uses, uses - 1)) {
+  }
+}
+
+Status Group::exchange_after(CUstream stream) {
+  const Driver& driver = device_->driver();
+  LATHE_TRY(check(driver, driver.cuEventRecord(to_exchange_, stream), "cuEventRecord"));
+  return check(driver, driver.cuStreamWaitEvent(stream_, to_exchange_, 0), "cuStreamWaitEvent");
+}
+
+Status Group::stream_after_exchange(CUstream stream) {
+  const Driver& driver = device_->driver();
+  LATHE_TRY(check(driver, driver.cuEventRecord(from_exchange_, stream_), "cuEventRecord"));
+  return check(driver, driver.cuStreamWaitEvent(stream, from_exchange_, 0), "cuStreamWaitEvent");
+}
+
+Status Group::settle(ncclResult_t result, const char* call) {
+  if (result == ncclInProgress) result = wait_while_busy(*nccl_, comm_, timeout_ms_);
+  if (result == ncclSuccess) return {};
+  if (result != ncclInProgress) return check(*nccl_, comm_, result, call);
+  return fail({Code::timeout, text(call, " of ", name(), " waited ", timeout_ms_,
+                                   " ms for its peers to connect")});
+}
+
+Status Group::usable() const { return uses_.load() == kEnded ? why_ : Status(); }
+
+Status Group::async_error() {
+  const Use use(*this);
+  LATHE_TRY(use.status());
+  ncclResult_t state = ncclSuccess;
+  LATHE_TRY(
+      check(*nccl_, comm_, nccl_->ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError"));
+  if (state == ncclSuccess || state == ncclInProgress) return {};
+  const Status status = check(*nccl_, comm_, state, "the communicator");
+  return {status.code(), text(name(), ": ", status.text())};
+}
+
+Status Group::abort() {
+  if (adopted_) {
+    return {Code::invalid_argument,
+            "the group adopted its communicator, which is the caller's to abort (ncclCommAbort)"};
+  }
+  (void)fail({Code::nccl, text("the group of ", name(), " was aborted")});
+  return {};
+}
+
+Status Group::fail(Status why) {
+  const std::lock_guard lock(entry_->mutex);
+  if (uses_.load() == kEnded) return why_;
+  why_ = std::move(why);
+  uses_.store(kEnded);
+  if (!adopted_) (void)nccl_->ncclCommAbort(comm_);
+  return why_;
+}
+
+Status Group::late(const Posting& posting) const {
+  std::string from = "with all ranks";
+  if (posting.peer >= 0) from = text("from rank ", posting.peer);
+  return {Code::timeout,
+          text(name(), " waited ", timeout_ms_, " ms for an exchange ", from, " (step ",
+               posting.step, ", ", posting.bytes, " bytes)",
+               adopted_ ? "; the communicator is the caller's to abort" : "; it was aborted")};
+}
+
+// The watchdog's.
+bool Group::look(Clock::time_point now) {
+  if (uses_.load() == kEnded) return false;
+  const Device::Scope scope(*device_);
+  const Driver& driver = device_->driver();
+  // Else a question about an event would spoil a capture that another thread has begun.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (driver.cuThreadExchangeStreamCaptureMode != nullptr) {
+    (void)driver.cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  Posting posting;
+  const Flight::State state =
+      flight_.look(driver, now, std::chrono::milliseconds(timeout_ms_), &posting);
+  if (state == Flight::State::over) return false;
+  Status why = late(posting);
+  if (state == Flight::State::waiting) {
+    // An error of which the kernels of this rank never hear.
+    ncclResult_t error = ncclSuccess;
+    if (nccl_->ncclCommGetAsyncError(comm_, &error) != ncclSuccess || error == ncclSuccess ||
+        error == ncclInProgress) {
+      return true;
+    }
+    const Status known = check(*nccl_, comm_, error, "the communicator");
+    why = {known.code(), text(name(), ": ", known.text())};
+  }
+  why_ = std::move(why);
+  int unused = 0;
+  // A thread amid its calls has a timeout of its own; it is asked again.
+  if (!uses_.compare_exchange_strong(unused, kEnded)) return true;
+  if (!adopted_) (void)nccl_->ncclCommAbort(comm_);
+  return false;
+}
+
+}  // namespace lathe

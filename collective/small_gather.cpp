@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One all-gather between two copies, and a wait that an absent rank cannot make endless.
+#include "collective/small_gather.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "codegen/base/text.h"
+
+namespace lathe {
+namespace {
+
+// A rank's bytes, then everybody's, in device memory.
+class Room {
+ public:
+  explicit Room(Group& group) : group_(group) {}
+  ~Room() {
+    // An exchange that nobody can end may still write here, and freeing would wait for it.
+    if (at_ != 0 && !stuck_) (void)group_.device().driver().cuMemFree(at_);
+    if (event_ != nullptr) (void)group_.device().driver().cuEventDestroy(event_);
+  }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  Status gather(const void* mine, size_t bytes, const char* what);
+  Status wait(const char* what);
+  Status fetch(size_t bytes, std::string* out) const;
+
+ private:
+  Group& group_;
+  CUdeviceptr at_ = 0;
+  CUevent event_ = nullptr;
+  bool stuck_ = false;
+};
+
+Status Room::gather(const void* mine, size_t bytes, const char* what) {
+  const Driver& driver = group_.device().driver();
+  const Nccl& nccl = group_.nccl();
+  const CUstream stream = group_.exchange_stream();
+  const size_t all = bytes * static_cast<size_t>(group_.world());
+  const Group::Use use(group_);
+  LATHE_TRY(use.status());
+  LATHE_TRY(check(driver, driver.cuMemAlloc(&at_, bytes + all), "cuMemAlloc"));
+  LATHE_TRY(check(driver, driver.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  LATHE_TRY(check(driver, driver.cuMemcpyHtoDAsync(at_, mine, bytes, stream), "cuMemcpyHtoDAsync"));
+  stuck_ = group_.adopted();
+  const ncclResult_t result =
+      nccl.ncclAllGather(reinterpret_cast<void*>(at_), reinterpret_cast<void*>(at_ + bytes), bytes,
+                         ncclInt8, group_.comm(), stream);
+  LATHE_TRY(group_.settle(result, what));
+  return check(driver, driver.cuEventRecord(event_, stream), "cuEventRecord");
+}
+
+Status Room::wait(const char* what) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(group_.timeout_ms());
+  const Driver& driver = group_.device().driver();
+  auto pause = std::chrono::microseconds(10);
+  for (;;) {
+    const CUresult state = driver.cuEventQuery(event_);
+    if (state == CUDA_SUCCESS) break;
+    if (state != CUDA_ERROR_NOT_READY) return check(driver, state, "cuEventQuery");
+    if (Clock::now() >= deadline) {
+      return group_.fail(
+          {Code::timeout, text("rank ", group_.rank(), " of ", group_.world(), " waited ",
+                               group_.timeout_ms(), " ms for the other ranks in ", what)});
+    }
+    if (const Status error = group_.async_error(); !error.ok()) return group_.fail(error);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+  stuck_ = false;
+  // An exchange that failed may be over as well.
+  return group_.async_error();
+}
+
+Status Room::fetch(size_t bytes, std::string* out) const {
+  const Driver& driver = group_.device().driver();
+  const CUstream stream = group_.exchange_stream();
+  out->resize(bytes * static_cast<size_t>(group_.world()));
+  LATHE_TRY(check(driver, driver.cuMemcpyDtoHAsync(out->data(), at_ + bytes, out->size(), stream),
+                  "cuMemcpyDtoHAsync"));
+  return check(driver, driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+}  // namespace
+
+Result<std::string> small_gather(Group& group, const void* mine, size_t bytes, const char* what) {
+  std::string out(static_cast<const char*>(mine), bytes);
+  if (group.world() == 1) return out;
+  const Device::Scope scope(group.device());
+  LATHE_TRY(scope.status());
+  Room room(group);
+  LATHE_TRY(room.gather(mine, bytes, what));
+  LATHE_TRY(room.wait(what));
+  LATHE_TRY(room.fetch(bytes, &out));
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Sums of a hop, written as a line.
+#include "sim/nccl/traffic.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace sim::nccl {
+namespace {
+
+struct Sums {
+  uint64_t sends = 0, receives = 0, collectives = 0;
+  uint64_t sent = 0, received = 0, gathered = 0;  // bytes
+};
+
+void add(const Call& call, Sums* sums) {
+  const uint64_t bytes = call.count * bytes_of(call.type);
+  if (call.kind == Kind::send) {
+    ++sums->sends;
+    sums->sent += bytes;
+  } else if (call.kind == Kind::recv) {
+    ++sums->receives;
+    sums->received += bytes;
+  } else {
+    ++sums->collectives;
+    sums->gathered += bytes;
+  }
+}
+
+void write(std::FILE* file, const ncclComm& comm, uint64_t hop, const Sums& sums) {
+  const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::fprintf(file,
+               "{\"rank\":%d,\"world\":%d,\"hop\":%llu,\"sends\":%llu,\"receives\":%llu,"
+               "\"bytes_sent\":%llu,\"bytes_received\":%llu,\"collectives\":%llu,"
+               "\"collective_bytes\":%llu}\n",
+               comm.rank, comm.size, number(hop), number(sums.sends), number(sums.receives),
+               number(sums.sent), number(sums.received), number(sums.collectives),
+               number(sums.gathered));
+}
+
+}  // namespace
+
+void note_traffic(const std::vector<Queued>& calls) {
+  std::map<std::pair<ncclComm*, CUstream>, Sums> hops;
+  for (const Queued& each : calls) add(each.call, &hops[{each.comm, each.stream}]);
+  // Looked up each time: a process may count one part of its work alone.
+  const char* path = std::getenv("LATHE_SIM_NCCL_COUNTERS");
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(
+      path != nullptr && *path != '\0' ? std::fopen(path, "a") : nullptr, close);
+  for (const auto& [key, sums] : hops) {
+    const uint64_t hop = key.first->hops++;
+    if (file) write(file.get(), *key.first, hop, sums);
+  }
+}
+
+}  // namespace sim::nccl

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of schedules: lathe plan ring_schedule --svg and --picture."""
+import json
+import re
+import xml.etree.ElementTree as xml
+
+import harness
+
+SPACE = "{http://www.w3.org/2000/svg}"
+
+
+class PictureCases(harness.Case):
+    def plan(self, cases, *more):
+        self.asked, self.answered, self.svg = (self.folder / name for name in ("in.json", "out.json", "out.svg"))
+        self.asked.write_text(json.dumps({"cases": cases}))
+        return self.lathe("plan", "ring_schedule", "--input", str(self.asked), "--output", str(self.answered), *more)
+
+    def work_of(self, case):
+        """Blocks of rows x keys by rank, from the schedule that the program answers."""
+        work = [0] * case["world_size"]
+        for step in case["steps"]:
+            parts = [{None: 0, "lo": .5, "hi": .5, "all": 1}[step[side]] for side in ("q", "kv")]
+            work[step["rank"]] += parts[0] * parts[1] * (.5 if step["mask"] == "causal" else 1)
+        return work
+
+    def test_svg(self):
+        cases = [{"world_size": world, "causal": causal, "balance": balance} for world in (1, 2, 4, 8)
+                 for causal in (0, 1) for balance in ("none", "head_tail")]
+        status, out, err = self.plan(cases, "--svg", str(self.folder / "out.svg"))
+        self.assertEqual((status, out), (0, ""), err)
+        root = xml.parse(self.svg).getroot()
+        self.assertEqual(root.tag, SPACE + "svg")
+        width, height = float(root.get("width")), float(root.get("height"))
+        cells = root.findall(SPACE + "g")
+        self.assertEqual(len(cells), sum(c["world_size"] ** 2 for c in cases))
+        sends = sum(c["world_size"] * (c["world_size"] - 1) for c in cases)
+        arrows = [p for p in root.iter(SPACE + "path") if p.get("class") == "arrow"]
+        self.assertEqual(len(arrows), sends)
+        for rect in root.iter(SPACE + "rect"):
+            self.assertLessEqual(float(rect.get("x")) + float(rect.get("width")), width)
+            self.assertLessEqual(float(rect.get("y")) + float(rect.get("height")), height)
+        # What is filled is what is computed: of a cell of side 48, in the order of the answer's steps.
+        answers = json.loads(self.answered.read_text())["cases"]
+        areas = []
+        for cell in cells:
+            area = 0
+            for rect in cell.findall(SPACE + "rect"):
+                if rect.get("fill"):
+                    area += float(rect.get("width")) * float(rect.get("height")) / 48 ** 2
+            for path in cell.findall(SPACE + "path"):
+                if path.get("fill"):
+                    self.assertRegex(path.get("d"), r"^M[\d.]+ [\d.]+ v48 h48 z$")
+                    area += .5
+            areas.append(area)
+        for case, answer in zip(cases, answers):
+            world = case["world_size"]
+            mine, areas = areas[:world * world], areas[world * world:]
+            work = self.work_of({**case, **answer})
+            for rank in range(world):
+                self.assertAlmostEqual(sum(mine[rank * world:(rank + 1) * world]), work[rank])
+        text = self.svg.read_text()
+        self.assertIn("prefers-color-scheme: dark", text)
+        self.assertNotRegex(text, r"https?://(?!www\.w3\.org/2000/svg)")
+
+    def test_picture(self):
+        case = {"world_size": 4, "causal": 1, "balance": "none"}
+        status, out, err = self.plan([case], "--picture")
+        self.assertEqual(status, 0, err)
+        answer = json.loads(self.answered.read_text())["cases"][0]
+        shown = [float(re.search(r"(\d+\.\d) +3$", line)[1]) for line in out.splitlines() if line.startswith("  rank")]
+        self.assertEqual(shown, self.work_of({**case, **answer}))
+        self.assertIn("  rank 2  ▙ 2      █ 1      █ 0      · 3", out)
+        self.assertIn("175.0 % of the mean", out)
+
+    def test_refused(self):
+        status, _, err = self.plan([{"world_size": 0, "causal": 1, "balance": "none"}], "--picture")
+        self.assertEqual(status, 2)
+        self.assertIn("no case", err)
+        status, _, err = self.lathe("plan", "merge", "--input", str(self.asked), "--output", str(self.answered),
+                                    "--svg", str(self.svg))
+        self.assertEqual(status, 2)
+        self.assertIn("merge", err)
+        self.assertFalse(self.svg.exists())
