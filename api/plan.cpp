@@ -203,6 +203,8 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
         return invalid("the problem's group was made in another context than the plan");
       }
       plan->group = problem->group->group;
+      plan->group_flags = problem->group_flags;
+      plan->digests = lathe::digests_of(*problem);
       // The rank's part of its axes, which the cut decides and each run checks.
       for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
       for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;

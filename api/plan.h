@@ -63,6 +63,12 @@ class Sections {
   int64_t total_ = 0;
 };
 
+// Of what was declared, but for extents, and of all options.
+struct PlanDigests {
+  uint64_t tensors = 0, options = 0;
+};
+PlanDigests digests_of(const lathe_problem& problem);
+
 }  // namespace lathe
 
 struct lathe_plan {
@@ -73,6 +79,8 @@ struct lathe_plan {
   std::vector<lathe::Slot> slots;
   std::vector<lathe::PlanKernel> kernels;
   std::shared_ptr<lathe::Group> group;  // null: one device
+  unsigned group_flags = 0;
+  lathe::PlanDigests digests;  // what all ranks of a group must have alike
   std::unique_ptr<lathe::Work> work;
 };
 

@@ -3,7 +3,6 @@
 // How sequence axes are cut, what plans make of that, and a rank's view of packed sequences on it.
 #include "api/boundary.h"
 #include "api/group.h"
-#include "api/plan.h"
 
 namespace lathe {
 namespace {
@@ -141,21 +140,6 @@ lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
     const std::vector<lathe::Interval>& mine = layout[shard->rank];
     *begin_end = reinterpret_cast<const int64_t*>(mine.data());
     *count = mine.size();
-    return {};
-  });
-}
-
-lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(shard, "shard"));
-    LATHE_TRY(require(plan, "plan"));
-    LATHE_TRY(lathe::check_group_of(*plan, *shard));
-    if (shard->find(plan->id)) return {};
-    LATHE_TRY(lathe::require_device(*plan->context, "a shard's preparation"));
-    const lathe::Device::Scope scope(*plan->context->device);
-    LATHE_TRY(scope.status());
-    LATHE_ASSIGN(auto prepared, plan->work->prepare(*shard));
-    if (prepared) shard->prepared.push_back({plan->id, std::move(prepared)});
     return {};
   });
 }

@@ -15,7 +15,7 @@ foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_heads attention_repeat attention_ring attention_snippets
         kda_adversarial kda_counters kda_isolation kda_offsets kda_options kda_recurrent_run
         kda_relations kda_repeat
-        sparse_options sparse_repeat sparse_run sparse_shards)
+        sparse_options sparse_repeat sparse_run sparse_shards shard_prepare)
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()

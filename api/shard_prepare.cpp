@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What a plan makes of a shard before its first run. All ranks come here with the same: a rank that
+// is about to do something else is found out now, by name, where later it would be a hang.
+#include "api/boundary.h"
+#include "api/group.h"
+#include "api/plan.h"
+#include "collective/agreement.h"
+
+namespace lathe {
+namespace {
+
+// Every rank's intervals, one after another, each list behind its length.
+std::vector<int64_t> flat(const ShardLayout& layout) {
+  std::vector<int64_t> out;
+  for (const std::vector<Interval>& intervals : layout) {
+    out.push_back(static_cast<int64_t>(intervals.size()));
+    for (const Interval& each : intervals) {
+      out.push_back(each.begin);
+      out.push_back(each.end);
+    }
+  }
+  return out;
+}
+
+Status agree_on(const lathe_plan& plan, const Layout& layout) {
+  const auto number = [](int64_t value) { return static_cast<uint64_t>(value); };
+  const NamedDigest digests[] = {
+      {"the operator", digest_of(std::string_view(plan.op->info.name))},
+      {"the declared tensors", plan.digests.tensors},
+      {"the options", plan.digests.options},
+      {"the group's flags", number(plan.group_flags)},
+      {"length", number(layout.length)},
+      {"key_length", number(layout.key_length)},
+      {"cu_seqlens", digest_of(std::span(layout.cu_seqlens))},
+      {"cu_seqlens_k", digest_of(std::span(layout.cu_seqlens_k))},
+      {"balance", number(static_cast<int64_t>(layout.balance))},
+      {"the cut of queries", digest_of(std::span<const int64_t>(flat(layout.queries)))},
+      {"the cut of keys", digest_of(std::span<const int64_t>(flat(layout.keys)))},
+  };
+  return agree(*plan.group, digests);
+}
+
+Status prepare(lathe_shard* shard, const lathe_plan* plan) {
+  LATHE_TRY(require(shard, "shard"));
+  LATHE_TRY(require(plan, "plan"));
+  LATHE_TRY(check_group_of(*plan, *shard));
+  for (const lathe_shard::ForPlan& each : shard->prepared) {
+    if (each.plan == plan->id) return {};
+  }
+  LATHE_TRY(require_device(*plan->context, "a shard's preparation"));
+  const Device::Scope scope(*plan->context->device);
+  LATHE_TRY(scope.status());
+  LATHE_TRY(agree_on(*plan, shard->layout));
+  LATHE_ASSIGN(auto prepared, plan->work->prepare(*shard));
+  shard->prepared.push_back({plan->id, std::move(prepared)});
+  return {};
+}
+
+}  // namespace
+
+PlanDigests digests_of(const lathe_problem& problem) {
+  std::string tensors, options;
+  for (size_t i = 0; i < problem.op->info.tensor_count; ++i) {
+    const Declared& declared = problem.tensors[i];
+    if (!declared.given) continue;
+    tensors += text(problem.op->info.tensors[i].name, " ", word(declared.dtype), " ",
+                    shape_text(declared.shape), "\n");
+  }
+  for (size_t i = 0; i < problem.op->info.option_count; ++i) {
+    const auto& option = problem.op->info.options[i];
+    options += text(option.name, "=", problem.option(option.name), "\n");
+  }
+  for (const Snippet& snippet : problem.snippets) options += snippet.text + "\n";
+  return {digest_of(tensors), digest_of(options)};
+}
+
+}  // namespace lathe
+
+extern "C" lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan) {
+  return lathe::boundary([&] { return lathe::prepare(shard, plan); });
+}
