@@ -38,6 +38,10 @@ inline constexpr lathe_operator_option kAttentionOptions[] = {
     {"scalar_1", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(1)."},
     {"scalar_2", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(2)."},
     {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
+    {"dispatch", LATHE_OPTION_STRING, "auto", "auto|always|home",
+     "Over ranks by dispatch: whether queries leave their homes where that pays, always or never."},
+    {"dispatch_tokens", LATHE_OPTION_INT, "0", "0|>0",
+     "The most tokens of queries and keys that a rank may receive then; 0: any number."},
 };
 constexpr const lathe_operator_option& attention_option(std::string_view name) {
   size_t i = 0;

@@ -330,7 +330,6 @@ class HeadsRun {
   Status unpack();
   Status clear_dsinks() const;
   Status exchange(bool there) const;
-  Status sum(const Traveller& each, const Place& p, RowSum* out, int before) const;
   Status add_sums() const;
 
   const AttentionHeads& work_;
@@ -423,12 +422,12 @@ Status HeadsRun::unpack() {
 
 // What the ranks that share a key head found for it, in the order of the ranks.
 Status HeadsRun::add_sums() const {
-  SumRowsParams params = {};
+  RowAdder adder(*work_.sum_, call_.stream);
   for (const Traveller& each : work_.travellers_) {
     if (!work_.sums(each, laid_.share)) continue;
     const Place p = place(each);
     const Side to = local(each, p, 0, 0);
-    RowSum& sum = params.sums[params.count];
+    RowSum sum = {};
     sum.slots = at(p.spot->message);
     sum.to = to.view.data;
     sum.token = laid_.batch * p.width, sum.batch = p.width;
@@ -439,20 +438,9 @@ Status HeadsRun::add_sums() const {
     sum.columns = static_cast<int>(p.width);
     sum.terms = static_cast<int>(p.repeat);
     sum.own_at = rank_, sum.own_group = work_.group_->world() - 1;
-    LATHE_ASSIGN(const int64_t columns,
-                 checked_product("a gradient", {p.tokens, laid_.batch, sum.heads, p.width}));
-    const int before = params.count == 0 ? 0 : params.sums[0].last_block;
-    const int64_t last = before + sum_rows_blocks(work_.sum_->spec(), columns);
-    if (columns > kMaxExtent || last > kMaxExtent) {
-      return Status(Code::unsupported, text("a gradient of keys has ", columns,
-                                            " elements; allowed are 0 to ", kMaxExtent));
-    }
-    sum.last_block = static_cast<int>(last);
-    ++params.count;
+    LATHE_TRY(adder.add(sum));
   }
-  if (params.count == 0) return {};
-  const auto blocks = static_cast<unsigned>(params.sums[params.count - 1].last_block);
-  return work_.sum_->launch({blocks, 1, 1}, &params, call_.stream);
+  return adder.launch();
 }
 
 // Heads of other ranks: their part of the sum is 0.

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "api/attention_block.h"
+#include "api/attention_dispatch.h"
 #include "api/attention_heads.h"
 #include "api/attention_plan.h"
 #include "api/boundary.h"
@@ -133,6 +134,9 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     Group* ranks = problem.group ? problem.group->group.get() : nullptr;
     if (ranks && ranks->world() > 1 && (problem.group_flags & LATHE_EXCHANGE_HEADS)) {
       return make_attention_heads(problem, request, promised, facts, ranks);
+    }
+    if (ranks && ranks->world() > 1 && (problem.group_flags & LATHE_DISPATCH)) {
+      return AttentionDispatch::make(problem, request, promised, facts, ranks);
     }
     return make_attention(request, facts);
   }

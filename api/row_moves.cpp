@@ -128,6 +128,31 @@ Status RowMover::launch() {
   return launch(*kernels_.narrow, &narrow_);
 }
 
+Status RowAdder::add(const RowSum& sum) {
+  LATHE_ASSIGN(const int64_t columns,
+               checked_product("a sum", {sum.tokens, sum.batch_rows, sum.heads, sum.columns}));
+  if (columns == 0) return {};
+  if (params_.count == kMaxRowSums) LATHE_TRY(launch());
+  const int64_t before = params_.count == 0 ? 0 : params_.sums[params_.count - 1].last_block;
+  const int64_t last = before + sum_rows_blocks(kernel_.spec(), columns);
+  if (columns > kMaxExtent || last > kMaxExtent) {
+    return Status(Code::unsupported, text("a gradient of this rank has ", columns,
+                                          " elements; allowed are 0 to ", kMaxExtent));
+  }
+  RowSum& added = params_.sums[params_.count++];
+  added = sum;
+  added.last_block = static_cast<int>(last);
+  return {};
+}
+
+Status RowAdder::launch() {
+  if (params_.count == 0) return {};
+  const auto blocks = static_cast<unsigned>(params_.sums[params_.count - 1].last_block);
+  const Status status = kernel_.launch({blocks, 1, 1}, &params_, stream_);
+  params_.count = 0;
+  return status;
+}
+
 Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
            std::span<Transfer> receives) {
   size_t sent = 0, received = 0;

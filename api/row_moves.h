@@ -79,6 +79,21 @@ class RowMover {
   MoveRowsParams wide_ = {}, narrow_ = {};
 };
 
+// Sums that one launch makes, of kernel sum_rows. On the stack of a run.
+class RowAdder {
+ public:
+  RowAdder(const Kernel& kernel, CUstream stream) : kernel_(kernel), stream_(stream) {}
+
+  // Fills last_block. UNSUPPORTED for 2^31 elements or more.
+  Status add(const RowSum& sum);
+  Status launch();
+
+ private:
+  const Kernel& kernel_;
+  CUstream stream_;
+  SumRowsParams params_ = {};
+};
+
 // One tensor of a hop: rows of `row_bytes`, from the buffer that messages leave to that where they
 // arrive. A buffer that no message touches may be null.
 struct RowTransfer {
