@@ -250,7 +250,10 @@ Status AttentionDispatch::lay_out_step(const Call& call, DispatchLaid* laid,
   };
   LATHE_TRY(add(forward() && rounds(), {prepared.queries, heads, values, 4}, &laid->out));
   LATHE_TRY(add(delta_ != nullptr, {prepared.queries, heads, 4}, &laid->delta));
-  LATHE_TRY(add(asked.backward, {prepared.queries, heads, width, 4}, &laid->dq));
+  // In float32 they travel as they are.
+  const bool dq_travels = !rounds() && request_.gradients.dq;
+  laid->dq = laid->spots[att::dq].far;
+  LATHE_TRY(add(asked.backward && !dq_travels, {prepared.queries, heads, width, 4}, &laid->dq));
   LATHE_TRY(add(asked.backward, {prepared.keys, kv_heads, width, 4}, &laid->dk));
   LATHE_TRY(add(asked.backward, {prepared.keys, kv_heads, values, 4}, &laid->dv));
   LATHE_TRY(add(asked.sinks, {heads, 4}, &laid->sinks));

@@ -8,48 +8,7 @@ using namespace apitest;
 
 namespace {
 
-struct Shape {
-  int64_t heads = 4, kv_heads = 4, batch = 1, queries = 40, keys = 40;
-  std::vector<int64_t> cu_q, cu_k;  // packed; batch is not used then
-  int64_t width = 16, value_width = 24;
-  lathe_dtype dtype = LATHE_BF16;
-  bool sinks = false, backward = true, dlse = false;
-};
-
-AttentionCall make_call(const Shape& s) {
-  AttentionCall call;
-  const bool packed = !s.cu_q.empty();
-  const auto shape = [&](int64_t tokens, int64_t heads, int64_t width) {
-    std::vector<int64_t> out = {tokens, heads, width};
-    if (!packed) out.insert(out.begin(), s.batch);
-    return out;
-  };
-  std::vector<int64_t> rows = {s.heads, s.queries};
-  if (!packed) rows.insert(rows.begin(), s.batch);
-  call.draw("q", s.dtype, shape(s.queries, s.heads, s.width), 1);
-  call.draw("k", s.dtype, shape(s.keys, s.kv_heads, s.width), 2);
-  call.draw("v", s.dtype, shape(s.keys, s.kv_heads, s.value_width), 3);
-  if (packed) {
-    const auto offsets = static_cast<int64_t>(s.cu_q.size());
-    call.put("cu_seqlens_q", LATHE_I32, {offsets}, Values(s.cu_q.begin(), s.cu_q.end()));
-    const auto& cu_k = s.cu_k.empty() ? s.cu_q : s.cu_k;
-    call.put("cu_seqlens_k", LATHE_I32, {offsets}, Values(cu_k.begin(), cu_k.end()));
-  }
-  if (s.sinks) call.draw("sinks", LATHE_F32, {s.heads}, 4);
-  call.want("out", s.dtype, shape(s.queries, s.heads, s.value_width));
-  call.want("lse", LATHE_F32, rows);
-  if (!s.backward) return call;
-  call.draw("dout", s.dtype, shape(s.queries, s.heads, s.value_width), 5);
-  if (s.dlse) call.draw("dlse", LATHE_F32, rows, 6);
-  call.want("dq", s.dtype, shape(s.queries, s.heads, s.width));
-  call.want("dk", s.dtype, shape(s.keys, s.kv_heads, s.width));
-  call.want("dv", s.dtype, shape(s.keys, s.kv_heads, s.value_width));
-  if (s.sinks) call.want("dsinks", LATHE_F32, {s.heads});
-  call.options["deterministic"] = "1";
-  return call;
-}
-
-Split split_of(const Shape& s, int world, lathe_balance balance) {
+Split split_of(const CallShape& s, int world, lathe_balance balance) {
   Split split{.world = world, .flags = LATHE_EXCHANGE_HEADS | LATHE_REDUCE_PARAMETER_GRADS};
   split.balance = balance;
   split.length = s.queries, split.key_length = s.keys;
@@ -81,12 +40,12 @@ void equals_one_rank(const AttentionCall& call, const Split& split, bool exact =
 
 TEST_CASE("heads: worlds and balances, batches and packed sequences") {
   for (const int world : {2, 4}) {
-    Shape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 37, .keys = 37};
+    CallShape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 37, .keys = 37};
     s.dlse = s.sinks = true;
     AttentionCall call = make_call(s);
     call.options["causal"] = "1";
     equals_one_rank(call, split_of(s, world, LATHE_BALANCE_HEAD_TAIL));
-    Shape p{.queries = 50, .keys = 50, .cu_q = {0, 7, 7, 30, 50}};
+    CallShape p{.queries = 50, .keys = 50, .cu_q = {0, 7, 7, 30, 50}};
     p.sinks = true;
     AttentionCall packed = make_call(p);
     packed.options["window_left"] = "9";
@@ -96,31 +55,31 @@ TEST_CASE("heads: worlds and balances, batches and packed sequences") {
 }
 
 TEST_CASE("heads: keys of other lengths, ragged and empty parts, rows with gaps, again and again") {
-  Shape s{.heads = 6,
-          .kv_heads = 3,
-          .queries = 20,
-          .keys = 31,
-          .cu_q = {0, 5, 20},
-          .cu_k = {0, 21, 31}};
+  CallShape s{.heads = 6,
+              .kv_heads = 3,
+              .queries = 20,
+              .keys = 31,
+              .cu_q = {0, 5, 20},
+              .cu_k = {0, 21, 31}};
   Split split = split_of(s, 3, LATHE_BALANCE_NONE);
   split.token_gap = 8;
   split.runs = 3;
   equals_one_rank(make_call(s), split);
-  Shape few{.heads = 4, .queries = 2, .keys = 2};
+  CallShape few{.heads = 4, .queries = 2, .keys = 2};
   equals_one_rank(make_call(few), split_of(few, 4, LATHE_BALANCE_NONE));
 }
 
 TEST_CASE("heads: key heads that several ranks need") {
-  Shape s{.heads = 8, .kv_heads = 2, .batch = 2, .queries = 24, .keys = 24};
+  CallShape s{.heads = 8, .kv_heads = 2, .batch = 2, .queries = 24, .keys = 24};
   AttentionCall call = make_call(s);
   call.options["causal"] = "1";
   equals_one_rank(call, split_of(s, 4, LATHE_BALANCE_HEAD_TAIL), false);
-  Shape one{.heads = 4, .kv_heads = 1, .queries = 24, .keys = 24, .cu_q = {0, 24}};
+  CallShape one{.heads = 4, .kv_heads = 1, .queries = 24, .keys = 24, .cu_q = {0, 24}};
   equals_one_rank(make_call(one), split_of(one, 4, LATHE_BALANCE_NONE), false);
 }
 
 TEST_CASE("heads: so many runs that messages are packed") {
-  Shape s{.heads = 2, .kv_heads = 2, .cu_q = {0}};
+  CallShape s{.heads = 2, .kv_heads = 2, .cu_q = {0}};
   for (int i = 1; i <= 40; ++i) s.cu_q.push_back(s.cu_q.back() + 5 + i % 3);
   s.queries = s.keys = s.cu_q.back();
   s.dlse = true;
@@ -128,9 +87,9 @@ TEST_CASE("heads: so many runs that messages are packed") {
 }
 
 TEST_CASE("heads: a backward of its own, and slopes of sequences") {
-  Shape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 24, .keys = 24};
+  CallShape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 24, .keys = 24};
   s.sinks = true;
-  Shape forward_only = s;
+  CallShape forward_only = s;
   forward_only.backward = false;
   AttentionCall forward = make_call(forward_only), backward = make_call(s);
   for (AttentionCall* call : {&forward, &backward}) {
@@ -149,7 +108,7 @@ TEST_CASE("heads: a backward of its own, and slopes of sequences") {
 
 TEST_CASE("heads: what does not divide is refused with H, HK and W") {
   const auto refused = [](int64_t heads, int64_t kv_heads, int world) {
-    Shape s{.heads = heads, .kv_heads = kv_heads, .queries = 8, .keys = 8};
+    CallShape s{.heads = heads, .kv_heads = kv_heads, .queries = 8, .keys = 8};
     s.backward = false;
     std::string message;
     try {

@@ -12,7 +12,7 @@ target_compile_definitions(lathe_api_testing PRIVATE
 
 foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
         attention_backward attention_counters attention_decode attention_f32 attention_options
-        attention_heads attention_repeat attention_ring attention_snippets
+        attention_dispatch attention_heads attention_repeat attention_ring attention_snippets
         kda_adversarial kda_counters kda_isolation kda_offsets kda_options kda_recurrent_run
         kda_relations kda_repeat
         sparse_options sparse_repeat sparse_run sparse_shards shard_prepare)
