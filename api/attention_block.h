@@ -12,6 +12,7 @@ namespace lathe {
 
 // What letters alone cannot say. After the checks by letter.
 Status check_attention_block(const lathe_problem& problem, const Extents& promised);
+Status check_attention_delta(const lathe_problem& problem, const Extents& promised);
 Status check_lse_merge(const lathe_problem& problem, const Extents& promised);
 
 // Choose kernels; compile nothing. UNSUPPORTED, by name, for what no template covers.
@@ -30,9 +31,15 @@ Result<std::unique_ptr<Work>> make_lse_merge(const lathe_problem& problem, const
 // window as kernels take it, where one that passes every position is none.
 Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
                                                  const Extents& promised);
-Status check_block_shape(const AttentionShape& shape);
 int block_window(int64_t window);
-AttentionShape block_shape(const Extents& extents);
+
+// Rows and keys are packed, or lie in a batch, every row of which has the same pairs or positions.
+// Whichever the tensor `lead` has all others must have too.
+Status check_block_form(const lathe_problem& problem, int lead);
+bool is_block_batch(const lathe_problem& problem, int lead);
+Result<AttentionShape> block_shape(const Extents& extents, bool batch);
+Status check_block_shape(const AttentionShape& shape);
+Status too_many_block_rows(const char* tensor, const AttentionShape& shape);
 // Ranges of `count` positions in runs of `run`, at `ranges`.
 Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
                             int64_t count, int64_t run, void* ranges, CUstream stream);

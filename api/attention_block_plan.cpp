@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention_block behind the plan: checks, parameters, and one launch, or two with positions.
+#include <tuple>
+
 #include "api/attention_block.h"
+#include "api/attention_params.h"
 #include "api/boundary.h"
 #include "templates/params/attention.h"
 
@@ -18,8 +21,8 @@ Status unsupported(std::string what) { return Status(Code::unsupported, std::mov
 class AttentionBlockWork final : public Work {
  public:
   AttentionBlockWork(const AttentionRequest& request, const AttentionBlockKernels& kernels,
-                     bool first)
-      : request_(request), first_(first) {
+                     bool batch, bool first)
+      : request_(request), batch_(batch), first_(first) {
     if (kernels.positions) specs_.push_back(*kernels.positions);
     specs_.push_back(*kernels.forward);
   }
@@ -37,34 +40,31 @@ class AttentionBlockWork final : public Work {
   const KernelSpec& spec() const { return specs_.back(); }
   // No row to write; or nothing to add, and nothing to begin.
   bool is_empty(const AttentionShape& shape) const {
-    return shape.heads == 0 || shape.seq_q == 0 || (shape.seq_k == 0 && !first_);
+    return shape.sequences == 0 || shape.heads == 0 || shape.seq_q == 0 ||
+           (shape.seq_k == 0 && !first_);
   }
-  Status check(const AttentionShape& shape) const;
+  Result<AttentionShape> shape_of(const Call& call) const;
   AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
 
   AttentionRequest request_;
-  bool first_;
+  bool batch_, first_;
   std::vector<KernelSpec> specs_;  // that of positions before the forward's
   std::shared_ptr<const Kernel> positions_, forward_;
 };
 
-Status AttentionBlockWork::check(const AttentionShape& shape) const {
-  LATHE_TRY(check_block_shape(shape));
-  if (is_empty(shape) || attention_forward_blocks(spec(), shape) <= kMaxExtent) return {};
-  return unsupported(text("q of ", shape.heads, " heads and ", shape.seq_q,
-                          " tokens needs more than ", kMaxExtent, " blocks; split the heads"));
+Result<AttentionShape> AttentionBlockWork::shape_of(const Call& call) const {
+  LATHE_ASSIGN(const AttentionShape shape, block_shape(call.extents, batch_));
+  if (is_empty(shape)) return shape;
+  AttentionShape one = shape;
+  one.sequences = 1;
+  if (attention_forward_blocks(spec(), one) <= kMaxExtent / shape.sequences) return shape;
+  return too_many_block_rows("q", shape);
 }
 
 Result<size_t> AttentionBlockWork::workspace_bytes(const Call& call) const {
-  const AttentionShape extent = block_shape(call.extents);
-  LATHE_TRY(check(extent));
+  LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   if (is_empty(extent)) return size_t{0};
   return static_cast<size_t>(attention_block_workspace_bytes(spec(), extent.seq_k));
-}
-
-void fill_strides(const Tensor& tensor, long long* token, long long* head) {
-  *token = tensor.stride[0];
-  *head = tensor.stride[1];
 }
 
 AttentionBlockParams AttentionBlockWork::params(const Call& call,
@@ -78,11 +78,16 @@ AttentionBlockParams AttentionBlockWork::params(const Call& call,
   f.alibi_slopes = t[tensors::alibi_slopes].data;
   f.out = t[tensors::out].data;
   f.lse = t[tensors::lse].data;
-  fill_strides(t[tensors::q], &f.q_token_stride, &f.q_head_stride);
-  fill_strides(t[tensors::k], &f.k_token_stride, &f.k_head_stride);
-  fill_strides(t[tensors::v], &f.v_token_stride, &f.v_head_stride);
-  fill_strides(t[tensors::out], &f.out_token_stride, &f.out_head_stride);
-  f.sequences = 1;
+  const auto fill = [&](int tensor, long long* batch, long long* token, long long* head) {
+    const AttentionStrides from = attention_strides(t[tensor], !batch_);
+    *batch = from.batch, *token = from.token, *head = from.head;
+  };
+  fill(tensors::q, &f.q_batch_stride, &f.q_token_stride, &f.q_head_stride);
+  fill(tensors::k, &f.k_batch_stride, &f.k_token_stride, &f.k_head_stride);
+  fill(tensors::v, &f.v_batch_stride, &f.v_token_stride, &f.v_head_stride);
+  fill(tensors::out, &f.out_batch_stride, &f.out_token_stride, &f.out_head_stride);
+  f.alibi_batch_stride = request_.alibi_rows ? shape.heads : 0;
+  f.sequences = static_cast<int>(shape.sequences);
   f.heads = static_cast<int>(shape.heads);
   f.kv_heads = static_cast<int>(shape.kv_heads);
   f.seq_q = static_cast<int>(shape.seq_q);
@@ -105,8 +110,7 @@ AttentionBlockParams AttentionBlockWork::params(const Call& call,
 }
 
 Status AttentionBlockWork::run(const Call& call) const {
-  const AttentionShape extent = block_shape(call.extents);
-  LATHE_TRY(check(extent));
+  LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   if (is_empty(extent)) return {};
   if (positions_) {
     LATHE_TRY(find_position_ranges(*positions_, specs_[0], call.tensors[tensors::k_pos].data,
@@ -119,27 +123,71 @@ Status AttentionBlockWork::run(const Call& call) const {
 
 // Which pairs are kept is on the device: the estimate takes them all.
 Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
-  const AttentionShape extent = block_shape(call.extents);
-  LATHE_TRY(check(extent));
+  LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   Estimate out;
   if (is_empty(extent)) return out;
   AttentionMask all;
   all.queries = extent.seq_q, all.keys = extent.seq_k;
-  const AttentionCost cost = attention_forward_cost(request_.problem, spec(), extent, {all});
+  const AttentionCost row = attention_forward_cost(request_.problem, spec(), extent, {all});
   // out is float32 and, but for the first step, read as well.
-  const uint64_t cells = static_cast<uint64_t>(extent.seq_q * extent.heads);
+  const auto rows = static_cast<uint64_t>(extent.sequences);
+  const uint64_t cells = rows * static_cast<uint64_t>(extent.seq_q * extent.heads);
   const uint64_t width = static_cast<uint64_t>(request_.problem.value_dim);
   const uint64_t element = static_cast<uint64_t>(bytes_of(request_.problem.element));
   const uint64_t state = cells * (width * (4 - element) + (first_ ? 0 : 4 * width + 4));
   out.launches = positions_ || specs_.size() > 1 ? 2 : 1;
-  out.cost = {cost.minimum_bytes + state, cost.bytes + state, cost.flops};
+  out.cost = {rows * row.minimum_bytes + state, rows * row.bytes + state, rows * row.flops};
   return out;
 }
 
 }  // namespace
 
-AttentionShape block_shape(const Extents& extents) {
-  return {1, extents[Letter::H], extents[Letter::HK], extents[Letter::Tq], extents[Letter::Tk]};
+bool is_block_batch(const lathe_problem& problem, int lead) {
+  return has_letter(problem.tensors[lead].shape, Letter::B);
+}
+
+Status check_block_form(const lathe_problem& problem, int lead) {
+  const bool batch = is_block_batch(problem, lead);
+  for (size_t i = 0; i < problem.op->info.tensor_count; ++i) {
+    const lathe_operator_tensor& tensor = problem.op->info.tensors[i];
+    const Shape& shape = problem.tensors[i].shape;
+    if (!problem.has(static_cast<int>(i)) || split(tensor.shape, '|').size() == 1) continue;
+    const bool packed = has_letter(shape, Letter::Tq) || has_letter(shape, Letter::Tk);
+    if (!(batch ? packed : has_letter(shape, Letter::B))) continue;
+    return invalid(text(tensor.name, " has shape ", shape_text(shape), ", but ",
+                        problem.op->info.tensors[lead].name, " has ",
+                        shape_text(problem.tensors[lead].shape),
+                        "; allowed are both with a batch or both packed"));
+  }
+  return {};
+}
+
+// Positions are those of the rows and keys of every row of a batch.
+Status check_positions(const Extents& extents) {
+  const std::tuple<const char*, const char*, Letter, Letter> both[] = {
+      {"q_pos", "q", Letter::Tq, Letter::Sq}, {"k_pos", "k", Letter::Tk, Letter::Sk}};
+  for (const auto& [positions, tokens, theirs, ours] : both) {
+    const int64_t found = extents[theirs], allowed = extents[ours];
+    if (found == kUnknown || allowed == kUnknown || found == allowed) continue;
+    return invalid(text(positions, " has ", name_of(theirs), " = ", found, ", but ", tokens,
+                        " has ", name_of(ours), " = ", allowed));
+  }
+  return {};
+}
+
+Result<AttentionShape> block_shape(const Extents& extents, bool batch) {
+  if (batch) LATHE_TRY(check_positions(extents));
+  const AttentionShape shape = {batch ? extents[Letter::B] : 1, extents[Letter::H],
+                                extents[Letter::HK], extents[batch ? Letter::Sq : Letter::Tq],
+                                extents[batch ? Letter::Sk : Letter::Tk]};
+  LATHE_TRY(check_block_shape(shape));
+  return shape;
+}
+
+Status too_many_block_rows(const char* tensor, const AttentionShape& shape) {
+  return unsupported(text(tensor, " of ", shape.sequences, " rows, ", shape.heads, " heads and ",
+                          shape.seq_q, " tokens needs more than ", kMaxExtent,
+                          " blocks; split the batch or the heads"));
 }
 
 Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
@@ -158,11 +206,10 @@ int block_window(int64_t window) { return window > kMaxExtent - 1 ? -1 : static_
 
 Status check_block_shape(const AttentionShape& shape) {
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
-  const std::pair<const char*, int64_t> all[] = {{"q has Tq", shape.seq_q},
-                                                 {"k has Tk", shape.seq_k}};
+  const std::pair<const char*, int64_t> all[] = {{"q", shape.seq_q}, {"k", shape.seq_k}};
   for (const auto& [name, tokens] : all) {
     if (tokens <= kMostTokens) continue;
-    return unsupported(text(name, " = ", tokens, "; allowed are 0 to ", kMostTokens));
+    return unsupported(text(name, " has ", tokens, " tokens; allowed are 0 to ", kMostTokens));
   }
   return {};
 }
@@ -175,6 +222,9 @@ Status check_attention_block(const lathe_problem& problem, const Extents& promis
                               : "neither pairs nor q_pos and k_pos are declared",
                         "; ", problem.op->info.name, " takes either pairs or positions"));
   }
+  const int q = find_tensor(*problem.op, "q");
+  LATHE_TRY(check_block_form(problem, q));
+  if (is_block_batch(problem, q)) LATHE_TRY(check_positions(promised));
   LATHE_TRY(check_head_width("q", "D", promised[Letter::D]));
   LATHE_TRY(check_head_width("v", "DV", promised[Letter::DV]));
   return check_heads(promised[Letter::H], promised[Letter::HK]);
@@ -198,6 +248,8 @@ Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
   asked.alibi = problem.has(find_tensor(*problem.op, "alibi_slopes"));
   asked.pairs = problem.has(find_tensor(*problem.op, "pairs"));
   asked.positions = !asked.pairs;
+  out.alibi_rows =
+      asked.alibi && problem.tensors[find_tensor(*problem.op, "alibi_slopes")].shape.rank == 2;
   return out;
 }
 
@@ -208,8 +260,9 @@ Result<std::unique_ptr<Work>> make_attention_block(const lathe_problem& problem,
   request.problem.forward = true;
   LATHE_ASSIGN(const AttentionBlockKernels kernels,
                attention_block_kernels(request.problem, facts));
-  const bool first = problem.option("first") == "1";
-  return std::unique_ptr<Work>(std::make_unique<AttentionBlockWork>(request, kernels, first));
+  const bool first = problem.option("first") == "1", batch = is_block_batch(problem, tensors::q);
+  return std::unique_ptr<Work>(
+      std::make_unique<AttentionBlockWork>(request, kernels, batch, first));
 }
 
 }  // namespace lathe

@@ -3,6 +3,7 @@
 // flash_attention_delta behind the plan: the first launch of flash_attention's backward by itself,
 // and the last one where sinks have a gradient.
 #include "api/attention_block.h"
+#include "api/attention_params.h"
 #include "api/boundary.h"
 #include "templates/params/attention_backward.h"
 
@@ -13,9 +14,13 @@ namespace tensors = attention_delta;
 
 class AttentionDeltaWork final : public Work {
  public:
-  AttentionDeltaWork(const AttentionProblem& problem, const DeviceFacts& facts,
+  AttentionDeltaWork(const AttentionProblem& problem, bool batch, const DeviceFacts& facts,
                      AttentionBackwardKernels kernels)
-      : problem_(problem), facts_(facts), kernels_(std::move(kernels)), specs_{kernels_.prepare} {
+      : problem_(problem),
+        batch_(batch),
+        facts_(facts),
+        kernels_(std::move(kernels)),
+        specs_{kernels_.prepare} {
     if (problem.dsinks) specs_.push_back(kernels_.finish);
   }
 
@@ -41,6 +46,7 @@ class AttentionDeltaWork final : public Work {
   AttentionBackwardPrepareParams params(const Call& call, const Laid& laid) const;
 
   AttentionProblem problem_;
+  bool batch_;
   DeviceFacts facts_;
   AttentionBackwardKernels kernels_;
   std::vector<KernelSpec> specs_;
@@ -50,16 +56,16 @@ class AttentionDeltaWork final : public Work {
 Result<AttentionDeltaWork::Laid> AttentionDeltaWork::lay_out(const Call& call) const {
   Laid laid;
   const int64_t heads = call.extents[Letter::H];
-  laid.shape = {1, heads, heads, call.extents[Letter::Tq], 0};
+  laid.shape = {batch_ ? call.extents[Letter::B] : 1, heads, heads,
+                call.extents[batch_ ? Letter::Sq : Letter::Tq], 0};
   LATHE_TRY(check_block_shape(laid.shape));
+  if (laid.shape.sequences * laid.shape.seq_q > kMaxExtent) {
+    return too_many_block_rows("out", laid.shape);
+  }
   AttentionGradients wanted;
   wanted.dsinks = problem_.dsinks;
   laid.launch = attention_backward_launch(problem_, kernels_, facts_, laid.shape, wanted);
-  if (laid.launch.prepare_blocks > kMaxExtent) {
-    return Status(Code::unsupported,
-                  text("out of ", heads, " heads and ", laid.shape.seq_q,
-                       " tokens needs more than ", kMaxExtent, " blocks; split the heads"));
-  }
+  if (laid.launch.prepare_blocks > kMaxExtent) return too_many_block_rows("out", laid.shape);
   LATHE_ASSIGN(laid.workspace, attention_backward_workspace(problem_, laid.shape, laid.launch));
   return laid;
 }
@@ -76,13 +82,17 @@ AttentionBackwardPrepareParams AttentionDeltaWork::params(const Call& call,
   p.lse2 = call.workspace + laid.workspace.lse2;
   p.error = t[tensors::delta].data;
   p.dsinks_parts = call.workspace + laid.workspace.dsinks_parts;
-  p.out_token_stride = t[tensors::out].stride[0];
-  p.out_head_stride = t[tensors::out].stride[1];
-  p.dout_token_stride = t[tensors::dout].stride[0];
-  p.dout_head_stride = t[tensors::dout].stride[1];
-  p.sequences = 1;
+  const AttentionStrides out = attention_strides(t[tensors::out], !batch_);
+  const AttentionStrides dout = attention_strides(t[tensors::dout], !batch_);
+  p.out_batch_stride = out.batch, p.dout_batch_stride = dout.batch;
+  p.out_token_stride = out.token, p.dout_token_stride = dout.token;
+  p.out_head_stride = out.head, p.dout_head_stride = dout.head;
+  p.sequences = static_cast<int>(laid.shape.sequences);
   p.heads = static_cast<int>(laid.shape.heads);
-  p.seq_q = p.rows = static_cast<int>(laid.shape.seq_q);
+  p.seq_q = static_cast<int>(laid.shape.seq_q);
+  p.rows = static_cast<int>(laid.launch.rows);
+  // delta lies as lse does.
+  p.row_head_stride = laid.shape.seq_q, p.row_batch_stride = laid.shape.heads * laid.shape.seq_q;
   p.head_dim = problem_.head_dim;
   p.value_dim = problem_.value_dim;
   p.tiles = static_cast<int>(laid.launch.prepare_tiles);
@@ -123,6 +133,11 @@ Result<Estimate> AttentionDeltaWork::estimate(const Call& call) const {
 
 }  // namespace
 
+Status check_attention_delta(const lathe_problem& problem, const Extents& promised) {
+  LATHE_TRY(check_block_form(problem, tensors::out));
+  return check_head_width("out", "DV", promised[Letter::DV]);
+}
+
 Result<std::unique_ptr<Work>> make_attention_delta(const lathe_problem& problem,
                                                    const Extents& promised,
                                                    const DeviceFacts& facts) {
@@ -139,8 +154,8 @@ Result<std::unique_ptr<Work>> make_attention_delta(const lathe_problem& problem,
   asked.dlse = problem.has(tensors::dlse);
   LATHE_ASSIGN(AttentionBackwardKernels kernels,
                attention_backward_kernels(asked, facts, AttentionHeadChoice{false, false}));
-  return std::unique_ptr<Work>(
-      std::make_unique<AttentionDeltaWork>(asked, facts, std::move(kernels)));
+  return std::unique_ptr<Work>(std::make_unique<AttentionDeltaWork>(
+      asked, is_block_batch(problem, tensors::out), facts, std::move(kernels)));
 }
 
 }  // namespace lathe

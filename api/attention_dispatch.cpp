@@ -67,11 +67,11 @@ Result<std::unique_ptr<const Prepared>> DispatchPrepared::make(const Device& dev
   LATHE_ASSIGN(out->gradients, route(plan.gradients));
   const auto& pairs = plan.pairs[rank];
   static_assert(sizeof(DispatchPair) == 7 * sizeof(int32_t));
-  LATHE_ASSIGN(out->pairs, RowTable::make(device, {reinterpret_cast<const int32_t*>(pairs.data()),
-                                                   7 * pairs.size()}));
+  LATHE_ASSIGN(out->pairs, table_of(device, {reinterpret_cast<const int32_t*>(pairs.data()),
+                                             7 * pairs.size()}));
   const DispatchSum sum = dispatch_sum(plan, rank, shard.layout.key_tokens(rank));
-  LATHE_ASSIGN(out->sum_first, RowTable::make(device, sum.first));
-  LATHE_ASSIGN(out->sum_terms, RowTable::make(device, sum.terms));
+  LATHE_ASSIGN(out->sum_first, table_of(device, sum.first));
+  LATHE_ASSIGN(out->sum_terms, table_of(device, sum.terms));
   for (int peer = 0; peer < world; ++peer) {
     if (peer == rank) continue;
     out->shares.sends.push_back({peer, rank, 1});

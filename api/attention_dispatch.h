@@ -22,7 +22,7 @@ class DispatchPrepared final : public Prepared {
   DispatchPlan plan;
   int64_t queries = 0, keys = 0;  // that arrive here, or stay
   RowRoute queries_there, queries_back, keys_there, gradients;
-  RowTable pairs, sum_first, sum_terms;
+  DeviceTable pairs, sum_first, sum_terms;
   RankMoves shares;  // of dsinks: every rank's to all others, in rows by rank
   // Room for the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;

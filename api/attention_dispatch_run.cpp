@@ -132,7 +132,7 @@ class DispatchRun {
   RowMover mover() const { return RowMover(work_.kernels_, call_.stream); }
 
   // Compact rows: token after token, of all rows of the batch and all heads.
-  Side compact(char* data, const DispatchTensor& each, const RowTable* index = nullptr) const {
+  Side compact(char* data, const DispatchTensor& each, const DeviceTable* index = nullptr) const {
     Side side;
     side.view = {data, row(each), heads(each) * each.width, each.width, each.width, each.bytes};
     side.index = index ? index->data() : nullptr;

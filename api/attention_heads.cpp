@@ -184,7 +184,7 @@ Status AttentionHeads::lay_out(const Call& call, const Traveller& each, Laid* la
   Spot& spot = laid->spots[each.tensor];
   LATHE_TRY(sections->add({groups, tokens, laid->batch, heads, width, bytes}, &spot.message));
   LATHE_TRY(sections->add({all, laid->batch, heads, width, bytes}, &spot.whole));
-  const RowTable& staged = each.there ? route.receive_rows : route.send_rows;
+  const DeviceTable& staged = each.there ? route.receive_rows : route.send_rows;
   if (staged.data() != nullptr) {
     const int64_t rows = each.there ? route.moves.received() : route.moves.sent();
     LATHE_TRY(sections->add({rows, laid->batch, heads, width, bytes}, &spot.staged));
@@ -304,7 +304,7 @@ class HeadsRun {
     return side;
   }
   // Rows of all heads of the share, one token after another.
-  Side compact(int64_t offset, const Place& p, const RowTable* index = nullptr) const {
+  Side compact(int64_t offset, const Place& p, const DeviceTable* index = nullptr) const {
     Side side;
     side.view = {at(offset), laid_.batch * p.row(), p.row(), p.width, p.width, p.bytes};
     side.index = index ? index->data() : nullptr;

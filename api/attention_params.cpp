@@ -91,6 +91,8 @@ AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardC
   p.sinks = t.data(attention::sinks);
   p.lse2 = workspace + of.workspace.lse2;
   p.error = workspace + of.workspace.error;
+  p.row_batch_stride = t.packed ? 0 : of.shape.seq_q;
+  p.row_head_stride = of.launch.rows;
   p.dq = workspace + of.workspace.dq_sums;
   p.dsinks_parts = workspace + of.workspace.dsinks_parts;
   put(t.strides(attention::out), &p.out_batch_stride, &p.out_token_stride, &p.out_head_stride);

@@ -87,6 +87,7 @@ Status settle_sequences(const Operator& op, bool packed, Extents* extents) {
   int64_t& batch = (*extents)[Letter::B];
   int64_t& sequences = (*extents)[Letter::N];
   if (op.family == Family::sparse_attention) return {};  // rows in a batch, or sequences
+  if (op.family == Family::attention_block || op.family == Family::attention_block_bwd) return {};
   if (op.family == Family::attention) {
     // Packed rows have no batch axis; what is given for each row of the batch is for each sequence.
     if (batch != kUnknown && sequences != kUnknown && batch != sequences) {
@@ -131,7 +132,7 @@ Result<Extents> check_problem(const lathe_problem& problem) {
     return extents;
   }
   if (op.family == Family::attention_delta) {
-    LATHE_TRY(check_head_width("out", "DV", extents[Letter::DV]));
+    LATHE_TRY(check_attention_delta(problem, extents));
     return extents;
   }
   if (op.family == Family::lse_merge) {

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The plan of `kda`: which kernels it holds, the workspace of a call, the launches.
+#include "api/kda_chunked_plan.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "api/boundary.h"
-#include "api/kda_params.h"
 #include "codegen/kernels/kda_chain.h"
 
 namespace lathe {
@@ -14,40 +15,19 @@ namespace {
 // Positions of tokens that are fetched ahead are added in 32 bits.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
-class KdaWork final : public Work {
- public:
-  KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels);
-
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
-
- private:
-  const KdaProblem& problem() const { return request_.problem; }
-  KdaChunkedShape shape(const Call& call) const;
-  // What a problem with open extents leaves to its calls; the blocks of its launches.
-  Result<KdaLaunch> check(const Call& call, const KdaChunkedShape& shape) const;
-  Status run_segments(const KdaCall& of) const;
-  Status run_forward(const KdaCall& of) const;
-  Status run_backward(const KdaCall& of) const;
-
-  const KernelSpec& walk() const { return kernels_.forward ? *kernels_.forward : *kernels_.scan; }
-
-  KdaRequest request_;
-  DeviceFacts facts_;
-  KdaChunkedKernels kernels_;
-  std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> summary_, merge_, forward_, scan_, backward_, finish_;
-};
-
 Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
 
-KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels)
-    : request_(request), facts_(facts), kernels_(std::move(kernels)) {
-  for (const auto* spec : {&kernels_.summary, &kernels_.merge, &kernels_.forward, &kernels_.scan,
-                           &kernels_.backward, &kernels_.finish}) {
+}  // namespace
+
+KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels,
+                 Group* group, bool reduce)
+    : request_(request),
+      facts_(facts),
+      kernels_(std::move(kernels)),
+      group_(group),
+      reduce_(reduce) {
+  for (const auto* spec : {&kernels_.summary, &kernels_.compose, &kernels_.merge, &kernels_.forward,
+                           &kernels_.scan, &kernels_.backward, &kernels_.finish}) {
     if (*spec) specs_.push_back(**spec);
   }
 }
@@ -55,14 +35,16 @@ KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunked
 void KdaWork::bind(const std::vector<PlanKernel>& kernels) {
   size_t next = 0;
   for (const auto& [spec, loaded] :
-       {std::pair(&kernels_.summary, &summary_), std::pair(&kernels_.merge, &merge_),
-        std::pair(&kernels_.forward, &forward_), std::pair(&kernels_.scan, &scan_),
-        std::pair(&kernels_.backward, &backward_), std::pair(&kernels_.finish, &finish_)}) {
+       {std::pair(&kernels_.summary, &summary_), std::pair(&kernels_.compose, &compose_),
+        std::pair(&kernels_.merge, &merge_), std::pair(&kernels_.forward, &forward_),
+        std::pair(&kernels_.scan, &scan_), std::pair(&kernels_.backward, &backward_),
+        std::pair(&kernels_.finish, &finish_)}) {
     if (*spec) *loaded = kernels[next++].loaded;
   }
 }
 
 KdaChunkedShape KdaWork::shape(const Call& call) const {
+  if (problem().ranks) return part_shape(call);
   const Extents& extents = call.extents;
   KdaChunkedShape out;
   out.sequences = extents[Letter::N];
@@ -73,6 +55,7 @@ KdaChunkedShape KdaWork::shape(const Call& call) const {
 }
 
 Result<KdaLaunch> KdaWork::check(const Call& call, const KdaChunkedShape& shape) const {
+  if (problem().ranks) LATHE_TRY(check_part(call));
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
   LATHE_TRY(check_kda_chunks(call.extents, problem().packed, request_.chunk_size));
   if (shape.tokens > kMostTokens) {
@@ -100,7 +83,9 @@ Result<size_t> KdaWork::workspace_bytes(const Call& call) const {
   LATHE_TRY(check(call, extent));
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), extent, request_.saved_outside));
-  return static_cast<size_t>(workspace.total);
+  if (!problem().ranks) return static_cast<size_t>(workspace.total);
+  LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
+  return static_cast<size_t>(ranks.total);
 }
 
 // What segments start from, for the walks of both directions.
@@ -109,6 +94,10 @@ Status KdaWork::run_segments(const KdaCall& of) const {
     const KdaSummaryParams p = kda_summary_params(of, walk());
     LATHE_TRY(summary_->launch(grid_of(of.launch.summary()), &p, of.call.stream));
   }
+  return run_merge(of);
+}
+
+Status KdaWork::run_merge(const KdaCall& of) const {
   if (of.launch.merge == 0) return {};
   const KdaMergeParams p = kda_merge_params(of);
   return merge_->launch(grid_of(of.launch.merge), &p, of.call.stream);
@@ -136,11 +125,12 @@ Status KdaWork::run_backward(const KdaCall& of) const {
 }
 
 Status KdaWork::run(const Call& call) const {
+  if (problem().ranks) return run_sharded(call);
   const KdaChunkedShape extent = shape(call);
   LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), extent, request_.saved_outside));
-  const KdaCall of = {request_, extent, launch, workspace, call};
+  const KdaCall of = {request_, extent, launch, workspace, call, {}};
   LATHE_TRY(run_segments(of));
   LATHE_TRY(run_forward(of));
   return run_backward(of);
@@ -156,6 +146,8 @@ Result<Estimate> KdaWork::estimate(const Call& call) const {
   return out;
 }
 
+namespace {
+
 // Whether a call may come to have more than one segment: one of few and long sequences, unless the
 // problem promises otherwise.
 bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
@@ -169,14 +161,23 @@ bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFacts& facts) {
+Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFacts& facts,
+                                       Group* group, bool reduce_parameter_grads) {
   KdaRequest request = asked;
+  request.problem.ranks = group && group->world() > 1;
+  if (request.problem.ranks && request.problem.warmup) {
+    return invalid(
+        "option warmup_segments is set and the problem has a group; allowed with one is 0: the "
+        "states that ranks exchange are exact");
+  }
   LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(request.problem, facts));
   if (request.problem.segmented && !may_cut(request, kernels, facts)) {
     request.problem.segmented = false;
     LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
   }
-  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, facts, std::move(kernels)));
+  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, facts, std::move(kernels),
+                                                         request.problem.ranks ? group : nullptr,
+                                                         reduce_parameter_grads));
 }
 
 }  // namespace lathe

@@ -19,7 +19,7 @@ KdaInputs inputs_of(const KdaCall& of, const KernelSpec& walk) {
   in.q = t[kda::q].data, in.k = t[kda::k].data, in.v = t[kda::v].data;
   in.g = t[kda::g].data, in.beta = t[kda::beta].data;
   in.A_log = t[kda::A_log].data, in.dt_bias = t[kda::dt_bias].data;
-  in.cu_seqlens = t[kda::cu_seqlens].data;
+  in.cu_seqlens = of.part.ranks ? of.part.cu_seqlens : t[kda::cu_seqlens].data;
   put_strides(t[kda::q], &in.q_batch_stride, &in.q_token_stride, &in.q_head_stride);
   put_strides(t[kda::k], &in.k_batch_stride, &in.k_token_stride, &in.k_head_stride);
   put_strides(t[kda::v], &in.v_batch_stride, &in.v_token_stride, &in.v_head_stride);
@@ -51,24 +51,35 @@ Saved saved_of(const KdaCall& of) {
 
 }  // namespace
 
+char* KdaCall::states(int tensor) const {
+  char* data = call.tensors[tensor].data;
+  const int64_t each = int64_t{4} * request.problem.key_dim * request.problem.value_dim;
+  return data == nullptr ? nullptr : data + part.first * shape.value_heads * each;
+}
+
 KdaSummaryParams kda_summary_params(const KdaCall& of, const KernelSpec& walk) {
   const auto& t = of.call.tensors;
   KdaSummaryParams p = {};
   p.in = inputs_of(of, walk);
-  p.initial_state = t[kda::initial_state].data;
+  p.initial_state = of.states(kda::initial_state);
   p.d_o = t[kda::d_o].data;
-  p.dht = t[kda::dht].data;
+  p.dht = of.states(kda::dht);
   p.summaries = of.call.workspace + of.workspace.summaries;
+  p.transitions = of.call.workspace + of.workspace.transitions;
   p.grad_ends = of.call.workspace + of.workspace.grad_ends;
   put_strides(t[kda::d_o], &p.do_batch_stride, &p.do_token_stride, &p.do_head_stride);
   p.forward_blocks = static_cast<int>(of.launch.summary_forward);
+  p.carried = of.part.carry.carried;
+  p.open = of.part.ranks ? of.part.carry.open : p.in.sequences;
   return p;
 }
 
 KdaMergeParams kda_merge_params(const KdaCall& of) {
   KdaMergeParams p = {};
-  p.cu_seqlens = of.call.tensors[kda::cu_seqlens].data;
+  p.carry = of.part.carry;
+  p.cu_seqlens = of.part.ranks ? of.part.cu_seqlens : of.call.tensors[kda::cu_seqlens].data;
   p.summaries = of.call.workspace + of.workspace.summaries;
+  p.transitions = of.call.workspace + of.workspace.transitions;
   p.grad_ends = of.call.workspace + of.workspace.grad_ends;
   p.sequences = static_cast<int>(of.shape.sequences);
   p.value_heads = static_cast<int>(of.shape.value_heads);
@@ -82,10 +93,11 @@ KdaForwardParams kda_forward_params(const KdaCall& of, const KernelSpec& walk) {
   const auto& t = of.call.tensors;
   KdaForwardParams p = {};
   p.in = inputs_of(of, walk);
-  p.initial_state = t[kda::initial_state].data;
+  p.carry = of.part.carry;
+  p.initial_state = of.states(kda::initial_state);
   p.summaries = of.call.workspace + of.workspace.summaries;
   p.o = t[kda::o].data;
-  p.final_state = t[kda::final_state].data;
+  p.final_state = of.states(kda::final_state);
   p.chunk_states = t[kda::chunk_states].data;
   if (of.request.problem.saves) {
     const Saved saved = saved_of(of);
@@ -103,12 +115,13 @@ KdaBackwardScanParams kda_scan_params(const KdaCall& of, const KernelSpec& walk)
   const auto& t = of.call.tensors;
   KdaBackwardScanParams p = {};
   p.in = inputs_of(of, walk);
-  p.initial_state = t[kda::initial_state].data;
+  p.carry = of.part.carry;
+  p.initial_state = of.states(kda::initial_state);
   p.summaries = of.call.workspace + of.workspace.summaries;
   p.grad_ends = of.call.workspace + of.workspace.grad_ends;
   p.d_o = t[kda::d_o].data;
-  p.dht = t[kda::dht].data;
-  p.dinitial_state = t[kda::dinitial_state].data;
+  p.dht = of.states(kda::dht);
+  p.dinitial_state = of.states(kda::dinitial_state);
   if (of.launch.scan_forward > 0) {
     const Saved saved = saved_of(of);
     p.saved_values = saved.values, p.saved_states = saved.states;

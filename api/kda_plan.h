@@ -44,8 +44,9 @@ Status check_kda_output(const lathe_problem& problem, const char* option, const 
 // Types, widths, transforms and their numbers.
 Status read_kda_inputs(const lathe_problem& problem, const Extents& promised, KdaRequest* out);
 
-// Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts);
+// Chooses kernels; compiles nothing. `group`: null on one rank.
+Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts,
+                                       Group* group, bool reduce_parameter_grads);
 Result<std::unique_ptr<Work>> make_kda_recurrent(const KdaRequest& request,
                                                  const DeviceFacts& facts);
 

@@ -170,7 +170,7 @@ const lathe_operator_option kKdaRecurrentOptions[] = {
 
 const Operator kOperators[] = {
     {{"kda", "Kimi Delta Attention over whole or packed sequences, forward and backward.",
-      kKdaTensors, std::size(kKdaTensors), kKdaOptions, std::size(kKdaOptions), 0},
+      kKdaTensors, std::size(kKdaTensors), kKdaOptions, std::size(kKdaOptions), 1},
      kKdaRules,
      Family::kda,
      "o,dq,dk,dv,dg,dbeta,dA_log,ddt_bias,dinitial_state"},

@@ -11,27 +11,25 @@ namespace {
 using namespace entries;
 
 // A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
-// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom. The caller keeps (out, lse)
-// from step to step, and begins with first = 1, or with out 0 and lse -inf.
-constexpr const char* kPackedQueries = "Tq,H,D";
-constexpr const char* kPackedKeys = "Tk,HK,D";
-constexpr const char* kPackedValues = "Tk,HK,DV";
-constexpr const char* kPackedResults = "Tq,H,DV";
+// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom, in every row of a batch
+// alike. The caller keeps (out, lse) from step to step, and begins with first = 1, or with out 0
+// and lse -inf.
 constexpr const char* kPairs =
     "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted from "
-    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence.";
+    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence. The same "
+    "in every row of a batch.";
 constexpr const char* kSlopes = "ALiBi's slopes, for distances of positions.";
 
 constexpr lathe_operator_tensor kBlockTensors[] = {
-    in("q", kPackedQueries, false, kHalves, "Queries; their dtype is that of keys and values."),
-    in("k", kPackedKeys, false, "=q", "The block's keys; HK divides H."),
-    in("v", kPackedValues, false, "=q", "Its values, of a width of their own."),
+    in("q", kQueries, false, kHalves, "Queries; their dtype is that of keys and values."),
+    in("k", kKeys, false, "=q", "The block's keys; HK divides H."),
+    in("v", kValues, false, "=q", "Its values, of a width of their own."),
     in("pairs", "NP,7", true, "i32", kPairs),
-    in("q_pos", "Tq", true, "i32", "Of each row the position of the key it is at."),
+    in("q_pos", "Tq", true, "i32", "Of each row (in a batch, Sq of them) the position it is at."),
     in("k_pos", "Tk", true, "i32", "Of each key its position; all are below 2^30 either way."),
-    in("alibi_slopes", "H", true, "f32", kSlopes),
-    inout("out", kPackedResults, "f32", "The result over the keys so far, sinks left out."),
-    inout("lse", "H,Tq", "f32", "The natural logarithm of its sums; -inf where there is no key."),
+    in("alibi_slopes", "H|B,H", true, "f32", kSlopes),
+    inout("out", kResults, "f32", "The result over the keys so far, sinks left out."),
+    inout("lse", kRows, "f32", "The natural logarithm of its sums; -inf where there is no key."),
 };
 constexpr TensorRules kBlockRules[] = {
     {true, ""},        // q
@@ -66,12 +64,12 @@ const lathe_operator_tensor kBlockBwdTensors[] = {
     kBlockTensors[attention_block::q_pos],
     kBlockTensors[attention_block::k_pos],
     kBlockTensors[attention_block::alibi_slopes],
-    in("dout", kPackedResults, false, "=q", "The gradient of out."),
-    in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
-    in("delta", "H,Tq", false, "f32", "sum(dout out) - dlse of each row and head."),
-    inout("dq", kPackedQueries, "f32", "The gradient of q: the block's part is added."),
-    inout("dk", kPackedKeys, "f32", "The gradient of k: the rows' part is added."),
-    inout("dv", kPackedValues, "f32", "The gradient of v: the rows' part is added."),
+    in("dout", kResults, false, "=q", "The gradient of out."),
+    in("lse", kRows, false, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    in("delta", kRows, false, "f32", "sum(dout out) - dlse of each row and head."),
+    inout("dq", kQueries, "f32", "The gradient of q: the block's part is added."),
+    inout("dk", kKeys, "f32", "The gradient of k: the rows' part is added."),
+    inout("dv", kValues, "f32", "The gradient of v: the rows' part is added."),
 };
 const TensorRules kBlockBwdRules[] = {
     kBlockRules[attention_block::q],
@@ -97,15 +95,18 @@ const lathe_operator_option kBlockBwdOptions[] = {
     kBlockOptions[3],
     kBlockOptions[4],
     {"deterministic", LATHE_OPTION_INT, "0", "0|1", "Whether dq too repeats bit for bit."},
+    {"first", LATHE_OPTION_INT, "0", "0|1",
+     "Whether there is nothing to add to: dq, dk and dv are then written and not read."},
+    {"first_keys", LATHE_OPTION_INT, "0", "0|1", "The same of dk and dv alone."},
 };
 
 const lathe_operator_tensor kDeltaTensors[] = {
-    in("out", kPackedResults, false, kHalves, "The result over all blocks, rounded once."),
-    in("dout", kPackedResults, false, "=out", "Its gradient."),
-    in("lse", "H,Tq", false, "f32", "The logarithm of the sums over all blocks, and sinks."),
-    in("dlse", "H,Tq", true, "f32", "The gradient of lse."),
+    in("out", kResults, false, kHalves, "The result over all blocks, rounded once."),
+    in("dout", kResults, false, "=out", "Its gradient."),
+    in("lse", kRows, false, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    in("dlse", kRows, true, "f32", "The gradient of lse."),
     in("sinks", "H", true, "f32", "The logits that lse includes."),
-    out("delta", "H,Tq", "f32", "sum(dout out) - dlse; 0 where lse is -inf."),
+    out("delta", kRows, "f32", "sum(dout out) - dlse; 0 where lse is -inf."),
     out("dsinks", "H", "f32", "The gradient of sinks, of these rows."),
 };
 const TensorRules kDeltaRules[] = {

@@ -92,7 +92,7 @@ const lathe_operator_option kOptions[] = {
 
 const Operator kOperators[] = {
     {{"sparse_flash_attention", "Softmax attention of each row over the keys that its list names.",
-      kTensors, std::size(kTensors), kOptions, std::size(kOptions), 0},
+      kTensors, std::size(kTensors), kOptions, std::size(kOptions), 1},
      kRules,
      Family::sparse_attention,
      "out,dq,dk,dv,dq_rope,dk_rope,dsinks"},

@@ -9,6 +9,7 @@
 #include "api/attention_dispatch.h"
 #include "api/attention_heads.h"
 #include "api/attention_plan.h"
+#include "api/attention_sharded.h"
 #include "api/boundary.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
@@ -38,6 +39,8 @@ Status load_kernels(lathe_plan* plan) {
 // The letters of the axes that ranks hold parts of.
 constexpr Letter kQueryLetters[] = {Letter::T, Letter::Sq, Letter::Tq};
 constexpr Letter kKeyLetters[] = {Letter::Sk, Letter::Tk};
+// Those of what is counted along them.
+constexpr Letter kCountLetters[] = {Letter::NT, Letter::slots};
 
 Status check_part(const lathe_shard& shard, Letter letter, int64_t found, int64_t held) {
   if (found == kUnknown || found == held) return {};
@@ -129,15 +132,16 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
 
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
                                         const DeviceFacts& facts) {
+  Group* group = problem.group ? problem.group->group.get() : nullptr;
   if (problem.op->family == Family::attention) {
+    const bool ranks = group && group->world() > 1;
+    const unsigned moves = problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS);
+    if (ranks && !moves) return make_attention_sharded(problem, promised, facts, group);
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
-    Group* ranks = problem.group ? problem.group->group.get() : nullptr;
-    if (ranks && ranks->world() > 1 && (problem.group_flags & LATHE_EXCHANGE_HEADS)) {
-      return make_attention_heads(problem, request, promised, facts, ranks);
+    if (ranks && moves == LATHE_DISPATCH) {
+      return AttentionDispatch::make(problem, request, promised, facts, group);
     }
-    if (ranks && ranks->world() > 1 && (problem.group_flags & LATHE_DISPATCH)) {
-      return AttentionDispatch::make(problem, request, promised, facts, ranks);
-    }
+    if (ranks) return make_attention_heads(problem, request, promised, facts, group);
     return make_attention(request, facts);
   }
   if (problem.op->family == Family::attention_block) {
@@ -156,7 +160,8 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::kda) {
     LATHE_ASSIGN(const KdaRequest request, kda_request(problem, promised));
-    return make_kda(request, facts);
+    return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
+                    problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
   }
   if (problem.op->family == Family::kda_recurrent) {
     LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
@@ -164,9 +169,9 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
   }
   if (problem.op->family == Family::sparse_attention) {
     LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
-    return make_sparse(request, facts);
+    LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
+    return make_sparse(request, facts, ranks);
   }
-  Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
@@ -212,6 +217,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       // The rank's part of its axes, which the cut decides and each run checks.
       for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
       for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
+      for (const auto letter : lathe::kCountLetters) plan->promised[letter] = lathe::kUnknown;
     }
     LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
     LATHE_TRY(lathe::load_kernels(plan.get()));

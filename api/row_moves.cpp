@@ -3,29 +3,11 @@
 // Tables, launches and messages of rows on their way.
 #include "api/row_moves.h"
 
-#include <utility>
-
 #include "codegen/base/text.h"
 #include "codegen/kernels/moves.h"
 
 namespace lathe {
 namespace {
-
-Status upload(const Device& device, std::span<const int32_t> rows, CUdeviceptr memory) {
-  const Driver& driver = device.driver();
-  // A stream of its own: the default one would wait for other ranks of this device.
-  CUstream stream = nullptr;
-  LATHE_TRY(
-      check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
-  Status status =
-      check(driver, driver.cuMemcpyHtoDAsync(memory, rows.data(), rows.size_bytes(), stream),
-            "cuMemcpyHtoDAsync");
-  if (status.ok()) {
-    status = check(driver, driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
-  }
-  (void)driver.cuStreamDestroy(stream);
-  return status;
-}
 
 // Elements as words of this kernel.
 RowPlaces places(const RowMover::Side& side, int64_t word_bytes) {
@@ -47,37 +29,16 @@ RowPlaces places(const RowMover::Side& side, int64_t word_bytes) {
 
 }  // namespace
 
-Result<RowTable> RowTable::make(const Device& device, std::span<const int32_t> rows) {
-  RowTable out;
-  if (rows.empty()) return out;
-  const Driver& driver = device.driver();
-  LATHE_TRY(check(driver, driver.cuMemAlloc(&out.memory_, rows.size_bytes()), "cuMemAlloc"));
-  out.device_ = &device;
-  LATHE_TRY(upload(device, rows, out.memory_));
-  return out;
-}
-
-RowTable::~RowTable() {
-  if (device_ == nullptr) return;
-  const Device::Scope scope(*device_);
-  (void)device_->driver().cuMemFree(memory_);
-}
-
-RowTable::RowTable(RowTable&& other) noexcept
-    : device_(std::exchange(other.device_, nullptr)), memory_(std::exchange(other.memory_, 0)) {}
-
-RowTable& RowTable::operator=(RowTable&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(memory_, other.memory_);
-  return *this;
+Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows) {
+  return DeviceTable::upload(device, std::as_bytes(rows));
 }
 
 Result<RowRoute> RowRoute::make(const Device& device, RankMoves moves) {
   RowRoute out;
-  LATHE_ASSIGN(out.send_rows, RowTable::make(device, moves.send_rows));
-  LATHE_ASSIGN(out.receive_rows, RowTable::make(device, moves.receive_rows));
-  LATHE_ASSIGN(out.own_from, RowTable::make(device, moves.own_from));
-  LATHE_ASSIGN(out.own_to, RowTable::make(device, moves.own_to));
+  LATHE_ASSIGN(out.send_rows, table_of(device, moves.send_rows));
+  LATHE_ASSIGN(out.receive_rows, table_of(device, moves.receive_rows));
+  LATHE_ASSIGN(out.own_from, table_of(device, moves.own_from));
+  LATHE_ASSIGN(out.own_to, table_of(device, moves.own_to));
   out.moves = std::move(moves);
   return out;
 }

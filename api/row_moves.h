@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "api/device_table.h"
 #include "api/parts.h"
 #include "collective/exchange.h"
 #include "collective/moves.h"
@@ -14,27 +15,13 @@
 
 namespace lathe {
 
-// int32 rows on a device that outlives them. Empty: null.
-class RowTable {
- public:
-  RowTable() = default;
-  // Allocates and waits: not for the launch path. The device's context must be current.
-  static Result<RowTable> make(const Device& device, std::span<const int32_t> rows);
-  ~RowTable();
-  RowTable(RowTable&& other) noexcept;
-  RowTable& operator=(RowTable&& other) noexcept;
-
-  const void* data() const { return reinterpret_cast<const void*>(memory_); }
-
- private:
-  const Device* device_ = nullptr;
-  CUdeviceptr memory_ = 0;
-};
+// Not for the launch path. No rows: null.
+Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows);
 
 // What one rank does for a list of moves, with its tables on the device.
 struct RowRoute {
   RankMoves moves;
-  RowTable send_rows, receive_rows, own_from, own_to;
+  DeviceTable send_rows, receive_rows, own_from, own_to;
 
   static Result<RowRoute> make(const Device& device, RankMoves moves);
 };

@@ -23,6 +23,17 @@ struct Tensors {
   }
 };
 
+void put_places(const SparsePlaces& places, bool packed, SparseInputs* in) {
+  if (places.q_pos) in->q_pos = places.q_pos, in->q_pos_batch_stride = 0;
+  in->origin_stride = places.whole_keys;
+  if (!packed) return;
+  in->cu_seqlens_q = places.cu_seqlens_q;
+  in->key_starts = places.key_starts;
+  in->key_ends = places.key_ends;
+  in->key_origins = places.key_origins;
+  in->sequences = to_int(places.runs);
+}
+
 SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
   const Tensors t{of};
   const SparseProblem& problem = of.request.problem;
@@ -35,6 +46,7 @@ SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
   in.indices = t.data(of_op::indices);
   in.sinks = t.data(of_op::sinks);
   if (of.request.positions) in.q_pos = t.data(of_op::q_pos);
+  in.q_pos_batch_stride = of.shape.seq_q, in.origin_stride = of.shape.seq_k;
   in.sequences = to_int(of.shape.sequences);
   if (problem.packed) {
     in.cu_seqlens_q = t.data(of_op::cu_seqlens_q);
@@ -42,6 +54,7 @@ SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
     in.key_ends = t.data(of_op::cu_seqlens_k) + bytes_of(problem.cu_seqlens);
     in.sequences = to_int(of.call.extents[Letter::N]);
   }
+  if (of.places) put_places(*of.places, problem.packed, &in);
   t.strides(of_op::q, &in.q_batch_stride, &in.q_token_stride, &in.q_head_stride);
   t.strides(of_op::k, &in.k_batch_stride, &in.k_token_stride, &in.k_head_stride);
   t.strides(of_op::v, &in.v_batch_stride, &in.v_token_stride, &in.v_head_stride);
@@ -139,7 +152,8 @@ SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_
   if (wanted.dk) p.dk = of.workspace + w.dk_sums;
   if (wanted.dv) p.dv = of.workspace + w.dv_sums;
   p.slots = of.workspace + w.slots;
-  p.listed = of.workspace + w.listed;
+  // Without sums there is no room for lists.
+  if (wanted.dk || wanted.dv) p.listed = of.workspace + w.listed;
   p.lengths = of.workspace + w.lengths;
   p.counts = of.workspace + w.counts;
   t.strides(of_op::dout, &p.dout_batch_stride, &p.dout_token_stride, &p.dout_head_stride);

@@ -8,10 +8,24 @@
 
 namespace lathe {
 
+// Rows and keys that are a part of the whole axes: what then stands for offsets and positions.
+struct SparsePlaces {
+  // Packed: runs of rows that are of one sequence, as SparseInputs has sequences.
+  const void* cu_seqlens_q = nullptr;
+  const void* key_starts = nullptr;
+  const void* key_ends = nullptr;
+  const void* key_origins = nullptr;
+  int64_t runs = 0;
+  int64_t whole_keys = 0;  // S2 of the whole axis
+  const void* q_pos =
+      nullptr;  // int32 [rows], of each sequence of a batch; null: the caller's, or none
+};
+
 struct SparseCall {
   const SparseRequest& request;
   const SparseShape& shape;
   const Call& call;
+  const SparsePlaces* places = nullptr;  // null: the whole axes
 };
 
 // The forward; its partial results begin with the workspace.

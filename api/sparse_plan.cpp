@@ -7,55 +7,11 @@
 #include <algorithm>
 
 #include "api/boundary.h"
-#include "api/sparse_params.h"
+#include "api/sparse_ranks.h"
+#include "api/sparse_work.h"
 
 namespace lathe {
 namespace {
-
-class SparseWork final : public Work {
- public:
-  SparseWork(const SparseRequest& request, const SparseKernels& kernels,
-             const std::optional<SparseBackwardKernels>& backward, const DeviceFacts& facts);
-
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
-
- private:
-  struct Loaded {
-    std::shared_ptr<const Kernel> forward, combine;
-    std::shared_ptr<const Kernel> prepare, main, ranges, fill, gather, finish;
-  };
-  // What the shapes of a call decide. Forward and backward have the workspace one after the other.
-  struct Launch {
-    SparseShape shape;
-    bool forward = false;  // there is a row to write
-    int64_t splits = 1;
-    SparsePartials partials;
-    SparseBackwardLaunch backward;
-
-    int64_t workspace() const {
-      return std::max(static_cast<int64_t>(partials.total), backward.workspace.total);
-    }
-  };
-  const SparseProblem& problem() const { return request_.problem; }
-  SparseShape shape(const Call& call) const;
-  Result<Launch> plan_launch(const Call& call) const;
-  Status plan_forward(Launch* launch) const;
-  Status plan_backward(Launch* launch) const;
-  Status run_forward(const Call& call, const Launch& launch) const;
-  Status run_backward(const Call& call, const Launch& launch) const;
-  Status run_rows(const SparseBackwardCall& of, int64_t first, CUstream stream) const;
-
-  SparseRequest request_;
-  SparseKernels kernels_;
-  std::optional<SparseBackwardKernels> backward_;
-  int64_t multiprocessors_, cached_;
-  std::vector<KernelSpec> specs_;
-  Loaded loaded_;
-};
 
 Grid grid(int64_t blocks) { return Grid{static_cast<unsigned>(blocks), 1, 1}; }
 
@@ -65,6 +21,8 @@ Status too_many_blocks(const SparseShape& shape, int64_t splits) {
                      splits, " parts and ", shape.sequences * shape.seq_k,
                      " keys, needs more than ", kMaxExtent, " blocks; split the rows"));
 }
+
+}  // namespace
 
 SparseWork::SparseWork(const SparseRequest& request, const SparseKernels& kernels,
                        const std::optional<SparseBackwardKernels>& backward,
@@ -162,8 +120,10 @@ Result<size_t> SparseWork::workspace_bytes(const Call& call) const {
   return static_cast<size_t>(launch.workspace());
 }
 
-Status SparseWork::run_forward(const Call& call, const Launch& launch) const {
-  const SparseCall of{request_, launch.shape, call};
+Status SparseWork::run_forward(const Call& call, const Launch& launch,
+                               const SparsePlaces* places) const {
+  if (!launch.forward) return {};
+  const SparseCall of{request_, launch.shape, call, places};
   const SparseForwardParams p = sparse_forward_params(
       of, sparse_head_tiles(*kernels_.forward, launch.shape), launch.splits, launch.partials);
   const int64_t blocks = sparse_forward_blocks(*kernels_.forward, launch.shape, launch.splits);
@@ -188,29 +148,45 @@ Status SparseWork::run_rows(const SparseBackwardCall& of, int64_t first, CUstrea
   return loaded_.gather->launch(grid(launch.gather_blocks), &join, stream);
 }
 
-Status SparseWork::run_backward(const Call& call, const Launch& launch) const {
+Status SparseWork::run_prepare(const Call& call, const Launch& launch) const {
+  if (launch.backward.prepare_blocks == 0) return {};
   const SparseCall of{request_, launch.shape, call};
+  const SparseBackwardPrepareParams p =
+      sparse_prepare_params({of, launch.backward, call.workspace});
+  return loaded_.prepare->launch(grid(launch.backward.prepare_blocks), &p, call.stream);
+}
+
+Status SparseWork::run_backward(const Call& call, const Launch& launch,
+                                const SparsePlaces* places) const {
+  const SparseCall of{request_, launch.shape, call, places};
   const SparseBackwardCall backward{of, launch.backward, call.workspace};
-  if (launch.backward.prepare_blocks > 0) {
-    const SparseBackwardPrepareParams p = sparse_prepare_params(backward);
-    LATHE_TRY(loaded_.prepare->launch(grid(launch.backward.prepare_blocks), &p, call.stream));
-  }
   for (int64_t chunk = 0; loaded_.main && chunk < launch.backward.chunks; ++chunk) {
     LATHE_TRY(run_rows(backward, chunk * launch.backward.chunk, call.stream));
   }
-  if (launch.backward.finish_blocks() == 0) return {};
-  const SparseBackwardFinishParams p = sparse_finish_params(backward);
-  return loaded_.finish->launch(grid(launch.backward.finish_blocks()), &p, call.stream);
+  return {};
+}
+
+Status SparseWork::run_finish(const SparseBackwardFinishParams& p, CUstream stream) const {
+  const int64_t blocks = int64_t{p.dk_blocks} + p.dv_blocks + p.dsinks_blocks;
+  return blocks == 0 ? Status() : loaded_.finish->launch(grid(blocks), &p, stream);
 }
 
 Status SparseWork::run(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
-  if (launch.forward) LATHE_TRY(run_forward(call, launch));
-  return backward_ ? run_backward(call, launch) : Status();
+  LATHE_TRY(run_forward(call, launch, nullptr));
+  if (!backward_) return {};
+  LATHE_TRY(run_prepare(call, launch));
+  LATHE_TRY(run_backward(call, launch, nullptr));
+  const SparseCall of{request_, launch.shape, call};
+  return run_finish(sparse_finish_params({of, launch.backward, call.workspace}), call.stream);
 }
 
 Result<Estimate> SparseWork::estimate(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
+  return estimate(launch);
+}
+
+Result<Estimate> SparseWork::estimate(const Launch& launch) const {
   Estimate out;
   const auto add = [&out](const Cost& cost) {
     out.cost.minimum_bytes += cost.minimum_bytes;
@@ -232,15 +208,17 @@ Result<Estimate> SparseWork::estimate(const Call& call) const {
   return out;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Work>> make_sparse(const SparseRequest& request, const DeviceFacts& facts) {
+Result<std::unique_ptr<Work>> make_sparse(const SparseRequest& request, const DeviceFacts& facts,
+                                          const SparseGroup& ranks) {
   LATHE_ASSIGN(const SparseKernels kernels, sparse_kernels(request.problem, facts));
   std::optional<SparseBackwardKernels> backward;
   if (request.problem.backward || request.problem.dsinks) {
     LATHE_ASSIGN(backward, sparse_backward_kernels(request.problem, facts));
   }
-  return std::unique_ptr<Work>(std::make_unique<SparseWork>(request, kernels, backward, facts));
+  auto work = std::make_unique<SparseWork>(request, kernels, backward, facts);
+  // One rank holds all keys.
+  if (!ranks.group || ranks.group->world() == 1) return std::unique_ptr<Work>(std::move(work));
+  return std::unique_ptr<Work>(std::make_unique<SparseOverRanks>(std::move(work), ranks));
 }
 
 }  // namespace lathe

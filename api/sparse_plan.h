@@ -30,7 +30,17 @@ Status check_sparse_extents(const Extents& extents, int block_shift);
 // UNSUPPORTED, by name, for what no template covers. After check_problem.
 Result<SparseRequest> sparse_request(const lathe_problem& problem, const Extents& promised);
 
+// The ranks that rows and keys are split over.
+struct SparseGroup {
+  Group* group = nullptr;     // null: one device
+  bool reduce_sinks = false;  // dsinks are summed over the ranks
+  bool narrow = false;        // gradients of keys travel in the keys' type
+};
+// UNSUPPORTED, by name, for flags of a group that sparse attention has no use for.
+Result<SparseGroup> sparse_group(const lathe_problem& problem);
+
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_sparse(const SparseRequest& request, const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_sparse(const SparseRequest& request, const DeviceFacts& facts,
+                                          const SparseGroup& ranks);
 
 }  // namespace lathe

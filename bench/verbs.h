@@ -26,6 +26,7 @@ Table bench_launch(const Settings& settings);   // lathe_plan_run over a driver 
 Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the simulator
 Table bench_attn(const Settings& settings);     // time on a GPU, counts and bytes on the simulator
 Table bench_kda(const Settings& settings);      // the same; predictions, and others' bytes
+Table bench_ring(const Settings& settings);     // over ranks, in the simulator's model time
 Table bench_sim(const Settings& settings);      // the simulator's own speed
 
 }  // namespace bench

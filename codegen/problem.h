@@ -140,6 +140,7 @@ struct KdaProblem {
   bool dA_log = false, ddt_bias = false;
   bool warmup = false;     // segments of the forward start early instead, from zero
   bool segmented = false;  // sequences may be cut, of which a call tells more
+  bool ranks = false;      // sequences may begin and go on on other ranks
   bool grouped = true;     // value heads share those of q and k, or may
 
   // Of the two walks of the backward, whether the forward one is made again.

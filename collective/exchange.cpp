@@ -13,7 +13,7 @@ namespace {
 Status check_hop(const Group& group, const Hop& hop) {
   for (const auto& transfers : {hop.sends, hop.receives}) {
     for (const Transfer& transfer : transfers) {
-      if (transfer.bytes == 0) continue;
+      if (transfer.total() == 0) continue;
       if (transfer.peer < 0 || transfer.peer >= group.world() || transfer.peer == group.rank()) {
         return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(), " names rank ",
                                              transfer.peer, ", the group has ", group.world())};
@@ -34,15 +34,19 @@ ncclResult_t enqueue(const Group& group, const Hop& hop) {
   };
   for (const Transfer& from : hop.receives) {
     if (from.bytes == 0) continue;
-    const ncclResult_t result = nccl.ncclRecv(from.data, from.bytes, ncclInt8, from.peer,
-                                              group.comm(), group.exchange_stream());
-    if (failed(result)) return result;
+    for (int64_t i = 0; i < from.count; ++i) {
+      const ncclResult_t result = nccl.ncclRecv(from.at(i), from.bytes, ncclInt8, from.peer,
+                                                group.comm(), group.exchange_stream());
+      if (failed(result)) return result;
+    }
   }
   for (const Transfer& to : hop.sends) {
     if (to.bytes == 0) continue;
-    const ncclResult_t result =
-        nccl.ncclSend(to.data, to.bytes, ncclInt8, to.peer, group.comm(), group.exchange_stream());
-    if (failed(result)) return result;
+    for (int64_t i = 0; i < to.count; ++i) {
+      const ncclResult_t result = nccl.ncclSend(to.at(i), to.bytes, ncclInt8, to.peer, group.comm(),
+                                                group.exchange_stream());
+      if (failed(result)) return result;
+    }
   }
   return ncclSuccess;
 }
@@ -52,12 +56,12 @@ Posting posting_of(const Hop& hop) {
   Posting out;
   out.step = hop.step;
   for (const Transfer& to : hop.sends) {
-    out.bytes += to.bytes;
-    if (to.bytes > 0) out.peer = to.peer;
+    out.bytes += to.total();
+    if (to.total() > 0) out.peer = to.peer;
   }
   for (const Transfer& from : hop.receives) {
-    out.bytes += from.bytes;
-    if (from.bytes > 0) out.peer = from.peer;
+    out.bytes += from.total();
+    if (from.total() > 0) out.peer = from.peer;
   }
   return out;
 }
@@ -65,7 +69,7 @@ Posting posting_of(const Hop& hop) {
 }  // namespace
 
 bool is_empty(const Hop& hop) {
-  const auto nothing = [](const Transfer& transfer) { return transfer.bytes == 0; };
+  const auto nothing = [](const Transfer& transfer) { return transfer.total() == 0; };
   return std::all_of(hop.sends.begin(), hop.sends.end(), nothing) &&
          std::all_of(hop.receives.begin(), hop.receives.end(), nothing);
 }

@@ -5,17 +5,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "collective/group.h"
 
 namespace lathe {
 
-// A message to or from `peer`. Between two ranks messages match in the order of their spans.
+// A message to or from `peer`, or `count` of them, `stride` bytes apart: tokens of each row of a
+// batch. Between two ranks messages match in the order of their spans.
 struct Transfer {
   int peer = 0;
   void* data = nullptr;
-  size_t bytes = 0;
+  size_t bytes = 0;  // of each
+  int64_t count = 1;
+  size_t stride = 0;
+
+  size_t total() const { return bytes * static_cast<size_t>(count); }
+  void* at(int64_t i) const { return static_cast<char*>(data) + static_cast<size_t>(i) * stride; }
 };
 struct Hop {
   std::span<const Transfer> sends, receives;

@@ -15,10 +15,10 @@ set(driver ${CMAKE_CURRENT_SOURCE_DIR}/driver)
 sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/copy.cpp
   ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/function.cpp
-  ${driver}/graph.cpp ${driver}/graph_upload.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
+  ${driver}/graph.cpp ${driver}/graph_branches.cpp ${driver}/graph_upload.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
   ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
-  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/report_launch.cpp ${driver}/json_line.cpp ${driver}/state.cpp
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/report_launch.cpp ${driver}/json_line.cpp ${driver}/sampled.cpp ${driver}/state.cpp
   ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/tensor_map.cpp ${driver}/timeline.cpp ${driver}/transfer.cpp ${driver}/unsupported.cpp ${driver}/user_object.cpp ${driver}/worker.cpp
   ${driver}/context_config.cpp ${driver}/copy_3d.cpp ${driver}/device_info.cpp
   ${driver}/graph_nodes.cpp ${driver}/link.cpp ${driver}/managed.cpp ${driver}/peer.cpp
@@ -27,7 +27,7 @@ target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
 sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
-  ${nccl}/call.cpp ${nccl}/collectives.cpp ${nccl}/comm.cpp ${nccl}/group.cpp ${nccl}/init.cpp
+  ${nccl}/arrival.cpp ${nccl}/call.cpp ${nccl}/collectives.cpp ${nccl}/comm.cpp ${nccl}/group.cpp ${nccl}/init.cpp
   ${nccl}/match.cpp ${nccl}/progress.cpp ${nccl}/reduce.cpp ${nccl}/state.cpp ${nccl}/table.cpp
   ${nccl}/timeline.cpp ${nccl}/traffic.cpp ${nccl}/transfer.cpp)
 
@@ -39,7 +39,7 @@ function(sim_client_test name)
 endfunction()
 if(LATHE_TESTS)
   foreach(test driver_context_test driver_graph_test driver_graph_nodes_test driver_launch_test driver_link_test driver_memory_test
-      driver_module_test driver_report_test driver_stream_test driver_tensor_map_test driver_peer_test driver_timeline_test driver_user_object_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_pairs_test)
+      driver_module_test driver_report_test driver_stream_test driver_tensor_map_test driver_peer_test driver_timeline_test driver_user_object_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_graph_test nccl_pairs_test)
     sim_client_test(${test})
   endforeach()
 endif()

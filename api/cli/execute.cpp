@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 namespace lathe::cli {
 namespace {
@@ -25,56 +24,41 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Which dimension of a tensor is T; -1: none.
-int token_axis(const Problem& problem, const std::string& name, const TensorSpec& spec) {
-  const auto names = letters(*find_tensor(problem.op, name), spec.shape.size());
-  const auto found = std::find(names.begin(), names.end(), "T");
-  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
-}
-
-// A tensor as `outer` rows of T tokens of `token_bytes`.
-struct Rows {
-  size_t outer = 1, tokens = 1, token_bytes = 1;
-};
-
-Rows rows_of(const TensorSpec& spec, int axis) {
-  Rows rows;
-  for (int i = 0; i < axis; ++i) rows.outer *= spec.shape[i];
-  rows.tokens = spec.shape[axis];
-  rows.token_bytes = info(spec.dtype).bytes;
-  for (size_t i = axis + 1; i < spec.shape.size(); ++i) rows.token_bytes *= spec.shape[i];
-  return rows;
-}
-
-std::vector<std::byte> slice(const HostTensor& whole, int axis, int64_t begin, int64_t end) {
-  const Rows rows = rows_of(whole.spec, axis);
-  const size_t bytes = (end - begin) * rows.token_bytes;
-  std::vector<std::byte> out(rows.outer * bytes);
-  for (size_t row = 0; row < rows.outer && bytes > 0; ++row) {
-    const size_t from = (row * rows.tokens + begin) * rows.token_bytes;
-    std::memcpy(out.data() + row * bytes, whole.data.data() + from, bytes);
-  }
-  return out;
-}
-
-void place(const std::vector<std::byte>& part, int axis, int64_t begin, int64_t end,
-           HostTensor* whole) {
-  const Rows rows = rows_of(whole->spec, axis);
-  const size_t bytes = (end - begin) * rows.token_bytes;
-  for (size_t row = 0; row < rows.outer && bytes > 0; ++row) {
-    const size_t to = (row * rows.tokens + begin) * rows.token_bytes;
-    std::memcpy(whole->data.data() + to, part.data() + row * bytes, bytes);
-  }
-}
-
 // Token offsets of packed sequences; empty if every row of the batch is one sequence of T tokens.
-std::vector<int64_t> sequence_offsets(const TensorMap& inputs) {
-  const auto found = inputs.find("cu_seqlens");
+std::vector<int64_t> sequence_offsets(const TensorMap& inputs, const char* name) {
+  const auto found = inputs.find(name);
   if (found != inputs.end()) return integers(found->second);
   return {};
 }
 
+// The first of some letters that the problem has; -1: none.
+int64_t extent_of(const Problem& problem, std::initializer_list<const char*> letters) {
+  for (const char* letter : letters) {
+    const auto found = problem.extents.find(letter);
+    if (found != problem.extents.end()) return found->second;
+  }
+  return -1;
+}
+
 }  // namespace
+
+Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& ranks, int rank) {
+  std::vector<int64_t> offsets = sequence_offsets(inputs, "cu_seqlens");
+  if (offsets.empty()) offsets = sequence_offsets(inputs, "cu_seqlens_q");
+  const std::vector<int64_t> key_offsets = sequence_offsets(inputs, "cu_seqlens_k");
+  lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+  options.world = ranks.count;
+  options.rank = rank;
+  options.balance = ranks.balance;
+  options.length = extent_of(problem, {"T", "Sq", "Tq"});
+  options.key_length = extent_of(problem, {"Sk", "Tk"});
+  if (!offsets.empty()) options.cu_seqlens = offsets.data();
+  if (!key_offsets.empty()) options.cu_seqlens_k = key_offsets.data();
+  options.offsets = offsets.size();
+  lathe_shard* shard = nullptr;
+  check(lathe_shard_create_with(&shard, &options));
+  return Shard(shard);
+}
 
 PartRun::PartRun(lathe_context* context, const Problem& problem, const Seat& seat)
     : context_(context), problem_(problem), seat_(seat), stream_(context) {}
@@ -83,7 +67,8 @@ void PartRun::prepare() {
   const Stopwatch watch(&times_.prepare);
   const ProblemHandle handle = declare(problem_);
   if (seat_.group) {
-    check(lathe_problem_group(handle.get(), seat_.group, LATHE_REDUCE_PARAMETER_GRADS));
+    check(lathe_problem_group(handle.get(), seat_.group,
+                              LATHE_REDUCE_PARAMETER_GRADS | seat_.method));
   }
   lathe_plan* plan = nullptr;
   check(lathe_plan_create(&plan, context_, handle.get()));
@@ -92,8 +77,10 @@ void PartRun::prepare() {
 
 TensorSpec PartRun::local_spec(const std::string& name, const TensorSpec& whole) const {
   TensorSpec spec = whole;
-  const int axis = token_axis(problem_, name, whole);
-  if (seat_.group && axis >= 0) spec.shape[axis] = seat_.end - seat_.begin;
+  const SplitAxis split = split_axis(problem_, name, whole);
+  if (seat_.group && split.dimension >= 0) {
+    spec.shape[split.dimension] = tokens_in(seat_.of(split.axis));
+  }
   return spec;
 }
 
@@ -105,11 +92,11 @@ void PartRun::upload(const TensorMap& inputs) {
     }
   }
   for (const auto& [name, spec] : problem_.inputs) {
-    const int axis = token_axis(problem_, name, spec);
+    const SplitAxis split = split_axis(problem_, name, spec);
     const HostTensor& whole = inputs.at(name);
-    const bool cut = seat_.group && axis >= 0;
-    tensors_.at(name).upload(cut ? slice(whole, axis, seat_.begin, seat_.end) : whole.data,
-                             stream_.get());
+    const bool is_cut = seat_.group && split.dimension >= 0;
+    tensors_.at(name).upload(
+        is_cut ? cut(whole, split.dimension, seat_.of(split.axis)) : whole.data, stream_.get());
   }
   stream_.synchronize();
 }
@@ -122,6 +109,7 @@ void PartRun::run() {
     check(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
     slots[slot] = tensor.dlpack();
   }
+  if (seat_.group) check(lathe_shard_prepare(seat_.shard, plan_.get()));
   size_t bytes = 0;
   check(lathe_plan_workspace(plan_.get(), slots.data(), seat_.shard, &bytes));
   workspace_ = std::make_unique<DeviceBytes>(context_, bytes);
@@ -147,12 +135,12 @@ bool PartRun::owns_sequence(const std::vector<int64_t>& offsets, size_t n, bool 
   }
   int64_t token = first_token ? begin : end - 1;
   if (begin == end) token = std::min(begin, length - 1);
-  return seat_.begin <= token && token < seat_.end;
+  return holds(seat_.queries, token);
 }
 
 void PartRun::download_rows(const std::string& name, const TensorMap& inputs, HostTensor* whole) {
   const bool first_token = is_input_gradient(problem_.op, name);
-  const auto offsets = sequence_offsets(inputs);
+  const auto offsets = sequence_offsets(inputs, "cu_seqlens");
   const size_t sequences = whole->spec.shape[0];
   const size_t bytes = sequences == 0 ? 0 : whole->data.size() / sequences;
   for (size_t n = 0; n < sequences; ++n) {
@@ -167,12 +155,12 @@ void PartRun::download(const TensorMap& inputs, TensorMap* outputs) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) continue;  // an alias, copied on the host
     const DeviceTensor& tensor = found->second;
-    const int axis = token_axis(problem_, name, whole.spec);
+    const SplitAxis split = split_axis(problem_, name, whole.spec);
     const auto names = letters(*find_tensor(problem_.op, name), whole.spec.shape.size());
-    if (seat_.group && axis >= 0) {
+    if (seat_.group && split.dimension >= 0) {
       std::vector<std::byte> part(tensor.bytes());
       tensor.download(part.data(), 0, part.size(), stream_.get());
-      place(part, axis, seat_.begin, seat_.end, &whole);
+      place(part, split.dimension, seat_.of(split.axis), &whole);
     } else if (seat_.group && !names.empty() && names[0] == "N") {
       download_rows(name, inputs, &whole);
     } else if (seat_.rank == 0) {

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Runs a problem on host tensors: alone, or cut along T over ranks that are threads.
+// Runs a problem on host tensors: alone, or cut along their tokens over ranks that are threads.
 #pragma once
 
 #include "api/cli/problem.h"
 #include "api/cli/report.h"
+#include "api/cli/rotation.h"
+#include "api/cli/slices.h"
 
 namespace lathe::cli {
 
@@ -18,7 +20,10 @@ struct Seat {
   lathe_group* group = nullptr;
   lathe_shard* shard = nullptr;
   int rank = 0, world = 1;
-  int64_t begin = 0, end = 0;
+  unsigned method = 0;
+  Intervals queries, keys;
+
+  const Intervals& of(lathe_axis axis) const { return axis == LATHE_KEYS ? keys : queries; }
 };
 
 // One rank's share of a run. The steps are called in this order, once each.
@@ -50,9 +55,12 @@ class PartRun {
   StageTimes times_;
 };
 
-// Every input of `problem` must be among `inputs`. `ranks` 0: alone, without a group. `report` gets
+// The shard of one rank, cut as the lengths and offsets among `inputs` say.
+Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& ranks, int rank);
+
+// Every input of `problem` must be among `inputs`. `report` gets
 // the kernels even if the run fails.
 TensorMap execute(lathe_context* context, const Problem& problem, const TensorMap& inputs,
-                  int ranks, Report* report, StageTimes* times);
+                  const Ranks& ranks, Report* report, StageTimes* times);
 
 }  // namespace lathe::cli

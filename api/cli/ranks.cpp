@@ -77,7 +77,7 @@ struct Shared {
   lathe_context* context;
   const Problem& problem;
   const TensorMap& inputs;
-  int world;
+  const Ranks& ranks;
   char id[LATHE_UNIQUE_ID_BYTES];
   TensorMap* outputs;
   Report* report;
@@ -91,14 +91,16 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
   std::unique_ptr<PartRun> part;
   crew->guarded(rank, [&] {
     lathe_group* raw_group = nullptr;
-    check(lathe_group_create(&raw_group, shared.context, shared.id, shared.world, rank, 0));
+    check(lathe_group_create(&raw_group, shared.context, shared.id, shared.ranks.count, rank, 0));
     group.reset(raw_group);
-    lathe_shard* raw_shard = nullptr;
-    check(lathe_shard_create(&raw_shard, shared.world, rank, shared.problem.extents.at("T"),
-                             nullptr));
-    shard.reset(raw_shard);
-    seat = {raw_group, raw_shard, rank, shared.world, 0, 0};
-    check(lathe_shard_range(raw_shard, &seat.begin, &seat.end));
+    shard = make_shard(shared.problem, shared.inputs, shared.ranks, rank);
+    seat = {raw_group,
+            shard.get(),
+            rank,
+            shared.ranks.count,
+            shared.ranks.method,
+            intervals_of(shard.get(), LATHE_QUERIES),
+            intervals_of(shard.get(), LATHE_KEYS)};
     part = std::make_unique<PartRun>(shared.context, shared.problem, seat);
     part->prepare();
     {
@@ -131,9 +133,9 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
 }  // namespace
 
 TensorMap execute(lathe_context* context, const Problem& problem, const TensorMap& inputs,
-                  int ranks, Report* report, StageTimes* times) {
+                  const Ranks& ranks, Report* report, StageTimes* times) {
   TensorMap outputs = empty_outputs(problem, inputs);
-  if (ranks == 0) {
+  if (ranks.count == 0) {
     PartRun part(context, problem, Seat{});
     part.prepare();
     report->add(part.plan());
@@ -146,9 +148,9 @@ TensorMap execute(lathe_context* context, const Problem& problem, const TensorMa
   Shared shared{context, problem, inputs, ranks, {}, &outputs, report, times};
   choose_nccl_for_threads(context);
   check(lathe_unique_id(context, shared.id));
-  Crew crew(ranks);
+  Crew crew(ranks.count);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < ranks.count; ++rank) {
     threads.emplace_back([&, rank] { run_rank(shared, &crew, rank); });
   }
   for (std::thread& thread : threads) thread.join();

@@ -11,27 +11,6 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kMostRanks = 256;
-
-// Only operators that pass keys and values around have an order to choose.
-void refuse_ring_options(const RunOptions& options, const lathe_operator_info* op) {
-  const auto refuse_one = [&](const char* flag, const std::string& value) {
-    if (value.empty()) return;
-    refuse(std::string(flag) + " is " + in_quotes(value) + ", but " + options.op +
-           (op->ranks ? " exchanges summaries over contiguous parts" : " runs on one rank") +
-           " and takes neither --rotate nor --balance");
-  };
-  refuse_one("--rotate", options.rotate);
-  refuse_one("--balance", options.balance);
-}
-
-int parse_ranks(const RunOptions& options, const lathe_operator_info* op) {
-  if (options.ranks.empty()) return 0;
-  const auto ranks =
-      static_cast<int>(parse_int("--ranks", options.ranks, 1, op->ranks ? kMostRanks : 1));
-  return op->ranks ? ranks : 0;
-}
-
 int run(const RunOptions& options) {
   Progress progress("reading");
   const Task task = load_task(options);
@@ -53,10 +32,7 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
   verb->add_option("--input", options->input, "safetensors file with the inputs")->required();
   verb->add_option("--output", options->output, "safetensors file to write")->required();
   add_set_flag(verb, &options->set);
-  verb->add_option("--ranks", options->ranks, "split the sequence axis over this many ranks");
-  verb->add_option("--rotate", options->rotate, "attention only: ring or allgather");
-  verb->add_option("--balance", options->balance,
-                   "attention only: none, head_tail, per_document or ptrr");
+  add_rank_flags(verb, &options->ranks);
   add_device_flags(verb, &options->device, devices);
   add_json_flag(verb, &options->json);
 }
@@ -64,8 +40,7 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
 Task load_task(const RunOptions& options) {
   Task task;
   const auto* op = find_operator(options.op);
-  refuse_ring_options(options, op);
-  task.ranks = parse_ranks(options, op);
+  task.ranks = parse_ranks(options.ranks, op);
   const Settings settings = parse_settings(options.set);
   check_output_path(options.output);
   task.inputs = read_safetensors(options.input);

@@ -5,14 +5,14 @@
 
 #include "api/cli/execute.h"
 #include "api/cli/options.h"
+#include "api/cli/rotation.h"
 
 namespace lathe::cli {
 
 struct RunOptions {
   std::string op, input, output;
   std::vector<std::string> set;
-  std::string ranks;  // "": not given
-  std::string rotate, balance;
+  RankFlags ranks;
   DeviceOptions device;
   bool json = false;
 };
@@ -22,7 +22,7 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
 struct Task {
   Problem problem;
   TensorMap inputs;
-  int ranks = 0;  // 0: alone
+  Ranks ranks;
 };
 Task load_task(const RunOptions& options);
 

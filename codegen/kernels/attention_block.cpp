@@ -13,7 +13,16 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // of each part of a workspace
 
+constexpr int64_t kMostProduct = int64_t{1} << 50;
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// a * b, or what no grid and no workspace has.
+int64_t bounded_product(int64_t a, int64_t b) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product)) return kMostProduct;
+  return std::min(product, kMostProduct);
+}
 
 // Constants that both kinds of a block step fix.
 AttentionProblem block_problem(AttentionProblem problem) {
@@ -61,8 +70,8 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
   spec.source = "attention/attention_block_backward.cuh";
   spec.params = "AttentionBlockBackwardParams";
   spec.params_bytes = sizeof(AttentionBlockBackwardParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(AttentionBlockBackwardParams, reserved);
+  spec.last_field = "first_keys";
+  spec.last_field_offset = offsetof(AttentionBlockBackwardParams, first_keys);
   spec.smem = "AttentionBlockBackwardSmem";
   spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
   return spec;
@@ -75,13 +84,13 @@ KernelSpec attention_positions_spec() {
 }
 KernelSpec attention_block_prepare_spec() {
   return small_spec("attention_block_prepare", "AttentionBlockPrepareParams",
-                    sizeof(AttentionBlockPrepareParams), "chunks",
-                    offsetof(AttentionBlockPrepareParams, chunks));
+                    sizeof(AttentionBlockPrepareParams), "reserved",
+                    offsetof(AttentionBlockPrepareParams, reserved));
 }
 KernelSpec attention_block_finish_spec() {
   return small_spec("attention_block_finish", "AttentionBlockFinishParams",
-                    sizeof(AttentionBlockFinishParams), "softmax_scale",
-                    offsetof(AttentionBlockFinishParams, softmax_scale));
+                    sizeof(AttentionBlockFinishParams), "first",
+                    offsetof(AttentionBlockFinishParams, first));
 }
 
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
@@ -141,18 +150,19 @@ uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys
 
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
     const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
-    const AttentionShape& shape) {
+    const AttentionShape& shape, bool first) {
   AttentionBlockBackwardLaunch out;
   const KernelSpec& main = *kernels.backward;
   const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
+  const int64_t columns = bounded_product(shape.sequences, shape.kv_heads);
   out.slices = tiles;
-  if (problem.deterministic && shape.kv_heads > 0) {
-    const int64_t filling = ceil_div(facts.multiprocessors, shape.kv_heads);
+  if (problem.deterministic && columns > 0) {
+    const int64_t filling = ceil_div(facts.multiprocessors, columns);
     out.slices = std::min(tiles, std::max<int64_t>(filling, 1));
   }
-  out.main_blocks = out.slices * shape.kv_heads;
-  out.lse2_values = shape.heads * shape.seq_q;
-  if (out.lse2_values > (int64_t{1} << 50)) {
+  out.main_blocks = bounded_product(out.slices, columns);
+  out.lse2_values = bounded_product(shape.sequences, shape.heads * shape.seq_q);
+  if (out.lse2_values >= kMostProduct) {
     return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
   }
   const int64_t cells = out.lse2_values * problem.head_dim;
@@ -162,8 +172,11 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
       return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
     }
     out.finish_blocks = ceil_div(cells / 4, kernels.finish->threads);
+  } else if (first) {
+    out.dq_chunks = cells / 4;
   }
-  out.prepare_blocks = ceil_div(out.lse2_values + out.sum_chunks, kernels.prepare->threads);
+  out.prepare_blocks =
+      ceil_div(out.lse2_values + out.sum_chunks + out.dq_chunks, kernels.prepare->threads);
   out.sums = aligned(out.lse2_values * 4);
   out.ranges = out.sums + aligned(out.sum_chunks * 16);
   const int64_t runs = ceil_div(shape.seq_q, main.constant("m"));

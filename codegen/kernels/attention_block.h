@@ -57,11 +57,12 @@ struct AttentionBlockBackwardLaunch {
   int64_t slices = 0;  // blocks of one key head, and accumulators of dq if deterministic
   int64_t prepare_blocks = 0, main_blocks = 0, finish_blocks = 0;
   int64_t lse2_values = 0, sum_chunks = 0;            // of prepare; a chunk is four float32
+  int64_t dq_chunks = 0;                              // of dq that prepare zeroes
   int64_t lse2 = 0, sums = 0, ranges = 0, total = 0;  // offsets and bytes of the workspace
 };
-// INVALID_ARGUMENT where the workspace passes 2^63.
+// `first`: dq is written. INVALID_ARGUMENT where the workspace passes 2^63.
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
     const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
-    const AttentionShape& shape);
+    const AttentionShape& shape, bool first = false);
 
 }  // namespace lathe

@@ -125,8 +125,8 @@ KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) 
        {Constant::flag("initial", "kInitialState", problem.initial_state),
         Constant::flag("final", "kFinalState", problem.final_state),
         Constant::flag("chunks", "kChunkStates", problem.chunk_states),
-        Constant::flag("output", "kOutput", true),
-        Constant::flag("saved", "kSaved", problem.saves)}) {
+        Constant::flag("output", "kOutput", true), Constant::flag("saved", "kSaved", problem.saves),
+        Constant::flag("ranks", "kRanks", problem.ranks)}) {
     spec.constants.push_back(constant);
   }
   return spec;
@@ -143,7 +143,8 @@ KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& 
         Constant::flag("chunks", "kChunkStates", false), Constant::flag("output", "kOutput", false),
         Constant::flag("saved", "kSaved", problem.recomputes()),
         Constant::flag("dht", "kFinalStateGrad", problem.dht),
-        Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state)}) {
+        Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state),
+        Constant::flag("ranks", "kRanks", problem.ranks)}) {
     spec.constants.push_back(constant);
   }
   return spec;
@@ -179,12 +180,13 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
   if (problem.backward || problem.dinitial_state) {
     kernels.scan = kda_backward_scan_spec(problem, tile);
   }
-  if (problem.segmented) {
+  if (problem.segmented || problem.ranks) {
     const KdaSummaryParts parts = {problem.forward || problem.recomputes(),
                                    kernels.scan.has_value(), problem.initial_state, problem.dht};
     const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
     kernels.summary = kda_summary_spec(walk, parts);
-    kernels.merge = kda_merge_spec(walk, parts);
+    if (problem.segmented) kernels.merge = kda_merge_spec(walk, parts);
+    if (problem.ranks) kernels.compose = kda_compose_spec(walk);
   }
   if (!problem.backward) return kernels;
   if (kda_backward_smem(problem) > facts.shared_bytes_per_block) {

@@ -36,6 +36,7 @@ Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts
 
 struct KdaChunkedKernels {
   std::optional<KernelSpec> summary;   // kda_summary, before the walks of both directions
+  std::optional<KernelSpec> compose;   // kda_compose
   std::optional<KernelSpec> merge;     // kda_merge
   std::optional<KernelSpec> forward;   // kda_forward
   std::optional<KernelSpec> scan;      // kda_backward_scan
@@ -88,7 +89,8 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
 // Offsets of the parts of the workspace; a part that a call has no use for has no bytes.
 // `saved_outside`: what the forward leaves has tensors of its own.
 struct KdaWorkspace {
-  int64_t summaries = 0;     // float32 [N, segments, HV, V + K, K]
+  int64_t summaries = 0;     // float32 [N, segments, HV, V, K]
+  int64_t transitions = 0;   // float32 [N, segments, HV, K, K]
   int64_t grad_ends = 0;     // float32 [N, segments, HV, V, K]
   int64_t saved_values = 0;  // [rows, HV, V] of the inputs' type
   int64_t saved_states = 0;  // [slots, HV, V, K]

@@ -115,7 +115,7 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
     const KdaSegmentShape segments = segments_of(problem, shape);
     const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
     out.summary_forward = blocks.forward, out.summary_back = blocks.back;
-    out.merge = kda_merge_blocks(*kernels.merge, segments);
+    if (kernels.merge) out.merge = kda_merge_blocks(*kernels.merge, segments);
   }
   if (kernels.backward && rows > 0) {
     out.backward = bounded_product({kda_slots(problem, shape), shape.heads});
@@ -140,8 +140,9 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   KdaSegmentShape segments = segments_of(problem, shape);
   if (!problem.segmented) segments.segments = 1;
   WorkspaceParts parts;
-  parts.add(&out.summaries, 4, {kda_summary_numbers(segments)});
-  parts.add(&out.grad_ends, 4, {walks_back ? kda_grad_end_numbers(segments) : 0});
+  parts.add(&out.summaries, 4, {kda_end_numbers(segments)});
+  parts.add(&out.transitions, 4, {kda_transition_numbers(segments)});
+  parts.add(&out.grad_ends, 4, {walks_back ? kda_end_numbers(segments) : 0});
   parts.add(&out.saved_values, element, {saved, rows, heads, v});
   parts.add(&out.saved_states, element, {saved, slots, heads, v, k});
   parts.add(&out.value_grads, element, {walks_back ? rows : 0, heads, v});

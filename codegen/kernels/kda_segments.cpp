@@ -49,8 +49,9 @@ int columns_of(const KernelSpec& walk) { return walk.threads / 2; }  // 16 a war
 
 // Constants of a walk that say what it stores or starts from: a summary has its own.
 bool is_of_the_walk_alone(const Constant& constant) {
-  for (const std::string_view member : {"kInitialState", "kFinalState", "kChunkStates", "kOutput",
-                                        "kSaved", "kFinalStateGrad", "kInitialStateGrad"}) {
+  for (const std::string_view member :
+       {"kInitialState", "kFinalState", "kChunkStates", "kOutput", "kSaved", "kFinalStateGrad",
+        "kInitialStateGrad", "kRanks"}) {
     if (constant.member == member) return true;
   }
   return false;
@@ -81,8 +82,8 @@ KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts
   spec.source = "kda/kda_summary.cuh";
   spec.params = "KdaSummaryParams";
   spec.params_bytes = sizeof(KdaSummaryParams);
-  spec.last_field = "all";
-  spec.last_field_offset = offsetof(KdaSummaryParams, all);
+  spec.last_field = "reserved";
+  spec.last_field_offset = offsetof(KdaSummaryParams, reserved);
   spec.constants.erase(
       std::remove_if(spec.constants.begin(), spec.constants.end(), is_of_the_walk_alone),
       spec.constants.end());
@@ -114,7 +115,24 @@ KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) 
       Constant::flag("packed", "kPacked", walk.constant("packed") != 0),
       Constant::flag("states", "kStates", parts.states),
       Constant::flag("grads", "kGrads", parts.grads),
+      Constant::flag("ranks", "kRanks", walk.constant("ranks") != 0),
   };
+  return spec;
+}
+
+KernelSpec kda_compose_spec(const KernelSpec& walk) {
+  KernelSpec spec;
+  spec.kernel = "kda_compose";
+  spec.source = "kda/kda_compose.cuh";
+  spec.params = "KdaComposeParams";
+  spec.params_bytes = sizeof(KdaComposeParams);
+  spec.last_field = "reserved";
+  spec.last_field_offset = offsetof(KdaComposeParams, reserved);
+  const int width = static_cast<int>(walk.constant("width"));
+  spec.smem = "KdaComposeSmem";
+  spec.smem_bytes = kda_merge_smem(width);
+  spec.threads = width;
+  spec.constants = {Constant::integer("width", "kWidth", width)};
   return spec;
 }
 
@@ -125,38 +143,51 @@ KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
   return spec;
 }
 
-KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_each(const KernelSpec& summary, const KdaSegmentShape& shape) {
   KdaSummaryBlocks blocks;
-  if (shape.segments <= 1) return blocks;
   const int64_t columns = columns_of(summary);
   const int64_t values = ceil_div(shape.value_dim, columns);
   const int64_t tiles =
       (summary.constant("states") != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
   const auto of = [&shape](int64_t each) {
-    return bounded_product({shape.sequences, shape.value_heads, shape.segments, each});
+    return bounded_product({shape.value_heads, shape.segments, each});
   };
   blocks.forward = of(tiles);
   if (summary.constant("grads") != 0) blocks.back = of(values);
   return blocks;
 }
 
+KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape) {
+  if (shape.segments <= 1) return {};
+  const KdaSummaryBlocks each = kda_summary_each(summary, shape);
+  return {bounded_product({shape.sequences, each.forward}),
+          bounded_product({shape.sequences, each.back})};
+}
+
 int64_t kda_merge_blocks(const KernelSpec& merge, const KdaSegmentShape& shape) {
-  if (shape.segments <= 2) return 0;
+  if (shape.segments <= (merge.constant("ranks") != 0 ? 1 : 2)) return 0;
   const int64_t chains = merge.constant("states") + merge.constant("grads");
   return bounded_product(
       {shape.sequences, shape.value_heads, ceil_div(shape.value_dim, kMergeRows), chains});
 }
 
-int64_t kda_summary_numbers(const KdaSegmentShape& shape) {
-  if (shape.segments <= 1) return 0;
-  return bounded_product({shape.sequences, shape.value_heads, shape.segments,
-                          shape.value_dim + shape.key_dim, shape.key_dim});
+int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix) {
+  const int64_t runs = ceil_div(elements, int64_t{step} * radix);
+  return bounded_product(
+      {runs, shape.sequences, shape.value_heads,
+       ceil_div(shape.value_dim, kMergeRows) + ceil_div(shape.key_dim, kMergeRows)});
 }
 
-int64_t kda_grad_end_numbers(const KdaSegmentShape& shape) {
+int64_t kda_end_numbers(const KdaSegmentShape& shape) {
   if (shape.segments <= 1) return 0;
   return bounded_product(
       {shape.sequences, shape.value_heads, shape.segments, shape.value_dim, shape.key_dim});
+}
+
+int64_t kda_transition_numbers(const KdaSegmentShape& shape) {
+  if (shape.segments <= 1) return 0;
+  return bounded_product(
+      {shape.sequences, shape.value_heads, shape.segments, shape.key_dim, shape.key_dim});
 }
 
 Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,

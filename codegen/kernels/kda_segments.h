@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of chunked KDA in segments on the host: how many, the specs and grids of kda_summary
-// and kda_merge, which go before the walks, and what they hold and move. Pure functions of
-// integers.
+// Sequences of chunked KDA in segments on the host: how many, the specs and grids of kda_summary,
+// kda_merge and kda_compose, which go before the walks, and what they hold and move. Pure functions
+// of integers.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,7 @@ struct KdaSummaryParts {
 // `walk` is kda_forward or kda_backward_scan: tile, types and options are its own.
 KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
 KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
+KernelSpec kda_compose_spec(const KernelSpec& walk);
 int kda_merge_smem(int padded_keys);
 
 // kda_forward with segments that start early from zero, in its own launch and nothing before it.
@@ -41,8 +42,9 @@ struct KdaSegmentShape {
   int64_t runs() const { return sequences * value_heads * segments; }
 };
 
-// Blocks of a launch, all in x; 0: there is nothing for it to do. One segment needs neither, two
-// need no chain: the first one's end is the second one's start.
+// Blocks of a launch, all in x; 0: there is nothing for it to do. One segment needs neither, unless
+// it hands something on to another rank; two need no chain, the first one's end being the second
+// one's start, unless the first one starts from another rank's state.
 struct KdaSummaryBlocks {
   int64_t forward = 0, back = 0;  // of one launch
 
@@ -50,10 +52,16 @@ struct KdaSummaryBlocks {
 };
 KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape);
 int64_t kda_merge_blocks(const KernelSpec& merge, const KdaSegmentShape& shape);
+// Blocks of the summary for one sequence, of either kind: what a launch skips.
+KdaSummaryBlocks kda_summary_each(const KernelSpec& summary, const KdaSegmentShape& shape);
+// Of a level of a tree that makes one of every `radix` elements.
+int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix);
+// Elements that become one in a level: as log W has it for many ranks, one launch up to five.
+constexpr int kKdaComposeRadix = 4;
 
-// float32 numbers of KdaSummaryParams::summaries and grad_ends; none with one segment.
-int64_t kda_summary_numbers(const KdaSegmentShape& shape);
-int64_t kda_grad_end_numbers(const KdaSegmentShape& shape);
+// float32 numbers of what KdaSummaryParams points to; none with one segment.
+int64_t kda_end_numbers(const KdaSegmentShape& shape);  // summaries, and grad_ends
+int64_t kda_transition_numbers(const KdaSegmentShape& shape);
 
 // Both launches; `rows`: tokens of all sequences. Nothing here is of the least that has to move.
 Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,

@@ -10,11 +10,12 @@
 
 namespace sim::driver {
 
-CUresult capture_node(Stream& stream, Action action) {
+CUresult capture_node(Stream& stream, Action action, std::function<bool()> ready) {
   Capture& capture = *stream.capture;
   if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   Node node;
   node.action = std::move(action);
+  node.ready = std::move(ready);
   node.after = stream.frontier;
   node.stream = stream.handle;
   capture.graph->nodes.push_back(std::move(node));

@@ -11,10 +11,11 @@ namespace sim::driver {
 
 struct Node {
   Action action;
-  std::vector<size_t> after;  // indices of others
-  int type = -1;              // a CUgraphNodeType; captured nodes have none
-  uint64_t stream = 0;        // where it was captured, for the timeline
-  uint64_t handle = 0;        // given when somebody asks for the node; 0: none yet
+  std::function<bool()> ready;  // null: no condition beyond `after`
+  std::vector<size_t> after;    // indices of others
+  int type = -1;                // a CUgraphNodeType; captured nodes have none
+  uint64_t stream = 0;          // where it was captured, for the timeline
+  uint64_t handle = 0;          // given when somebody asks for the node; 0: none yet
 };
 
 struct Graph : Object {
@@ -41,7 +42,12 @@ struct Capture {
 };
 
 // Adds a node after the stream's frontier. 901 if the capture was spoilt before.
-CUresult capture_node(Stream& stream, Action action);
+CUresult capture_node(Stream& stream, Action action, std::function<bool()> ready);
+// Runs a graph with its branches side by side, in streams of their own that end with them: a node
+// that waits for a value must hold up nothing but what comes after it. `order` respects the
+// dependencies.
+CUresult launch_branches(Driver& driver, const GraphExec& exec, const std::vector<size_t>& order,
+                         Stream& stream);
 // Spoils the capture and returns `error`.
 CUresult invalidate(Capture& capture, CUresult error);
 // 906 if work in this stream would be ordered, through the legacy stream, against a capture.

@@ -107,14 +107,19 @@ SIM_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     std::shared_ptr<Stream> stream;
     CUresult result = resolve_stream(driver, context, stream_handle, &stream);
     if (result != CUDA_SUCCESS) return result;
+    const std::vector<size_t> order = order_of(exec->nodes, stream->context->device->random);
+    const bool waits = std::any_of(exec->nodes.begin(), exec->nodes.end(),
+                                   [](const Node& node) { return node.ready != nullptr; });
+    if (waits && !stream->capture) return launch_branches(driver, *exec, order, *stream);
     const auto run = std::make_shared<GraphRun>();
     run->ends.resize(exec->nodes.size());
     for (const Node& node : exec->nodes) {
       run->after.push_back(node.after);
       run->streams.push_back(node.stream);
     }
-    for (size_t node : order_of(exec->nodes, stream->context->device->random)) {
-      result = submit(driver, *stream, exec->nodes[node].action);
+    for (size_t node : order) {
+      result =
+          submit(driver, *stream, exec->nodes[node].action, {}, nullptr, exec->nodes[node].ready);
       if (result != CUDA_SUCCESS) return result;
       if (stream->capture) continue;  // nodes of another graph
       stream->queue.back()->graph = run;

@@ -6,6 +6,7 @@
 #include "sim/driver/entry.h"
 #include "sim/driver/function.h"
 #include "sim/driver/report.h"
+#include "sim/driver/sampled.h"
 #include "sim/driver/timeline.h"
 #include "sim/driver/work.h"
 #include "sim/model/model.h"
@@ -156,7 +157,9 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
   settings.check = options.check;
   settings.instruction_limit = options.instruction_limit;
   settings.sample_blocks = options.sample_blocks;
-  const Outcome outcome = run_grid(grid, device.profile, *device.memory, settings);
+  const Outcome outcome = settings.sample_blocks > 0
+                              ? run_sampled(grid, device, settings)
+                              : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
   tell_launch(grid, outcome, device.profile.gpu);
   return static_cast<CUresult>(outcome.error);

@@ -149,8 +149,7 @@ void wake(Driver& driver, Device& device) {
 CUresult submit(Driver& driver, Stream& stream, Action action, std::vector<CompletionPtr> after,
                 CompletionPtr* completion, std::function<bool()> ready) {
   if (stream.capture) {
-    if (ready) return invalidate(*stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return capture_node(stream, std::move(action));
+    return capture_node(stream, std::move(action), std::move(ready));
   }
   if (stream.legacy || stream.blocking()) {
     const CUresult result = check_implicit_capture(*stream.context, stream);

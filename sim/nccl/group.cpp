@@ -18,17 +18,23 @@ struct Group {
 
 Group& group() { return per_thread<Group>(); }
 
-using Launches = std::map<std::pair<ncclComm*, CUstream>, LaunchPtr>;
+// What a rank puts into one stream in one go: either matched at once, or when the stream comes to
+// it.
+struct Held {
+  LaunchPtr launch;
+  Arrival* arrival = nullptr;
+};
+using Launches = std::map<std::pair<ncclComm*, CUstream>, Held>;
 
 // A stream could not be held: no stream of the group may be.
 ncclResult_t give_up(State& state, const Launches& launches, ncclComm& comm, CUresult result) {
-  for (const auto& [key, launch] : launches) {
-    if (launch) release(*launch);
+  for (const auto& [key, held] : launches) {
+    if (held.launch) release(*held.launch);
   }
   return cuda_failure(state, comm, result);
 }
 
-ncclResult_t check_stream(State& state, const Queued& call) {
+ncclResult_t check_stream(State& state, const Queued& call, bool* captured) {
   Current current(call.comm->context);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = cu().stream_is_capturing(call.stream, &status);
@@ -36,10 +42,19 @@ ncclResult_t check_stream(State& state, const Queued& call) {
     return fail_call(ncclInvalidArgument, "stream is not a live stream");
   }
   if (result != CUDA_SUCCESS) return cuda_failure(state, *call.comm, result);
-  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return ncclSuccess;
-  return fail_call(ncclInvalidUsage,
-                   "the stream is capturing; this library's operations cannot "
-                   "be captured");
+  *captured = status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (status != CU_STREAM_CAPTURE_STATUS_INVALIDATED) return ncclSuccess;
+  return fail_call(ncclInvalidUsage, "the stream's capture is invalidated");
+}
+
+// Beside a graph of the communicator, calls and replays are told apart by the order in which the
+// device comes to them.
+CUresult make_held(State& state, const Queued& call, bool captured, Held* out) {
+  Current current(call.comm->context);
+  if (captured || call.comm->arrivals > 0) {
+    return make_arrival(state, call.comm, call.stream, captured, &out->arrival);
+  }
+  return make_launch(state, call.comm, call.stream, &out->launch);
 }
 
 }  // namespace
@@ -58,44 +73,57 @@ ncclResult_t queue(State& state, Queued call) {
   return ncclSuccess;
 }
 
+void begin(State& state, ncclComm& comm, const Call& call, const LaunchPtr& launch) {
+  Part part;
+  part.rank = comm.rank;
+  part.call = call;
+  part.call.sequence = comm.operations++;
+  part.launch = launch;
+  note_call(*launch, part.call);
+  part.since = Clock::now();
+  comm.last = describe(part.call);
+  match(state, *comm.clique, std::move(part));
+}
+
 // One launch per communicator and stream. All of them are marked ready before any stream is held,
 // so that several ranks may share a stream within a group.
 ncclResult_t enqueue(State& state, std::vector<Queued> calls) {
+  std::map<CUstream, bool> captured;
   for (const Queued& call : calls) {
     if (!is_live(state, call.comm)) {
       return fail_call(ncclInvalidUsage, "a communicator was destroyed inside a group");
     }
     const Clique& clique = *call.comm->clique;
     if (clique.error != ncclSuccess) return fail_call(clique.error, clique.text);
-    const ncclResult_t result = check_stream(state, call);
+    const ncclResult_t result = check_stream(state, call, &captured[call.stream]);
     if (result != ncclSuccess) return result;
   }
   Launches launches;
   for (const Queued& call : calls) {
-    LaunchPtr& launch = launches[{call.comm, call.stream}];
-    if (!launch) {
-      Current current(call.comm->context);
-      const CUresult result = make_launch(state, call.comm, call.stream, &launch);
+    Held& held = launches[{call.comm, call.stream}];
+    if (!held.launch && held.arrival == nullptr) {
+      const CUresult result = make_held(state, call, captured[call.stream], &held);
       if (result != CUDA_SUCCESS) return give_up(state, launches, *call.comm, result);
     }
-    ++launch->remaining;
+    if (held.arrival != nullptr) {
+      add_call(*held.arrival, call.call);
+    } else {
+      ++held.launch->remaining;
+    }
   }
-  for (auto& [key, launch] : launches) {
+  for (auto& [key, held] : launches) {
     Current current(key.first->context);
-    const CUresult result = hold_stream(*launch);
+    const CUresult result =
+        held.arrival != nullptr ? hold_stream(*held.arrival) : hold_stream(*held.launch);
     if (result != CUDA_SUCCESS) return give_up(state, launches, *key.first, result);
   }
+  std::erase_if(calls, [&](const Queued& call) {
+    return launches[{call.comm, call.stream}].arrival != nullptr;
+  });
   note_traffic(calls);
-  for (Queued& call : calls) {
-    Part part;
-    part.rank = call.comm->rank;
-    part.call = call.call;
-    part.call.sequence = call.comm->operations++;
-    part.launch = launches[{call.comm, call.stream}];
-    note_call(*part.launch, part.call);
-    part.since = Clock::now();
-    call.comm->last = describe(part.call);
-    match(state, *call.comm->clique, std::move(part));
+  for (const Queued& call : calls) {
+    const Held& held = launches[{call.comm, call.stream}];
+    begin(state, *call.comm, call.call, held.launch);
   }
   state.work.notify_all();
   return ncclSuccess;

@@ -172,12 +172,27 @@ void free_comm(State& state, Lock& lock, ncclComm* comm) {
     if (empty) state.cliques.erase(clique);
     if (comm->rank == 0) std::swap(staging, clique->staging);
   }
+  end_arrivals(state, comm);
+  take_arrivals(state);
+  // Pages are given back by whoever holds them last: below, without the lock, or by a later call.
+  std::vector<std::shared_ptr<Page>> pages = std::move(state.orphans);
+  state.orphans.clear();
+  pages.insert(pages.end(), comm->pages.begin(), comm->pages.end());
+  comm->pages.clear();
+  for (auto it = pages.begin(); it != pages.end();) {
+    if (it->use_count() > 1) {
+      state.orphans.push_back(std::move(*it));
+      it = pages.erase(it);
+    } else {
+      ++it;
+    }
+  }
   state.work.notify_all();
   lock.unlock();  // a driver may wait for other work here, which may need the progress thread
   {
     Current current(comm->context);
     cu().stream_destroy(comm->lane);
-    for (uint32_t* page : comm->pages) cu().mem_free_host(page);
+    pages.clear();
     if (staging != nullptr) cu().mem_free_host(staging);
   }
   if (comm->retained) cu().device_primary_ctx_release(comm->device);

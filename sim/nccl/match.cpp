@@ -176,6 +176,7 @@ namespace {
 
 // Whether `later` comes after a launch that is still held in the same stream.
 bool comes_after(const Launch& later, const Launch& earlier) {
+  if (earlier.passed == nullptr) return false;  // a replay, whose stream is not known
   if (later.stream == CU_STREAM_PER_THREAD && earlier.thread != later.thread) return false;
   return earlier.order < later.order && !earlier.released && earlier.stream == later.stream &&
          earlier.comm->context == later.comm->context;

@@ -77,13 +77,14 @@ bool retire_launches(State& state) {
   for (ncclComm* comm : state.comms) {
     const auto is_gone = [&](const LaunchPtr& launch) {
       if (!launch->released || launch->running > 0) return false;
+      if (launch->passed == nullptr) return changed = true;  // its flag stays the graph's
       CUresult error = CUDA_SUCCESS;
       if (!is_over(comm->context, launch->passed, &error)) {
         watching = true;
         return false;
       }
       Current current(comm->context);
-      cu().event_destroy(launch->ready);
+      if (launch->ready != nullptr) cu().event_destroy(launch->ready);
       cu().event_destroy(launch->passed);
       comm->free_flags.emplace_back(launch->flag, launch->value);
       changed = true;
@@ -112,11 +113,14 @@ bool step(State& state) {
 }
 
 void run(State& state) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  cu().exchange_capture_mode(&mode);  // its questions are no part of anybody's capture
   Lock lock(state.mutex);
   Clock::time_point deadlock_check = Clock::now() + kDeadlockCheck;
   std::chrono::microseconds pause = kFastPoll;
   while (!state.comms.empty()) {
-    const bool changed = step(state);
+    const bool arrived = take_arrivals(state);
+    const bool changed = step(state) || arrived;
     const bool watching = retire_launches(state);
     const Clock::time_point next = check_timeouts(state);
     if (state.tasks.empty()) {
@@ -128,6 +132,8 @@ void run(State& state) {
     pause = changed ? kFastPoll : std::min<std::chrono::microseconds>(pause * 2, kSlowPoll);
     if (!state.tasks.empty() || watching) {
       state.work.wait_for(lock, pause);
+    } else if (!state.arrivals.empty()) {
+      state.work.wait_for(lock, kSlowPoll);  // host functions ring without the lock
     } else if (next != Clock::time_point::max()) {
       state.work.wait_until(lock, next);
     } else {

@@ -11,22 +11,25 @@
 namespace sim::nccl {
 namespace {
 
-constexpr size_t kFlagsPerPage = 1024;
-
 struct LastError {
   std::string text = "no error";
 };
 
-// With the context current.
+// With the context current. Allocating is no part of a capture that this thread may have begun.
 CUresult add_page(ncclComm* comm) {
-  void* page = nullptr;
-  const CUresult result = cu().mem_host_alloc(&page, kFlagsPerPage * sizeof(uint32_t),
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  cu().exchange_capture_mode(&mode);
+  void* flags = nullptr;
+  const CUresult result = cu().mem_host_alloc(&flags, kFlagsPerPage * sizeof(uint32_t),
                                               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  cu().exchange_capture_mode(&mode);
   if (result != CUDA_SUCCESS) return result;
-  auto* flags = static_cast<uint32_t*>(page);
-  std::fill(flags, flags + kFlagsPerPage, 0u);
-  comm->pages.push_back(flags);
-  for (size_t at = 0; at < kFlagsPerPage; ++at) comm->free_flags.emplace_back(flags + at, 0u);
+  auto page = std::make_shared<Page>();
+  page->context = comm->context;
+  page->flags = static_cast<uint32_t*>(flags);
+  std::fill(page->flags, page->flags + kFlagsPerPage, 0u);
+  for (size_t at = 0; at < kFlagsPerPage; ++at) comm->free_flags.emplace_back(page->flags + at, 0u);
+  comm->pages.push_back(std::move(page));
   return CUDA_SUCCESS;
 }
 
@@ -56,27 +59,45 @@ const char* last_error_text() { return per_thread<LastError>().text.c_str(); }
 
 bool is_live(State& state, ncclComm* comm) { return state.comms.count(comm) != 0; }
 
+Page::~Page() {
+  Current current(context);
+  cu().mem_free_host(flags);
+}
+
+// A flag and the value to wait for.
+CUresult take_flag(ncclComm* comm, std::pair<uint32_t*, uint32_t>* out) {
+  const CUresult result = comm->free_flags.empty() ? add_page(comm) : CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) return result;
+  *out = comm->free_flags.back();
+  ++out->second;
+  comm->free_flags.pop_back();
+  return CUDA_SUCCESS;
+}
+
 // With the communicator's context current.
-CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out) {
-  CUresult result = comm->free_flags.empty() ? add_page(comm) : CUDA_SUCCESS;
+CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out,
+                     bool with_event) {
+  std::pair<uint32_t*, uint32_t> flag;
+  CUresult result = take_flag(comm, &flag);
   if (result != CUDA_SUCCESS) return result;
   auto launch = std::make_shared<Launch>();
   launch->comm = comm;
   launch->stream = stream;
   launch->thread = std::this_thread::get_id();
   launch->order = state.launches++;
-  result = cu().event_create(&launch->ready, CU_EVENT_DISABLE_TIMING);
-  if (result != CUDA_SUCCESS) return result;
+  launch->flag = flag.first;
+  launch->value = flag.second;
   result = cu().event_create(&launch->passed, CU_EVENT_DISABLE_TIMING);
-  if (result == CUDA_SUCCESS) result = cu().event_record(launch->ready, stream);
+  if (result == CUDA_SUCCESS && with_event) {
+    result = cu().event_create(&launch->ready, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = cu().event_record(launch->ready, stream);
+  }
   if (result != CUDA_SUCCESS) {
-    cu().event_destroy(launch->ready);
+    if (launch->ready != nullptr) cu().event_destroy(launch->ready);
     if (launch->passed != nullptr) cu().event_destroy(launch->passed);
+    comm->free_flags.emplace_back(flag.first, flag.second - 1);
     return result;
   }
-  launch->flag = comm->free_flags.back().first;
-  launch->value = comm->free_flags.back().second + 1;
-  comm->free_flags.pop_back();
   comm->launches.push_back(launch);
   *out = launch;
   return CUDA_SUCCESS;

@@ -8,6 +8,8 @@
 // ready events of a matched task are over, copies (and reduces) on streams of its own, and then
 // writes the flags. No driver thread is ever blocked by a partner that has not come, and an error
 // releases the streams by writing the flags as well.
+//
+// In a graph a host function takes the place of the event, at each replay (arrival.cpp).
 #pragma once
 
 #include <chrono>
@@ -29,6 +31,7 @@ namespace sim::nccl {
 using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
+struct Arrival;
 struct Clique;
 struct Split;
 
@@ -45,10 +48,10 @@ struct Travel {
 struct Launch {
   ncclComm* comm = nullptr;
   CUstream stream = nullptr;
-  std::thread::id thread;  // says which stream CU_STREAM_PER_THREAD is
-  uint64_t order = 0;      // of all launches of the process
-  CUevent ready = nullptr;
-  CUevent passed = nullptr;  // recorded after the wait for the flag
+  std::thread::id thread;    // says which stream CU_STREAM_PER_THREAD is
+  uint64_t order = 0;        // of all launches of the process
+  CUevent ready = nullptr;   // null: a host function says so
+  CUevent passed = nullptr;  // recorded after the wait for the flag; null: a replay
   bool is_ready = false, released = false, failed = false;
   uint32_t* flag = nullptr;  // the stream waits until it has reached `value`
   uint32_t value = 0;
@@ -63,6 +66,16 @@ struct Part {
   Call call;
   LaunchPtr launch;
   Clock::time_point since;
+};
+
+// Pinned flags of one communicator; the last to let go gives them back, without State::mutex.
+struct Page {
+  CUcontext context = nullptr;
+  uint32_t* flags = nullptr;
+  Page() = default;
+  ~Page();
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
 };
 
 // Operations that belong together: those of all ranks, or a send and a receive.
@@ -104,9 +117,10 @@ struct ncclComm {
   std::shared_ptr<sim::nccl::Split> splitting;  // the newest split, if that did not wait
   CUstream lane = nullptr;                      // copies into this rank's buffers
   uint64_t operations = 0, collectives = 0, splits = 0, hops = 0;
+  int arrivals = 0;                                        // that are alive
   std::string last;                                        // the newest operation in words
   std::vector<sim::nccl::LaunchPtr> launches;              // not over
-  std::vector<uint32_t*> pages;                            // of flags, pinned
+  std::vector<std::shared_ptr<sim::nccl::Page>> pages;     // of flags
   std::vector<std::pair<uint32_t*, uint32_t>> free_flags;  // and the value last used
 };
 
@@ -119,12 +133,15 @@ struct State {
   std::set<ncclComm*> comms;
   std::vector<std::shared_ptr<Task>> tasks;  // matched, not over
   std::set<std::shared_ptr<Clique>> cliques;
+  std::set<Arrival*> arrivals;
+  std::vector<std::shared_ptr<Page>> orphans;  // of ended communicators, used by graphs
   uint64_t launches = 0;
   bool progress_running = false;
 
   static State& get();
 };
 
+constexpr size_t kFlagsPerPage = 1024;
 constexpr size_t kChunk = 256 * 1024;  // bytes reduced at a time
 
 std::chrono::milliseconds timeout();
@@ -150,6 +167,8 @@ struct Queued {
   CUstream stream;
 };
 ncclResult_t enqueue(State& state, std::vector<Queued> calls);
+// An operation whose place in its rank's order is known.
+void begin(State& state, ncclComm& comm, const Call& call, const LaunchPtr& launch);
 
 // Matching; see match.cpp. Matched tasks go to State::tasks.
 void match(State& state, Clique& clique, Part part);
@@ -171,8 +190,20 @@ void note_call(Launch& launch, const Call& call);
 void note_start(Task& task);
 void note_release(const Launch& launch);
 
+// Operations that meet their partners when the stream comes to them; see arrival.cpp. With the
+// communicator's context current, before and instead of hold_stream.
+CUresult make_arrival(State& state, ncclComm* comm, CUstream stream, bool captured, Arrival** out);
+void add_call(Arrival& arrival, const Call& call);
+CUresult hold_stream(Arrival& arrival);
+// What host functions have said since the last time. Returns whether there was anything.
+bool take_arrivals(State& state);
+// The communicator ends: streams that wait in its arrivals go on, now and at later replays.
+void end_arrivals(State& state, ncclComm* comm);
+
 // Flags. The first two with the communicator's context current.
-CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out);
+CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out,
+                     bool with_event = true);
+CUresult take_flag(ncclComm* comm, std::pair<uint32_t*, uint32_t>* out);
 CUresult hold_stream(Launch& launch);
 void release(Launch& launch);
 

@@ -9,6 +9,11 @@
 
 #include "sim/driver/timeline_export.h"
 
+// The header names a later version of it only.
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
+                                              cuuint64_t* id, CUgraph* graph,
+                                              const CUgraphNode** nodes, size_t* count);
+
 namespace sim::nccl {
 
 #define SIM_NCCL_DRIVER(X)                                     \
@@ -23,6 +28,10 @@ namespace sim::nccl {
   X(stream_create, cuStreamCreate)                             \
   X(stream_destroy, cuStreamDestroy_v2)                        \
   X(stream_is_capturing, cuStreamIsCapturing)                  \
+  X(stream_capture_info, cuStreamGetCaptureInfo_v2)            \
+  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode)  \
+  X(user_object_create, cuUserObjectCreate)                    \
+  X(graph_retain_user_object, cuGraphRetainUserObject)         \
   X(stream_wait_event, cuStreamWaitEvent)                      \
   X(stream_wait_value32, cuStreamWaitValue32_v2)               \
   X(launch_host_func, cuLaunchHostFunc)                        \

@@ -72,7 +72,9 @@ void note_rank(int rank) {
 void note_call(Launch& launch, const Call& call) {
   const ncclComm& comm = *launch.comm;
   if (cu().stream_rank == nullptr) return;
-  if (launch.travel.name.empty()) cu().stream_rank(launch.stream, comm.rank);
+  if (launch.travel.name.empty() && launch.passed != nullptr) {
+    cu().stream_rank(launch.stream, comm.rank);
+  }
   const Bytes bytes = bytes_on_link(call, comm.rank, comm.size);
   const bool first = launch.travel.received == 0;
   launch.travel.sent += bytes.sent;
@@ -88,6 +90,10 @@ void note_call(Launch& launch, const Call& call) {
 // With the ready events of all parts over.
 void note_start(Task& task) {
   if (cu().event_time == nullptr || cu().message_time == nullptr) return;
+  // Arrivals have no event to ask: they take no model time.
+  for (const Part& part : task.parts) {
+    if (part.launch->ready == nullptr) return;
+  }
   double begin = 0;
   uint64_t busiest = 0;
   for (const Part& part : task.parts) {

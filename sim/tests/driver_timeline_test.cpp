@@ -173,17 +173,23 @@ int a_graph() {
   return cuda().stream_synchronize(d.one);
 }
 
-// add() over 64 blocks of 256.
-int run_grid() {
+// add() over 64 blocks of 256; then into another buffer, and over half of the elements.
+int run_grids() {
   const Device d;
   CUmodule module = nullptr;
   CUfunction add = nullptr;
   cuda().module_load_data(&module, kernels().c_str());
   cuda().module_get_function(&add, module, "add");
-  CUdeviceptr a = 0, b = 0, c = 0;
+  CUdeviceptr a = 0, b = 0, c = 0, other = 0;
   int count = 64 * 256;
-  for (CUdeviceptr* each : {&a, &b, &c}) cuda().mem_alloc(each, 4 * static_cast<size_t>(count));
+  for (CUdeviceptr* each : {&a, &b, &c, &other}) {
+    cuda().mem_alloc(each, 8 * static_cast<size_t>(count));
+  }
   void* params[] = {&a, &b, &c, &count};
+  cuda().launch_kernel(add, 64, 1, 1, 256, 1, 1, 0, d.one, params, nullptr);
+  params[2] = &other;
+  cuda().launch_kernel(add, 64, 1, 1, 256, 1, 1, 0, d.one, params, nullptr);
+  count /= 2;
   cuda().launch_kernel(add, 64, 1, 1, 256, 1, 1, 0, d.one, params, nullptr);
   return cuda().stream_synchronize(d.one);
 }
@@ -255,8 +261,8 @@ TEST_CASE("branches of a graph run beside each other") {
 }
 
 TEST_CASE("a sampled grid counts as the whole one does") {
-  const auto whole = timeline_of("whole", run_grid);
-  const auto sampled = timeline_of("sampled", run_grid, {{"LATHE_SIM_SAMPLE_BLOCKS", "4"}});
+  const auto whole = timeline_of("whole", run_grids);
+  const auto sampled = timeline_of("sampled", run_grids, {{"LATHE_SIM_SAMPLE_BLOCKS", "4"}});
   const Line all = of_kind(whole, "launch", 0), some = of_kind(sampled, "launch", 0);
   CHECK(all.name == "add");
   CHECK(all.sampled == 0);
@@ -264,12 +270,17 @@ TEST_CASE("a sampled grid counts as the whole one does") {
   CHECK(some.bytes == all.bytes);
   CHECK(some.bytes == 3 * 64 * 256 * 4);
   CHECK(some.end == doctest::Approx(all.end));
+  for (const auto* lines : {&whole, &sampled}) {
+    REQUIRE(lines->size() == 3);
+    CHECK(of_kind(*lines, "launch", 1).bytes == all.bytes);
+    CHECK(of_kind(*lines, "launch", 2).bytes == all.bytes / 2);
+  }
   std::string texts[2];
   for (const bool sample : {false, true}) {
     const std::string counters = path_of("sampled_counters");
     const Child child = in_child(
         {{"LATHE_SIM_SAMPLE_BLOCKS", sample ? "4" : "0"}, {"LATHE_SIM_COUNTERS", counters}},
-        run_grid);
+        run_grids);
     CHECK(child.status == 0);
     texts[sample ? 1 : 0] = content(counters);
   }

@@ -118,7 +118,8 @@ struct PrepareRows {
       }
     }
     const float lse2 = lse == minus_infinity() ? -minus_infinity() : __fmul_rn(lse, kLog2E);
-    const long long at = static_cast<long long>(head) * p.rows + row;
+    const long long at = b * p.row_batch_stride + head * p.row_head_stride + row -
+                         static_cast<long long>(b) * p.seq_q;
     store_element(static_cast<float*>(p.lse2) + at, lse2);
     store_element(static_cast<float*>(p.error) + at, error);
     return -ex2_flushed(__fmaf_rn(sink, kLog2E, -lse2)) * error;

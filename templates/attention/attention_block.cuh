@@ -180,7 +180,9 @@ __device__ __forceinline__ void AttentionBlock<Config>::run() const {
       }
     }
   }
-  store_partial<Config>(p, tile, units.t, softmax, o);
+  // The tile once more, so that nothing of it alone is kept in registers across the products.
+  const AttentionTile again = attention_tile<Config>(p.forward, in_place(blockIdx.x));
+  store_partial<Config>(p, again, units.t, softmax, o);
 }
 
 template <class Config>

@@ -6,6 +6,8 @@
 //
 //   dq += softmax_scale ds k,  dk += softmax_scale ds^T q,  dv += p^T dout          all float32
 //
+// With first_keys dk and dv are written: = in the place of +=, and 0 where no row sees a key.
+//
 // A block of threads owns kTileN keys, so that dk and dv have one writer, and walks the rows that
 // see them, which a queue of visits tells it (visit_queue.cuh), each block of rows for every query
 // head of the key head. dq is added to in no order; with kDeterministic into accumulators that
@@ -76,7 +78,9 @@ struct AttentionBlockBackward {
 
   __device__ __forceinline__ void copy_q(const VisitPlace& at, int turn) const {
     const int visit = in_place(at.visit), row = queue.at(visit);
-    const Element* q = static_cast<const Element*>(p.q) + at.head * p.q_head_stride;
+    const Element* q = static_cast<const Element*>(p.q) +
+                       backward.query_offset(p.q_batch_stride, p.q_token_stride) +
+                       at.head * p.q_head_stride;
     copy_tile<kTileM, Config::kWidth, Config::kThreads>(
         backward.q_tile(turn), q, queue.end(visit) - row, p.head_dim,
         [&](int r) { return (row + r) * p.q_token_stride; });
@@ -84,7 +88,9 @@ struct AttentionBlockBackward {
   // dout and what belongs to its rows. Rows past the visit's last have 0 for both.
   __device__ __forceinline__ void copy_dout(const VisitPlace& at) const {
     const int visit = in_place(at.visit), row = queue.at(visit), end = queue.end(visit);
-    const Element* dout = static_cast<const Element*>(p.dout) + at.head * p.dout_head_stride;
+    const Element* dout = static_cast<const Element*>(p.dout) +
+                          backward.query_offset(p.dout_batch_stride, p.dout_token_stride) +
+                          at.head * p.dout_head_stride;
     copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
         shared + Smem::kDoutAt, dout, end - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
@@ -92,8 +98,9 @@ struct AttentionBlockBackward {
     if (uniform(thread < 2 * kTileM)) {
       const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
       const int own = row + thread % kTileM;
-      copy_async_word(shared + Smem::kRowsAt + 4 * thread,
-                      from + static_cast<long long>(at.head) * p.rows + own, own < end);
+      const long long first =
+          (static_cast<long long>(tile->sequence) * p.heads + at.head) * p.seq_q;
+      copy_async_word(shared + Smem::kRowsAt + 4 * thread, from + first + own, own < end);
     }
   }
 
@@ -123,7 +130,8 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
   place.query = queue.at(visit);
   place.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
   if constexpr (Config::kAlibi) {
-    place.slope = load_element(static_cast<const float*>(p.alibi_slopes) + at.head);
+    place.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
+                               tile->sequence * p.alibi_batch_stride + at.head);
   }
   const unsigned lse2 = shared + Smem::kRowsAt + 4 * place.lane_query;
   if constexpr (Config::kPairs) {
@@ -176,7 +184,9 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
     const VisitPlace& at) const {
   const auto place = [&](int b) {
     const int visit = in_place(at.visit);
-    float* to = static_cast<float*>(p.dq) + at.head * p.dq_head_stride;
+    float* to = static_cast<float*>(p.dq) +
+                backward.query_offset(p.dq_batch_stride, p.dq_token_stride) +
+                at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
     const int row = queue.at(visit) + 16 * (Shape::dq_block() + b);
     return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row, queue.end(visit),
@@ -261,14 +271,16 @@ template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
     const typename Shape::KeySums& dk, const typename Shape::ValueSums& dv) const {
   const int way = Shape::width_warp(), head = tile->kv_head;
-  float* to_k = static_cast<float*>(p.dk) + head * p.dk_head_stride;
-  float* to_v = static_cast<float*>(p.dv) + head * p.dv_head_stride;
+  float* to_k = static_cast<float*>(p.dk) +
+                backward.key_offset(p.dk_batch_stride, p.dk_token_stride) + head * p.dk_head_stride;
+  float* to_v = static_cast<float*>(p.dv) +
+                backward.key_offset(p.dv_batch_stride, p.dv_token_stride) + head * p.dv_head_stride;
 #pragma unroll
   for (int b = 0; b < Shape::kRowBlocks; ++b) {
     const int row = tile->first + (Shape::key_block() + b) * 16;
     const auto add = [&](float* at, float first, float second) {
-      float there[2];
-      load_pair(at, there[0], there[1]);
+      float there[2] = {0.0f, 0.0f};
+      if (!all.first_keys) load_pair(at, there[0], there[1]);
       store_pair(at, there[0] + first, there[1] + second);
     };
     SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}.each(
@@ -282,7 +294,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
   }
 }
 
-// One tile of keys. Where no row sees them, nothing is read or written.
+// One tile of keys. Where no row sees them, nothing is read, and written only what is new.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
   if (uniform(thread_index() < 32)) {
@@ -291,14 +303,17 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
     walk().append(1);
   }
   __syncthreads();  // the first visits are known to all
-  if (queue.is(0, VisitKind::end)) return;
+  const bool any = !queue.is(0, VisitKind::end);
+  if (!any && !all.first_keys) return;
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
   VisitPlace at = {tile->first_head, 0};
-  backward.copy_keys();
-  copy_q(at, 0);
-  copy_dout(at);
-  copy_async_commit();
+  if (any) {
+    backward.copy_keys();
+    copy_q(at, 0);
+    copy_dout(at);
+    copy_async_commit();
+  }
 #pragma unroll 1
   for (int turn = 0; !queue.is(in_place(at.visit), VisitKind::end); ++turn) {
     VisitPlace next = {at.head + 1, at.visit};

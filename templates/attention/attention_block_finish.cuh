@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_block_finish: dq += softmax_scale sum_slices sums, in the order of the slices.
+// attention_block_finish: dq += softmax_scale sum_slices sums, in the order of the slices; with
+// `first`, dq is written and not read.
 //
 // A thread takes four columns of a row and head.
 #pragma once
+#include "attention/dq_chunks.cuh"
 #include "common/types.cuh"
 #include "params/attention_backward.h"
 
@@ -13,11 +15,7 @@ template <class Config>
 __device__ void attention_block_finish(const AttentionBlockFinishParams& p) {
   const long long chunk = static_cast<long long>(blockIdx.x) * Config::kThreads + threadIdx.x;
   if (chunk >= p.chunks) return;
-  const int columns = p.head_dim / 4;
-  const long long row = chunk / columns, token = row / p.heads;
-  const int column = static_cast<int>(chunk - row * columns) * 4;
-  const int head = static_cast<int>(row - token * p.heads);
-  float sum[4] = {}, before[4];
+  float sum[4] = {}, before[4] = {};
   for (int slice = 0; slice < p.slices; ++slice) {
     Words<16> raw;
     float part[4];
@@ -26,8 +24,8 @@ __device__ void attention_block_finish(const AttentionBlockFinishParams& p) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[i] += part[i];
   }
-  float* to = static_cast<float*>(p.dq) + token * p.token_stride + head * p.head_stride + column;
-  unpack<f32>(*reinterpret_cast<const Words<16>*>(to), before);
+  float* to = dq_chunk(p, chunk);
+  if (!p.first) unpack<f32>(*reinterpret_cast<const Words<16>*>(to), before);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] = __fmaf_rn(p.softmax_scale, sum[i], before[i]);
   store_global(to, pack<f32, 16>(sum));

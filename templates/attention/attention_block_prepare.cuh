@@ -4,9 +4,11 @@
 //
 //   lse2 = lse log2 e, +inf where lse is -inf, so that every weight of the row is 0
 //   sums = 0, where dq is summed in slices
+//   dq = 0, where many blocks add to it and nothing was there before
 //
-// A thread takes one value, or four of the sums.
+// A thread takes one value, or four of sums or dq.
 #pragma once
+#include "attention/dq_chunks.cuh"
 #include "attention/softmax.cuh"
 #include "params/attention_backward.h"
 
@@ -23,7 +25,12 @@ __device__ void attention_block_prepare(const AttentionBlockPrepareParams& p) {
   }
   at -= p.rows;
   const Words<16> zero = {};
-  if (at < p.chunks) store_global(static_cast<float*>(p.sums) + at * 4, zero);
+  if (at < p.chunks) {
+    store_global(static_cast<float*>(p.sums) + at * 4, zero);
+    return;
+  }
+  at -= p.chunks;
+  if (at < p.dq_chunks) store_global(dq_chunk(p, at), zero);
 }
 
 }  // namespace lathe

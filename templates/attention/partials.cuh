@@ -8,15 +8,17 @@
 
 namespace lathe {
 
-// Where row `row` of the tile's head is in out and lse.
+// Where row `row` of the tile's head is in out and lse, of the tile's row of the batch.
 struct PartialRow {
   float* out;
   float* lse;
 
   __device__ __forceinline__ PartialRow(const AttentionForwardParams& p, const AttentionTile& tile,
                                         int row)
-      : out(static_cast<float*>(p.out) + row * p.out_token_stride + tile.head * p.out_head_stride),
-        lse(static_cast<float*>(p.lse) + static_cast<long long>(tile.head) * p.seq_q + row) {}
+      : out(static_cast<float*>(p.out) + tile.sequence * p.out_batch_stride +
+            row * p.out_token_stride + tile.head * p.out_head_stride),
+        lse(static_cast<float*>(p.lse) +
+            (static_cast<long long>(tile.sequence) * p.heads + tile.head) * p.seq_q + row) {}
   // The maximum that a state begins with, in the units of the softmax.
   __device__ __forceinline__ float most(const AttentionBlockParams& p, bool inside, float t) const {
     if (!inside || p.first) return minus_infinity();

@@ -19,13 +19,16 @@ struct AttentionTile {
   long long list;        // which list of visits is the tile's, with kListed
 };
 
+// `block` counts tiles in the order in which they are begun: within a head the last rows first,
+// which see most under a causal mask.
 template <class Config>
-__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p) {
+__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p,
+                                                        unsigned block) {
   AttentionTile tile;
   tile.group = p.heads / p.kv_heads;
   const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
-  const unsigned other = blockIdx.x / p.tiles;
-  const int own = p.tiles - 1 - static_cast<int>(blockIdx.x % p.tiles);
+  const unsigned other = block / p.tiles;
+  const int own = p.tiles - 1 - static_cast<int>(block % p.tiles);
   tile.first = own * Config::kTileM;
   tile.list = static_cast<long long>(other) * p.tiles + own;
   tile.head = static_cast<int>(other % heads);
@@ -52,6 +55,10 @@ __device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardPa
                 start / Config::kTileM + b + own;
   }
   return tile;
+}
+template <class Config>
+__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p) {
+  return attention_tile<Config>(p, blockIdx.x);
 }
 
 // From a tensor's first element to the first row of the tile's sequence, head 0.

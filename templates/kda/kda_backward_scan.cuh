@@ -135,6 +135,15 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
 template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::load_final_grad(
     KdaState<Config>& state) const {
+  if constexpr (Config::kRanks) {
+    if (place.sequence >= p.carry.open) {
+      const long long before = p.carry.open * static_cast<long long>(in.value_heads);
+      const float* from = static_cast<const float*>(p.carry.grads) + this->own_state() -
+                          before * this->state_size();
+      state.template load<true>(from, this->own_value(), in.key_dim, in.value_dim);
+      return;
+    }
+  }
   if constexpr (Config::kFinalStateGrad) {
     state.load(static_cast<const float*>(p.dht) + this->own_state(), this->own_value(), in.key_dim,
                in.value_dim);
@@ -188,6 +197,9 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
   walk(state);
   if constexpr (Config::kInitialStateGrad) {
     if (place.segment > 0) return;
+    if constexpr (Config::kRanks) {
+      if (place.sequence < p.carry.carried) return;  // the rank of its first token has it
+    }
     state.store(static_cast<float*>(p.dinitial_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
   }
@@ -202,7 +214,7 @@ __device__ void kda_backward_scan(const KdaBackwardScanParams& p) {
   }
   if constexpr (!Config::kSaved) return;  // an earlier walk has left it
   KdaForwardParams forward = {};
-  forward.in = p.in;
+  forward.in = p.in, forward.carry = p.carry;
   forward.initial_state = p.initial_state, forward.summaries = p.summaries;
   forward.saved_values = p.saved_values, forward.saved_states = p.saved_states;
   KdaForward<Config>(forward, blockIdx.x, shared_address(shared)).run();

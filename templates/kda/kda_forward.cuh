@@ -198,6 +198,13 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::load_initial_state(
     KdaState<Config>& state) const {
+  if constexpr (Config::kRanks) {
+    if (place.sequence < p.carry.carried) {
+      state.template load<true>(static_cast<const float*>(p.carry.states) + this->own_state(),
+                                this->own_value(), in.key_dim, in.value_dim);
+      return;
+    }
+  }
   if constexpr (Config::kInitialState) {
     state.load(static_cast<const float*>(p.initial_state) + this->own_state(), this->own_value(),
                in.key_dim, in.value_dim);
@@ -236,6 +243,9 @@ __device__ __forceinline__ void KdaForward<Config>::store_final_state(
     KdaState<Config>& state) const {
   if constexpr (Config::kFinalState) {
     if (!place.last) return;
+    if constexpr (Config::kRanks) {
+      if (place.sequence >= p.carry.open) return;  // the rank of its last token has it
+    }
     state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
   }
@@ -267,7 +277,7 @@ __device__ __forceinline__ void KdaForward<Config>::run() const {
   if (place.segment == 0) {
     load_initial_state(state);
   } else {  // from behind the segment before
-    const long long at = this->summary(place.segment - 1, in.value_dim + in.key_dim);
+    const long long at = this->summary(place.segment - 1, in.value_dim);
     state.template load<true>(static_cast<const float*>(p.summaries) + at, this->own_value(),
                               in.key_dim, in.value_dim);
   }

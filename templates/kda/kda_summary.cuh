@@ -12,7 +12,9 @@
 // state). Nothing that belongs to a token is written.
 //
 // Walked are those that the chain of kda_merge reads: no E of the last segment, no M of the first
-// and the last, no D of the first. Ranks that hand summaries on ask for all.
+// and the last, no D of the first. Of a sequence that goes on behind the rank's part the last
+// segment is one like all others, which hands its E on, and so is the first one of a sequence that
+// began before: both start from 0, what is before and behind them being elsewhere.
 //
 // (Yang et al., Parallelizing Linear Transformers with the Delta Rule, 2024, on the transition of a
 // chunk; Kimi Linear, 2025.)
@@ -25,7 +27,7 @@ namespace lathe {
 template <class Config>
 struct KdaQuiet : Config {
   static constexpr bool kOutput = false, kSaved = false, kChunkStates = false, kFinalState = false;
-  static constexpr bool kInitialStateGrad = false;
+  static constexpr bool kInitialStateGrad = false, kRanks = false;
 };
 
 template <class Config>
@@ -33,11 +35,12 @@ __device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, uns
   using Quiet = KdaQuiet<Config>;
   constexpr int kValues = KdaScanSmem<Quiet>::kValues;
   const int states = Config::kStates ? p.in.value_tiles : 0;
-  KdaPlace place =
-      kda_place<Quiet>(p.in, blockIdx.x, states + ceil_div(p.in.key_dim, kValues), kValues);
+  KdaPlace place = kda_place<Quiet>(p.in, blockIdx.x + p.forward_skipped,
+                                    states + ceil_div(p.in.key_dim, kValues), kValues);
   const int key = place.value - states * kValues;  // of M; below 0: of E
-  const bool wanted = !place.last && (key < 0 || place.segment > 0);
-  if (place.idle() || !(wanted || p.all)) return;
+  const bool carried = place.sequence < p.carried;
+  const bool goes_on = !place.last || place.sequence >= p.open;
+  if (place.idle() || !goes_on || (key >= 0 && place.segment == 0 && !carried)) return;
   // Columns from value_tiles * kValues on are none of v: their rows are read as zeros.
   if (!Config::kStates) place.value += p.in.value_tiles * kValues;
 
@@ -48,16 +51,15 @@ __device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, uns
   const int row = 16 * forward.warp + (key < 0 ? place.value : key);  // the warp's first
   if (key >= 0) {
     state.identity(row);
-  } else if (place.segment == 0) {
+  } else if (place.segment == 0 && !carried) {
     forward.load_initial_state(state);
   } else {
     state.clear();
   }
   forward.walk(state);
-  const int rows = p.in.value_dim + p.in.key_dim;
-  float* to = static_cast<float*>(p.summaries) + forward.summary(place.segment, rows);
-  if (key >= 0) to += forward.state_size();  // behind the rows of E
-  state.template store<true>(to, row, p.in.key_dim, key < 0 ? p.in.value_dim : p.in.key_dim);
+  const int rows = key < 0 ? p.in.value_dim : p.in.key_dim;
+  float* to = static_cast<float*>(key < 0 ? p.summaries : p.transitions);
+  state.template store<true>(to + forward.summary(place.segment, rows), row, p.in.key_dim, rows);
 }
 
 template <class Config>
@@ -70,9 +72,9 @@ __device__ __forceinline__ void summarize_back(const KdaSummaryParams& p, unsign
   walk.do_head_stride = p.do_head_stride;
   const KdaReverse<Quiet, false> reverse(walk, block, shared);
   const KdaPlace& place = reverse.place;
-  if (place.idle() || !(place.segment > 0 || p.all)) return;
+  if (place.idle() || !(place.segment > 0 || place.sequence < p.carried)) return;
   KdaState<Quiet> state;
-  if (place.last) {
+  if (place.last && place.sequence < p.open) {
     reverse.load_final_grad(state);
   } else {
     state.clear();
@@ -88,7 +90,8 @@ __device__ void kda_summary(const KdaSummaryParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   if constexpr (Config::kGrads) {
     if (static_cast<int>(blockIdx.x) >= p.forward_blocks) {
-      summarize_back<Config>(p, blockIdx.x - p.forward_blocks, shared_address(shared));
+      summarize_back<Config>(p, blockIdx.x - p.forward_blocks + p.back_skipped,
+                             shared_address(shared));
       return;
     }
   }

@@ -105,8 +105,9 @@ struct SnippetProbeParams {
 };
 
 // A step of a ring: the forward that goes on from (out, lse), float32 and contiguous in its last
-// dimension, and stores them again. One sequence of seq_q rows and seq_k keys that are parts of a
-// longer one, or of several: which row sees which key follows from pairs or from positions.
+// dimension, and stores them again. seq_q rows and seq_k keys are parts of a longer sequence, or of
+// several: which row sees which key follows from pairs or from positions, which are the same in
+// every row of a batch of `sequences`.
 struct AttentionBlockParams {
   AttentionForwardParams forward;
   const void* pairs;        // int32 [NP, 7]: qa, qb, ka, kb, shift, q0, k0; see attention/pairs.cuh

@@ -23,10 +23,11 @@ struct AttentionBackwardPrepareParams {
   const void* dlse;          // the same; kDlse
   const void* cu_seqlens_q;  // [N + 1]; kPacked
   const void* sinks;         // float32 [H]; kSinks
-  void* lse2;                // float32 [H, R]
-  void* error;               // float32 [H, R]
+  void* lse2;                // float32 [H, R], or in the order that the next strides give
+  void* error;               // the same
   void* dq;                  // float32 [slices, B, Sq, H, D]; not touched if slices is 0
   void* dsinks_parts;        // float32 [tiles, H]; kSinks
+  long long row_batch_stride, row_head_stride;  // of lse2 and error
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long dout_batch_stride, dout_token_stride, dout_head_stride;
   long long dq_slice_stride, dq_batch_stride, dq_token_stride, dq_head_stride;
@@ -122,9 +123,10 @@ struct AttentionBackwardFinishParams {
   int reserved;
 };
 
-// A step of a ring: what the block's keys add to dq, dk and dv, which are float32. lse2 and error
-// are those of all blocks together. dq is the caller's, or slices of the workspace. Config beside
-// that of the backward: kPairs. Dynamic shared memory: the backward's and a queue of visits.
+// A step of a ring: what the block's keys add to dq, dk and dv, which are float32. lse2 and error,
+// here [B, H, Sq], are those of all blocks together. dq is the caller's, or slices of the
+// workspace. Config beside that of the backward: kPairs. Dynamic shared memory: the backward's and
+// a queue of visits.
 struct AttentionBlockBackwardParams {
   AttentionBackwardParams backward;
   const void* pairs;        // int32 [NP, 7], as in AttentionBlockParams
@@ -132,26 +134,35 @@ struct AttentionBlockBackwardParams {
   const void* k_positions;  // int32 [Tk]
   const void* row_ranges;   // int32 [row blocks, 2]: least and greatest of q_positions
   int pair_count;
-  int reserved;
+  int first_keys;  // nothing to add to: dk and dv are written and not read
 };
 
-// lse2 = lse log2 e, +inf where lse is -inf, of `rows` values; zeroes `sums`.
+// lse2 = lse log2 e, +inf where lse is -inf, of `rows` values; zeroes `sums` and `dq`. Four columns
+// of a row and head are a chunk.
 struct AttentionBlockPrepareParams {
   const void* lse;  // float32 [rows]
   void* lse2;       // float32 [rows]
   void* sums;       // float32 [chunks, 4]
+  void* dq;         // float32 [B, Sq, H, D]
   long long rows, chunks;
+  long long dq_chunks;                                // B Sq H D / 4, or 0: dq is kept
+  long long batch_stride, token_stride, head_stride;  // of dq
+  int heads, head_dim;
+  int seq_q;
+  int reserved;
 };
 
-// dq += softmax_scale sum over slices. Four columns of a row and head are a chunk.
+// dq += softmax_scale sum over slices.
 struct AttentionBlockFinishParams {
-  const void* sums;                                   // float32 [slices, Tq, H, D]
-  void* dq;                                           // float32 [Tq, H, D]
-  long long slice_stride, token_stride, head_stride;  // the last two of dq
-  long long chunks;                                   // Tq H D / 4
+  const void* sums;                                   // float32 [slices, B, Sq, H, D]
+  void* dq;                                           // float32 [B, Sq, H, D]
+  long long slice_stride;                             // of sums
+  long long batch_stride, token_stride, head_stride;  // of dq
+  long long chunks;                                   // B Sq H D / 4
   int heads, head_dim;
-  int slices;
+  int seq_q, slices;
   float softmax_scale;
+  int first;  // dq is written and not read
 };
 
 }  // namespace lathe

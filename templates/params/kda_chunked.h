@@ -45,8 +45,18 @@ struct KdaInputs {
   int reserved;
 };
 
+// Of one rank among several: sequences that are cut by the ends of the rank's part. The first
+// `carried` ones began before it, those from `open` on go on behind it. Their ends on other ranks
+// are states here, and initial_state, dht and what is written of either are for the others.
+struct KdaCarry {
+  const void* states;  // float32 [carried, HV, V, K]: S^T where the part begins
+  const void* grads;   // float32 [N - open, HV, V, K]: dS^T where it ends
+  int carried, open;
+};
+
 struct KdaForwardParams {
   KdaInputs in;
+  KdaCarry carry;             // read with kRanks
   const void* initial_state;  // float32 [N, HV, K, V], or [N, HV, V, K]
   const void* summaries;      // as KdaMergeParams leaves them; read where segments > 1
   void* o;                    // [B, T, HV, V]
@@ -60,34 +70,64 @@ struct KdaForwardParams {
 };
 
 // What a segment makes of the state S before it, M S + E, and D of what it makes of the gradient
-// behind it, M^T dS + D. Thread blocks below `forward_blocks` walk forward, the others back.
+// behind it, M^T dS + D. Thread blocks below `forward_blocks` walk forward, the others back. Of
+// either kind a launch leaves out as many blocks as its first sequences would have.
 struct KdaSummaryParams {
   KdaInputs in;
   const void* initial_state;  // in the E of a first segment, or null
   const void* d_o;            // [B, T, HV, V]
   const void* dht;            // float32, as a state: in the gradient of a last segment, or null
-  void* summaries;            // float32 [N, segments, HV, V + K, K]: rows of E^T, then of M^T
+  void* summaries;            // float32 [N, segments, HV, V, K]: E^T
+  void* transitions;          // float32 [N, segments, HV, K, K]: M^T
   void* grad_ends;  // float32 [N, segments, HV, V, K]: D^T, the gradient before each segment
   long long do_batch_stride, do_token_stride, do_head_stride;
-  int forward_blocks;
-  int all;  // 0: what the chain over segments reads; 1: of every segment, as ranks need it
+  int forward_blocks, forward_skipped, back_skipped;
+  int carried, open;  // as KdaCarry's; none, and N, where nothing is cut
+  int reserved;
 };
 
 // The chain over segments, in place: E of each segment becomes the state behind it, and grad_ends
 // the gradient of the state before it; not those of the last segment and of the first one.
 struct KdaMergeParams {
+  KdaCarry carry;  // read with kRanks
   const void* cu_seqlens;
   void* summaries;
+  const void* transitions;
   void* grad_ends;
   int sequences, value_heads, tokens;
   int key_dim, value_dim;
   int segments;
 };
 
+// Elements of a chain in the order in which a state, or back a gradient, goes through them. Runs
+// are heads of a sequence: of sequence n, element e and head h it is run n * sequence_runs +
+// e * element_runs + h.
+struct KdaComposeSide {
+  void* ends;         // float32 [runs, V, K]: E^T, or back D^T
+  void* transitions;  // float32 [runs, K, K]: M^T
+  // Where the results are: of sequence n, of the elements from e on and of head h, run n * HV +
+  // e * element_runs + h. May be the elements themselves.
+  void* to_ends;
+  void* to_transitions;
+  long long sequence_runs, element_runs;
+  int elements;  // 0: none
+  int maps;      // whether the transition of the first ones is wanted: not by a state
+};
+
+// One level of a tree: every `radix` elements that are `step` apart become one.
+struct KdaComposeParams {
+  KdaComposeSide forward, back;
+  int sequences, value_heads;
+  int key_dim, value_dim;
+  int radix, step;
+  int forward_blocks, reserved;
+};
+
 // The two walks of the backward in one launch: thread blocks below `forward_blocks` go through the
 // sequences as kda_forward does and save values and states, the others go back.
 struct KdaBackwardScanParams {
   KdaInputs in;
+  KdaCarry carry;  // read with kRanks
   const void* initial_state;
   const void* summaries;  // read where segments > 1
   const void* grad_ends;

@@ -10,6 +10,9 @@
 // 2^block_shift of them, or with `absolute` the row e of the key tensor. What is below 0, outside
 // the sequence, or with `causal` behind the row's position is skipped, wherever it stands; what is
 // named twice counts twice.
+//
+// The key tensor may hold some keys of a larger one, the beginning of each sequence: then absolute
+// entries are rows of that one, and rows that are part of a sequence have their positions in q_pos.
 #pragma once
 
 namespace lathe {
@@ -24,6 +27,7 @@ struct SparseInputs {
   const void* cu_seqlens_q;  // [N + 1]
   const void* key_starts;    // [N], of the type of cu_seqlens_q
   const void* key_ends;      // [N]
+  const void* key_origins;   // [N]: key_starts in the larger key tensor; null: key_starts
   const void* q_pos;         // int32 [B, S1], or [T1]; or null: the last row is at the last key
   const void* sinks;         // float32 [H]
   long long q_batch_stride, q_token_stride, q_head_stride;  // in elements; widths are contiguous
@@ -32,6 +36,8 @@ struct SparseInputs {
   long long q_rope_batch_stride, q_rope_token_stride, q_rope_head_stride;
   long long k_rope_batch_stride, k_rope_token_stride, k_rope_head_stride;
   long long indices_batch_stride, indices_token_stride, indices_head_stride;
+  long long q_pos_batch_stride;  // 0: all sequences of a batch have the same positions
+  long long origin_stride;       // S2, or that of the larger key tensor
   int sequences, heads, kv_heads;
   int seq_q, seq_k;                   // S1 and S2, or T1 and T2
   int head_dim, rope_dim, value_dim;  // D, R, DV: multiples of 8

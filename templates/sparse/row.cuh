@@ -59,17 +59,21 @@ __device__ __forceinline__ SparseRow sparse_row(const SparseInputs& in, unsigned
     at.inside = at.token < end;
     rows = end - sequence.start, own = at.token - sequence.start;
     at.key_row = at.origin = start;
+    if (in.key_origins != nullptr && in.sequences > 0) {
+      at.origin = load_element(static_cast<const Offset*>(in.key_origins) + n);
+    }
   } else {
     at.batch = static_cast<int>(at.row / in.seq_q), at.token = static_cast<int>(at.row % in.seq_q);
     rows = in.seq_q, own = at.token, keys = in.seq_k;
-    at.key_row = 0, at.origin = static_cast<long long>(at.batch) * in.seq_k;
+    at.key_row = 0, at.origin = at.batch * in.origin_stride;
   }
   if (!in.absolute) at.origin = 0;
   at.limit = at.inside ? maximum(keys, 0) : 0;
   if (in.causal) {
-    const int position = in.q_pos != nullptr
-                             ? load_element(static_cast<const int*>(in.q_pos) + at.row)
-                             : keys - rows + own;
+    const int position =
+        in.q_pos != nullptr
+            ? load_element(static_cast<const int*>(in.q_pos) + at.offset(in.q_pos_batch_stride, 1))
+            : keys - rows + own;
     if (position < at.limit) at.limit = maximum(position + 1, 0);
   }
   return at;

@@ -5,10 +5,9 @@
 // Against whole attention in double, with every buffer's surroundings watched.
 #include <doctest/doctest.h>
 
-#include <map>
 #include <random>
 
-#include "tests/api/session.h"
+#include "tests/api/caller.h"
 #include "tests/numbers.h"
 #include "tests/ref/attention.h"
 
@@ -16,67 +15,9 @@ using namespace apitest;
 
 namespace {
 
-using Values = std::vector<double>;
 constexpr int64_t kHeads = 4, kKeyHeads = 2, kWidth = 72, kValueWidth = 64, kRanks = 2;
 constexpr int64_t kTokens = 205;
 constexpr lathe_dtype kType = LATHE_BF16;
-
-// Tensors by name, and one run of an operator on some of them.
-class Caller {
- public:
-  explicit Caller(lathe_context* context) : context_(context) {}
-
-  // Rows lie apart, and poison is around them.
-  Tensor& put(const std::string& name, lathe_dtype dtype, const std::vector<int64_t>& shape,
-              const Values& values) {
-    const bool rows = shape.size() == 3;
-    const Placement placement{.token_gap = rows ? 8 : 0, .offset = rows ? 16 : 0, .guard = 32};
-    dtypes_[name] = dtype;
-    auto& tensor = tensors_[name];
-    tensor = std::make_unique<Tensor>(context_, dtype, shape, placement);
-    tensor->upload(values);
-    return *tensor;
-  }
-  Values get(const std::string& name) const { return tensors_.at(name)->download(); }
-
-  // `names`: the operator's tensor -> ours.
-  void run(const char* op, const std::map<std::string, std::string>& names,
-           const std::map<std::string, std::string>& options) {
-    lathe_problem* problem = nullptr;
-    API(lathe_problem_create(&problem, op));
-    const Problem problem_owner(problem);
-    for (const auto& [theirs, ours] : names) {
-      std::vector<int64_t> shape = tensors_.at(ours)->shape();
-      // Tokens vary: the same kernels serve every step.
-      if (shape.size() == 3 || theirs == "pairs" || theirs.ends_with("_pos")) shape[0] = -1;
-      if (shape.size() == 2 && theirs != "pairs") shape[1] = -1;
-      API(lathe_problem_tensor(problem, theirs.c_str(), dtypes_.at(ours),
-                               static_cast<int>(shape.size()), shape.data()));
-    }
-    for (const auto& [key, value] : options) {
-      API(lathe_problem_set_string(problem, key.c_str(), value.c_str()));
-    }
-    lathe_plan* plan = nullptr;
-    API(lathe_plan_create(&plan, context_, problem));
-    const Plan plan_owner(plan);
-    std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan));
-    for (const auto& [theirs, ours] : names) {
-      size_t slot = 0;
-      API(lathe_plan_slot(plan, theirs.c_str(), &slot));
-      slots.at(slot) = tensors_.at(ours)->dl();
-    }
-    size_t bytes = 0;
-    API(lathe_plan_workspace(plan, slots.data(), nullptr, &bytes));
-    const Memory workspace(context_, bytes);
-    API(lathe_plan_run(plan, slots.data(), workspace.data(), bytes, nullptr));
-    API(lathe_stream_synchronize(context_, nullptr));
-  }
-
- private:
-  lathe_context* context_;
-  std::map<std::string, std::unique_ptr<Tensor>> tensors_;
-  std::map<std::string, lathe_dtype> dtypes_;
-};
 
 // Head and tail of the sequence, cut into 2 * kRanks chunks.
 std::vector<std::pair<int64_t, int64_t>> shard(int64_t rank) {

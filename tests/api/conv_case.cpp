@@ -185,8 +185,11 @@ void ConvRun::output(const char* name, lathe_dtype dtype, std::vector<int64_t> s
   outputs_.push_back(name);
 }
 
-Values ConvRun::operator()() {
+void ConvRun::poison_outputs() {
   for (const auto& name : outputs_) at(name).poison();
+}
+
+void ConvRun::enqueue() {
   void* workspace = workspace_->bytes() == 0 ? nullptr : workspace_->data();
   if (shard_ != nullptr) {
     API(lathe_plan_run_sharded(plan_.get(), shard_, slots_.data(), workspace, workspace_->bytes(),
@@ -194,10 +197,19 @@ Values ConvRun::operator()() {
   } else {
     API(lathe_plan_run(plan_.get(), slots_.data(), workspace, workspace_->bytes(), stream_.get()));
   }
+}
+
+Values ConvRun::outputs() {
   API(lathe_stream_synchronize(context_, stream_.get()));
   Values out;
   for (const auto& name : outputs_) out[name] = at(name).download();
   return out;
+}
+
+Values ConvRun::operator()() {
+  poison_outputs();
+  enqueue();
+  return outputs();
 }
 
 lathe_estimate ConvRun::estimate() const {

@@ -47,6 +47,13 @@ class ConvRun {
   ConvRun(lathe_context* context, const ConvCase& conv, const ref::Conv& inputs,
           lathe_group* group = nullptr, lathe_shard* shard = nullptr, unsigned flags = 0);
   Values operator()();
+  // The same in pieces: what is enqueued may be captured in a graph.
+  void poison_outputs();
+  void enqueue();
+  Values outputs();
+  void* stream() const { return stream_.get(); }
+  // Overwrites the tokens of a rank, [batch, tokens, channels].
+  void set_x(const std::vector<double>& values) { at("x").upload(values); }
   // Overwrites what lies in cu_seqlens on the device.
   void set_cu_seqlens(const std::vector<double>& values) { at("cu_seqlens").upload(values); }
   const lathe_plan* plan() const { return plan_.get(); }

@@ -1,21 +1,65 @@
 # The whole library through lathe.h, on the simulator (LATHE_TEST_DEVICE=cuda: on a GPU).
 find_package(nlohmann_json REQUIRED)
 
-add_library(lathe_api_testing STATIC api/session.cpp api/conv_case.cpp api/conv_ranks.cpp
-  api/attention_case.cpp api/attention_check.cpp api/attention_options.cpp api/covering.cpp
-  api/far_memory.cpp api/kda_case.cpp api/kda_chunked_case.cpp api/kda_options.cpp
-  api/large_attention.cpp api/sparse_case.cpp api/sparse_options.cpp)
+add_library(lathe_api_testing STATIC
+  api/attention_case.cpp
+  api/attention_check.cpp
+  api/attention_options.cpp
+  api/attention_ranks.cpp
+  api/conv_case.cpp
+  api/conv_ranks.cpp
+  api/covering.cpp
+  api/far_memory.cpp
+  api/kda_case.cpp
+  api/kda_chunked_case.cpp
+  api/kda_options.cpp
+  api/kda_ranks.cpp
+  api/large_attention.cpp
+  api/rank_calls.cpp
+  api/session.cpp
+  api/sparse_case.cpp
+  api/sparse_options.cpp
+  )
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
-foreach(name conv_numerics conv_update conv_ranks conv_offsets conv_counters
-        attention_backward attention_counters attention_decode attention_f32 attention_options
-        attention_dispatch attention_heads attention_repeat attention_ring attention_snippets
-        kda_adversarial kda_counters kda_isolation kda_offsets kda_options kda_recurrent_run
-        kda_relations kda_repeat
-        sparse_options sparse_repeat sparse_run sparse_shards shard_prepare)
+foreach(name
+    attention_backward
+    attention_block
+    attention_counters
+    attention_decode
+    attention_dispatch
+    attention_f32
+    attention_heads
+    attention_options
+    attention_ranks
+    attention_repeat
+    attention_ring
+    attention_snippets
+    conv_counters
+    conv_numerics
+    conv_offsets
+    conv_ranks
+    conv_update
+    kda_adversarial
+    kda_counters
+    kda_isolation
+    kda_offsets
+    kda_options
+    kda_ranks
+    kda_recurrent_run
+    kda_relations
+    kda_repeat
+    shard_prepare
+    sparse_options
+    sparse_ranks
+    sparse_repeat
+    sparse_run
+    sparse_shards
+    conv_graph
+    )
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()

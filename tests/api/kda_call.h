@@ -15,7 +15,7 @@ namespace apitest {
 
 class KdaCall {
  public:
-  KdaCall(lathe_context* context, const char* op);
+  KdaCall(lathe_context* context, const char* op, const KdaSeat* seat = nullptr);
   // `open`: how many of the first extents vary.
   Tensor& add(const std::string& name, lathe_dtype dtype, const std::vector<int64_t>& shape,
               size_t open, const Placement& placement = {});
@@ -34,6 +34,7 @@ class KdaCall {
   void prepare();
 
   lathe_context* context_;
+  const KdaSeat* seat_;
   Problem problem_;
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;
   std::map<std::string, const DLTensor*> others_;

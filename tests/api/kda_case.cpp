@@ -42,7 +42,8 @@ class Fill {
 
 }  // namespace
 
-KdaCall::KdaCall(lathe_context* context, const char* op) : context_(context) {
+KdaCall::KdaCall(lathe_context* context, const char* op, const KdaSeat* seat)
+    : context_(context), seat_(seat) {
   lathe_problem* problem = nullptr;
   API(lathe_problem_create(&problem, op));
   problem_.reset(problem);
@@ -54,7 +55,8 @@ Tensor& KdaCall::add(const std::string& name, lathe_dtype dtype, const std::vect
   std::fill(declared.begin(), declared.begin() + static_cast<std::ptrdiff_t>(open), -1);
   API(lathe_problem_tensor(problem_.get(), name.c_str(), dtype, static_cast<int>(shape.size()),
                            declared.data()));
-  auto tensor = std::make_unique<Tensor>(context_, dtype, shape, placement);
+  auto tensor =
+      std::make_unique<Tensor>(context_, dtype, shape, placement, seat_ ? seat_->stream : nullptr);
   return *(tensors_[name] = std::move(tensor));
 }
 
@@ -63,6 +65,7 @@ void KdaCall::set(const std::string& option, const std::string& value) {
 }
 
 void KdaCall::prepare() {
+  if (seat_) API(lathe_problem_group(problem_.get(), seat_->group, seat_->flags));
   lathe_plan* made = nullptr;
   API(lathe_plan_create(&made, context_, problem_.get()));
   plan_.reset(made);
@@ -73,7 +76,8 @@ void KdaCall::prepare() {
     slots_[slot] = others_.contains(name) ? others_.at(name) : tensor->dl();
   }
   size_t bytes = 0;
-  API(lathe_plan_workspace(made, slots_.data(), nullptr, &bytes));
+  if (seat_) API(lathe_shard_prepare(seat_->shard, made));
+  API(lathe_plan_workspace(made, slots_.data(), seat_ ? seat_->shard : nullptr, &bytes));
   workspace_ = std::make_unique<Memory>(context_, bytes);
 }
 
@@ -82,7 +86,15 @@ void KdaCall::run() {
   const size_t bytes = workspace_->bytes();
   const std::vector<unsigned char> stale(bytes, 0xff);
   if (bytes > 0) {
-    API(lathe_copy_to_device(context_, workspace_->data(), stale.data(), bytes, nullptr));
+    API(lathe_copy_to_device(context_, workspace_->data(), stale.data(), bytes,
+                             seat_ ? seat_->stream : nullptr));
+  }
+  if (seat_) {
+    API(lathe_plan_run_sharded(plan_.get(), seat_->shard, slots_.data(), workspace_->data(), bytes,
+                               seat_->stream));
+    API(lathe_stream_synchronize(context_, seat_->stream));
+    API(lathe_group_error(seat_->group));
+    return;
   }
   API(lathe_plan_run(plan_.get(), slots_.data(), workspace_->data(), bytes, nullptr));
   API(lathe_stream_synchronize(context_, nullptr));

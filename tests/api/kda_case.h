@@ -13,6 +13,17 @@
 
 namespace apitest {
 
+// One rank among several: its group, its part and how it calls. Inputs are then those of the part,
+// but for offsets and states, which are those of all tokens.
+struct KdaSeat {
+  lathe_group* group = nullptr;
+  lathe_shard* shard = nullptr;
+  unsigned flags = 0;
+  void* stream = nullptr;
+  int64_t tokens = 0;  // of each row
+  int64_t chunks = 0;  // of chunk_states, of each row
+};
+
 struct KdaCase {
   lathe_dtype element = LATHE_BF16, gate_dtype = LATHE_F32, beta_dtype = LATHE_BF16;
   int64_t heads = 1, group = 1, key_dim = 32, value_dim = 32;
@@ -37,14 +48,16 @@ struct KdaCase {
   bool backward = false;  // the gradients named here, as far as the case has what they are of
   std::string gradients = "dq,dk,dv,dg,dbeta,dA_log,ddt_bias,dinitial_state";
   bool dht = false;
-  bool saved = false;  // disable_recompute
-  bool apart = false;  // forward and backward as two plans
+  bool saved = false;             // disable_recompute
+  bool apart = false;             // forward and backward as two plans
+  const KdaSeat* seat = nullptr;  // null: all tokens are here
 
   int64_t value_heads() const { return heads * group; }
   int64_t sequences() const {
     return cu_seqlens.empty() ? batch : static_cast<int64_t>(cu_seqlens.size()) - 1;
   }
   int64_t rows() const {
+    if (seat != nullptr) return (cu_seqlens.empty() ? batch : 1) * seat->tokens;
     return (cu_seqlens.empty() ? batch * tokens : cu_seqlens.back()) + padding;
   }
   bool has_final_state() const { return states == both || states == into; }
@@ -72,6 +85,13 @@ KdaValues kda_chunked_reference(const KdaCase& kda, const KdaInputs& inputs);
 KdaValues run_kda_recurrent(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs);
 // kda through lathe.h, in one call or two.
 KdaValues run_kda(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs);
+
+// The same on parts.size() ranks that are threads, part r of parts[r] tokens of each row, put
+// together: every state from its owner alone, sums of parameter gradients as `flags` say.
+KdaValues run_kda_ranks(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs,
+                        const std::vector<int64_t>& parts, unsigned flags = 0);
+// Tokens [begin, end) of each row; offsets and states as they are.
+KdaInputs kda_part(const KdaCase& kda, const KdaInputs& inputs, int64_t begin, int64_t end);
 
 // doctest CHECKs: every value that the reference has, within the bounds for chunked kernels, and no
 // finding of the simulator. `slack` times that of 16-bit inputs, where roundings add up.

@@ -23,6 +23,7 @@ struct Output {
 };
 
 int64_t chunks_of(const KdaCase& kda, int64_t chunk) {
+  if (kda.seat) return kda.seat->chunks * (kda.cu_seqlens.empty() ? kda.batch : 1);
   int64_t chunks = 0;
   for (int64_t n = 0; n < kda.sequences(); ++n) {
     const int64_t tokens =
@@ -83,7 +84,7 @@ void poison(const KdaCase& kda, const std::vector<Output>& outputs, KdaCall* cal
 }
 
 KdaCall start_call(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs) {
-  KdaCall call(context, "kda");
+  KdaCall call(context, "kda", kda.seat);
   set_kda_options(kda, &call);
   if (kda.chunk != 64) call.set("chunk_size", std::to_string(kda.chunk));
   if (kda.segments > 0) call.set("segments", std::to_string(kda.segments));

@@ -60,12 +60,12 @@ TEST_CASE("kda: the spec's text names what makes the code") {
   CHECK(kernels_of(problem).forward->text() ==
         "kda_forward element=bf16 g=f32 beta=bf16 cu=i32 width=128 vector=8 gate=2 A_log=0 "
         "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=1 chunks=0 output=1 "
-        "saved=0 threads=128 smem=73728");
+        "saved=0 ranks=0 threads=128 smem=73728");
   problem.forward = false, problem.backward = true, problem.dht = true;
   CHECK(kernels_of(problem).scan->text() ==
         "kda_backward_scan element=bf16 g=f32 beta=bf16 cu=i32 width=128 vector=8 gate=2 A_log=0 "
         "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=0 chunks=0 output=0 "
-        "saved=1 dht=1 dinitial=0 threads=128 smem=73728");
+        "saved=1 dht=1 dinitial=0 ranks=0 threads=128 smem=73728");
   // Types of what is not there change nothing, nor what only another launch does.
   KdaProblem other = problem;
   other.cu_seqlens = Dtype::i64, other.index = Dtype::i64;

@@ -26,6 +26,7 @@ KernelSpec walk() {
       Constant::flag("saved", "kSaved", true),
       Constant::flag("dht", "kFinalStateGrad", true),
       Constant::flag("dinitial", "kInitialStateGrad", true),
+      Constant::flag("ranks", "kRanks", false),
   };
   return spec;
 }
@@ -49,7 +50,7 @@ TEST_CASE(
         kda_summary_spec(walk(), {}).text());
   const KernelSpec merge = kda_merge_spec(walk(), {true, false, false, false});
   CHECK(merge.text() ==
-        "kda_merge cu=i64 width=128 packed=1 states=1 grads=0 threads=128 smem=57344");
+        "kda_merge cu=i64 width=128 packed=1 states=1 grads=0 ranks=0 threads=128 smem=57344");
   CHECK(merge.source == "kda/kda_merge.cuh");
   CHECK(merge.params_bytes == sizeof(KdaMergeParams));
 }
@@ -60,15 +61,15 @@ TEST_CASE("kda: no summary of one segment, no chain of two") {
   const KernelSpec merge = kda_merge_spec(walk(), {true, true, false, false});
   CHECK(kda_summary_blocks(both, shape_of(1)).all() == 0);
   CHECK(kda_merge_blocks(merge, shape_of(2)) == 0);
-  CHECK(kda_summary_numbers(shape_of(1)) == 0);
-  CHECK(kda_grad_end_numbers(shape_of(1)) == 0);
+  CHECK(kda_end_numbers(shape_of(1)) == 0);
+  CHECK(kda_transition_numbers(shape_of(1)) == 0);
   // Two tiles of 128 for the columns of V = 200, one for those of K = 128.
   CHECK(kda_summary_blocks(both, shape_of(4)).forward == 2 * 3 * 4 * 3);
   CHECK(kda_summary_blocks(both, shape_of(4)).back == 2 * 3 * 4 * 2);
   CHECK(kda_summary_blocks(back, shape_of(4)).forward == 2 * 3 * 4 * 1);
   CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 25 * 2);
-  CHECK(kda_summary_numbers(shape_of(4)) == 2 * 3 * 4 * 328 * 128);
-  CHECK(kda_grad_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
+  CHECK(kda_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
+  CHECK(kda_transition_numbers(shape_of(4)) == 2 * 3 * 4 * 128 * 128);
   // A grid too large for a launch stays one, whatever the product is.
   KdaSegmentShape large = shape_of(32);
   large.sequences = large.value_heads = 1ll << 40;

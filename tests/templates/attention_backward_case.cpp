@@ -163,6 +163,7 @@ Outcome Launch::run(const ref::Attention& a, const ref::AttentionForward& forwar
   first.cu_seqlens_q = offsets(a.begin_q);
   first.lse2 = pointer(device_.buffer(static_cast<uint64_t>(rows) * heads * 4 + 4));
   first.error = pointer(device_.buffer(static_cast<uint64_t>(rows) * heads * 4 + 4));
+  first.row_batch_stride = seq_q, first.row_head_stride = rows;
   first.dq_head_stride = c_.head_dim, first.dq_token_stride = heads * c_.head_dim;
   first.dq_batch_stride = seq_q * first.dq_token_stride;
   first.dq_slice_stride = rows * first.dq_token_stride;

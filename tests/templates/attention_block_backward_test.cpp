@@ -109,6 +109,63 @@ TEST_CASE("attention_block_backward: random pairs and positions on every configu
   }
 }
 
+TEST_CASE("attention_block_backward: rows of a batch, added or written") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  uint32_t seed = 700;
+  for (const auto& [setup, tile] : {kCases[1], kCases[3], kCases[4]}) {
+    lathe::AttentionProblem problem = problem_of(setup);
+    problem.deterministic = setup.has("ordered");
+    const Backward backward(*nvrtc, problem, tile);
+    const lathe_dtype dtype = tested(setup.element);
+    for (const Writes writes : {Writes{false, false}, Writes{true, true}, Writes{false, true}}) {
+      CAPTURE(++seed);
+      CAPTURE(backward.spec().text());
+      CAPTURE(writes.dq);
+      CAPTURE(writes.keys);
+      std::mt19937 random(seed);
+      std::vector<ref::AttentionBlock> batch = {random_block(setup, random)};
+      batch.front().rows = 70, batch.front().keys = 150;
+      const Step step = random_step(setup, 70, 150, random);
+      batch.front().ahead = step.ahead();
+      Rest rest;
+      Gradients found;
+      ref::AttentionBlockGradients exact, plain;
+      const auto append = [](auto* to, const auto& from) {
+        to->insert(to->end(), from.begin(), from.end());
+      };
+      for (int b = 0; b < 3; ++b) {
+        if (b > 0) batch.push_back(batch.front());
+        ref::AttentionBlock& a = batch.back();
+        draw(dtype, random, &a);
+        const Rest own = random_rest(a, dtype, random);
+        const Gradients before = {random_floats(a.q.size(), random),
+                                  random_floats(a.k.size(), random),
+                                  random_floats(a.v.size(), random)};
+        ref::AttentionBlockGradients sums = in_double(before);
+        if (writes.dq) sums.dq.assign(sums.dq.size(), 0.0);
+        if (writes.keys) sums.dk.assign(sums.dk.size(), 0.0), sums.dv.assign(sums.dv.size(), 0.0);
+        ref::AttentionBlockGradients rounded = sums;
+        ref::attention_block_backward(a, own.dout, own.lse, own.e, &sums);
+        ref::attention_block_backward(a, own.dout, own.lse, own.e, &rounded,
+                                      [&](double x) { return numbers::rounded(dtype, x); });
+        append(&rest.dout, own.dout), append(&rest.lse, own.lse), append(&rest.e, own.e);
+        // What is not read may be anything.
+        append(&found.dq, writes.dq ? std::vector<float>(a.q.size(), NAN) : before.dq);
+        append(&found.dk, writes.keys ? std::vector<float>(a.k.size(), NAN) : before.dk);
+        append(&found.dv, writes.keys ? std::vector<float>(a.v.size(), NAN) : before.dv);
+        append(&exact.dq, sums.dq), append(&exact.dk, sums.dk), append(&exact.dv, sums.dv);
+        append(&plain.dq, rounded.dq), append(&plain.dk, rounded.dk);
+        append(&plain.dv, rounded.dv);
+      }
+      backward.run(batch, step, rest.dout, rest.lse, rest.e, seed, &found, writes);
+      expect_gradient(found.dq, exact.dq, plain.dq);
+      expect_gradient(found.dk, exact.dk, plain.dk);
+      expect_gradient(found.dv, exact.dv, plain.dv);
+    }
+  }
+}
+
 TEST_CASE("attention_block_backward: more blocks than lanes, of which few are seen") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;

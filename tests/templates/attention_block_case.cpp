@@ -19,6 +19,16 @@ std::vector<char> encode(lathe_dtype dtype, const ref::Array& values) {
   return out;
 }
 
+// One array of all blocks.
+std::vector<char> encode(lathe_dtype dtype, const std::vector<ref::AttentionBlock>& batch,
+                         ref::Array ref::AttentionBlock::*values) {
+  ref::Array all;
+  for (const ref::AttentionBlock& a : batch) {
+    all.insert(all.end(), (a.*values).begin(), (a.*values).end());
+  }
+  return encode(dtype, all);
+}
+
 std::vector<int> pair_words(const std::vector<Pair>& pairs) {
   std::vector<int> words;
   for (const Pair& p : pairs) {
@@ -115,6 +125,13 @@ Step random_step(const Setup& s, int64_t rows, int64_t keys, std::mt19937& rando
   return step;
 }
 
+void draw(lathe_dtype dtype, std::mt19937& random, ref::AttentionBlock* a) {
+  const auto count = [](int64_t x, int64_t y, int64_t z) { return static_cast<size_t>(x * y * z); };
+  a->q = random_values(dtype, count(a->rows, a->heads, a->head_dim), random);
+  a->k = random_values(dtype, count(a->keys, a->kv_heads, a->head_dim), random);
+  a->v = random_values(dtype, count(a->keys, a->kv_heads, a->value_dim), random);
+}
+
 ref::AttentionBlock random_block(const Setup& s, std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<int> list) {
     return *(list.begin() + random() % list.size());
@@ -125,11 +142,7 @@ ref::AttentionBlock random_block(const Setup& s, std::mt19937& random) {
   a.head_dim = s.width - one_of({0, 8, 24}), a.value_dim = s.value_width - one_of({0, 8, 24});
   a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
   a.softcap = s.has("softcap") ? one_of({1, 3, 30}) : 0;
-  const auto count = [](int64_t x, int64_t y, int64_t z) { return static_cast<size_t>(x * y * z); };
-  const lathe_dtype dtype = tested(s.element);
-  a.q = random_values(dtype, count(a.rows, a.heads, a.head_dim), random);
-  a.k = random_values(dtype, count(a.keys, a.kv_heads, a.head_dim), random);
-  a.v = random_values(dtype, count(a.keys, a.kv_heads, a.value_dim), random);
+  draw(tested(s.element), random, &a);
   for (int h = 0; s.has("alibi") && h < a.heads; ++h) a.slopes.push_back(std::exp2(-3.0 - h));
   return a;
 }
@@ -163,17 +176,18 @@ void* Ranges::run(sim::test::Device& device, const void* positions, int64_t coun
   return p.ranges;
 }
 
-void Forward::run(const ref::AttentionBlock& a, const Step& step, bool first, uint32_t seed,
-                  State* state) const {
+void Forward::run(const std::vector<ref::AttentionBlock>& batch, const Step& step, bool first,
+                  uint32_t seed, State* state) const {
+  const ref::AttentionBlock& a = batch.front();
   sim::test::Device device("sm_80");
   device.settings.seed = seed;
   device.settings.async_policy = static_cast<sim::AsyncPolicy>(seed % 3);
   const lathe_dtype dtype = tested(problem_.element);
   lathe::AttentionBlockParams p = {};
   lathe::AttentionForwardParams& f = p.forward;
-  f.q = at(device.upload(encode(dtype, a.q)));
-  f.k = at(device.upload(encode(dtype, a.k)));
-  f.v = at(device.upload(encode(dtype, a.v)));
+  f.q = at(device.upload(encode(dtype, batch, &ref::AttentionBlock::q)));
+  f.k = at(device.upload(encode(dtype, batch, &ref::AttentionBlock::k)));
+  f.v = at(device.upload(encode(dtype, batch, &ref::AttentionBlock::v)));
   if (!a.slopes.empty()) {
     f.alibi_slopes = at(device.upload(std::vector<float>(a.slopes.begin(), a.slopes.end())));
   }
@@ -183,7 +197,10 @@ void Forward::run(const ref::AttentionBlock& a, const Step& step, bool first, ui
   f.v_head_stride = f.out_head_stride = a.value_dim;
   f.q_token_stride = a.heads * a.head_dim, f.k_token_stride = a.kv_heads * a.head_dim;
   f.v_token_stride = a.kv_heads * a.value_dim, f.out_token_stride = a.heads * a.value_dim;
-  f.sequences = 1, f.heads = static_cast<int>(a.heads), f.kv_heads = static_cast<int>(a.kv_heads);
+  f.q_batch_stride = a.rows * f.q_token_stride, f.out_batch_stride = a.rows * f.out_token_stride;
+  f.k_batch_stride = a.keys * f.k_token_stride, f.v_batch_stride = a.keys * f.v_token_stride;
+  f.sequences = static_cast<int>(batch.size());
+  f.heads = static_cast<int>(a.heads), f.kv_heads = static_cast<int>(a.kv_heads);
   f.seq_q = static_cast<int>(a.rows), f.seq_k = static_cast<int>(a.keys);
   f.head_dim = static_cast<int>(a.head_dim), f.value_dim = static_cast<int>(a.value_dim);
   f.window_left = step.window_left, f.window_right = step.window_right;
@@ -197,15 +214,17 @@ void Forward::run(const ref::AttentionBlock& a, const Step& step, bool first, ui
     p.k_positions = at(device.upload(some(step.k_positions)));
     p.key_ranges = ranges_.run(device, p.k_positions, a.keys, spec_.constant("n"));
   }
-  const sim::Counters counters = launch(device, spec_, ptx_, int64_t{f.tiles} * f.heads, p);
+  const int64_t blocks = int64_t{f.tiles} * f.heads * f.sequences;
+  const sim::Counters counters = launch(device, spec_, ptx_, blocks, p);
   CHECK(counters.shared_load.conflicts == 0);
   state->out = device.download<float>(reinterpret_cast<uint64_t>(f.out), state->out.size());
   state->lse = device.download<float>(reinterpret_cast<uint64_t>(f.lse), state->lse.size());
 }
 
-void Backward::run(const ref::AttentionBlock& a, const Step& step, const ref::Array& dout,
-                   const ref::Array& lse, const ref::Array& e, uint32_t seed,
-                   Gradients* sums) const {
+void Backward::run(const std::vector<ref::AttentionBlock>& batch, const Step& step,
+                   const ref::Array& dout, const ref::Array& lse, const ref::Array& e,
+                   uint32_t seed, Gradients* sums, Writes writes) const {
+  const ref::AttentionBlock& a = batch.front();
   sim::test::Device device("sm_80");
   device.settings.seed = seed;
   device.settings.async_policy = static_cast<sim::AsyncPolicy>(seed % 3);
@@ -215,8 +234,11 @@ void Backward::run(const ref::AttentionBlock& a, const Step& step, const ref::Ar
   };
   lathe::DeviceFacts facts = *lathe::facts_of_arch("sm_80");
   facts.multiprocessors = 3;  // few slices, so that a block walks several tiles of keys
-  const lathe::AttentionShape shape = {1, a.heads, a.kv_heads, a.rows, a.keys};
-  const auto made = lathe::attention_block_backward_launch(problem_, kernels_, facts, shape);
+  const auto rows = static_cast<int64_t>(batch.size());
+  const lathe::AttentionShape shape = {rows, a.heads, a.kv_heads, a.rows, a.keys};
+  lathe::AttentionProblem own = problem_;
+  own.head_dim = static_cast<int>(a.head_dim);  // of a kernel that is made for wider ones as well
+  const auto made = lathe::attention_block_backward_launch(own, kernels_, facts, shape, writes.dq);
   REQUIRE(made.ok());
   const uint64_t workspace = device.buffer(static_cast<uint64_t>(made->total) + 8);
 
@@ -225,18 +247,27 @@ void Backward::run(const ref::AttentionBlock& a, const Step& step, const ref::Ar
   first.lse2 = at(workspace + static_cast<uint64_t>(made->lse2));
   first.sums = at(workspace + static_cast<uint64_t>(made->sums));
   first.rows = made->lse2_values, first.chunks = made->sum_chunks;
+  const uint64_t dq = device.upload(sums->dq), dk = device.upload(sums->dk),
+                 dv = device.upload(sums->dv);
+  const auto put_dq = [&](auto* p) {
+    p->dq = at(dq);
+    p->head_stride = a.head_dim, p->token_stride = a.heads * a.head_dim;
+    p->batch_stride = a.rows * p->token_stride;
+    p->heads = static_cast<int>(a.heads), p->head_dim = static_cast<int>(a.head_dim);
+    p->seq_q = static_cast<int>(a.rows);
+  };
+  first.dq_chunks = made->dq_chunks;
+  put_dq(&first);
   launch(device, *kernels_.prepare, prepare_ptx_, made->prepare_blocks, first);
 
   lathe::AttentionBlockBackwardParams p = {};
   lathe::AttentionBackwardParams& b = p.backward;
-  b.q = at(device.upload(encode(dtype, a.q)));
-  b.k = at(device.upload(encode(dtype, a.k)));
-  b.v = at(device.upload(encode(dtype, a.v)));
+  b.q = at(device.upload(encode(dtype, batch, &ref::AttentionBlock::q)));
+  b.k = at(device.upload(encode(dtype, batch, &ref::AttentionBlock::k)));
+  b.v = at(device.upload(encode(dtype, batch, &ref::AttentionBlock::v)));
   b.dout = at(device.upload(encode(dtype, dout)));
   b.lse2 = first.lse2, b.error = floats(e);
   if (!a.slopes.empty()) b.alibi_slopes = floats(a.slopes);
-  const uint64_t dq = device.upload(sums->dq), dk = device.upload(sums->dk),
-                 dv = device.upload(sums->dv);
   b.dq = problem_.deterministic ? first.sums : at(dq);
   b.dk = at(dk), b.dv = at(dv);
   b.q_head_stride = b.k_head_stride = b.dq_head_stride = b.dk_head_stride = a.head_dim;
@@ -245,15 +276,21 @@ void Backward::run(const ref::AttentionBlock& a, const Step& step, const ref::Ar
   b.k_token_stride = b.dk_token_stride = a.kv_heads * a.head_dim;
   b.v_token_stride = b.dv_token_stride = a.kv_heads * a.value_dim;
   b.dout_token_stride = a.heads * a.value_dim;
-  b.dq_slice_stride = a.rows * b.dq_token_stride;
-  b.sequences = 1, b.heads = static_cast<int>(a.heads), b.kv_heads = static_cast<int>(a.kv_heads);
-  b.seq_q = b.rows = static_cast<int>(a.rows), b.seq_k = static_cast<int>(a.keys);
+  b.q_batch_stride = b.dq_batch_stride = a.rows * b.q_token_stride;
+  b.dout_batch_stride = a.rows * b.dout_token_stride;
+  b.k_batch_stride = b.dk_batch_stride = a.keys * b.k_token_stride;
+  b.v_batch_stride = b.dv_batch_stride = a.keys * b.v_token_stride;
+  b.dq_slice_stride = rows * b.dq_batch_stride;
+  b.sequences = static_cast<int>(rows), b.heads = static_cast<int>(a.heads),
+  b.kv_heads = static_cast<int>(a.kv_heads);
+  b.seq_q = static_cast<int>(a.rows), b.seq_k = static_cast<int>(a.keys);
   b.head_dim = static_cast<int>(a.head_dim), b.value_dim = static_cast<int>(a.value_dim);
   b.window_left = step.window_left, b.window_right = step.window_right;
   b.slices = static_cast<int>(made->slices);
   b.softmax_scale = static_cast<float>(a.scale), b.softcap = static_cast<float>(a.softcap);
   p.pairs = at(device.upload(pair_words(step.pairs)));
   p.pair_count = static_cast<int>(step.pairs.size());
+  p.first_keys = writes.keys;
   if (problem_.positions) {
     p.q_positions = at(device.upload(some(step.q_positions)));
     p.k_positions = at(device.upload(some(step.k_positions)));
@@ -264,11 +301,11 @@ void Backward::run(const ref::AttentionBlock& a, const Step& step, const ref::Ar
   CHECK(counters.shared_store.conflicts == 0);
 
   lathe::AttentionBlockFinishParams last = {};
-  last.sums = first.sums, last.dq = at(dq);
+  last.sums = first.sums;
+  put_dq(&last);
   last.slice_stride = b.dq_slice_stride;
-  last.token_stride = b.dq_token_stride, last.head_stride = b.dq_head_stride;
-  last.chunks = a.rows * a.heads * a.head_dim / 4;
-  last.heads = b.heads, last.head_dim = b.head_dim;
+  last.chunks = last.slice_stride / 4;
+  last.first = writes.dq;
   last.slices = b.slices, last.softmax_scale = b.softmax_scale;
   launch(device, *kernels_.finish, finish_ptx_, made->finish_blocks, last);
   sums->dq = device.download<float>(dq, sums->dq.size());

@@ -65,6 +65,8 @@ struct Setup {
 lathe::AttentionProblem problem_of(const Setup& s);
 // Rows and keys of random numbers, heads and widths; and who sees whom among them.
 ref::AttentionBlock random_block(const Setup& s, std::mt19937& random);
+// Queries, keys and values of a block's sizes.
+void draw(lathe_dtype dtype, std::mt19937& random, ref::AttentionBlock* a);
 Step random_step(const Setup& s, int64_t rows, int64_t keys, std::mt19937& random);
 // Rows and keys of no pair become NaN, which must reach nothing.
 void poison_unseen(const Step& step, ref::AttentionBlock* a, ref::Array* dout);
@@ -103,8 +105,13 @@ class Forward {
         ranges_(nvrtc),
         ptx_(compile(nvrtc, spec_, std::max(problem.head_dim, problem.value_dim) > 128)) {}
   const lathe::KernelSpec& spec() const { return spec_; }
+  // Of a batch of blocks of one shape, one after another in every tensor.
+  void run(const std::vector<ref::AttentionBlock>& batch, const Step& step, bool first,
+           uint32_t seed, State* state) const;
   void run(const ref::AttentionBlock& a, const Step& step, bool first, uint32_t seed,
-           State* state) const;
+           State* state) const {
+    run(std::vector<ref::AttentionBlock>{a}, step, first, seed, state);
+  }
 
  private:
   lathe::AttentionProblem problem_;
@@ -113,6 +120,10 @@ class Forward {
   std::string ptx_;
 };
 
+// What is written and not read.
+struct Writes {
+  bool dq = false, keys = false;
+};
 struct Gradients {
   std::vector<float> dq, dk, dv;  // [rows, H, D], [keys, HK, D], [keys, HK, DV]
 };
@@ -133,9 +144,15 @@ class Backward {
     kernels_.finish = lathe::attention_block_finish_spec();
   }
   const lathe::KernelSpec& spec() const { return *kernels_.backward; }
-  // Adds to `sums`. lse and e are [H, rows].
+  // Adds to `sums`. lse and e are [H, rows]; in a batch all of them are one after another.
+  void run(const std::vector<ref::AttentionBlock>& batch, const Step& step, const ref::Array& dout,
+           const ref::Array& lse, const ref::Array& e, uint32_t seed, Gradients* sums,
+           Writes writes = {}) const;
   void run(const ref::AttentionBlock& a, const Step& step, const ref::Array& dout,
-           const ref::Array& lse, const ref::Array& e, uint32_t seed, Gradients* sums) const;
+           const ref::Array& lse, const ref::Array& e, uint32_t seed, Gradients* sums,
+           Writes writes = {}) const {
+    run(std::vector<ref::AttentionBlock>{a}, step, dout, lse, e, seed, sums, writes);
+  }
 
  private:
   lathe::AttentionProblem problem_;

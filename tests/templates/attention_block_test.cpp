@@ -31,6 +31,19 @@ State random_state(const ref::AttentionBlock& a, std::mt19937& random) {
   return state;
 }
 
+// Of the step that goes on from `state`.
+ref::AttentionForward expected_of(const ref::AttentionBlock& a, const State& state, bool first) {
+  ref::AttentionForward expected;
+  expected.out.assign(state.out.begin(), state.out.end());
+  expected.lse.assign(state.lse.begin(), state.lse.end());
+  if (first) {
+    std::fill(expected.out.begin(), expected.out.end(), 0.0);
+    std::fill(expected.lse.begin(), expected.lse.end(), -ref::kInfinity);
+  }
+  ref::attention_block(a, &expected);
+  return expected;
+}
+
 const std::vector<Setup> kSetups = {
     {Dtype::bf16, 64, 64, {128, 64, 2, 4}, "pairs"},
     {Dtype::f16, 64, 64, {128, 64, 2, 4}, "pairs local alibi"},
@@ -109,6 +122,45 @@ TEST_CASE("attention_block: more blocks than lanes, of which few are seen") {
   }
 }
 
+TEST_CASE("attention_block: rows of a batch, to the bit as each by itself") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  uint32_t seed = 70;
+  for (const Setup& s : {kSetups[1], kSetups[5], kSetups[10]}) {
+    const Forward forward(*nvrtc, problem_of(s), s.tile);
+    for (const bool first : {false, true}) {
+      CAPTURE(++seed);
+      CAPTURE(forward.spec().text());
+      std::mt19937 random(seed);
+      std::vector<ref::AttentionBlock> batch = {random_block(s, random)};
+      batch.front().rows = 70, batch.front().keys = 130;
+      State state;
+      for (int b = 0; b < 3; ++b) {
+        if (b > 0) batch.push_back(batch.front());
+        draw(tested(s.element), random, &batch.back());
+        const State own = random_state(batch.back(), random);
+        state.out.insert(state.out.end(), own.out.begin(), own.out.end());
+        state.lse.insert(state.lse.end(), own.lse.begin(), own.lse.end());
+      }
+      const Step step = random_step(s, 70, 130, random);
+      State found = state;
+      forward.run(batch, step, first, seed, &found);
+      const auto part = [&](const std::vector<float>& all, size_t b) {
+        const size_t size = all.size() / 3;
+        const auto from = all.begin() + static_cast<long>(b * size);
+        return std::vector<float>(from, from + static_cast<long>(size));
+      };
+      for (size_t b = 0; b < 3; ++b) {
+        State own = {part(state.out, b), part(state.lse, b)};
+        forward.run(batch[b], step, first, seed + 10, &own);
+        const std::vector<float> out = part(found.out, b), lse = part(found.lse, b);
+        CHECK(std::memcmp(out.data(), own.out.data(), out.size() * sizeof(float)) == 0);
+        CHECK(lse == own.lse);
+      }
+    }
+  }
+}
+
 TEST_CASE("attention_block: random pairs and positions on every configuration") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;
@@ -127,14 +179,7 @@ TEST_CASE("attention_block: random pairs and positions on every configuration") 
       const bool first = turn % 3 == 0;
       State state = random_state(a, random);
       const State before = state;
-      ref::AttentionForward expected;
-      expected.out.assign(state.out.begin(), state.out.end());
-      expected.lse.assign(state.lse.begin(), state.lse.end());
-      if (first) {
-        std::fill(expected.out.begin(), expected.out.end(), 0.0);
-        std::fill(expected.lse.begin(), expected.lse.end(), -ref::kInfinity);
-      }
-      ref::attention_block(a, &expected);
+      ref::AttentionForward expected = expected_of(a, state, first);
       poison_unseen(step, &a, nullptr);
       forward.run(a, step, first, seed, &state);
       // A row that sees no key is not written, to the bit, unless it is the first step.

@@ -70,6 +70,7 @@ inline std::vector<Constant> constants_of(const Setup& s) {
       Constant::flag("sigmoid", "kSigmoid", s.has("sigmoid")),
       Constant::flag("initial_state", "kInitialState", s.has("initial")),
       Constant::flag("state_v_first", "kStateVFirst", s.has("v_first")),
+      Constant::flag("ranks", "kRanks", s.has("ranks")),
   };
 }
 

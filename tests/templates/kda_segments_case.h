@@ -113,11 +113,13 @@ struct Call {
     in = inputs_of(device, s, a);
     in.segments = segments;
     heads = static_cast<uint32_t>(in.sequences * segments * in.value_heads);
-    const int64_t rows = in.value_dim + in.key_dim;
     summary.in = in;
     summary.initial_state = put(device, LATHE_F32, a.initial_state);
-    summary.summaries = room(static_cast<size_t>(heads * rows * in.key_dim), 4);
+    summary.summaries = room(static_cast<size_t>(heads) * a.state_size(), 4);
+    summary.transitions = room(static_cast<size_t>(heads * in.key_dim * in.key_dim), 4);
+    summary.open = in.sequences;
     merge.cu_seqlens = in.cu_seqlens, merge.summaries = summary.summaries;
+    merge.transitions = summary.transitions;
     merge.sequences = in.sequences, merge.value_heads = in.value_heads, merge.tokens = in.tokens;
     merge.key_dim = in.key_dim, merge.value_dim = in.value_dim, merge.segments = segments;
   }

@@ -10,10 +10,12 @@
 #include "codegen/kernels/attention_block.h"
 #include "codegen/kernels/attention_decode.h"
 #include "codegen/kernels/conv.h"
+#include "codegen/kernels/exchange.h"
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
 #include "codegen/kernels/sparse_backward.h"
+#include "codegen/kernels/sparse_ranks.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
 
@@ -106,8 +108,15 @@ TEST_CASE("specs and templates have the same stems") {
   const SparseBackwardKernels gradients = *sparse_backward_kernels(lists, facts);
   for (const KernelSpec& spec :
        {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
-        *gradients.fill, *gradients.gather, gradients.finish}) {
+        *gradients.fill, *gradients.gather, gradients.finish,
+        sparse_join_spec(Dtype::bf16, Dtype::f32)}) {
     CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
+  for (const KernelSpec& spec :
+       {copy_rows_spec(RowIndex::none, 16), add_rows_spec(Dtype::f32, Dtype::f32),
+        sum_parts_spec(Dtype::f32, Dtype::f32, 4)}) {
+    CHECK(spec.source == "exchange/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   CHECK(sources == template_stems());

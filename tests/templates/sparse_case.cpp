@@ -71,6 +71,7 @@ lathe::SparseInputs upload(sim::test::Device& device, const Shape& s, const ref:
   in.heads = heads, in.kv_heads = s.kv_heads;
   in.seq_q = static_cast<int>(s.packed ? a.rows() : s.rows[0]);
   in.seq_k = static_cast<int>(s.packed ? a.keys() : s.keys[0]);
+  in.q_pos_batch_stride = in.seq_q, in.origin_stride = in.seq_k;
   in.head_dim = s.head_dim, in.rope_dim = s.rope_dim, in.value_dim = s.value_dim;
   in.topk = s.topk;
   while ((1 << in.block_shift) < s.block) ++in.block_shift;

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Which tokens of a tensor a rank holds, cut out of the whole and put back.
+#pragma once
+
+#include "api/cli/problem.h"
+
+namespace lathe::cli {
+
+// [begin, end) of tokens, in the order of a rank's buffer.
+using Intervals = std::vector<std::pair<int64_t, int64_t>>;
+Intervals intervals_of(const lathe_shard* shard, lathe_axis axis);
+int64_t tokens_in(const Intervals& intervals);
+bool holds(const Intervals& intervals, int64_t token);
+
+// The dimension of a tensor that is split over ranks, and of which axis it is. dimension -1: none.
+struct SplitAxis {
+  int dimension = -1;
+  lathe_axis axis = LATHE_QUERIES;
+};
+SplitAxis split_axis(const Problem& problem, const std::string& name, const TensorSpec& spec);
+
+// What `intervals` hold of a tensor, in their order; and that put where it belongs.
+std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals);
+void place(const std::vector<std::byte>& part, int dimension, const Intervals& intervals,
+           HostTensor* whole);
+
+}  // namespace lathe::cli

@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// `lathe_bench ring`: calls over ranks on the simulator's timeline in model time. Ranks are
+// threads, the executor is the real one, a sample of each grid's blocks runs; so results are wrong
+// and nothing is checked here: the tests do that. What is shown is when what would begin and end on
+// devices as fast as sim/model says, joined by links.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/timeline.h"
+#include "bench/verbs.h"
+#include "tests/api/session.h"
+
+namespace bench {
+namespace {
+
+constexpr int kTokens = 8192;                                     // of each rank
+constexpr double kLinkGigabytes = 450, kLatencyMicroseconds = 5;  // NVLink of an H100, each way
+constexpr const char* kSampledBlocks = "4";
+
+struct Piece {
+  const char* name;
+  lathe_dtype dtype;
+  std::vector<int64_t> shape;  // -1: the rank's tokens
+  bool gradient = false;       // of the backward alone
+};
+
+struct Job {
+  std::string name, op;
+  std::vector<Piece> pieces;
+  std::vector<std::pair<const char*, int>> options;
+};
+
+struct Variant {
+  const char* rotate;
+  unsigned flags;
+  const char* balance_word;
+  lathe_balance balance;
+};
+
+Job attention(const char* name, int64_t heads, int64_t kv_heads) {
+  const int64_t width = 128;
+  const auto rows = [&](const char* tensor, int64_t h, bool gradient) {
+    return Piece{tensor, LATHE_BF16, {1, -1, h, width}, gradient};
+  };
+  return {name,
+          "flash_attention",
+          {rows("q", heads, false),
+           rows("k", kv_heads, false),
+           rows("v", kv_heads, false),
+           rows("out", heads, false),
+           {"lse", LATHE_F32, {1, heads, -1}},
+           rows("dout", heads, true),
+           rows("dq", heads, true),
+           rows("dk", kv_heads, true),
+           rows("dv", kv_heads, true)},
+          {{"causal", 1}}};
+}
+
+Job conv() {
+  const std::vector<int64_t> x = {1, -1, 4096}, taps = {4096, 4};
+  return {"conv1d D4096",
+          "causal_conv1d",
+          {{"x", LATHE_BF16, x},
+           {"weight", LATHE_BF16, taps},
+           {"y", LATHE_BF16, x},
+           {"dy", LATHE_BF16, x, true},
+           {"dx", LATHE_BF16, x, true},
+           {"dweight", LATHE_BF16, taps, true}},
+          {}};
+}
+
+// Where the simulator writes; made before it is opened.
+std::string timeline_path() {
+  static const std::string path = [] {
+    const auto chosen = std::filesystem::temp_directory_path() /
+                        ("lathe-ring-" + std::to_string(getpid()) + ".jsonl");
+    setenv("LATHE_SIM_TIMELINE", chosen.c_str(), 1);
+    setenv("LATHE_SIM_SAMPLE_BLOCKS", kSampledBlocks, 0);
+    setenv("LATHE_SIM_CHECK", "memcheck", 0);
+    setenv("LATHE_SIM_GPU", "h100", 0);
+    std::atexit([] { std::remove(timeline_path().c_str()); });
+    return chosen.string();
+  }();
+  return path;
+}
+
+void restart_clocks(const std::string& name) {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  auto* restart =
+      driver == nullptr
+          ? nullptr
+          : reinterpret_cast<void (*)(const char*)>(dlsym(driver, "lathe_sim_restart_timeline"));
+  if (restart == nullptr) throw std::runtime_error("ring runs on the simulator alone");
+  restart(name.c_str());
+}
+
+// One rank's call, ready to be made again and again.
+class Rank {
+ public:
+  Rank(lathe_context* context, const Job& job, const Variant& variant, bool backward,
+       const char* id, int world, int rank)
+      : context_(context), stream_(context) {
+    lathe_group* group = nullptr;
+    API(lathe_group_create(&group, context, id, world, rank, 0));
+    group_.reset(group);
+    lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+    options.world = world, options.rank = rank, options.balance = variant.balance;
+    options.length = int64_t{kTokens} * world;
+    lathe_shard* shard = nullptr;
+    API(lathe_shard_create_with(&shard, &options));
+    shard_.reset(shard);
+    lathe_problem* problem = nullptr;
+    API(lathe_problem_create(&problem, job.op.c_str()));
+    const apitest::Problem owner(problem);
+    for (const auto& [name, value] : job.options) {
+      API(lathe_problem_set_int(problem, name, value));
+    }
+    for (const Piece& piece : job.pieces) {
+      if (piece.gradient && !backward) continue;
+      API(lathe_problem_tensor(problem, piece.name, piece.dtype,
+                               static_cast<int>(piece.shape.size()), piece.shape.data()));
+    }
+    API(lathe_problem_group(problem, group, variant.flags));
+    lathe_plan* plan = nullptr;
+    API(lathe_plan_create(&plan, context, problem));
+    plan_.reset(plan);
+    API(lathe_shard_prepare(shard, plan));
+    order_.assign(lathe_plan_slot_count(plan), nullptr);
+    for (const Piece& piece : job.pieces) {
+      if (piece.gradient && !backward) continue;
+      place(piece);
+    }
+    size_t bytes = 0;
+    API(lathe_plan_workspace(plan, order_.data(), shard, &bytes));
+    workspace_ = std::make_unique<apitest::Memory>(context, bytes);
+  }
+
+  void run() {
+    API(lathe_plan_run_sharded(plan_.get(), shard_.get(), order_.data(), workspace_->data(),
+                               workspace_->bytes(), stream_.get()));
+    API(lathe_stream_synchronize(context_, stream_.get()));
+    API(lathe_group_error(group_.get()));
+  }
+
+ private:
+  void place(const Piece& piece) {
+    std::vector<int64_t> shape = piece.shape;
+    for (int64_t& extent : shape) extent = extent < 0 ? kTokens : extent;
+    const auto& tensor = tensors_.emplace(
+        piece.name, std::make_unique<apitest::Tensor>(context_, piece.dtype, shape,
+                                                      apitest::Placement{}, stream_.get()));
+    size_t slot = 0;
+    API(lathe_plan_slot(plan_.get(), piece.name, &slot));
+    order_.at(slot) = tensor.first->second->dl();
+  }
+
+  lathe_context* context_;
+  apitest::Stream stream_;
+  apitest::Group group_;
+  apitest::Shard shard_;
+  apitest::Plan plan_;
+  std::map<std::string, std::unique_ptr<apitest::Tensor>> tensors_;
+  std::vector<const DLTensor*> order_;
+  std::unique_ptr<apitest::Memory> workspace_;
+};
+
+// All ranks once to connect and load, once more on clocks that begin at 0.
+std::vector<Span> run_world(lathe_context* context, const Job& job, const Variant& variant,
+                            bool backward, int world) {
+  char id[LATHE_UNIQUE_ID_BYTES];
+  API(lathe_unique_id(context, id));
+  std::barrier barrier(world);
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<Rank> call;
+      const auto guarded = [&](auto body) {
+        try {
+          if (!failure) body();
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!failure) failure = std::current_exception();
+        }
+        barrier.arrive_and_wait();
+      };
+      guarded(
+          [&] { call = std::make_unique<Rank>(context, job, variant, backward, id, world, rank); });
+      guarded([&] { call->run(); });
+      guarded([&] {
+        if (rank == 0) restart_clocks(job.name);
+      });
+      guarded([&] { call->run(); });
+      call.reset();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  std::ifstream file(timeline_path());
+  std::ostringstream text;
+  text << file.rdbuf();
+  std::ofstream(timeline_path(), std::ios::trunc);
+  return read_timeline(text.str());
+}
+
+void add_row(Table* table, const Job& job, const Variant& variant, bool backward, int world,
+             const std::vector<Span>& spans) {
+  Usage sum;  // the slowest rank's times, and all transfers together
+  double transfer = 0, exposed = 0;
+  for (int rank = 0; rank < world; ++rank) {
+    const Usage one = usage_of(spans, rank);
+    transfer += one.transfer, exposed += one.exposed;
+    sum.end = std::max(sum.end, one.end), sum.compute = std::max(sum.compute, one.compute);
+    sum.transfer = std::max(sum.transfer, one.transfer);
+    sum.exposed = std::max(sum.exposed, one.exposed);
+    sum.groups = std::max(sum.groups, one.groups), sum.bytes = std::max(sum.bytes, one.bytes);
+  }
+  const double link = static_cast<double>(sum.bytes) / (1e3 * kLinkGigabytes);
+  const double model = std::max(sum.compute, link) + sum.groups * kLatencyMicroseconds;
+  const double hidden = transfer > 0 ? 1 - exposed / transfer : 1;
+  table->add({job.name, std::to_string(world), variant.rotate, variant.balance_word,
+              backward ? "fwd+bwd" : "fwd", std::to_string(sum.groups),
+              number(static_cast<double>(sum.bytes) / 1e6, 1), number(sum.end, 1),
+              number(sum.compute, 1), number(sum.transfer, 1), number(sum.exposed, 1),
+              number(100 * hidden, 1), number(model, 1)});
+}
+
+bool wanted(const Settings& settings, const std::string& text) {
+  return settings.only.empty() || text.find(settings.only) != std::string::npos;
+}
+
+}  // namespace
+
+Table bench_ring(const Settings& settings) {
+  timeline_path();
+  const auto context = apitest::make_context();
+  const Variant ring{"ring", 0, "none", LATHE_BALANCE_NONE};
+  const Variant balanced{"ring", 0, "head_tail", LATHE_BALANCE_HEAD_TAIL};
+  const Variant gather{"allgather", LATHE_ALLGATHER, "none", LATHE_BALANCE_NONE};
+  const Variant fair{"allgather", LATHE_ALLGATHER, "head_tail", LATHE_BALANCE_HEAD_TAIL};
+  const Variant halo{"halo", LATHE_REDUCE_PARAMETER_GRADS, "none", LATHE_BALANCE_NONE};
+  const std::vector<std::pair<Job, std::vector<Variant>>> all = {
+      {attention("32/8 d128", 32, 8), {ring, balanced, gather, fair}},
+      {attention("64/8 d128", 64, 8), {ring, balanced, gather, fair}},
+      {conv(), {halo}}};
+  Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "us", "compute us",
+               "transfer us", "exposed us", "hidden %", "model us"});
+  for (const auto& [job, variants] : all) {
+    for (const int world : {2, 4, 8}) {
+      for (const Variant& variant : variants) {
+        for (const bool backward : {false, true}) {
+          const std::string name = job.name + " W" + std::to_string(world) + " " + variant.rotate +
+                                   " " + variant.balance_word + (backward ? " bwd" : " fwd");
+          if (!wanted(settings, name)) continue;
+          const auto spans = run_world(context.get(), job, variant, backward, world);
+          add_row(&table, job, variant, backward, world, spans);
+          std::cerr << name << ": " << draw_timeline(spans, 100) << "\n";
+        }
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace bench

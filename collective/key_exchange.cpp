@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Keys to their readers and gradients back. Pieces are as many as the documents make them, so
+// messages are told one by one and kept nowhere: the run path allocates nothing.
+#include "collective/key_gather.h"
+
+namespace lathe {
+namespace {
+
+// The messages of one group, as they are told.
+class Messages {
+ public:
+  explicit Messages(Group& group) : group_(group) {}
+  void send(int peer, const char* data, int64_t bytes) {
+    if (bytes == 0 || failed()) return;
+    result_ = group_.nccl().ncclSend(data, static_cast<size_t>(bytes), ncclInt8, peer,
+                                     group_.comm(), group_.exchange_stream());
+  }
+  void receive(int peer, char* data, int64_t bytes) {
+    if (bytes == 0 || failed()) return;
+    result_ = group_.nccl().ncclRecv(data, static_cast<size_t>(bytes), ncclInt8, peer,
+                                     group_.comm(), group_.exchange_stream());
+  }
+  ncclResult_t result() const { return failed() ? result_ : ncclSuccess; }
+
+ private:
+  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
+  Group& group_;
+  ncclResult_t result_ = ncclSuccess;
+};
+
+template <typename Tell>
+Status post_group(Group& group, const char* name, const Tell& tell) {
+  const Nccl& nccl = group.nccl();
+  LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
+  Messages messages(group);
+  tell(messages);
+  // A group that was begun must be ended, or the next call of this thread joins it.
+  const ncclResult_t ended = nccl.ncclGroupEnd();
+  LATHE_TRY(check(nccl, group.comm(), messages.result(), name));
+  return group.settle(ended, name);
+}
+
+Status copy_own(Group& group, const KeyPieces& pieces, const GatheredTensor& tensor, char* own,
+                char* gathered) {
+  const Driver& driver = group.device().driver();
+  const auto address = [](const char* data) { return reinterpret_cast<CUdeviceptr>(data); };
+  for (const KeyPiece& piece : pieces) {
+    const auto bytes = static_cast<size_t>(piece.tokens * tensor.row_bytes);
+    if (bytes == 0) continue;
+    LATHE_TRY(check(driver,
+                    driver.cuMemcpyDtoDAsync(address(gathered + piece.at_reader * tensor.row_bytes),
+                                             address(own + piece.at_owner * tensor.row_bytes),
+                                             bytes, group.exchange_stream()),
+                    "cuMemcpyDtoDAsync"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status gather_keys(Group& group, const KeyGather& plan, std::span<const GatheredTensor> tensors,
+                   int64_t batch, CUstream stream) {
+  const int world = static_cast<int>(plan.from.size());
+  LATHE_TRY(group.usable());
+  LATHE_TRY(group.exchange_after(stream));
+  if (batch > 0 && plan.received() + plan.sent() > 0) {
+    LATHE_TRY(post_group(group, "the gathering of keys", [&](Messages& messages) {
+      for (const GatheredTensor& tensor : tensors) {
+        for (int64_t b = 0; b < batch; ++b) {
+          const char* own = tensor.own + b * tensor.own_batch_bytes;
+          char* gathered = tensor.gathered + b * plan.keys * tensor.row_bytes;
+          for (int peer = 0; peer < world; ++peer) {
+            if (peer == plan.rank) continue;
+            for (const KeyPiece& piece : plan.from[peer]) {
+              messages.receive(peer, gathered + piece.at_reader * tensor.row_bytes,
+                               piece.tokens * tensor.row_bytes);
+            }
+            for (const KeyPiece& piece : plan.to[peer]) {
+              messages.send(peer, own + piece.at_owner * tensor.row_bytes,
+                            piece.tokens * tensor.row_bytes);
+            }
+          }
+        }
+      }
+    }));
+  }
+  for (const GatheredTensor& tensor : tensors) {
+    for (int64_t b = 0; b < batch; ++b) {
+      LATHE_TRY(copy_own(group, plan.from[plan.rank], tensor,
+                         tensor.own + b * tensor.own_batch_bytes,
+                         tensor.gathered + b * plan.keys * tensor.row_bytes));
+    }
+  }
+  return {};
+}
+
+Status return_gradients(Group& group, const KeyGather& plan,
+                        std::span<const ReturnedTensor> tensors, int64_t batch,
+                        const SharedBytes& shared, CUstream stream) {
+  const int world = static_cast<int>(plan.from.size());
+  LATHE_TRY(group.usable());
+  LATHE_TRY(group.exchange_after(stream));
+  const bool rows = !tensors.empty() && batch > 0 && plan.received() + plan.sent() > 0;
+  if (!rows && shared.bytes == 0) return {};
+  return post_group(group, "the return of key gradients", [&](Messages& messages) {
+    for (const ReturnedTensor& tensor : tensors) {
+      for (int64_t b = 0; b < batch; ++b) {
+        const char* gathered = tensor.gathered + b * plan.keys * tensor.row_bytes;
+        char* returned = tensor.returned + b * plan.returned.back() * tensor.row_bytes;
+        for (int peer = 0; peer < world; ++peer) {
+          if (peer == plan.rank) continue;
+          char* next = returned + plan.returned[peer] * tensor.row_bytes;
+          for (const KeyPiece& piece : plan.to[peer]) {
+            messages.receive(peer, next, piece.tokens * tensor.row_bytes);
+            next += piece.tokens * tensor.row_bytes;
+          }
+          for (const KeyPiece& piece : plan.from[peer]) {
+            messages.send(peer, gathered + piece.at_reader * tensor.row_bytes,
+                          piece.tokens * tensor.row_bytes);
+          }
+        }
+      }
+    }
+    for (int peer = 0; peer < world; ++peer) {
+      if (peer == plan.rank) continue;
+      messages.receive(peer, shared.data + peer * shared.bytes, shared.bytes);
+      messages.send(peer, shared.data + plan.rank * shared.bytes, shared.bytes);
+    }
+  });
+}
+
+}  // namespace lathe

@@ -1,0 +1,432 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Rounds against brute force: every row meets the keys it sees, once; what is sent is received; the
+// gradients of keys come home whole.
+#include "collective/attention_rounds.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+#include "tests/collective/cases.h"
+
+using namespace lathe;
+
+namespace {
+
+struct Draw {
+  LayoutOptions options;
+  Layout layout;
+  Visibility visibility;
+};
+
+// Documents, many of them empty, of a ragged axis; half of the time keys on an axis of their own.
+Draw random_draw(std::mt19937& random) {
+  const auto any = [&](int64_t below) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
+  };
+  Draw draw;
+  LayoutOptions& options = draw.options;
+  options.world = static_cast<int>(1 + any(8));
+  options.balance = static_cast<Balance>(any(4));
+  options.length = any(42);
+  options.block_size = 1 + any(5);
+  const int documents = static_cast<int>(1 + any(5));
+  if (any(3) > 0) options.cu_seqlens = cases::random_offsets(random, options.length, documents);
+  if (any(2) > 0) {
+    options.key_length = any(42);
+    if (!options.cu_seqlens.empty()) {
+      options.cu_seqlens_k = cases::random_offsets(random, options.key_length, documents);
+    }
+  }
+  auto layout = make_layout(options);
+  REQUIRE(layout.ok());
+  draw.layout = std::move(*layout);
+  const auto window = [&] { return any(2) == 0 ? -1 : any(15); };
+  const int64_t left = window(), right = window();
+  draw.visibility = visibility(any(2) == 0, left, right, any(2) == 0);
+  return draw;
+}
+
+std::string words(const Draw& draw) {
+  std::ostringstream out;
+  out << "world " << draw.options.world << " balance " << static_cast<int>(draw.options.balance)
+      << " block " << draw.options.block_size << " cu " << cases::words(draw.layout.cu_seqlens)
+      << "cu_k " << cases::words(draw.layout.cu_seqlens_k) << "left " << draw.visibility.left
+      << " right " << draw.visibility.right << " positions " << draw.visibility.positions;
+  return out.str();
+}
+
+std::vector<int64_t> tokens_of(const std::vector<Interval>& intervals) {
+  std::vector<int64_t> out;
+  for (const Interval& each : intervals) {
+    for (int64_t t = each.begin; t < each.end; ++t) out.push_back(t);
+  }
+  return out;
+}
+
+int sequence_of(const std::vector<int64_t>& cu_seqlens, int64_t token) {
+  int n = 0;
+  while (cu_seqlens[n + 1] <= token) ++n;
+  return n;
+}
+
+// Whether row `q` of the whole axis sees key `k`.
+bool is_visible(const Draw& draw, int64_t q, int64_t k) {
+  const auto& cu_q = draw.layout.cu_seqlens;
+  const auto& cu_k = draw.layout.cu_seqlens_k;
+  const int n = sequence_of(cu_q, q);
+  if (n != sequence_of(cu_k, k)) return false;
+  // Seen from the ends of the sequence, where the last row is at the last key.
+  const int64_t ahead = (cu_q[n + 1] - q) - (cu_k[n + 1] - k);
+  if (draw.visibility.right >= 0 && ahead > draw.visibility.right) return false;
+  return draw.visibility.left < 0 || -ahead <= draw.visibility.left;
+}
+
+bool keeps(const PairRow& pair, const Visibility& visibility, int64_t row, int64_t key) {
+  const int64_t away = (key - pair.ka) - (row - pair.qa) - pair.shift;
+  return (visibility.right < 0 || away <= visibility.right) &&
+         (visibility.left < 0 || away >= -visibility.left);
+}
+
+// How often each (row, key) of the whole axes was met.
+using Met = std::map<std::pair<int64_t, int64_t>, int>;
+
+// Meets the pairs of a round; the keys that each token of the round's buffer stands for.
+void meet(const Draw& draw, const AttentionRound& round, const std::vector<int64_t>& rows,
+          const std::vector<int64_t>& keys, Met* met) {
+  int64_t count = 0;
+  int last = 0;
+  for (const PairRow& pair : round.pairs) {
+    REQUIRE(pair.qa >= last);
+    last = pair.qa;
+    REQUIRE((pair.qa < pair.qb && pair.qb <= static_cast<int>(rows.size())));
+    REQUIRE((pair.ka >= 0 && pair.ka < pair.kb && pair.kb <= static_cast<int>(keys.size())));
+    bool first_row = false, last_row = false, first_key = false, last_key = false;
+    for (int64_t row = pair.qa; row < pair.qb; ++row) {
+      for (int64_t key = pair.ka; key < pair.kb; ++key) {
+        if (!keeps(pair, draw.visibility, row, key)) continue;
+        ++(*met)[{rows[row], keys[key]}];
+        ++count;
+        first_row = first_row || row == pair.qa, last_row = last_row || row == pair.qb - 1;
+        first_key = first_key || key == pair.ka, last_key = last_key || key == pair.kb - 1;
+      }
+    }
+    REQUIRE((first_row && last_row && first_key && last_key));
+    if (!draw.visibility.positions) continue;
+    const int n = sequence_of(draw.layout.cu_seqlens, rows[pair.qa]);
+    const int64_t q_begin = draw.layout.cu_seqlens[n], k_begin = draw.layout.cu_seqlens_k[n];
+    const int64_t more =
+        draw.layout.cu_seqlens_k[n + 1] - k_begin - (draw.layout.cu_seqlens[n + 1] - q_begin);
+    REQUIRE(pair.shift == pair.q0 + more - pair.k0);
+    for (int64_t row = pair.qa; row < pair.qb; ++row) {
+      REQUIRE(rows[row] == q_begin + pair.q0 + row - pair.qa);
+    }
+    for (int64_t key = pair.ka; key < pair.kb; ++key) {
+      REQUIRE(keys[key] == k_begin + pair.k0 + key - pair.ka);
+    }
+  }
+  REQUIRE(round.visible == count);
+}
+
+void require_all_met(const Draw& draw, const Met& met) {
+  int64_t visible = 0;
+  for (int64_t q = 0; q < draw.layout.length; ++q) {
+    for (int64_t k = 0; k < draw.layout.key_length; ++k) visible += is_visible(draw, q, k);
+  }
+  REQUIRE(static_cast<int64_t>(met.size()) == visible);
+  for (const auto& [pair, times] : met) {
+    REQUIRE(times == 1);
+    REQUIRE(is_visible(draw, pair.first, pair.second));
+  }
+}
+
+std::vector<AttentionRounds> all_ranks(const Draw& draw, Rotation rotation) {
+  std::vector<AttentionRounds> out;
+  for (int rank = 0; rank < draw.layout.world(); ++rank) {
+    auto rounds = attention_rounds(draw.layout, rank, rotation, draw.visibility);
+    REQUIRE(rounds.ok());
+    out.push_back(std::move(*rounds));
+  }
+  return out;
+}
+
+// A message is sent by one side as the other expects it.
+void require_matched(const KeyMessage& send, int from, const KeyMessage& receive) {
+  REQUIRE(receive.peer == from);
+  REQUIRE(receive.owner == send.owner);
+  REQUIRE(receive.begin == send.begin);
+  REQUIRE(receive.tokens == send.tokens);
+}
+
+// The contributions to the gradient of each key of a travelling block.
+using Sums = std::vector<int64_t>;
+Sums part_of(const Draw& draw, const AttentionRound& round, int64_t keys) {
+  Sums out(static_cast<size_t>(keys), 0);
+  for (const PairRow& pair : round.pairs) {
+    for (int64_t row = pair.qa; row < pair.qb; ++row) {
+      for (int64_t key = pair.ka; key < pair.kb; ++key) {
+        out[key] += keeps(pair, draw.visibility, row, key);
+      }
+    }
+  }
+  return out;
+}
+
+// Plays the backward: who holds which sum after each round. Returns the sums at home.
+std::vector<Sums> play_gradients(const Draw& draw, const std::vector<AttentionRounds>& ranks) {
+  const int world = draw.layout.world();
+  std::vector<Sums> sums(world), home(world);
+  for (size_t i = 0; i < ranks[0].rounds.size(); ++i) {
+    for (int rank = 0; rank < world; ++rank) {
+      const AttentionRound& round = ranks[rank].rounds[i];
+      const Sums part = part_of(draw, round, draw.layout.key_tokens(round.owner));
+      if (i == 0) sums[rank] = part;
+      for (size_t j = 0; i > 0 && j < sums[rank].size(); ++j) sums[rank][j] += part[j];
+      if (i == 0 && !round.receive_home) home[rank] = part;  // unless others have more to add
+    }
+    std::vector<Sums> next(world);
+    for (int rank = 0; rank < world; ++rank) {
+      const AttentionRound& round = ranks[rank].rounds[i];
+      if (const KeyMessage& from = round.receive_gradients) {
+        require_matched(ranks[from.peer].rounds[i].send_gradients, from.peer, from);
+        REQUIRE(ranks[from.peer].rounds[i].send_gradients.peer == rank);
+        REQUIRE(from.owner == ranks[rank].rounds[i + 1].owner);
+        next[rank] = sums[from.peer];
+      }
+      if (const KeyMessage& from = round.receive_home) {
+        require_matched(ranks[from.peer].rounds[i].send_gradients, from.peer, from);
+        REQUIRE(ranks[from.peer].rounds[i].send_gradients.peer == rank);
+        REQUIRE(from.owner == rank);
+        home[rank] = sums[from.peer];
+      }
+      if (const KeyMessage& to = round.send_gradients) {
+        const AttentionRound& there = ranks[to.peer].rounds[i];
+        REQUIRE((there.receive_gradients.peer == rank || there.receive_home.peer == rank));
+      }
+    }
+    sums = std::move(next);
+  }
+  return home;
+}
+
+int64_t sum_of(const std::vector<AttentionRounds>& ranks, int64_t ExchangeCounts::*what,
+               bool backward) {
+  int64_t sum = 0;
+  for (const AttentionRounds& each : ranks) {
+    sum += (backward ? backward_exchange(each, false) : forward_exchange(each)).*what;
+  }
+  return sum;
+}
+
+Layout even_layout(Balance balance, int world, int64_t length) {
+  LayoutOptions options;
+  options.world = world, options.balance = balance, options.length = length;
+  auto layout = make_layout(options);
+  REQUIRE(layout.ok());
+  return std::move(*layout);
+}
+
+}  // namespace
+
+TEST_CASE("ring rounds: 600 draws meet every visible pair once, and keys arrive in time") {
+  std::mt19937 random(11);
+  for (int i = 0; i < 600; ++i) {
+    const Draw draw = random_draw(random);
+    CAPTURE(words(draw));
+    const auto ranks = all_ranks(draw, Rotation::ring);
+    const int world = draw.layout.world();
+    Met met;
+    for (int rank = 0; rank < world; ++rank) {
+      REQUIRE(ranks[rank].rounds.size() == ranks[0].rounds.size());
+      int held = rank;  // whose keys are in the rank's buffer
+      for (size_t step = 0; step < ranks[rank].rounds.size(); ++step) {
+        const AttentionRound& round = ranks[rank].rounds[step];
+        if (!round.pairs.empty()) REQUIRE(round.owner == held);
+        meet(draw, round, tokens_of(draw.layout.queries[rank]),
+             tokens_of(draw.layout.keys[round.owner]), &met);
+        if (const KeyMessage& to = round.send_keys) {
+          REQUIRE(to.owner == held);
+          REQUIRE(to.tokens == draw.layout.key_tokens(to.owner));
+          require_matched(to, rank, ranks[to.peer].rounds[step].receive_keys);
+        }
+        held = -1;
+        if (const KeyMessage& from = round.receive_keys) {
+          require_matched(ranks[from.peer].rounds[step].send_keys, from.peer, from);
+          REQUIRE(ranks[from.peer].rounds[step].send_keys.peer == rank);
+          held = from.owner;
+        }
+      }
+    }
+    require_all_met(draw, met);
+  }
+}
+
+TEST_CASE("ring rounds: the gradients of keys come home from every rank that has a part") {
+  std::mt19937 random(12);
+  for (int i = 0; i < 300; ++i) {
+    const Draw draw = random_draw(random);
+    CAPTURE(words(draw));
+    const auto ranks = all_ranks(draw, Rotation::ring);
+    const std::vector<Sums> home = play_gradients(draw, ranks);
+    for (int rank = 0; rank < draw.layout.world(); ++rank) {
+      const std::vector<int64_t> keys = tokens_of(draw.layout.keys[rank]);
+      REQUIRE(home[rank].size() == keys.size());
+      for (size_t k = 0; k < keys.size(); ++k) {
+        int64_t rows = 0;
+        for (int64_t q = 0; q < draw.layout.length; ++q) rows += is_visible(draw, q, keys[k]);
+        REQUIRE(home[rank][k] == rows);
+      }
+    }
+  }
+}
+
+TEST_CASE("gathered keys: 600 draws meet every visible pair once, in keys that were sent") {
+  std::mt19937 random(13);
+  for (int i = 0; i < 600; ++i) {
+    const Draw draw = random_draw(random);
+    CAPTURE(words(draw));
+    const auto ranks = all_ranks(draw, Rotation::allgather);
+    const int world = draw.layout.world();
+    Met met;
+    for (int rank = 0; rank < world; ++rank) {
+      const AttentionRounds& mine = ranks[rank];
+      const std::vector<int64_t> rows = tokens_of(draw.layout.queries[rank]);
+      std::vector<int64_t> keys;
+      std::vector<bool> here;  // of the gathered buffer: what arrives
+      for (int owner = 0; owner < world; ++owner) {
+        const KeyMessage& from = mine.receive_keys[owner];
+        const std::vector<int64_t> theirs = tokens_of(draw.layout.keys[owner]);
+        REQUIRE(mine.key_offsets[owner] == static_cast<int64_t>(keys.size()));
+        for (size_t k = 0; k < theirs.size(); ++k) {
+          const int64_t at = static_cast<int64_t>(k) - from.begin;
+          here.push_back(from && at >= 0 && at < from.tokens);
+        }
+        keys.insert(keys.end(), theirs.begin(), theirs.end());
+        if (owner == rank) {
+          REQUIRE((!from && !mine.send_keys[owner]));
+          continue;
+        }
+        REQUIRE(static_cast<bool>(from) == static_cast<bool>(ranks[owner].send_keys[rank]));
+        if (from) require_matched(ranks[owner].send_keys[rank], owner, from);
+        if (from) REQUIRE(ranks[owner].send_keys[rank].peer == rank);
+      }
+      REQUIRE(mine.rounds.size() == (world > 1 ? 2 : 1));
+      meet(draw, mine.own(), rows, tokens_of(draw.layout.keys[rank]), &met);
+      if (world == 1) continue;
+      meet(draw, mine.rounds[1], rows, keys, &met);
+      for (const PairRow& pair : mine.rounds[1].pairs) {
+        for (int64_t key = pair.ka; key < pair.kb; ++key) REQUIRE(here[key]);
+      }
+    }
+    require_all_met(draw, met);
+  }
+}
+
+TEST_CASE("ring rounds: one causal sequence gives the schedule's table, on every rank") {
+  for (int world = 1; world <= 8; ++world) {
+    for (const Balance balance : {Balance::none, Balance::head_tail}) {
+      const bool head_tail = balance == Balance::head_tail;
+      const int64_t own = 6, half = own / 2, length = own * world;
+      const Layout layout = even_layout(balance, world, length);
+      for (const RingStep& step : ring_schedule(world, true, head_tail)) {
+        CAPTURE(world);
+        CAPTURE(step.rank);
+        CAPTURE(step.step);
+        const auto rounds =
+            attention_rounds(layout, step.rank, Rotation::ring, visibility(true, -1, -1, false));
+        REQUIRE(rounds.ok());
+        REQUIRE(static_cast<int>(rounds->rounds.size()) == world);
+        const AttentionRound& round = rounds->rounds[step.step];
+        CHECK(round.owner == step.owner);
+        if (step.mask == StepMask::skip) {
+          CHECK(round.pairs.empty());
+          continue;
+        }
+        REQUIRE(round.pairs.size() == 1);
+        const PairRow& pair = round.pairs[0];
+        CHECK(pair.qa == (step.q == Span::high ? half : 0));
+        CHECK(pair.qb == own);
+        CHECK(pair.ka == 0);
+        CHECK(pair.kb == (step.kv == Span::low ? half : own));
+        if (step.mask == StepMask::causal) CHECK(pair.shift == 0);
+        const int64_t all = (pair.qb - pair.qa) * int64_t{pair.kb - pair.ka};
+        CHECK(round.visible == (step.mask == StepMask::causal ? own * (own + 1) / 2 : all));
+        if (!head_tail) continue;
+        // A block of causal work, then half blocks, whoever it is.
+        CHECK(round.visible == (step.step == 0 ? own * (own + 1) / 2 : own * own / 2));
+        CHECK(round.send_keys.peer == step.send_to);
+        CHECK(round.receive_keys.peer == step.recv_from);
+        CHECK(round.send_gradients.peer == step.dkv_send_to);
+        const bool home = step.step == world - 1;
+        const KeyMessage& arrives = home ? round.receive_home : round.receive_gradients;
+        CHECK(arrives.peer == step.dkv_recv_from);
+        if (world > 1) CHECK(arrives.owner == step.dkv_recv_owner);
+      }
+    }
+  }
+}
+
+TEST_CASE("exchange counts are the method's formulas") {
+  for (int world = 1; world <= 8; ++world) {
+    const int own = 10, hops = world - 1;
+    const Layout layout = even_layout(Balance::head_tail, world, own * world);
+    for (int rank = 0; rank < world; ++rank) {
+      const Visibility all = visibility(false, -1, -1, false);
+      const auto ring = attention_rounds(layout, rank, Rotation::ring, all);
+      const auto gather = attention_rounds(layout, rank, Rotation::allgather, all);
+      REQUIRE((ring.ok() && gather.ok()));
+      const int turns = world > 1 ? world : 0;
+      CHECK(forward_exchange(*ring) == ExchangeCounts{hops, hops, hops, hops * own, 0});
+      CHECK(backward_exchange(*ring, false) == ExchangeCounts{world > 1 ? world + 1 : 0,
+                                                              hops + turns, hops + turns,
+                                                              hops * own, turns * own});
+      CHECK(backward_exchange(*ring, true) == ExchangeCounts{turns, turns, turns, 0, turns * own});
+      const int one = world > 1 ? 1 : 0;
+      CHECK(forward_exchange(*gather) == ExchangeCounts{one, hops, hops, hops * own, 0});
+      CHECK(backward_exchange(*gather, true) == ExchangeCounts{one, hops, hops, 0, hops * own});
+      CHECK(backward_exchange(*gather, false) ==
+            ExchangeCounts{2 * one, 2 * hops, 2 * hops, hops * own, hops * own});
+    }
+  }
+}
+
+TEST_CASE("what no rank sees is not sent") {
+  const auto ranks_of = [](const LayoutOptions& options, Rotation rotation, Visibility visible) {
+    Draw draw;
+    draw.options = options;
+    draw.layout = *make_layout(options);
+    draw.visibility = visible;
+    return all_ranks(draw, rotation);
+  };
+  LayoutOptions options;
+  options.world = 4, options.length = 40;
+  const Visibility causal = visibility(true, -1, -1, false);
+  // A causal gather of contiguous parts: the ranks behind need 3, 2, 1 and 0 times ten keys.
+  auto ranks = ranks_of(options, Rotation::allgather, causal);
+  CHECK(sum_of(ranks, &ExchangeCounts::key_tokens, false) == 60);
+  // Head and tail: those behind need only the head, half of it. 3/4 of all.
+  options.balance = Balance::head_tail;
+  ranks = ranks_of(options, Rotation::allgather, causal);
+  CHECK(sum_of(ranks, &ExchangeCounts::key_tokens, false) == 90);
+  options.balance = Balance::none;
+  // A window of ten reaches the neighbour: one hop, and gradients straight back.
+  ranks = ranks_of(options, Rotation::ring, visibility(true, 10, -1, false));
+  CHECK(ranks[0].rounds.size() == 2);
+  CHECK(sum_of(ranks, &ExchangeCounts::key_tokens, false) == 30);
+  CHECK(sum_of(ranks, &ExchangeCounts::gradient_tokens, true) == 60);
+  // One of eleven reaches a key of the rank but one before.
+  ranks = ranks_of(options, Rotation::ring, visibility(true, 11, -1, false));
+  CHECK(ranks[0].rounds.size() == 3);
+  // Documents that end at the cuts stay where they are.
+  options.cu_seqlens = {0, 10, 20, 20, 30, 40};
+  for (const Rotation rotation : {Rotation::ring, Rotation::allgather}) {
+    ranks = ranks_of(options, rotation, visibility(false, -1, -1, false));
+    for (const AttentionRounds& each : ranks) {
+      CHECK(forward_exchange(each) == ExchangeCounts{});
+      CHECK(backward_exchange(each, false) == ExchangeCounts{});
+    }
+  }
+  CHECK(!attention_rounds(*make_layout(options), 4, Rotation::ring, causal).ok());
+}
