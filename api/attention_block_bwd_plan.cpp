@@ -6,6 +6,7 @@
 
 #include "api/attention_block.h"
 #include "api/attention_params.h"
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 #include "templates/params/attention_backward.h"
 
@@ -160,7 +161,9 @@ AttentionBlockBackwardParams AttentionBlockBwdWork::params(const Call& call,
   b.slices = static_cast<int>(laid.launch.slices);
   b.softmax_scale = request_.softmax_scale;
   b.softcap = request_.softcap;
+  put_snippets(request_, call, {}, &b);
   p.pairs = t[tensors::pairs].data;
+  p.pair_batches = t[tensors::pair_batch].data;
   p.q_positions = t[tensors::q_pos].data;
   p.k_positions = t[tensors::k_pos].data;
   p.row_ranges = call.workspace + laid.launch.ranges;

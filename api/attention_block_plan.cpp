@@ -5,6 +5,7 @@
 
 #include "api/attention_block.h"
 #include "api/attention_params.h"
+#include "api/attention_snippets.h"
 #include "api/boundary.h"
 #include "templates/params/attention.h"
 
@@ -99,7 +100,9 @@ AttentionBlockParams AttentionBlockWork::params(const Call& call,
   f.tiles = static_cast<int>(attention_tiles(spec(), shape));
   f.softmax_scale = request_.softmax_scale;
   f.softcap = request_.softcap;
+  put_snippets(request_, call, {}, &f);
   p.pairs = t[tensors::pairs].data;
+  p.pair_batches = t[tensors::pair_batch].data;
   p.q_positions = t[tensors::q_pos].data;
   p.k_positions = t[tensors::k_pos].data;
   p.key_ranges = call.workspace;
@@ -234,6 +237,7 @@ Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
                                                  const Extents& promised) {
   const char* name = problem.op->info.name;
   AttentionRequest out;
+  LATHE_TRY(read_snippets(problem, &out));
   LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[find_tensor(*problem.op, "q")].dtype;

@@ -231,18 +231,4 @@ Result<size_t> AttentionRankRun::inner_bytes() const {
   return most;
 }
 
-Result<Estimate> AttentionRankRun::estimate() const {
-  Estimate out;
-  const auto add = [&out](const Part& part, const Call& call) -> Status {
-    LATHE_ASSIGN(const Estimate one, part.work().estimate(call));
-    out.launches += one.launches;
-    out.cost.minimum_bytes += one.cost.minimum_bytes;
-    out.cost.bytes += one.cost.bytes;
-    out.cost.flops += one.cost.flops;
-    return {};
-  };
-  (void)add;
-  return out;
-}
-
 }  // namespace lathe

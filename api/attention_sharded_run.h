@@ -65,6 +65,9 @@ class AttentionRankRun {
 
   Status lay_out_backward(Sections* sections);
   Result<size_t> inner_bytes() const;
+  // Of all (row, key) of round i those that are visible.
+  double share_seen(int i, const KeyBlock& keys) const;
+  void add_exchange(Estimate* out) const;
 
   // Calls of the parts.
   void put_step(const Part& part, int i, const KeyBlock& keys, const StepTensors& tensors,

@@ -81,6 +81,23 @@ std::string nccl_line(const char* name, NcclChoice choice, const char* remedy) {
               "");
 }
 
+// NCCL wants a GPU for each rank, unless it is told otherwise.
+std::string shared_gpu_line() {
+  const char* name = "ranks that share a gpu";
+  constexpr int kFirst = NCCL_VERSION(2, 30, 0);
+  const std::string drop_in =
+      "set LATHE_NCCL to the simulator's libnccl.so.2, whose ranks are threads of one process";
+  auto nccl = open_nccl(NcclChoice::real);
+  if (!nccl.ok()) return line(name, false, "no NCCL", "install NCCL 2.30 or newer, or " + drop_in);
+  if ((*nccl)->version < kFirst) {
+    return line(name, false, "before 2.30 NCCL answers \"Duplicate GPU detected\"",
+                "use a GPU for each rank or NCCL 2.30 or newer, or " + drop_in);
+  }
+  return line(name, true, "an experiment of NCCL's, from 2.30 on: about two ranks on each GPU",
+              "set NCCL_MULTI_RANK_GPU_ENABLE=1 and a low NCCL_MAX_CTAS, as 8: ranks need "
+              "multiprocessors at the same time, or they wait for each other for ever");
+}
+
 std::string cache_line() {
   const auto store = Store::open("");
   if (store->root().empty()) {
@@ -97,6 +114,7 @@ std::string library_lines() {
   std::string lines = driver_lines();
   lines += nccl_line("nccl", NcclChoice::real,
                      "install NCCL, or set LATHE_NCCL to its file; needed for several GPUs only");
+  lines += shared_gpu_line();
   lines += simulator_line();
   lines += nccl_line("nccl of the simulator", NcclChoice::threads,
                      "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder");

@@ -330,6 +330,8 @@ typedef struct lathe_estimate {
   double memory_microseconds, tensor_microseconds; /* each alone */
   const char* gpu;           /* whose rates, "h200"; lent as long as the context */
   double chain_microseconds; /* thread blocks one after another, alone; 0: not known */
+  uint64_t exchanges;        /* NCCL groups of this rank; attention over ranks only, else 0 */
+  uint64_t exchange_bytes;   /* what it sends in them */
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);

@@ -188,7 +188,23 @@ enum Tensor : int {
 };
 }
 namespace attention_block {
-enum Tensor : int { q, k, v, pairs, q_pos, k_pos, alibi_slopes, out, lse, count };
+enum Tensor : int {
+  q,
+  k,
+  v,
+  pairs,
+  pair_batch,
+  q_pos,
+  k_pos,
+  alibi_slopes,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
+  out,
+  lse,
+  count
+};
 }
 namespace attention_block_bwd {
 enum Tensor : int {
@@ -196,9 +212,14 @@ enum Tensor : int {
   k,
   v,
   pairs,
+  pair_batch,
   q_pos,
   k_pos,
   alibi_slopes,
+  capture_0,
+  capture_1,
+  capture_2,
+  capture_3,
   dout,
   lse,
   delta,

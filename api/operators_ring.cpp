@@ -25,9 +25,15 @@ constexpr lathe_operator_tensor kBlockTensors[] = {
     in("k", kKeys, false, "=q", "The block's keys; HK divides H."),
     in("v", kValues, false, "=q", "Its values, of a width of their own."),
     in("pairs", "NP,7", true, "i32", kPairs),
+    in("pair_batch", "NP", true, "i32",
+       "Of each pair what snippets are told is its batch; without, the row of the batch."),
     in("q_pos", "Tq", true, "i32", "Of each row (in a batch, Sq of them) the position it is at."),
     in("k_pos", "Tk", true, "i32", "Of each key its position; all are below 2^30 either way."),
     in("alibi_slopes", "H|B,H", true, "f32", kSlopes),
+    in("capture_0", "C0", true, kCaptured, "What snippets read as captures.get<0>(i)."),
+    in("capture_1", "C1", true, kCaptured, "The same, captures.get<1>(i)."),
+    in("capture_2", "C2", true, kCaptured, "The same, captures.get<2>(i)."),
+    in("capture_3", "C3", true, kCaptured, "The same, captures.get<3>(i)."),
     inout("out", kResults, "f32", "The result over the keys so far, sinks left out."),
     inout("lse", kRows, "f32", "The natural logarithm of its sums; -inf where there is no key."),
 };
@@ -36,9 +42,14 @@ constexpr TensorRules kBlockRules[] = {
     {true, ""},        // k
     {true, ""},        // v
     {false, ""},       // pairs
+    {false, "pairs"},  // pair_batch
     {false, "k_pos"},  // q_pos
     {false, "q_pos"},  // k_pos
     {false, ""},       // alibi_slopes
+    {false, ""},       // capture_0
+    {false, ""},       // capture_1
+    {false, ""},       // capture_2
+    {false, ""},       // capture_3
     {true, ""},        // out
     {false, ""},       // lse
 };
@@ -52,6 +63,15 @@ constexpr lathe_operator_option kBlockOptions[] = {
     kAttentionOptions[4],  // softcap
     {"first", LATHE_OPTION_INT, "0", "0|1",
      "Whether there is nothing to go on from: out and lse are then written and not read."},
+    {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that changes scores, after softcap and ALiBi, by positions: q0 and k0 of pairs, "
+     "or q_pos and k_pos."},
+    {"mask_mod", LATHE_OPTION_STRING, "none", "none|FILE",
+     "Device text that drops keys, beside causal and windows, by the same positions."},
+    attention_option("scalar_0"),
+    attention_option("scalar_1"),
+    attention_option("scalar_2"),
+    attention_option("scalar_3"),
 };
 
 // Its gradients, block by block: dk and dv travel with the block, dq stays with the rows. lse and
@@ -61,9 +81,14 @@ const lathe_operator_tensor kBlockBwdTensors[] = {
     kBlockTensors[attention_block::k],
     kBlockTensors[attention_block::v],
     kBlockTensors[attention_block::pairs],
+    kBlockTensors[attention_block::pair_batch],
     kBlockTensors[attention_block::q_pos],
     kBlockTensors[attention_block::k_pos],
     kBlockTensors[attention_block::alibi_slopes],
+    kBlockTensors[attention_block::capture_0],
+    kBlockTensors[attention_block::capture_1],
+    kBlockTensors[attention_block::capture_2],
+    kBlockTensors[attention_block::capture_3],
     in("dout", kResults, false, "=q", "The gradient of out."),
     in("lse", kRows, false, "f32", "The logarithm of the sums over all blocks, and sinks."),
     in("delta", kRows, false, "f32", "sum(dout out) - dlse of each row and head."),
@@ -76,9 +101,14 @@ const TensorRules kBlockBwdRules[] = {
     kBlockRules[attention_block::k],
     kBlockRules[attention_block::v],
     kBlockRules[attention_block::pairs],
+    kBlockRules[attention_block::pair_batch],
     kBlockRules[attention_block::q_pos],
     kBlockRules[attention_block::k_pos],
     kBlockRules[attention_block::alibi_slopes],
+    kBlockRules[attention_block::capture_0],
+    kBlockRules[attention_block::capture_1],
+    kBlockRules[attention_block::capture_2],
+    kBlockRules[attention_block::capture_3],
     {true, ""},   // dout
     {false, ""},  // lse
     {false, ""},  // delta
@@ -98,6 +128,12 @@ const lathe_operator_option kBlockBwdOptions[] = {
     {"first", LATHE_OPTION_INT, "0", "0|1",
      "Whether there is nothing to add to: dq, dk and dv are then written and not read."},
     {"first_keys", LATHE_OPTION_INT, "0", "0|1", "The same of dk and dv alone."},
+    kBlockOptions[6],  // score_mod
+    kBlockOptions[7],  // mask_mod
+    attention_option("scalar_0"),
+    attention_option("scalar_1"),
+    attention_option("scalar_2"),
+    attention_option("scalar_3"),
 };
 
 const lathe_operator_tensor kDeltaTensors[] = {

@@ -23,6 +23,7 @@ struct PlanKernel {
 struct Estimate {
   uint64_t launches = 0;
   Cost cost;
+  uint64_t exchanges = 0, exchange_bytes = 0;  // NCCL groups, and what this rank sends in them
 };
 
 // What an operator does with a checked call. Immutable: one object serves every thread.

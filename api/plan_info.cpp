@@ -58,6 +58,8 @@ lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
   out.tensor_microseconds = prediction.tensor_microseconds;
   out.gpu = facts.gpu.c_str();
   out.chain_microseconds = prediction.chain_microseconds;
+  out.exchanges = estimate.exchanges;
+  out.exchange_bytes = estimate.exchange_bytes;
   return out;
 }
 

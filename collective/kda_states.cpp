@@ -78,17 +78,4 @@ KdaMessages kda_messages(const KdaStatesPlan& plan, bool states, bool grads) {
   return out;
 }
 
-Partition kda_chunk_partition(const std::vector<int64_t>& cu_seqlens, int world, int64_t chunk) {
-  const int64_t length = cu_seqlens.back();
-  Partition out = even_partition(length, world);
-  for (int64_t& bound : out.bounds) {
-    if (bound == length) continue;
-    const auto next = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), bound);
-    const int64_t start = *(next - 1);
-    const int64_t low = bound - (bound - start) % chunk, high = std::min(low + chunk, *next);
-    bound = bound - low <= high - bound ? low : high;
-  }
-  return out;
-}
-
 }  // namespace lathe

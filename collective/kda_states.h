@@ -48,8 +48,4 @@ struct KdaMessages {
 };
 KdaMessages kda_messages(const KdaStatesPlan& plan, bool states, bool grads);
 
-// Cuts as even as they can be where every part but those at a sequence's start begins a multiple of
-// `chunk` tokens into its sequence.
-Partition kda_chunk_partition(const std::vector<int64_t>& cu_seqlens, int world, int64_t chunk);
-
 }  // namespace lathe

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys to their readers and gradients back. Pieces are as many as the documents make them, so
 // messages are told one by one and kept nowhere: the run path allocates nothing.
+#include "collective/exchange.h"
 #include "collective/key_gather.h"
 
 namespace lathe {
@@ -21,24 +22,33 @@ class Messages {
     result_ = group_.nccl().ncclRecv(data, static_cast<size_t>(bytes), ncclInt8, peer,
                                      group_.comm(), group_.exchange_stream());
   }
-  ncclResult_t result() const { return failed() ? result_ : ncclSuccess; }
+  ncclResult_t result() const { return result_; }
+  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
 
  private:
-  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
   Group& group_;
   ncclResult_t result_ = ncclSuccess;
 };
 
 template <typename Tell>
-Status post_group(Group& group, const char* name, const Tell& tell) {
-  const Nccl& nccl = group.nccl();
-  LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
-  Messages messages(group);
-  tell(messages);
-  // A group that was begun must be ended, or the next call of this thread joins it.
-  const ncclResult_t ended = nccl.ncclGroupEnd();
-  LATHE_TRY(check(nccl, group.comm(), messages.result(), name));
-  return group.settle(ended, name);
+Status post_group(Group& group, const Collective& what, const Tell& tell) {
+  return post(group, what, [&](const Nccl& nccl, ncclComm_t, CUstream) {
+    const ncclResult_t begun = nccl.ncclGroupStart();
+    if (begun != ncclSuccess) return begun;
+    Messages messages(group);
+    tell(messages);
+    // A group that was begun must be ended, or the next call of this thread joins it.
+    const ncclResult_t ended = nccl.ncclGroupEnd();
+    return messages.failed() ? messages.result() : ended;
+  });
+}
+
+// For messages about a time out.
+template <typename Tensors>
+uint64_t rows_bytes(const Tensors& tensors, int64_t rows) {
+  int64_t sum = 0;
+  for (const auto& tensor : tensors) sum += rows * tensor.row_bytes;
+  return static_cast<uint64_t>(sum);
 }
 
 Status copy_own(Group& group, const KeyPieces& pieces, const GatheredTensor& tensor, char* own,
@@ -65,7 +75,8 @@ Status gather_keys(Group& group, const KeyGather& plan, std::span<const Gathered
   LATHE_TRY(group.usable());
   LATHE_TRY(group.exchange_after(stream));
   if (batch > 0 && plan.received() + plan.sent() > 0) {
-    LATHE_TRY(post_group(group, "the gathering of keys", [&](Messages& messages) {
+    const Collective what{"the gathering of keys", 0, rows_bytes(tensors, plan.sent() * batch)};
+    LATHE_TRY(post_group(group, what, [&](Messages& messages) {
       for (const GatheredTensor& tensor : tensors) {
         for (int64_t b = 0; b < batch; ++b) {
           const char* own = tensor.own + b * tensor.own_batch_bytes;
@@ -103,7 +114,9 @@ Status return_gradients(Group& group, const KeyGather& plan,
   LATHE_TRY(group.exchange_after(stream));
   const bool rows = !tensors.empty() && batch > 0 && plan.received() + plan.sent() > 0;
   if (!rows && shared.bytes == 0) return {};
-  return post_group(group, "the return of key gradients", [&](Messages& messages) {
+  const Collective what{"the return of key gradients", 0,
+                        rows_bytes(tensors, plan.received() * batch)};
+  return post_group(group, what, [&](Messages& messages) {
     for (const ReturnedTensor& tensor : tensors) {
       for (int64_t b = 0; b < batch; ++b) {
         const char* gathered = tensor.gathered + b * plan.keys * tensor.row_bytes;

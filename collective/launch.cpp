@@ -28,8 +28,8 @@ constexpr Launcher kLaunchers[] = {
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK",
-     {nullptr, nullptr}},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {nullptr, nullptr}},
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", "SLURM_STEP_ID"}},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 constexpr int kDefaultPort = 29500;
@@ -93,11 +93,16 @@ Status find_meeting_point(Launch& launch, const Lookup& lookup) {
   if (launch.world == 1) return {};
   launch.nccl_finds_peers = lookup("NCCL_COMM_ID").has_value();
   if (launch.nccl_finds_peers) return {};
-  const auto address = lookup("MASTER_ADDR");
+  const auto address = lookup("MASTER_ADDR"), folder = lookup("LATHE_RENDEZVOUS_DIR");
+  if (!address && folder) {
+    launch.folder = *folder;
+    return {};
+  }
   if (!address) {
     return {Code::invalid_argument,
             text("MASTER_ADDR is not set: rank ", launch.rank, " of ", launch.world, " (",
-                 launch.launcher, ") needs the address of rank 0, or NCCL_COMM_ID=host:port")};
+                 launch.launcher, ") needs the address of rank 0, or in LATHE_RENDEZVOUS_DIR a ",
+                 "folder that all ranks see, or NCCL_COMM_ID=host:port")};
   }
   launch.address = *address;
   int port = kDefaultPort;

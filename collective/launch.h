@@ -15,8 +15,9 @@ struct Launch {
   std::string launcher;  // "torchrun", "Open MPI", "PMI", "Slurm"
   int rank = 0, world = 1;
   int local_rank = -1;  // -1: not said
-  std::string address;  // where rank 0 serves the unique id; empty if world is 1 or NCCL finds it
+  std::string address;  // where rank 0 serves the unique id; empty if they meet in another way
   int port = 0;         // MASTER_PORT + 1: MASTER_PORT itself may be held by the launcher's store
+  std::string folder;   // without an address: where the id is left, LATHE_RENDEZVOUS_DIR
   bool nccl_finds_peers = false;  // NCCL_COMM_ID is set: every rank makes the same id
   std::string
       run;  // names this run and its restarts, so that an earlier one is never met; may be ""

@@ -15,6 +15,7 @@
 
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
+#include "collective/rendezvous_folder.h"
 #include "collective/socket.h"
 
 namespace lathe {
@@ -168,6 +169,7 @@ Result<Launch> launch_from_environment() {
 
 Status share_unique_id(const Launch& launch, UniqueId& id, int timeout_ms) {
   if (launch.world == 1) return {};
+  if (!launch.folder.empty()) return share_by_folder(launch, id, timeout_ms);
   return launch.rank == 0 ? serve(launch, id, timeout_ms) : fetch(launch, id, timeout_ms);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Joining a group from a launcher's environment: rank 0 serves the unique id over TCP, once.
+// Joining a group from a launcher's environment: rank 0 serves the unique id, over TCP or through a
+// folder, once.
 #pragma once
 
 #include <memory>

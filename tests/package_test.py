@@ -28,8 +28,43 @@ endforeach()
 # What each example says first.
 EXAMPLES = {"conv1d": "causal_conv1d of 100 tokens, 64 channels: largest error ",
             "flash_attention": "flash_attention of 200 tokens, 4 heads: largest error ",
+            "ranks": "rank 0 of 1: causal_conv1d of tokens 0 to 1000 of 1000: largest error ",
             "kda": "kda of 150 tokens, 4 value heads: largest error ",
             "sparse_attention": "sparse_flash_attention of 40 rows, 20 keys each: largest error "}
+
+# What each launcher tells the only process of a run, and of two.
+LAUNCHERS = {"torchrun": ("RANK", "WORLD_SIZE"),
+             "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+             "PMI": ("PMI_RANK", "PMI_SIZE"),
+             "Slurm": ("SLURM_PROCID", "SLURM_NTASKS")}
+ALONE = {"RANK": "0", "WORLD_SIZE": "1"}  # what the example of ranks needs to run at all
+
+# Stand-ins for launchers: they say how they were called and run the program as their only rank.
+STAND_INS = {
+    "torchrun": 'export RANK=0 WORLD_SIZE=1 LOCAL_RANK=0',
+    "mpirun": '[ "$1" != --version ] || { echo "mpirun ($MPI)"; exit; }\n'
+              'export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1',
+    "srun": 'export SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_LOCALID=0'}
+STAND_IN = """\
+#!/bin/sh
+{0}
+echo "{1} $* MASTER=${{MASTER_ADDR:-}}:${{MASTER_PORT:-}} DIR=${{LATHE_RENDEZVOUS_DIR:-}}" >&2
+for program; do :; done
+exec "$program"
+"""
+# A script's variables, and what its launcher must have been told.
+SCRIPTS = [("torchrun.sh", {"HEAD": "n0", "NODES": "2", "GPUS": "8"},
+            "torchrun --no-python --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d "
+            "--rdzv-endpoint n0:29400 --rdzv-id lathe "),
+           ("mpirun.sh", {"RANKS": "4", "HOSTS": "h", "HEAD": "n0", "MPI": "Open MPI"},
+            "mpirun -np 4 -hostfile h -x MASTER_ADDR -x MASTER_PORT "),
+           ("mpirun.sh", {"SHARED": "/s", "MPI": "Intel"},
+            "mpirun -np 1 -genvlist LATHE_RENDEZVOUS_DIR "),
+           ("slurm.sh", {"SHARED": "/s"}, "srun --gpu-bind=none "),
+           ("slurm.sh", {"SLURM_JOB_ID": "120007", "SLURM_JOB_NODELIST": "n[0-1]"},
+            "srun --gpu-bind=none ")]
+PLACES = ["MASTER=: DIR=", "MASTER=n0:29500 DIR=", "MASTER=: DIR=/s", "MASTER=: DIR=/s",
+          "MASTER=n0:20014 DIR="]
 
 
 def run(*words, **kwargs):
@@ -46,6 +81,34 @@ def check_output(program, env):
     print(f"{program.parent.name}: {text}")
     if not text.startswith(EXAMPLES[program.name]):
         sys.exit(f"{program}: unexpected output")
+
+
+def check_ranks(program, env):
+    """As each launcher starts it; the simulator has ranks for threads alone, and says so."""
+    for launcher, (rank, world) in LAUNCHERS.items():
+        check_output(program, dict(env, **{rank: "0", world: "1"}))
+        two = dict(env, **{rank: "1", world: "2", "MASTER_ADDR": "127.0.0.1"})
+        done = subprocess.run([program], env=two, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=240)
+        wanted = (f"{launcher} started 2 processes, but the simulator's ranks are threads of one "
+                  "process")
+        if done.returncode != 1 or wanted not in done.stderr:
+            sys.exit(f"{program} as rank 1 of 2 by {launcher}: {done}")
+
+
+def check_scripts(folder, program, env, root):
+    (root / "stand_ins").mkdir()
+    stand_ins = {name: STAND_IN.format(body, name) for name, body in STAND_INS.items()}
+    stand_ins["scontrol"] = "#!/bin/sh\necho n0\necho n1\n"
+    for name, text in stand_ins.items():
+        (root / "stand_ins" / name).write_text(text)
+        (root / "stand_ins" / name).chmod(0o755)
+    path = f"{root / 'stand_ins'}:{env['PATH']}"
+    for (script, variables, told), place in zip(SCRIPTS, PLACES):
+        text = run(folder / script, program, env=dict(env, PATH=path, **variables))
+        for wanted in (f"{told}{program} {place}", EXAMPLES[program.name]):
+            if wanted not in text:
+                sys.exit(f"{script} with {variables}: expected '{wanted}' in\n{text}")
 
 
 def main():
@@ -74,7 +137,9 @@ def main():
             f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         run("cmake", "--build", root / "find_package")
         for name in EXAMPLES:
-            check_output(root / "find_package" / name, env)
+            check_output(root / "find_package" / name, dict(env, **ALONE))
+        check_ranks(root / "find_package" / "ranks", env)
+        check_scripts(source / "examples/multi_node", root / "find_package" / "ranks", env, root)
 
         flags = run("pkg-config", "--cflags", "--libs", "lathe",
                     env=dict(os.environ, PKG_CONFIG_PATH=f"{library}/pkgconfig")).split()
@@ -83,7 +148,7 @@ def main():
             program = root / "pkg_config" / name
             run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o", program,
                 outside / f"{name}.c", *flags, "-lm", f"-Wl,-rpath,{library}")
-            check_output(program, env)
+            check_output(program, dict(env, **ALONE))
 
         installed = [path for path in prefix.rglob("*.h") if path.parent.name != "dlpack"]
         if [path.name for path in installed] != ["lathe.h"]:

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "api/cli/demo_cases.h"
+#include "api/cli/demo_ranks.h"
 #include "api/cli/execute.h"
 #include "api/cli/options.h"
 #include "api/cli/progress.h"
@@ -18,6 +19,7 @@ namespace {
 struct DemoOptions {
   DeviceOptions device;
   bool json = false;
+  int ranks = 0;  // 0: the tour of operators
 };
 
 struct Outcome {
@@ -119,6 +121,7 @@ void print_welcome(const lathe_context* context) {
 int demo(const DemoOptions& options) {
   const Context context = open_context(options.device);
   if (!options.json) print_welcome(context.get());
+  if (options.ranks > 0) return demo_ranks(context.get(), options.ranks, options.json);
   Report total(context.get());
   Json cases = Json::array();
   bool good = true;
@@ -158,6 +161,9 @@ Action add_demo(CLI::App* app) {
   const auto options = std::make_shared<DemoOptions>();
   add_device_flags(verb, &options->device, {"auto", "cuda", "sim"});
   add_json_flag(verb, &options->json);
+  verb->add_option("--ranks", options->ranks,
+                   "instead: two layers with their tokens over so many ranks, 1 to 8, against one")
+      ->check(CLI::Range(1, 8));
   return [options] { return demo(*options); };
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/cli/chunks.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -55,6 +57,8 @@ Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& r
   if (!offsets.empty()) options.cu_seqlens = offsets.data();
   if (!key_offsets.empty()) options.cu_seqlens_k = key_offsets.data();
   options.offsets = offsets.size();
+  const std::vector<int64_t> bounds = chunk_bounds(problem, inputs, ranks.count);
+  if (!bounds.empty()) options.bounds = bounds.data();
   lathe_shard* shard = nullptr;
   check(lathe_shard_create_with(&shard, &options));
   return Shard(shard);
@@ -79,7 +83,7 @@ TensorSpec PartRun::local_spec(const std::string& name, const TensorSpec& whole)
   TensorSpec spec = whole;
   const SplitAxis split = split_axis(problem_, name, whole);
   if (seat_.group && split.dimension >= 0) {
-    spec.shape[split.dimension] = tokens_in(seat_.of(split.axis));
+    spec.shape[split.dimension] = tokens_in(seat_.of(split));
   }
   return spec;
 }
@@ -95,8 +99,8 @@ void PartRun::upload(const TensorMap& inputs) {
     const SplitAxis split = split_axis(problem_, name, spec);
     const HostTensor& whole = inputs.at(name);
     const bool is_cut = seat_.group && split.dimension >= 0;
-    tensors_.at(name).upload(
-        is_cut ? cut(whole, split.dimension, seat_.of(split.axis)) : whole.data, stream_.get());
+    tensors_.at(name).upload(is_cut ? cut(whole, split.dimension, seat_.of(split)) : whole.data,
+                             stream_.get());
   }
   stream_.synchronize();
 }
@@ -160,7 +164,7 @@ void PartRun::download(const TensorMap& inputs, TensorMap* outputs) {
     if (seat_.group && split.dimension >= 0) {
       std::vector<std::byte> part(tensor.bytes());
       tensor.download(part.data(), 0, part.size(), stream_.get());
-      place(part, split.dimension, seat_.of(split.axis), &whole);
+      place(part, split.dimension, seat_.of(split), &whole);
     } else if (seat_.group && !names.empty() && names[0] == "N") {
       download_rows(name, inputs, &whole);
     } else if (seat_.rank == 0) {

@@ -21,9 +21,11 @@ struct Seat {
   lathe_shard* shard = nullptr;
   int rank = 0, world = 1;
   unsigned method = 0;
-  Intervals queries, keys;
+  Intervals queries, keys, chunks;
 
-  const Intervals& of(lathe_axis axis) const { return axis == LATHE_KEYS ? keys : queries; }
+  const Intervals& of(const SplitAxis& split) const {
+    return split.chunks ? chunks : split.axis == LATHE_KEYS ? keys : queries;
+  }
 };
 
 // One rank's share of a run. The steps are called in this order, once each.

@@ -63,11 +63,13 @@ void check_pairs(const Problem& problem, const TensorMap& inputs) {
   const auto found = inputs.find("pairs");
   if (found == inputs.end()) return;
   const std::vector<int64_t> words = integers(found->second);
+  const bool batch = problem.extents.contains("Sq");
+  const std::string rows = batch ? "Sq" : "Tq", keys = batch ? "Sk" : "Tk";
   std::vector<Pair> pairs(words.size() / kWords);
   for (size_t i = 0; i < pairs.size(); ++i) {
     std::copy_n(words.begin() + static_cast<int64_t>(i * kWords), kWords, pairs[i].begin());
-    check_interval(pairs[i], i, 0, "qa, qb", "Tq", problem.extents.at("Tq"));
-    check_interval(pairs[i], i, 2, "ka, kb", "Tk", problem.extents.at("Tk"));
+    check_interval(pairs[i], i, 0, "qa, qb", rows, problem.extents.at(rows));
+    check_interval(pairs[i], i, 2, "ka, kb", keys, problem.extents.at(keys));
     check_order(pairs, i);
   }
 }

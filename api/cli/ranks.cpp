@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "api/cli/chunks.h"
 #include "api/cli/execute.h"
 
 namespace lathe::cli {
@@ -100,7 +101,9 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
             shared.ranks.count,
             shared.ranks.method,
             intervals_of(shard.get(), LATHE_QUERIES),
-            intervals_of(shard.get(), LATHE_KEYS)};
+            intervals_of(shard.get(), LATHE_KEYS),
+            {}};
+    seat.chunks = chunks_of(shared.problem, shared.inputs, seat.queries);
     part = std::make_unique<PartRun>(shared.context, shared.problem, seat);
     part->prepare();
     {

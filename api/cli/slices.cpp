@@ -63,9 +63,10 @@ SplitAxis split_axis(const Problem& problem, const std::string& name, const Tens
   const auto names = letters(*find_tensor(problem.op, name), spec.shape.size());
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& letter = names[i];
+    if (letter == "NT") return {static_cast<int>(i), LATHE_QUERIES, true};
     const bool keys = letter == "Sk" || letter == "Tk";
     if (!keys && letter != "T" && letter != "Sq" && letter != "Tq") continue;
-    return {static_cast<int>(i), keys ? LATHE_KEYS : LATHE_QUERIES};
+    return {static_cast<int>(i), keys ? LATHE_KEYS : LATHE_QUERIES, false};
   }
   return {};
 }

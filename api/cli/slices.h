@@ -17,6 +17,7 @@ bool holds(const Intervals& intervals, int64_t token);
 struct SplitAxis {
   int dimension = -1;
   lathe_axis axis = LATHE_QUERIES;
+  bool chunks = false;  // of the queries' tokens, instead of tokens
 };
 SplitAxis split_axis(const Problem& problem, const std::string& name, const TensorSpec& spec);
 

@@ -26,6 +26,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_SIM_DIR", "the folder sim beside the library",
        "Folder of the simulator's libcuda.so.1 and libnccl.so.2."},
       {"LATHE_NCCL", "libnccl.so.2", "Path of the communication library."},
+      {"LATHE_RENDEZVOUS_DIR", "ranks meet at MASTER_ADDR",
+       "Folder that all ranks of a launcher see, through which they meet."},
       {"NVRTC_APPEND_FLAGS", "none",
        "Read by the compiler itself; part of every cache key when set."},
   };

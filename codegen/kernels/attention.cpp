@@ -14,7 +14,7 @@ namespace lathe {
 namespace {
 
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
-constexpr int kQueueBytes = 192;  // of visits, in a block step
+constexpr int kQueueBytes = 256;  // of visits, in a block step
 // A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
 // the first bound ptxas spills a few words for some options and architectures, which only a
 // measurement can allow; above the second it spills in every step.

@@ -59,6 +59,9 @@ KernelSpec attention_block_spec(const AttentionProblem& problem, const Attention
   spec.last_field = "first";
   spec.last_field_offset = offsetof(AttentionBlockParams, first);
   spec.smem = "AttentionBlockSmem";
+  for (Constant& constant : spec.constants) {
+    if (constant.name == "listed") constant.value = 0;  // it makes its visits as it goes
+  }
   spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
   return spec;
 }

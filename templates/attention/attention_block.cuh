@@ -47,22 +47,27 @@ struct AttentionBlock {
   __device__ __forceinline__ auto walk() const {
     const AttentionForwardParams& f = p.forward;
     const int last = minimum(tile.first + Config::kTileM, tile.rows) - 1;
+    const VisitMask<Config> mask = {captures_of(f), tile.sequence, tile.head, tile.head + 1};
     if constexpr (Config::kPairs) {
-      return PairWalk<KeysOfRows<Config::kTileN>>{
+      return PairWalk<KeysOfRows<Config::kTileN>, VisitMask<Config>>{
           queue,
           {{static_cast<const int*>(p.pairs), p.pair_count, tile.rows, tile.keys, f.window_left,
             f.window_right},
            tile.first,
-           last}};
+           last},
+          mask,
+          static_cast<const int*>(p.pair_batches)};
     } else {
-      return PositionWalk<Config::kTileN>{queue,
-                                          static_cast<const int*>(p.q_positions) + tile.first,
-                                          static_cast<const int*>(p.key_ranges),
-                                          last + 1 - tile.first,
-                                          tile.keys,
-                                          lowest_difference(f.window_left),
-                                          highest_difference(f.window_right),
-                                          true};
+      return PositionWalk<Config::kTileN, true, VisitMask<Config>>{
+          queue,
+          static_cast<const int*>(p.q_positions) + tile.first,
+          static_cast<const int*>(p.key_ranges),
+          last + 1 - tile.first,
+          tile.keys,
+          lowest_difference(f.window_left),
+          highest_difference(f.window_right),
+          true,
+          mask};
     }
   }
 
@@ -82,13 +87,20 @@ struct AttentionBlock {
   __device__ __forceinline__ void modify(int visit, const ScoreUnits<Config>& units,
                                          const WarpRows<Config>& rows, Scores& s) const {
     if constexpr (Config::kPairs) {
-      constexpr bool kNear = kMasked || Config::kAlibi;  // otherwise nothing is read of the visit
+      constexpr bool kSnippets = kHasSnippets<Config>;
+      // Otherwise nothing is read of the visit.
+      constexpr bool kNear = kMasked || Config::kAlibi || kSnippets;
       const Visit v = kNear ? queue.get(in_place(visit)) : Visit{};
       const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
+      VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
       AttentionTile place = tile;  // of which the distance of positions is read
       place.keys = v.delta, place.rows = 0;
+      if constexpr (kSnippets) {
+        places.from = queue.origin(in_place(visit));
+        place.sequence = places.from.batch;
+      }
       modify_scores<Config, kMasked ? AttentionMask::both : AttentionMask::none>(
-          s, units, rows, place, window, v.at);
+          s, units, rows, place, window, v.at, places);
     } else {
       modify_scores_by_position<Config, kMasked>(s, units, rows, tile, p, queue.at(visit));
     }
@@ -128,7 +140,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
   forward.multiply_keys(visit, q, s);
   modify<kMasked>(visit, units, rows, s);
   Accumulated<typename Config::Element, Shape::kKeyTiles> weights[kRowBlocks];
-  softmax_step<kMasked>(s, units.t, softmax, o, weights);
+  softmax_step<kMasked || HasScoreMod<Config>::kValue>(s, units.t, softmax, o, weights);
 
   copy_async_wait<kPending>();
   __syncthreads();  // V is there for all; all have left K; the queue has grown

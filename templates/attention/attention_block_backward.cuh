@@ -57,22 +57,28 @@ struct AttentionBlockBackward {
 
   __device__ __forceinline__ auto walk() const {
     const int first = tile->first, last = minimum(first + kTileN, p.seq_k) - 1;
+    const VisitMask<Config> mask = {captures_of(p), tile->sequence, tile->first_head,
+                                    tile->end_head};
     if constexpr (Config::kPairs) {
-      return PairWalk<RowsOfKeys<kTileM, kTileN>>{
+      return PairWalk<RowsOfKeys<kTileM, kTileN>, VisitMask<Config>>{
           queue,
           {{static_cast<const int*>(all.pairs), all.pair_count, p.seq_q, p.seq_k, p.window_left,
             p.window_right},
            first,
-           last}};
+           last},
+          mask,
+          static_cast<const int*>(all.pair_batches)};
     } else {  // the difference of positions seen from the keys
-      return PositionWalk<kTileM>{queue,
-                                  static_cast<const int*>(all.k_positions) + first,
-                                  static_cast<const int*>(all.row_ranges),
-                                  last + 1 - first,
-                                  p.seq_q,
-                                  -highest_difference(p.window_right),
-                                  -lowest_difference(p.window_left),
-                                  last + 1 - first == kTileN};
+      return PositionWalk<kTileM, false, VisitMask<Config>>{
+          queue,
+          static_cast<const int*>(all.k_positions) + first,
+          static_cast<const int*>(all.row_ranges),
+          last + 1 - first,
+          p.seq_q,
+          -highest_difference(p.window_right),
+          -lowest_difference(p.window_left),
+          last + 1 - first == kTileN,
+          mask};
     }
   }
 
@@ -133,12 +139,19 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
     place.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
                                tile->sequence * p.alibi_batch_stride + at.head);
   }
+  constexpr bool kSnippets = kHasSnippets<Config>;
+  if constexpr (kSnippets) place.sequence = tile->sequence, place.head = at.head;
   const unsigned lse2 = shared + Smem::kRowsAt + 4 * place.lane_query;
   if constexpr (Config::kPairs) {
-    const Visit v = kMasked || Config::kAlibi ? queue.get(visit) : Visit{};
+    const Visit v = kMasked || Config::kAlibi || kSnippets ? queue.get(visit) : Visit{};
     const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
+    VisitPlaces places = {v.at, v.end, v.first, v.last, {}};
+    if constexpr (kSnippets) {
+      places.from = queue.origin(visit);
+      place.sequence = places.from.batch;
+    }
     place.offset = v.delta;
-    score_weights<Config, kMasked>(s, words, backward.units, place, window, v.end, lse2);
+    score_weights<Config, kMasked>(s, words, backward.units, place, window, v.end, lse2, places);
   } else {
     score_weights_by_position<Config, kMasked>(s, words, backward.units, place, all, lse2);
   }

@@ -9,6 +9,7 @@
 #include "attention/mask.cuh"
 #include "attention/query_blocks.cuh"
 #include "attention/visit_queue.cuh"
+#include "attention/visit_snippets.cuh"
 #include "common/types.cuh"
 
 namespace lathe {
@@ -38,6 +39,14 @@ struct PairList {
 
   __device__ __forceinline__ Pair load(int index) const {
     return load_pair(pairs, index, rows, keys);
+  }
+  // From a row and a key of pair `index` to their positions. `batches` may be null: all are
+  // `batch`.
+  __device__ __forceinline__ VisitOrigin origin(int index, const int* batches, int batch) const {
+    const int* from = pairs + static_cast<long long>(index) * kPairWords;
+    return {load_element(from + 5) - load_element(from),
+            load_element(from + 6) - load_element(from + 2),
+            batches == nullptr ? batch : load_element(batches + index)};
   }
   // The first pair from `index` on whose interval at word `kWord` meets first..last; `count` if
   // there is none. 32 pairs at a time.
@@ -98,6 +107,11 @@ struct KeysOfRows {
     const bool whole = pair.qa <= first && last < pair.qb;  // no row of the tile is another pair's
     return pair_visit<kTileN>(list, pair, block, pair.ka, pair.kb, pair.qa, pair.qb, full && whole);
   }
+  __device__ __forceinline__ VisitRectangle rectangle(const Pair& pair, int block) const {
+    const int key = pair.ka + block * kTileN;
+    return {maximum(first, pair.qa), minimum(last + 1, pair.qb), key,
+            minimum(key + kTileN, pair.kb)};
+  }
 };
 
 // The blocks of rows that see keys first..last of a tile, which may be cut short by the last key.
@@ -118,22 +132,32 @@ struct RowsOfKeys {
   __device__ __forceinline__ Visit visit(const Pair& pair, int block, bool full) const {
     return pair_visit<kTileM>(list, pair, block, pair.qa, pair.qb, pair.ka, pair.kb, full);
   }
+  __device__ __forceinline__ VisitRectangle rectangle(const Pair& pair, int block) const {
+    const int row = pair.qa + block * kTileM;
+    return {row, minimum(row + kTileM, pair.qb), maximum(first, pair.ka),
+            minimum(last + 1, pair.kb)};
+  }
 };
 
 // The blocks of a tile, appended to the queue one by one: all pairs in their order, the blocks of
-// each from the last to the first.
-template <class Blocks>
+// each from the last to the first, less those that the mask of a snippet leaves out.
+template <class Blocks, class Mask>
 struct PairWalk {
   const VisitQueue queue;
   const Blocks blocks;
+  const Mask mask;
+  const int* batches;  // of each pair, for snippets; or null
 
   // Words of the place: the pair at work with its range, and the next block of it. All of it lies
   // here, so that memory is read once a pair, and not while a step waits for it.
-  enum Place { at_index, at_block, at_begin, at_left, at_right, at_pair };
+  enum Place { at_index, at_block, at_begin, at_left, at_right, at_pair, at_origin = at_pair + 5 };
 
   __device__ __forceinline__ void start() const {
     // Before the first pair, with no block left.
-    if (threadIdx.x == 0) keep(-1, -1, {0, 0, 0, 0}, {});
+    if (threadIdx.x == 0) {
+      keep(-1, -1, {0, 0, 0, 0}, {});
+      if constexpr (Mask::kPlaces) keep_origin({});
+    }
     __syncwarp();
   }
   __device__ __forceinline__ int kept(int word) const {
@@ -147,6 +171,32 @@ struct PairWalk {
 #pragma unroll
     for (int i = 0; i < 10; ++i) store_shared_word(queue.place(i), word[i]);
   }
+  __device__ __forceinline__ void keep_origin(const VisitOrigin& from) const {
+    store_shared_word(queue.place(at_origin), from.query);
+    store_shared_word(queue.place(at_origin + 1), from.key);
+    store_shared_word(queue.place(at_origin + 2), from.batch);
+  }
+  // From the block on, down to the first of the range, one that a mask leaves something of: lane i
+  // looks at the i-th. False if there is none.
+  __device__ __forceinline__ bool find_kept(const Pair& pair, const BlockRange& range,
+                                            const VisitOrigin& from, int& block, bool& all) const {
+    while (block >= range.begin) {
+      const int own = block - static_cast<int>(threadIdx.x % 32);
+      VisitRectangle at = blocks.rectangle(pair, maximum(own, range.begin));
+      at.row += from.query, at.row_end += from.query, at.key += from.key, at.key_end += from.key;
+      const int found = mask.of(from.batch, at);
+      const unsigned seen = __ballot_sync(0xffffffffu, own >= range.begin && found != kMaskNone);
+      const unsigned whole = __ballot_sync(0xffffffffu, found == kMaskAll);
+      if (seen != 0) {
+        const int lane = __ffs(static_cast<int>(seen)) - 1;
+        block -= lane;
+        all = (whole >> lane & 1) != 0;
+        return true;
+      }
+      block -= 32;
+    }
+    return false;
+  }
 
   // By all lanes of the first warp, which the caller has brought together.
   __device__ __forceinline__ void append(int visit) const {
@@ -155,18 +205,34 @@ struct PairWalk {
     BlockRange range = {kept(at_begin), kept(at_left), kept(at_right), 0};
     Pair pair = {kept(at_pair), kept(at_pair + 1), kept(at_pair + 2), kept(at_pair + 3),
                  kept(at_pair + 4)};
+    VisitOrigin from = {};
+    if constexpr (Mask::kPlaces) from = {kept(at_origin), kept(at_origin + 1), kept(at_origin + 2)};
+    bool all = true;  // of what the mask of a snippet could drop
+    if constexpr (Mask::kAsks) {
+      if (index >= 0 && index < count && !find_kept(pair, range, from, block, all)) {
+        block = range.begin - 1;
+      }
+    }
     while (block < range.begin && index < count) {  // on to the next pair that has a block
       index = blocks.find(index + 1);
       if (index >= count) break;
       pair = blocks.list.load(index);
       range = blocks.range(pair);
       block = range.end - 1;
+      if constexpr (Mask::kPlaces) from = blocks.list.origin(index, batches, mask.batch);
+      if constexpr (Mask::kAsks) {
+        if (!find_kept(pair, range, from, block, all)) block = range.begin - 1;
+      }
     }
-    const bool full = range.left <= block && block < range.right;
+    const bool full = all && range.left <= block && block < range.right;
     __syncwarp();  // all have read their place
     if (threadIdx.x == 0) {
       queue.put(visit, index < count ? blocks.visit(pair, block, full) : Visit{});
       keep(index, block - 1, range, pair);
+      if constexpr (Mask::kPlaces) {
+        queue.put_origin(visit, from);
+        keep_origin(from);
+      }
     }
     __syncwarp();
   }

@@ -8,6 +8,7 @@
 #include "attention/mask.cuh"
 #include "attention/scores.cuh"
 #include "attention/visit_queue.cuh"
+#include "attention/visit_snippets.cuh"
 #include "common/types.cuh"
 
 namespace lathe {
@@ -41,8 +42,10 @@ __device__ __forceinline__ PositionRange position_range(const int* positions, in
   return range;
 }
 
-// The blocks of a tile, appended to the queue one by one, from the left to the right.
-template <int kBlock>
+// The blocks of a tile, appended to the queue one by one, from the left to the right, less those
+// that the mask of a snippet leaves out: it is asked about the ranges, of which all positions are
+// a part.
+template <int kBlock, bool kOwnRows, class Mask>
 struct PositionWalk {
   const VisitQueue queue;
   const int* const own;     // positions of the tile's rows
@@ -50,6 +53,7 @@ struct PositionWalk {
   const int own_count, columns;
   const int low, high;  // of a column's position less a row's
   const bool whole;     // no row of the tile is past the last, where that needs a mask
+  const Mask mask;
 
   // Words of the place: the range of the tile, and of 32 blocks from `base` on which are seen, and
   // which are seen whole. Memory is read once for those, and not while a step waits for it.
@@ -79,6 +83,12 @@ struct PositionWalk {
     return static_cast<long long>(k.most) - q.least <= high &&
            static_cast<long long>(k.least) - q.most >= low;
   }
+  // What the mask of a snippet leaves of two ranges: kOwnRows: the tile's are those of rows.
+  __device__ __forceinline__ int kept(const PositionRange& tile, const PositionRange& other) const {
+    const PositionRange& q = kOwnRows ? tile : other;
+    const PositionRange& k = kOwnRows ? other : tile;
+    return mask.of(mask.batch, {q.least, q.most + 1, k.least, k.most + 1});
+  }
   __device__ __forceinline__ PositionRange range_of(int block) const {
     return {load_element(ranges + 2 * block), load_element(ranges + 2 * block + 1)};
   }
@@ -96,8 +106,10 @@ struct PositionWalk {
       const int own_block = base + static_cast<int>(threadIdx.x % 32);
       const bool there = own_block < blocks;
       const PositionRange k = there ? range_of(own_block) : q;
-      seen = __ballot_sync(0xffffffffu, there && some(q, k));
-      plain = __ballot_sync(0xffffffffu, whole && (own_block + 1) * kBlock <= columns && all(q, k));
+      const int found = kept(q, k);
+      seen = __ballot_sync(0xffffffffu, there && found != kMaskNone && some(q, k));
+      plain = __ballot_sync(0xffffffffu, whole && found == kMaskAll &&
+                                             (own_block + 1) * kBlock <= columns && all(q, k));
     }
     Visit v = {};
     if (seen != 0) {
@@ -122,7 +134,9 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
                                                           const WarpRows<Config>& rows,
                                                           const AttentionTile& tile,
                                                           const AttentionBlockParams& p, int key) {
-  constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal);
+  constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
+  constexpr bool kMaskMod = kMasked && HasMaskMod<Config>::kValue;
+  constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal) || kScoreMod || kMaskMod;
   const int thread = thread_index();
   const int low = lowest_difference(p.forward.window_left);
   const int high = highest_difference(p.forward.window_right);
@@ -133,8 +147,11 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = rows.query(tile, rows.place(b, half, thread), thread);
-        if (row < tile.rows)
-          q[b][half] = load_element(static_cast<const int*>(p.q_positions) + row);
+        // Snippets are asked about rows and keys that are there: in the place of others, the last.
+        if (kHasSnippets<Config> || row < tile.rows) {
+          const int own = kHasSnippets<Config> ? minimum(row, tile.rows - 1) : row;
+          q[b][half] = load_element(static_cast<const int*>(p.q_positions) + own);
+        }
       }
     }
   }
@@ -145,7 +162,10 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
       const int column = key + 8 * n + thread % 4 * 2 + c;
       const bool inside = column < tile.keys;
       int k = 0;
-      if (kNear && inside) k = load_element(static_cast<const int*>(p.k_positions) + column);
+      if (kNear && (kHasSnippets<Config> || inside)) {
+        const int own = kHasSnippets<Config> ? minimum(column, tile.keys - 1) : column;
+        k = load_element(static_cast<const int*>(p.k_positions) + own);
+      }
 #pragma unroll
       for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
@@ -155,9 +175,17 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
           if constexpr (Config::kAlibi) {
             y = biased_score(y, units.slope(0), static_cast<float>(ahead));
           }
+          if constexpr (kScoreMod) {
+            y = Config::ScoreMod::apply(y, tile.sequence, tile.head, q[b][half], k, units.captures);
+          }
           if constexpr (kMasked) {
             const bool near = !Config::kLocal || (low <= ahead && ahead <= high);
             y = inside && near ? y : minus_infinity();
+          }
+          if constexpr (kMaskMod) {
+            y = Config::MaskMod::keep(tile.sequence, tile.head, q[b][half], k, units.captures)
+                    ? y
+                    : minus_infinity();
           }
           s[b][n][2 * half + c] = y;
         }

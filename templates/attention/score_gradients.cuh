@@ -66,14 +66,21 @@ __device__ __forceinline__ float biased_weight_score(float x, const GradientUnit
   return x;
 }
 
+// Snippets are asked about rows and keys of the sequence only, as in the forward.
+struct LastPlaces {
+  int rows, keys;
+  __device__ __forceinline__ int query_of(int row) const { return minimum(row, rows - 1); }
+  __device__ __forceinline__ int key_of(int key) const { return minimum(key, keys - 1); }
+};
+
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
 // `lse2` is where the lane's first two values lie.
-template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Places>
 __device__ __forceinline__ void score_weights(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
     const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
-    unsigned lse2) {
+    unsigned lse2, const Places& places) {
   using Element = typename Config::Element;
   using Units = GradientUnits<Config>;
   QueryColumns kept[kRowBlocks][2];
@@ -102,9 +109,8 @@ __device__ __forceinline__ void score_weights(
             biased_weight_score(s[b][n][2 * half + c], units, place.slope,
                                 ahead + static_cast<float>(8 * n + c - 8 * i), factor);
         float x = biased;
-        // Snippets are asked about rows and keys of the sequence only, as in the forward.
-        const int query = minimum(place.query + place.lane_query + 8 * n + c, rows - 1);
-        const int key = minimum(place.key + 8 * i, window.keys - 1);
+        const int query = places.query_of(place.query + place.lane_query + 8 * n + c);
+        const int key = places.key_of(place.key + 8 * i);
         if constexpr (Units::kScoreMod) {
           x = Config::ScoreMod::apply(x, place.sequence, place.head, query, key, units.captures);
         }
@@ -132,6 +138,16 @@ __device__ __forceinline__ void score_weights(
       probability[b].put(n, half, p[0], p[1]);
     }
   }
+}
+
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void score_weights(
+    float (&s)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
+    const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
+    unsigned lse2) {
+  score_weights<Config, kMasked>(s, probability, units, place, window, rows, lse2,
+                                 LastPlaces{rows, window.keys});
 }
 
 // weight, dp -> ds in pairs of Element. In a block that a mask cuts, whatever dp is there, a pair

@@ -52,14 +52,22 @@ __device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>&
   return y;
 }
 
-// All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. Snippets are
-// asked about rows and keys of the sequence only: outside, about its last ones, and the answer goes
-// to no result. A window is a sequence's, or that of one visit.
-template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows>
+// Snippets are asked about rows and keys of the sequence only: outside, about its last ones, and
+// the answer goes to no result.
+struct SequencePlaces {
+  const AttentionTile& tile;
+  __device__ __forceinline__ int query_of(int row) const { return minimum(row, tile.rows - 1); }
+  __device__ __forceinline__ int key_of(int key) const { return minimum(key, tile.keys - 1); }
+};
+
+// All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. A window is a
+// sequence's, or that of one visit, and so are the places that snippets are asked about.
+template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows,
+          class Places>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units, const Rows& rows,
                                               const AttentionTile& tile, const Window& window,
-                                              int key) {
+                                              int key, const Places& places) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;
   constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
   constexpr bool kMaskMod = HasMaskMod<Config>::kValue && kMask == AttentionMask::both;
@@ -72,7 +80,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       const int row = rows.query(tile, place, thread);
       int highest = 0, lowest = 0;
       float distance = 0.0f, slope = 0.0f;
-      const int query = minimum(row, tile.rows - 1), head = rows.head(tile, place);
+      const int query = places.query_of(row), head = rows.head(tile, place);
       if constexpr (kMask == AttentionMask::both) {
         highest = (Config::kLocal ? highest_column<Config::kTileN>(window, row, key)
                                   : minimum(window.keys - 1 - key, Config::kTileN)) -
@@ -90,7 +98,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           float y = scaled_score(s[b][n][2 * half + c], units);
-          const int at = minimum(key + column + 8 * n + c, tile.keys - 1);  // for snippets
+          const int at = places.key_of(key + column + 8 * n + c);  // for snippets
           if constexpr (Config::kAlibi) {
             y = biased_score(y, slope, distance - static_cast<float>(8 * n + c));
           }
@@ -113,6 +121,13 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       }
     }
   }
+}
+template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows>
+__device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
+                                              const ScoreUnits<Config>& units, const Rows& rows,
+                                              const AttentionTile& tile, const Window& window,
+                                              int key) {
+  modify_scores<Config, kMask>(s, units, rows, tile, window, key, SequencePlaces{tile});
 }
 
 }  // namespace lathe

@@ -31,10 +31,15 @@ struct Visit {
   VisitKind kind;
 };
 
+// What snippets add to row and column for positions, and what they are told of the batch.
+struct VisitOrigin {
+  int query, key, batch;
+};
+
 // Four slots, of which a step reads two while the next but one is written, and the words in which
 // a walk keeps its place from one append to the next.
 struct VisitQueue {
-  static constexpr int kSlotBytes = 32, kSlots = 4, kPlaceWords = 16;
+  static constexpr int kSlotBytes = 48, kSlots = 4, kPlaceWords = 16;
   static constexpr int kBytes = kSlots * kSlotBytes + 4 * kPlaceWords;
   unsigned base;
 
@@ -50,6 +55,15 @@ struct VisitQueue {
                          v.first, v.last, v.delta, static_cast<int>(v.kind)};
 #pragma unroll
     for (int i = 0; i < 8; ++i) store_shared_word(slot(visit) + 4 * i, word[i]);
+  }
+  __device__ __forceinline__ void put_origin(int visit, const VisitOrigin& from) const {
+    store_shared_word(slot(visit) + 32, from.query);
+    store_shared_word(slot(visit) + 36, from.key);
+    store_shared_word(slot(visit) + 40, from.batch);
+  }
+  __device__ __forceinline__ VisitOrigin origin(int visit) const {
+    return {load_shared_word(slot(visit) + 32), load_shared_word(slot(visit) + 36),
+            load_shared_word(slot(visit) + 40)};
   }
   __device__ __forceinline__ int at(int visit) const { return load_shared_word(slot(visit)); }
   __device__ __forceinline__ int end(int visit) const { return load_shared_word(slot(visit) + 4); }

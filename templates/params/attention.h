@@ -110,10 +110,11 @@ struct SnippetProbeParams {
 // every row of a batch of `sequences`.
 struct AttentionBlockParams {
   AttentionForwardParams forward;
-  const void* pairs;        // int32 [NP, 7]: qa, qb, ka, kb, shift, q0, k0; see attention/pairs.cuh
-  const void* q_positions;  // int32 [Tq]
-  const void* k_positions;  // int32 [Tk]
-  const void* key_ranges;   // int32 [key blocks, 2]: least and greatest of k_positions
+  const void* pairs;  // int32 [NP, 7]: qa, qb, ka, kb, shift, q0, k0; see attention/pairs.cuh
+  const void* pair_batches;  // int32 [NP]: what snippets are told; null: the row of the batch
+  const void* q_positions;   // int32 [Tq]
+  const void* k_positions;   // int32 [Tk]
+  const void* key_ranges;    // int32 [key blocks, 2]: least and greatest of k_positions
   int pair_count;
   int first;  // nothing to go on from: out and lse are not read
 };

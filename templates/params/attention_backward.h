@@ -129,10 +129,11 @@ struct AttentionBackwardFinishParams {
 // a queue of visits.
 struct AttentionBlockBackwardParams {
   AttentionBackwardParams backward;
-  const void* pairs;        // int32 [NP, 7], as in AttentionBlockParams
-  const void* q_positions;  // int32 [Tq]
-  const void* k_positions;  // int32 [Tk]
-  const void* row_ranges;   // int32 [row blocks, 2]: least and greatest of q_positions
+  const void* pairs;         // int32 [NP, 7], as in AttentionBlockParams
+  const void* pair_batches;  // int32 [NP], the same
+  const void* q_positions;   // int32 [Tq]
+  const void* k_positions;   // int32 [Tk]
+  const void* row_ranges;    // int32 [row blocks, 2]: least and greatest of q_positions
   int pair_count;
   int first_keys;  // nothing to add to: dk and dv are written and not read
 };

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <random>
+#include <utility>
 
 #include "tests/api/caller.h"
 #include "tests/numbers.h"
@@ -188,6 +189,103 @@ TEST_CASE("a step over all keys is flash_attention, to the bit") {
     step.run("flash_attention", kForward, {{"causal", causal}});
     CHECK(step.caller.get("out") == rounded(LATHE_BF16, out));
     CHECK(step.caller.get("lse") == lse);
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
+// Scores and masks by position, head, batch and what is captured.
+const char* const kScoreMod = R"(
+__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,
+                           const Captures& captures) {
+  return score + captures.get<0>(kv_idx) * (1 + head + batch) - captures.scalar(1) * q_idx;
+}
+__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q_idx,
+                               int kv_idx) {
+  return dscore;
+}
+)";
+const char* const kMaskMod = R"(
+__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {
+  return (q_idx + head) / 40 != kv_idx / 50 || (q_idx + kv_idx) % 3 == 0;
+}
+)";
+const char* const kMaskTile = R"(
+__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
+  return k1 <= (q0 + head) / 40 * 50 ? 2 : 1;
+}
+)";
+
+TEST_CASE("snippets of a step over all keys are flash_attention's, to the bit") {
+  const Context context = make_context();
+  for (const bool tiles : {false, true}) {
+    CAPTURE(tiles);
+    Step step(context.get(), LATHE_F16);
+    step.caller.texts = {{"score_mod", kScoreMod},
+                         {"mask_mod", std::string(kMaskMod) + (tiles ? kMaskTile : "")}};
+    step.caller.put("capture_0", LATHE_F32, {kKeys}, random_values(LATHE_F32, kKeys, 11));
+    step.caller.put("pairs", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 0, 0});
+    const std::map<std::string, std::string> options = {{"window_right", "30"},
+                                                        {"scalar_1", "0.01"}};
+    std::map<std::string, std::string> first = options;
+    first["first"] = "1";
+    step.run("flash_attention_block", with(kForward, {"pairs", "capture_0"}), first);
+    const Values out = step.caller.get("out"), lse = step.caller.get("lse");
+    step.caller.put("out", LATHE_F16, {kRows, kQueries, kHeads, kWidth}, Values(out.size(), NAN));
+    step.run("flash_attention", with(kForward, {"capture_0"}), options);
+    CHECK(step.caller.get("out") == rounded(LATHE_F16, out));
+    CHECK(step.caller.get("lse") == lse);
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
+// Two sequences, each a pair that begins at its own position 0 and tells its number.
+TEST_CASE("snippets of packed sequences are told which one they are in") {
+  const Context context = make_context();
+  const Values rows = {0, 70, kQueries}, keys = {0, 110, kKeys};
+  Values pairs;
+  for (const size_t n : {0, 1}) {
+    const double qa = rows[n], qb = rows[n + 1], ka = keys[n], kb = keys[n + 1];
+    for (const double word : {qa, qb, ka, kb, kb - ka - (qb - qa), 0.0, 0.0}) pairs.push_back(word);
+  }
+  Step step(context.get(), LATHE_F16);
+  step.bring(0);
+  step.caller.texts = {{"score_mod", kScoreMod}, {"mask_mod", kMaskMod}};
+  step.caller.put("capture_0", LATHE_F32, {kKeys}, random_values(LATHE_F32, kKeys, 11));
+  step.caller.put("pairs", LATHE_I32, {2, 7}, pairs);
+  step.caller.put("pair_batch", LATHE_I32, {2}, {0, 1});
+  step.caller.put("cu_seqlens_q", LATHE_I32, {3}, rows);
+  step.caller.put("cu_seqlens_k", LATHE_I32, {3}, keys);
+  step.run("flash_attention_block", with(kForward, {"pairs", "pair_batch", "capture_0"}),
+           {{"causal", "1"}, {"first", "1"}});
+  const Values out = step.caller.get("out"), lse = step.caller.get("lse");
+  const std::vector<int64_t> wide = {kQueries, kHeads, kWidth}, narrow = {kKeys, kKeyHeads, kWidth};
+  step.caller.put("out", LATHE_F16, wide, Values(out.size(), NAN));
+  step.run("flash_attention", with(kForward, {"cu_seqlens_q", "cu_seqlens_k", "capture_0"}),
+           {{"causal", "1"}});
+  CHECK(step.caller.get("out") == rounded(LATHE_F16, out));
+  CHECK(step.caller.get("lse") == lse);
+
+  const Names backward = {"q", "k", "v", "dout", "out", "lse", "capture_0"};
+  const auto texts = std::exchange(step.caller.texts, {});
+  step.run("flash_attention_delta", {"out", "dout", "lse", "delta"}, {});
+  step.caller.texts = texts;
+  const Names gradients = {"dq", "dk", "dv"};
+  step.run("flash_attention_block_bwd", with(kBackward, {"pairs", "pair_batch", "capture_0"}),
+           {{"causal", "1"}, {"first", "1"}});
+  std::map<std::string, Values> found;
+  for (const std::string& name : gradients) found[name] = step.caller.get(name);
+  step.caller.put("dq", LATHE_F16, wide, Values(found["dq"].size()));
+  step.caller.put("dk", LATHE_F16, narrow, Values(found["dk"].size()));
+  step.caller.put("dv", LATHE_F16, narrow, Values(found["dv"].size()));
+  step.run("flash_attention", with(backward, with(gradients, {"cu_seqlens_q", "cu_seqlens_k"})),
+           {{"causal", "1"}});
+  for (const std::string& name : gradients) {
+    const Values whole = step.caller.get(name);
+    size_t wrong = 0;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      wrong += !(std::abs(whole[i] - found[name][i]) <= 1e-3 * (1 + std::abs(whole[i])));
+    }
+    CHECK_MESSAGE(wrong == 0, name);
   }
   CHECK(take_report().findings == std::vector<std::string>{});
 }

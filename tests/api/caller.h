@@ -31,6 +31,7 @@ class Caller {
     tensor->upload(values);
     return *tensor;
   }
+  std::map<std::string, std::string> texts;  // options that are texts, of every run
   Values get(const std::string& name) const { return tensors_.at(name)->download(); }
 
   // `names`: the operator's tensor -> ours.
@@ -46,6 +47,9 @@ class Caller {
     }
     for (const auto& [key, value] : options) {
       API(lathe_problem_set_string(problem, key.c_str(), value.c_str()));
+    }
+    for (const auto& [key, value] : texts) {
+      API(lathe_problem_set_text(problem, key.c_str(), value.c_str(), value.size()));
     }
     lathe_plan* plan = nullptr;
     API(lathe_plan_create(&plan, context_, problem));

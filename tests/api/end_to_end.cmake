@@ -46,6 +46,7 @@ foreach(name
     kda_adversarial
     kda_counters
     kda_isolation
+    kda_layer_ranks
     kda_offsets
     kda_options
     kda_ranks

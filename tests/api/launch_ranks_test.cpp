@@ -54,7 +54,7 @@ struct RankRun {
     lathe_shard* made = nullptr;
     REQUIRE(lathe_shard_create(&made, ranks, rank, bounds.back(), bounds.data()) == LATHE_OK);
     shard.reset(made);
-    halo = lathe::halo_plan(shard->partition, rank, 4);
+    halo = lathe::halo_plan(shard->layout.partition, rank, 4);
     const size_t r = static_cast<size_t>(rank);
     world.fill(2, bounds[r + 1] - bounds[r], 2, 64, 4);
     const lathe_plan* plan = world.plan.get();
@@ -210,8 +210,8 @@ TEST_CASE("plans with and without a group keep to their own runs") {
   CHECK(contains(error(), "rank 0 of 2"));
   CHECK(sharded(3, 1, 30) == LATHE_INVALID_ARGUMENT);
   CHECK(sharded(2, 1, 22) == LATHE_INVALID_ARGUMENT);
-  CHECK(contains(error(), "T = 10"));
-  CHECK(contains(error(), "11 to 22"));
+  CHECK(contains(error(), "T is 10"));
+  CHECK(contains(error(), "11 tokens"));
   CHECK(recorder.count == 0);
 
   World alone;

@@ -231,6 +231,12 @@ TEST_CASE("the doctor reports every item with four fields") {
        {"cuda driver\t", "gpu\t", "simulator\t", "nvrtc\tfound\t", "nccl\t", "cache directory\t"}) {
     CHECK(contains(report, item));
   }
+  CHECK(contains(report, "ranks that share a gpu\t"));
+  if (contains(report, "ranks that share a gpu\tfound\t")) {
+    CHECK(contains(report, "NCCL_MULTI_RANK_GPU_ENABLE=1"));
+  } else {
+    CHECK(contains(report, "NCCL 2.30 or newer"));
+  }
   if (contains(report, "cuda driver\tmissing")) {
     CHECK(contains(report, "cuda driver\tmissing\tlibcuda.so.1 was not found\tinstall"));
   }

@@ -28,7 +28,7 @@ struct RanksAnswer {
   // Whole outputs. What has no token axis is that of rank 0, which with
   // LATHE_REDUCE_PARAMETER_GRADS all others must have too; without it the sum.
   std::map<std::string, Values> outputs;
-  std::vector<HopCount> hops;      // in no order between ranks
+  std::vector<HopCount> hops;      // of the runs; in no order between ranks
   std::vector<size_t> workspaces;  // bytes, by rank
   // What each rank held: begin and end of its intervals.
   std::vector<std::vector<std::pair<int64_t, int64_t>>> queries, keys;

@@ -150,6 +150,11 @@ class InputCases(Case):
         bad("row 1: it shares rows and keys with row 0", pairs((0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)))
         bad("q_pos holds 1073741824 at 2", {**block(positions=True), "pairs": None,
                                             "q_pos": tensor("I32", [10], values=[0, 1, 1 << 30] + [0] * 7)})
+        batch = block(batch=[2])
+        bad("row 0: qa, qb is 0, 11; allowed.*Sq = 10", {**batch, **pairs((0, 11, 0, 9, 0, 0, 0))})
+        bad(r"lse has shape \[H,Tq\], but q has \[B,Sq,H,D\]", {**batch, "lse": tensor("F32", [4, 10])})
+        bad("q_pos has Tq = 9, but q has Sq = 10", {**block(positions=True, batch=[2]), "pairs": None,
+                                                    "q_pos": tensor("I32", [9], values=range(9))})
         bad("out has dtype bf16, allowed: f32", {"out": tensor("BF16", [10, 4, 8])})
         bad("lse is missing", {"lse": None})
         bad("H = 4.*HK = 3", {"k": tensor("BF16", [9, 3, 16]), "v": tensor("BF16", [9, 3, 8])})

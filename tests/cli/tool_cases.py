@@ -47,6 +47,10 @@ class ToolCases(Case):
                 report, out = self.run_op("flash_attention_block_bwd", inputs, [f"deterministic={deterministic}"], verb="check")
                 self.assertEqual(report["findings"], [])
                 self.assertEqual(set(out), {"dq", "dk", "dv"})
+        for tensors in (block(batch=[2]), block(positions=True, batch=[2])):
+            report, out = self.run_op("flash_attention_block", tensors, ["first=1"], verb="check")
+            self.assertEqual(report["findings"], [])
+            self.assertEqual({name: shape for name, (_, shape, _) in out.items()}, {"out": [2, 10, 4, 8], "lse": [2, 4, 10]})
         merge = {"out": tensor("F32", [10, 4, 8]), "lse": tensor("F32", [4, 10]), "sinks": tensor("F32", [4])}
         report, out = self.run_op("lse_merge", merge, ["output_rounded=1"], verb="check")
         self.assertEqual(report["findings"], [])

@@ -87,7 +87,7 @@ TEST_CASE("specs of the block step") {
   CHECK(pairs.forward->text() ==
         "attention_block element=bf16 cu=i32 width=128 value_width=128 m=128 n=64 stages=2 "
         "packed=0 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=0 listed=0 pairs=1 threads=256 "
-        "smem=98496");
+        "smem=98560");
   CHECK(attention_block_workspace_bytes(*pairs.forward, 8192) == 0);
   problem.pairs = false, problem.positions = true;
   const AttentionBlockKernels positions = *attention_block_kernels(problem, facts);

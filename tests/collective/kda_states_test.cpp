@@ -207,24 +207,3 @@ TEST_CASE("kda's states: cuts between sequences need no message") {
   }
   CHECK(world.plans[1].first == 1);  // the empty one is where its offset is
 }
-
-TEST_CASE("kda's states: parts that begin with a chunk") {
-  std::mt19937 random(2);
-  for (int draw = 0; draw < 200; ++draw) {
-    const auto length = static_cast<int64_t>(random() % 400);
-    const std::vector<int64_t> cu = cases::random_offsets(random, length, 1 + random() % 5);
-    const int world = 1 + static_cast<int>(random() % 8);
-    const int64_t chunk = 16 << random() % 3;
-    const Partition found = kda_chunk_partition(cu, world, chunk);
-    REQUIRE(check_partition(found.bounds).ok());
-    CHECK(found.world() == world);
-    CHECK(found.length() == length);
-    const Partition even = even_partition(length, world);
-    for (int rank = 1; rank < world; ++rank) {
-      const int64_t bound = found.bounds[rank];
-      CHECK(std::abs(bound - even.bounds[rank]) <= chunk / 2);
-      const auto next = std::upper_bound(cu.begin(), cu.end(), bound);
-      if (bound < length) CHECK((bound - *(next - 1)) % chunk == 0);
-    }
-  }
-}

@@ -45,12 +45,13 @@ TEST_CASE("each launcher is understood") {
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "torchrun", 0, 2, -1, ""},
       {{{"OMPI_COMM_WORLD_RANK", "1"},
         {"OMPI_COMM_WORLD_SIZE", "2"},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+        {"PMIX_NAMESPACE", "prte-7@1"}},
        "Open MPI",
        1,
        2,
        0,
-       ""},
+       "/prte-7@1"},
       {{{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}, "PMI", 1, 3, -1, ""},
       {{{"SLURM_PROCID", "5"},
         {"SLURM_NTASKS", "6"},
@@ -107,12 +108,17 @@ TEST_CASE("the meeting point: default port, one rank without, NCCL's own") {
   Environment two = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}};
   CHECK(parse(two)->port == 29501);
   CHECK(parse({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->address.empty());
+  two["LATHE_RENDEZVOUS_DIR"] = "/shared";
+  CHECK(parse(two)->folder.empty());  // an address is faster
   two.erase("MASTER_ADDR");
+  CHECK(parse(two)->folder == "/shared");
+  CHECK(parse(two)->address.empty());
   two["NCCL_COMM_ID"] = "h:1";
   const Result<Launch> own = parse(two);
   REQUIRE(own.ok());
   CHECK(own->nccl_finds_peers);
   CHECK(own->address.empty());
+  CHECK(own->folder.empty());
 }
 
 TEST_CASE("what is missing, wrong or contradictory is named") {
@@ -124,7 +130,8 @@ TEST_CASE("what is missing, wrong or contradictory is named") {
       {{}, {"RANK and WORLD_SIZE (torchrun)", "SLURM_PROCID and SLURM_NTASKS (Slurm)"}},
       {{{"RANK", "1"}}, {"RANK is set but WORLD_SIZE is not"}},
       {{{"PMI_SIZE", "1"}}, {"PMI_SIZE is set but PMI_RANK is not"}},
-      {{{"RANK", "1"}, {"WORLD_SIZE", "2"}}, {"MASTER_ADDR is not set", "rank 1 of 2"}},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "2"}},
+       {"MASTER_ADDR is not set", "rank 1 of 2", "LATHE_RENDEZVOUS_DIR", "NCCL_COMM_ID"}},
       {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, {"RANK is \"2\"", "0 to 1"}},
       {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, {"RANK is \"-1\""}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE is \"0\""}},

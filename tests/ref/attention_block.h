@@ -20,7 +20,18 @@ struct AttentionBlock {
   Array q, k, v;  // [rows, H, D], [keys, HK, D], [keys, HK, DV]
   Array slopes;   // [H]; empty: absent
   Ahead ahead;
+  // What becomes of the score of row i, key j and head h last of all, with its derivative; and
+  // whether head h keeps the pair. Empty: nothing, and all do.
+  std::function<std::pair<double, double>(double score, int64_t i, int64_t j, int64_t h)> score_mod;
+  std::function<bool(int64_t i, int64_t j, int64_t h)> mask_mod;
 
+  std::optional<int64_t> distance(int64_t i, int64_t j, int64_t h) const {
+    const std::optional<int64_t> found = ahead(i, j);
+    return found && mask_mod && !mask_mod(i, j, h) ? std::nullopt : found;
+  }
+  std::pair<double, double> modified(double score, int64_t i, int64_t j, int64_t h) const {
+    return score_mod ? score_mod(score, i, j, h) : std::pair{score, 1.0};
+  }
   size_t query(int64_t i, int64_t h) const { return static_cast<size_t>(i * heads + h); }
   size_t key(int64_t j, int64_t h) const {
     return static_cast<size_t>(j * kv_heads + h / (heads / kv_heads));
@@ -47,9 +58,9 @@ inline void attention_block(const AttentionBlock& a, AttentionForward* state) {
       std::vector<std::pair<int64_t, double>> kept;
       double largest = lse;
       for (int64_t j = 0; j < a.keys; ++j) {
-        const std::optional<int64_t> distance = a.ahead(i, j);
+        const std::optional<int64_t> distance = a.distance(i, j, h);
         if (!distance) continue;
-        kept.emplace_back(j, a.capped(i, j, h) + a.bias(h, *distance));
+        kept.emplace_back(j, a.modified(a.capped(i, j, h) + a.bias(h, *distance), i, j, h).first);
         largest = std::max(largest, kept.back().second);
       }
       if (kept.empty()) continue;
@@ -84,13 +95,14 @@ inline void attention_block_backward(
       if (lse[row] == -kInfinity) continue;
       const size_t query = a.query(i, h);
       for (int64_t j = 0; j < a.keys; ++j) {
-        const std::optional<int64_t> distance = a.ahead(i, j);
+        const std::optional<int64_t> distance = a.distance(i, j, h);
         if (!distance) continue;
         const size_t key = a.key(j, h);
         const double capped = a.capped(i, j, h);
-        const double p = std::exp(capped + a.bias(h, *distance) - lse[row]);
+        const auto [score, slope] = a.modified(capped + a.bias(h, *distance), i, j, h);
+        const double p = std::exp(score - lse[row]);
         const double dp = dot(&dout[query * values], &a.v[key * values], a.value_dim);
-        double ds = p * (dp - e[row]);
+        double ds = p * (dp - e[row]) * slope;
         if (a.softcap > 0) ds *= 1 - (capped / a.softcap) * (capped / a.softcap);
         ds = round(ds) * a.scale;
         add_scaled(&sums->dv[key * values], round(p), &dout[query * values], a.value_dim);

@@ -25,6 +25,12 @@ const std::vector<Case> kCases = {
     {{Dtype::f16, 256, 256, {}, "positions local"}, {32, 64, 1, 8, 2}},
     {{Dtype::f32, 64, 64, {}, "pairs local softcap"}, {32, 32, 1, 4, 2}},
     {{Dtype::f32, 64, 64, {}, "positions local"}, {32, 32, 1, 4, 2}},
+    {{Dtype::bf16, 64, 64, {}, "pairs local mask"}, {64, 128, 2, 8, 1}},
+    {{Dtype::f16, 64, 64, {}, "pairs score mask tiles ordered"}, {32, 64, 1, 4, 1}},
+    {{Dtype::bf16, 128, 128, {}, "pairs local alibi score"}, {64, 128, 1, 8, 1}},
+    {{Dtype::f16, 128, 64, {}, "positions local score mask tiles"}, {64, 64, 1, 4, 1}},
+    {{Dtype::bf16, 64, 64, {}, "positions alibi mask"}, {64, 64, 1, 4, 1}},
+    {{Dtype::f32, 64, 64, {}, "pairs score mask"}, {32, 32, 1, 4, 2}},
 };
 
 // A state that attention over more than this block may have: lse above that of the block's keys, in
@@ -82,6 +88,7 @@ TEST_CASE("attention_block_backward: random pairs and positions on every configu
       ref::AttentionBlock a = random_block(setup, random);
       const Step step = random_step(setup, a.rows, a.keys, random);
       a.ahead = step.ahead();
+      put_snippets(setup, step, &a);
       CAPTURE(a.rows);
       CAPTURE(a.keys);
       if (a.keys == 0) continue;  // nothing to launch

@@ -32,12 +32,60 @@ std::vector<char> encode(lathe_dtype dtype, const std::vector<ref::AttentionBloc
 std::vector<int> pair_words(const std::vector<Pair>& pairs) {
   std::vector<int> words;
   for (const Pair& p : pairs) {
-    for (const int64_t word : {p.qa, p.qb, p.ka, p.kb, p.shift, int64_t{0}, int64_t{0}}) {
+    for (const int64_t word : {p.qa, p.qb, p.ka, p.kb, p.shift, p.q0, p.k0}) {
       words.push_back(static_cast<int>(word));
     }
   }
   words.resize(std::max<size_t>(words.size(), 8));
   return words;
+}
+
+std::vector<int> pair_batches(const std::vector<Pair>& pairs) {
+  std::vector<int> batches(std::max<size_t>(pairs.size(), 8));
+  for (size_t i = 0; i < pairs.size(); ++i) batches[i] = static_cast<int>(pairs[i].batch);
+  return batches;
+}
+
+// A score is stretched and moved by functions of positions, head and batch.
+const char* const kScoreMod = R"(
+__device__ float stretch(int batch, int head, int q, int k) {
+  return 1.0f + 0.125f * ((q + 3 * k + head + batch) & 3);
+}
+__device__ float score_mod(float score, int batch, int head, int q, int k, const Captures& c) {
+  return score * stretch(batch, head, q, k) + c.get<1>((k + q) & 7) + c.scalar(2);
+}
+__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q, int k) {
+  return dscore * stretch(batch, head, q, k);
+}
+)";
+constexpr float kMoves[] = {0.5f, -0.25f, 0, 1, 0.75f, -1, 0.125f, 0.25f};
+constexpr float kMove = 0.375f;
+// Cells of 40 rows and 48 keys are whole, mixed or empty.
+const char* const kMaskMod = R"(
+__device__ int cell_kind(int batch, int head, int q, int k) {
+  return (q / 40 + 2 * (k / 48) + head + batch) % 4;
+}
+__device__ bool mask_mod(int batch, int head, int q, int k) {
+  const int kind = cell_kind(batch, head, q, k);
+  return kind == 1 || kind == 2 || (kind == 0 && (q * 31 + k * 7) % 5 != 0);
+}
+)";
+const char* const kMaskTile = R"(
+__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
+  if (q0 / 40 != (q1 - 1) / 40 || k0 / 48 != (k1 - 1) / 48) return 1;
+  const int kind = cell_kind(batch, head, q0, k0);
+  return kind == 1 || kind == 2 ? 2 : kind == 0 ? 1 : 0;
+}
+)";
+
+// What the kernels' snippets read.
+template <class Params>
+void put_captures(sim::test::Device& device, const lathe::AttentionProblem& problem, Params* p) {
+  if (problem.snippets.empty()) return;
+  p->capture[1] = reinterpret_cast<void*>(
+      device.upload(std::vector<float>(std::begin(kMoves), std::end(kMoves))));
+  p->capture_count[1] = 8;
+  p->scalar[2] = kMove;
 }
 
 std::vector<int> some(std::vector<int> list) {
@@ -64,6 +112,35 @@ sim::Counters launch(sim::test::Device& device, const lathe::KernelSpec& spec,
 
 }  // namespace
 
+Step::Place Step::place(int64_t i, int64_t j) const {
+  if (!q_positions.empty()) {
+    return {q_positions[static_cast<size_t>(i)], k_positions[static_cast<size_t>(j)], 0};
+  }
+  for (const Pair& pair : pairs) {
+    if (i < pair.qa || i >= pair.qb || j < pair.ka || j >= pair.kb) continue;
+    return {static_cast<int>(pair.q0 + i - pair.qa), static_cast<int>(pair.k0 + j - pair.ka),
+            batches ? static_cast<int>(pair.batch) : 0};
+  }
+  return {0, 0, 0};
+}
+
+void put_snippets(const Setup& s, const Step& step, ref::AttentionBlock* a) {
+  if (s.has("score")) {
+    a->score_mod = [&step](double score, int64_t i, int64_t j, int64_t h) {
+      const auto [q, k, batch] = step.place(i, j);
+      const double stretch = 1 + 0.125 * ((q + 3 * k + static_cast<int>(h) + batch) & 3);
+      return std::pair(score * stretch + kMoves[(k + q) & 7] + kMove, stretch);
+    };
+  }
+  if (s.has("mask")) {
+    a->mask_mod = [&step](int64_t i, int64_t j, int64_t h) {
+      const auto [q, k, batch] = step.place(i, j);
+      const int kind = (q / 40 + 2 * (k / 48) + static_cast<int>(h) + batch) % 4;
+      return kind == 1 || kind == 2 || (kind == 0 && (q * 31 + k * 7) % 5 != 0);
+    };
+  }
+}
+
 ref::Array random_values(lathe_dtype dtype, size_t count, std::mt19937& random) {
   std::normal_distribution<double> normal;
   ref::Array values(count);
@@ -79,6 +156,14 @@ lathe::AttentionProblem problem_of(const Setup& s) {
   problem.alibi = s.has("alibi");
   problem.pairs = s.has("pairs"), problem.positions = s.has("positions");
   problem.forward = true;
+  if (s.has("score")) {
+    problem.snippets.push_back({"score_mod", "score", kScoreMod});
+    problem.captures[1] = lathe::Dtype::f32;
+  }
+  if (s.has("mask")) {
+    const std::string tiles = s.has("tiles") ? kMaskTile : "";
+    problem.snippets.push_back({"mask_mod", "mask", kMaskMod + tiles});
+  }
   return problem;
 }
 
@@ -90,7 +175,7 @@ std::vector<Pair> random_pairs(int64_t rows, int64_t keys, std::mt19937& random)
     const int64_t qb = std::min(rows, qa + 1 + up_to(rows));
     for (int64_t ka = up_to(keys / 3); ka < keys;) {
       const int64_t kb = std::min(keys, ka + up_to(keys));
-      pairs.push_back({qa, qb, ka, kb, up_to(2 * keys) - keys});
+      pairs.push_back({{qa, qb, ka, kb, up_to(2 * keys) - keys}, up_to(100), up_to(100), up_to(3)});
       ka = kb + 1 + up_to(keys / 8);
     }
     qa = qb + (random() % 3 == 0 ? up_to(5) : 0);
@@ -109,6 +194,7 @@ Step random_step(const Setup& s, int64_t rows, int64_t keys, std::mt19937& rando
   }
   if (s.has("pairs")) {
     step.pairs = random_pairs(rows, keys, random);
+    step.batches = random() % 2 == 0;
     return step;
   }
   // Runs of a random permutation of chunks, so that tiles are skipped, masked and whole.
@@ -158,7 +244,7 @@ std::string compile(const lathe::Compiler& nvrtc, const lathe::KernelSpec& spec,
   static std::map<std::string, std::string> done;
   std::string& ptx = done[spec.text()];
   if (!ptx.empty()) return ptx;
-  const auto compiled = nvrtc.compile(lathe::emit_unit(spec, "sm_80"), "sm_80");
+  const auto compiled = nvrtc.compile(lathe::emit_unit(spec, "sm_80"), "sm_80", spec.snippets);
   REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
   MESSAGE(spec.text(), ": ", compiled->report.registers, " registers, ",
           compiled->report.spill_stores, " spilt");
@@ -209,6 +295,8 @@ void Forward::run(const std::vector<ref::AttentionBlock>& batch, const Step& ste
   p.pairs = at(device.upload(pair_words(step.pairs)));
   p.pair_count = static_cast<int>(step.pairs.size());
   p.first = first;
+  if (step.batches) p.pair_batches = at(device.upload(pair_batches(step.pairs)));
+  put_captures(device, problem_, &f);
   if (problem_.positions) {
     p.q_positions = at(device.upload(some(step.q_positions)));
     p.k_positions = at(device.upload(some(step.k_positions)));
@@ -291,6 +379,8 @@ void Backward::run(const std::vector<ref::AttentionBlock>& batch, const Step& st
   p.pairs = at(device.upload(pair_words(step.pairs)));
   p.pair_count = static_cast<int>(step.pairs.size());
   p.first_keys = writes.keys;
+  if (step.batches) p.pair_batches = at(device.upload(pair_batches(step.pairs)));
+  put_captures(device, problem_, &b);
   if (problem_.positions) {
     p.q_positions = at(device.upload(some(step.q_positions)));
     p.k_positions = at(device.upload(some(step.k_positions)));

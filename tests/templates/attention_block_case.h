@@ -23,7 +23,9 @@
 
 namespace block_case {
 
-using Pair = lathe::AttentionPair;
+struct Pair : lathe::AttentionPair {
+  int64_t q0 = 0, k0 = 0, batch = 0;  // for snippets
+};
 
 inline lathe_dtype tested(lathe::Dtype dtype) { return static_cast<lathe_dtype>(dtype); }
 
@@ -32,7 +34,13 @@ struct Step {
   std::vector<Pair> pairs;
   std::vector<int> q_positions, k_positions;
   int window_left = -1, window_right = -1;
+  bool batches = false;  // pairs tell of the batch
 
+  // What snippets are told of row i and key j of the first row of a batch.
+  struct Place {
+    int q, k, batch;
+  };
+  Place place(int64_t i, int64_t j) const;
   bool near(int64_t ahead) const {
     return (window_left < 0 || -ahead <= window_left) &&
            (window_right < 0 || ahead <= window_right);
@@ -58,13 +66,15 @@ struct Setup {
   lathe::Dtype element;
   int width, value_width;
   lathe::AttentionTile tile;
-  std::string flags;  // of pairs, positions, local, softcap, alibi
+  std::string flags;  // of pairs, positions, local, softcap, alibi, score, mask, tiles
   bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
 };
 
 lathe::AttentionProblem problem_of(const Setup& s);
 // Rows and keys of random numbers, heads and widths; and who sees whom among them.
 ref::AttentionBlock random_block(const Setup& s, std::mt19937& random);
+// The reference's side of the snippets that problem_of gives.
+void put_snippets(const Setup& s, const Step& step, ref::AttentionBlock* a);
 // Queries, keys and values of a block's sizes.
 void draw(lathe_dtype dtype, std::mt19937& random, ref::AttentionBlock* a);
 Step random_step(const Setup& s, int64_t rows, int64_t keys, std::mt19937& random);

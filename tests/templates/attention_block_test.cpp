@@ -57,6 +57,12 @@ const std::vector<Setup> kSetups = {
     {Dtype::bf16, 256, 256, {128, 64, 1, 8}, "positions local"},
     {Dtype::f32, 64, 64, {64, 64, 1, 4}, "pairs local alibi"},
     {Dtype::f32, 64, 64, {64, 64, 1, 4}, "positions local softcap"},
+    {Dtype::bf16, 64, 64, {64, 64, 2, 4}, "pairs local mask"},
+    {Dtype::f16, 64, 64, {64, 64, 2, 4}, "pairs score mask tiles"},
+    {Dtype::bf16, 128, 128, {128, 64, 2, 8}, "pairs local softcap alibi score"},
+    {Dtype::f16, 128, 64, {64, 64, 1, 4}, "positions local score mask tiles"},
+    {Dtype::bf16, 64, 64, {64, 32, 2, 4}, "positions alibi mask"},
+    {Dtype::f32, 64, 64, {64, 32, 1, 4}, "pairs score mask"},
 };
 
 }  // namespace
@@ -77,7 +83,7 @@ TEST_CASE("attention_block: pairs that nobody has checked read and write nothing
         const int wild[] = {0, -1, -70, 64, 100, 1000, 0x7fffffff, -0x7fffffff - 1};
         return wild[random() % 8];
       };
-      step.pairs.push_back({word(), word(), word(), word(), word()});
+      step.pairs.push_back({{word(), word(), word(), word(), word()}, word(), word(), word()});
     }
     std::shuffle(step.pairs.begin(), step.pairs.end(), random);
     State state = random_state(a, random);
@@ -105,7 +111,7 @@ TEST_CASE("attention_block: more blocks than lanes, of which few are seen") {
     step.window_left = 40, step.window_right = 0;
     if (s.has("pairs")) {
       for (int64_t i = 0; i < 40; ++i) {  // two of them in reach of the rows
-        step.pairs.push_back({0, 70, i * 60, i * 60 + 60, 2210 - i * 60});
+        step.pairs.push_back({{0, 70, i * 60, i * 60 + 60, 2210 - i * 60}});
       }
     } else {
       for (int i = 0; i < 70; ++i) step.q_positions.push_back(i < 35 ? 100 + i : 2300 + i);
@@ -174,6 +180,7 @@ TEST_CASE("attention_block: random pairs and positions on every configuration") 
       ref::AttentionBlock a = random_block(s, random);
       const Step step = random_step(s, a.rows, a.keys, random);
       a.ahead = step.ahead();
+      put_snippets(s, step, &a);
       CAPTURE(a.rows);
       CAPTURE(a.keys);
       const bool first = turn % 3 == 0;

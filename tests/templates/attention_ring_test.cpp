@@ -85,7 +85,7 @@ Step pairs_of(const Ring& ring, const Shard& rows, const Shard& keys) {
       const bool none = q.document != k.document ||
                         (ring.window_right >= 0 && least > ring.window_right) ||
                         (ring.window_left >= 0 && most < -ring.window_left);
-      if (!none) step.pairs.push_back({qa, qa + q.size(), ka, ka + k.size(), shift});
+      if (!none) step.pairs.push_back({{qa, qa + q.size(), ka, ka + k.size(), shift}});
       ka += k.size();
     }
     qa += q.size();
@@ -337,7 +337,7 @@ TEST_CASE("rings: a block outside the window writes nothing") {
       Step step = positions ? positions_of(ring, rows, keys) : pairs_of(ring, rows, keys);
       // Pairs that are all masked may be left out, or not.
       if (!positions && step.pairs.empty()) {
-        step.pairs = {{0, a.rows, 0, a.keys, rows[0].begin - keys[0].begin}};
+        step.pairs = {{{0, a.rows, 0, a.keys, rows[0].begin - keys[0].begin}}};
       }
       State state;
       state.out.assign(static_cast<size_t>(a.rows * a.heads * 64), NAN);
