@@ -38,6 +38,8 @@ inline constexpr lathe_operator_option kAttentionOptions[] = {
     {"scalar_1", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(1)."},
     {"scalar_2", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(2)."},
     {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
+    {"head_ranks", LATHE_OPTION_INT, "0", "0|>0",
+     "Over ranks by heads: so many exchange heads, and keys travel a ring between these; 0: all."},
     {"dispatch", LATHE_OPTION_STRING, "auto", "auto|always|home",
      "Over ranks by dispatch: whether queries leave their homes where that pays, always or never."},
     {"dispatch_tokens", LATHE_OPTION_INT, "0", "0|>0",

@@ -6,6 +6,7 @@
 #include "api/attention_heads.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "api/boundary.h"
 #include "api/row_moves.h"
@@ -31,11 +32,16 @@ struct AxisRoutes {
 class HeadsPrepared final : public Prepared {
  public:
   AxisRoutes queries, keys;
-  RankMoves dsinks;  // rows are ranks' shares
+  int64_t all_queries = 0, all_keys = 0;  // of the part that the ranks hold together
+  RankMoves dsinks;                       // rows are ranks' shares
+  // Two levels: the part among the others, and what the ring made of it.
+  lathe_shard ring;
+  std::unique_ptr<const Prepared> of_ring;
   // Room for the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
 
   const AxisRoutes& axis(bool of_keys) const { return of_keys ? keys : queries; }
+  int64_t all(bool of_keys) const { return of_keys ? all_keys : all_queries; }
 };
 
 // Where a traveller lies in the workspace.
@@ -58,6 +64,7 @@ struct Laid {
 class AttentionHeads final : public ComposedWork {
  public:
   AttentionHeads(const lathe_problem& problem, const AttentionRequest& request, Group* group);
+  Status split(const lathe_problem& problem);
   Status make_part(const lathe_problem& problem, const Extents& promised, const DeviceFacts& facts);
 
   Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
@@ -86,8 +93,10 @@ class AttentionHeads final : public ComposedWork {
   Call inner_call(const Call& call, const Laid& laid) const;
 
   AttentionRequest request_;
-  Group* group_;
-  bool reduces_;  // dsinks are summed over the ranks
+  Group* group_;  // of the ranks that exchange heads
+  std::shared_ptr<Group> of_heads_;
+  lathe_group of_ring_;  // without a second level: none
+  bool reduces_;         // dsinks are summed over the ranks
   std::vector<Traveller> travellers_;
   std::vector<int> declared_;
   std::unique_ptr<Part> part_;
@@ -112,6 +121,20 @@ AttentionHeads::AttentionHeads(const lathe_problem& problem, const AttentionRequ
   add(att::dq, false, false), add(att::dk, true, false), add(att::dv, true, false);
 }
 
+Status AttentionHeads::split(const lathe_problem& problem) {
+  const std::string value = problem.option("head_ranks");
+  const int count = std::atoi(value.c_str()), world = group_->world(), rank = group_->rank();
+  if (count == 0 || count == world) return {};
+  if (count > world || world % count != 0) {
+    return invalid(text("option head_ranks is ", value, ", but the group has ", world,
+                        " ranks; allowed are 0 and what divides that"));
+  }
+  LATHE_ASSIGN(of_ring_.group, Group::split(*group_, rank % count, rank));
+  LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
+  group_ = of_heads_.get();
+  return {};
+}
+
 Status AttentionHeads::make_part(const lathe_problem& problem, const Extents& promised,
                                  const DeviceFacts& facts) {
   LATHE_ASSIGN(const HeadShare share,
@@ -120,6 +143,11 @@ Status AttentionHeads::make_part(const lathe_problem& problem, const Extents& pr
                  inner.tensors = problem.tensors;
                  inner.options = problem.options;
                  inner.snippets = problem.snippets;
+                 inner.first_head = group_->rank() * share.q_heads;
+                 if (of_ring_.group) {
+                   inner.group = &of_ring_;
+                   inner.group_flags = problem.group_flags & ~LATHE_EXCHANGE_HEADS;
+                 }
                  for (Declared& declared : inner.tensors) {
                    for (int d = 0; d < declared.shape.rank; ++d) {
                      int64_t& extent = declared.extents[d];
@@ -151,20 +179,34 @@ int64_t AttentionHeads::width_of(const Traveller& each) const {
 Result<std::unique_ptr<const Prepared>> AttentionHeads::prepare(const lathe_shard& shard) const {
   auto out = std::make_unique<HeadsPrepared>();
   const Device& device = group_->device();
+  const int count = group_->world(), rank = group_->rank();
+  const int first = shard.rank - rank;
   size_t most = 0;
   for (const bool keys : {false, true}) {
-    const Moves moves = axis_moves(keys ? shard.layout.keys : shard.layout.queries);
+    const ShardLayout& layout = keys ? shard.layout.keys : shard.layout.queries;
+    const ShardLayout inside = inside_part(layout, first, count);
+    int64_t& all = keys ? out->all_keys : out->all_queries;
+    for (const auto& intervals : inside) {
+      for (const Interval& interval : intervals) all += interval.size();
+    }
+    const Moves moves = axis_moves(inside);
     const bool packs = most_between(moves) * 3 > kMostMessages;
     AxisRoutes& routes = keys ? out->keys : out->queries;
-    LATHE_ASSIGN(routes.there, RowRoute::make(device, moves_of_rank(moves, shard.rank, packs)));
-    LATHE_ASSIGN(routes.back,
-                 RowRoute::make(device, moves_of_rank(reversed(moves), shard.rank, packs)));
+    LATHE_ASSIGN(routes.there, RowRoute::make(device, moves_of_rank(moves, rank, packs)));
+    LATHE_ASSIGN(routes.back, RowRoute::make(device, moves_of_rank(reversed(moves), rank, packs)));
     most += routes.there.moves.sends.size() + routes.there.moves.receives.size();
   }
   for (int peer = 0; peer < group_->world(); ++peer) {
     if (peer == group_->rank()) continue;
     out->dsinks.sends.push_back({peer, group_->rank(), 1});
     out->dsinks.receives.push_back({peer, peer, 1});
+  }
+  if (of_ring_.group) {
+    out->ring.layout = shard.layout;
+    out->ring.layout.queries = joined_parts(shard.layout.queries, count);
+    out->ring.layout.keys = joined_parts(shard.layout.keys, count);
+    out->ring.rank = of_ring_.group->rank();
+    LATHE_ASSIGN(out->of_ring, part_->work().prepare(out->ring));
   }
   const size_t room = most * travellers_.size() + out->dsinks.sends.size();
   out->sends.resize(room), out->receives.resize(room);
@@ -173,9 +215,8 @@ Result<std::unique_ptr<const Prepared>> AttentionHeads::prepare(const lathe_shar
 
 Status AttentionHeads::lay_out(const Call& call, const Traveller& each, Laid* laid,
                                Sections* sections) const {
-  const Layout& layout = call.shard->layout;
   const int64_t tokens = call.extents[token_letter(each.keys)];
-  const int64_t all = each.keys ? layout.key_length : layout.length;
+  const int64_t all = laid->prepared->all(each.keys);
   const RowRoute& route =
       each.there ? laid->prepared->axis(each.keys).there : laid->prepared->axis(each.keys).back;
   const int64_t heads = heads_of(each, laid->share), width = width_of(each);
@@ -222,10 +263,13 @@ Call AttentionHeads::inner_call(const Call& call, const Laid& laid) const {
   inner.workspace_bytes = static_cast<size_t>(laid.inner_bytes);
   inner.extents = call.extents;
   for (const int i : declared_) inner.tensors[i] = call.tensors[i];
-  const Layout& layout = call.shard->layout;
+  if (of_ring_.group) {
+    inner.shard = &laid.prepared->ring;
+    inner.prepared = laid.prepared->of_ring.get();
+  }
   const int64_t batch = laid.batch;
   for (const Traveller& each : travellers_) {
-    const int64_t all = each.keys ? layout.key_length : layout.length;
+    const int64_t all = laid.prepared->all(each.keys);
     const int64_t heads = heads_of(each, laid.share), width = width_of(each);
     const Spot& spot = laid.spots[each.tensor];
     char* data = call.workspace + (each.rows ? spot.dense : spot.whole);
@@ -274,10 +318,9 @@ class HeadsRun {
     int64_t row() const { return heads * width; }
   };
   Place place(const Traveller& each) const {
-    const Layout& layout = call_.shard->layout;
     const AxisRoutes& axis = laid_.prepared->axis(each.keys);
     return {call_.extents[work_.token_letter(each.keys)],
-            each.keys ? layout.key_length : layout.length,
+            laid_.prepared->all(each.keys),
             work_.heads_of(each, laid_.share),
             work_.width_of(each),
             work_.element_bytes(each),
@@ -524,6 +567,7 @@ Result<std::unique_ptr<Work>> make_attention_heads(const lathe_problem& problem,
                                                    const Extents& promised,
                                                    const DeviceFacts& facts, Group* group) {
   auto work = std::make_unique<AttentionHeads>(problem, request, group);
+  LATHE_TRY(work->split(problem));
   LATHE_TRY(work->make_part(problem, promised, facts));
   return std::unique_ptr<Work>(std::move(work));
 }

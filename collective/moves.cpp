@@ -127,4 +127,45 @@ Moves axis_moves(const ShardLayout& layout) {
   return out;
 }
 
+ShardLayout joined_parts(const ShardLayout& layout, int count) {
+  ShardLayout out;
+  for (size_t rank = 0; rank < layout.size(); ++rank) {
+    if (rank % count == 0) out.emplace_back();
+    out.back().insert(out.back().end(), layout[rank].begin(), layout[rank].end());
+  }
+  for (std::vector<Interval>& part : out) {
+    std::sort(part.begin(), part.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    std::vector<Interval> runs;
+    for (const Interval& each : part) {
+      if (!runs.empty() && runs.back().end == each.begin) {
+        runs.back().end = each.end;
+      } else {
+        runs.push_back(each);
+      }
+    }
+    part = std::move(runs);
+  }
+  return out;
+}
+
+ShardLayout inside_part(const ShardLayout& layout, int first, int count) {
+  ShardLayout out(layout.begin() + first, layout.begin() + first + count);
+  const std::vector<Interval> part = joined_parts(out, count).front();
+  for (std::vector<Interval>& rank : out) {
+    for (Interval& interval : rank) {
+      int64_t before = 0;  // rows of earlier runs
+      for (const Interval& run : part) {
+        if (interval.begin < run.end) {
+          const int64_t shift = before - run.begin;
+          interval = {interval.begin + shift, interval.end + shift};
+          break;
+        }
+        before += run.size();
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace lathe

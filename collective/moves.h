@@ -55,4 +55,10 @@ RankMoves moves_of_rank(const Moves& moves, int rank, bool packed);
 // computed. The rows that rank r sends to its i-th peer are counted from i * (its tokens).
 Moves axis_moves(const ShardLayout& layout);
 
+// Two levels: `count` ranks at a time hold one part together, their intervals in the order of
+// positions, and meet the other parts as one.
+ShardLayout joined_parts(const ShardLayout& layout, int count);
+// The ranks from `first` on that hold one part: their intervals in rows of it.
+ShardLayout inside_part(const ShardLayout& layout, int first, int count);
+
 }  // namespace lathe

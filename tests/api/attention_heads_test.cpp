@@ -106,6 +106,49 @@ TEST_CASE("heads: a backward of its own, and slopes of sequences") {
   equals_one_rank(backward, split);
 }
 
+TEST_CASE("heads: snippets are told of all heads, not of those that are here") {
+  CallShape s{.heads = 4, .kv_heads = 2, .batch = 2, .queries = 40, .keys = 40};
+  AttentionCall call = make_call(s);
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float score, int b, int h, int q, int k) {\n"
+      "  return score + 0.25f * h + 0.125f * b * (q - k); }\n"
+      "__device__ float score_mod_bwd(float dscore, float, int, int h, int, int) {\n"
+      "  return dscore; }\n";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int b, int h, int q, int k, const Captures& captures) {\n"
+      "  return (q + k) % (h + 2) != 0 || captures.get<0>(h) == b; }\n";
+  call.put("capture_0", LATHE_I32, {4}, {0, 1, 1, 0});
+  equals_one_rank(call, split_of(s, 2, LATHE_BALANCE_HEAD_TAIL));
+}
+
+TEST_CASE("heads: two levels, heads within a ring") {
+  for (const lathe_balance balance : {LATHE_BALANCE_NONE, LATHE_BALANCE_HEAD_TAIL}) {
+    CallShape s{.heads = 2, .kv_heads = 2, .batch = 2, .queries = 45, .keys = 45};
+    s.sinks = s.dlse = true;
+    AttentionCall call = make_call(s);
+    call.options["causal"] = "1";
+    call.options["head_ranks"] = "2";
+    CAPTURE(static_cast<int>(balance));
+    const AttentionAnswer one = run(shared().get(), call);
+    const AttentionAnswer many = run_ranks(shared().get(), call, split_of(s, 4, balance));
+    for (const auto& [name, values] : one.outputs) {
+      CAPTURE(name);
+      check_near(many.outputs.at(name), values, name == "lse" ? 1e-5 : 0x1p-5);
+    }
+  }
+  CallShape p{.heads = 6, .kv_heads = 3, .cu_q = {0, 11, 50}};
+  p.queries = p.keys = 50;
+  AttentionCall call = make_call(p);
+  call.options["head_ranks"] = "3";
+  const AttentionAnswer one = run(shared().get(), call);
+  const AttentionAnswer many =
+      run_ranks(shared().get(), call, split_of(p, 6, LATHE_BALANCE_PER_DOCUMENT));
+  for (const auto& [name, values] : one.outputs) {
+    CAPTURE(name);
+    check_near(many.outputs.at(name), values, name == "lse" ? 1e-5 : 0x1p-5);
+  }
+}
+
 TEST_CASE("heads: what does not divide is refused with H, HK and W") {
   const auto refused = [](int64_t heads, int64_t kv_heads, int world) {
     CallShape s{.heads = heads, .kv_heads = kv_heads, .queries = 8, .keys = 8};
