@@ -30,7 +30,9 @@ foreach(name
     attention_block
     attention_counters
     attention_decode
+    attention_dispatch
     attention_f32
+    attention_heads
     attention_options
     attention_ranks
     attention_ranks_counters
