@@ -57,14 +57,13 @@ foreach(name
     kda_repeat
     ranks_faults
     shard_prepare
+    shard_rows
     sparse_options
     sparse_ranks
     sparse_repeat
     sparse_run
     sparse_shards
-    conv_graph
-    
-        shard_rows)
+    )
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)
 endforeach()
