@@ -30,9 +30,12 @@ foreach(name
     attention_block
     attention_counters
     attention_decode
+    attention_dispatch
     attention_f32
+    attention_heads
     attention_options
     attention_ranks
+    attention_ranks_counters
     attention_repeat
     attention_ring
     attention_snippets
@@ -54,6 +57,7 @@ foreach(name
     kda_repeat
     ranks_faults
     shard_prepare
+    shard_rows
     sparse_options
     sparse_ranks
     sparse_repeat
