@@ -21,7 +21,7 @@ Status unsupported(std::string what) { return Status(Code::unsupported, std::mov
 // What each step takes as the whole does: options, texts and what they read.
 Status copy_scores(const lathe_problem& from, const AttentionRequest& request, lathe_problem& to) {
   for (const char* name : {"softmax_scale", "causal", "window_left", "window_right", "softcap",
-                           "scalar_0", "scalar_1", "scalar_2", "scalar_3"}) {
+                           "scalar_0", "scalar_1", "scalar_2", "scalar_3", "sm_margin"}) {
     LATHE_TRY(set_option(to, name, from.option(name)));
   }
   to.snippets = from.snippets;

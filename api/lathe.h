@@ -295,6 +295,8 @@ LATHE_API lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* co
  * If the whole axis has no token, every rank owns all states and writes the same values.
  * Ranks that share a device need a stream each, not the legacy default one: on a common stream one
  * waits for itself.
+ * A CUDA graph may capture it, after one run outside, in which NCCL connects the ranks. Replays are
+ * exchanges as runs are: every rank replays, or runs, as often as the others.
  * INVALID_ARGUMENT, CUDA, NCCL. */
 LATHE_API lathe_status lathe_plan_run_sharded(const lathe_plan* plan, const lathe_shard* shard,
                                               const DLTensor* const* slots, void* workspace,

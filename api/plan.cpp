@@ -6,6 +6,8 @@
 #include <atomic>
 
 #include "api/attention_block.h"
+#include "api/attention_dispatch.h"
+#include "api/attention_heads.h"
 #include "api/attention_plan.h"
 #include "api/attention_sharded.h"
 #include "api/boundary.h"
@@ -133,10 +135,14 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
                                         const DeviceFacts& facts) {
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   if (problem.op->family == Family::attention) {
-    if (group && group->world() > 1) {
-      return make_attention_sharded(problem, promised, facts, group);
-    }
+    const bool ranks = group && group->world() > 1;
+    const unsigned moves = problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS);
+    if (ranks && !moves) return make_attention_sharded(problem, promised, facts, group);
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
+    if (ranks && moves == LATHE_DISPATCH) {
+      return AttentionDispatch::make(problem, request, promised, facts, group);
+    }
+    if (ranks) return make_attention_heads(problem, request, promised, facts, group);
     return make_attention(request, facts);
   }
   if (problem.op->family == Family::attention_block) {

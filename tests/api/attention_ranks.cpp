@@ -176,6 +176,7 @@ class RankRun {
     option("window_left", std::to_string(case_.left));
     option("window_right", std::to_string(case_.right));
     option("deterministic", case_.deterministic ? "1" : "0");
+    if (options_.sm_margin) option("sm_margin", std::to_string(options_.sm_margin));
     API(lathe_problem_set_double(p, "softcap", case_.softcap));
     for (const auto& [name, text] : options_.texts) {
       API(lathe_problem_set_text(p, name.c_str(), text.data(), text.size()));

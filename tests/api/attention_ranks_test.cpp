@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <random>
 
 using namespace apitest;
 
@@ -179,6 +181,20 @@ TEST_CASE("ranks: gradients that travel in 16 bits lose what their roundings los
   CHECK(take_report().findings == std::vector<std::string>{});
 }
 
+TEST_CASE("ranks: multiprocessors left to the exchange change no bit") {
+  AttentionCase c = both_ways({80}, {80}, true);
+  c.group = 2;
+  c.deterministic = true;
+  const ref::Attention inputs = make_inputs(c);
+  for (const unsigned flags : {kRing, kGather}) {
+    RankOptions options = {.world = 2, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = flags};
+    const Values all = run_attention_ranks(c, inputs, options);
+    options.sm_margin = 8;
+    CHECK(run_attention_ranks(c, inputs, options) == all);
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
 TEST_CASE("ranks: snippets see positions in their sequence, and which it is") {
   RankOptions options = {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL};
   options.capture = {0.25, -0.5, 0.125};
@@ -206,6 +222,38 @@ TEST_CASE("ranks: snippets see positions in their sequence, and which it is") {
       INFO(c.text() << " " << options.text());
       check_attention(c, inputs, run_attention_ranks(c, inputs, options));
     }
+  }
+}
+
+// LATHE_TEST_DRAWS: how many.
+TEST_CASE("ranks: random lengths, cuts and masks") {
+  const char* wanted = std::getenv("LATHE_TEST_DRAWS");
+  const int draws = wanted ? std::atoi(wanted) : 10;
+  std::mt19937 random(17);
+  const auto draw = [&](int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random);
+  };
+  for (int i = 0; i < draws; ++i) {
+    const bool is_packed = draw(0, 1) == 1;
+    std::vector<int64_t> queries(static_cast<size_t>(is_packed ? draw(1, 6) : draw(1, 2)));
+    std::vector<int64_t> keys(queries.size());
+    const bool same = draw(0, 2) > 0;
+    for (size_t n = 0; n < queries.size(); ++n) {
+      const bool fresh = is_packed || n == 0;
+      queries[n] = !fresh ? queries[0] : draw(0, 3) == 0 ? draw(0, 3) : draw(0, 70);
+      keys[n] = same ? queries[n] : !fresh ? keys[0] : draw(0, 90);
+    }
+    AttentionCase c = is_packed ? packed(queries, keys, draw(0, 2) > 0)
+                                : both_ways(queries, keys, draw(0, 2) > 0);
+    c.kv_heads = draw(1, 2), c.group = draw(1, 2);
+    if (draw(0, 2) == 0) c.left = draw(0, 40);
+    if (draw(0, 3) == 0) c.right = draw(0, 40);
+    c.seed = static_cast<uint64_t>(i);
+    const RankOptions options = {.world = static_cast<int>(draw(2, 6)),
+                                 .balance = kBalances[draw(0, 3)],
+                                 .flags = draw(0, 1) ? kRing : kGather,
+                                 .block_size = draw(0, 1) ? 16 : 5};
+    equals_one_rank(c, options);
   }
 }
 
