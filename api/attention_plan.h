@@ -15,6 +15,7 @@ struct AttentionRequest {
   int64_t window_left = -1, window_right = -1;     // -1: unlimited; causal is window_right 0
   bool alibi_rows = false;                         // slopes are [B,H]
   std::array<float, 4> scalars{};                  // of snippets
+  int64_t first_head = 0;                          // of all heads: what snippets are told
   std::array<int, 4> captured = {-1, -1, -1, -1};  // tensors that they read, as in the table
   AttentionGradients gradients;                    // those that are asked for
   // What the problem promises, for choices that fit it: kUnknown where it varies.

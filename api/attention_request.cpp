@@ -80,6 +80,11 @@ Status check_covered(const lathe_problem& problem) {
     return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));
   }
+  const std::string margin = problem.option("sm_margin");
+  if (problem.group == nullptr && margin != "0") {
+    return invalid(text("option sm_margin is ", margin,
+                        "; allowed is 0, but over a group of ranks (lathe_problem_group)"));
+  }
   return {};
 }
 
@@ -129,6 +134,7 @@ Status read_score_options(const lathe_problem& problem, int64_t head_dim, Attent
 
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
   AttentionRequest out;
+  out.first_head = problem.first_head;
   LATHE_TRY(read_snippets(problem, &out));
   LATHE_TRY(check_covered(problem));
   LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));

@@ -29,6 +29,7 @@ template <typename Params>
 void put_snippets(const AttentionRequest& request, const Call& call, const AttentionLists& lists,
                   Params* p) {
   if (request.problem.snippets.empty()) return;
+  p->first_head = static_cast<int>(request.first_head);
   for (int i = 0; i < 4; ++i) {
     p->scalar[i] = request.scalars[i];
     if (request.captured[i] < 0) continue;

@@ -6,12 +6,15 @@
 #include <atomic>
 
 #include "api/attention_block.h"
+#include "api/attention_dispatch.h"
+#include "api/attention_heads.h"
 #include "api/attention_plan.h"
 #include "api/attention_sharded.h"
 #include "api/boundary.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/shard_rows.h"
 #include "api/sparse_plan.h"
 
 namespace lathe {
@@ -132,10 +135,14 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
                                         const DeviceFacts& facts) {
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   if (problem.op->family == Family::attention) {
-    if (group && group->world() > 1) {
-      return make_attention_sharded(problem, promised, facts, group);
-    }
+    const bool ranks = group && group->world() > 1;
+    const unsigned moves = problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS);
+    if (ranks && !moves) return make_attention_sharded(problem, promised, facts, group);
     LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
+    if (ranks && moves == LATHE_DISPATCH) {
+      return AttentionDispatch::make(problem, request, promised, facts, group);
+    }
+    if (ranks) return make_attention_heads(problem, request, promised, facts, group);
     return make_attention(request, facts);
   }
   if (problem.op->family == Family::attention_block) {
@@ -166,6 +173,7 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
     return make_sparse(request, facts, ranks);
   }
+  if (problem.op->family == Family::shard_rows) return make_shard_rows(problem, promised);
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);

@@ -31,6 +31,7 @@ struct lathe_problem {
   int alignment = 16;
   lathe_group* group = nullptr;
   unsigned group_flags = 0;
+  int64_t first_head = 0;  // of a part: its first head among all, as snippets count them
 
   bool has(int tensor) const { return tensors[tensor].given; }
   // The shape of a declared tensor, as the options have it.

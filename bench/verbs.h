@@ -28,6 +28,7 @@ Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the s
 Table bench_attn(const Settings& settings);     // time on a GPU, counts and bytes on the simulator
 Table bench_kda(const Settings& settings);      // the same; predictions, and others' bytes
 Table bench_ring(const Settings& settings);     // over ranks, in the simulator's model time
+Table bench_sparse(const Settings& settings);   // as attn
 Table bench_sim(const Settings& settings);      // the simulator's own speed
 
 }  // namespace bench

@@ -287,40 +287,82 @@ AttentionLayout attention_layout(const Table& seq_len, const Table& context,
   return out;
 }
 
-std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst) {
-  const auto world = static_cast<int64_t>(shards.size());
+std::map<int64_t, int64_t> document_lengths(const DocumentShards& shards) {
+  std::map<int64_t, int64_t> out;
+  for (const auto& rank : shards) {
+    for (const DocumentShard& shard : rank) {
+      int64_t& length = out[shard.document];
+      length = std::max(length, shard.start + shard.length);
+    }
+  }
+  return out;
+}
+
+namespace {
+
+// Of one destination.
+SharedContext shared_context(const DocumentShards& shards, const Table& dst, int64_t at,
+                             const Sight& sight, std::map<int64_t, int64_t>& lengths) {
   const auto each = [&](const auto& body) {
-    for (int64_t i = 0; i < world; ++i) {
-      for (int64_t j = 0; j < static_cast<int64_t>(shards[i].size()); ++j) body(i, j, shards[i][j]);
+    for (size_t i = 0; i < shards.size(); ++i) {
+      for (size_t j = 0; j < shards[i].size(); ++j) body(i, j, shards[i][j]);
     }
   };
-  std::vector<SharedContext> out(world);
-  for (int64_t d = 0; d < world; ++d) {
-    SharedContext& at = out[d];
-    std::map<int64_t, int64_t> need, base;
-    std::vector<int64_t> documents;  // in the order of their first query
-    each([&](int64_t i, int64_t j, const DocumentShard& shard) {
-      if (dst[i][j] != d) return;
-      int64_t& tokens = need.try_emplace(shard.document, -1).first->second;
-      if (tokens < 0) documents.push_back(shard.document);
-      tokens = std::max(tokens, shard.start + shard.length);
-    });
-    for (const int64_t document : documents) {
-      base[document] = at.kv_tokens;
-      at.kv_tokens += need[document];
-    }
-    each([&](int64_t i, int64_t j, const DocumentShard& shard) {
-      const auto found = need.find(shard.document);
-      if (found != need.end() && shard.start < found->second) {
-        at.keys.push_back({i, j, base[shard.document] + shard.start, shard.length});
+  const auto seen = [&](const DocumentShard& shard) {
+    return sight.keys({shard.start, shard.start + shard.length}, lengths[shard.document]);
+  };
+  SharedContext out;
+  struct Need {
+    Interval keys;
+    int64_t base = 0;
+  };
+  std::map<int64_t, Need> needs;
+  std::vector<int64_t> documents;  // in the order of their first query
+  each([&](size_t i, size_t j, const DocumentShard& shard) {
+    if (dst[i][j] != at) return;
+    const Interval keys = seen(shard);
+    const auto [found, added] = needs.try_emplace(shard.document, Need{keys, 0});
+    if (added) documents.push_back(shard.document);
+    Interval& all = found->second.keys;
+    all = {std::min(all.begin, keys.begin), std::max(all.end, keys.end)};
+  });
+  for (const int64_t document : documents) {
+    needs[document].base = out.kv_tokens;
+    out.kv_tokens += needs[document].keys.size();
+  }
+  each([&](size_t i, size_t j, const DocumentShard& shard) {
+    const auto rank = static_cast<int64_t>(i), number = static_cast<int64_t>(j);
+    const auto found = needs.find(shard.document);
+    if (found != needs.end()) {
+      const auto& [keys, base] = found->second;
+      const int64_t begin = std::max(shard.start, keys.begin);
+      const int64_t end = std::min(shard.start + shard.length, keys.end);
+      const bool inside = keys.begin <= shard.start && shard.start < keys.end;
+      if (begin < end || (shard.length == 0 && inside)) {
+        out.keys.push_back(
+            {rank, number, begin - shard.start, base + begin - keys.begin, end - begin});
       }
-      if (dst[i][j] != d) return;
-      at.queries.push_back(
-          {i, j, at.q_tokens, shard.length, base[shard.document], shard.start + shard.length});
-      at.q_tokens += shard.length;
-    });
-    std::stable_sort(at.keys.begin(), at.keys.end(),
-                     [](const auto& a, const auto& b) { return a.offset < b.offset; });
+    }
+    if (dst[i][j] != at) return;
+    const Interval keys = seen(shard);
+    const Need& need = found->second;
+    out.queries.push_back({rank, number, out.q_tokens, shard.length,
+                           need.base + keys.begin - need.keys.begin, keys.size(), keys.begin});
+    out.q_tokens += shard.length;
+  });
+  std::stable_sort(out.keys.begin(), out.keys.end(),
+                   [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return out;
+}
+
+}  // namespace
+
+std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst,
+                                           const Sight& sight) {
+  std::map<int64_t, int64_t> lengths = document_lengths(shards);
+  std::vector<SharedContext> out;
+  for (size_t d = 0; d < shards.size(); ++d) {
+    out.push_back(shared_context(shards, dst, static_cast<int64_t>(d), sight, lengths));
   }
   return out;
 }

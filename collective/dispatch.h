@@ -6,7 +6,9 @@
 // Zhuang et al., DistCA: Core Attention Disaggregation, 2025.) Pure.
 #pragma once
 
-#include "collective/shard.h"
+#include <map>
+
+#include "collective/sight.h"
 
 namespace lathe {
 
@@ -62,20 +64,27 @@ struct AttentionLayout {
 };
 AttentionLayout attention_layout(const Table& seq_len, const Table& context, const Table& dispatch);
 
-// The same with every key shard sent once to a destination, which is what is executed: contexts of
-// one document share their beginning.
+// The same with every key sent once to a destination, which is what is executed: contexts of one
+// document share keys. Each document has there the keys from the first to the last that one of its
+// rows there sees.
 struct SharedContext {
   struct Query {
     int64_t rank = 0, shard = 0;
-    int64_t q_offset = 0, q_length = 0, k_offset = 0, k_length = 0;
+    int64_t q_offset = 0, q_length = 0;
+    int64_t k_offset = 0, k_length = 0;  // the keys that one of the rows sees
+    int64_t k_start = 0;                 // in the document
   };
-  struct Keys {
-    int64_t rank = 0, shard = 0, offset = 0, length = 0;
+  struct Keys {  // keys [skip, skip + length) of a shard
+    int64_t rank = 0, shard = 0, skip = 0, offset = 0, length = 0;
   };
   std::vector<Query> queries;
   std::vector<Keys> keys;
   int64_t q_tokens = 0, kv_tokens = 0;
 };
-std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst);
+std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst,
+                                           const Sight& sight = {});
+
+// Tokens of each document: where its last shard ends.
+std::map<int64_t, int64_t> document_lengths(const DocumentShards& shards);
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include "collective/planner.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "codegen/base/text.h"
@@ -17,6 +18,7 @@ using Wide = __int128;
 struct Item {
   DocumentShard shard;
   int64_t home = 0, dst = 0;
+  int64_t document = 0;  // its length
   int64_t end() const { return shard.start + shard.length; }
 };
 
@@ -37,11 +39,12 @@ class Planner {
  public:
   Planner(const DocumentShards& shards, const PlannerLimits& limits)
       : limits_(limits), world_(static_cast<int64_t>(shards.size())), load_(shards.size()) {
+    std::map<int64_t, int64_t> lengths = document_lengths(shards);
     for (int64_t rank = 0; rank < world_; ++rank) {
       for (const DocumentShard& shard : shards[rank]) {
-        items_.push_back({shard, rank, rank});
-        load_[rank] += causal_pairs(shard.length, items_.back().end());
-        total_ += causal_pairs(shard.length, items_.back().end());
+        items_.push_back({shard, rank, rank, lengths[shard.document]});
+        const int64_t pairs = pairs_of(items_.back(), true, shard.length);
+        load_[rank] += pairs, total_ += pairs;
       }
     }
   }
@@ -65,8 +68,16 @@ class Planner {
 
  private:
   // Pairs of the `tokens` first or last tokens of an item.
-  static int64_t pairs_of(const Item& item, bool tail, int64_t tokens) {
-    return causal_pairs(tokens, tail ? item.end() : item.shard.start + tokens);
+  int64_t pairs_of(const Item& item, bool tail, int64_t tokens) const {
+    return limits_.sight.pairs(rows_of(item, tail, tokens), item.document);
+  }
+  static Interval rows_of(const Item& item, bool tail, int64_t tokens) {
+    if (tail) return {item.end() - tokens, item.end()};
+    return {item.shard.start, item.shard.start + tokens};
+  }
+  // Behind the last key that these rows see.
+  int64_t keys_end(const Item& item, const Interval& rows) const {
+    return limits_.sight.keys(rows, item.document).end;
   }
   // Most tokens of the item whose pairs fit into the budget: all, or a multiple of `align`; 0 if
   // none do. Pairs grow with tokens.
@@ -86,26 +97,30 @@ class Planner {
     }
     return low * limits_.align;
   }
-  // Keys of the document that are at `rank` for the queries there.
-  int64_t keys_at(int64_t rank, int64_t document) const {
-    int64_t keys = 0;
+  // Keys of each document that are at `rank` for the queries there.
+  std::map<int64_t, int64_t> keys_at(int64_t rank) const {
+    std::map<int64_t, int64_t> keys;
     for (const Item& item : items_) {
-      if (item.dst == rank && item.shard.document == document) keys = std::max(keys, item.end());
+      if (item.dst != rank) continue;
+      int64_t& end = keys[item.shard.document];
+      end = std::max(end, keys_end(item, {item.shard.start, item.end()}));
     }
     return keys;
   }
   std::optional<Candidate> find(int64_t high, int64_t low, Wide budget) const {
     std::optional<Candidate> best;
+    const std::map<int64_t, int64_t> there = keys_at(low);
     for (size_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
       if (item.dst != high || item.shard.length == 0) continue;
-      const int64_t have = keys_at(low, item.shard.document);
+      const auto known = there.find(item.shard.document);
+      const int64_t have = known == there.end() ? 0 : known->second;
       for (const bool tail : {true, false}) {
         if (!tail && item.shard.length <= limits_.align) continue;
         Candidate found{i, tail, fitting(item, tail, budget)};
         if (found.tokens == 0 || (!tail && found.tokens == item.shard.length)) continue;
         found.pairs = pairs_of(item, tail, found.tokens);
-        const int64_t last = tail ? item.end() : item.shard.start + found.tokens;
+        const int64_t last = keys_end(item, rows_of(item, tail, found.tokens));
         found.bytes = (item.home == low ? 0 : limits_.q_bytes * found.tokens) +
                       limits_.kv_bytes * std::max<int64_t>(0, last - have);
         if (!best || found.better_than(*best)) best = found;

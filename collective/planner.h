@@ -13,6 +13,7 @@ struct PlannerLimits {
   int64_t tolerance = 1, of = 20;     // the load may exceed the mean by tolerance / of
   int64_t align = 128;                // cuts leave multiples of this many tokens
   int64_t q_bytes = 1, kv_bytes = 1;  // that move with a token of queries, of keys
+  Sight sight = {};                   // of rows within their document
 };
 struct BalancedPlan {
   DocumentShards shards;  // cuts of the given ones, in the given order
@@ -20,10 +21,5 @@ struct BalancedPlan {
   std::vector<int64_t> load, load_before;  // pairs of queries and keys, by destination
 };
 Result<BalancedPlan> balance_shards(const DocumentShards& shards, const PlannerLimits& limits);
-
-// Visible pairs of `rows` queries, the last of which sees `keys` keys.
-inline int64_t causal_pairs(int64_t rows, int64_t keys) {
-  return rows * keys - rows * (rows - 1) / 2;
-}
 
 }  // namespace lathe

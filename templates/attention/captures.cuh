@@ -49,15 +49,17 @@ struct IsProbe<Constants, typename Exists<decltype(Constants::kProbe)>::Type> {
   static constexpr bool kValue = Constants::kProbe;
 };
 
-// The fields of a kernel's parameters, whichever they are.
+// The fields of a kernel's parameters, whichever they are. first_head: of all heads the first that
+// is here.
 struct AttentionCaptures {
   const void* const* array;
   const int* count;
   const float* scalar;
+  int first_head;
 };
 template <class Params>
 __device__ __forceinline__ AttentionCaptures captures_of(const Params& p) {
-  return {p.capture, p.capture_count, p.scalar};
+  return {p.capture, p.capture_count, p.scalar, p.first_head};
 }
 
 template <class Constants>

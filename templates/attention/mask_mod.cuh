@@ -50,12 +50,13 @@ struct MaskMod {
   // Whether query q keeps key k.
   static __device__ __forceinline__ bool keep(int batch, int head, int q, int k,
                                               const AttentionCaptures& given) {
-    return call<kCaptures>(C(given), batch, head, q, k);
+    return call<kCaptures>(C(given), batch, given.first_head + head, q, k);
   }
   // Of the queries q0 to q1 - 1 and the keys k0 to k1 - 1: 0 keeps none, 1 some, 2 all.
   static __device__ __forceinline__ int tile(int batch, int head, int q0, int q1, int k0, int k1,
                                              const AttentionCaptures& given) {
-    return call_tile<kCapturesTile, kPlainTile>(C(given), batch, head, q0, q1, k0, k1);
+    return call_tile<kCapturesTile, kPlainTile>(C(given), batch, given.first_head + head, q0, q1,
+                                                k0, k1);
   }
 
  private:

@@ -58,12 +58,13 @@ struct ScoreMod {
   // x4 of x3, the score after softcap and ALiBi.
   static __device__ __forceinline__ float apply(float score, int batch, int head, int q, int k,
                                                 const AttentionCaptures& given) {
-    return call<kCaptures>(C(given), score, batch, head, q, k);
+    return call<kCaptures>(C(given), score, batch, given.first_head + head, q, k);
   }
   // The gradient of x3 from that of x4.
   static __device__ __forceinline__ float backward(float dscore, float score, int batch, int head,
                                                    int q, int k, const AttentionCaptures& given) {
-    return call_bwd<kCapturesBwd, kPlainBwd>(C(given), dscore, score, batch, head, q, k);
+    return call_bwd<kCapturesBwd, kPlainBwd>(C(given), dscore, score, batch,
+                                             given.first_head + head, q, k);
   }
 
  private:

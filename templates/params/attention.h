@@ -13,7 +13,8 @@
 namespace lathe {
 
 // Snippets read, beside their arguments, the tensors capture_0 to capture_3, of types that are
-// constants of the kernel, and the options scalar_0 to scalar_3.
+// constants of the kernel, and the options scalar_0 to scalar_3. They are told of head first_head +
+// h, where h counts the heads that are here.
 struct AttentionForwardParams {
   const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]
   const void* k;             // [B, Sk, HK, D], or [Tk, HK, D]
@@ -35,6 +36,7 @@ struct AttentionForwardParams {
   long long visits_stride;       // in entries
   int capture_count[4];          // C0 .. C3; reading elsewhere gives 0
   float scalar[4];
+  int first_head, reserved;
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
   int head_dim, value_dim;  // D and DV, multiples of 8, at most the widths the kernel was made for
@@ -101,6 +103,7 @@ struct SnippetProbeParams {
   int capture_count[4];
   float scalar[4];
   float score;
+  int first_head;
   int batch, head, q_idx, kv_idx;
 };
 

@@ -80,6 +80,7 @@ struct AttentionBackwardParams {
   long long visits_stride;       // in entries
   int capture_count[4];          // C0 .. C3
   float scalar[4];
+  int first_head, reserved;  // snippets are told of head first_head + h
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
   int rows;                 // R

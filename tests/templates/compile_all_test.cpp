@@ -8,6 +8,7 @@
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/exchange.h"
 #include "codegen/kernels/kda.h"
+#include "codegen/kernels/moves.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
 #include "templates/params/kda.h"
@@ -77,10 +78,16 @@ std::vector<KernelSpec> exchange_specs_for(size_t arch_index) {
   constexpr Dtype kTypes[] = {Dtype::bf16, Dtype::f16, Dtype::f32};
   const Dtype type = kTypes[arch_index % 3];
   const auto index = static_cast<RowIndex>(arch_index % 3);
-  return {
-      copy_rows_spec(RowIndex::gather, 16), copy_rows_spec(index, 2 << arch_index % 4),
-      add_rows_spec(Dtype::f32, type),      add_rows_spec(type, Dtype::f32),
-      sum_parts_spec(Dtype::f32, type, 4),  sum_parts_spec(type, Dtype::f32, 1 << arch_index % 3)};
+  return {copy_rows_spec(RowIndex::gather, 16),
+          copy_rows_spec(index, 2 << arch_index % 4),
+          add_rows_spec(Dtype::f32, type),
+          add_rows_spec(type, Dtype::f32),
+          sum_parts_spec(Dtype::f32, type, 4),
+          sum_parts_spec(type, Dtype::f32, 1 << arch_index % 3),
+          move_rows_spec(16),
+          move_rows_spec(4),
+          sum_rows_spec(Dtype::f32, type, true),
+          sum_rows_spec(type, type, false)};
 }
 
 std::vector<compile_test::Job> all_jobs() {
@@ -115,7 +122,7 @@ TEST_CASE("every template compiles for every architecture without spills") {
   const std::vector<compile_test::Job> jobs = all_jobs();
   const compile_test::Outcome outcome = compile_test::compile(*nvrtc, jobs);
   for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
-  CHECK(outcome.covered.size() == 11 * supported_archs().size());
+  CHECK(outcome.covered.size() == 13 * supported_archs().size());
   for (const auto& [kernel, registers] : outcome.registers) {
     MESSAGE(kernel, ": at most ", registers, " registers");
   }

@@ -14,6 +14,7 @@
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/kda_segments.h"
 #include "codegen/kernels/lse_merge.h"
+#include "codegen/kernels/moves.h"
 #include "codegen/kernels/sparse_backward.h"
 #include "codegen/kernels/sparse_ranks.h"
 #include "codegen/snippets.h"
@@ -117,6 +118,10 @@ TEST_CASE("specs and templates have the same stems") {
        {copy_rows_spec(RowIndex::none, 16), add_rows_spec(Dtype::f32, Dtype::f32),
         sum_parts_spec(Dtype::f32, Dtype::f32, 4)}) {
     CHECK(spec.source == "exchange/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
+  for (const KernelSpec& spec : {move_rows_spec(16), sum_rows_spec(Dtype::f32, Dtype::f32, true)}) {
+    CHECK(spec.source == "moves/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   CHECK(sources == template_stems());

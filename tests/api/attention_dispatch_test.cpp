@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention over ranks by dispatch equals one rank, to the rounding of partial sums, and
+// itself bit for bit from run to run.
+#include "tests/api/attention_world.h"
+
+using namespace apitest;
+
+namespace {
+
+const Context& shared() {
+  static const Context context = make_context();
+  return context;
+}
+
+Split split_of(const CallShape& s, int world, lathe_balance balance) {
+  Split split{.world = world, .flags = LATHE_DISPATCH | LATHE_REDUCE_PARAMETER_GRADS};
+  split.balance = balance;
+  split.length = s.queries;
+  split.cu_seqlens = s.cu_q;
+  return split;
+}
+
+// Of all values together: a sum of rounded products has no better bound for each alone.
+void check_rms(const std::string& name, const Values& found, const Values& expected, double bound) {
+  CAPTURE(name);
+  REQUIRE(found.size() == expected.size());
+  double error = 0, size = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == expected[i]) continue;  // infinities
+    error += (found[i] - expected[i]) * (found[i] - expected[i]);
+  }
+  for (const double value : expected) size += std::isfinite(value) ? value * value : 0;
+  CHECK(std::sqrt(error) <= bound * std::sqrt(size) + 1e-30);
+}
+
+void equals_one_rank(const AttentionCall& call, const Split& split) {
+  CAPTURE(split.world);
+  CAPTURE(static_cast<int>(split.balance));
+  const AttentionAnswer one = run(shared().get(), call);
+  const AttentionAnswer many = run_ranks(shared().get(), call, split);
+  REQUIRE(one.outputs.size() == many.outputs.size());
+  const bool exact = call.tensors.at("q").dtype == LATHE_F32;
+  for (const auto& [name, values] : one.outputs) {
+    const bool rounded = !exact && name != "lse" && name != "dsinks";
+    check_rms(name, many.outputs.at(name), values, rounded ? 0x1p-7 : 1e-5);
+  }
+}
+
+CallShape packed(std::vector<int64_t> lengths) {
+  CallShape s{.heads = 4, .kv_heads = 2, .cu_q = {0}};
+  for (const int64_t length : lengths) s.cu_q.push_back(s.cu_q.back() + length);
+  s.queries = s.keys = s.cu_q.back();
+  return s;
+}
+
+AttentionCall causal(const CallShape& s, const char* dispatch = "always") {
+  AttentionCall call = make_call(s);
+  call.options["causal"] = "1";
+  call.options["dispatch"] = dispatch;
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("dispatch: one document, skewed ones and tiny ones over worlds and balances") {
+  CallShape one = packed({97});
+  one.sinks = one.dlse = true;
+  CallShape skewed = packed({70, 3, 1, 0, 20, 9});
+  std::vector<int64_t> lengths(100, 1);
+  lengths[7] = 5, lengths[50] = 0;
+  const CallShape tiny = packed(lengths);
+  for (const int world : {2, 3, 8}) {
+    equals_one_rank(causal(one), split_of(one, world, LATHE_BALANCE_NONE));
+    equals_one_rank(causal(skewed), split_of(skewed, world, LATHE_BALANCE_HEAD_TAIL));
+    equals_one_rank(causal(tiny), split_of(tiny, world, LATHE_BALANCE_NONE));
+  }
+  equals_one_rank(causal(skewed, "home"), split_of(skewed, 4, LATHE_BALANCE_NONE));
+  equals_one_rank(causal(skewed, "auto"), split_of(skewed, 4, LATHE_BALANCE_PER_DOCUMENT));
+  equals_one_rank(causal(tiny), split_of(tiny, 2, LATHE_BALANCE_PER_DOCUMENT));  // packed messages
+}
+
+TEST_CASE("dispatch: a batch, rows with gaps, again and again the same bits") {
+  CallShape s{.heads = 6, .kv_heads = 3, .batch = 3, .queries = 33, .keys = 33};
+  s.sinks = s.dlse = true;
+  AttentionCall call = causal(s);
+  call.draw("alibi_slopes", LATHE_F32, {3, 6}, 8);
+  Split split = split_of(s, 3, LATHE_BALANCE_NONE);
+  split.runs = 3;
+  equals_one_rank(call, split);
+  CallShape p = packed({40, 25});
+  split = split_of(p, 2, LATHE_BALANCE_NONE);
+  split.token_gap = 8, split.runs = 2;
+  split.flags |= LATHE_NARROW_GRADIENTS;
+  equals_one_rank(causal(p), split);
+}
+
+TEST_CASE("dispatch: windows, every key, float32") {
+  CallShape s = packed({50, 31});
+  AttentionCall window = make_call(s);
+  window.options["window_left"] = "13", window.options["window_right"] = "4";
+  window.options["softcap"] = "5";
+  window.options["dispatch"] = "always";
+  equals_one_rank(window, split_of(s, 3, LATHE_BALANCE_NONE));
+  AttentionCall all = make_call(s);
+  all.options["dispatch"] = "always";
+  equals_one_rank(all, split_of(s, 4, LATHE_BALANCE_NONE));
+  s.dtype = LATHE_F32;
+  s.sinks = true;
+  equals_one_rank(causal(s), split_of(s, 3, LATHE_BALANCE_NONE));
+}
+
+TEST_CASE("dispatch: a backward of its own") {
+  CallShape s = packed({60, 20});
+  s.sinks = true;
+  CallShape forward_only = s;
+  forward_only.backward = false;
+  const AttentionCall forward = causal(forward_only);
+  AttentionCall backward = causal(s);
+  const Split split = split_of(s, 3, LATHE_BALANCE_NONE);
+  equals_one_rank(forward, split);
+  const AttentionAnswer one = run(shared().get(), forward);
+  for (const char* name : {"out", "lse"}) {
+    backward.tensors.at(name).values = one.outputs.at(name);
+  }
+  backward.options["saved_forward"] = "1";
+  equals_one_rank(backward, split);
+}
+
+TEST_CASE("dispatch: what it does not cover is refused by name") {
+  const auto refused = [](const AttentionCall& call, const Split& split) {
+    std::string message;
+    try {
+      run_ranks(shared().get(), call, split);
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    return message;
+  };
+  const auto has = [](const std::string& message, const char* part) {
+    CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+  };
+  CallShape s = packed({20});
+  Split split = split_of(s, 2, LATHE_BALANCE_NONE);
+  AttentionCall call = causal(s);
+  call.texts["mask_mod"] = "__device__ bool mask_mod(int, int, int, int) { return true; }";
+  has(refused(call, split), "option mask_mod");
+  call = causal(s);
+  call.options["dispatch_tokens"] = "3";
+  has(refused(call, split), "the limit is 3");
+  CallShape longer{.heads = 2, .kv_heads = 2, .queries = 8, .keys = 12};
+  split = split_of(longer, 2, LATHE_BALANCE_NONE);
+  split.key_length = 12;
+  has(refused(causal(longer), split), "keys are 12 tokens and queries 8");
+}

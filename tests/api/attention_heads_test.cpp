@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention over ranks by exchanged heads equals one rank: bit for bit per head, whatever the
+// balance, the mask, the batch and the layout of heads.
+#include "tests/api/attention_world.h"
+
+using namespace apitest;
+
+namespace {
+
+Split split_of(const CallShape& s, int world, lathe_balance balance) {
+  Split split{.world = world, .flags = LATHE_EXCHANGE_HEADS | LATHE_REDUCE_PARAMETER_GRADS};
+  split.balance = balance;
+  split.length = s.queries, split.key_length = s.keys;
+  split.cu_seqlens = s.cu_q, split.cu_seqlens_k = s.cu_k;
+  return split;
+}
+
+const Context& shared() {
+  static const Context context = make_context();
+  return context;
+}
+
+// `exact`: of gradients of keys too, which are rounded more often where ranks share a key head.
+void equals_one_rank(const AttentionCall& call, const Split& split, bool exact = true) {
+  CAPTURE(split.world);
+  CAPTURE(static_cast<int>(split.balance));
+  AttentionAnswer one = run(shared().get(), call);
+  AttentionAnswer many = run_ranks(shared().get(), call, split);
+  if (!exact) {
+    for (const char* name : {"dk", "dv"}) {
+      check_near(many.outputs.at(name), one.outputs.at(name), 0x1p-5);
+      many.outputs.erase(name), one.outputs.erase(name);
+    }
+  }
+  check_same(many, one);
+}
+
+}  // namespace
+
+TEST_CASE("heads: worlds and balances, batches and packed sequences") {
+  for (const int world : {2, 4}) {
+    CallShape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 37, .keys = 37};
+    s.dlse = s.sinks = true;
+    AttentionCall call = make_call(s);
+    call.options["causal"] = "1";
+    equals_one_rank(call, split_of(s, world, LATHE_BALANCE_HEAD_TAIL));
+    CallShape p{.queries = 50, .keys = 50, .cu_q = {0, 7, 7, 30, 50}};
+    p.sinks = true;
+    AttentionCall packed = make_call(p);
+    packed.options["window_left"] = "9";
+    equals_one_rank(packed, split_of(p, world, LATHE_BALANCE_NONE));
+    equals_one_rank(packed, split_of(p, world, LATHE_BALANCE_PER_DOCUMENT));
+  }
+}
+
+TEST_CASE("heads: keys of other lengths, ragged and empty parts, rows with gaps, again and again") {
+  CallShape s{.heads = 6,
+              .kv_heads = 3,
+              .queries = 20,
+              .keys = 31,
+              .cu_q = {0, 5, 20},
+              .cu_k = {0, 21, 31}};
+  Split split = split_of(s, 3, LATHE_BALANCE_NONE);
+  split.token_gap = 8;
+  split.runs = 3;
+  equals_one_rank(make_call(s), split);
+  CallShape few{.heads = 4, .queries = 2, .keys = 2};
+  equals_one_rank(make_call(few), split_of(few, 4, LATHE_BALANCE_NONE));
+}
+
+TEST_CASE("heads: key heads that several ranks need") {
+  CallShape s{.heads = 8, .kv_heads = 2, .batch = 2, .queries = 24, .keys = 24};
+  AttentionCall call = make_call(s);
+  call.options["causal"] = "1";
+  equals_one_rank(call, split_of(s, 4, LATHE_BALANCE_HEAD_TAIL), false);
+  CallShape one{.heads = 4, .kv_heads = 1, .queries = 24, .keys = 24, .cu_q = {0, 24}};
+  equals_one_rank(make_call(one), split_of(one, 4, LATHE_BALANCE_NONE), false);
+}
+
+TEST_CASE("heads: so many runs that messages are packed") {
+  CallShape s{.heads = 2, .kv_heads = 2, .cu_q = {0}};
+  for (int i = 1; i <= 40; ++i) s.cu_q.push_back(s.cu_q.back() + 5 + i % 3);
+  s.queries = s.keys = s.cu_q.back();
+  s.dlse = true;
+  equals_one_rank(make_call(s), split_of(s, 2, LATHE_BALANCE_PER_DOCUMENT));
+}
+
+TEST_CASE("heads: a backward of its own, and slopes of sequences") {
+  CallShape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 24, .keys = 24};
+  s.sinks = true;
+  CallShape forward_only = s;
+  forward_only.backward = false;
+  AttentionCall forward = make_call(forward_only), backward = make_call(s);
+  for (AttentionCall* call : {&forward, &backward}) {
+    call->draw("alibi_slopes", LATHE_F32, {2, 4}, 9);
+    call->options["causal"] = "1";
+  }
+  const Split split = split_of(s, 2, LATHE_BALANCE_HEAD_TAIL);
+  const AttentionAnswer one = run(shared().get(), forward);
+  check_same(run_ranks(shared().get(), forward, split), one);
+  for (const char* name : {"out", "lse"}) {
+    backward.tensors.at(name).values = one.outputs.at(name);
+  }
+  backward.options["saved_forward"] = "1";
+  equals_one_rank(backward, split);
+}
+
+TEST_CASE("heads: snippets are told of all heads, not of those that are here") {
+  CallShape s{.heads = 4, .kv_heads = 2, .batch = 2, .queries = 40, .keys = 40};
+  AttentionCall call = make_call(s);
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float score, int b, int h, int q, int k) {\n"
+      "  return score + 0.25f * h + 0.125f * b * (q - k); }\n"
+      "__device__ float score_mod_bwd(float dscore, float, int, int h, int, int) {\n"
+      "  return dscore; }\n";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int b, int h, int q, int k, const Captures& captures) {\n"
+      "  return (q + k) % (h + 2) != 0 || captures.get<0>(h) == b; }\n";
+  call.put("capture_0", LATHE_I32, {4}, {0, 1, 1, 0});
+  equals_one_rank(call, split_of(s, 2, LATHE_BALANCE_HEAD_TAIL));
+}
+
+TEST_CASE("heads: two levels, heads within a ring") {
+  for (const lathe_balance balance : {LATHE_BALANCE_NONE, LATHE_BALANCE_HEAD_TAIL}) {
+    CallShape s{.heads = 2, .kv_heads = 2, .batch = 2, .queries = 45, .keys = 45};
+    s.sinks = s.dlse = true;
+    AttentionCall call = make_call(s);
+    call.options["causal"] = "1";
+    call.options["head_ranks"] = "2";
+    CAPTURE(static_cast<int>(balance));
+    const AttentionAnswer one = run(shared().get(), call);
+    const AttentionAnswer many = run_ranks(shared().get(), call, split_of(s, 4, balance));
+    for (const auto& [name, values] : one.outputs) {
+      CAPTURE(name);
+      check_near(many.outputs.at(name), values, name == "lse" ? 1e-5 : 0x1p-5);
+    }
+  }
+  CallShape p{.heads = 6, .kv_heads = 3, .cu_q = {0, 11, 50}};
+  p.queries = p.keys = 50;
+  AttentionCall call = make_call(p);
+  call.options["head_ranks"] = "3";
+  const AttentionAnswer one = run(shared().get(), call);
+  const AttentionAnswer many =
+      run_ranks(shared().get(), call, split_of(p, 6, LATHE_BALANCE_PER_DOCUMENT));
+  for (const auto& [name, values] : one.outputs) {
+    CAPTURE(name);
+    check_near(many.outputs.at(name), values, name == "lse" ? 1e-5 : 0x1p-5);
+  }
+}
+
+TEST_CASE("heads: what does not divide is refused with H, HK and W") {
+  const auto refused = [](int64_t heads, int64_t kv_heads, int world) {
+    CallShape s{.heads = heads, .kv_heads = kv_heads, .queries = 8, .keys = 8};
+    s.backward = false;
+    std::string message;
+    try {
+      run_ranks(shared().get(), make_call(s), split_of(s, world, LATHE_BALANCE_NONE));
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    return message;
+  };
+  CHECK(refused(6, 6, 4).find("H = 6 and k has HK = 6, the group has 4 ranks") !=
+        std::string::npos);
+  CHECK(refused(12, 6, 4).find("H = 12 and k has HK = 6") != std::string::npos);
+}
