@@ -263,8 +263,8 @@ Table bench_ring(const Settings& settings) {
       {attention("32/8 d128", 32, 8), {ring, balanced, gather, fair}},
       {attention("64/8 d128", 64, 8), {ring, balanced, gather, fair}},
       {conv(), {halo}}};
-  Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "us", "compute us",
-               "transfer us", "exposed us", "hidden %", "model us"});
+  Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "time_us",
+               "compute_us", "transfer_us", "exposed_us", "hidden_percent", "model_us"});
   for (const auto& [job, variants] : all) {
     for (const int world : {2, 4, 8}) {
       for (const Variant& variant : variants) {
