@@ -32,7 +32,7 @@ class KdaWork final : public Work {
   Status run_forward(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
 
-  // Of a rank among several: kda_sharded.cpp.
+  // Of a rank among several: kda_part.cpp, kda_sharded.cpp.
   Status check_part(const Call& call) const;
   KdaChunkedShape part_shape(const Call& call) const;
   Result<KdaRankWorkspace> rank_workspace(const Call& call, const KdaChunkedShape& shape) const;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <exception>
+#include <mutex>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -19,7 +20,22 @@ using ref::Array;
 struct Rank {
   KdaSeat seat;
   KdaValues values;
-  std::exception_ptr error;
+};
+
+// The first failure in time is the one to tell: those after it are ranks that miss a partner.
+class Failure {
+ public:
+  void note(std::exception_ptr failure) {
+    const std::lock_guard lock(mutex_);
+    if (!first_) first_ = failure;
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
 };
 
 int64_t rows_of(const KdaCase& kda) { return kda.cu_seqlens.empty() ? kda.batch : 1; }
@@ -38,7 +54,8 @@ int64_t chunks_before(const KdaCase& kda, int64_t until) {
 
 void run_rank(lathe_context* context, const KdaCase& kda, const KdaInputs& inputs,
               const std::vector<int64_t>& bounds, int number,
-              const std::array<char, LATHE_UNIQUE_ID_BYTES>& id, unsigned flags, Rank& out) {
+              const std::array<char, LATHE_UNIQUE_ID_BYTES>& id, unsigned flags, Rank& out,
+              Failure& failure) {
   lathe_group* group = nullptr;
   try {
     const int world = static_cast<int>(bounds.size()) - 1;
@@ -62,11 +79,12 @@ void run_rank(lathe_context* context, const KdaCase& kda, const KdaInputs& input
     try {
       out.values = run_kda(context, own, kda_part(kda, inputs, begin, end));
     } catch (...) {
+      failure.note(std::current_exception());
       (void)lathe_group_abort(group);  // the others would wait for this rank
       throw;
     }
   } catch (...) {
-    out.error = std::current_exception();
+    failure.note(std::current_exception());
   }
 }
 
@@ -148,16 +166,15 @@ KdaValues run_kda_ranks(lathe_context* context, const KdaCase& kda, const KdaInp
   std::array<char, LATHE_UNIQUE_ID_BYTES> id{};
   API(lathe_unique_id(context, id.data()));
   std::vector<Rank> ranks(parts.size());
+  Failure failure;
   std::vector<std::thread> threads;
   for (size_t r = 0; r < parts.size(); ++r) {
     threads.emplace_back([&, r] {
-      run_rank(context, kda, inputs, bounds, static_cast<int>(r), id, flags, ranks[r]);
+      run_rank(context, kda, inputs, bounds, static_cast<int>(r), id, flags, ranks[r], failure);
     });
   }
   for (auto& thread : threads) thread.join();
-  for (const Rank& rank : ranks) {
-    if (rank.error) std::rethrow_exception(rank.error);
-  }
+  failure.rethrow();
   KdaValues out;
   for (const auto& [name, unused] : ranks[0].values) {
     if (name == "final_state" || name == "dinitial_state") {
