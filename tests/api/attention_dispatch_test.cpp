@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention over ranks by dispatch equals one rank, to the rounding of partial sums, and
 // itself bit for bit from run to run.
+#include "collective/dispatch_plan.h"
 #include "tests/api/attention_world.h"
 
 using namespace apitest;
@@ -125,6 +126,52 @@ TEST_CASE("dispatch: a backward of its own") {
   }
   backward.options["saved_forward"] = "1";
   equals_one_rank(backward, split);
+}
+
+TEST_CASE(
+    "dispatch: two groups whatever the plan, the bytes of its moves, none if nothing leaves") {
+  CallShape s = packed({70, 3, 24});
+  std::vector<HopCount> hops;
+  Split split = split_of(s, 3, LATHE_BALANCE_NONE);
+  split.hops = &hops;
+  equals_one_rank(causal(s), split);
+  lathe::LayoutOptions options;
+  options.world = 3, options.length = s.queries, options.cu_seqlens = s.cu_q;
+  lathe::DispatchRules rules;
+  rules.choice = lathe::DispatchChoice::always;
+  rules.limits = {1, 20, lathe::dispatch_alignment(s.queries, 3)};
+  rules.limits.q_bytes = s.heads * (s.width + s.value_width) * 2 * 2;
+  rules.limits.kv_bytes = s.kv_heads * (s.width + s.value_width) * 2;
+  const auto plan = lathe::plan_dispatch(*lathe::make_layout(options), rules);
+  REQUIRE(plan.ok());
+  REQUIRE(plan->moved);
+  const auto rows = [](const lathe::Moves& moves) {
+    uint64_t sum = 0;
+    for (const lathe::Move& move : moves) sum += move.from == move.to ? 0 : move.rows;
+    return sum;
+  };
+  const uint64_t width = s.width + s.value_width;
+  // q, dout and, back, dq, out in 16 bits and lse; k and v once; dk and dv in float32.
+  const uint64_t expected = rows(plan->queries) * s.heads * (2 * width * 2 + 4) +
+                            rows(plan->keys) * s.kv_heads * width * 2 +
+                            rows(plan->gradients) * s.kv_heads * width * 4;
+  uint64_t sent = 0, received = 0;
+  std::map<int, int> groups;
+  for (const HopCount& hop : hops) {
+    sent += hop.sent, received += hop.received;
+    ++groups[hop.rank];
+    CHECK(hop.collectives == 0);
+  }
+  CHECK(sent == expected);
+  CHECK(received == expected);
+  for (const auto& [rank, count] : groups) CHECK(count <= 2);
+
+  CallShape even = packed({20, 20, 20});
+  Split apart = split_of(even, 3, LATHE_BALANCE_NONE);
+  hops = {{}};
+  apart.hops = &hops;
+  equals_one_rank(causal(even), apart);
+  CHECK(hops.empty());
 }
 
 TEST_CASE("dispatch: what it does not cover is refused by name") {
