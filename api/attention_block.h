@@ -33,6 +33,23 @@ Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
                                                  const Extents& promised);
 int block_window(int64_t window);
 
+// Which grid a step has that leaves multiprocessors to others. Known once the kernel is there.
+class BlockGrid {
+ public:
+  // INVALID_ARGUMENT if nothing would be left.
+  static Result<BlockGrid> make(const lathe_problem& problem, const DeviceFacts& facts);
+  bool persistent() const { return margin_ > 0; }
+  void bind(const PlanKernel& kernel);
+  int64_t blocks(const KernelSpec& spec, int64_t tiles) const {
+    return attention_block_grid(spec, registers_, facts_, margin_, tiles);
+  }
+
+ private:
+  DeviceFacts facts_;
+  int64_t margin_ = 0;
+  int registers_ = 255;
+};
+
 // Rows and keys are packed, or lie in a batch, every row of which has the same pairs or positions.
 // Whichever the tensor `lead` has all others must have too.
 Status check_block_form(const lathe_problem& problem, int lead);

@@ -22,9 +22,9 @@ class AttentionBlockBwdWork final : public Work {
     bool batch = false;
     bool first = false, first_keys = false;  // dq, and dk and dv, are written and not read
   };
-  AttentionBlockBwdWork(const AttentionRequest& request, const Form& form, const DeviceFacts& facts,
-                        AttentionBlockKernels kernels)
-      : request_(request), form_(form), facts_(facts), kernels_(std::move(kernels)) {
+  AttentionBlockBwdWork(const AttentionRequest& request, const Form& form, const BlockGrid& grid,
+                        const DeviceFacts& facts, AttentionBlockKernels kernels)
+      : request_(request), form_(form), grid_(grid), facts_(facts), kernels_(std::move(kernels)) {
     for (const auto* spec :
          {&kernels_.prepare, &kernels_.positions, &kernels_.backward, &kernels_.finish}) {
       if (*spec) specs_.push_back(**spec);
@@ -53,6 +53,7 @@ class AttentionBlockBwdWork final : public Work {
 
   AttentionRequest request_;
   Form form_;
+  BlockGrid grid_;
   DeviceFacts facts_;
   AttentionBlockKernels kernels_;
   std::vector<KernelSpec> specs_;
@@ -66,6 +67,7 @@ void AttentionBlockBwdWork::bind(const std::vector<PlanKernel>& kernels) {
   };
   prepare_ = take(kernels_.prepare);
   positions_ = take(kernels_.positions);
+  grid_.bind(kernels[next]);
   backward_ = take(kernels_.backward);
   finish_ = take(kernels_.finish);
 }
@@ -202,7 +204,8 @@ Status AttentionBlockBwdWork::run(const Call& call) const {
   }
   if (grids.main_blocks > 0) {
     const AttentionBlockBackwardParams p = params(call, laid);
-    LATHE_TRY(backward_->launch(blocks(grids.main_blocks), &p, call.stream));
+    const int64_t count = grid_.blocks(*kernels_.backward, grids.main_blocks);
+    LATHE_TRY(backward_->launch(blocks(count), &p, call.stream));
   }
   if (!finish_ || grids.finish_blocks == 0) return {};
   const AttentionBlockFinishParams last = finish_params(call, laid);
@@ -241,6 +244,8 @@ Result<std::unique_ptr<Work>> make_attention_block_bwd(const lathe_problem& prob
                                                        const DeviceFacts& facts) {
   LATHE_ASSIGN(AttentionRequest request, attention_block_request(problem, promised));
   request.problem.backward = true;
+  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(problem, facts));
+  request.problem.persistent = grid.persistent();
   request.problem.deterministic = problem.option("deterministic") == "1";
   AttentionBlockBwdWork::Form form;
   form.batch = is_block_batch(problem, tensors::q);
@@ -248,7 +253,7 @@ Result<std::unique_ptr<Work>> make_attention_block_bwd(const lathe_problem& prob
   form.first_keys = form.first || problem.option("first_keys") == "1";
   LATHE_ASSIGN(AttentionBlockKernels kernels, attention_block_kernels(request.problem, facts));
   return std::unique_ptr<Work>(
-      std::make_unique<AttentionBlockBwdWork>(request, form, facts, std::move(kernels)));
+      std::make_unique<AttentionBlockBwdWork>(request, form, grid, facts, std::move(kernels)));
 }
 
 }  // namespace lathe

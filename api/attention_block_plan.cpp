@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention_block behind the plan: checks, parameters, and one launch, or two with positions.
+#include <charconv>
 #include <tuple>
 
 #include "api/attention_block.h"
@@ -22,8 +23,8 @@ Status unsupported(std::string what) { return Status(Code::unsupported, std::mov
 class AttentionBlockWork final : public Work {
  public:
   AttentionBlockWork(const AttentionRequest& request, const AttentionBlockKernels& kernels,
-                     bool batch, bool first)
-      : request_(request), batch_(batch), first_(first) {
+                     const BlockGrid& grid, bool batch, bool first)
+      : request_(request), grid_(grid), batch_(batch), first_(first) {
     if (kernels.positions) specs_.push_back(*kernels.positions);
     specs_.push_back(*kernels.forward);
   }
@@ -32,6 +33,7 @@ class AttentionBlockWork final : public Work {
   void bind(const std::vector<PlanKernel>& kernels) override {
     if (kernels.size() > 1) positions_ = kernels[0].loaded;
     forward_ = kernels.back().loaded;
+    grid_.bind(kernels.back());
   }
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
@@ -48,6 +50,7 @@ class AttentionBlockWork final : public Work {
   AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
 
   AttentionRequest request_;
+  BlockGrid grid_;
   bool batch_, first_;
   std::vector<KernelSpec> specs_;  // that of positions before the forward's
   std::shared_ptr<const Kernel> positions_, forward_;
@@ -121,7 +124,8 @@ Status AttentionBlockWork::run(const Call& call) const {
                                    call.stream));
   }
   const AttentionBlockParams p = params(call, extent);
-  return forward_->launch(attention_forward_grid(spec(), extent), &p, call.stream);
+  const int64_t blocks = grid_.blocks(spec(), attention_forward_blocks(spec(), extent));
+  return forward_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
 }
 
 // Which pairs are kept is on the device: the estimate takes them all.
@@ -144,6 +148,26 @@ Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
 }
 
 }  // namespace
+
+Result<BlockGrid> BlockGrid::make(const lathe_problem& problem, const DeviceFacts& facts) {
+  BlockGrid out;
+  out.facts_ = facts;
+  const std::string value = problem.option("sm_margin");
+  std::from_chars(value.data(), value.data() + value.size(), out.margin_);
+  if (out.margin_ < facts.multiprocessors) return out;
+  return invalid(text("option sm_margin is ", value, "; the device has ", facts.multiprocessors,
+                      " multiprocessors, of which one must be left"));
+}
+
+void BlockGrid::bind(const PlanKernel& kernel) {
+  const auto& metadata = kernel.built->entry->metadata;
+  const auto found = metadata.find("registers");
+  if (found == metadata.end()) return;
+  const std::string& text = found->second;
+  int registers = 0;
+  std::from_chars(text.data(), text.data() + text.size(), registers);
+  if (registers > 0) registers_ = registers;
+}
 
 bool is_block_batch(const lathe_problem& problem, int lead) {
   return has_letter(problem.tensors[lead].shape, Letter::B);
@@ -262,11 +286,13 @@ Result<std::unique_ptr<Work>> make_attention_block(const lathe_problem& problem,
                                                    const DeviceFacts& facts) {
   LATHE_ASSIGN(AttentionRequest request, attention_block_request(problem, promised));
   request.problem.forward = true;
+  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(problem, facts));
+  request.problem.persistent = grid.persistent();
   LATHE_ASSIGN(const AttentionBlockKernels kernels,
                attention_block_kernels(request.problem, facts));
   const bool first = problem.option("first") == "1", batch = is_block_batch(problem, tensors::q);
   return std::unique_ptr<Work>(
-      std::make_unique<AttentionBlockWork>(request, kernels, batch, first));
+      std::make_unique<AttentionBlockWork>(request, kernels, grid, batch, first));
 }
 
 }  // namespace lathe

@@ -38,6 +38,8 @@ inline constexpr lathe_operator_option kAttentionOptions[] = {
     {"scalar_1", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(1)."},
     {"scalar_2", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(2)."},
     {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
+    {"sm_margin", LATHE_OPTION_INT, "0", ">=0",
+     "Over a group: how many multiprocessors its steps leave to the exchange."},
     {"head_ranks", LATHE_OPTION_INT, "0", "0|>0",
      "Over ranks by heads: so many exchange heads, and keys travel a ring between these; 0: all."},
     {"dispatch", LATHE_OPTION_STRING, "auto", "auto|always|home",

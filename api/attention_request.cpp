@@ -80,6 +80,11 @@ Status check_covered(const lathe_problem& problem) {
     return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));
   }
+  const std::string margin = problem.option("sm_margin");
+  if (problem.group == nullptr && margin != "0") {
+    return invalid(text("option sm_margin is ", margin,
+                        "; allowed is 0, but over a group of ranks (lathe_problem_group)"));
+  }
   return {};
 }
 

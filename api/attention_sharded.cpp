@@ -3,6 +3,7 @@
 // The plan of flash_attention over ranks: its parts, what it makes of a shard, its checks.
 #include "api/attention_sharded.h"
 
+#include <iterator>
 #include <utility>
 
 #include "api/attention_sharded_run.h"
@@ -17,10 +18,18 @@ constexpr int64_t kPairWords = sizeof(PairRow) / sizeof(int32_t);
 
 Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
-// Options that each step takes as the whole does.
-Status copy_options(const lathe_problem& from, lathe_problem& to) {
-  for (const char* name : {"softmax_scale", "causal", "window_left", "window_right", "softcap"}) {
+// What each step takes as the whole does: options, texts and what they read.
+Status copy_scores(const lathe_problem& from, const AttentionRequest& request, lathe_problem& to) {
+  for (const char* name : {"softmax_scale", "causal", "window_left", "window_right", "softcap",
+                           "scalar_0", "scalar_1", "scalar_2", "scalar_3", "sm_margin"}) {
     LATHE_TRY(set_option(to, name, from.option(name)));
+  }
+  to.snippets = from.snippets;
+  static constexpr const char* kCaptures[] = {"capture_0", "capture_1", "capture_2", "capture_3"};
+  for (size_t i = 0; i < std::size(kCaptures); ++i) {
+    if (request.captured[i] < 0) continue;
+    const Declared& capture = from.tensors[request.captured[i]];
+    LATHE_TRY(declare(to, kCaptures[i], capture.dtype, {capture.extents[0]}));
   }
   return {};
 }
@@ -28,7 +37,7 @@ Status copy_options(const lathe_problem& from, lathe_problem& to) {
 struct Widths {
   Dtype element;
   int64_t heads, kv_heads, key, value;  // kUnknown heads vary
-  bool slopes, slope_rows;
+  bool slopes, slope_rows, pair_batch;
 };
 
 // q, k, v and pairs of a step; batches of one are packed rows.
@@ -38,6 +47,7 @@ Status declare_step(lathe_problem& p, const Widths& w) {
   LATHE_TRY(declare(p, "k", w.element, {any, any, w.kv_heads, w.key}));
   LATHE_TRY(declare(p, "v", w.element, {any, any, w.kv_heads, w.value}));
   LATHE_TRY(declare(p, "pairs", Dtype::i32, {any, kPairWords}));
+  if (w.pair_batch) LATHE_TRY(declare(p, "pair_batch", Dtype::i32, {any}));
   if (!w.slopes) return {};
   if (w.slope_rows) return declare(p, "alibi_slopes", Dtype::f32, {any, w.heads});
   return declare(p, "alibi_slopes", Dtype::f32, {w.heads});
@@ -85,9 +95,6 @@ Status declare_delta(lathe_problem& p, const Widths& w, const AttentionProblem& 
 
 Status check_covered(const lathe_problem& problem, const AttentionRequest& request) {
   const char* over = " over a group of ranks";
-  if (!request.problem.snippets.empty()) {
-    return unsupported(text("score_mod and mask_mod have no kernels", over));
-  }
   if (request.alibi_rows && request.problem.packed) {
     return unsupported(text("alibi_slopes of [B,H] with cu_seqlens_q have no kernels", over,
                             "; allowed are [H], or [B,H] without cu_seqlens_q"));
@@ -103,77 +110,19 @@ Status check_covered(const lathe_problem& problem, const AttentionRequest& reque
 
 }  // namespace
 
-Result<std::unique_ptr<const Prepared>> AttentionTables::make(const Device& device,
-                                                              AttentionRounds attention_rounds,
-                                                              int64_t sequences) {
-  auto out = std::make_unique<AttentionTables>();
-  out->rounds_ = std::move(attention_rounds);
-  out->sequences_ = sequences;
-  out->gather_only_seen();
-  const AttentionRounds& rounds = out->rounds_;
-  std::vector<PairRow> all;
-  for (const AttentionRound& round : rounds.rounds) {
-    out->first_.push_back(static_cast<int64_t>(all.size()));
-    all.insert(all.end(), round.pairs.begin(), round.pairs.end());
-  }
-  LATHE_ASSIGN(out->pairs_, DeviceTable::upload(device, std::as_bytes(std::span(all))));
-  // Three words each: tokens of the parts before it, its first token, its last + 1; -1: own.
-  const auto own = static_cast<int32_t>(rounds.key_tokens[rounds.rank]);
-  std::vector<int32_t> places = {-1, 0, own, 0, 0, own};
-  for (int peer = 0; peer < static_cast<int>(rounds.send_keys.size()); ++peer) {
-    // Whoever got keys returns their gradients.
-    const KeyMessage& share = rounds.send_keys[peer];
-    if (!share && peer != rounds.rank) continue;
-    const auto before = static_cast<int32_t>(peer == rounds.rank ? -1 : out->share_tokens_);
-    places.insert(places.end(), {before, static_cast<int32_t>(share.begin),
-                                 static_cast<int32_t>(share.begin + share.tokens)});
-    out->share_tokens_ += share ? share.tokens : 0;
-    ++out->shares_;
-  }
-  LATHE_ASSIGN(out->places_, DeviceTable::upload(device, std::as_bytes(std::span(places))));
-  const size_t messages = 2 * static_cast<size_t>(rounds.world);
-  out->sends_.resize(messages);
-  out->receives_.resize(messages);
-  return std::unique_ptr<const Prepared>(std::move(out));
-}
-
-// The rounds count keys in a buffer of all ranks' keys. What a pair holds is seen and stays side by
-// side.
-void AttentionTables::gather_only_seen() {
-  for (const KeyMessage& message : rounds_.receive_keys) {
-    gathered_.push_back(gathered_.back() + (message ? message.tokens : 0));
-  }
-  if (rounds_.rotation != Rotation::allgather) return;
-  for (PairRow& pair : rounds_.rounds.back().pairs) {
-    int owner = 0;
-    while (rounds_.key_offsets[owner + 1] <= pair.ka) ++owner;
-    const auto moved = static_cast<int32_t>(gathered_[owner] - rounds_.key_offsets[owner] -
-                                            rounds_.receive_keys[owner].begin);
-    pair.ka += moved;
-    pair.kb += moved;
-  }
-}
-
-AttentionTables::Places AttentionTables::places(int which) const {
-  constexpr int kPlaceBytes = 3 * sizeof(int32_t);
-  const char* data = places_.data() + which * kPlaceBytes;
-  if (which == kShares) return {data, shares_, share_tokens_};
-  return {data, 1, rounds_.key_tokens[rounds_.rank]};
-}
-
 AttentionSharded::AttentionSharded(const AttentionRequest& request, Group* group, unsigned flags)
     : request_(request), group_(group), flags_(flags) {}
 
 Status AttentionSharded::make_parts(const lathe_problem& problem, const DeviceFacts& facts) {
   const AttentionProblem& asked = request_.problem;
-  const Widths widths = {asked.element,      request_.promised.heads, request_.promised.kv_heads,
-                         asked.head_dim,     asked.value_dim,         asked.alibi,
-                         request_.alibi_rows};
+  const Widths widths = {asked.element,       request_.promised.heads, request_.promised.kv_heads,
+                         asked.head_dim,      asked.value_dim,         asked.alibi,
+                         request_.alibi_rows, names_sequences()};
   const auto step = [&](const char* op, auto declare_tensors, const char* option,
                         std::unique_ptr<Part>* part) -> Status {
     LATHE_ASSIGN(*part, Part::make(op, facts, [&](lathe_problem& p) -> Status {
       LATHE_TRY(declare_tensors(p, widths));
-      LATHE_TRY(copy_options(problem, p));
+      LATHE_TRY(copy_scores(problem, request_, p));
       if (find_option(*p.op, "deterministic") >= 0) {
         LATHE_TRY(set_option(p, "deterministic", problem.option("deterministic")));
       }
@@ -239,12 +188,12 @@ Result<std::unique_ptr<const Prepared>> AttentionSharded::prepare(const lathe_sh
     return unsupported(
         text("the shard has ", tokens, " tokens of ", axis, "; allowed are 0 to ", kMostTokens));
   }
-  const Visibility visible{request_.window_left, request_.window_right, asked.alibi};
+  const bool positions = asked.alibi || !asked.snippets.empty();
+  const Visibility visible{request_.window_left, request_.window_right, positions};
   LATHE_ASSIGN(AttentionRounds rounds,
                attention_rounds(layout, shard.rank,
                                 gathers() ? Rotation::allgather : Rotation::ring, visible));
-  return AttentionTables::make(group_->device(), std::move(rounds),
-                               static_cast<int64_t>(layout.cu_seqlens.size()) - 1);
+  return AttentionTables::make(group_->device(), layout, std::move(rounds), names_sequences());
 }
 
 Status AttentionSharded::check(const Call& call) const {

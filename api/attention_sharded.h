@@ -15,12 +15,17 @@ namespace lathe {
 // What a shard's lengths say: the rounds, with their pairs on the device.
 class AttentionTables final : public Prepared {
  public:
-  static Result<std::unique_ptr<const Prepared>> make(const Device& device,
+  // `names_sequences`: snippets are told of each pair which sequence it is of.
+  static Result<std::unique_ptr<const Prepared>> make(const Device& device, const Layout& layout,
                                                       AttentionRounds attention_rounds,
-                                                      int64_t sequences);
+                                                      bool names_sequences);
   const AttentionRounds& rounds() const { return rounds_; }
   const void* pairs(int round) const {
     return pairs_.data() ? pairs_.data() + first_[round] * sizeof(PairRow) : nullptr;
+  }
+  const void* pair_sequences(int round) const {
+    const char* data = pair_sequences_.data();
+    return data ? data + first_[round] * sizeof(int32_t) : nullptr;
   }
   // Of sum_parts: this rank's own sum alone; one that arrived; and own keys' shares, by rank.
   static constexpr int kOwn = 0, kArrived = 1, kShares = 2;
@@ -40,15 +45,15 @@ class AttentionTables final : public Prepared {
   std::span<Transfer> receives() const { return receives_; }
 
  private:
-  AttentionRounds rounds_;
-  int64_t sequences_ = 0;
   void gather_only_seen();
 
+  AttentionRounds rounds_;
+  int64_t sequences_ = 0;
   std::vector<int64_t> first_;  // pair of each round
   std::vector<int64_t> gathered_ = {0};
   int64_t share_tokens_ = 0;
   int shares_ = 0;
-  DeviceTable pairs_, places_;
+  DeviceTable pairs_, pair_sequences_, places_;
   mutable std::vector<Transfer> sends_, receives_;
 };
 
@@ -98,6 +103,9 @@ class AttentionSharded final : public ComposedWork {
   Status check(const Call& call) const;
 
   bool backward() const { return request_.problem.backward || request_.problem.dsinks; }
+  bool names_sequences() const {
+    return request_.problem.packed && !request_.problem.snippets.empty();
+  }
   bool gathers() const { return (flags_ & LATHE_ALLGATHER) != 0; }
   // How gradients of keys travel.
   Dtype travelling() const {

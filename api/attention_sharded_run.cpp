@@ -144,6 +144,14 @@ void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
   put(part, call, to.v, keys.v, batch_);
   const auto pairs = static_cast<int64_t>(at_round(i).pairs.size());
   part.put(call, to.pairs, tables_.pairs(i), {pairs, kPairWords});
+  if (work_.names_sequences()) {
+    part.put(call, to.pair_batch, tables_.pair_sequences(i), {pairs});
+  }
+  for (size_t c = 0; c < work_.request_.captured.size(); ++c) {
+    if (work_.request_.captured[c] < 0) continue;
+    const Tensor& capture = call_.tensors[work_.request_.captured[c]];
+    part.put(call, to.capture_0 + static_cast<int>(c), capture.data, {capture.extent[0]});
+  }
   if (!problem().alibi) return;
   const Tensor& slopes = call_.tensors[attention::alibi_slopes];
   if (work_.request_.alibi_rows) {
@@ -156,7 +164,7 @@ void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
 Call AttentionRankRun::step_call(const Part& part, int i, const KeyBlock& keys) const {
   using namespace attention_block;
   Call call;
-  put_step(part, i, keys, {q, k, v, pairs, alibi_slopes}, &call);
+  put_step(part, i, keys, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, &call);
   put(part, &call, out, partial_out(), batch_);
   part.put(&call, lse, call_.tensors[attention::lse].data, {batch_, heads_, rows_});
   return call;
@@ -202,7 +210,7 @@ Call AttentionRankRun::gradients_call(const Part& part, int i, const KeyBlock& k
                                       const KeyBlock& sums) const {
   using namespace attention_block_bwd;
   Call call;
-  put_step(part, i, keys, {q, k, v, pairs, alibi_slopes}, &call);
+  put_step(part, i, keys, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, &call);
   put(part, &call, dout, given(attention::dout), batch_);
   part.put(&call, lse, call_.tensors[attention::lse].data, {batch_, heads_, rows_});
   part.put(&call, delta, at(places_.delta), {batch_, heads_, rows_});

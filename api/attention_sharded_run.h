@@ -35,7 +35,7 @@ class AttentionRankRun {
   enum class Form { joined, apart, rows };
   // Where a step's operator has its tensors.
   struct StepTensors {
-    int q, k, v, pairs, alibi_slopes;
+    int q, k, v, pairs, pair_batch, alibi_slopes, capture_0;
   };
 
   const AttentionProblem& problem() const { return work_.request_.problem; }

@@ -8,6 +8,7 @@
 #include "api/boundary.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/shard_rows.h"
 #include "api/sparse_plan.h"
 
 namespace lathe {
@@ -153,6 +154,10 @@ Result<Extents> check_problem(const lathe_problem& problem) {
   }
   if (op.family == Family::sparse_attention) {
     LATHE_TRY(check_sparse(problem, extents));
+    return extents;
+  }
+  if (op.family == Family::shard_rows) {
+    LATHE_TRY(check_shard_rows(problem));
     return extents;
   }
   const int64_t width = extents[Letter::W];

@@ -143,6 +143,7 @@ Result<Estimate> KdaWork::estimate(const Call& call) const {
   out.launches = static_cast<uint64_t>(launch.count());
   out.cost = kda_chunked_cost(problem(), kernels_, extent, request_.chunk_size);
   out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, extent, facts_);
+  if (problem().ranks) add_exchange(call, extent, &out);
   return out;
 }
 

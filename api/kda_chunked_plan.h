@@ -38,6 +38,7 @@ class KdaWork final : public Work {
   Result<KdaRankWorkspace> rank_workspace(const Call& call, const KdaChunkedShape& shape) const;
   Status run_sharded(const Call& call) const;
   Status reduce_gradients(const Call& call) const;
+  void add_exchange(const Call& call, const KdaChunkedShape& shape, Estimate* out) const;
 
   const KernelSpec& walk() const { return kernels_.forward ? *kernels_.forward : *kernels_.scan; }
 

@@ -7,6 +7,7 @@
 #include "api/boundary.h"
 #include "api/device_table.h"
 #include "api/kda_chunked_plan.h"
+#include "codegen/kernels/kda_chain.h"
 #include "codegen/kernels/workspace_parts.h"
 #include "collective/conv_halo.h"
 #include "collective/exchange.h"
@@ -92,11 +93,12 @@ Status ShardedKda::summarize() const {
     const bool forth = plan().open && (states() || plan().whole());
     const int64_t forward = forth ? rows * each.forward : 0;
     const int64_t back = plan().carried && grads() ? rows * each.back : 0;
+    // The kernel counts sequences from the first local one: what it writes of the last lies here.
+    const int64_t skipped = forth ? last() : 0;
     p.forward_blocks = static_cast<int>(forward);
-    p.forward_skipped = static_cast<int>(last() * each.forward);
-    const auto skipped = static_cast<size_t>(last());
-    p.summaries = at(ranks.end) - skipped * ranks.state_bytes / static_cast<size_t>(rows);
-    p.transitions = at(ranks.map) - skipped * ranks.map_bytes / static_cast<size_t>(rows);
+    p.forward_skipped = static_cast<int>(skipped * each.forward);
+    p.summaries = at(ranks.end - skipped * static_cast<int64_t>(ranks.state_bytes) / rows);
+    p.transitions = at(ranks.map - skipped * static_cast<int64_t>(ranks.map_bytes) / rows);
     p.grad_ends = at(ranks.grad);
     blocks = forward + back;
   }
@@ -221,9 +223,9 @@ Result<std::unique_ptr<const Prepared>> KdaWork::prepare(const lathe_shard& shar
   out->sends.reserve(out->messages.sends.size());
   out->receives.reserve(out->messages.receives.size());
   if (problem().packed) {
-    const std::shared_ptr<const Device>& device = group_->shared_device();
-    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(*device)
-                                                 : out->upload<int32_t>(*device));
+    const Device& device = group_->device();
+    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(device)
+                                                 : out->upload<int32_t>(device));
   }
   return std::unique_ptr<const Prepared>(std::move(out));
 }
@@ -306,6 +308,43 @@ Status KdaWork::run_sharded(const Call& call) const {
   LATHE_TRY(run_forward(of));
   LATHE_TRY(run_backward(of));
   return reduce_gradients(call);
+}
+
+// What one rank does not: summaries that are handed on, and their composition. Messages are no
+// launches.
+void KdaWork::add_exchange(const Call& call, const KdaChunkedShape& shape, Estimate* out) const {
+  const KdaStatesPlan& plan = prepared_of(call).plan;
+  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  if (plan.sequences() == 0 || rows == 0 || shape.value_heads == 0) return;
+  const bool states = kernels_.summary->constant("states") != 0;
+  const bool grads = kernels_.summary->constant("grads") != 0;
+  const auto tokens = [&](int64_t local) {
+    return rows * (plan.cu_seqlens[local + 1] - plan.cu_seqlens[local]);
+  };
+  KdaPartWalks walks;
+  walks.states = states, walks.maps = plan.whole();
+  const auto forth = states ? static_cast<int64_t>(plan.before.size()) : 0;
+  const auto back = grads ? static_cast<int64_t>(plan.after.size()) : 0;
+  walks.links = std::max<int64_t>(forth - 1, 0) + std::max<int64_t>(back - 1, 0);
+  for (int64_t step = 1; step < std::max(forth, back); step *= kKdaComposeRadix) ++out->launches;
+  const bool hands_on = (plan.open && (states || plan.whole())) || (plan.carried && grads);
+  if (hands_on) ++out->launches;
+  if (hands_on && shape.segments == 1) {
+    if (plan.open && (states || plan.whole())) walks.forth = tokens(plan.sequences() - 1);
+    if (plan.carried && grads) walks.back = tokens(0);
+    const int64_t columns = kernels_.summary->threads / 2;
+    const int64_t width =
+        (walks.forth > 0 ? states * problem().value_dim + walks.maps * problem().key_dim : 0) +
+        (walks.back > 0 ? problem().value_dim : 0);
+    const int64_t blocks = rows * shape.value_heads * ((width + columns - 1) / columns);
+    out->cost.chain_cycles += kda_walk_cycles(problem(), *kernels_.summary, blocks,
+                                              std::max(walks.forth, walks.back) / rows, facts_);
+  }
+  const Cost more =
+      kda_part_cost(problem(), *kernels_.summary,
+                    {rows, shape.value_heads, 1, problem().key_dim, problem().value_dim}, walks);
+  out->cost.bytes += more.bytes, out->cost.flops += more.flops;
+  out->cost.tensor_ops += more.tensor_ops;
 }
 
 Status KdaWork::reduce_gradients(const Call& call) const {

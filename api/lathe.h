@@ -165,7 +165,7 @@ typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_rol
 typedef struct lathe_operator_tensor {
   const char* name;
   /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which; "N,HV,K,V|N,HV,V,K": the
-   * second with the option state_v_first. */
+   * second with the option state_v_first; with the option axis, of several that one. */
   const char* shape;
   lathe_role role;
   int optional;
@@ -295,6 +295,8 @@ LATHE_API lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* co
  * If the whole axis has no token, every rank owns all states and writes the same values.
  * Ranks that share a device need a stream each, not the legacy default one: on a common stream one
  * waits for itself.
+ * A CUDA graph may capture it, after one run outside, in which NCCL connects the ranks. Replays are
+ * exchanges as runs are: every rank replays, or runs, as often as the others.
  * INVALID_ARGUMENT, CUDA, NCCL. */
 LATHE_API lathe_status lathe_plan_run_sharded(const lathe_plan* plan, const lathe_shard* shard,
                                               const DLTensor* const* slots, void* workspace,
@@ -417,6 +419,10 @@ LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
  * Lent as long as the shard. */
 LATHE_API lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
                                              const int64_t** begin_end, size_t* count);
+/* The same, token by token: what the operators shard and unshard take, once it is on the device.
+ * `count`: how many `out` has room for, at least as many as this rank holds. */
+LATHE_API lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int32_t* out,
+                                           size_t count);
 /* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
  * lathe_plan_workspace or run, by every rank; it may allocate and wait. The ranks compare what they
  * are about to run: INVALID_ARGUMENT on all of them, with what differs on which rank, if it is not

@@ -12,6 +12,7 @@ std::span<const Operator> attention_operators();
 std::span<const Operator> ring_operators();
 std::span<const Operator> kda_operators();
 std::span<const Operator> sparse_operators();
+std::span<const Operator> shard_operators();
 
 namespace entries {
 

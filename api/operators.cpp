@@ -24,7 +24,7 @@ std::span<const Operator> operators() {
   static const std::vector<Operator> all = [] {
     std::vector<Operator> joined;
     for (const auto family : {conv_operators(), attention_operators(), ring_operators(),
-                              kda_operators(), sparse_operators()}) {
+                              kda_operators(), sparse_operators(), shard_operators()}) {
       joined.insert(joined.end(), family.begin(), family.end());
     }
     return joined;
@@ -107,13 +107,13 @@ Shape parse_shape(std::string_view shape) {
   return parsed;
 }
 
-Shape shape_of_rank(std::string_view shapes, int rank, bool state_v_first) {
+Shape shape_of_rank(std::string_view shapes, int rank, int number) {
   Shape found;
   for (std::string_view each : split(shapes, '|')) {
     const Shape shape = parse_shape(each);
     if (shape.rank != rank) continue;
-    if (!state_v_first) return shape;
     found = shape;
+    if (number-- == 0) break;
   }
   return found;
 }

@@ -80,7 +80,8 @@ struct Extents {
 
 // A shape of the table, parsed: "B,T,D", "N+1". A tensor that may have several, "B,Sq,H,D|Tq,H,D",
 // has one of each rank; a shape with Tq or Tk is that of packed sequences. Of two shapes of one
-// rank, "N,HV,K,V|N,HV,V,K", the second holds where the option state_v_first is set.
+// rank, "N,HV,K,V|N,HV,V,K", the second holds where the option state_v_first is set; with the
+// option axis, the one of that number.
 struct Dimension {
   Letter letter;
   int plus;
@@ -90,8 +91,9 @@ struct Shape {
   std::array<Dimension, kMaxRank> dims{};
 };
 Shape parse_shape(std::string_view shape);  // a single one
-// The shape of this rank; of rank 0 if there is none.
-Shape shape_of_rank(std::string_view shapes, int rank, bool state_v_first = false);
+// The shape of this rank, of several the one of that number, or the last; of rank 0 if there is
+// none.
+Shape shape_of_rank(std::string_view shapes, int rank, int number = 0);
 std::string shape_text(const Shape& shape);  // "[B,T,D]"
 bool has_letter(const Shape& shape, Letter letter);
 
@@ -115,7 +117,8 @@ enum class Family {
   attention_block_bwd,
   attention_delta,
   lse_merge,
-  sparse_attention
+  sparse_attention,
+  shard_rows
 };
 
 struct Operator {
@@ -309,6 +312,9 @@ enum Tensor : int {
   dsinks,
   count
 };
+}
+namespace shard_rows {  // shard and unshard
+enum Tensor : int { x, indices, y, buffer, count };
 }
 namespace kda_recurrent {
 enum Tensor : int {

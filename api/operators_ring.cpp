@@ -16,8 +16,8 @@ using namespace entries;
 // and lse -inf.
 constexpr const char* kPairs =
     "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted from "
-    "qa and ka, row i is at key i + shift; q0 and k0 are their positions in the sequence. The same "
-    "in every row of a batch.";
+    "qa and ka, row i is at key i + shift; snippets are told that qa is row q0 of its sequence and "
+    "ka key k0. The same in every row of a batch.";
 constexpr const char* kSlopes = "ALiBi's slopes, for distances of positions.";
 
 constexpr lathe_operator_tensor kBlockTensors[] = {
@@ -63,6 +63,8 @@ constexpr lathe_operator_option kBlockOptions[] = {
     kAttentionOptions[4],  // softcap
     {"first", LATHE_OPTION_INT, "0", "0|1",
      "Whether there is nothing to go on from: out and lse are then written and not read."},
+    {"sm_margin", LATHE_OPTION_INT, "0", "0|>0",
+     "How many multiprocessors are left to others, an exchange above all: tiles then take turns."},
     {"score_mod", LATHE_OPTION_STRING, "none", "none|FILE",
      "Device text that changes scores, after softcap and ALiBi, by positions: q0 and k0 of pairs, "
      "or q_pos and k_pos."},
@@ -128,8 +130,9 @@ const lathe_operator_option kBlockBwdOptions[] = {
     {"first", LATHE_OPTION_INT, "0", "0|1",
      "Whether there is nothing to add to: dq, dk and dv are then written and not read."},
     {"first_keys", LATHE_OPTION_INT, "0", "0|1", "The same of dk and dv alone."},
-    kBlockOptions[6],  // score_mod
-    kBlockOptions[7],  // mask_mod
+    kBlockOptions[6],  // sm_margin
+    kBlockOptions[7],  // score_mod
+    kBlockOptions[8],  // mask_mod
     attention_option("scalar_0"),
     attention_option("scalar_1"),
     attention_option("scalar_2"),

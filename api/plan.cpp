@@ -14,6 +14,7 @@
 #include "api/convert.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/shard_rows.h"
 #include "api/sparse_plan.h"
 
 namespace lathe {
@@ -172,6 +173,7 @@ Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Exte
     LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
     return make_sparse(request, facts, ranks);
   }
+  if (problem.op->family == Family::shard_rows) return make_shard_rows(problem, promised);
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);

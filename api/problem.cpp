@@ -189,9 +189,13 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
 
 lathe::Shape lathe_problem::shape(int tensor) const {
   const lathe::Declared& declared = tensors[tensor];
-  const char* by_value = "state_v_first";
-  if (lathe::find_option(*op, by_value) < 0 || option(by_value) != "1") return declared.shape;
-  return lathe::shape_of_rank(op->info.tensors[tensor].shape, declared.shape.rank, true);
+  // Which of the table's shapes of one rank.
+  for (const char* name : {"state_v_first", "axis"}) {
+    if (lathe::find_option(*op, name) < 0) continue;
+    return lathe::shape_of_rank(op->info.tensors[tensor].shape, declared.shape.rank,
+                                std::stoi(option(name)));
+  }
+  return declared.shape;
 }
 
 std::string lathe_problem::option(const char* name) const {

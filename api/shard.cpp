@@ -14,6 +14,12 @@ Status require_contiguous(const lathe_shard& shard, const char* function) {
                       "(lathe_shard_intervals)"));
 }
 
+Status check_axis(lathe_axis axis) {
+  if (axis == LATHE_QUERIES || axis == LATHE_KEYS) return {};
+  return invalid(text("axis is ", static_cast<int>(axis),
+                      "; allowed are LATHE_QUERIES (0) and LATHE_KEYS (1)"));
+}
+
 // The offsets of a cu_seqlens that may be NULL.
 std::vector<int64_t> offsets_of(const int64_t* cu_seqlens, size_t count) {
   return cu_seqlens ? std::vector<int64_t>(cu_seqlens, cu_seqlens + count) : std::vector<int64_t>();
@@ -125,16 +131,36 @@ lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t
   });
 }
 
+lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int32_t* out,
+                                 size_t count) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(shard, "shard"));
+    LATHE_TRY(lathe::check_axis(axis));
+    const lathe::ShardLayout& layout =
+        axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
+    size_t tokens = 0;
+    for (const lathe::Interval& each : layout[shard->rank]) {
+      tokens += static_cast<size_t>(each.size());
+    }
+    if (tokens > count) {
+      return invalid(
+          text("count is ", count, ", but rank ", shard->rank, " holds ", tokens, " tokens"));
+    }
+    if (tokens > 0) LATHE_TRY(require(out, "out"));
+    for (const lathe::Interval& each : layout[shard->rank]) {
+      for (int64_t t = each.begin; t < each.end; ++t) *out++ = static_cast<int32_t>(t);
+    }
+    return {};
+  });
+}
+
 lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
                                    const int64_t** begin_end, size_t* count) {
   return boundary([&]() -> Status {
     LATHE_TRY(require(shard, "shard"));
     LATHE_TRY(require(begin_end, "begin_end"));
     LATHE_TRY(require(count, "count"));
-    if (axis != LATHE_QUERIES && axis != LATHE_KEYS) {
-      return invalid(text("axis is ", static_cast<int>(axis),
-                          "; allowed are LATHE_QUERIES (0) and LATHE_KEYS (1)"));
-    }
+    LATHE_TRY(lathe::check_axis(axis));
     const lathe::ShardLayout& layout =
         axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
     const std::vector<lathe::Interval>& mine = layout[shard->rank];

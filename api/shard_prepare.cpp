@@ -57,6 +57,19 @@ Status prepare(lathe_shard* shard, const lathe_plan* plan) {
   return {};
 }
 
+// Without the axes of which each rank may have declared its own part.
+std::string extents_text(const Declared& declared) {
+  std::string out;
+  for (int axis = 0; axis < declared.shape.rank; ++axis) {
+    const auto at = static_cast<size_t>(axis);
+    const Letter letter = declared.shape.dims[at].letter;
+    const bool cut = letter == Letter::T || letter == Letter::Sq || letter == Letter::Tq ||
+                     letter == Letter::Sk || letter == Letter::Tk;
+    if (!cut) out += text(" ", declared.extents[at]);
+  }
+  return out;
+}
+
 }  // namespace
 
 PlanDigests digests_of(const lathe_problem& problem) {
@@ -65,7 +78,7 @@ PlanDigests digests_of(const lathe_problem& problem) {
     const Declared& declared = problem.tensors[i];
     if (!declared.given) continue;
     tensors += text(problem.op->info.tensors[i].name, " ", word(declared.dtype), " ",
-                    shape_text(declared.shape), "\n");
+                    shape_text(declared.shape), extents_text(declared), "\n");
   }
   for (size_t i = 0; i < problem.op->info.option_count; ++i) {
     const auto& option = problem.op->info.options[i];

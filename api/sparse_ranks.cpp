@@ -110,6 +110,20 @@ Result<size_t> SparseOverRanks::workspace_bytes(const Call& call) const {
   return run.room.total;
 }
 
+void SparseOverRanks::estimate_exchange(const Run& run, Estimate* out) const {
+  const int64_t sent = run.batch * run.gather().sent();
+  const int64_t received = run.batch * run.gather().received();
+  int64_t keys = 0, gradients = 0;  // bytes of a token
+  for (int i = 0; i < kKeyTensors; ++i) {
+    if (has_keys(i)) keys += run.kv_heads * width(i) * element();
+    gradients += run.kv_heads * returned_width(i) * returned_bytes();
+  }
+  const int64_t sinks = sums_sinks() ? (ranks_.group->world() - 1) * run.heads * 4 : 0;
+  out->exchanges += sent + received > 0;
+  out->exchanges += (gradients > 0 && sent + received > 0) || sinks > 0;
+  out->exchange_bytes += static_cast<uint64_t>(keys * sent + gradients * received + sinks);
+}
+
 Result<Estimate> SparseOverRanks::estimate(const Call& call) const {
   LATHE_ASSIGN(const Run run, plan_run(call));
   LATHE_ASSIGN(Estimate out, own_->estimate(run.launch));
@@ -119,6 +133,7 @@ Result<Estimate> SparseOverRanks::estimate(const Call& call) const {
     const int64_t columns = has_keys(i) ? width(i) : 0;
     out.cost.bytes += run.batch * run.gather().keys * run.kv_heads * columns * element();
   }
+  estimate_exchange(run, &out);
   if (!joins()) return out;
   const SparseBackwardLaunch& backward = run.launch.backward;
   const bool finish = ranks_.narrow ? backward.finish_blocks() > 0 : backward.dsinks_blocks > 0;

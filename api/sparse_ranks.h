@@ -108,6 +108,7 @@ class SparseOverRanks final : public Work {
   }
   Result<Room> lay_out(const Call& call, const Run& run) const;
   void place(const Call& call, Run* run) const;
+  void estimate_exchange(const Run& run, Estimate* out) const;
   Status run_steps(const Call& call, const Run& run) const;
   Status pack(const Call& call, const Run& run, int tensor) const;
   Status gather(const Call& call, const Run& run) const;

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches and messages of sparse_flash_attention on one rank of several.
 //
-//   stream:   pack | prepare (saved forward) | forward | rows of the backward | finish |         |
-//   join exchange:      | keys ...................|                                         |
-//   return .|
+//   stream:   pack | own keys, delta | forward | rows of the backward | finish |        | join
+//   exchange:      | others' keys ...|                                         | return |
 //
 // The keys must be there before the first list is read, for any entry may name any of them: beside
-// their gathering runs only what reads none, delta and the zeroing of sums. What a forward has
-// gathered the backward of the same call finds.
+// their gathering runs only what reads none: copies of the rank's own, and of a backward on its own
+// delta and the zeroing of sums. What a forward has gathered the backward of the same call finds.
 #include <algorithm>
 
 #include "api/attention_params.h"

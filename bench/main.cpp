@@ -21,12 +21,14 @@ int main(int argc, char** argv) {
   app.add_option("--arch", arch, "what to compile for, such as sm_80; default: LATHE_TEST_ARCH");
   app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--full", settings.full, "conv, attn, kda: larger shapes on the simulator");
+  app.add_flag("--full", settings.full, "conv, attn, kda, sparse: larger shapes on the simulator");
   app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
   app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
   app.add_flag("--peers", settings.peers, "kda: bytes beside those of flash-linear-attention");
+  app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--only", settings.only,
-                 "sim, attn, kda, ring: the loops or shapes with this in their name");
+                 "sim, attn, kda, ring, sparse: the loops or shapes with this in their name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);
@@ -43,6 +45,8 @@ int main(int argc, char** argv) {
   add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
   add("attn", "flash_attention: time on a GPU, counts on the simulator", bench::bench_attn);
   add("kda", "kda: time on a GPU, counts and predictions on the simulator", bench::bench_kda);
+  add("sparse", "sparse_flash_attention: time on a GPU, counts on the simulator",
+      bench::bench_sparse);
   add("ring", "attention over ranks on a timeline in model time", bench::bench_ring);
 #ifdef LATHE_BENCH_SIM
   add("sim", "the simulator's own speed on one core", bench::bench_sim);

@@ -27,7 +27,7 @@
 namespace bench {
 namespace {
 
-constexpr int kTokens = 8192;                                     // of each rank
+constexpr int64_t kTokens = 8192;                                 // of each rank
 constexpr double kLinkGigabytes = 450, kLatencyMicroseconds = 5;  // NVLink of an H100, each way
 constexpr const char* kSampledBlocks = "4";
 
@@ -112,14 +112,14 @@ void restart_clocks(const std::string& name) {
 class Rank {
  public:
   Rank(lathe_context* context, const Job& job, const Variant& variant, bool backward,
-       const char* id, int world, int rank)
-      : context_(context), stream_(context) {
+       const char* id, int world, int rank, int64_t tokens)
+      : context_(context), tokens_(tokens), stream_(context) {
     lathe_group* group = nullptr;
     API(lathe_group_create(&group, context, id, world, rank, 0));
     group_.reset(group);
     lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
     options.world = world, options.rank = rank, options.balance = variant.balance;
-    options.length = int64_t{kTokens} * world;
+    options.length = tokens * world;
     lathe_shard* shard = nullptr;
     API(lathe_shard_create_with(&shard, &options));
     shard_.reset(shard);
@@ -159,7 +159,7 @@ class Rank {
  private:
   void place(const Piece& piece) {
     std::vector<int64_t> shape = piece.shape;
-    for (int64_t& extent : shape) extent = extent < 0 ? kTokens : extent;
+    for (int64_t& extent : shape) extent = extent < 0 ? tokens_ : extent;
     const auto& tensor = tensors_.emplace(
         piece.name, std::make_unique<apitest::Tensor>(context_, piece.dtype, shape,
                                                       apitest::Placement{}, stream_.get()));
@@ -169,6 +169,7 @@ class Rank {
   }
 
   lathe_context* context_;
+  int64_t tokens_;
   apitest::Stream stream_;
   apitest::Group group_;
   apitest::Shard shard_;
@@ -180,7 +181,7 @@ class Rank {
 
 // All ranks once to connect and load, once more on clocks that begin at 0.
 std::vector<Span> run_world(lathe_context* context, const Job& job, const Variant& variant,
-                            bool backward, int world) {
+                            bool backward, int world, int64_t tokens) {
   char id[LATHE_UNIQUE_ID_BYTES];
   API(lathe_unique_id(context, id));
   std::barrier barrier(world);
@@ -199,8 +200,9 @@ std::vector<Span> run_world(lathe_context* context, const Job& job, const Varian
         }
         barrier.arrive_and_wait();
       };
-      guarded(
-          [&] { call = std::make_unique<Rank>(context, job, variant, backward, id, world, rank); });
+      guarded([&] {
+        call = std::make_unique<Rank>(context, job, variant, backward, id, world, rank, tokens);
+      });
       guarded([&] { call->run(); });
       guarded([&] {
         if (rank == 0) restart_clocks(job.name);
@@ -248,6 +250,7 @@ bool wanted(const Settings& settings, const std::string& text) {
 
 Table bench_ring(const Settings& settings) {
   timeline_path();
+  const int64_t tokens = settings.tokens > 0 ? settings.tokens : kTokens;
   const auto context = apitest::make_context();
   const Variant ring{"ring", 0, "none", LATHE_BALANCE_NONE};
   const Variant balanced{"ring", 0, "head_tail", LATHE_BALANCE_HEAD_TAIL};
@@ -267,7 +270,7 @@ Table bench_ring(const Settings& settings) {
           const std::string name = job.name + " W" + std::to_string(world) + " " + variant.rotate +
                                    " " + variant.balance_word + (backward ? " bwd" : " fwd");
           if (!wanted(settings, name)) continue;
-          const auto spans = run_world(context.get(), job, variant, backward, world);
+          const auto spans = run_world(context.get(), job, variant, backward, world, tokens);
           add_row(&table, job, variant, backward, world, spans);
           std::cerr << name << ": " << draw_timeline(spans, 100) << "\n";
         }

@@ -15,6 +15,7 @@ struct Settings {
   bool predict = false;       // kda: what a device would take at best, for published shapes
   bool instructions = false;  // kda: of a block of 16 tokens
   bool peers = false;         // kda: beside the kernels of flash-linear-attention
+  int tokens = 0;             // ring: of each rank; 0: the bench's own number
   std::string only;           // sim: loops with this in their name
   std::string isa;            // sim: this instruction set alone
   std::string folder;         // of this program, to find the null driver
@@ -27,6 +28,7 @@ Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the s
 Table bench_attn(const Settings& settings);     // time on a GPU, counts and bytes on the simulator
 Table bench_kda(const Settings& settings);      // the same; predictions, and others' bytes
 Table bench_ring(const Settings& settings);     // over ranks, in the simulator's model time
+Table bench_sparse(const Settings& settings);   // as attn
 Table bench_sim(const Settings& settings);      // the simulator's own speed
 
 }  // namespace bench

@@ -64,6 +64,7 @@ struct AttentionProblem {
   // tell who sees whom. At most one of them.
   bool pairs = false;
   bool positions = false;
+  bool persistent = false;  // fewer blocks of threads than tiles, which take turns
 
   std::vector<Snippet> snippets;                   // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read

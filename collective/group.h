@@ -57,7 +57,6 @@ class Group : private Watched {
   ncclComm_t comm() const { return comm_; }
   const Nccl& nccl() const { return *nccl_; }
   const Device& device() const { return *device_; }
-  const std::shared_ptr<const Device>& shared_device() const { return device_; }
   CUstream exchange_stream() const { return stream_; }
 
   // Keeps the communicator for calls of this thread: the watchdog lets it be as long. Never waits.

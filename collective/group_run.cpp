@@ -85,10 +85,14 @@ Status Group::abort() {
 }
 
 Status Group::fail(Status why) {
-  const std::lock_guard lock(entry_->mutex);
-  if (uses_.load() == kEnded) return why_;
-  why_ = std::move(why);
-  uses_.store(kEnded);
+  {
+    const std::lock_guard lock(entry_->mutex);
+    if (uses_.load() == kEnded) return why_;
+    why_ = std::move(why);
+    uses_.store(kEnded);
+  }
+  // Not with the lock: it may wait for a stream that another group holds up, and the watchdog has
+  // to come to that one.
   if (!adopted_) (void)nccl_->ncclCommAbort(comm_);
   return why_;
 }
@@ -131,7 +135,12 @@ bool Group::look(Clock::time_point now) {
   int unused = 0;
   // A thread amid its calls has a timeout of its own; it is asked again.
   if (!uses_.compare_exchange_strong(unused, kEnded)) return true;
-  if (!adopted_) (void)nccl_->ncclCommAbort(comm_);
+  if (adopted_) return false;
+  // See fail(); nobody else uses the communicator any more.
+  std::thread([device = device_, nccl = nccl_, comm = comm_] {
+    const Device::Scope current(*device);
+    (void)nccl->ncclCommAbort(comm);
+  }).detach();
   return false;
 }
 

@@ -52,17 +52,17 @@ uint64_t rows_bytes(const Tensors& tensors, int64_t rows) {
 }
 
 Status copy_own(Group& group, const KeyPieces& pieces, const GatheredTensor& tensor, char* own,
-                char* gathered) {
+                char* gathered, CUstream stream) {
   const Driver& driver = group.device().driver();
   const auto address = [](const char* data) { return reinterpret_cast<CUdeviceptr>(data); };
   for (const KeyPiece& piece : pieces) {
     const auto bytes = static_cast<size_t>(piece.tokens * tensor.row_bytes);
     if (bytes == 0) continue;
-    LATHE_TRY(check(driver,
-                    driver.cuMemcpyDtoDAsync(address(gathered + piece.at_reader * tensor.row_bytes),
-                                             address(own + piece.at_owner * tensor.row_bytes),
-                                             bytes, group.exchange_stream()),
-                    "cuMemcpyDtoDAsync"));
+    LATHE_TRY(check(
+        driver,
+        driver.cuMemcpyDtoDAsync(address(gathered + piece.at_reader * tensor.row_bytes),
+                                 address(own + piece.at_owner * tensor.row_bytes), bytes, stream),
+        "cuMemcpyDtoDAsync"));
   }
   return {};
 }
@@ -100,7 +100,7 @@ Status gather_keys(Group& group, const KeyGather& plan, std::span<const Gathered
     for (int64_t b = 0; b < batch; ++b) {
       LATHE_TRY(copy_own(group, plan.from[plan.rank], tensor,
                          tensor.own + b * tensor.own_batch_bytes,
-                         tensor.gathered + b * plan.keys * tensor.row_bytes));
+                         tensor.gathered + b * plan.keys * tensor.row_bytes, stream));
     }
   }
   return {};

@@ -59,8 +59,8 @@ struct GatheredTensor {
   char* gathered = nullptr;  // contiguous
   int64_t row_bytes = 0;
 };
-// One group of messages, and copies of the rank's own keys, on the exchange stream behind what
-// `stream` has been given so far. `stream` waits for nothing yet.
+// One group of messages on the exchange stream behind what `stream` has been given so far, and
+// beside it, on `stream`, copies of the rank's own keys. `stream` waits for nothing yet.
 Status gather_keys(Group& group, const KeyGather& plan, std::span<const GatheredTensor> tensors,
                    int64_t batch, CUstream stream);
 

@@ -117,7 +117,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(topic async atomic bits bulk calls check cluster control convert float integer litmus litmus_async
-          litmus_block math matrix mma model nvrtc opcodes parser print race rare short_address
+          litmus_block math matrix mma model sample nvrtc opcodes parser print race rare short_address
           tensor_copy tensor_map threads traffic void wgmma wgmma_check)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
       LIBRARIES lathe_sim_core)

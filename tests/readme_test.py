@@ -29,7 +29,7 @@ def main():
     readme = (root / "README.md").read_text()
     failed = []
 
-    examples = {path.name: path.read_text() for path in (root / "examples").iterdir()}
+    examples = {path.name: path.read_text() for path in (root / "examples").iterdir() if path.is_file()}
     if f"```c\n{examples['conv1d.c']}```" not in readme:
         failed.append("the whole of examples/conv1d.c is not shown")
     for block in re.findall(r"^```(?:c|cuh)\n(.*?)^```", readme, re.M | re.S):

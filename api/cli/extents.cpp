@@ -25,13 +25,12 @@ std::vector<std::vector<std::string>> shapes(const lathe_operator_tensor& tensor
   }
 }
 
-std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank,
-                                 bool state_v_first) {
+std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank, int number) {
   std::vector<std::string> found;
   for (auto& each : shapes(tensor)) {
     if (each.size() != rank) continue;
-    if (!state_v_first) return each;
     found = std::move(each);
+    if (number-- == 0) break;
   }
   return found;
 }
@@ -65,7 +64,7 @@ std::pair<std::string, int64_t> parse_letter(const std::string& letter) {
 
 void Extents::bind(const lathe_operator_tensor& tensor, const TensorSpec& spec) {
   const std::string name = tensor.name;
-  const auto names = letters(tensor, spec.shape.size(), state_v_first_);
+  const auto names = letters(tensor, spec.shape.size(), number_);
   if (names.empty()) {
     std::string allowed;
     for (const auto& each : shapes(tensor)) {

@@ -14,10 +14,9 @@ namespace lathe::cli {
 
 // The letters of each shape that a tensor may have: "B,H,Sq|H,Tq" is {{"B", "H", "Sq"}, ...}.
 std::vector<std::vector<std::string>> shapes(const lathe_operator_tensor& tensor);
-// Those of the shape of this rank: {"B", "T", "D"}; empty if it has none. Of two shapes of one rank
-// the second is that of states [..,V,K].
-std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank,
-                                 bool state_v_first = false);
+// Those of the shape of this rank: {"B", "T", "D"}; empty if it has none. Of several shapes of one
+// rank the one of that number: 1 with states [..,V,K], or the option axis.
+std::vector<std::string> letters(const lathe_operator_tensor& tensor, size_t rank, int number = 0);
 // The counts of tokens, rows of a batch, sequences, slots and pages: they differ from run to run
 // and are never part of a kernel.
 bool varies(const std::string& letter);
@@ -29,8 +28,8 @@ std::pair<std::string, int64_t> parse_letter(const std::string& letter);
 // Collects the letters' values and says who disagrees. -1 leaves a letter open.
 class Extents {
  public:
-  explicit Extents(std::map<std::string, int64_t>* known, bool state_v_first = false)
-      : known_(known), state_v_first_(state_v_first) {}
+  explicit Extents(std::map<std::string, int64_t>* known, int number = 0)
+      : known_(known), number_(number) {}
   void bind(const lathe_operator_tensor& tensor, const TensorSpec& spec);
   // What follows from other letters rather than from a tensor.
   void imply(const std::string& letter, int64_t value, const std::string& from);
@@ -40,7 +39,7 @@ class Extents {
            const TensorSpec& spec);
 
   std::map<std::string, int64_t>* known_;
-  bool state_v_first_;
+  int number_;                               // of a tensor's shapes of one rank
   std::map<std::string, std::string> from_;  // which tensor gave a letter its value
 };
 

@@ -70,10 +70,17 @@ void imply_derived(const Problem& problem, Extents* extents) {
   if (value("D") >= 0) extents->imply("DV", value("D"), "k");
 }
 
+// Which of a tensor's shapes of one rank.
+int shape_number(const Problem& problem) {
+  if (setting(problem, "state_v_first") == "1") return 1;
+  const std::string axis = setting(problem, "axis");
+  return axis.size() == 1 ? std::atoi(axis.c_str()) : 0;
+}
+
 // N sequences: what the offsets say if there are any, else one per row of the batch. Packed rows
 // either have a batch axis, of one row, or none: then what goes by rows goes by sequences.
 void bind_extents(Problem* problem) {
-  Extents extents(&problem->extents, setting(*problem, "state_v_first") == "1");
+  Extents extents(&problem->extents, shape_number(*problem));
   const auto bind = [&](const std::string& name, const TensorSpec& spec) {
     extents.bind(*find_tensor(problem->op, name), spec);
   };
@@ -126,7 +133,7 @@ std::vector<std::string> output_letters(const Problem& problem,
       return problem.extents.contains(parse_letter(text).first);
     };
     if (!std::all_of(each.begin(), each.end(), known)) continue;
-    return letters(tensor, each.size(), setting(problem, "state_v_first") == "1");
+    return letters(tensor, each.size(), shape_number(problem));
   }
   return all.front();
 }
@@ -169,9 +176,11 @@ bool wants_backward(const Problem& problem) {
   return false;
 }
 
-// Gradients with the backward, what an option output_NAME asks for if it does, all else always.
+// Gradients with the backward, what an option output_NAME asks for if it does, all else always, but
+// with the tensor whose dtype it has.
 bool is_wanted(const Problem& problem, const lathe_operator_tensor& tensor, bool backward) {
-  const std::string name = tensor.name;
+  const std::string name = tensor.name, dtypes = tensor.dtypes;
+  if (dtypes.starts_with('=') && !problem.inputs.contains(dtypes.substr(1))) return false;
   if (is_input_gradient(problem.op, name)) {
     return backward && problem.inputs.contains(name.substr(1));
   }

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // of each part of a workspace
 
+constexpr int64_t kRegisterStep = 8;       // of a thread, as the device gives them
+constexpr int64_t kReservedShared = 1024;  // of each block of threads, by the system
 constexpr int64_t kMostProduct = int64_t{1} << 50;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -63,6 +65,7 @@ KernelSpec attention_block_spec(const AttentionProblem& problem, const Attention
     if (constant.name == "listed") constant.value = 0;  // it makes its visits as it goes
   }
   spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
   return spec;
 }
 
@@ -77,6 +80,7 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
   spec.last_field_offset = offsetof(AttentionBlockBackwardParams, first_keys);
   spec.smem = "AttentionBlockBackwardSmem";
   spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
   return spec;
 }
 
@@ -140,6 +144,17 @@ std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPai
     }
   }
   return visits;
+}
+
+int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
+                             int64_t sm_margin, int64_t tiles) {
+  if (spec.constant("persistent") == 0) return tiles;
+  const int64_t used = ceil_div(registers, kRegisterStep) * kRegisterStep * spec.threads;
+  const int64_t at_once = std::min(
+      facts.registers_per_multiprocessor / used,
+      facts.shared_bytes_per_multiprocessor / (int64_t{spec.smem_bytes} + kReservedShared));
+  const int64_t free = std::max<int64_t>(facts.multiprocessors - sm_margin, 1);
+  return std::min(tiles, free * std::max<int64_t>(at_once, 1));
 }
 
 int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run) {

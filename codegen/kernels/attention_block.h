@@ -47,6 +47,12 @@ std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPai
                                                   int64_t row_begin, int64_t row_end,
                                                   int64_t block);
 
+// Blocks of threads for `tiles` tiles or slices: as many, or, persistent, those that the device
+// holds at once on all multiprocessors but `sm_margin`. `registers`: of a thread, as it was
+// compiled.
+int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
+                             int64_t sm_margin, int64_t tiles);
+
 // Warps of attention_positions for `count` positions in runs of `run`.
 int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run);
 // Ranges of the positions of key blocks; pairs need none.

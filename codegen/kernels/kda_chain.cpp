@@ -58,7 +58,25 @@ int64_t working(const KdaProblem& problem, const KernelSpec& summary,
                                   (walks * (segments - 1) + transitions * (segments - 2)));
 }
 
+double walk_cycles(const KdaProblem& problem, const KernelSpec& spec, int64_t count, int64_t blocks,
+                   const DeviceFacts& facts) {
+  const double slices = kda_padded_keys(problem) / 32.0;
+  const bool fused = problem.gate_kind != 0 || problem.l2norm;
+  const double planes = problem.element == Dtype::f32 ? kPlanes : 1;
+  const Residence at = residence(spec, count, facts);
+  const double prepare = of(kPrepare, slices) + (fused ? of(kFused, slices) : 0);
+  const double issued = planes * (prepare / (spec.threads / 32) + of(kTake, slices));
+  const double waiting = at.warps < 2 ? kWaiting * slices : 0;
+  return at.rounds * static_cast<double>(blocks) * (at.warps * issued + waiting);
+}
+
 }  // namespace
+
+uint64_t kda_walk_cycles(const KdaProblem& problem, const KernelSpec& walk, int64_t blocks,
+                         int64_t tokens, const DeviceFacts& facts) {
+  return static_cast<uint64_t>(
+      std::llround(walk_cycles(problem, walk, blocks, ceil_div(tokens, kKdaBlock), facts)));
+}
 
 uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                           const KdaChunkedShape& shape, const DeviceFacts& facts) {
@@ -72,11 +90,7 @@ uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& ke
       ceil_div(ceil_div(length, std::max<int64_t>(shape.segments, 1)), kKdaBlock);
   double cycles = 0;
   const auto walk = [&](const KernelSpec& spec, int64_t count) {
-    const Residence at = residence(spec, count, facts);
-    const double prepare = of(kPrepare, slices) + (fused ? of(kFused, slices) : 0);
-    const double issued = planes * (prepare / (spec.threads / 32) + of(kTake, slices));
-    const double waiting = at.warps < 2 ? kWaiting * slices : 0;
-    cycles += at.rounds * static_cast<double>(blocks) * (at.warps * issued + waiting);
+    cycles += walk_cycles(problem, spec, count, blocks, facts);
   };
   if (launch.summary() > 0) walk(*kernels.summary, working(problem, *kernels.summary, shape));
   if (launch.merge > 0) {  // a transition from the second cache for each link

@@ -13,4 +13,8 @@ namespace lathe {
 uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                           const KdaChunkedShape& shape, const DeviceFacts& facts);
 
+// Of one walk of `blocks` thread blocks through `tokens` tokens each.
+uint64_t kda_walk_cycles(const KdaProblem& problem, const KernelSpec& walk, int64_t blocks,
+                         int64_t tokens, const DeviceFacts& facts);
+
 }  // namespace lathe

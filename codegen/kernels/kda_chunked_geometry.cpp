@@ -92,6 +92,7 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   // A call that gives o as well walks in one direction at a time.
   question.forward = problem.forward || problem.recomputes();
   question.back = kernels.scan && !problem.forward;
+  question.ranks = problem.ranks;
   return kda_choose_segments(question);
 }
 

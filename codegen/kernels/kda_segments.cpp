@@ -63,10 +63,12 @@ int64_t time_of(const KdaSegmentQuestion& question, int64_t segments) {
   const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
   const auto waves = [&](int64_t blocks) { return ceil_div(blocks, question.blocks_at_once); };
   const int64_t walk = length * waves(bounded_product({question.heads, walks, segments}));
-  if (segments == 1) return walk;
-  const int64_t summaries = bounded_product(
-      {question.heads, walks * (segments - 1) + question.key_tiles * (segments - 2)});
-  return walk + length * waves(summaries) + (segments - 2) * kLinkTokens + kLaunchTokens;
+  if (segments == 1 && !question.ranks) return walk;
+  const int64_t ends = question.ranks ? segments : segments - 1;
+  const int64_t transitions = question.ranks ? segments : segments - 2;
+  const int64_t summaries =
+      bounded_product({question.heads, walks * ends + question.key_tiles * transitions});
+  return walk + length * waves(summaries) + transitions * kLinkTokens + kLaunchTokens;
 }
 
 }  // namespace
@@ -225,6 +227,35 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
     cost.bytes += 2 * ends * static_cast<uint64_t>(links) + transitions * times;
     cost.flops += 2 * unsigned_product({heads, states + grads, v, k, k, links});
   }
+  return cost;
+}
+
+Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
+                   const KdaSegmentShape& shape, const KdaPartWalks& walks) {
+  Cost cost;
+  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
+  const int64_t heads = shape.value_heads, columns = columns_of(summary);
+  const int64_t values = ceil_div(v, columns), keys = ceil_div(k, columns);
+  const int64_t element = bytes_of(problem.element);
+  const int64_t row = 2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const int64_t block =
+      7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
+  const auto walk = [&](int64_t tokens, int64_t with_values, int64_t with_maps) {
+    const int64_t tiles = with_values * values + with_maps * keys;
+    if (tokens == 0 || tiles == 0) return;
+    cost.bytes += unsigned_product({tokens, heads, row + with_values * v * element});
+    cost.bytes +=
+        unsigned_product({shape.sequences, heads, 4 * k, with_values * v + with_maps * k});
+    cost.tensor_ops += unsigned_product({ceil_div(tokens, kKdaBlock), heads, terms * block, tiles});
+  };
+  walk(walks.forth, walks.states, walks.maps);
+  walk(walks.back, 1, 0);
+  // Every link reads a transition for each eight rows, and the numbers of the rows once.
+  const int64_t links = walks.links * shape.sequences * heads;
+  cost.bytes += unsigned_product({links, 4 * k, k * ceil_div(v, kMergeRows) + 2 * v});
+  cost.flops += 2 * unsigned_product({links, v, k, k});
   return cost;
 }
 

@@ -67,6 +67,16 @@ int64_t kda_transition_numbers(const KdaSegmentShape& shape);
 Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
                        const KernelSpec& merge, const KdaSegmentShape& shape, int64_t rows);
 
+// What a rank does more for the sequences that its part's ends cut, of one segment each: `forth`
+// and `back` tokens walked, with transitions if `maps`, and `links` maps composed.
+struct KdaPartWalks {
+  int64_t forth = 0, back = 0;
+  bool states = false, maps = false;
+  int64_t links = 0;
+};
+Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
+                   const KdaSegmentShape& shape, const KdaPartWalks& walks);
+
 // How many segments a call is cut into where nobody says: from its shape and the device, never from
 // data, so that its bits do not depend on what the lengths on the device are.
 struct KdaSegmentQuestion {
@@ -75,6 +85,7 @@ struct KdaSegmentQuestion {
   int64_t tokens = 0;                      // of a sequence; of packed ones on average
   int64_t blocks_at_once = 0;              // on the device
   bool forward = false, back = false;      // which walks the launch goes
+  bool ranks = false;                      // summaries are made of every segment, also of one
 };
 int kda_choose_segments(const KdaSegmentQuestion& question);
 

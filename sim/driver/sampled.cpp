@@ -13,11 +13,12 @@ namespace {
 
 constexpr uint64_t kSmall = 64 * 1024;  // bytes: tables, not tensors
 
-// The rest of a small allocation, as it is now; nothing of a larger one.
+// The rest of a small allocation, as it is now; nothing of a larger one. What lies where a process
+// has its memory is a pointer too, into the host's.
 std::string content_at(Driver& driver, uint64_t address, bool* pointer) {
   const Lock lock(driver.mutex);
   const Block* block = driver.find_block(address);
-  *pointer = block != nullptr;
+  *pointer = block != nullptr || (address >> 40 != 0 && address >> 47 == 0);
   if (block == nullptr || block->bytes > kSmall) return "";
   return {reinterpret_cast<const char*>(address), block->base + block->bytes - address};
 }

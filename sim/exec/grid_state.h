@@ -64,7 +64,7 @@ struct KnownAllocation {
 };
 
 // exec/sample.cpp: which clusters of a larger grid run, ascending.
-std::vector<uint64_t> sample_clusters(const uint32_t (&count)[3], uint64_t wanted);
+std::vector<uint64_t> sample_clusters(uint64_t all, uint64_t wanted);
 
 // exec/calls.cpp
 std::shared_ptr<CallStack> make_call_stack();

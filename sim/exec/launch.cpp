@@ -31,9 +31,7 @@ void sample(Launch* l) {
   const uint64_t size = uint64_t{g.cluster[0]} * g.cluster[1] * g.cluster[2];
   const uint64_t wanted = (l->settings->sample_blocks + size - 1) / size;
   if (wanted == 0 || wanted >= l->clusters || l->function->sees_blocks) return;
-  const uint32_t count[3] = {g.grid[0] / g.cluster[0], g.grid[1] / g.cluster[1],
-                             g.grid[2] / g.cluster[2]};
-  l->sampled = sample_clusters(count, wanted);
+  l->sampled = sample_clusters(l->clusters, wanted);
   l->scale = static_cast<double>(l->clusters) / static_cast<double>(l->sampled.size());
   l->clusters = l->sampled.size();
 }

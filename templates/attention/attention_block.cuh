@@ -106,6 +106,12 @@ struct AttentionBlock {
     }
   }
 
+  // Which tile this is, without a register that has held it since.
+  __device__ __forceinline__ unsigned turn() const {
+    if constexpr (Config::kPersistent) return load_shared_word(queue.place(VisitQueue::kTurn));
+    return in_place(blockIdx.x);
+  }
+
   template <bool kMasked, class Fragments, class Sums>
   __device__ __forceinline__ void step(int visit, const Fragments& q,
                                        const ScoreUnits<Config>& units,
@@ -193,7 +199,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::run() const {
     }
   }
   // The tile once more, so that nothing of it alone is kept in registers across the products.
-  const AttentionTile again = attention_tile<Config>(p.forward, in_place(blockIdx.x));
+  const AttentionTile again = attention_tile<Config>(p.forward, turn());
   store_partial<Config>(p, again, units.t, softmax, o);
 }
 
@@ -201,8 +207,17 @@ template <class Config>
 __device__ void attention_block(const AttentionBlockParams& p) {
   static_assert(!Config::kPacked && !Config::kPackGqa && !Config::kSinks, "not of a block step");
   extern __shared__ __align__(1024) float4 shared[];
-  const AttentionTile tile = attention_tile<Config>(p.forward);
-  AttentionBlock<Config>(p, tile, shared_address(shared)).run();
+  const unsigned memory = shared_address(shared);
+  if constexpr (Config::kPersistent) {
+    const unsigned tiles = p.forward.tiles * p.forward.heads * p.forward.sequences;
+    take_turns(VisitQueue{memory + AttentionBlockSmem<Config>::kQueue}, tiles, [&](unsigned at) {
+      const AttentionTile tile = attention_tile<Config>(p.forward, at);
+      AttentionBlock<Config>(p, tile, memory).run();
+    });
+  } else {
+    const AttentionTile tile = attention_tile<Config>(p.forward);
+    AttentionBlock<Config>(p, tile, memory).run();
+  }
 }
 
 }  // namespace lathe

@@ -337,22 +337,36 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
   store(dk, dv);
 }
 
+// The tiles of keys of one slice: every slices-th of a head.
 template <class Config>
-__device__ void attention_block_backward(const AttentionBlockBackwardParams& p) {
-  static_assert(!Config::kPacked && !Config::kHeadsApart, "not of a block step");
-  extern __shared__ __align__(1024) char shared[];
-  const AttentionBlockBackward<Config> work(p, shared);
+__device__ __forceinline__ void block_backward_slice(const AttentionBlockBackward<Config>& work,
+                                                     unsigned at) {
+  const AttentionBackwardParams& p = work.p;
   volatile KeyTile* const tile = work.tile;
-  const int slices = p.backward.slices, slice = static_cast<int>(blockIdx.x % slices);
+  const int slices = p.slices, slice = static_cast<int>(at % slices);
   const bool lead = threadIdx.x == 0;
-  if (lead) key_tile_begin<Config>(p.backward, blockIdx.x / slices, slice, tile);
+  if (lead) key_tile_begin<Config>(p, at / slices, slice, tile);
 #pragma unroll 1
-  for (long long first = static_cast<long long>(slice) * Config::kTileN; first < p.backward.seq_k;
+  for (long long first = static_cast<long long>(slice) * Config::kTileN; first < p.seq_k;
        first += static_cast<long long>(slices) * Config::kTileN) {
     if (lead) tile->first = static_cast<int>(first);
     __syncthreads();  // the tile is there for all
     work.run();
     __syncthreads();  // all have left the tile, its keys and the queue
+  }
+}
+
+template <class Config>
+__device__ void attention_block_backward(const AttentionBlockBackwardParams& p) {
+  static_assert(!Config::kPacked && !Config::kHeadsApart, "not of a block step");
+  extern __shared__ __align__(1024) char shared[];
+  const AttentionBlockBackward<Config> work(p, shared);
+  if constexpr (Config::kPersistent) {
+    const AttentionBackwardParams& b = p.backward;
+    take_turns(work.queue, static_cast<unsigned>(b.slices) * b.kv_heads * b.sequences,
+               [&](unsigned at) { block_backward_slice(work, at); });
+  } else {
+    block_backward_slice(work, blockIdx.x);
   }
 }
 

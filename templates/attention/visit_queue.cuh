@@ -41,6 +41,8 @@ struct VisitOrigin {
 struct VisitQueue {
   static constexpr int kSlotBytes = 48, kSlots = 4, kPlaceWords = 16;
   static constexpr int kBytes = kSlots * kSlotBytes + 4 * kPlaceWords;
+  // The last word of the place is no walk's: which tile a persistent block of threads is at.
+  static constexpr int kTurn = kPlaceWords - 1;
   unsigned base;
 
   __device__ __forceinline__ unsigned slot(int visit) const {
@@ -85,5 +87,30 @@ struct VisitQueue {
             word[4], word[5], word[6], static_cast<VisitKind>(word[7])};
   }
 };
+
+// Tiles by a grid of fewer blocks of threads than there are tiles: block b works on tiles b,
+// b + gridDim.x and so on, in the order in which a block for each would begin them. The grid is as
+// large as what the device holds at once less the multiprocessors that are left to others, an
+// exchange between ranks above all: a grid of all tiles would take every place that becomes free
+// before the exchange gets one. The turn lies in the queue, so that no register holds it across the
+// products. body(tile), by all threads; who needs the tile again reads the turn.
+template <class Body>
+__device__ __forceinline__ void take_turns(const VisitQueue& queue, unsigned tiles,
+                                           const Body& body) {
+  const unsigned turn = queue.place(VisitQueue::kTurn);
+  if (threadIdx.x == 0) store_shared_word(turn, static_cast<int>(blockIdx.x));
+  __syncthreads();  // the first turn is known to all
+#pragma unroll 1
+  while (true) {
+    const unsigned tile = static_cast<unsigned>(in_place(load_shared_word(turn)));
+    if (tile >= tiles) break;
+    body(tile);
+    __syncthreads();  // all have left the tiles in shared memory, the queue and the turn
+    if (threadIdx.x == 0) {
+      store_shared_word(turn, load_shared_word(turn) + static_cast<int>(gridDim.x));
+    }
+    __syncthreads();  // the next turn is known to all
+  }
+}
 
 }  // namespace lathe

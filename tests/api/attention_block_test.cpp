@@ -290,6 +290,27 @@ TEST_CASE("snippets of packed sequences are told which one they are in") {
   CHECK(take_report().findings == std::vector<std::string>{});
 }
 
+TEST_CASE("a step that leaves multiprocessors to others gives the same bits") {
+  const Context context = make_context();
+  std::map<std::string, Values> found[2];
+  for (const char* margin : {"0", "8"}) {
+    Step step(context.get(), LATHE_BF16);
+    step.run("flash_attention_block", with(kForward, {"pairs"}),
+             {{"causal", "1"}, {"sm_margin", margin}});
+    step.run("flash_attention_block_bwd", with(kBackward, {"pairs"}),
+             {{"causal", "1"}, {"deterministic", "1"}, {"sm_margin", margin}});
+    for (const char* name : {"out", "lse", "dq", "dk", "dv"}) {
+      found[*margin == '8'][name] = step.caller.get(name);
+    }
+  }
+  CHECK(found[0] == found[1]);
+  CHECK(take_report().findings == std::vector<std::string>{});
+  Step step(context.get(), LATHE_BF16);
+  CHECK_THROWS_WITH(
+      step.run("flash_attention_block", with(kForward, {"pairs"}), {{"sm_margin", "100000"}}),
+      doctest::Contains("sm_margin is 100000; the device has"));
+}
+
 TEST_CASE("gradients of a step are written where there is nothing to add to") {
   const Context context = make_context();
   for (const char* deterministic : {"0", "1"}) {

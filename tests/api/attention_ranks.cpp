@@ -2,11 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/api/attention_ranks.h"
 
-#include <doctest/doctest.h>
-
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <exception>
 #include <sstream>
 #include <stdexcept>
@@ -82,6 +78,7 @@ class RankRun {
   RankRun(const AttentionCase& attention, const RankOptions& options, const ref::Attention& in,
           int rank, const Id& id)
       : case_(attention), in_(in), options_(options), cuts_(cuts_of(attention, in)) {
+    cuts_["capture_0"] = Cut{{static_cast<int64_t>(options.capture.size())}};
     context_ = make_context();
     lathe_group* group = nullptr;
     API(lathe_group_create(&group, context_.get(), id.data(), options.world, rank, 20000));
@@ -100,6 +97,7 @@ class RankRun {
   }
   const Tokens& tokens() const { return tokens_; }
   const std::map<std::string, Cut>& cuts() const { return cuts_; }
+  const lathe_estimate& estimate() const { return estimate_; }
   lathe_group* group() const { return group_.get(); }
 
  private:
@@ -178,7 +176,12 @@ class RankRun {
     option("window_left", std::to_string(case_.left));
     option("window_right", std::to_string(case_.right));
     option("deterministic", case_.deterministic ? "1" : "0");
+    if (options_.sm_margin) option("sm_margin", std::to_string(options_.sm_margin));
     API(lathe_problem_set_double(p, "softcap", case_.softcap));
+    for (const auto& [name, text] : options_.texts) {
+      API(lathe_problem_set_text(p, name.c_str(), text.data(), text.size()));
+    }
+    if (!options_.capture.empty()) input(p, "capture_0", LATHE_F32, options_.capture);
   }
 
   // `saved`: this rank's parts of out and lse.
@@ -222,6 +225,12 @@ class RankRun {
       API(lathe_plan_slot(plan, name.c_str(), &slot));
       slots.at(slot) = tensor->dl();
     }
+    lathe_estimate estimate = {};
+    estimate.size = sizeof estimate;
+    API(lathe_plan_estimate(plan, slots.data(), shard_.get(), &estimate));
+    estimate_.launches += estimate.launches;
+    estimate_.exchanges += estimate.exchanges;
+    estimate_.exchange_bytes += estimate.exchange_bytes;
     size_t bytes = 0;
     API(lathe_plan_workspace(plan, slots.data(), shard_.get(), &bytes));
     const Memory workspace(context_.get(), bytes);
@@ -243,6 +252,7 @@ class RankRun {
   Shard shard_;
   std::unique_ptr<Stream> stream_;
   Tokens tokens_;
+  lathe_estimate estimate_ = {};
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;
   std::vector<std::string> outputs_;
 };
@@ -250,6 +260,7 @@ class RankRun {
 struct Result {
   Values values;
   Tokens tokens;
+  lathe_estimate estimate = {};
   std::exception_ptr error;
 };
 
@@ -298,6 +309,7 @@ Values run_attention_ranks(const AttentionCase& attention, const ref::Attention&
           throw;
         }
         result.tokens = run.tokens();
+        result.estimate = run.estimate();
       } catch (...) {
         result.error = std::current_exception();
       }
@@ -306,6 +318,10 @@ Values run_attention_ranks(const AttentionCase& attention, const ref::Attention&
   for (auto& thread : threads) thread.join();
   for (const Result& rank : ranks) {
     if (rank.error) std::rethrow_exception(rank.error);
+  }
+  if (options.estimates) {
+    options.estimates->clear();
+    for (const Result& rank : ranks) options.estimates->push_back(rank.estimate);
   }
   const auto cuts = cuts_of(attention, inputs);
   Values out;
@@ -317,15 +333,6 @@ Values run_attention_ranks(const AttentionCase& attention, const ref::Attention&
     put_together(cut, name, ranks, options.flags & LATHE_REDUCE_PARAMETER_GRADS, &out[name]);
   }
   return out;
-}
-
-void check_bits(const Values& actual, const Values& expected) {
-  for (const auto& [name, values] : expected) {
-    INFO(name);
-    const std::vector<double>& found = actual.at(name);
-    REQUIRE(found.size() == values.size());
-    CHECK(std::memcmp(found.data(), values.data(), values.size() * sizeof(double)) == 0);
-  }
 }
 
 }  // namespace apitest

@@ -6,6 +6,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
 using namespace apitest;
 
 namespace {
@@ -123,6 +128,132 @@ TEST_CASE("ranks: some gradients only, and the forward alone") {
     }
     c.backward = false;
     equals_one_rank(c, {.world = 3, .flags = flags});
+  }
+}
+
+// As many bits as one rank, in another order.
+void check_close(const std::string& name, const std::vector<double>& found,
+                 const std::vector<double>& expected, double absolute, double relative) {
+  REQUIRE(found.size() == expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double error = std::abs(found[i] - expected[i]);
+    if (found[i] == expected[i] || error <= absolute + relative * std::abs(expected[i])) continue;
+    FAIL(name << "[" << i << "]: " << found[i] << " for " << expected[i]);
+  }
+}
+
+TEST_CASE("ranks: float32") {
+  static const Context context = make_context();
+  AttentionCase c = both_ways({50, 50}, {66, 66}, true);
+  c.dtype = LATHE_F32;
+  c.sinks = true;
+  c.group = 2;
+  const ref::Attention inputs = make_inputs(c);
+  const Values one = run_attention(context.get(), c, inputs);
+  for (const unsigned flags : {kRing, kGather}) {
+    const Values many = run_attention_ranks(
+        c, inputs, {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = flags});
+    for (const auto& [name, values] : one) {
+      const double scale = name == "out" || name == "lse" ? 2e-6 : 2e-5;
+      check_close(name, many.at(name), values, scale, 1e-5);
+    }
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
+TEST_CASE("ranks: gradients that travel in 16 bits lose what their roundings lose") {
+  AttentionCase c = both_ways({90}, {90}, true);
+  const ref::Attention inputs = make_inputs(c);
+  for (const unsigned flags : {kRing, kGather}) {
+    const RankOptions wide = {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = flags};
+    RankOptions narrow = wide;
+    narrow.flags |= LATHE_NARROW_GRADIENTS;
+    const Values a = run_attention_ranks(c, inputs, wide);
+    const Values b = run_attention_ranks(c, inputs, narrow);
+    for (const char* name : {"dk", "dv"}) {
+      double most = 0;
+      for (const double value : a.at(name)) most = std::max(most, std::abs(value));
+      check_close(name, b.at(name), a.at(name), 3 * 0x1p-9 * most, 0x1p-7);
+      CHECK(a.at(name) != b.at(name));
+    }
+    CHECK(a.at("out") == b.at("out"));
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
+TEST_CASE("ranks: multiprocessors left to the exchange change no bit") {
+  AttentionCase c = both_ways({80}, {80}, true);
+  c.group = 2;
+  c.deterministic = true;
+  const ref::Attention inputs = make_inputs(c);
+  for (const unsigned flags : {kRing, kGather}) {
+    RankOptions options = {.world = 2, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = flags};
+    const Values all = run_attention_ranks(c, inputs, options);
+    options.sm_margin = 8;
+    CHECK(run_attention_ranks(c, inputs, options) == all);
+  }
+  CHECK(take_report().findings == std::vector<std::string>{});
+}
+
+TEST_CASE("ranks: snippets see positions in their sequence, and which it is") {
+  RankOptions options = {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL};
+  options.capture = {0.25, -0.5, 0.125};
+  options.texts["score_mod"] =
+      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,\n"
+      "                           const Captures& captures) {\n"
+      "  return score + captures.get<0>(batch) * ((q_idx + 2 * kv_idx) % 5 + head);\n}\n"
+      "__device__ float score_mod_bwd(float dscore, float score, int batch, int head,\n"
+      "                               int q_idx, int kv_idx) { return dscore; }\n";
+  options.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return (q_idx + kv_idx + batch) % 3 != 0;\n}\n";
+  for (const bool is_packed : {false, true}) {
+    AttentionCase c =
+        is_packed ? packed({30, 0, 41}, {30, 12, 45}, true) : both_ways({50, 50}, {60, 60}, false);
+    c.group = 2;
+    ref::Attention inputs = make_inputs(c);
+    inputs.score_mod = [&](double x, int64_t b, int64_t h, int64_t i, int64_t j) {
+      return x + options.capture[static_cast<size_t>(b)] * static_cast<double>((i + 2 * j) % 5 + h);
+    };
+    inputs.score_slope = [](double, int64_t, int64_t, int64_t, int64_t) { return 1.0; };
+    inputs.mask_mod = [](int64_t b, int64_t, int64_t i, int64_t j) { return (i + j + b) % 3 != 0; };
+    for (const unsigned flags : {kRing, kGather}) {
+      options.flags = flags;
+      INFO(c.text() << " " << options.text());
+      check_attention(c, inputs, run_attention_ranks(c, inputs, options));
+    }
+  }
+}
+
+// LATHE_TEST_DRAWS: how many.
+TEST_CASE("ranks: random lengths, cuts and masks") {
+  const char* wanted = std::getenv("LATHE_TEST_DRAWS");
+  const int draws = wanted ? std::atoi(wanted) : 10;
+  std::mt19937 random(17);
+  const auto draw = [&](int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random);
+  };
+  for (int i = 0; i < draws; ++i) {
+    const bool is_packed = draw(0, 1) == 1;
+    std::vector<int64_t> queries(static_cast<size_t>(is_packed ? draw(1, 6) : draw(1, 2)));
+    std::vector<int64_t> keys(queries.size());
+    const bool same = draw(0, 2) > 0;
+    for (size_t n = 0; n < queries.size(); ++n) {
+      const bool fresh = is_packed || n == 0;
+      queries[n] = !fresh ? queries[0] : draw(0, 3) == 0 ? draw(0, 3) : draw(0, 70);
+      keys[n] = same ? queries[n] : !fresh ? keys[0] : draw(0, 90);
+    }
+    AttentionCase c = is_packed ? packed(queries, keys, draw(0, 2) > 0)
+                                : both_ways(queries, keys, draw(0, 2) > 0);
+    c.kv_heads = draw(1, 2), c.group = draw(1, 2);
+    if (draw(0, 2) == 0) c.left = draw(0, 40);
+    if (draw(0, 3) == 0) c.right = draw(0, 40);
+    c.seed = static_cast<uint64_t>(i);
+    const RankOptions options = {.world = static_cast<int>(draw(2, 6)),
+                                 .balance = kBalances[draw(0, 3)],
+                                 .flags = draw(0, 1) ? kRing : kGather,
+                                 .block_size = draw(0, 1) ? 16 : 5};
+    equals_one_rank(c, options);
   }
 }
 

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <map>
 
-#include "tests/api/attention_case.h"
+#include "tests/api/attention_ranks.h"
 
 using namespace apitest;
 
@@ -28,10 +28,13 @@ std::vector<double> flatten(const Values& values) {
   return all;
 }
 
-void run_child(const AttentionCase& attention, int to) {
+// `ranks` of one: no group.
+void run_child(const AttentionCase& attention, const RankOptions& ranks, int to) {
   try {
     const Context context = make_context();
-    const Values values = run_attention(context.get(), attention, make_inputs(attention));
+    const ref::Attention inputs = make_inputs(attention);
+    const Values values = ranks.world > 1 ? run_attention_ranks(attention, inputs, ranks)
+                                          : run_attention(context.get(), attention, inputs);
     const std::vector<double> all = flatten(values);
     const auto* bytes = reinterpret_cast<const char*>(all.data());
     const Report report = take_report();
@@ -48,7 +51,8 @@ void run_child(const AttentionCase& attention, int to) {
   }
 }
 
-std::vector<double> run_in_child(const AttentionCase& attention, int schedule) {
+std::vector<double> run_in_child(const AttentionCase& attention, const RankOptions& ranks,
+                                 int schedule) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const pid_t child = fork();
@@ -58,7 +62,7 @@ std::vector<double> run_in_child(const AttentionCase& attention, int schedule) {
     static const char* const policies[] = {"lazy", "eager", "random"};
     setenv("LATHE_SIM_SEED", std::to_string(schedule).c_str(), 1);
     setenv("LATHE_SIM_ASYNC", policies[schedule % 3], 1);
-    run_child(attention, ends[1]);
+    run_child(attention, ranks, ends[1]);
     _exit(0);
   }
   close(ends[1]);
@@ -82,8 +86,9 @@ bool within_two_roundings(const double* a, const double* b, int64_t count) {
 }
 
 // No schedule changes a bit of any output, `but` one, which may differ by its last place.
-void check_repeats(const AttentionCase& attention, const char* but = "") {
-  INFO(attention.text());
+void check_repeats(const AttentionCase& attention, const char* but = "",
+                   const RankOptions& ranks = {.world = 1}, int schedules = kSchedules) {
+  INFO(attention.text() << " " << ranks.text());
   // Where each output lies: names in order, as flatten has them.
   const int64_t rows = 2 * attention.queries[0], keys = 2 * attention.keys[0];
   const std::map<std::string, int64_t> sizes = {
@@ -93,12 +98,12 @@ void check_repeats(const AttentionCase& attention, const char* but = "") {
       {"dv", keys * attention.kv_heads * attention.value_dim},
       {"lse", rows * attention.heads()},
       {"out", rows * attention.heads() * attention.value_dim}};
-  const std::vector<double> first = run_in_child(attention, 0);
+  const std::vector<double> first = run_in_child(attention, ranks, 0);
   size_t expected = 0;
   for (const auto& [name, size] : sizes) expected += static_cast<size_t>(size);
   REQUIRE(first.size() == expected);
-  for (int schedule = 1; schedule < kSchedules; ++schedule) {
-    const std::vector<double> again = run_in_child(attention, schedule);
+  for (int schedule = 1; schedule < schedules; ++schedule) {
+    const std::vector<double> again = run_in_child(attention, ranks, schedule);
     REQUIRE(again.size() == expected);
     const double *a = first.data(), *b = again.data();
     for (const auto& [name, size] : sizes) {
@@ -129,5 +134,14 @@ TEST_CASE("attention: deterministic gradients are the same bits under ten schedu
 }
 
 TEST_CASE("attention: without asking for it all but dq are") { check_repeats(sample(), "dq"); }
+
+TEST_CASE("attention over ranks: any interleaving of ranks gives the same bits") {
+  AttentionCase c = sample();
+  c.queries = {70, 70}, c.keys = {90, 90};
+  c.deterministic = true;
+  for (const unsigned flags : {0u, unsigned{LATHE_ALLGATHER | LATHE_REDUCE_PARAMETER_GRADS}}) {
+    check_repeats(c, "", {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = flags}, 6);
+  }
+}
 
 }  // namespace

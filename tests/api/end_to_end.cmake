@@ -35,10 +35,12 @@ foreach(name
     attention_heads
     attention_options
     attention_ranks
+    attention_ranks_counters
     attention_repeat
     attention_ring
     attention_snippets
     conv_counters
+    conv_graph
     conv_numerics
     conv_offsets
     conv_ranks
@@ -53,13 +55,14 @@ foreach(name
     kda_recurrent_run
     kda_relations
     kda_repeat
+    ranks_faults
     shard_prepare
+    shard_rows
     sparse_options
     sparse_ranks
     sparse_repeat
     sparse_run
     sparse_shards
-    conv_graph
     )
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)

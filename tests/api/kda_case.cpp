@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/api/graph_client.h"
 #include "tests/api/kda_call.h"
 #include "tests/numbers.h"
 
@@ -90,8 +91,17 @@ void KdaCall::run() {
                              seat_ ? seat_->stream : nullptr));
   }
   if (seat_) {
-    API(lathe_plan_run_sharded(plan_.get(), seat_->shard, slots_.data(), workspace_->data(), bytes,
-                               seat_->stream));
+    const auto enqueue = [&] {
+      API(lathe_plan_run_sharded(plan_.get(), seat_->shard, slots_.data(), workspace_->data(),
+                                 bytes, seat_->stream));
+    };
+    if (seat_->captured) {
+      const CapturedGraph graph(context_, seat_->stream, enqueue);
+      graph.launch();
+      API(lathe_stream_synchronize(context_, seat_->stream));
+    } else {
+      enqueue();
+    }
     API(lathe_stream_synchronize(context_, seat_->stream));
     API(lathe_group_error(seat_->group));
     return;

@@ -22,6 +22,7 @@ struct KdaSeat {
   void* stream = nullptr;
   int64_t tokens = 0;  // of each row
   int64_t chunks = 0;  // of chunk_states, of each row
+  bool captured = false;
 };
 
 struct KdaCase {
@@ -50,6 +51,7 @@ struct KdaCase {
   bool dht = false;
   bool saved = false;             // disable_recompute
   bool apart = false;             // forward and backward as two plans
+  bool captured = false;          // over ranks: calls are replays of graphs
   const KdaSeat* seat = nullptr;  // null: all tokens are here
 
   int64_t value_heads() const { return heads * group; }

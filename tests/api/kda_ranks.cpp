@@ -55,7 +55,8 @@ void run_rank(lathe_context* context, const KdaCase& kda, const KdaInputs& input
     const Stream stream(context);
     const int64_t begin = bounds[number], end = bounds[number + 1];
     out.seat = {group,        shard,       flags,
-                stream.get(), end - begin, chunks_before(kda, end) - chunks_before(kda, begin)};
+                stream.get(), end - begin, chunks_before(kda, end) - chunks_before(kda, begin),
+                kda.captured};
     KdaCase own = kda;
     own.seat = &out.seat;
     try {

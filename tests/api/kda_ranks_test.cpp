@@ -216,12 +216,16 @@ TEST_CASE("kda over ranks: bit for bit its parts one after another") {
   check_no_findings();
 }
 
-TEST_CASE("kda over ranks: repeatable") {
-  const KdaCase kda = fused({0, 40, 150});
+TEST_CASE("kda over ranks: repeatable, also as a graph") {
+  KdaCase kda = fused({0, 40, 150});
   const KdaInputs inputs = make_kda_inputs(kda);
   const Parts parts = {40, 30, 50, 30};
-  CHECK(run_kda_ranks(context(), kda, inputs, parts) ==
-        run_kda_ranks(context(), kda, inputs, parts));
+  const unsigned sums = LATHE_REDUCE_PARAMETER_GRADS;
+  const KdaValues first = run_kda_ranks(context(), kda, inputs, parts, sums);
+  CHECK(run_kda_ranks(context(), kda, inputs, parts, sums) == first);
+  kda.captured = true;
+  CHECK(run_kda_ranks(context(), kda, inputs, parts, sums) == first);
+  check_no_findings();
 }
 
 TEST_CASE("kda over ranks: what is refused") {

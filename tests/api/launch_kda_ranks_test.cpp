@@ -51,6 +51,22 @@ Builder builder_of(bool forward, bool backward, const char* segments) {
   return builder;
 }
 
+// Kernels that all cases of this file share: compiled once.
+void share_kernels(World* world) {
+  static const test::Folder folder;
+  lathe_context& context = world->context;
+  context.store = lathe::Store::open(folder.path);
+  context.registry =
+      std::make_unique<lathe::Registry>(context.store, context.device, context.facts.arch);
+}
+
+// As lathe_shard_prepare, but for the ranks' agreement, which needs real ones.
+lathe::Status prepare(lathe_shard* shard, const lathe_plan& plan) {
+  LATHE_ASSIGN(auto prepared, plan.work->prepare(*shard));
+  shard->prepared.push_back({plan.id, std::move(prepared)});
+  return {};
+}
+
 // One run of rank `rank` of a cut of rows of equal length.
 struct RankRun {
   World world;
@@ -61,6 +77,7 @@ struct RankRun {
 
   RankRun(const Builder& builder, int rank, const std::vector<int64_t>& bounds) {
     const int ranks = static_cast<int>(bounds.size()) - 1;
+    share_kernels(&world);
     world.join(&fake, ranks, rank);
     REQUIRE(lathe_problem_group(builder.problem.get(), world.group.get(),
                                 LATHE_REDUCE_PARAMETER_GRADS) == LATHE_OK);
@@ -78,7 +95,7 @@ struct RankRun {
                 {Letter::V, kValues},
                 {Letter::HVK, kHeads * kKeys}});
     const lathe_plan* plan = world.plan.get();
-    REQUIRE_MESSAGE(lathe_shard_prepare(made, plan) == LATHE_OK, error());
+    REQUIRE(prepare(made, *plan).ok());
     REQUIRE_MESSAGE(lathe_plan_workspace(plan, world.slots.data(), made, &bytes) == LATHE_OK,
                     error());
     recorder.count = 0;
@@ -86,6 +103,10 @@ struct RankRun {
                                            kStream) == LATHE_OK,
                     error());
     CHECK(fake.violations.empty());
+    lathe_estimate estimate = {};
+    estimate.size = sizeof(estimate);
+    REQUIRE(lathe_plan_estimate(plan, world.slots.data(), made, &estimate) == LATHE_OK);
+    CHECK(estimate.launches == recorder.count);
     for (size_t i = 0; i < recorder.count; ++i) {
       const auto kernel = static_cast<size_t>(recorder.launches[i].kernel);
       kernels.push_back(plan->kernels[kernel].built->spec.kernel);
@@ -184,6 +205,7 @@ TEST_CASE("kda in a group of one: no message, and the kernels of one rank") {
 TEST_CASE("kda on a rank: a shard that was not prepared") {
   World world;
   fakes::Rank fake;
+  share_kernels(&world);
   world.join(&fake, 2, 0);
   const Builder builder = builder_of(true, false, "1");
   REQUIRE(lathe_problem_group(builder.problem.get(), world.group.get(), 0) == LATHE_OK);
@@ -210,8 +232,7 @@ TEST_CASE("kda on a rank: a shard that was not prepared") {
   options.cu_seqlens = offsets, options.offsets = 3;
   REQUIRE(lathe_shard_create_with(&made, &options) == LATHE_OK);
   const test::Shard packed(made);
-  CHECK(lathe_shard_prepare(made, world.plan.get()) == LATHE_INVALID_ARGUMENT);
-  CHECK(test::contains(error(), "cu_seqlens is not declared"));
+  CHECK(test::contains(prepare(made, *world.plan).text(), "cu_seqlens is not declared"));
   options.balance = LATHE_BALANCE_HEAD_TAIL;
   REQUIRE(lathe_shard_create_with(&made, &options) == LATHE_OK);
   const test::Shard dealt(made);

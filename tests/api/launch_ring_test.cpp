@@ -117,6 +117,47 @@ TEST_CASE("ring: a step by pairs is one launch without workspace") {
   CHECK(run(&world).empty());
 }
 
+TEST_CASE("ring: rows of a batch are one launch, and with a margin fewer blocks") {
+  namespace tensors = lathe::attention_block;
+  const auto batch = [](const char* margin) {
+    Builder builder("flash_attention_block");
+    builder.tensors({{"q", LATHE_BF16, {kAny, kAny, 8, 64}},
+                     {"k", LATHE_BF16, {kAny, kAny, 2, 64}},
+                     {"v", LATHE_BF16, {kAny, kAny, 2, 128}},
+                     {"pairs", LATHE_I32, {kAny, 7}},
+                     {"pair_batch", LATHE_I32, {kAny}},
+                     {"alibi_slopes", LATHE_F32, {kAny, 8}},
+                     {"out", LATHE_F32, {kAny, kAny, 8, 128}},
+                     {"lse", LATHE_F32, {kAny, 8, kAny}}});
+    return std::move(builder.set("first", "1").set("sm_margin", margin));
+  };
+  for (const char* margin : {"0", "4"}) {
+    World world;
+    world.context.facts.multiprocessors = 10;
+    world.make(batch(margin));
+    world.fill({{Letter::B, 3},
+                {Letter::Sq, 3000},
+                {Letter::Sk, 500},
+                {Letter::NP, 2},
+                {Letter::fixed, 0},
+                {Letter::H, 8},
+                {Letter::HK, 2},
+                {Letter::D, 64},
+                {Letter::DV, 128}});
+    CHECK(run(&world) == Names{"attention_block"});
+    const auto p = recorder.launches[0].as<lathe::AttentionBlockParams>();
+    CHECK(p.forward.sequences == 3);
+    CHECK(p.forward.q_batch_stride == 3000 * 8 * 64);
+    CHECK(p.forward.v_batch_stride == 500 * 2 * 128);
+    CHECK(p.forward.alibi_batch_stride == 8);
+    CHECK(p.pair_batches == World::address(tensors::pair_batch));
+    const unsigned grid = recorder.launches[0].config.gridDimX;
+    const auto tiles = static_cast<unsigned>(p.forward.tiles) * 3 * 8;
+    if (*margin == '0') CHECK(grid == tiles);
+    if (*margin == '4') CHECK((grid % 6 == 0 && grid < tiles));
+  }
+}
+
 TEST_CASE("ring: the first step writes even where there is no key") {
   World world;
   world.make(step(false, "1"));

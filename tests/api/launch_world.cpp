@@ -30,6 +30,16 @@ std::shared_ptr<const lathe::Driver> recording_driver() {
   };
   driver->cuFuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
   driver->cuFuncLoad = [](CUfunction) { return CUDA_SUCCESS; };
+  // Tables on the device, at an address of their own, and copies between addresses.
+  driver->cuMemAlloc = [](CUdeviceptr* out, size_t) { return *out = kTables, CUDA_SUCCESS; };
+  driver->cuMemFree = [](CUdeviceptr) { return CUDA_SUCCESS; };
+  driver->cuMemcpyHtoDAsync = [](CUdeviceptr, const void*, size_t, CUstream) {
+    return CUDA_SUCCESS;
+  };
+  driver->cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
+  driver->cuMemcpyDtoDAsync = [](CUdeviceptr, CUdeviceptr, size_t, CUstream) {
+    return CUDA_SUCCESS;
+  };
   driver->cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction function, void** params,
                                 void**) {
     Launch& launch = recorder.launches.at(recorder.count++);

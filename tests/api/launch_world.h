@@ -64,6 +64,7 @@ struct World {
 };
 
 inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
+inline constexpr CUdeviceptr kTables = 0x90000000;  // what a shard's preparation allocates
 inline const auto kStream = reinterpret_cast<CUstream>(uintptr_t{0x77});
 
 // Forward and backward with states, D = 64 and W = 4.

@@ -58,8 +58,8 @@ TEST_CASE("shapes, dtypes and needs name what exists") {
         CHECK(shape_text(shape) == "[" + std::string(each) + "]");
         // The rank tells the alternatives apart, and of states the option.
         bool told = false;
-        for (const bool state_v_first : {false, true}) {
-          const Shape found = shape_of_rank(tensor.shape, shape.rank, state_v_first);
+        for (const int number : {0, 1, 2, 3}) {
+          const Shape found = shape_of_rank(tensor.shape, shape.rank, number);
           told = told || shape_text(found) == shape_text(shape);
         }
         CHECK(told);
@@ -168,7 +168,7 @@ TEST_CASE("the indices of kda_recurrent are those of the table") {
   // States by value first are the second shape of their rank.
   const char* states = op.info.tensors[kda_recurrent::initial_state].shape;
   CHECK(shape_text(shape_of_rank(states, 4)) == "[N,HV,K,V]");
-  CHECK(shape_text(shape_of_rank(states, 4, true)) == "[N,HV,V,K]");
+  CHECK(shape_text(shape_of_rank(states, 4, 1)) == "[N,HV,V,K]");
 }
 
 TEST_CASE("the indices of kda are those of the table") {
@@ -201,7 +201,26 @@ TEST_CASE("the indices of kda are those of the table") {
   for (int i = 0; i < kda::count; ++i) CHECK(find_tensor(op, names[i]) == i);
   const char* chunks = op.info.tensors[kda::chunk_states].shape;
   CHECK(shape_text(shape_of_rank(chunks, 5)) == "[B,NT,HV,K,V]");
-  CHECK(shape_text(shape_of_rank(chunks, 5, true)) == "[B,NT,HV,V,K]");
+  CHECK(shape_text(shape_of_rank(chunks, 5, 1)) == "[B,NT,HV,V,K]");
+}
+
+TEST_CASE("the indices of shard and unshard are those of the table, the axis picks the shape") {
+  const char* const names[] = {"x", "indices", "y", "buffer"};
+  REQUIRE(std::size(names) == shard_rows::count);
+  for (const char* name : {"shard", "unshard"}) {
+    const Operator& op = *find_operator(name);
+    for (int i = 0; i < shard_rows::count; ++i) CHECK(find_tensor(op, names[i]) == i);
+    for (int rank = 1; rank <= 4; ++rank) {
+      for (int axis = 0; axis < rank; ++axis) {
+        const Shape whole = shape_of_rank(op.info.tensors[shard_rows::buffer].shape, rank, axis);
+        REQUIRE(whole.rank == rank);
+        CHECK(whole.dims[axis].letter == Letter::T);
+        const int some = op.info.name[0] == 's' ? shard_rows::y : shard_rows::x;
+        CHECK(shape_of_rank(op.info.tensors[some].shape, rank, axis).dims[axis].letter ==
+              Letter::S);
+      }
+    }
+  }
 }
 
 TEST_CASE("activations and pools are strided, all else is contiguous") {
@@ -220,7 +239,9 @@ TEST_CASE("activations and pools are strided, all else is contiguous") {
                         shape == "B,D" || shape.starts_with("B,T,H") || shape.starts_with("P,") ||
                         pool || sparse ||
                         (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
-      CHECK(op.rules[t].strided == (rows && !saved));
+      // Whatever is moved.
+      const bool moved = op.family == Family::shard_rows && shape != "S";
+      CHECK(op.rules[t].strided == ((rows && !saved) || moved));
     }
   }
 }

@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/api/graph_client.h"
+
 namespace apitest {
 namespace {
 
@@ -137,10 +139,13 @@ class RankRun {
     }
     API(lathe_plan_workspace(made, slots.data(), shard.get(), &out_->workspace));
     const Memory workspace(context_, out_->workspace);
-    for (int i = 0; i < ranks_.runs; ++i) {
+    const auto run = [&] {
       API(lathe_plan_run_sharded(made, shard.get(), slots.data(), workspace.data(), out_->workspace,
                                  stream_.get()));
-    }
+    };
+    std::unique_ptr<CapturedGraph> graph;
+    if (ranks_.graph) graph = std::make_unique<CapturedGraph>(context_, stream_.get(), run);
+    for (int i = 0; i < ranks_.runs; ++i) graph ? graph->launch() : run();
     API(lathe_stream_synchronize(context_, stream_.get()));
     API(lathe_group_error(group));
     for (const auto& [name, given] : call_.tensors) {

@@ -15,6 +15,7 @@ struct Ranks {
   std::vector<int64_t> cu_seqlens, cu_seqlens_k, bounds;  // empty: none
   unsigned flags = 0;
   int runs = 1;              // of the same plan and shard, one after another
+  bool graph = false;        // captured once, then launched
   Placement placement = {};  // of the ranks' 16-bit tensors
 };
 

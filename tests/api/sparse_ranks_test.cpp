@@ -256,6 +256,18 @@ TEST_CASE("sparse ranks: keys with gaps between rows and heads") {
   }
 }
 
+TEST_CASE("sparse ranks: captured once, replayed") {
+  Case c{packed({9, 14}, {9, 20})};
+  c.shape.causal = c.shape.sinks = true;
+  const Whole whole(c);
+  const Ranks once = whole.ranks(3, LATHE_BALANCE_HEAD_TAIL);
+  Ranks ranks = once;
+  ranks.graph = true, ranks.runs = 3;
+  equals_one_rank(c, {ranks});
+  // Sums over ranks too repeat bit for bit, however their threads are scheduled.
+  CHECK(run_ranks(whole.call, ranks).outputs == run_ranks(whole.call, once).outputs);
+}
+
 // A backward on its own gathers once more.
 TEST_CASE("sparse ranks: saved forward, and sums in any order") {
   Case c{packed({9, 14}, {9, 14})};

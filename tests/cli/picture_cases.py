@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of schedules: lathe plan ring_schedule --svg and --picture."""
+"""Pictures of schedules: lathe plan ring_schedule --svg and --picture; and the demo over ranks, which shows one."""
 import json
 import re
 import xml.etree.ElementTree as xml
@@ -82,3 +82,29 @@ class PictureCases(harness.Case):
         self.assertEqual(status, 2)
         self.assertIn("merge", err)
         self.assertFalse(self.svg.exists())
+
+    def test_demo_over_ranks(self):
+        status, out, err = self.lathe("demo", "--device", "sim", "--ranks", "3", "--json")
+        self.assertEqual(status, 0, err + out)
+        report = json.loads(out)
+        self.assertTrue(report["ok"])
+        kda, attention = report["layers"]
+        self.assertEqual(set(attention["errors"]), {"out", "lse", "dq", "dk", "dv"})
+        self.assertEqual(set(kda["errors"]), {"o", "final_state", "dg", "dbeta",
+                                              *(f"{name} of {of}" for name in ("dx", "dweight") for of in "qkv")})
+        for layer in report["layers"]:
+            for name, error in layer["errors"].items():
+                self.assertLessEqual(error, 8e-3, name)
+        # A ring's forward and backward: W - 1 and W + 1 groups, W - 1 and W - 1 + W hops of them beside the sums in float32.
+        world, tokens, row = 3, 3 * 96 + 7, 2 * 64 * 2
+        stage, = attention["stages"]
+        self.assertEqual(stage["groups"], 2 * world)
+        most = -(-tokens // world) * row * 2  # keys and values
+        self.assertLessEqual(stage["bytes_sent"], most * (2 * (world - 1) + 2 * world))
+        self.assertGreater(stage["bytes_sent"], most * (2 * (world - 1) + 2 * world) * .97)
+        status, out, err = self.lathe("demo", "--device", "sim", "--ranks", "2")
+        self.assertEqual(status, 0, err + out)
+        self.assertIn("  rank 1  ▙ 1      ▌ 0", out)
+        self.assertIn("2 ranks give what one rank gives", out)
+        for bad in ("0", "9", "two"):
+            self.assertEqual(self.lathe("demo", "--device", "sim", "--ranks", bad)[0], 2)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """Many ranks equal one: outputs bit by bit, gradients to the rounding of their dtype."""
-from harness import Case, conv, unpack
+from harness import Case, attention, conv, kda, pack, save, sparse, tensor, unpack
 
 BOUNDS = {"F32": 1e-5, "F16": 3e-3, "BF16": 1e-2}
 FULL = dict(bias=True, residual=True, state=True, backward=True, dfinal=True)
@@ -58,7 +58,62 @@ class RankCases(Case):
         self.assertEqual(len(keys), len(set(keys)))
         self.assertEqual(report["compiled"] + report["hits"], len(keys))
 
+    def assert_equal_attention(self, tensors, options, ways):
+        """Rows of a rank meet keys in another order: equal to the rounding of the results' types."""
+        _, one = self.run_op("flash_attention", tensors, options)
+        for flags in ways:
+            with self.subTest(flags=flags):
+                report, many = self.run_op("flash_attention", tensors, options, flags.split(), verb="check")
+                self.assertEqual(report["findings"], [])
+                self.assertEqual({n: t[:2] for n, t in one.items()}, {n: t[:2] for n, t in many.items()})
+                for name in one:
+                    self.assertLessEqual(distance(one[name], many[name]), BOUNDS[one[name][0]], name)
+
+    def test_attention_batches(self):
+        tensors = {**attention(), "dout": tensor("F16", [2, 5, 4, 8], 3), "sinks": tensor("F32", [4])}
+        self.assert_equal_attention(tensors, ("causal=1",), [
+            "--ranks 1", "--ranks 2", "--ranks 2 --balance head_tail", "--ranks 3 --rotate allgather --balance head_tail",
+            "--ranks 2 --rotate heads"])
+
+    def test_attention_packed(self):
+        tensors = {**attention(packed=True), "dout": tensor("F16", [10, 4, 8], 3)}
+        self.assert_equal_attention(tensors, ("causal=1", "deterministic=1"), [
+            "--ranks 3 --balance per_document", "--ranks 2 --rotate allgather --balance ptrr", "--ranks 12"])
+
+    def test_attention_without_causal(self):
+        self.assert_equal_attention(attention(), (), ["--ranks 3 --rotate ring --balance head_tail"])
+
+    def test_choices(self):
+        def refused(op, tensors, flags, pattern, options=()):
+            save(self.input, tensors)
+            self.assert_refused(self.lathe(*self.command(op, options=options, flags=flags.split())[1:]), pattern)
+        refused("flash_attention", attention(), "--ranks 2 --rotate star", "--rotate is .star.; flash_attention allows ring, allgather, dispatch, heads")
+        refused("flash_attention", attention(), "--ranks 2 --balance even", "--balance is .even.; flash_attention allows none, head_tail")
+        refused("flash_attention", attention(), "--balance head_tail", "--balance is .head_tail., but --ranks is not given")
+        refused("flash_attention", attention(), "--ranks 0", "--ranks is .0.")
+        refused("kda", kda(H=2), "--ranks 2 --balance none", "--balance.*contiguous parts.*takes neither")
+        refused("sparse_flash_attention", sparse(), "--ranks 2 --rotate ring", "--rotate is .ring.; sparse_flash_attention allows allgather",
+                ("scale=0.25",))
+        refused("shard", {"x": tensor("F32", [4]), "indices": tensor("I32", [1], values=[2])}, "--ranks 2", "--ranks")
+
+    def test_shards(self):
+        """Tokens taken and put back by the indices of a plan."""
+        order = [0, 3, 1, 2]
+        x = tensor("F32", [2, 4, 3])
+        rows = unpack("F32", x[2])
+        taken = [rows[(b * 4 + t) * 3 + i] for b in range(2) for t in order[:3] for i in range(3)]
+        indices = tensor("I32", [3], values=order[:3])
+        _, out = self.run_op("shard", {"x": x, "indices": indices}, ("axis=1",), verb="check")
+        self.assertEqual(out, {"y": ("F32", [2, 3, 3], pack("F32", taken))})
+        kept = tensor("F32", [2, 4, 3], values=[7.0] * 24)
+        _, back = self.run_op("unshard", {"x": out["y"], "indices": indices, "y": kept}, ("axis=1",), verb="check")
+        whole = [rows[(b * 4 + t) * 3 + i] if t != 2 else 7.0 for b in range(2) for t in range(4) for i in range(3)]
+        self.assertEqual(back["y"], ("F32", [2, 4, 3], pack("F32", whole)))
+        everything = tensor("I32", [4], values=order)
+        _, there = self.run_op("shard", {"buffer": x, "indices": everything}, ("axis=1",))
+        _, home = self.run_op("unshard", {"buffer": there["buffer"], "indices": everything}, ("axis=1",))
+        self.assertEqual(home["buffer"], x)
+
     def test_bad_input_is_said_once(self):
-        from harness import save
         save(self.input, conv(W=9))
         self.assert_refused(self.lathe(*self.command("causal_conv1d", flags=["--ranks", "3"])[1:]), "W = 9")

@@ -86,7 +86,8 @@ TEST_CASE("specs of the block step") {
   CHECK(!pairs.positions);
   CHECK(pairs.forward->text() ==
         "attention_block element=bf16 cu=i32 width=128 value_width=128 m=128 n=64 stages=2 "
-        "packed=0 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=0 listed=0 pairs=1 threads=256 "
+        "packed=0 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=0 listed=0 pairs=1 persistent=0 "
+        "threads=256 "
         "smem=98560");
   CHECK(attention_block_workspace_bytes(*pairs.forward, 8192) == 0);
   problem.pairs = false, problem.positions = true;
@@ -99,6 +100,29 @@ TEST_CASE("specs of the block step") {
   CHECK(attention_block_workspace_bytes(*positions.forward, 8193) == 1280);
   problem.element = Dtype::i32;
   CHECK(attention_block_kernels(problem, facts).status().code() == Code::unsupported);
+}
+
+TEST_CASE("persistent blocks are those that the device holds, less a margin") {
+  DeviceFacts facts = *facts_of_arch("sm_80");
+  facts.multiprocessors = 100;
+  AttentionProblem problem;
+  problem.forward = problem.pairs = true;
+  problem.head_dim = problem.value_dim = 64;
+  const KernelSpec one = *attention_block_kernels(problem, facts)->forward;
+  CHECK(attention_block_grid(one, 255, facts, 7, 5000) == 5000);
+  problem.persistent = true;
+  const KernelSpec spec = *attention_block_kernels(problem, facts)->forward;
+  REQUIRE(spec.threads == 128);
+  CHECK(attention_block_grid(spec, 255, facts, 0, 5000) == 200);  // by registers
+  CHECK(attention_block_grid(spec, 160, facts, 0, 5000) == 300);
+  CHECK(attention_block_grid(spec, 161, facts, 0, 5000) == 300);  // 168 of them
+  CHECK(attention_block_grid(spec, 40, facts, 0, 5000) == 300);   // by shared memory
+  CHECK(attention_block_grid(spec, 255, facts, 7, 5000) == 186);
+  CHECK(attention_block_grid(spec, 255, facts, 7, 50) == 50);
+  CHECK(attention_block_grid(spec, 255, facts, 100, 5000) == 2);
+  problem.head_dim = problem.value_dim = 256;
+  const KernelSpec wide = *attention_block_kernels(problem, facts)->forward;
+  CHECK(attention_block_grid(wide, 255, facts, 4, 5000) == 96);
 }
 
 TEST_CASE("lse_merge: as many lanes as columns, every row once, every byte once") {

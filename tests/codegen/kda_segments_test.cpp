@@ -119,6 +119,31 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
   CHECK(kda_choose_segments(both) > 1);
 }
 
+TEST_CASE("kda: on a rank, which summarises its part anyway, more is cut") {
+  KdaSegmentQuestion rank = forward_of(60, 8192);
+  CHECK(kda_choose_segments(rank) == 1);
+  rank.ranks = true;
+  CHECK(kda_choose_segments(rank) > 1);
+}
+
+TEST_CASE("kda: what a rank's summaries cost") {
+  KdaProblem problem;
+  problem.gate = Dtype::f32, problem.beta = Dtype::bf16;
+  const KernelSpec summary = kda_summary_spec(walk(), {true, true, false, false});
+  const KdaSegmentShape shape = {1, 4, 1, 128, 128};
+  CHECK(kda_part_cost(problem, summary, shape, {}).bytes == 0);
+  const KdaPartWalks middle = {2048, 2048, true, true, 2};
+  const Cost cost = kda_part_cost(problem, summary, shape, middle);
+  // Two walks through the rows of q, k, g, beta and v or do; E, M and D; two links that read M for
+  // each of sixteen tiles of rows, and E of two.
+  const uint64_t rows = 2 * 4 * 2048 * (2 * 256 + 512 + 2 + 256), state = 4 * 128 * 128 * 4;
+  CHECK(cost.bytes == rows + state * (3 + 2 * (16 + 2)));
+  CHECK(cost.flops == 2ull * 4 * 128 * 128 * 128 * 2);
+  // Both directions, and M as wide as E.
+  KdaPartWalks forth = {2048, 0, true, false, 0};
+  CHECK(cost.tensor_ops == 3 * kda_part_cost(problem, summary, shape, forth).tensor_ops);
+}
+
 TEST_CASE("kda: every choice obeys its limits, on any device") {
   for (const int64_t blocks : {1, 16, 108, 132, 264}) {
     for (int64_t heads = 1; heads <= 64; heads += 3) {

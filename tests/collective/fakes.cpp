@@ -34,6 +34,7 @@ CUresult create_event(CUevent* out, unsigned flags) {
   return CUDA_SUCCESS;
 }
 CUresult record(CUevent event, CUstream stream) {
+  if (silent) return CUDA_SUCCESS;
   Op op;
   op.kind = Op::record;
   op.record_id = current->recorded[event] = next_record++;
@@ -41,6 +42,7 @@ CUresult record(CUevent event, CUstream stream) {
   return CUDA_SUCCESS;
 }
 CUresult wait_event(CUstream stream, CUevent event, unsigned) {
+  if (silent) return CUDA_SUCCESS;
   Op op;
   op.kind = Op::wait;
   op.record_id = current->recorded[event];
@@ -77,6 +79,7 @@ ncclResult_t finalize(ncclComm_t comm) {
 }
 ncclResult_t message(bool sends, const void* data, size_t count, ncclDataType_t type, int peer,
                      ncclComm_t comm, CUstream stream) {
+  if (silent) return ncclSuccess;
   Rank* rank = rank_of(comm);
   if (rank->depth != 1) violate("a message outside of a group");
   if (rank->open_stream != nullptr && rank->open_stream != stream) violate("two streams in a hop");
@@ -92,6 +95,7 @@ ncclResult_t group_start() {
 }
 ncclResult_t group_end() {
   if (--current->depth != 0) violate("groups that do not pair");
+  if (silent) return ncclSuccess;
   if (current->open.empty()) violate("a group without messages");
   Op op;
   op.kind = Op::hop;

@@ -60,6 +60,8 @@ struct Rank {
 
 // The rank whose host code runs now. NCCL's handles are Rank pointers.
 inline Rank* current = nullptr;
+// While set nothing is written down, which would allocate: for counts of the library's allocations.
+inline bool silent = false;
 // Streams and events that exist, over all ranks.
 inline int streams_alive = 0, events_alive = 0;
 

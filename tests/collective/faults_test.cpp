@@ -194,6 +194,31 @@ TEST_CASE("faults: a timeout names the rank, its peer, the step and the bytes, a
   CHECK(told);
 }
 
+TEST_CASE("faults: an exchange of one group that waits for one of another") {
+  const auto device = simulator();
+  if (device == nullptr) return;
+  const auto first = make_groups(device, 2), second = make_groups(device, 2);
+  run_ranks(2, [&](int rank) {
+    Group& a = *first[static_cast<size_t>(rank)];
+    Group& b = *second[static_cast<size_t>(rank)];
+    const Device::Scope scope(*device);
+    Memory data(*device, 8);
+    CUstream stream = nullptr;
+    REQUIRE(device->driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    if (rank == 0) {  // the other one takes part in neither
+      CHECK(all_reduce_f32(a, data.pointer(), 8, stream).ok());
+      CHECK(all_reduce_f32(b, data.pointer(), 8, stream).ok());
+      CHECK(device->driver().cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    }
+    for (Group* group : {&a, &b}) {
+      Status status;
+      while ((status = group->async_error()).ok()) std::this_thread::yield();
+      CHECK_MESSAGE(failed(status), status.text());
+    }
+    CHECK(device->driver().cuStreamDestroy(stream) == CUDA_SUCCESS);
+  });
+}
+
 TEST_CASE("faults: an adopted communicator is reported and left to its owner") {
   const auto device = simulator();
   if (device == nullptr) return;

@@ -46,51 +46,23 @@ std::vector<int> pair_batches(const std::vector<Pair>& pairs) {
   return batches;
 }
 
-// A score is stretched and moved by functions of positions, head and batch.
-const char* const kScoreMod = R"(
-__device__ float stretch(int batch, int head, int q, int k) {
-  return 1.0f + 0.125f * ((q + 3 * k + head + batch) & 3);
-}
-__device__ float score_mod(float score, int batch, int head, int q, int k, const Captures& c) {
-  return score * stretch(batch, head, q, k) + c.get<1>((k + q) & 7) + c.scalar(2);
-}
-__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q, int k) {
-  return dscore * stretch(batch, head, q, k);
-}
-)";
-constexpr float kMoves[] = {0.5f, -0.25f, 0, 1, 0.75f, -1, 0.125f, 0.25f};
-constexpr float kMove = 0.375f;
-// Cells of 40 rows and 48 keys are whole, mixed or empty.
-const char* const kMaskMod = R"(
-__device__ int cell_kind(int batch, int head, int q, int k) {
-  return (q / 40 + 2 * (k / 48) + head + batch) % 4;
-}
-__device__ bool mask_mod(int batch, int head, int q, int k) {
-  const int kind = cell_kind(batch, head, q, k);
-  return kind == 1 || kind == 2 || (kind == 0 && (q * 31 + k * 7) % 5 != 0);
-}
-)";
-const char* const kMaskTile = R"(
-__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
-  if (q0 / 40 != (q1 - 1) / 40 || k0 / 48 != (k1 - 1) / 48) return 1;
-  const int kind = cell_kind(batch, head, q0, k0);
-  return kind == 1 || kind == 2 ? 2 : kind == 0 ? 1 : 0;
-}
-)";
-
 // What the kernels' snippets read.
 template <class Params>
 void put_captures(sim::test::Device& device, const lathe::AttentionProblem& problem, Params* p) {
   if (problem.snippets.empty()) return;
-  p->capture[1] = reinterpret_cast<void*>(
-      device.upload(std::vector<float>(std::begin(kMoves), std::end(kMoves))));
-  p->capture_count[1] = 8;
-  p->scalar[2] = kMove;
+  p->capture[1] = reinterpret_cast<void*>(device.upload(captured_moves()));
+  p->capture_count[1] = static_cast<int>(captured_moves().size());
+  p->scalar[2] = captured_move();
 }
 
 std::vector<int> some(std::vector<int> list) {
   list.resize(std::max<size_t>(list.size(), 8));
   return list;
+}
+
+// Blocks of threads: of persistent ones a few, so that each has several tiles.
+int64_t turns(const lathe::KernelSpec& spec, int64_t tiles) {
+  return spec.constant("persistent") == 0 ? tiles : std::min<int64_t>(tiles, 3);
 }
 
 void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
@@ -112,35 +84,6 @@ sim::Counters launch(sim::test::Device& device, const lathe::KernelSpec& spec,
 
 }  // namespace
 
-Step::Place Step::place(int64_t i, int64_t j) const {
-  if (!q_positions.empty()) {
-    return {q_positions[static_cast<size_t>(i)], k_positions[static_cast<size_t>(j)], 0};
-  }
-  for (const Pair& pair : pairs) {
-    if (i < pair.qa || i >= pair.qb || j < pair.ka || j >= pair.kb) continue;
-    return {static_cast<int>(pair.q0 + i - pair.qa), static_cast<int>(pair.k0 + j - pair.ka),
-            batches ? static_cast<int>(pair.batch) : 0};
-  }
-  return {0, 0, 0};
-}
-
-void put_snippets(const Setup& s, const Step& step, ref::AttentionBlock* a) {
-  if (s.has("score")) {
-    a->score_mod = [&step](double score, int64_t i, int64_t j, int64_t h) {
-      const auto [q, k, batch] = step.place(i, j);
-      const double stretch = 1 + 0.125 * ((q + 3 * k + static_cast<int>(h) + batch) & 3);
-      return std::pair(score * stretch + kMoves[(k + q) & 7] + kMove, stretch);
-    };
-  }
-  if (s.has("mask")) {
-    a->mask_mod = [&step](int64_t i, int64_t j, int64_t h) {
-      const auto [q, k, batch] = step.place(i, j);
-      const int kind = (q / 40 + 2 * (k / 48) + static_cast<int>(h) + batch) % 4;
-      return kind == 1 || kind == 2 || (kind == 0 && (q * 31 + k * 7) % 5 != 0);
-    };
-  }
-}
-
 ref::Array random_values(lathe_dtype dtype, size_t count, std::mt19937& random) {
   std::normal_distribution<double> normal;
   ref::Array values(count);
@@ -156,14 +99,8 @@ lathe::AttentionProblem problem_of(const Setup& s) {
   problem.alibi = s.has("alibi");
   problem.pairs = s.has("pairs"), problem.positions = s.has("positions");
   problem.forward = true;
-  if (s.has("score")) {
-    problem.snippets.push_back({"score_mod", "score", kScoreMod});
-    problem.captures[1] = lathe::Dtype::f32;
-  }
-  if (s.has("mask")) {
-    const std::string tiles = s.has("tiles") ? kMaskTile : "";
-    problem.snippets.push_back({"mask_mod", "mask", kMaskMod + tiles});
-  }
+  problem.persistent = s.has("turns");
+  add_snippets(s, &problem);
   return problem;
 }
 
@@ -302,7 +239,7 @@ void Forward::run(const std::vector<ref::AttentionBlock>& batch, const Step& ste
     p.k_positions = at(device.upload(some(step.k_positions)));
     p.key_ranges = ranges_.run(device, p.k_positions, a.keys, spec_.constant("n"));
   }
-  const int64_t blocks = int64_t{f.tiles} * f.heads * f.sequences;
+  const int64_t blocks = turns(spec_, int64_t{f.tiles} * f.heads * f.sequences);
   const sim::Counters counters = launch(device, spec_, ptx_, blocks, p);
   CHECK(counters.shared_load.conflicts == 0);
   state->out = device.download<float>(reinterpret_cast<uint64_t>(f.out), state->out.size());
@@ -386,7 +323,8 @@ void Backward::run(const std::vector<ref::AttentionBlock>& batch, const Step& st
     p.k_positions = at(device.upload(some(step.k_positions)));
     p.row_ranges = ranges_.run(device, p.q_positions, a.rows, spec().constant("m"));
   }
-  const sim::Counters counters = launch(device, spec(), ptx_, made->main_blocks, p);
+  const int64_t blocks = turns(spec(), made->main_blocks);
+  const sim::Counters counters = launch(device, spec(), ptx_, blocks, p);
   CHECK(counters.shared_load.conflicts == 0);
   CHECK(counters.shared_store.conflicts == 0);
 

@@ -66,14 +66,18 @@ struct Setup {
   lathe::Dtype element;
   int width, value_width;
   lathe::AttentionTile tile;
-  std::string flags;  // of pairs, positions, local, softcap, alibi, score, mask, tiles
+  std::string flags;  // of pairs, positions, local, softcap, alibi, score, mask, tiles, turns
   bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
 };
 
 lathe::AttentionProblem problem_of(const Setup& s);
 // Rows and keys of random numbers, heads and widths; and who sees whom among them.
 ref::AttentionBlock random_block(const Setup& s, std::mt19937& random);
-// The reference's side of the snippets that problem_of gives.
+// Snippets as the flags name them, with what they capture: capture_1 and scalar_2.
+void add_snippets(const Setup& s, lathe::AttentionProblem* problem);
+std::vector<float> captured_moves();
+float captured_move();
+// The reference's side of them.
 void put_snippets(const Setup& s, const Step& step, ref::AttentionBlock* a);
 // Queries, keys and values of a block's sizes.
 void draw(lathe_dtype dtype, std::mt19937& random, ref::AttentionBlock* a);

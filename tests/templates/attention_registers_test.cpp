@@ -9,10 +9,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "codegen/base/text.h"
 #include "codegen/kernels/attention.h"
-#include "codegen/kernels/attention_backward.h"
+#include "codegen/kernels/attention_block.h"
 #include "codegen/source.h"
 #include "tests/templates/compile_jobs.h"
 
@@ -26,7 +27,9 @@ struct Unit {
   const char* arch;
   Dtype element;
   int head_dim, value_dim;
-  const char* flags;  // of packed, local, softcap, alibi, sinks, pack_gqa, backward, ordered
+  // Of packed, local, softcap, alibi, sinks, pack_gqa, backward, ordered; and of a block step's
+  // pairs, positions, turns.
+  const char* flags;
   bool has(const char* flag) const { return std::string(flags).find(flag) != std::string::npos; }
 };
 
@@ -38,7 +41,15 @@ KernelSpec default_of(const Unit& unit) {
   problem.softcap = unit.has("softcap"), problem.alibi = unit.has("alibi");
   problem.sinks = unit.has("sinks"), problem.pack_gqa = unit.has("pack_gqa");
   problem.deterministic = unit.has("ordered");
+  problem.pairs = unit.has("pairs"), problem.positions = unit.has("positions");
+  problem.persistent = unit.has("turns");
   const DeviceFacts facts = *facts_of_arch(unit.arch);
+  if (problem.pairs || problem.positions) {
+    (unit.has("backward") ? problem.backward : problem.forward) = true;
+    const auto kernels = attention_block_kernels(problem, facts);
+    REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+    return unit.has("backward") ? *kernels->backward : *kernels->forward;
+  }
   if (unit.has("backward")) {
     problem.backward = true;
     const auto tile = attention_backward_choose(problem, facts);
@@ -87,6 +98,8 @@ TEST_CASE("attention: the defaults that need most registers do not spill") {
       {"sm_80", kHalf, 256, 256, "backward packed local softcap alibi ordered"},
       {"sm_90a", kHalf, 128, 128, "backward packed local softcap alibi ordered"},
       {"sm_86", kFull, 256, 256, "backward packed local softcap alibi ordered"},
+      {"sm_80", kHalf, 64, 64, "pairs local alibi turns"},
+      {"sm_80", kHalf, 128, 128, "backward positions local softcap alibi turns"},
   };
   compile_test::Jobs jobs;
   for (const Unit& unit : kUnits) jobs.add(default_of(unit), unit.arch);
@@ -95,10 +108,46 @@ TEST_CASE("attention: the defaults that need most registers do not spill") {
   }
 }
 
+constexpr int kWidths[] = {64, 96, 128, 192, 256};
+
+void survey(const Compiler& nvrtc, const Unit& unit) {
+  const KernelSpec spec = default_of(unit);
+  const auto compiled = nvrtc.compile(emit_unit(spec, unit.arch), unit.arch);
+  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+  const CompileReport& report = compiled->report;
+  const std::string line = row(unit, spec, report);
+  std::puts(line.c_str());
+  std::fflush(stdout);
+  CHECK_MESSAGE((report.spill_stores == 0 && report.stack_bytes == 0), line);
+}
+
+// LATHE_TEST_ARCH: of one architecture alone.
+TEST_CASE("attention: the survey of registers of block steps" * doctest::skip()) {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  constexpr const char* kFlags[] = {"pairs",
+                                    "pairs local softcap alibi turns",
+                                    "positions local",
+                                    "positions local softcap alibi turns",
+                                    "backward pairs local ordered turns",
+                                    "backward pairs local softcap alibi turns",
+                                    "backward positions local softcap alibi turns"};
+  const char* only = std::getenv("LATHE_TEST_ARCH");
+  for (const std::string& arch : supported_archs()) {
+    if (only && arch != only) continue;
+    for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
+      for (const int width : kWidths) {
+        for (const char* flags : kFlags) {
+          survey(*nvrtc, {arch.c_str(), element, width, width, flags});
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("attention: the survey of registers" * doctest::skip()) {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
-  constexpr int kWidths[] = {64, 96, 128, 192, 256};
   constexpr const char* kFlags[] = {"",
                                     "local",
                                     "packed local",
@@ -110,22 +159,12 @@ TEST_CASE("attention: the survey of registers" * doctest::skip()) {
                                     "backward local",
                                     "backward packed local softcap alibi",
                                     "backward packed local softcap alibi ordered"};
-  const auto survey = [&](const Unit& unit) {
-    const KernelSpec spec = default_of(unit);
-    const auto compiled = nvrtc->compile(emit_unit(spec, unit.arch), unit.arch);
-    REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-    const CompileReport& report = compiled->report;
-    const std::string line = row(unit, spec, report);
-    std::puts(line.c_str());
-    std::fflush(stdout);
-    CHECK_MESSAGE((report.spill_stores == 0 && report.stack_bytes == 0), line);
-  };
   for (const std::string& arch : supported_archs()) {
     for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
       for (const int head_dim : kWidths) {
         for (const int value_dim : kWidths) {
           for (const char* flags : kFlags) {
-            survey({arch.c_str(), element, head_dim, value_dim, flags});
+            survey(*nvrtc, {arch.c_str(), element, head_dim, value_dim, flags});
           }
         }
       }
