@@ -74,8 +74,8 @@ TEST_CASE("dispatch: one document, skewed ones and tiny ones over worlds and bal
   for (const int world : {2, 3, 8}) {
     equals_one_rank(causal(one), split_of(one, world, LATHE_BALANCE_NONE));
     equals_one_rank(causal(skewed), split_of(skewed, world, LATHE_BALANCE_HEAD_TAIL));
-    equals_one_rank(causal(tiny), split_of(tiny, world, LATHE_BALANCE_NONE));
   }
+  equals_one_rank(causal(tiny), split_of(tiny, 3, LATHE_BALANCE_NONE));
   equals_one_rank(causal(skewed, "home"), split_of(skewed, 4, LATHE_BALANCE_NONE));
   equals_one_rank(causal(skewed, "auto"), split_of(skewed, 4, LATHE_BALANCE_PER_DOCUMENT));
   equals_one_rank(causal(tiny), split_of(tiny, 2, LATHE_BALANCE_PER_DOCUMENT));  // packed messages
@@ -109,6 +109,24 @@ TEST_CASE("dispatch: windows, every key, float32") {
   s.dtype = LATHE_F32;
   s.sinks = true;
   equals_one_rank(causal(s), split_of(s, 3, LATHE_BALANCE_NONE));
+}
+
+TEST_CASE("dispatch: snippets are told of sequences, heads and positions as on one rank") {
+  const char* score_mod =
+      "__device__ float score_mod(float score, int b, int h, int q, int k) {\n"
+      "  return score + 0.25f * h + 0.0625f * (b + 1) * (k - q); }\n"
+      "__device__ float score_mod_bwd(float dscore, float, int, int, int, int) {\n"
+      "  return dscore; }\n";
+  const char* mask_mod =
+      "__device__ bool mask_mod(int b, int h, int q, int k, const Captures& captures) {\n"
+      "  return (q + k) % (h + 2) != 0 || captures.get<0>(b) == h; }\n";
+  CallShape batch{.heads = 4, .kv_heads = 2, .batch = 2, .queries = 41, .keys = 41};
+  for (const CallShape& s : {packed({40, 0, 25}), batch}) {
+    AttentionCall call = causal(s);
+    call.texts["score_mod"] = score_mod, call.texts["mask_mod"] = mask_mod;
+    call.put("capture_0", LATHE_I32, {3}, {0, 1, 2});
+    equals_one_rank(call, split_of(s, 3, LATHE_BALANCE_NONE));
+  }
 }
 
 TEST_CASE("dispatch: a backward of its own") {
@@ -190,8 +208,8 @@ TEST_CASE("dispatch: what it does not cover is refused by name") {
   CallShape s = packed({20});
   Split split = split_of(s, 2, LATHE_BALANCE_NONE);
   AttentionCall call = causal(s);
-  call.texts["mask_mod"] = "__device__ bool mask_mod(int, int, int, int) { return true; }";
-  has(refused(call, split), "option mask_mod");
+  call.draw("alibi_slopes", LATHE_F32, {1, 4}, 8);
+  has(refused(call, split), "alibi_slopes are [B,H]");
   call = causal(s);
   call.options["dispatch_tokens"] = "3";
   has(refused(call, split), "the limit is 3");
