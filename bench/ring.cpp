@@ -30,6 +30,7 @@ namespace {
 constexpr int64_t kTokens = 8192;                                 // of each rank
 constexpr double kLinkGigabytes = 450, kLatencyMicroseconds = 5;  // NVLink of an H100, each way
 constexpr const char* kSampledBlocks = "4";
+constexpr int kPatience = 3600000;  // milliseconds: a rank waits while others are simulated
 
 struct Piece {
   const char* name;
@@ -92,6 +93,7 @@ std::string timeline_path() {
     setenv("LATHE_SIM_SAMPLE_BLOCKS", kSampledBlocks, 0);
     setenv("LATHE_SIM_CHECK", "memcheck", 0);
     setenv("LATHE_SIM_GPU", "h100", 0);
+    setenv("LATHE_SIM_NCCL_TIMEOUT_MS", std::to_string(kPatience).c_str(), 0);
     std::atexit([] { std::remove(timeline_path().c_str()); });
     return chosen.string();
   }();
@@ -115,7 +117,7 @@ class Rank {
        const char* id, int world, int rank, int64_t tokens)
       : context_(context), tokens_(tokens), stream_(context) {
     lathe_group* group = nullptr;
-    API(lathe_group_create(&group, context, id, world, rank, 0));
+    API(lathe_group_create(&group, context, id, world, rank, kPatience));
     group_.reset(group);
     lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
     options.world = world, options.rank = rank, options.balance = variant.balance;
@@ -261,8 +263,8 @@ Table bench_ring(const Settings& settings) {
       {attention("32/8 d128", 32, 8), {ring, balanced, gather, fair}},
       {attention("64/8 d128", 64, 8), {ring, balanced, gather, fair}},
       {conv(), {halo}}};
-  Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "us", "compute us",
-               "transfer us", "exposed us", "hidden %", "model us"});
+  Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "time_us",
+               "compute_us", "transfer_us", "exposed_us", "hidden_percent", "model_us"});
   for (const auto& [job, variants] : all) {
     for (const int world : {2, 4, 8}) {
       for (const Variant& variant : variants) {

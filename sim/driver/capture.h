@@ -15,7 +15,9 @@ struct Node {
   std::vector<size_t> after;    // indices of others
   int type = -1;                // a CUgraphNodeType; captured nodes have none
   uint64_t stream = 0;          // where it was captured, for the timeline
-  uint64_t handle = 0;          // given when somebody asks for the node; 0: none yet
+  uint64_t value = 0;           // as in Completion
+  bool writes = false;
+  uint64_t handle = 0;  // given when somebody asks for the node; 0: none yet
 };
 
 struct Graph : Object {

@@ -122,6 +122,8 @@ SIM_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
           submit(driver, *stream, exec->nodes[node].action, {}, nullptr, exec->nodes[node].ready);
       if (result != CUDA_SUCCESS) return result;
       if (stream->capture) continue;  // nodes of another graph
+      stream->queue.back()->completion->value = exec->nodes[node].value;
+      stream->queue.back()->completion->writes = exec->nodes[node].writes;
       stream->queue.back()->graph = run;
       stream->queue.back()->node = node;
     }

@@ -43,6 +43,10 @@ CUresult launch_branches(Driver& driver, const GraphExec& exec, const std::vecto
     newest[branch[node].get()] = node;
     result = submit(driver, *branch[node], nodes[node].action, std::move(after), &done[node],
                     nodes[node].ready);
+    if (result != CUDA_SUCCESS) break;
+    branch[node]->shown_as = nodes[node].stream;
+    done[node]->value = nodes[node].value;
+    done[node]->writes = nodes[node].writes;
   }
   if (result != CUDA_SUCCESS) return result;
   // User objects outlive the run, even if the graph is destroyed meanwhile.

@@ -75,6 +75,7 @@ struct Stream : Object {
   bool destroyed = false;  // gone once its queue is empty
   bool hidden = false;     // from the timeline
   int rank = -1;           // whose it is, for the timeline; below 0: unknown
+  uint64_t shown_as = 0;   // a branch of a graph: the stream where it was captured; 0: itself
   double model = 0;        // its clock, microseconds of model time
   std::deque<std::shared_ptr<Operation>> queue;
   CompletionPtr last;                                // of the newest work; null: none ever
@@ -269,6 +270,7 @@ struct ThreadState {
   uint64_t age = 0;      // Driver::timeline_age then
   int rank = -1;         // of its first communicator
   Deed* deed = nullptr;  // of the work it runs
+  double begin = 0;      // and when that begins in model time
 };
 ThreadState& thread_state();
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Stream memory operations: values that a stream writes or waits for.
+#include "sim/driver/capture.h"
 #include "sim/driver/entry.h"
 #include "sim/driver/work.h"
 
@@ -41,6 +42,18 @@ CUresult check_wait(Driver& driver, CUdeviceptr address, unsigned flags) {
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// What the newest work of the stream does to a value, or the newest node of its capture.
+void note_value(Stream& stream, const CompletionPtr& completion, uint64_t address, bool writes) {
+  if (completion) {
+    completion->value = address;
+    completion->writes = writes;
+  } else if (stream.capture && !stream.capture->graph->nodes.empty()) {
+    Node& node = stream.capture->graph->nodes.back();
+    node.value = address;
+    node.writes = writes;
+  }
+}
+
 template <typename T>
 CUresult submit_write(Driver& driver, Stream& stream, CUdeviceptr address, T value) {
   sim::Memory* memory = stream.context->device->memory.get();
@@ -51,7 +64,7 @@ CUresult submit_write(Driver& driver, Stream& stream, CUdeviceptr address, T val
     return CUDA_SUCCESS;
   };
   const CUresult result = submit(driver, stream, write, {}, &completion);
-  if (completion) completion->value = address, completion->writes = true;
+  note_value(stream, completion, address, true);
   return result;
 }
 
@@ -66,7 +79,7 @@ CUresult submit_wait(Driver& driver, Stream& stream, CUdeviceptr address, T valu
   };
   CompletionPtr completion;
   const CUresult result = submit(driver, stream, nullptr, {}, &completion, ready);
-  if (completion) completion->value = address;
+  note_value(stream, completion, address, false);
   return result;
 }
 

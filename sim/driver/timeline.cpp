@@ -67,16 +67,6 @@ void write_deed(const Stream& stream, uint64_t handle, const Deed& deed, double 
   report_timeline(line);
 }
 
-// Where a node begins: after those before it, not after all of its stream.
-double begin_of_node(const Operation& operation, double stream_clock) {
-  GraphRun& run = *operation.graph;
-  if (!run.begun) run.begin = run.latest = stream_clock;
-  run.begun = true;
-  double begin = run.begin;
-  for (const size_t before : run.after[operation.node]) begin = std::max(begin, run.ends[before]);
-  return begin;
-}
-
 // With the lock; null before cuInit.
 Driver* live() {
   Driver& driver = Driver::get();
@@ -116,6 +106,29 @@ void tell_copy(const char* name, uint64_t bytes, Path path) {
   tell({"copy", name, "", bytes, kMicro * (seconds + gpu->launch_seconds), 0});
 }
 
+namespace {
+
+// Without what other streams make it wait for. A node comes after those before it, not after all of
+// its stream.
+double earliest_of(const Stream& stream, const Operation& operation) {
+  const double clock = std::max(stream.model, operation.not_before);
+  if (!operation.graph) return clock;
+  const GraphRun& run = *operation.graph;
+  double begin = run.begun ? run.begin : clock;
+  for (const size_t before : run.after[operation.node]) begin = std::max(begin, run.ends[before]);
+  return begin;
+}
+
+}  // namespace
+
+double begin_of(const Driver& driver, const Stream& stream, const Operation& operation) {
+  double begin = earliest_of(stream, operation);
+  for (const CompletionPtr& other : operation.after) {
+    begin = std::max(begin, time_of(driver, *other));
+  }
+  return begin;
+}
+
 void stamp(Stream& stream, Operation& operation) {
   const ThreadState& thread = thread_state();
   if (thread.age == Driver::get().timeline_age) operation.not_before = thread.model;
@@ -125,15 +138,15 @@ void stamp(Stream& stream, Operation& operation) {
 void advance(Driver& driver, Stream& stream, Operation& operation, const Deed& deed) {
   if (!keeps_timeline(driver) || stream.hidden) return;
   const bool node = operation.graph != nullptr;
-  double begin = std::max(stream.model, operation.not_before);
-  if (node) begin = begin_of_node(operation, begin);
-  uint64_t handle = node ? operation.graph->streams[operation.node] : 0;
+  const double earliest = earliest_of(stream, operation);
+  const double begin = begin_of(driver, stream, operation);
+  if (node && !operation.graph->begun) {
+    operation.graph->begin = operation.graph->latest = earliest;
+    operation.graph->begun = true;
+  }
+  uint64_t handle = node ? operation.graph->streams[operation.node] : stream.shown_as;
   if (handle == 0) handle = stream.handle;
-  double after = begin;
-  for (const CompletionPtr& other : operation.after)
-    after = std::max(after, time_of(driver, *other));
-  write_wait(stream, handle, "event", begin, after);
-  begin = after;
+  write_wait(stream, handle, "event", earliest, begin);
   double end = begin + deed.microseconds;
   if (deed.kind != nullptr) write_deed(stream, handle, deed, begin, end);
   const uint64_t value = operation.completion->value;
@@ -178,6 +191,8 @@ SIM_EXTRA double lathe_sim_event_time(CUevent handle) {
   const auto event = driver == nullptr ? nullptr : driver->find<Event>(handle);
   return event && event->recorded ? time_of(*driver, *event->recorded) : 0;
 }
+
+SIM_EXTRA double lathe_sim_now() { return thread_state().begin; }
 
 SIM_EXTRA void lathe_sim_arrival(const void* address, const LatheSimTransfer* transfer) {
   const Lock lock(Driver::get().mutex);

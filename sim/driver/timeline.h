@@ -39,6 +39,8 @@ void tell_copy(const char* name, uint64_t bytes, Path path);
 
 // At the submission: the host's clock, and the rank.
 void stamp(Stream& stream, Operation& operation);
+// The work is about to run: when that is.
+double begin_of(const Driver& driver, const Stream& stream, const Operation& operation);
 // The work is over: moves the stream's clock and the completion's time, and writes lines.
 void advance(Driver& driver, Stream& stream, Operation& operation, const Deed& deed);
 // The calling thread has seen that this is over.

@@ -23,6 +23,8 @@ extern "C" {
 double lathe_sim_message_time(uint64_t bytes);
 // When the work that the event recorded is over; 0 if it never recorded any.
 double lathe_sim_event_time(CUevent event);
+// When the host function that the calling thread is in begins.
+double lathe_sim_now();
 // A stream's wait for the value at `address` to reach what it waits for ends with this transfer.
 void lathe_sim_arrival(const void* address, const LatheSimTransfer* transfer);
 // The rank that a stream's lines name, and that of streams which the calling thread will use.

@@ -69,8 +69,11 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
   Deed deed;
   if (operation->run) {
     device.running = true;
+    if (keeps_timeline(driver)) {
+      thread_state().deed = &deed;
+      thread_state().begin = begin_of(driver, *stream, *operation);
+    }
     lock.unlock();
-    thread_state().deed = keeps_timeline(driver) ? &deed : nullptr;
     try {
       error = operation->run();
     } catch (const std::bad_alloc&) {

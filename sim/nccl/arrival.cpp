@@ -30,7 +30,8 @@ namespace {
 
 struct Note {
   Arrival* arrival;
-  bool over;  // nothing can ring again
+  bool over;     // nothing can ring again
+  double ready;  // model time, microseconds
 };
 
 struct Inbox {
@@ -46,7 +47,7 @@ Inbox& inbox() {
 void put(Arrival* arrival, bool over) {
   {
     const std::lock_guard lock(inbox().mutex);
-    inbox().notes.push_back({arrival, over});
+    inbox().notes.push_back({arrival, over, over || cu().now == nullptr ? 0 : cu().now()});
   }
   State::get().work.notify_all();
 }
@@ -77,7 +78,7 @@ void forget(State& state, Arrival* arrival) {
   delete arrival;
 }
 
-void arrive(State& state, Arrival& arrival) {
+void arrive(State& state, Arrival& arrival, double ready) {
   ncclComm* comm = arrival.comm;
   if (comm == nullptr || comm->clique->error != ncclSuccess) {
     if (arrival.captured) raise(arrival, arrival.value);
@@ -93,6 +94,7 @@ void arrive(State& state, Arrival& arrival) {
     comm->launches.push_back(launch);
   }
   launch->is_ready = true;
+  launch->travel.ready = ready;
   launch->remaining = static_cast<int>(arrival.calls.size());
   std::vector<Queued> queued;
   for (const Call& call : arrival.calls) queued.push_back({comm, call, arrival.stream});
@@ -166,7 +168,7 @@ bool take_arrivals(State& state) {
     notes.swap(inbox().notes);
   }
   for (const Note& note : notes) {
-    if (!note.over) arrive(state, *note.arrival);
+    if (!note.over) arrive(state, *note.arrival, note.ready);
     if (note.over || !note.arrival->captured) forget(state, note.arrival);
   }
   return !notes.empty();

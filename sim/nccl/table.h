@@ -52,6 +52,7 @@ namespace sim::nccl {
 #define SIM_NCCL_TIMELINE(X)              \
   X(message_time, lathe_sim_message_time) \
   X(event_time, lathe_sim_event_time)     \
+  X(now, lathe_sim_now)                   \
   X(arrival, lathe_sim_arrival)           \
   X(stream_rank, lathe_sim_stream_rank)   \
   X(thread_rank, lathe_sim_thread_rank)   \

@@ -87,13 +87,9 @@ void note_call(Launch& launch, const Call& call) {
   add_name(launch.travel, call);
 }
 
-// With the ready events of all parts over.
+// With the ready events of all parts over; an arrival brings its time along.
 void note_start(Task& task) {
   if (cu().event_time == nullptr || cu().message_time == nullptr) return;
-  // Arrivals have no event to ask: they take no model time.
-  for (const Part& part : task.parts) {
-    if (part.launch->ready == nullptr) return;
-  }
   double begin = 0;
   uint64_t busiest = 0;
   for (const Part& part : task.parts) {

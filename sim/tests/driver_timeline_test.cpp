@@ -114,7 +114,7 @@ int streams_and_an_event() {
 }
 
 // Rank 1 is late by a fill; then both swap 4.5 MB, twice.
-int two_hops() {
+int two_hops(bool captured) {
   std::atomic<int> wrong{0};
   nccl();
   ncclUniqueId id;
@@ -131,6 +131,7 @@ int two_hops() {
       const Device d;
       cuda().memset_d8_async(d.from, 0, 1, d.one);                       // 0 .. 2.5
       if (index == 1) cuda().memset_d8_async(d.from, 0, kBytes, d.one);  // 2.5 .. 6
+      if (captured) cuda().stream_begin_capture(d.one, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
       cuda().event_record(d.event, d.one);
       cuda().stream_wait_event(d.two, d.event, 0);
       for (int hop = 0; hop < 2; ++hop) {  // 6 .. 21 .. 36
@@ -144,7 +145,15 @@ int two_hops() {
       cuda().event_record(d.event, d.two);
       cuda().stream_wait_event(d.one, d.event, 0);
       cuda().memset_d8_async(d.to, 0, kBytes, d.one);  // 36 .. 39.5
+      CUgraph graph = nullptr;
+      CUgraphExec exec = nullptr;
+      if (captured) {
+        wrong += cuda().stream_end_capture(d.one, &graph) != CUDA_SUCCESS;
+        wrong += cuda().graph_instantiate_with_flags(&exec, graph, 0) != CUDA_SUCCESS;
+        wrong += cuda().graph_launch(exec, d.one) != CUDA_SUCCESS;
+      }
       wrong += cuda().stream_synchronize(d.one) != CUDA_SUCCESS;
+      if (captured) cuda().graph_exec_destroy(exec), cuda().graph_destroy(graph);
       nccl().comm_destroy(comm);
     });
   }
@@ -223,8 +232,8 @@ TEST_CASE("messages begin when both sides are ready, and streams of work go on b
       CAPTURE(seed);
       CAPTURE(link);
       const double hop = *link == '\0' ? kHop : 5;
-      const auto lines =
-          timeline_of("hops", two_hops, {{"LATHE_SIM_SEED", seed}, {"LATHE_SIM_LINK", link}});
+      const auto lines = timeline_of("hops", [] { return two_hops(false); },
+                                     {{"LATHE_SIM_SEED", seed}, {"LATHE_SIM_LINK", link}});
       for (const int rank : {0, 1}) {
         std::vector<Line> own;
         for (const Line& line : lines) {
@@ -247,6 +256,27 @@ TEST_CASE("messages begin when both sides are ready, and streams of work go on b
         check_span(of_kind(own, "wait", rank == 0 ? 2 : 1), ready + kFill, 6 + 2 * hop);
       }
       CHECK(lines.size() == 2 * (2 + 2 + 1 + 2) + 2);
+    }
+  }
+}
+
+TEST_CASE("the same captured and replayed") {
+  for (const char* seed : {"0", "1"}) {
+    CAPTURE(seed);
+    const auto lines =
+        timeline_of("replayed", [] { return two_hops(true); }, {{"LATHE_SIM_SEED", seed}});
+    for (const int rank : {0, 1}) {
+      std::vector<Line> own;
+      for (const Line& line : lines) {
+        if (line.rank == rank) own.push_back(line);
+      }
+      const double ready = rank == 0 ? 2.5 : 6;
+      check_span(of_kind(own, "transfer", 0), 6, 6 + kHop);
+      check_span(of_kind(own, "transfer", 1), 6 + kHop, 6 + 2 * kHop);
+      const size_t after = rank == 0 ? 1 : 2;
+      check_span(of_kind(own, "copy", after), ready, ready + kFill);
+      check_span(of_kind(own, "copy", after + 1), 6 + 2 * kHop, 6 + 2 * kHop + kFill);
+      CHECK(of_kind(own, "transfer", 0).stream != of_kind(own, "copy", after).stream);
     }
   }
 }
