@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Attention by dispatch: what a problem needs, what a shard's lengths say, and where everything
-// lies. Rows of a batch have equal lengths, so one plan serves them all: they travel together, and
-// a step takes them as further heads.
+// lies. Rows of a batch have equal lengths, so one plan serves them all, and they travel together.
 #include "api/attention_dispatch.h"
 
 #include <charconv>
@@ -28,22 +27,25 @@ int64_t option_number(const lathe_problem& problem, const char* name) {
   return number;
 }
 
-Status check_covered(const lathe_problem& problem, const AttentionRequest& request) {
-  for (const char* name : {"score_mod", "mask_mod"}) {
-    if (problem.option(name) == "none") continue;
-    return unsupported(text("option ", name, " is ", problem.option(name),
-                            "; with LATHE_DISPATCH allowed is none"));
-  }
+Status check_covered(const AttentionRequest& request) {
   if (!request.alibi_rows || !request.problem.packed) return {};
-  return unsupported("alibi_slopes are [B,H]; with LATHE_DISPATCH and cu_seqlens allowed is [H]");
+  return unsupported("alibi_slopes are [B,H]; with LATHE_DISPATCH and cu_seqlens_q allowed is [H]");
 }
 
-// The options that a block step shares with the whole operator.
-Status pass_options(const lathe_problem& from, lathe_problem& to, bool deterministic) {
-  for (const char* name : {"softmax_scale", "causal", "window_left", "window_right", "softcap"}) {
+// What a block step takes as the whole does: options, texts and what they read.
+Status copy_scores(const lathe_problem& from, const AttentionRequest& request, lathe_problem& to) {
+  for (const char* name : {"softmax_scale", "causal", "window_left", "window_right", "softcap",
+                           "scalar_0", "scalar_1", "scalar_2", "scalar_3", "sm_margin"}) {
     LATHE_TRY(set_option(to, name, from.option(name)));
   }
-  return deterministic ? set_option(to, "deterministic", from.option("deterministic")) : Status();
+  to.snippets = from.snippets;
+  static constexpr const char* kCaptures[] = {"capture_0", "capture_1", "capture_2", "capture_3"};
+  for (size_t i = 0; i < std::size(kCaptures); ++i) {
+    if (request.captured[i] < 0) continue;
+    const Declared& capture = from.tensors[request.captured[i]];
+    LATHE_TRY(declare(to, kCaptures[i], capture.dtype, {capture.extents[0]}));
+  }
+  return {};
 }
 
 bool is_compact(const Tensor& tensor, bool packed, int64_t heads, int64_t width) {
@@ -70,6 +72,7 @@ Result<std::unique_ptr<const Prepared>> DispatchPrepared::make(const Device& dev
   LATHE_ASSIGN(out->pairs, table_of(device, {reinterpret_cast<const int32_t*>(pairs.data()),
                                              7 * pairs.size()}));
   const DispatchSum sum = dispatch_sum(plan, rank, shard.layout.key_tokens(rank));
+  LATHE_ASSIGN(out->documents, table_of(device, plan.documents[rank]));
   LATHE_ASSIGN(out->sum_first, table_of(device, sum.first));
   LATHE_ASSIGN(out->sum_terms, table_of(device, sum.terms));
   for (int peer = 0; peer < world; ++peer) {
@@ -130,56 +133,60 @@ Status AttentionDispatch::plan_with(const lathe_problem& problem, const Extents&
 
 Status AttentionDispatch::make_parts(const lathe_problem& problem, const DeviceFacts& facts) {
   const AttentionProblem& asked = request_.problem;
-  const Dtype element = asked.element;
+  const Dtype element = asked.element, f32 = Dtype::f32;
   const int64_t any = kUnknown, width = asked.head_dim, values = asked.value_dim;
-  const auto declare_keys = [&](lathe_problem& p) -> Status {
-    LATHE_TRY(declare(p, "q", element, {any, any, width}));
-    LATHE_TRY(declare(p, "k", element, {any, any, width}));
-    LATHE_TRY(declare(p, "v", element, {any, any, values}));
+  const auto declare_inputs = [&](lathe_problem& p) -> Status {
+    LATHE_TRY(declare(p, "q", element, {any, any, any, width}));
+    LATHE_TRY(declare(p, "k", element, {any, any, any, width}));
+    LATHE_TRY(declare(p, "v", element, {any, any, any, values}));
     LATHE_TRY(declare(p, "pairs", Dtype::i32, {any, 7}));
-    return asked.alibi ? declare(p, "alibi_slopes", Dtype::f32, {any}) : Status();
+    if (names_documents()) LATHE_TRY(declare(p, "pair_batch", Dtype::i32, {any}));
+    LATHE_TRY(copy_scores(problem, request_, p));
+    if (!asked.alibi) return {};
+    if (request_.alibi_rows) return declare(p, "alibi_slopes", f32, {any, any});
+    return declare(p, "alibi_slopes", f32, {any});
   };
   if (forward()) {
     LATHE_ASSIGN(step_, Part::make("flash_attention_block", facts, [&](lathe_problem& p) -> Status {
-                   LATHE_TRY(declare_keys(p));
-                   LATHE_TRY(declare(p, "out", Dtype::f32, {any, any, values}));
-                   LATHE_TRY(declare(p, "lse", Dtype::f32, {any, any}));
-                   LATHE_TRY(set_option(p, "first", "1"));
-                   return pass_options(problem, p, false);
+                   LATHE_TRY(declare_inputs(p));
+                   LATHE_TRY(declare(p, "out", f32, {any, any, any, values}));
+                   LATHE_TRY(declare(p, "lse", f32, {any, any, any}));
+                   return set_option(p, "first", "1");
                  }));
   }
   if (forward() && (asked.sinks || rounds())) {
     LATHE_ASSIGN(merge_, Part::make("lse_merge", facts, [&](lathe_problem& p) -> Status {
-                   LATHE_TRY(declare(p, "out", Dtype::f32, {any, any, values}));
-                   LATHE_TRY(declare(p, "lse", Dtype::f32, {any, any}));
-                   if (asked.sinks) LATHE_TRY(declare(p, "sinks", Dtype::f32, {any}));
-                   return rounds() ? declare(p, "rounded", element, {any, any, values}) : Status();
+                   LATHE_TRY(declare(p, "out", f32, {any, any, any, values}));
+                   LATHE_TRY(declare(p, "lse", f32, {any, any, any}));
+                   if (asked.sinks) LATHE_TRY(declare(p, "sinks", f32, {any}));
+                   if (!rounds()) return {};
+                   return declare(p, "rounded", element, {any, any, any, values});
                  }));
   }
   if (asked.backward || asked.dsinks) {
     LATHE_ASSIGN(delta_,
                  Part::make("flash_attention_delta", facts, [&](lathe_problem& p) -> Status {
-                   LATHE_TRY(declare(p, "out", element, {any, any, values}));
-                   LATHE_TRY(declare(p, "dout", element, {any, any, values}));
-                   LATHE_TRY(declare(p, "lse", Dtype::f32, {any, any}));
-                   LATHE_TRY(declare(p, "delta", Dtype::f32, {any, any}));
-                   if (asked.dlse) LATHE_TRY(declare(p, "dlse", Dtype::f32, {any, any}));
+                   LATHE_TRY(declare(p, "out", element, {any, any, any, values}));
+                   LATHE_TRY(declare(p, "dout", element, {any, any, any, values}));
+                   LATHE_TRY(declare(p, "lse", f32, {any, any, any}));
+                   LATHE_TRY(declare(p, "delta", f32, {any, any, any}));
+                   if (asked.dlse) LATHE_TRY(declare(p, "dlse", f32, {any, any, any}));
                    if (!asked.dsinks) return {};
-                   LATHE_TRY(declare(p, "sinks", Dtype::f32, {any}));
-                   return declare(p, "dsinks", Dtype::f32, {any});
+                   LATHE_TRY(declare(p, "sinks", f32, {any}));
+                   return declare(p, "dsinks", f32, {any});
                  }));
   }
   if (asked.backward) {
     LATHE_ASSIGN(gradient_,
                  Part::make("flash_attention_block_bwd", facts, [&](lathe_problem& p) -> Status {
-                   LATHE_TRY(declare_keys(p));
-                   LATHE_TRY(declare(p, "dout", element, {any, any, values}));
-                   LATHE_TRY(declare(p, "lse", Dtype::f32, {any, any}));
-                   LATHE_TRY(declare(p, "delta", Dtype::f32, {any, any}));
-                   LATHE_TRY(declare(p, "dq", Dtype::f32, {any, any, width}));
-                   LATHE_TRY(declare(p, "dk", Dtype::f32, {any, any, width}));
-                   LATHE_TRY(declare(p, "dv", Dtype::f32, {any, any, values}));
-                   return pass_options(problem, p, true);
+                   LATHE_TRY(declare_inputs(p));
+                   LATHE_TRY(declare(p, "dout", element, {any, any, any, values}));
+                   LATHE_TRY(declare(p, "lse", f32, {any, any, any}));
+                   LATHE_TRY(declare(p, "delta", f32, {any, any, any}));
+                   LATHE_TRY(declare(p, "dq", f32, {any, any, any, width}));
+                   LATHE_TRY(declare(p, "dk", f32, {any, any, any, width}));
+                   LATHE_TRY(declare(p, "dv", f32, {any, any, any, values}));
+                   return set_option(p, "deterministic", problem.option("deterministic"));
                  }));
   }
   add(move_rows_spec(16), &kernels_.wide);
@@ -197,7 +204,7 @@ Result<std::unique_ptr<Work>> AttentionDispatch::make(const lathe_problem& probl
                                                       const AttentionRequest& request,
                                                       const Extents& promised,
                                                       const DeviceFacts& facts, Group* group) {
-  LATHE_TRY(check_covered(problem, request));
+  LATHE_TRY(check_covered(request));
   std::unique_ptr<AttentionDispatch> work(new AttentionDispatch(problem, request, group));
   LATHE_TRY(work->plan_with(problem, promised));
   LATHE_TRY(work->make_parts(problem, facts));
@@ -243,7 +250,7 @@ Status AttentionDispatch::lay_out_step(const Call& call, DispatchLaid* laid,
                                        Sections* sections) const {
   const DispatchPrepared& prepared = *laid->prepared;
   const AttentionProblem& asked = request_.problem;
-  const int64_t heads = laid->step_heads(), kv_heads = laid->step_kv_heads();
+  const int64_t heads = laid->batch * laid->heads, kv_heads = laid->batch * laid->kv_heads;
   const int64_t width = asked.head_dim, values = asked.value_dim;
   const auto add = [&](bool there, std::initializer_list<int64_t> factors, int64_t* offset) {
     return there ? sections->add(factors, offset) : Status();
@@ -256,12 +263,8 @@ Status AttentionDispatch::lay_out_step(const Call& call, DispatchLaid* laid,
   LATHE_TRY(add(asked.backward && !dq_travels, {prepared.queries, heads, width, 4}, &laid->dq));
   LATHE_TRY(add(asked.backward, {prepared.keys, kv_heads, width, 4}, &laid->dk));
   LATHE_TRY(add(asked.backward, {prepared.keys, kv_heads, values, 4}, &laid->dv));
-  LATHE_TRY(add(asked.sinks, {heads, 4}, &laid->sinks));
-  LATHE_TRY(add(asked.alibi, {heads, 4}, &laid->slopes));
-  const int64_t padded = laid->padded_heads();
-  LATHE_TRY(add(asked.dsinks, {heads, 4}, &laid->dsinks));
-  LATHE_TRY(add(asked.dsinks, {group_->world(), laid->batch, padded, 4}, &laid->dsinks_rows));
-  LATHE_TRY(add(asked.dsinks, {padded, 4}, &laid->dsinks_sum));
+  LATHE_TRY(add(asked.dsinks, {group_->world(), laid->padded_heads(), 4}, &laid->dsinks));
+  LATHE_TRY(add(asked.dsinks, {laid->padded_heads(), 4}, &laid->dsinks_sum));
 
   const int64_t slots = prepared.plan.slot_tokens[call.shard->rank];
   const int64_t bytes = narrow_ ? bytes_of(asked.element) : 4;
@@ -289,9 +292,6 @@ Result<DispatchLaid> AttentionDispatch::lay_out(const Call& call) const {
   laid.batch = packed() ? 1 : call.extents[Letter::B];
   laid.heads = call.extents[Letter::H], laid.kv_heads = call.extents[Letter::HK];
   LATHE_TRY(check_heads(laid.heads, laid.kv_heads));
-  LATHE_ASSIGN(const int64_t heads, checked_product("q", {laid.batch, laid.heads}));
-  if (heads > kMaxExtent)
-    return unsupported(text("q has ", heads, " heads in all; split the batch"));
   Sections sections;
   for (const DispatchTensor& each : tensors_) LATHE_TRY(lay_out(call, each, &laid, &sections));
   LATHE_TRY(lay_out_step(call, &laid, &sections));

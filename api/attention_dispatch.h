@@ -22,7 +22,7 @@ class DispatchPrepared final : public Prepared {
   DispatchPlan plan;
   int64_t queries = 0, keys = 0;  // that arrive here, or stay
   RowRoute queries_there, queries_back, keys_there, gradients;
-  DeviceTable pairs, sum_first, sum_terms;
+  DeviceTable pairs, documents, sum_first, sum_terms;
   RankMoves shares;  // of dsinks: every rank's to all others, in rows by rank
   // Room for the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
@@ -43,24 +43,21 @@ struct DispatchSpot {
   int64_t home = 0;      // else compact rows of the rank's own tokens
   int64_t sent = 0;      // packed: in the order of the messages
   int64_t received = 0;  // packed; of gradients of keys: the slots
-  int64_t far = 0;       // [arrived tokens, batch and heads, width]
-  int64_t dense = 0;     // of rows: [batch and heads, arrived tokens]
+  int64_t far = 0;       // [arrived tokens, batch, heads, width]
+  int64_t dense = 0;     // of rows: [batch, heads, arrived tokens]
 };
 
 struct DispatchLaid {
   const DispatchPrepared* prepared = nullptr;
-  int64_t batch = 1, heads = 0, kv_heads = 0;  // of the call; a block step has batch * heads
+  int64_t batch = 1, heads = 0, kv_heads = 0;
   std::array<DispatchSpot, attention::count> spots;
-  int64_t out = 0, delta = 0;      // float32, arrived rows
-  int64_t dq = 0, dk = 0, dv = 0;  // float32
-  int64_t sinks = 0, slopes = 0;   // one for each of the step's heads
-  int64_t dsinks = 0, dsinks_rows = 0, dsinks_sum = 0;
+  int64_t out = 0, delta = 0;          // float32, arrived rows
+  int64_t dq = 0, dk = 0, dv = 0;      // float32
+  int64_t dsinks = 0, dsinks_sum = 0;  // of each rank, and of all
   int64_t inner = 0, inner_bytes = 0;
   size_t total = 0;
 
-  int64_t step_heads() const { return batch * heads; }
-  int64_t step_kv_heads() const { return batch * kv_heads; }
-  // dsinks as rows that a sum reads four at a time.
+  // A rank's dsinks, which a sum reads four at a time.
   int64_t padded_heads() const { return (heads + 3) / 4 * 4; }
 };
 
@@ -91,7 +88,9 @@ class AttentionDispatch final : public ComposedWork {
                  Sections* sections) const;
   Status lay_out_step(const Call& call, DispatchLaid* laid, Sections* sections) const;
 
+  bool names_documents() const { return packed() && !request_.problem.snippets.empty(); }
   // Calls of the parts.
+  void put_inputs(const Part& part, const Call& call, const DispatchLaid& laid, Call* out) const;
   Call step_call(const Call& call, const DispatchLaid& laid) const;
   Call merge_call(const Call& call, const DispatchLaid& laid) const;
   Call delta_call(const Call& call, const DispatchLaid& laid) const;
@@ -107,7 +106,7 @@ class AttentionDispatch final : public ComposedWork {
   std::vector<DispatchTensor> tensors_;
   std::unique_ptr<Part> step_, merge_, delta_, gradient_;
   RowKernels kernels_;
-  // Float32 rounded; gradients of keys added up; dsinks of rows and ranks.
+  // Float32 rounded; gradients of keys added up; dsinks of ranks.
   std::shared_ptr<const Kernel> round_, add_keys_, add_sinks_;
 };
 

@@ -15,79 +15,111 @@ namespace bwd = attention_block_bwd;
 namespace del = attention_delta;
 namespace mrg = lse_merge;
 
+// Rows as they arrive: token after token, of all rows of the batch; numbers of rows lie apart.
+struct ArrivedRows {
+  const Part& part;
+  char* workspace;
+  int64_t batch;
+
+  void operator()(Call* call, int tensor, int64_t offset, int64_t tokens, int64_t heads,
+                  int64_t width) const {
+    part.put(call, tensor, workspace + offset, {batch, tokens, heads, width},
+             {heads * width, batch * heads * width, width, 1});
+  }
+  void operator()(Call* call, int tensor, int64_t offset, int64_t tokens, int64_t heads) const {
+    part.put(call, tensor, workspace + offset, {batch, heads, tokens});
+  }
+};
+
 }  // namespace
 
-Call AttentionDispatch::step_call(const Call& call, const DispatchLaid& laid) const {
+void AttentionDispatch::put_inputs(const Part& part, const Call& call, const DispatchLaid& laid,
+                                   Call* out) const {
+  // Of a step and of its gradients the inputs have the same names at other places.
+  struct Names {
+    int q, k, v, pairs, pair_batch, slopes, capture;
+  };
+  const Names to =
+      &part == step_.get()
+          ? Names{blk::q,        blk::k, blk::v, blk::pairs, blk::pair_batch, blk::alibi_slopes,
+                  blk::capture_0}
+          : Names{bwd::q,        bwd::k, bwd::v, bwd::pairs, bwd::pair_batch, bwd::alibi_slopes,
+                  bwd::capture_0};
   const DispatchPrepared& prepared = *laid.prepared;
-  const auto& spots = laid.spots;
-  const int64_t heads = laid.step_heads(), kv_heads = laid.step_kv_heads();
   const int64_t width = request_.problem.head_dim, values = request_.problem.value_dim;
+  const ArrivedRows put{part, call.workspace, laid.batch};
+  put(out, to.q, laid.spots[att::q].far, prepared.queries, laid.heads, width);
+  put(out, to.k, laid.spots[att::k].far, prepared.keys, laid.kv_heads, width);
+  put(out, to.v, laid.spots[att::v].far, prepared.keys, laid.kv_heads, values);
   const auto pairs = static_cast<int64_t>(prepared.plan.pairs[call.shard->rank].size());
-  char* w = call.workspace;
+  part.put(out, to.pairs, prepared.pairs.data(), {pairs, 7});
+  if (names_documents()) part.put(out, to.pair_batch, prepared.documents.data(), {pairs});
+  for (size_t i = 0; i < request_.captured.size(); ++i) {
+    if (request_.captured[i] < 0) continue;
+    const Tensor& capture = call.tensors[request_.captured[i]];
+    part.put(out, to.capture + static_cast<int>(i), capture.data, {capture.extent[0]});
+  }
+  if (!request_.problem.alibi) return;
+  const void* slopes = call.tensors[att::alibi_slopes].data;
+  if (request_.alibi_rows) {
+    part.put(out, to.slopes, slopes, {laid.batch, laid.heads});
+  } else {
+    part.put(out, to.slopes, slopes, {laid.heads});
+  }
+}
+
+Call AttentionDispatch::step_call(const Call& call, const DispatchLaid& laid) const {
+  const int64_t rows = laid.prepared->queries;
   Call out;
-  step_->put(&out, blk::q, w + spots[att::q].far, {prepared.queries, heads, width});
-  step_->put(&out, blk::k, w + spots[att::k].far, {prepared.keys, kv_heads, width});
-  step_->put(&out, blk::v, w + spots[att::v].far, {prepared.keys, kv_heads, values});
-  step_->put(&out, blk::pairs, prepared.pairs.data(), {pairs, 7});
-  if (request_.problem.alibi) step_->put(&out, blk::alibi_slopes, w + laid.slopes, {heads});
-  step_->put(&out, blk::out, w + out_of_step(laid), {prepared.queries, heads, values});
-  step_->put(&out, blk::lse, w + spots[att::lse].dense, {heads, prepared.queries});
+  put_inputs(*step_, call, laid, &out);
+  const ArrivedRows put{*step_, call.workspace, laid.batch};
+  put(&out, blk::out, out_of_step(laid), rows, laid.heads, request_.problem.value_dim);
+  put(&out, blk::lse, laid.spots[att::lse].dense, rows, laid.heads);
   return out;
 }
 
 Call AttentionDispatch::merge_call(const Call& call, const DispatchLaid& laid) const {
-  const int64_t heads = laid.step_heads(), rows = laid.prepared->queries;
-  const int64_t values = request_.problem.value_dim;
-  char* w = call.workspace;
+  const int64_t rows = laid.prepared->queries, values = request_.problem.value_dim;
   Call out;
-  merge_->put(&out, mrg::out, w + out_of_step(laid), {rows, heads, values});
-  merge_->put(&out, mrg::lse, w + laid.spots[att::lse].dense, {heads, rows});
-  if (request_.problem.sinks) merge_->put(&out, mrg::sinks, w + laid.sinks, {heads});
-  if (rounds()) {
-    merge_->put(&out, mrg::rounded, w + laid.spots[att::out].far, {rows, heads, values});
+  const ArrivedRows put{*merge_, call.workspace, laid.batch};
+  put(&out, mrg::out, out_of_step(laid), rows, laid.heads, values);
+  put(&out, mrg::lse, laid.spots[att::lse].dense, rows, laid.heads);
+  if (request_.problem.sinks) {
+    merge_->put(&out, mrg::sinks, call.tensors[att::sinks].data, {laid.heads});
   }
+  if (rounds()) put(&out, mrg::rounded, laid.spots[att::out].far, rows, laid.heads, values);
   return out;
 }
 
 Call AttentionDispatch::delta_call(const Call& call, const DispatchLaid& laid) const {
-  const int64_t heads = laid.step_heads(), rows = laid.prepared->queries;
-  const int64_t values = request_.problem.value_dim;
-  char* w = call.workspace;
+  const int64_t rows = laid.prepared->queries, values = request_.problem.value_dim;
   Call out;
-  delta_->put(&out, del::out, w + laid.spots[att::out].far, {rows, heads, values});
-  delta_->put(&out, del::dout, w + laid.spots[att::dout].far, {rows, heads, values});
-  delta_->put(&out, del::lse, w + laid.spots[att::lse].dense, {heads, rows});
-  delta_->put(&out, del::delta, w + laid.delta, {heads, rows});
-  if (request_.problem.dlse) {
-    delta_->put(&out, del::dlse, w + laid.spots[att::dlse].dense, {heads, rows});
-  }
+  const ArrivedRows put{*delta_, call.workspace, laid.batch};
+  put(&out, del::out, laid.spots[att::out].far, rows, laid.heads, values);
+  put(&out, del::dout, laid.spots[att::dout].far, rows, laid.heads, values);
+  put(&out, del::lse, laid.spots[att::lse].dense, rows, laid.heads);
+  put(&out, del::delta, laid.delta, rows, laid.heads);
+  if (request_.problem.dlse) put(&out, del::dlse, laid.spots[att::dlse].dense, rows, laid.heads);
   if (request_.problem.dsinks) {
-    delta_->put(&out, del::sinks, w + laid.sinks, {heads});
-    delta_->put(&out, del::dsinks, w + laid.dsinks, {heads});
+    const int64_t share = laid.dsinks + call.shard->rank * laid.padded_heads() * 4;
+    delta_->put(&out, del::sinks, call.tensors[att::sinks].data, {laid.heads});
+    delta_->put(&out, del::dsinks, call.workspace + share, {laid.heads});
   }
   return out;
 }
 
 Call AttentionDispatch::gradient_call(const Call& call, const DispatchLaid& laid) const {
   const DispatchPrepared& prepared = *laid.prepared;
-  const auto& spots = laid.spots;
-  const int64_t heads = laid.step_heads(), kv_heads = laid.step_kv_heads();
   const int64_t width = request_.problem.head_dim, values = request_.problem.value_dim;
-  const int64_t rows = prepared.queries, keys = prepared.keys;
-  const auto pairs = static_cast<int64_t>(prepared.plan.pairs[call.shard->rank].size());
-  char* w = call.workspace;
   Call out;
-  gradient_->put(&out, bwd::q, w + spots[att::q].far, {rows, heads, width});
-  gradient_->put(&out, bwd::k, w + spots[att::k].far, {keys, kv_heads, width});
-  gradient_->put(&out, bwd::v, w + spots[att::v].far, {keys, kv_heads, values});
-  gradient_->put(&out, bwd::pairs, prepared.pairs.data(), {pairs, 7});
-  if (request_.problem.alibi) gradient_->put(&out, bwd::alibi_slopes, w + laid.slopes, {heads});
-  gradient_->put(&out, bwd::dout, w + spots[att::dout].far, {rows, heads, values});
-  gradient_->put(&out, bwd::lse, w + spots[att::lse].dense, {heads, rows});
-  gradient_->put(&out, bwd::delta, w + laid.delta, {heads, rows});
-  gradient_->put(&out, bwd::dq, w + laid.dq, {rows, heads, width});
-  gradient_->put(&out, bwd::dk, w + laid.dk, {keys, kv_heads, width});
-  gradient_->put(&out, bwd::dv, w + laid.dv, {keys, kv_heads, values});
+  put_inputs(*gradient_, call, laid, &out);
+  const ArrivedRows put{*gradient_, call.workspace, laid.batch};
+  put(&out, bwd::dout, laid.spots[att::dout].far, prepared.queries, laid.heads, values);
+  put(&out, bwd::lse, laid.spots[att::lse].dense, prepared.queries, laid.heads);
+  put(&out, bwd::delta, laid.delta, prepared.queries, laid.heads);
+  put(&out, bwd::dq, laid.dq, prepared.queries, laid.heads, width);
+  put(&out, bwd::dk, laid.dk, prepared.keys, laid.kv_heads, width);
+  put(&out, bwd::dv, laid.dv, prepared.keys, laid.kv_heads, values);
   return out;
 }
 
@@ -164,7 +196,6 @@ class DispatchRun {
   }
 
   Status go_out();
-  Status fold_heads(RowMover* moves) const;
   Status arrive();
   Status compute();
   Status clear(int64_t offset, int64_t bytes) const;
@@ -174,7 +205,6 @@ class DispatchRun {
   Status come_home();
   Status exchange(bool there) const;
   Status add_key_gradients() const;
-  Status lay_dsinks() const;
   Status add_dsinks() const;
 
   // dk and dv, as far as they are asked for.
@@ -201,19 +231,6 @@ size_t DispatchRun::key_gradients(KeyGradient (&out)[2]) const {
   return count;
 }
 
-// A number of each head for each of the step's heads.
-Status DispatchRun::fold_heads(RowMover* moves) const {
-  const auto fold = [&](int tensor, int64_t batch_stride, int64_t to) {
-    Side from, folded;
-    from.view = {call_.tensors[tensor].data, 0, batch_stride, 1};
-    folded.view = {at(to), 0, laid_.heads, 1};
-    return moves->add(from, folded, 1, laid_.batch, laid_.heads);
-  };
-  if (asked().problem.sinks) LATHE_TRY(fold(att::sinks, 0, laid_.sinks));
-  if (!asked().problem.alibi) return {};
-  return fold(att::alibi_slopes, asked().alibi_rows ? laid_.heads : 0, laid_.slopes);
-}
-
 Status DispatchRun::go_out() {
   RowMover compacted = mover(), packed = mover();
   for (const DispatchTensor& each : work_.tensors_) {
@@ -231,7 +248,6 @@ Status DispatchRun::go_out() {
                    compact(at(spot(each).far), each, &way.own_to),
                    static_cast<int64_t>(way.moves.own_from.size())));
   }
-  LATHE_TRY(fold_heads(&packed));
   LATHE_TRY(compacted.launch());
   return packed.launch();
 }
@@ -261,13 +277,17 @@ Status DispatchRun::compute() {
     inner.workspace_bytes = static_cast<size_t>(laid_.inner_bytes);
     return part->work().run(inner);
   };
+  if (asked().problem.dsinks) {  // what pads it is read as well
+    const int64_t share = laid_.padded_heads() * 4;
+    LATHE_TRY(clear(laid_.dsinks + call_.shard->rank * share, share));
+  }
   if (work_.step_) LATHE_TRY(run(work_.step_, work_.step_call(call_, laid_)));
   if (work_.merge_) LATHE_TRY(run(work_.merge_, work_.merge_call(call_, laid_)));
   if (work_.delta_) LATHE_TRY(run(work_.delta_, work_.delta_call(call_, laid_)));
   if (!work_.gradient_) return {};
   const int64_t width = asked().problem.head_dim, values = asked().problem.value_dim;
-  const int64_t kv_heads = laid_.step_kv_heads();
-  LATHE_TRY(clear(laid_.dq, prepared_.queries * laid_.step_heads() * width * 4));
+  const int64_t kv_heads = laid_.batch * laid_.kv_heads;
+  LATHE_TRY(clear(laid_.dq, prepared_.queries * laid_.batch * laid_.heads * width * 4));
   LATHE_TRY(clear(laid_.dk, prepared_.keys * kv_heads * width * 4));
   LATHE_TRY(clear(laid_.dv, prepared_.keys * kv_heads * values * 4));
   LATHE_TRY(run(work_.gradient_, work_.gradient_call(call_, laid_)));
@@ -303,13 +323,13 @@ Status DispatchRun::gradients() {
   if (!work_.rounds()) return {};
   if (asked().gradients.dq) {
     LATHE_TRY(round_rows(laid_.dq, at(laid_.spots[att::dq].far), prepared_.queries,
-                         laid_.step_heads(), asked().problem.head_dim));
+                         laid_.batch * laid_.heads, asked().problem.head_dim));
   }
   if (!work_.narrow_) return {};
   KeyGradient all[2];
   for (size_t i = 0; i < key_gradients(all); ++i) {
     LATHE_TRY(round_rows(all[i].sums, at(spot(all[i].tensor).far), prepared_.keys,
-                         laid_.step_kv_heads(), all[i].tensor.width));
+                         laid_.batch * laid_.kv_heads, all[i].tensor.width));
   }
   return {};
 }
@@ -340,8 +360,7 @@ Status DispatchRun::set_out_for_home() {
                    compact(at(spot(each).sent), each), way.moves.sent()));
   }
   LATHE_TRY(turned.launch());
-  LATHE_TRY(packed.launch());
-  return asked().problem.dsinks ? lay_dsinks() : Status();
+  return packed.launch();
 }
 
 Status DispatchRun::come_home() {
@@ -384,8 +403,8 @@ Status DispatchRun::exchange(bool there) const {
     tensors[count++] = {&way.moves, from, at(spot(each).received), row(each) * each.bytes};
   }
   if (!there && asked().problem.dsinks && work_.reduces_) {
-    char* shares = at(laid_.dsinks_rows);
-    tensors[count++] = {&prepared_.shares, shares, shares, laid_.batch * laid_.padded_heads() * 4};
+    char* shares = at(laid_.dsinks);
+    tensors[count++] = {&prepared_.shares, shares, shares, laid_.padded_heads() * 4};
   }
   const Hop hop = hop_of(std::span(tensors).first(count), there ? "dispatch" : "dispatch's results",
                          prepared_.sends, prepared_.receives);
@@ -416,32 +435,17 @@ Status DispatchRun::add_key_gradients() const {
   return adder.launch();
 }
 
-// This rank's share, a row for each row of the batch.
-Status DispatchRun::lay_dsinks() const {
-  const int64_t padded = laid_.padded_heads();
-  const int64_t share =
-      laid_.dsinks_rows + call_.shard->rank * laid_.batch * padded * static_cast<int64_t>(4);
-  LATHE_TRY(clear(share, laid_.batch * padded * 4));
-  RowMover moves = mover();
-  Side from, to;
-  from.view = {at(laid_.dsinks), 0, laid_.heads, 1};
-  to.view = {at(share), 0, padded, 1};
-  LATHE_TRY(moves.add(from, to, 1, laid_.batch, laid_.heads));
-  return moves.launch();
-}
-
-// Over the rows of the batch, and over the ranks if that was asked for.
+// Over the ranks, if that was asked for.
 Status DispatchRun::add_dsinks() const {
   const int64_t padded = laid_.padded_heads();
-  const int64_t own = call_.shard->rank * laid_.batch * padded * 4;
-  const int world = work_.group_->world();
+  const int64_t own = call_.shard->rank * padded * 4;
   RowSum sum = {};
-  sum.slots = at(laid_.dsinks_rows + (work_.reduces_ ? 0 : own));
+  sum.slots = at(laid_.dsinks + (work_.reduces_ ? 0 : own));
   sum.to = at(laid_.dsinks_sum);
   sum.group = padded;
   sum.tokens = sum.batch_rows = sum.heads = 1;
   sum.columns = static_cast<int>(padded);
-  sum.terms = static_cast<int>(laid_.batch) * (work_.reduces_ ? world : 1);
+  sum.terms = work_.reduces_ ? work_.group_->world() : 1;
   sum.own_at = static_cast<int>(kMaxExtent);
   RowAdder adder(*work_.add_sinks_, call_.stream);
   LATHE_TRY(adder.add(sum));

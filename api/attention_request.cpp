@@ -135,7 +135,6 @@ Status read_score_options(const lathe_problem& problem, int64_t head_dim, Attent
 
 Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
   AttentionRequest out;
-  out.first_head = problem.first_head;
   LATHE_TRY(read_snippets(problem, &out));
   LATHE_TRY(check_covered(problem));
   LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));

@@ -26,6 +26,7 @@ Status copy_scores(const lathe_problem& from, const AttentionRequest& request, l
     LATHE_TRY(set_option(to, name, from.option(name)));
   }
   to.snippets = from.snippets;
+  to.first_head = from.first_head;
   static constexpr const char* kCaptures[] = {"capture_0", "capture_1", "capture_2", "capture_3"};
   for (size_t i = 0; i < std::size(kCaptures); ++i) {
     if (request.captured[i] < 0) continue;

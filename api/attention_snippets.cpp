@@ -38,6 +38,7 @@ Status read_scalar(const lathe_problem& problem, const char* name, float* out) {
 
 Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
   AttentionProblem& asked = request->problem;
+  request->first_head = problem.first_head;
   for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
     for (const Snippet& snippet : problem.snippets) {
       if (snippet.name == name) asked.snippets.push_back(snippet);

@@ -310,6 +310,13 @@ lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group, uns
     if (!problem->op->info.ranks) {
       return invalid(lathe::text(problem->op->info.name, " cannot be split over a group"));
     }
+    const lathe::Family family = problem->op->family;
+    if (method && (family == lathe::Family::conv || family == lathe::Family::kda)) {
+      return Status(lathe::Code::unsupported,
+                    lathe::text("group flags are ", flags, "; ", problem->op->info.name,
+                                " exchanges states of contiguous parts: of LATHE_ALLGATHER (2), "
+                                "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
+    }
     problem->group = group;
     problem->group_flags = flags;
     return {};

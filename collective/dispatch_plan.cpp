@@ -4,6 +4,7 @@
 #include "collective/dispatch_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "codegen/base/text.h"
 
@@ -26,47 +27,42 @@ Table first_rows(const DocumentShards& shards) {
   return out;
 }
 
-// Moves of all destinations, in the order of their sources.
-Moves in_global_order(std::vector<std::pair<std::array<int64_t, 3>, Move>> moves) {
+// A move of (a part of) this shard of its source.
+struct ShardMove {
+  int64_t shard = 0;
+  Move move;
+};
+
+// Between two ranks in the order of the source's shards; neighbours are one.
+Moves in_order(std::vector<ShardMove> moves) {
+  const auto place = [](const ShardMove& each) {
+    return std::tuple(each.move.from, each.move.to, each.shard);
+  };
   std::stable_sort(moves.begin(), moves.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  // Neighbours join where nothing of another destination lies between them in the list.
-  std::stable_sort(moves.begin(), moves.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.from, a.second.to) < std::pair(b.second.from, b.second.to);
-  });
+                   [&](const ShardMove& a, const ShardMove& b) { return place(a) < place(b); });
   Moves out;
-  for (const auto& [place, move] : moves) out.push_back(move);
+  for (const ShardMove& each : moves) out.push_back(each.move);
   return joined(out);
 }
 
 // The pairs of one destination; neighbours in a document are one.
-std::vector<DispatchPair> pairs_of(const DocumentShards& shards, const SharedContext& context) {
-  std::vector<DispatchPair> out;
-  int64_t document = -1;
+void add_pairs(const DocumentShards& shards, const SharedContext& context, DispatchPlan* plan) {
+  std::vector<DispatchPair>& out = plan->pairs.emplace_back();
+  std::vector<int32_t>& documents = plan->documents.emplace_back();
   for (const SharedContext::Query& q : context.queries) {
     const DocumentShard& shard = shards[q.rank][q.shard];
     if (q.q_length == 0) continue;
-    const bool same = document == shard.document && !out.empty() &&
-                      out.back().q0 + (out.back().qb - out.back().qa) == shard.start;
-    document = shard.document;
-    if (same) {
-      out.back().qb = static_cast<int32_t>(q.q_offset + q.q_length);
-      out.back().kb = static_cast<int32_t>(q.k_offset + q.k_length);
+    const auto word = [](int64_t value) { return static_cast<int32_t>(value); };
+    const int32_t q_end = word(q.q_offset + q.q_length), k_end = word(q.k_offset + q.k_length);
+    if (!out.empty() && documents.back() == shard.document &&
+        out.back().q0 + (out.back().qb - out.back().qa) == shard.start) {
+      out.back().qb = q_end, out.back().kb = k_end;
       continue;
     }
-    const std::array<int64_t, 7> numbers = {q.q_offset,
-                                            q.q_offset + q.q_length,
-                                            q.k_offset,
-                                            q.k_offset + q.k_length,
-                                            shard.start - q.k_start,
-                                            shard.start,
-                                            q.k_start};
-    DispatchPair pair;
-    int32_t* const to[] = {&pair.qa, &pair.qb, &pair.ka, &pair.kb, &pair.shift, &pair.q0, &pair.k0};
-    for (size_t i = 0; i < numbers.size(); ++i) *to[i] = static_cast<int32_t>(numbers[i]);
-    out.push_back(pair);
+    out.push_back({word(q.q_offset), q_end, word(q.k_offset), k_end, word(shard.start - q.k_start),
+                   word(shard.start), word(q.k_start)});
+    documents.push_back(word(shard.document));
   }
-  return out;
 }
 
 // Gradients of keys by the order of attention ranks, each rank's in the order of its keys' moves.
@@ -86,27 +82,27 @@ void place_gradients(DispatchPlan* plan) {
 DispatchPlan tables_of(const DocumentShards& shards, const Table& dst, const Sight& sight) {
   const auto world = static_cast<int>(shards.size());
   const Table row = first_rows(shards);
-  std::vector<std::pair<std::array<int64_t, 3>, Move>> queries, keys;
+  std::vector<ShardMove> queries, keys;
   DispatchPlan plan;
   const auto contexts = shared_contexts(shards, dst, sight);
   for (int at = 0; at < world; ++at) {
     const SharedContext& context = contexts[at];
     for (const auto& q : context.queries) {
       const Move move{static_cast<int>(q.rank), at, row[q.rank][q.shard], q.q_offset, q.q_length};
-      queries.push_back({{q.rank, q.shard, at}, move});
+      queries.push_back({q.shard, move});
       plan.moved = plan.moved || (q.rank != at && q.q_length > 0);
     }
     for (const auto& k : context.keys) {
       const Move move{static_cast<int>(k.rank), at, row[k.rank][k.shard] + k.skip, k.offset,
                       k.length};
-      keys.push_back({{k.rank, k.shard, at}, move});
+      keys.push_back({k.shard, move});
     }
     plan.query_tokens.push_back(context.q_tokens);
     plan.key_tokens.push_back(context.kv_tokens);
-    plan.pairs.push_back(pairs_of(shards, context));
+    add_pairs(shards, context, &plan);
   }
-  plan.queries = in_global_order(std::move(queries));
-  plan.keys = in_global_order(std::move(keys));
+  plan.queries = in_order(std::move(queries));
+  plan.keys = in_order(std::move(keys));
   place_gradients(&plan);
   // Keys and values are two tensors.
   plan.packs = most_between(plan.queries) + 2 * most_between(plan.keys) > kMostMessages;

@@ -5,8 +5,6 @@
 // rank makes the same plan.
 #pragma once
 
-#include <array>
-
 #include "collective/layout.h"
 #include "collective/moves.h"
 #include "collective/planner.h"
@@ -42,6 +40,7 @@ struct DispatchPlan {
   Moves gradients;
   std::vector<int64_t> query_tokens, key_tokens, slot_tokens;  // by rank
   std::vector<std::vector<DispatchPair>> pairs;                // by attention rank
+  std::vector<std::vector<int32_t>> documents;                 // of each pair
   std::vector<int64_t> load, load_at_home;                     // visible pairs, by attention rank
 };
 // INVALID_ARGUMENT where keys are not the queries' own tokens, and where even at home a rank would

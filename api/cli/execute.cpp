@@ -105,6 +105,11 @@ void PartRun::upload(const TensorMap& inputs) {
   stream_.synchronize();
 }
 
+void PartRun::prepare_shard() {
+  const Stopwatch watch(&times_.prepare);
+  check(lathe_shard_prepare(seat_.shard, plan_.get()));
+}
+
 void PartRun::run() {
   const Stopwatch watch(&times_.run);
   std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan_.get()), nullptr);
@@ -113,7 +118,6 @@ void PartRun::run() {
     check(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
     slots[slot] = tensor.dlpack();
   }
-  if (seat_.group) check(lathe_shard_prepare(seat_.shard, plan_.get()));
   size_t bytes = 0;
   check(lathe_plan_workspace(plan_.get(), slots.data(), seat_.shard, &bytes));
   workspace_ = std::make_unique<DeviceBytes>(context_, bytes);

@@ -35,7 +35,8 @@ class PartRun {
 
   void prepare();  // compiles or loads
   void upload(const TensorMap& inputs);
-  void run();  // returns when the device has finished
+  void prepare_shard();  // over ranks; every rank calls it
+  void run();            // returns when the device has finished
   // Writes what this rank owns of each output into the whole tensors.
   void download(const TensorMap& inputs, TensorMap* outputs);
 

@@ -115,6 +115,17 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
   if (crew->all_well()) {
     crew->guarded(rank, [&] {
       try {
+        part->prepare_shard();
+      } catch (const Failure& failure) {
+        // Every rank makes the same objection to bad input, once it is through with the others.
+        if (failure.code != kBadInput) lathe_group_abort(group.get());
+        throw;
+      }
+    });
+  }
+  if (crew->all_well()) {
+    crew->guarded(rank, [&] {
+      try {
         part->run();
       } catch (...) {
         // The others would wait for this rank until their time is up.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention over ranks by dispatch equals one rank, to the rounding of partial sums, and
 // itself bit for bit from run to run.
+#include "collective/dispatch_plan.h"
 #include "tests/api/attention_world.h"
 
 using namespace apitest;
@@ -73,8 +74,8 @@ TEST_CASE("dispatch: one document, skewed ones and tiny ones over worlds and bal
   for (const int world : {2, 3, 8}) {
     equals_one_rank(causal(one), split_of(one, world, LATHE_BALANCE_NONE));
     equals_one_rank(causal(skewed), split_of(skewed, world, LATHE_BALANCE_HEAD_TAIL));
-    equals_one_rank(causal(tiny), split_of(tiny, world, LATHE_BALANCE_NONE));
   }
+  equals_one_rank(causal(tiny), split_of(tiny, 3, LATHE_BALANCE_NONE));
   equals_one_rank(causal(skewed, "home"), split_of(skewed, 4, LATHE_BALANCE_NONE));
   equals_one_rank(causal(skewed, "auto"), split_of(skewed, 4, LATHE_BALANCE_PER_DOCUMENT));
   equals_one_rank(causal(tiny), split_of(tiny, 2, LATHE_BALANCE_PER_DOCUMENT));  // packed messages
@@ -110,6 +111,24 @@ TEST_CASE("dispatch: windows, every key, float32") {
   equals_one_rank(causal(s), split_of(s, 3, LATHE_BALANCE_NONE));
 }
 
+TEST_CASE("dispatch: snippets are told of sequences, heads and positions as on one rank") {
+  const char* score_mod =
+      "__device__ float score_mod(float score, int b, int h, int q, int k) {\n"
+      "  return score + 0.25f * h + 0.0625f * (b + 1) * (k - q); }\n"
+      "__device__ float score_mod_bwd(float dscore, float, int, int, int, int) {\n"
+      "  return dscore; }\n";
+  const char* mask_mod =
+      "__device__ bool mask_mod(int b, int h, int q, int k, const Captures& captures) {\n"
+      "  return (q + k) % (h + 2) != 0 || captures.get<0>(b) == h; }\n";
+  CallShape batch{.heads = 4, .kv_heads = 2, .batch = 2, .queries = 41, .keys = 41};
+  for (const CallShape& s : {packed({40, 0, 25}), batch}) {
+    AttentionCall call = causal(s);
+    call.texts["score_mod"] = score_mod, call.texts["mask_mod"] = mask_mod;
+    call.put("capture_0", LATHE_I32, {3}, {0, 1, 2});
+    equals_one_rank(call, split_of(s, 3, LATHE_BALANCE_NONE));
+  }
+}
+
 TEST_CASE("dispatch: a backward of its own") {
   CallShape s = packed({60, 20});
   s.sinks = true;
@@ -125,6 +144,52 @@ TEST_CASE("dispatch: a backward of its own") {
   }
   backward.options["saved_forward"] = "1";
   equals_one_rank(backward, split);
+}
+
+TEST_CASE(
+    "dispatch: two groups whatever the plan, the bytes of its moves, none if nothing leaves") {
+  CallShape s = packed({70, 3, 24});
+  std::vector<HopCount> hops;
+  Split split = split_of(s, 3, LATHE_BALANCE_NONE);
+  split.hops = &hops;
+  equals_one_rank(causal(s), split);
+  lathe::LayoutOptions options;
+  options.world = 3, options.length = s.queries, options.cu_seqlens = s.cu_q;
+  lathe::DispatchRules rules;
+  rules.choice = lathe::DispatchChoice::always;
+  rules.limits = {1, 20, lathe::dispatch_alignment(s.queries, 3)};
+  rules.limits.q_bytes = s.heads * (s.width + s.value_width) * 2 * 2;
+  rules.limits.kv_bytes = s.kv_heads * (s.width + s.value_width) * 2;
+  const auto plan = lathe::plan_dispatch(*lathe::make_layout(options), rules);
+  REQUIRE(plan.ok());
+  REQUIRE(plan->moved);
+  const auto rows = [](const lathe::Moves& moves) {
+    uint64_t sum = 0;
+    for (const lathe::Move& move : moves) sum += move.from == move.to ? 0 : move.rows;
+    return sum;
+  };
+  const uint64_t width = s.width + s.value_width;
+  // q, dout and, back, dq, out in 16 bits and lse; k and v once; dk and dv in float32.
+  const uint64_t expected = rows(plan->queries) * s.heads * (2 * width * 2 + 4) +
+                            rows(plan->keys) * s.kv_heads * width * 2 +
+                            rows(plan->gradients) * s.kv_heads * width * 4;
+  uint64_t sent = 0, received = 0;
+  std::map<int, int> groups;
+  for (const HopCount& hop : hops) {
+    sent += hop.sent, received += hop.received;
+    ++groups[hop.rank];
+    CHECK(hop.collectives == 0);
+  }
+  CHECK(sent == expected);
+  CHECK(received == expected);
+  for (const auto& [rank, count] : groups) CHECK(count <= 2);
+
+  CallShape even = packed({20, 20, 20});
+  Split apart = split_of(even, 3, LATHE_BALANCE_NONE);
+  hops = {{}};
+  apart.hops = &hops;
+  equals_one_rank(causal(even), apart);
+  CHECK(hops.empty());
 }
 
 TEST_CASE("dispatch: what it does not cover is refused by name") {
@@ -143,8 +208,8 @@ TEST_CASE("dispatch: what it does not cover is refused by name") {
   CallShape s = packed({20});
   Split split = split_of(s, 2, LATHE_BALANCE_NONE);
   AttentionCall call = causal(s);
-  call.texts["mask_mod"] = "__device__ bool mask_mod(int, int, int, int) { return true; }";
-  has(refused(call, split), "option mask_mod");
+  call.draw("alibi_slopes", LATHE_F32, {1, 4}, 8);
+  has(refused(call, split), "alibi_slopes are [B,H]");
   call = causal(s);
   call.options["dispatch_tokens"] = "3";
   has(refused(call, split), "the limit is 3");

@@ -121,6 +121,25 @@ TEST_CASE("heads: snippets are told of all heads, not of those that are here") {
   equals_one_rank(call, split_of(s, 2, LATHE_BALANCE_HEAD_TAIL));
 }
 
+TEST_CASE("heads: one group there, one back, and no byte of the own share") {
+  CallShape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 40, .keys = 40};
+  std::vector<HopCount> hops;
+  Split split = split_of(s, 4, LATHE_BALANCE_HEAD_TAIL);
+  split.hops = &hops;
+  equals_one_rank(make_call(s), split);
+  REQUIRE(hops.size() == 2 * 4);
+  const uint64_t rows = 2 * 10 * 3;  // of the batch, of a rank, heads of others
+  const uint64_t there = rows * (2 * 16 + 2 * 24) * 2, back = rows * ((2 * 16 + 2 * 24) * 2 + 4);
+  uint64_t all = 0;
+  for (const HopCount& hop : hops) {
+    CHECK((hop.sent == there || hop.sent == back));
+    CHECK(hop.sent == hop.received);
+    CHECK(hop.collectives == 0);
+    all += hop.sent;
+  }
+  CHECK(all == 4 * (there + back));
+}
+
 TEST_CASE("heads: two levels, heads within a ring") {
   for (const lathe_balance balance : {LATHE_BALANCE_NONE, LATHE_BALANCE_HEAD_TAIL}) {
     CallShape s{.heads = 2, .kv_heads = 2, .batch = 2, .queries = 45, .keys = 45};
@@ -146,6 +165,21 @@ TEST_CASE("heads: two levels, heads within a ring") {
   for (const auto& [name, values] : one.outputs) {
     CAPTURE(name);
     check_near(many.outputs.at(name), values, name == "lse" ? 1e-5 : 0x1p-5);
+  }
+}
+
+TEST_CASE("heads: a method of attention is none of a chain's") {
+  char id[LATHE_UNIQUE_ID_BYTES];
+  API(lathe_unique_id(shared().get(), id));
+  lathe_group* group = nullptr;
+  API(lathe_group_create(&group, shared().get(), id, 1, 0, 0));
+  const Group owner(group);
+  for (const char* op : {"kda", "causal_conv1d"}) {
+    lathe_problem* problem = nullptr;
+    API(lathe_problem_create(&problem, op));
+    const Problem problem_owner(problem);
+    CHECK(lathe_problem_group(problem, group, LATHE_EXCHANGE_HEADS) == LATHE_UNSUPPORTED);
+    CHECK(std::string(lathe_last_error()).find(op) != std::string::npos);
   }
 }
 

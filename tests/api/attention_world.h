@@ -4,13 +4,25 @@
 // and the ranks' results put together again.
 #pragma once
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
 #include "tests/api/attention_call.h"
 
 namespace apitest {
+
+// What one rank handed to NCCL in one go.
+struct HopCount {
+  int rank = 0;
+  uint64_t sends = 0, receives = 0, sent = 0, received = 0, collectives = 0;
+};
 
 struct Split {
   int world = 2;
@@ -19,8 +31,9 @@ struct Split {
   int64_t length = 0, key_length = -1;
   std::vector<int64_t> cu_seqlens, cu_seqlens_k;  // packed
   std::vector<int64_t> bounds;
-  int runs = 1;           // of one plan, one after another: all alike
-  int64_t token_gap = 0;  // elements between rows of activations
+  int runs = 1;                           // of one plan, one after another: all alike
+  std::vector<HopCount>* hops = nullptr;  // where those of the last run go
+  int64_t token_gap = 0;                  // elements between rows of activations
 };
 
 // Of a tensor's dimensions the one that is cut; -1: none.
@@ -174,6 +187,35 @@ class RankOfCall {
   std::unique_ptr<Memory> workspace_;
 };
 
+// Counts what ranks exchange while it lives, through the drop-in.
+class Traffic {
+ public:
+  Traffic() : path_("traffic-" + std::to_string(getpid()) + ".jsonl") {
+    path_ = (std::filesystem::temp_directory_path() / path_).string();
+    setenv("LATHE_SIM_NCCL_COUNTERS", path_.c_str(), 1);
+  }
+  ~Traffic() {
+    unsetenv("LATHE_SIM_NCCL_COUNTERS");
+    std::remove(path_.c_str());
+  }
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
+
+  std::vector<HopCount> hops() const {
+    std::vector<HopCount> out;
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) {
+      const auto hop = nlohmann::json::parse(line);
+      out.push_back({hop.at("rank"), hop.at("sends"), hop.at("receives"), hop.at("bytes_sent"),
+                     hop.at("bytes_received"), hop.at("collectives")});
+    }
+    return out;
+  }
+
+ private:
+  std::string path_;
+};
+
 // Parameter gradients are added over the ranks here, unless the flags have the library do it. Every
 // run of the plan must give the same.
 inline AttentionAnswer run_ranks(lathe_context* context, const AttentionCall& call,
@@ -203,7 +245,11 @@ inline AttentionAnswer run_ranks(lathe_context* context, const AttentionCall& ca
   AttentionAnswer answer;
   for (int i = 0; i < split.runs; ++i) {
     take_report();
-    each_rank([&](int r) { ranks[r]->run(); });
+    {
+      const Traffic traffic;
+      each_rank([&](int r) { ranks[r]->run(); });
+      if (split.hops) *split.hops = traffic.hops();
+    }
     const Report report = take_report();
     for (const std::string& finding : report.findings) FAIL_CHECK(finding);
     AttentionAnswer found;
