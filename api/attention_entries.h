@@ -40,6 +40,8 @@ inline constexpr lathe_operator_option kAttentionOptions[] = {
     {"scalar_3", LATHE_OPTION_DOUBLE, "0", "0|any", "The same, captures.scalar(3)."},
     {"sm_margin", LATHE_OPTION_INT, "0", ">=0",
      "Over a group: how many multiprocessors its steps leave to the exchange."},
+    {"gather_heads", LATHE_OPTION_INT, "0", ">=0",
+     "Over a group that gathers keys: of how many key heads at a time, for less memory; 0: all."},
     {"head_ranks", LATHE_OPTION_INT, "0", "0|>0",
      "Over ranks by heads: so many exchange heads, and keys travel a ring between these; 0: all."},
     {"dispatch", LATHE_OPTION_STRING, "auto", "auto|always|home",

@@ -80,9 +80,10 @@ Status check_covered(const lathe_problem& problem) {
     return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));
   }
-  const std::string margin = problem.option("sm_margin");
-  if (problem.group == nullptr && margin != "0") {
-    return invalid(text("option sm_margin is ", margin,
+  for (const char* name : {"sm_margin", "gather_heads"}) {
+    const std::string value = problem.option(name);
+    if (problem.group != nullptr || value == "0") continue;
+    return invalid(text("option ", name, " is ", value,
                         "; allowed is 0, but over a group of ranks (lathe_problem_group)"));
   }
   return {};

@@ -3,6 +3,7 @@
 // The plan of flash_attention over ranks: its parts, what it makes of a shard, its checks.
 #include "api/attention_sharded.h"
 
+#include <charconv>
 #include <iterator>
 #include <utility>
 
@@ -99,6 +100,15 @@ Status check_covered(const lathe_problem& problem, const AttentionRequest& reque
     return unsupported(text("alibi_slopes of [B,H] with cu_seqlens_q have no kernels", over,
                             "; allowed are [H], or [B,H] without cu_seqlens_q"));
   }
+  const std::string heads = problem.option("gather_heads");
+  if (heads != "0" && !(problem.group_flags & LATHE_ALLGATHER)) {
+    return invalid(text("option gather_heads is ", heads,
+                        "; allowed is 0, but with the group's flag LATHE_ALLGATHER (2)"));
+  }
+  if (heads != "0" && !request.problem.snippets.empty()) {
+    return unsupported(text("option gather_heads is ", heads,
+                            "; allowed is 0 with score_mod or mask_mod, which see all heads"));
+  }
   if (problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS)) {
     return unsupported(
         text("group flags are ", problem.group_flags,
@@ -170,6 +180,8 @@ Result<std::unique_ptr<Work>> AttentionSharded::make(const lathe_problem& proble
                                                      const DeviceFacts& facts, Group* group,
                                                      unsigned flags) {
   std::unique_ptr<AttentionSharded> work(new AttentionSharded(request, group, flags));
+  const std::string heads = problem.option("gather_heads");
+  std::from_chars(heads.data(), heads.data() + heads.size(), work->gather_heads_);
   LATHE_TRY(work->make_parts(problem, facts));
   return std::unique_ptr<Work>(std::move(work));
 }

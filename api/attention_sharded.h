@@ -71,9 +71,9 @@ struct KeyBlock {
 // Offsets in the workspace. Sections that a call has no use for have no bytes.
 struct AttentionShardedPlaces {
   int64_t out = 0, lse = 0;                 // float32 partial results, where the caller has none
-  int64_t packed = 0;                       // own keys and values, if the caller's have gaps
+  int64_t packed[2] = {};                   // own keys and values, if the caller's have gaps
   int64_t blocks[2] = {};                   // of a ring: keys and values that travel
-  int64_t gathered = 0;                     // those of others that this rank sees
+  int64_t gathered[2] = {};                 // those of others that this rank sees
   int64_t delta = 0, dq = 0;                // float32
   int64_t part = 0;                         // float32: gradients of a block, this rank's share
   int64_t sum = 0, arriving = 0, home = 0;  // of a ring: gradients that travel
@@ -115,6 +115,7 @@ class AttentionSharded final : public ComposedWork {
   AttentionRequest request_;
   Group* group_;
   unsigned flags_;
+  int64_t gather_heads_ = 0;                     // key heads at a time; 0: all
   std::unique_ptr<Part> first_, next_, finish_;  // of the forward
   std::unique_ptr<Part> delta_, gradients_first_, gradients_next_;
   std::shared_ptr<const Kernel> copy_rows_, add_rows_, sum_parts_;

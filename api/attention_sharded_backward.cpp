@@ -95,27 +95,36 @@ Hop AttentionRankRun::return_hop() const {
           "the return of gradients"};
 }
 
-// The others' keys first: what they are owed then travels beside the round of own keys.
-Status AttentionRankRun::gathered_backward() {
-  if (!problem().forward) {
-    LATHE_TRY(post_hop(gather_hop()));
-    LATHE_TRY(arrive());
-  }
+// Own rows with the keys of others. Without a pair there is nothing that anybody waits for.
+Status AttentionRankRun::others_gradients() {
+  if (at_round(1).pairs.empty()) return {};
   const KeyBlock keys = gathered_keys();
-  const bool others = !at_round(1).pairs.empty();
-  if (others) {
-    const KeyBlock sums = block(places_.part, keys.k.tokens, 4);
-    LATHE_TRY(gradients(1, true, keys, sums));
-    if (work_.travelling() != Dtype::f32) {
-      const KeyBlock owed = block(places_.owed, keys.k.tokens, element());
-      LATHE_TRY(cast(sums.k, owed.k));
-      LATHE_TRY(cast(sums.v, owed.v));
-    }
+  const KeyBlock sums = block(places_.part, keys.k.tokens, 4);
+  LATHE_TRY(gradients(1, true, keys, sums));
+  if (work_.travelling() == Dtype::f32) return {};
+  const KeyBlock owed = block(places_.owed, keys.k.tokens, element());
+  LATHE_TRY(cast(sums.k, owed.k));
+  return cast(sums.v, owed.v);
+}
+
+// The others' keys first: what they are owed then travels beside the round of own keys, and the
+// next slice's keys after it.
+Status AttentionRankRun::gathered_backward() {
+  const bool again = !keeps_gathered(), others = !at_round(1).pairs.empty();
+  if (again) LATHE_TRY(begin_gather(0));
+  for (int64_t s = 0; s < slices(); ++s) {
+    take(s);
+    LATHE_TRY(arrive());
+    LATHE_TRY(others_gradients());
+    LATHE_TRY(post_hop(return_hop()));
+    if (s + 1 < slices()) LATHE_TRY(begin_gather(s + 1));
+    take(s);
+    LATHE_TRY(gradients(0, !others, own_keys(), block(places_.own, own_tokens(), 4)));
+    LATHE_TRY(arrive());
+    LATHE_TRY(give_shares());
   }
-  LATHE_TRY(post_hop(return_hop()));
-  LATHE_TRY(gradients(0, !others, own_keys(), block(places_.own, own_tokens(), 4)));
-  LATHE_TRY(arrive());
-  return give_shares();
+  take_all();
+  return {};
 }
 
 Status AttentionRankRun::backward() {
@@ -125,10 +134,10 @@ Status AttentionRankRun::backward() {
                              static_cast<size_t>(heads_), call_.stream));
   }
   if (!problem().backward) return {};
-  if (packs_ && !problem().forward) LATHE_TRY(pack_own_keys());
+  if (packs_ && !problem().forward && !work_.gathers()) LATHE_TRY(pack_own_keys());
   LATHE_TRY(joined(work_.gathers() ? gathered_backward() : ring_backward()));
   if (!work_.request_.gradients.dq) return {};
-  return cast(dense(at(places_.dq), rows_, heads_, problem().head_dim), given(attention::dq));
+  return cast(rows_at(places_.dq, problem().head_dim), given(attention::dq));
 }
 
 }  // namespace lathe

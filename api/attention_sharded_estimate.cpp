@@ -5,9 +5,8 @@
 #include "api/attention_sharded_run.h"
 
 namespace lathe {
-namespace {
 
-struct Tally {
+struct AttentionTally {
   Estimate sum;
 
   Status add(const Part& part, const Call& call, double share = 1) {
@@ -26,53 +25,59 @@ struct Tally {
   }
 };
 
-}  // namespace
-
 double AttentionRankRun::share_seen(int i, const KeyBlock& keys) const {
   const double all = static_cast<double>(rows_) * static_cast<double>(keys.k.tokens);
   return all > 0 ? static_cast<double>(at_round(i).visible) / all : 0;
 }
 
-Result<Estimate> AttentionRankRun::estimate() const {
-  Tally tally;
+Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
   const int64_t half = element(), travels = bytes_of(work_.travelling());
   // Keys or gradients of a block: a launch each, of which a value is read and written.
   const auto block_pair = [&](int64_t tokens, int64_t bytes, bool k, bool v) {
     const int64_t row = batch_ * tokens * kv_heads_ * bytes;
-    if (k) tally.kernel(static_cast<uint64_t>(row * problem().head_dim));
-    if (v) tally.kernel(static_cast<uint64_t>(row * problem().value_dim));
+    if (k) tally->kernel(static_cast<uint64_t>(row * problem().head_dim));
+    if (v) tally->kernel(static_cast<uint64_t>(row * problem().value_dim));
   };
-  const auto runs = [&](int i) { return i == 0 || !at_round(i).pairs.empty(); };
   const bool forward = problem().forward, backward = problem().backward;
-  if (packs_ && (forward || backward)) block_pair(own_tokens(), 2 * half, true, true);
-  for (int i = 0; forward && i < count(); ++i) {
-    if (!runs(i)) continue;
-    const KeyBlock keys = keys_of(i);
-    const Part& part = i == 0 ? *work_.first_ : *work_.next_;
-    LATHE_TRY(tally.add(part, step_call(part, i, keys), share_seen(i, keys)));
+  for (int i = 0; packs_ && i < (forward ? 1 : 0) + (backward && !keeps_gathered() ? 1 : 0); ++i) {
+    block_pair(own_tokens(), 2 * half, true, true);
   }
+  for (int i = 0; i < count(); ++i) {
+    if (i > 0 && at_round(i).pairs.empty()) continue;
+    const KeyBlock keys = keys_of(i);
+    const double seen = share_seen(i, keys);
+    if (forward) {
+      const Part& part = i == 0 ? *work_.first_ : *work_.next_;
+      LATHE_TRY(tally->add(part, step_call(part, i, keys), seen));
+    }
+    if (!backward) continue;
+    const Part& part = i == 0 ? *work_.gradients_first_ : *work_.gradients_next_;
+    LATHE_TRY(tally->add(part, gradients_call(part, i, keys, block(0, keys.k.tokens, 4)), seen));
+    const bool arrived = !work_.gathers() && i > 0 && at_round(i - 1).receive_gradients;
+    const bool rounded =
+        travels != 4 && !arrived && (work_.gathers() ? i > 0 : bool(at_round(0).send_gradients));
+    if (rounded) block_pair(keys.k.tokens, 4 + travels, true, true);
+    if (arrived) {
+      tally->kernel(static_cast<uint64_t>(key_elements(keys.k.tokens) * (4 + 2 * travels)));
+    }
+  }
+  const AttentionGradients& wanted = work_.request_.gradients;
+  if (backward) block_pair(own_tokens(), travels + half, wanted.dk, wanted.dv);
+  return {};
+}
+
+Result<Estimate> AttentionRankRun::estimate() {
+  AttentionTally tally;
+  for (int64_t s = 0; s < slices(); ++s) {
+    take(s);
+    LATHE_TRY(estimate_slice(&tally));
+    add_exchange(&tally.sum);
+  }
+  take_all();
   if (work_.finish_) LATHE_TRY(tally.add(*work_.finish_, finish_call()));
   if (work_.delta_) LATHE_TRY(tally.add(*work_.delta_, delta_call()));
-  const AttentionGradients& wanted = work_.request_.gradients;
-  for (int i = 0; backward && i < count(); ++i) {
-    const KeyBlock keys = keys_of(i);
-    const bool arrived = !work_.gathers() && i > 0 && at_round(i - 1).receive_gradients;
-    if (!runs(i)) continue;
-    const Part& part = i == 0 ? *work_.gradients_first_ : *work_.gradients_next_;
-    LATHE_TRY(tally.add(part, gradients_call(part, i, keys, block(0, keys.k.tokens, 4)),
-                        share_seen(i, keys)));
-    const bool rounds_sum =
-        travels != 4 && !arrived && (work_.gathers() ? i > 0 : bool(at_round(0).send_gradients));
-    if (rounds_sum) block_pair(keys.k.tokens, 4 + travels, true, true);
-    if (arrived)
-      tally.kernel(static_cast<uint64_t>(key_elements(keys.k.tokens) * (4 + 2 * travels)));
-  }
-  if (backward) {
-    block_pair(own_tokens(), travels + half, wanted.dk, wanted.dv);
-    const int64_t dq = batch_ * rows_ * heads_ * problem().head_dim * (4 + half);
-    if (wanted.dq) tally.kernel(static_cast<uint64_t>(dq));
-  }
-  add_exchange(&tally.sum);
+  const int64_t dq = batch_ * rows_ * heads_ * problem().head_dim * (4 + element());
+  if (work_.request_.gradients.dq) tally.kernel(static_cast<uint64_t>(dq));
   return tally.sum;
 }
 
@@ -85,7 +90,7 @@ void AttentionRankRun::add_exchange(Estimate* out) const {
   };
   if (problem().forward) add(forward_exchange(rounds()));
   if (problem().backward) {
-    add(backward_exchange(rounds(), problem().forward && work_.gathers()));
+    add(backward_exchange(rounds(), work_.gathers() && keeps_gathered()));
   }
 }
 

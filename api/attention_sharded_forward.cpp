@@ -94,15 +94,29 @@ Status AttentionRankRun::ring_forward() {
   return {};
 }
 
+Status AttentionRankRun::begin_gather(int64_t slice) {
+  take(slice);
+  if (packs_) LATHE_TRY(pack_own_keys());
+  return post_hop(gather_hop());
+}
+
+// The next slice's keys come beside the step on those of this one.
 Status AttentionRankRun::gathered_forward() {
-  LATHE_TRY(post_hop(gather_hop()));
-  LATHE_TRY(step(0, own_keys()));
-  LATHE_TRY(arrive());
-  return count() > 1 ? step(1, gathered_keys()) : Status();
+  LATHE_TRY(begin_gather(0));
+  for (int64_t s = 0; s < slices(); ++s) {
+    take(s);
+    LATHE_TRY(step(0, own_keys()));
+    LATHE_TRY(arrive());
+    if (s + 1 < slices()) LATHE_TRY(begin_gather(s + 1));
+    take(s);
+    LATHE_TRY(step(1, gathered_keys()));
+  }
+  take_all();
+  return {};
 }
 
 Status AttentionRankRun::forward() {
-  if (packs_) LATHE_TRY(pack_own_keys());
+  if (packs_ && !work_.gathers()) LATHE_TRY(pack_own_keys());
   LATHE_TRY(joined(work_.gathers() ? gathered_forward() : ring_forward()));
   return work_.finish_ ? work_.finish_->work().run(finish_call()) : Status();
 }

@@ -31,20 +31,57 @@ AttentionRankRun::AttentionRankRun(const AttentionSharded& work, const Call& cal
     : work_(work),
       call_(call),
       tables_(static_cast<const AttentionTables&>(*call.prepared)),
-      batch_(problem().packed ? 1 : call.extents[Letter::B]),
-      heads_(call.extents[Letter::H]),
-      kv_heads_(call.extents[Letter::HK]),
-      rows_(tables_.rounds().query_tokens) {}
+      all_batch_(problem().packed ? 1 : call.extents[Letter::B]),
+      all_heads_(call.extents[Letter::H]),
+      all_kv_heads_(call.extents[Letter::HK]),
+      rows_(tables_.rounds().query_tokens) {
+  take_all();
+}
+
+int64_t AttentionRankRun::head_groups() const {
+  const int64_t each = work_.gather_heads_;
+  return each == 0 ? 1 : (all_kv_heads_ + each - 1) / each;
+}
+
+void AttentionRankRun::take_all() {
+  slice_ = {};
+  batch_ = all_batch_, heads_ = all_heads_, kv_heads_ = all_kv_heads_;
+}
+
+void AttentionRankRun::take(int64_t slice) {
+  take_all();
+  if (slices() == 1) return;
+  const int64_t ratio = all_heads_ / all_kv_heads_;
+  slice_.index = slice;
+  slice_.row = slice / head_groups();
+  slice_.kv_head = slice % head_groups() * work_.gather_heads_;
+  slice_.head = slice_.kv_head * ratio;
+  batch_ = 1;
+  kv_heads_ = std::min(work_.gather_heads_, all_kv_heads_ - slice_.kv_head);
+  heads_ = kv_heads_ * ratio;
+}
 
 TokenRows AttentionRankRun::given(int tensor) const {
   const Tensor& from = call_.tensors[tensor];
   const int first = problem().packed ? 0 : 1;
+  const bool keys = tensor == attention::k || tensor == attention::v || tensor == attention::dk ||
+                    tensor == attention::dv;
   TokenRows out;
-  out.data = from.data;
-  out.tokens = from.extent[first], out.heads = from.extent[first + 1];
+  out.tokens = from.extent[first], out.heads = keys ? kv_heads_ : heads_;
   out.width = from.extent[first + 2];
   out.batch_stride = first ? from.stride[0] : 0;
   out.token_stride = from.stride[first], out.head_stride = from.stride[first + 1];
+  const int64_t head = keys ? slice_.kv_head : slice_.head;
+  const int64_t begin = slice_.row * out.batch_stride + head * out.head_stride;
+  out.data = from.data ? from.data + begin * element() : nullptr;
+  return out;
+}
+
+TokenRows AttentionRankRun::rows_at(int64_t offset, int64_t width) const {
+  TokenRows out = dense(at(offset), rows_, all_heads_, width);
+  out.heads = heads_;
+  const int64_t begin = slice_.row * out.batch_stride + slice_.head * out.head_stride;
+  if (out.data) out.data += begin * static_cast<int64_t>(sizeof(float));
   return out;
 }
 
@@ -63,7 +100,7 @@ KeyBlock AttentionRankRun::block(int64_t offset, int64_t tokens, int64_t bytes) 
 KeyBlock AttentionRankRun::own_keys() const { return {given(attention::k), given(attention::v)}; }
 
 KeyBlock AttentionRankRun::sent_keys() const {
-  return packs_ ? block(places_.packed, own_tokens(), element()) : own_keys();
+  return packs_ ? block(places_.packed[slice_.index % 2], own_tokens(), element()) : own_keys();
 }
 
 KeyBlock AttentionRankRun::ring_keys(int i) const {
@@ -72,12 +109,12 @@ KeyBlock AttentionRankRun::ring_keys(int i) const {
 }
 
 KeyBlock AttentionRankRun::gathered_keys() const {
-  return block(places_.gathered, tables_.gathered_tokens(), element());
+  return block(places_.gathered[slice_.index % 2], tables_.gathered_tokens(), element());
 }
 
 TokenRows AttentionRankRun::partial_out() const {
   if (problem().element == Dtype::f32) return given(attention::out);
-  return dense(at(places_.out), rows_, heads_, problem().value_dim);
+  return rows_at(places_.out, problem().value_dim);
 }
 
 bool AttentionRankRun::sends_own_keys() const {
@@ -88,37 +125,50 @@ bool AttentionRankRun::sends_own_keys() const {
 
 Status AttentionRankRun::lay_out() {
   Sections sections;
-  const int64_t rows = batch_ * rows_ * heads_, most = rounds().most_key_tokens;
-  const bool ring = !work_.gathers(), forward = problem().forward;
-  const KeyBlock own = own_keys();
-  packs_ = sends_own_keys() && (!is_dense(own.k, batch_) || !is_dense(own.v, batch_));
-  const auto keys = [&](int64_t tokens, int64_t bytes, int64_t* place) {
-    return sections.add(
-        {batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes}, place);
-  };
-  if (forward && problem().element != Dtype::f32) {
+  const int64_t rows = all_batch_ * rows_ * all_heads_;
+  if (problem().forward && problem().element != Dtype::f32) {
     LATHE_TRY(sections.add({rows, problem().value_dim, 4}, &places_.out));
   }
-  if (packs_) LATHE_TRY(keys(own_tokens(), element(), &places_.packed));
-  if (ring && count() > 1) {
-    for (int64_t& place : places_.blocks) LATHE_TRY(keys(most, element(), &place));
-  }
-  if (!ring) LATHE_TRY(keys(tables_.gathered_tokens(), element(), &places_.gathered));
-  if (work_.backward()) LATHE_TRY(lay_out_backward(&sections));
+  if (work_.backward()) LATHE_TRY(sections.add({rows, 4}, &places_.delta));
+  if (problem().backward) LATHE_TRY(sections.add({rows, problem().head_dim, 4}, &places_.dq));
+  take(0);  // no other is larger
+  LATHE_TRY(lay_out_keys(&sections));
+  if (problem().backward) LATHE_TRY(lay_out_backward(&sections));
+  take_all();
   LATHE_ASSIGN(const size_t inner, inner_bytes());
   LATHE_TRY(sections.add({static_cast<int64_t>(inner)}, &places_.inner));
   places_.total = sections.total();
   return {};
 }
 
+Status AttentionRankRun::add_keys_to(Sections* sections, int64_t tokens, int64_t bytes,
+                                     int64_t* place) const {
+  return sections->add(
+      {batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes}, place);
+}
+
+// Two of what is filled for a later step while an earlier one reads.
+Status AttentionRankRun::lay_out_keys(Sections* sections) {
+  const KeyBlock own = own_keys();
+  packs_ = sends_own_keys() && (!is_dense(own.k, batch_) || !is_dense(own.v, batch_));
+  const int copies = slices() > 1 ? 2 : 1;
+  for (int i = 0; packs_ && i < copies; ++i) {
+    LATHE_TRY(add_keys_to(sections, own_tokens(), element(), &places_.packed[i]));
+  }
+  for (int i = 0; work_.gathers() && i < copies; ++i) {
+    const int64_t all = tables_.gathered_tokens();
+    LATHE_TRY(add_keys_to(sections, all, element(), &places_.gathered[i]));
+  }
+  if (work_.gathers() || count() == 1) return {};
+  for (int64_t& place : places_.blocks) {
+    LATHE_TRY(add_keys_to(sections, rounds().most_key_tokens, element(), &place));
+  }
+  return {};
+}
+
 Status AttentionRankRun::lay_out_backward(Sections* sections) {
-  const int64_t rows = batch_ * rows_ * heads_;
-  LATHE_TRY(sections->add({rows, 4}, &places_.delta));
-  if (!problem().backward) return {};
-  LATHE_TRY(sections->add({rows, problem().head_dim, 4}, &places_.dq));
   const auto keys = [&](int64_t tokens, int64_t bytes, int64_t* place) {
-    return sections->add(
-        {batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes}, place);
+    return add_keys_to(sections, tokens, bytes, place);
   };
   const int64_t travelling = bytes_of(work_.travelling());
   if (work_.gathers()) {
@@ -154,10 +204,12 @@ void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
   }
   if (!problem().alibi) return;
   const Tensor& slopes = call_.tensors[attention::alibi_slopes];
+  const int64_t row = work_.request_.alibi_rows ? slice_.row * all_heads_ : 0;
+  const char* data = slopes.data + (row + slice_.head) * static_cast<int64_t>(sizeof(float));
   if (work_.request_.alibi_rows) {
-    part.put(call, to.alibi_slopes, slopes.data, {batch_, heads_});
+    part.put(call, to.alibi_slopes, data, {batch_, heads_}, {all_heads_, 1});
   } else {
-    part.put(call, to.alibi_slopes, slopes.data, {heads_});
+    part.put(call, to.alibi_slopes, data, {heads_});
   }
 }
 
@@ -166,7 +218,7 @@ Call AttentionRankRun::step_call(const Part& part, int i, const KeyBlock& keys) 
   Call call;
   put_step(part, i, keys, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, &call);
   put(part, &call, out, partial_out(), batch_);
-  part.put(&call, lse, call_.tensors[attention::lse].data, {batch_, heads_, rows_});
+  part.put(&call, lse, row_values(call_.tensors[attention::lse].data), {batch_, heads_, rows_});
   return call;
 }
 
@@ -212,15 +264,15 @@ Call AttentionRankRun::gradients_call(const Part& part, int i, const KeyBlock& k
   Call call;
   put_step(part, i, keys, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, &call);
   put(part, &call, dout, given(attention::dout), batch_);
-  part.put(&call, lse, call_.tensors[attention::lse].data, {batch_, heads_, rows_});
-  part.put(&call, delta, at(places_.delta), {batch_, heads_, rows_});
-  put(part, &call, dq, dense(at(places_.dq), rows_, heads_, problem().head_dim), batch_);
+  part.put(&call, lse, row_values(call_.tensors[attention::lse].data), {batch_, heads_, rows_});
+  part.put(&call, delta, row_values(at(places_.delta)), {batch_, heads_, rows_});
+  put(part, &call, dq, rows_at(places_.dq, problem().head_dim), batch_);
   put(part, &call, dk, sums.k, batch_);
   put(part, &call, dv, sums.v, batch_);
   return call;
 }
 
-Result<size_t> AttentionRankRun::inner_bytes() const {
+Result<size_t> AttentionRankRun::inner_bytes() {
   size_t most = 0;
   const auto add = [&most](const Part& part, const Call& call) -> Status {
     LATHE_ASSIGN(const size_t bytes, part.work().workspace_bytes(call));
@@ -229,13 +281,19 @@ Result<size_t> AttentionRankRun::inner_bytes() const {
   };
   if (work_.finish_) LATHE_TRY(add(*work_.finish_, finish_call()));
   if (work_.delta_) LATHE_TRY(add(*work_.delta_, delta_call()));
-  for (int i = 0; i < count(); ++i) {
-    const KeyBlock keys = keys_of(i);
-    if (problem().forward) LATHE_TRY(add(*work_.first_, step_call(*work_.first_, i, keys)));
-    if (!problem().backward) continue;
-    const Part& part = *work_.gradients_first_;
-    LATHE_TRY(add(part, gradients_call(part, i, keys, block(0, keys.k.tokens, 4))));
+  for (int64_t s = 0; s < slices(); ++s) {
+    take(s);
+    for (int i = 0; i < count(); ++i) {
+      const KeyBlock keys = keys_of(i);
+      if (problem().forward) LATHE_TRY(add(*work_.first_, step_call(*work_.first_, i, keys)));
+      if (!problem().backward) continue;
+      const KeyBlock sums = block(0, keys.k.tokens, 4);
+      for (const Part* part : {work_.gradients_first_.get(), work_.gradients_next_.get()}) {
+        LATHE_TRY(add(*part, gradients_call(*part, i, keys, sums)));
+      }
+    }
   }
+  take_all();
   return most;
 }
 

@@ -19,6 +19,8 @@ struct RingHop {
   }
 };
 
+struct AttentionTally;
+
 class AttentionRankRun {
  public:
   AttentionRankRun(const AttentionSharded& work, const Call& call);
@@ -28,7 +30,7 @@ class AttentionRankRun {
   Status forward();
   Status backward();
   // Launches and costs of this rank.
-  Result<Estimate> estimate() const;
+  Result<Estimate> estimate();
 
  private:
   // How a block of keys and values becomes messages: one; two; or two for each row of the batch.
@@ -37,6 +39,14 @@ class AttentionRankRun {
   struct StepTensors {
     int q, k, v, pairs, pair_batch, alibi_slopes, capture_0;
   };
+
+  // Keys may be gathered in slices: some key heads, with their query heads, of one row of the
+  // batch. What follows is about the slice that was taken last; first about everything.
+  int64_t head_groups() const;
+  int64_t slices() const { return head_groups() > 1 ? all_batch_ * head_groups() : 1; }
+  void take(int64_t slice);
+  void take_all();
+  bool keeps_gathered() const { return problem().forward && slices() == 1; }
 
   const AttentionProblem& problem() const { return work_.request_.problem; }
   const AttentionRounds& rounds() const { return tables_.rounds(); }
@@ -61,13 +71,22 @@ class AttentionRankRun {
   KeyBlock keys_of(int i) const {
     return !work_.gathers() || i == 0 ? ring_keys(i) : gathered_keys();
   }
+  // float32 [batch, rows, heads, width] and [batch, heads, rows].
+  TokenRows rows_at(int64_t offset, int64_t width) const;
+  char* row_values(char* data) const {
+    const int64_t first = (slice_.row * all_heads_ + slice_.head) * rows_;
+    return data ? data + first * static_cast<int64_t>(sizeof(float)) : nullptr;
+  }
   TokenRows partial_out() const;
 
   Status lay_out_backward(Sections* sections);
-  Result<size_t> inner_bytes() const;
+  Result<size_t> inner_bytes();
   // Of all (row, key) of round i those that are visible.
   double share_seen(int i, const KeyBlock& keys) const;
   void add_exchange(Estimate* out) const;
+  Status estimate_slice(AttentionTally* tally) const;
+  Status lay_out_keys(Sections* sections);
+  Status add_keys_to(Sections* sections, int64_t tokens, int64_t bytes, int64_t* place) const;
 
   // Calls of the parts.
   void put_step(const Part& part, int i, const KeyBlock& keys, const StepTensors& tensors,
@@ -93,11 +112,13 @@ class AttentionRankRun {
 
   Status step(int i, const KeyBlock& keys);
   Status ring_forward();
+  Status begin_gather(int64_t slice);
   Status gathered_forward();
   Status gradients(int i, bool first, const KeyBlock& keys, const KeyBlock& sums);
   Status add_arrived(int i);
   Status ring_backward();
   Status gathered_backward();
+  Status others_gradients();
 
   // Rows moved, added and rounded.
   Status copy(const TokenRows& from, const TokenRows& to);
@@ -115,7 +136,11 @@ class AttentionRankRun {
   const AttentionSharded& work_;
   const Call& call_;
   const AttentionTables& tables_;
-  int64_t batch_, heads_, kv_heads_, rows_;
+  int64_t all_batch_, all_heads_, all_kv_heads_, rows_;
+  int64_t batch_ = 0, heads_ = 0, kv_heads_ = 0;  // of the slice
+  struct {
+    int64_t index = 0, row = 0, head = 0, kv_head = 0;
+  } slice_;
   bool packs_ = false;    // own keys have gaps and are sent
   bool waiting_ = false;  // something was posted that the stream has not waited for
   AttentionShardedPlaces places_;

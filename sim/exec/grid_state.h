@@ -30,9 +30,9 @@ struct Launch {
   const Function* function = nullptr;
   LaunchView view;
   std::vector<uint32_t> tid[3];
-  uint64_t clusters = 0;          // that run
-  std::vector<uint64_t> sampled;  // their numbers, if not all of the grid's do
-  double scale = 1;               // the grid's clusters to each that runs
+  uint64_t clusters = 0;            // that run
+  std::vector<uint64_t> sampled;    // their numbers, if not all of the grid's do
+  double scale = 1;                 // the grid's clusters to each that runs
   std::shared_ptr<RaceGrid> races;  // null: not checked
 
   std::atomic<uint64_t> next_cluster{0};

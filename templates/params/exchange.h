@@ -35,7 +35,7 @@ struct SumPartsParams {
   const void* parts;   // one after another, each [B, tokens of the part, H, row]
   const void* places;  // int32 [P, 3]: tokens of all parts before it in `parts`, first token, last
                        // + 1; below 0: own
-  void* out;                   // [B, T, H, row]
+  void* out;           // [B, T, H, row]
   long long own_batch_stride;  // in elements
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long part_tokens;  // of all parts

@@ -178,6 +178,7 @@ class RankRun {
     option("deterministic", case_.deterministic ? "1" : "0");
     if (options_.sm_margin) option("sm_margin", std::to_string(options_.sm_margin));
     API(lathe_problem_set_double(p, "softcap", case_.softcap));
+    if (options_.gather_heads) option("gather_heads", std::to_string(options_.gather_heads));
     for (const auto& [name, text] : options_.texts) {
       API(lathe_problem_set_text(p, name.c_str(), text.data(), text.size()));
     }

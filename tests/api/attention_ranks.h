@@ -13,7 +13,7 @@ struct RankOptions {
   lathe_balance balance = LATHE_BALANCE_NONE;
   unsigned flags = 0;      // of lathe_problem_group
   int64_t block_size = 0;  // of ptrr
-  int sm_margin = 0;
+  int sm_margin = 0, gather_heads = 0;
   std::map<std::string, std::string> texts;  // of score_mod and mask_mod
   std::vector<double> capture;               // float32 capture_0, if there is any
   // Of each rank in turn, the sum over its plans; null: not asked for.

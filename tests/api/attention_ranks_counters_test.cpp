@@ -111,6 +111,9 @@ TEST_CASE("gathered keys: one group forward, one backward") {
     c.saved_forward = false;
     options.flags |= LATHE_NARROW_GRADIENTS;
     check_traffic(c, options, {2, 2 * block(sent, 2)});
+    options.flags = LATHE_ALLGATHER;
+    options.gather_heads = 1;  // of two: keys come for either direction, twice each
+    check_traffic(c, options, {6, 2 * block(sent, 2) + block(sent, 4)});
   }
 }
 

@@ -226,6 +226,22 @@ TEST_CASE("ranks: snippets see positions in their sequence, and which it is") {
 }
 
 // LATHE_TEST_DRAWS: how many.
+TEST_CASE("ranks: keys gathered a few heads at a time") {
+  AttentionCase c = both_ways({50, 50}, {60, 60}, true);
+  c.kv_heads = 3, c.group = 2;
+  c.sinks = c.dlse = true;
+  RankOptions options = {
+      .world = 3, .balance = LATHE_BALANCE_HEAD_TAIL, .flags = kGather, .gather_heads = 2};
+  equals_one_rank(c, options);
+  c.sinks = false;
+  c.slopes = Slopes::per_sequence;
+  c.saved_forward = true;
+  options.gather_heads = 1;
+  options.flags |= LATHE_NARROW_GRADIENTS;
+  c.gradients = "dq";
+  equals_one_rank(c, options);
+}
+
 TEST_CASE("ranks: random lengths, cuts and masks") {
   const char* wanted = std::getenv("LATHE_TEST_DRAWS");
   const int draws = wanted ? std::atoi(wanted) : 10;

@@ -63,6 +63,7 @@ foreach(name
     sparse_repeat
     sparse_run
     sparse_shards
+    sparse_traffic
     )
   lathe_test(${name}_test SOURCES api/${name}_test.cpp LIBRARIES lathe_api_testing)
   set_tests_properties(${name}_test PROPERTIES LABELS end_to_end)

@@ -45,17 +45,26 @@ KdaCase plain(int64_t batch, int64_t tokens) {
   kda.element = kda.beta_dtype = LATHE_F32;
   kda.key_dim = 16, kda.value_dim = 24;
   kda.batch = batch, kda.tokens = tokens;
-  kda.weakest = -0.2;
+  kda.weakest = -0.1;
   kda.l2norm = kda.v_first = true;
   kda.backward = kda.dht = true;
   kda.segments = 1;
   return kda;
 }
 
+// Of gates that forget little: a state reaches through several parts.
+KdaInputs lasting_inputs(const KdaCase& kda, uint64_t seed = 1) {
+  KdaInputs inputs = make_kda_inputs(kda, seed);
+  for (double& g : inputs.kda.g) {
+    if (kda.gate > 0) g = static_cast<float>(0.3 * g - 4);
+  }
+  return inputs;
+}
+
 void equals_one_rank(const KdaCase& kda, const Parts& parts, uint64_t seed = 1) {
   const std::string where = kda.text() + text(parts);
   INFO(where);
-  const KdaInputs inputs = make_kda_inputs(kda, seed);
+  const KdaInputs inputs = lasting_inputs(kda, seed);
   KdaCase whole = kda;
   whole.apart = false, whole.saved = false;
   const KdaValues one = run_kda(context(), whole, inputs);
@@ -66,12 +75,14 @@ void equals_one_rank(const KdaCase& kda, const Parts& parts, uint64_t seed = 1) 
     const bool forward = name == "o" || name == "final_state" || name == "chunk_states";
     const double bound = narrow ? 8e-3 : forward ? 3e-5 : 4e-4;
     REQUIRE(many.contains(name));
+    // Terms of sums cancel: these are held against the reference, by the size of their terms.
+    if (narrow && (name == "dA_log" || name == "ddt_bias")) continue;
     const auto verdict =
         compare::compare(name, many.at(name), values, {static_cast<int64_t>(values.size())},
                          {compare::Rule::kRms, bound, 1e-5});
     CHECK_MESSAGE(verdict.ok, verdict.text);
   }
-  check_no_findings();
+  check_kda(kda, inputs, many, 1.5);
 }
 
 Parts even(int64_t tokens, int64_t world) {
@@ -205,7 +216,7 @@ TEST_CASE("kda over ranks: bit for bit its parts one after another") {
   KdaCase kda = fused({0, 130});
   kda.value_dim = kda.key_dim;
   kda.backward = kda.dht = false;
-  const KdaInputs inputs = make_kda_inputs(kda);
+  const KdaInputs inputs = lasting_inputs(kda);
   for (const Parts& parts : {Parts{30, 100}, Parts{64, 1, 40, 25}, Parts{10, 20, 30, 30, 40}}) {
     INFO(text(parts));
     const KdaValues many = run_kda_ranks(context(), kda, inputs, parts);
@@ -218,7 +229,7 @@ TEST_CASE("kda over ranks: bit for bit its parts one after another") {
 
 TEST_CASE("kda over ranks: repeatable, also as a graph") {
   KdaCase kda = fused({0, 40, 150});
-  const KdaInputs inputs = make_kda_inputs(kda);
+  const KdaInputs inputs = lasting_inputs(kda);
   const Parts parts = {40, 30, 50, 30};
   const unsigned sums = LATHE_REDUCE_PARAMETER_GRADS;
   const KdaValues first = run_kda_ranks(context(), kda, inputs, parts, sums);
@@ -231,7 +242,7 @@ TEST_CASE("kda over ranks: repeatable, also as a graph") {
 TEST_CASE("kda over ranks: what is refused") {
   KdaCase kda = fused({0, 40});
   kda.backward = kda.dht = false;
-  const KdaInputs inputs = make_kda_inputs(kda);
+  const KdaInputs inputs = lasting_inputs(kda);
   KdaCase early = kda;
   early.segments = 0, early.warmup_segments = 2;
   CHECK_THROWS_WITH(run_kda_ranks(context(), early, inputs, {20, 20}),

@@ -84,14 +84,14 @@ TEST_CASE("agreement: a rank that does not come is a timeout, and the group is o
   const auto id = make_unique_id(NcclChoice::threads);
   REQUIRE(id.ok());
   run_ranks(2, [&](int rank) {
-    auto group = Group::create(device, NcclChoice::threads, *id, 2, rank, rank == 0 ? 200 : 20000);
+    auto group = Group::create(device, NcclChoice::threads, *id, 2, rank, rank == 0 ? 700 : 20000);
     REQUIRE_MESSAGE(group.ok(), group.status().text());
     if (rank == 0) {
       const Digests plan = {{"operator", 1}};
       const Status status = agree(**group, plan);
       CHECK(status.code() == Code::timeout);
       CHECK_MESSAGE(status.text() ==
-                        "rank 0 of 2 waited 200 ms for the other ranks in the agreement on a plan",
+                        "rank 0 of 2 waited 700 ms for the other ranks in the agreement on a plan",
                     status.text());
       CHECK(agree(**group, plan).text() == status.text());
       return;
@@ -165,7 +165,7 @@ TEST_CASE("split: a rank that does not take part is a timeout on the others") {
     const auto id = make_unique_id(*nccl);
     REQUIRE(id.ok());
     run_ranks(3, [&](int rank) {
-      auto parent = Group::create(device, nccl, *id, 3, rank, rank == 0 ? 200 : 20000);
+      auto parent = Group::create(device, nccl, *id, 3, rank, rank == 0 ? 700 : 20000);
       REQUIRE_MESSAGE(parent.ok(), parent.status().text());
       if (rank == 2) {
         while ((*parent)->async_error().ok()) std::this_thread::yield();

@@ -34,7 +34,7 @@ CUresult create_event(CUevent* out, unsigned flags) {
   return CUDA_SUCCESS;
 }
 CUresult record(CUevent event, CUstream stream) {
-  if (silent) return CUDA_SUCCESS;
+  if (silent || current->agreeing) return CUDA_SUCCESS;
   Op op;
   op.kind = Op::record;
   op.record_id = current->recorded[event] = next_record++;
@@ -112,6 +112,26 @@ CUresult host_wait(Args...) {
   return CUDA_SUCCESS;
 }
 
+// What ranks compare: nobody else runs, so the answer is the same from all of them.
+ncclResult_t gather(const void*, void*, size_t, ncclDataType_t, ncclComm_t comm, CUstream) {
+  rank_of(comm)->agreeing = true;
+  return begin_busy(rank_of(comm));
+}
+CUresult fetch_answer(void* to, CUdeviceptr, size_t bytes, CUstream) {
+  if (!current->agreeing) violate("the host waits for the device");
+  std::memset(to, 0, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult query(CUevent) {
+  if (!current->agreeing) violate("the host waits for the device");
+  return CUDA_SUCCESS;
+}
+CUresult synchronize(CUstream) {
+  if (!current->agreeing) violate("the host waits for the device");
+  current->agreeing = false;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 std::shared_ptr<const lathe::Driver> driver() {
@@ -138,17 +158,23 @@ std::shared_ptr<const lathe::Driver> driver() {
   out->cuCtxSynchronize = host_wait<>;
   out->cuStreamCreate = create_stream;
   out->cuStreamDestroy = [](CUstream) { return --streams_alive, CUDA_SUCCESS; };
-  out->cuStreamSynchronize = host_wait<CUstream>;
+  out->cuStreamSynchronize = synchronize;
   out->cuStreamWaitEvent = wait_event;
   out->cuEventCreate = create_event;
   out->cuEventDestroy = [](CUevent) { return --events_alive, CUDA_SUCCESS; };
   out->cuEventRecord = record;
-  out->cuEventQuery = host_wait<CUevent>;
+  out->cuEventQuery = query;
   // Captured exchanges are not watched, so that what is written down is the schedule alone.
   out->cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
     return *status = CU_STREAM_CAPTURE_STATUS_ACTIVE, CUDA_SUCCESS;
   };
   out->cuEventSynchronize = host_wait<CUevent>;
+  out->cuMemAlloc = [](CUdeviceptr* out_address, size_t) {
+    return *out_address = 0x7000000000, CUDA_SUCCESS;
+  };
+  out->cuMemFree = [](CUdeviceptr) { return CUDA_SUCCESS; };
+  out->cuMemcpyHtoDAsync = [](CUdeviceptr, const void*, size_t, CUstream) { return CUDA_SUCCESS; };
+  out->cuMemcpyDtoHAsync = fetch_answer;
   return out;
 }
 
@@ -186,6 +212,7 @@ std::shared_ptr<const lathe::Nccl> nccl() {
                      CUstream stream) {
     return message(false, data, count, type, peer, comm, stream);
   };
+  out->ncclAllGather = gather;
   out->ncclAllReduce = [](const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclRedOp_t what, ncclComm_t comm, CUstream stream) {
     if (from != to || type != ncclFloat32 || what != ncclSum) violate("not an in-place f32 sum");

@@ -54,6 +54,7 @@ struct Rank {
   int groups = 0, reductions = 0, depth = 0;
   std::vector<Message> open;  // messages of the group that is being built
   CUstream open_stream = nullptr;
+  bool agreeing = false;  // what ranks compare before the first hop, which is no part of a schedule
   bool initialised = false, finalized = false, destroyed = false, aborted = false;
   std::vector<std::string> violations;
 };

@@ -69,6 +69,15 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
                            &kernels->backward, &kernels->finish}) {
     if (*spec) jobs->add(**spec, arch, wide);
   }
+  if (problem.packed) {  // and as one rank among several has it
+    KdaProblem part = problem;
+    part.ranks = true;
+    const auto ranks = kda_chunked_kernels(part, *facts_of_arch(arch));
+    REQUIRE_MESSAGE(ranks.ok(), ranks.status().text());
+    for (const auto* spec : {&ranks->compose, &ranks->merge, &ranks->forward, &ranks->scan}) {
+      jobs->add(**spec, arch, wide);
+    }
+  }
   KdaProblem early = problem;
   early.saves = early.backward = early.dinitial_state = early.segmented = false;
   early.warmup = true;

@@ -98,8 +98,9 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "kda/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
-  for (const KernelSpec& spec : {kda_summary_spec(*walks.scan, {}), kda_merge_spec(*walks.scan, {}),
-                                 kda_forward_warmup_spec(*walks.forward)}) {
+  for (const KernelSpec& spec :
+       {kda_summary_spec(*walks.scan, {}), kda_merge_spec(*walks.scan, {}),
+        kda_compose_spec(*walks.scan), kda_forward_warmup_spec(*walks.forward)}) {
     CHECK(spec.source == "kda/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
