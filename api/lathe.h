@@ -255,8 +255,9 @@ LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* 
  */
 
 /* Validates, chooses, compiles or loads. May take as long as a compile; a plan for a problem whose
- * kernels are cached takes about a millisecond. INVALID_ARGUMENT, UNSUPPORTED, COMPILE_FAILED,
- * NOT_CACHED, CUDA. The problem may be destroyed afterwards. */
+ * kernels are cached takes about a millisecond. With the option head_ranks the group is split, and
+ * every rank calls this. INVALID_ARGUMENT, UNSUPPORTED, COMPILE_FAILED, NOT_CACHED, CUDA, NCCL,
+ * TIMEOUT. The problem may be destroyed afterwards. */
 LATHE_API lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
                                          const lathe_problem* problem);
 /* After its runs have finished on the device. */
