@@ -104,7 +104,7 @@ void note_start(Task& task) {
   const double lasts = alone ? 0 : std::max(0.0, cu().message_time(busiest));
   for (const Part& part : task.parts) {
     Travel& travel = part.launch->travel;
-    travel.begin = travel.begin < 0 ? begin : std::min(travel.begin, begin);
+    travel.begin = std::max(travel.begin, begin);  // before, it waits for a partner
     travel.end = std::max(travel.end, begin + lasts);
   }
 }
