@@ -74,7 +74,7 @@ class InputCases(Case):
                                 ("window_left=-2", "-1.>=0"), ("window_right=-2", "-1.>=0"), ("causal=2", "0.1")):
             name, value = option.split("=")
             bad(f"option {name} is '{value}'; allowed are {allowed}", options=[option])
-        bad('--ranks is "2".*from 1 to 1', flags=["--ranks", "2"])
+        bad("--ranks is \"0\".*from 1 to", flags=["--ranks", "0"])
 
     def test_attention_snippets(self):
         texts = tempfile.TemporaryDirectory(prefix="lathe-cli-texts-")
@@ -262,7 +262,8 @@ class InputCases(Case):
         bad("warmup_segments is 4.*do is declared", do, ["warmup_segments=4", "use_qk_l2norm_in_kernel=1"])
         bad("warmup_segments is 4.*use_qk_l2norm_in_kernel", options=["warmup_segments=4"])
         bad("saved_values.*saved_states", {"saved_values": tensor("F32", [2, 3, 2, 12])}, ["disable_recompute=1"])
-        self.refused('--ranks is "2".*from 1 to 1', kda(), op="kda", flags=["--ranks", "2"])
+        self.refused("--rotate", kda(), op="kda", flags=["--ranks", "2", "--rotate", "ring"])
+        self.refused("--balance", kda(), op="kda", flags=["--ranks", "2", "--balance", "head_tail"])
 
     def test_kda_chunk_states(self):
         # Packed, those of all sequences, of which one is empty; what is given is not changed.

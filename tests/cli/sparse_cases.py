@@ -62,7 +62,7 @@ class SparseCases(Case):
             self.refused(f"option {name} is '{value}'; allowed are .*{allowed}", options=[option, *extra])
         self.refused("block_size is 2 and index_space is absolute", options=[*SCALED, "block_size=2", "index_space=absolute"])
         self.refused("no option 'pre_tokens'", options=[*SCALED, "pre_tokens=3"])
-        self.refused('--ranks is "2".*from 1 to 1', flags=["--ranks", "2"])
+        self.refused("--rotate", flags=["--ranks", "2", "--rotate", "ring"])
 
     def compiled(self, tensors, options=()):
         report, _ = self.run_op(OP, tensors, [*SCALED, *options])
