@@ -20,8 +20,12 @@ DemoCase sparse_case();
 DemoCase kda_case(int ranks);
 DemoCase kda_recurrent_case();
 
+using Values = std::vector<double>;
+// A tensor's elements in double; none if it is not among the inputs.
+Values values(const TensorMap& inputs, const std::string& name);
+
 // Results in double, by name.
-using Expected = std::map<std::string, std::vector<double>>;
+using Expected = std::map<std::string, Values>;
 Expected conv_reference(const Problem& problem, const TensorMap& inputs);
 Expected conv_update_reference(const Problem& problem, const TensorMap& inputs);
 Expected attention_reference(const Problem& problem, const TensorMap& inputs);

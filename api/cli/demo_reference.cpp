@@ -8,15 +8,16 @@
 #include "api/cli/failure.h"
 
 namespace lathe::cli {
-namespace {
 
-std::vector<double> values(const TensorMap& inputs, const std::string& name) {
+Values values(const TensorMap& inputs, const std::string& name) {
   const auto found = inputs.find(name);
   if (found == inputs.end()) return {};
-  std::vector<double> out(element_count(found->second.spec.shape));
+  Values out(element_count(found->second.spec.shape));
   for (size_t i = 0; i < out.size(); ++i) out[i] = element(found->second, static_cast<int64_t>(i));
   return out;
 }
+
+namespace {
 
 double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
 double silu(double z) { return z * sigmoid(z); }

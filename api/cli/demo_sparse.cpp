@@ -11,16 +11,6 @@
 namespace lathe::cli {
 namespace {
 
-using Values = std::vector<double>;
-
-Values values(const TensorMap& inputs, const std::string& name) {
-  const auto found = inputs.find(name);
-  if (found == inputs.end()) return {};
-  Values out(element_count(found->second.spec.shape));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = element(found->second, static_cast<int64_t>(i));
-  return out;
-}
-
 // Of one batch row, causal, entries that count tokens of it; names are those of operators.md.
 class Sparse {
  public:

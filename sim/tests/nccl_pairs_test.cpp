@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -213,11 +214,11 @@ TEST_CASE("memory and small calls") {
 }
 
 TEST_CASE("each hop's messages and bytes are written down, for those who ask") {
-  char path[] = "/tmp/lathe_traffic_XXXXXX";
-  const int descriptor = mkstemp(path);
+  std::string path = (std::filesystem::temp_directory_path() / "lathe-traffic-XXXXXX").string();
+  const int descriptor = mkstemp(path.data());
   REQUIRE(descriptor >= 0);
   close(descriptor);
-  setenv("LATHE_SIM_NCCL_COUNTERS", path, 1);
+  setenv("LATHE_SIM_NCCL_COUNTERS", path.c_str(), 1);
   constexpr int kSize = 3;
   run_ranks(kSize, [](Rank& rank) {
     const CUdeviceptr out = upload(iota(0, 40)), in = allocate(160), sum = allocate(160);
@@ -239,7 +240,7 @@ TEST_CASE("each hop's messages and bytes are written down, for those who ask") {
   std::ifstream file(path);
   std::multiset<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.insert(line);
-  std::remove(path);
+  std::remove(path.c_str());
   REQUIRE(lines.size() == 2 * kSize);
   for (int rank = 0; rank < kSize; ++rank) {
     const std::string head = "{\"rank\":" + std::to_string(rank) + ",\"world\":3,\"hop\":";
