@@ -26,6 +26,7 @@
 #include "cache/entry.h"
 #include "cache/entry_source.h"
 #include "cache/fs.h"
+#include "cache/store.h"
 
 namespace lathe {
 
@@ -106,6 +107,9 @@ Result<BundleReport> pack_bundle(const std::string& path, const std::vector<Entr
 // The union of `from`. Two payloads under one key are INVALID_ARGUMENT, which names it.
 Result<BundleReport> merge_bundles(const std::string& path, const std::vector<std::string>& from,
                                    const FileSystem& fs = real_fs());
+
+// Publishes what `store` lacks. CACHE_IO if it did not take an entry.
+Result<BundleReport> unpack_bundle(const Bundle& bundle, Store& store);
 
 // A record of tuned choices in a bundle is `<gpu> | <subject> | <choice> | <fields>`. This is what
 // comes before its last two parts: of two records with the same, one is kept.

@@ -284,4 +284,29 @@ Result<BundleReport> merge_bundles(const std::string& path, const std::vector<st
   return write_bundle(path, std::move(list), tuned, fs, false);
 }
 
+Result<BundleReport> unpack_bundle(const Bundle& bundle, Store& store) {
+  BundleReport report;
+  report.bytes = bundle.bytes();
+  uint64_t refused = 0;
+  for (const BundleItem& item : bundle.items()) {
+    const Bundle::Found found = bundle.read(item);
+    if (!found.entry) {
+      ++report.bad;
+      report.problems += item.key.hex() + ": " + found.why + "\n";
+      continue;
+    }
+    ++report.entries;
+    if (store.read(item.key).ok()) {
+      ++report.present;
+    } else if (store.put(*found.entry)) {
+      ++report.added;
+    } else {
+      ++refused;
+    }
+  }
+  if (refused == 0) return report;
+  return Status(Code::cache_io, text("cache directory ", store.root(), " did not take ", refused,
+                                     " of ", report.entries, " entries of bundle ", bundle.path()));
+}
+
 }  // namespace lathe

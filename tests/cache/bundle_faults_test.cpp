@@ -388,8 +388,38 @@ TEST_CASE("file calls that fail while packing and merging leave the old file or 
   CHECK(read_file(path) == whole);
 }
 
-TEST_CASE(
-    "kill -9 at any call of packing leaves the old file or the new one, and the next is fine") {
+TEST_CASE("file calls that fail while unpacking leave right entries or none, then all") {
+  const TemporaryDirectory place;
+  good_bundle(place);
+  const size_t before = open_descriptors();
+  Log log;
+  const int calls = at_every_call([&](const FileSystem& fs, bool harmless) {
+    files::remove_all(place / "cache");
+    {
+      const auto bundle = Bundle::open(place / "b", fs);
+      const auto store = Store::open(place / "cache", fs);
+      const bool all = bundle.ok() && [&] {
+        const auto report = unpack_bundle(**bundle, *store);
+        return report.ok() && report->added == 3;
+      }();
+      if (harmless && !all) FAIL_CHECK("an interrupted call was not repeated");
+    }
+    const auto bundle = Bundle::open(place / "b");
+    const auto store = Store::open(place / "cache");
+    for (const Entry& entry : entries()) {
+      const auto found = store->get(entry.key);
+      if (found && !same(*found, entry)) FAIL_CHECK("another entry");
+    }
+    const auto report = unpack_bundle(**bundle, *store);
+    if (!report.ok() || report->added + report->present != 3) FAIL_CHECK("not healthy");
+    for (const Entry& entry : entries())
+      if (!store->get(entry.key)) FAIL_CHECK("an entry is missing");
+  });
+  CHECK(calls > 30);
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("kill -9 at any call of packing leaves the old file or the new one") {
   const TemporaryDirectory place;
   const auto store = Store::open(place / "cache");
   for (const Entry& entry : entries()) REQUIRE(store->put(entry));

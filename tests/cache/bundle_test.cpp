@@ -135,6 +135,31 @@ TEST_CASE("keys choose, from the first source that has each; a missing one is na
   CHECK(count_files(place.path(), ".tmp.") == 0);
 }
 
+TEST_CASE("unpacking adds what is missing, leaves what is there and tells what is damaged") {
+  const TemporaryDirectory place;
+  pack_all(place / "b", {{sample_entry("a"), sample_entry("b"), sample_entry("c")}});
+  const auto store = Store::open(place / "cache");
+  Entry mine = sample_entry("a");
+  mine.metadata["created"] = "mine";
+  REQUIRE(store->put(mine));
+  std::string bytes = read_file(place / "b");
+  const size_t at = bytes.find(encode_entry(sample_entry("c")));
+  REQUIRE(at != bytes.npos);
+  bytes[at + 120] ^= 1;
+  write_file(place / "b", bytes);
+  const auto report = unpack_bundle(**Bundle::open(place / "b"), *store);
+  REQUIRE(report.ok());
+  CHECK(report->added == 1);
+  CHECK(report->present == 1);
+  CHECK(report->bad == 1);
+  CHECK(report->problems.find(sample_key("c").digest.hex()) == 0);
+  CHECK(same(*store->get(mine.key), mine));
+  CHECK(same(*store->get(sample_key("b")), sample_entry("b")));
+  CHECK(store->compilers() == std::vector<std::string>{"nvrtc 13.0 abc"});
+  const auto off = unpack_bundle(**Bundle::open(place / "b"), *Store::open("off"));
+  CHECK(off.status().code() == Code::cache_io);
+}
+
 TEST_CASE("a damaged entry is left out of a bundle of all, and refused where it was asked for") {
   const TemporaryDirectory place;
   const auto store = Store::open(place / "cache");
