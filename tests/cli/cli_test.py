@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|picture|ranks|lengths|examples"""
+"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|bundle|tools|picture|ranks|lengths|examples"""
 import sys
 
 import harness
+from bundle_cases import BundleCases
 from cache_cases import CacheCases
 from example_cases import ExampleCases
 from input_cases import InputCases
@@ -17,6 +18,7 @@ from tool_cases import ToolCases
 
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
-    sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "tools": ToolCases,
+    sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
+                           "tools": ToolCases,
                            "picture": PictureCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases}))
