@@ -11,6 +11,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cache/compiler_memo.h"
 #include "cache/key.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
@@ -132,8 +133,13 @@ struct Registry::State {
 
   std::mutex compiler_mutex;
   std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
+  std::optional<std::string> remembered;     // likewise: its identity, while it is not open
+  bool recalled = false;                     // likewise
 
   Result<std::shared_ptr<const Compiler>> open_compiler();
+  // What the disk has for the compiler that would be opened, if it is known which that is.
+  std::shared_ptr<const Entry> find_without_compiler(const KernelSpec& spec,
+                                                     const std::string& unit);
   Result<Built> make(const KernelSpec& spec, const std::string& unit);
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
@@ -159,9 +165,27 @@ Registry::~Registry() = default;
 Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
   const std::lock_guard<std::mutex> guard(compiler_mutex);
   if (!compiler) {
+    const CompilerMemo memo(*store);
     LATHE_ASSIGN(compiler, Compiler::open());
+    memo.note(*compiler);
   }
   return compiler;
+}
+
+std::shared_ptr<const Entry> Registry::State::find_without_compiler(const KernelSpec& spec,
+                                                                    const std::string& unit) {
+  std::string identity;
+  {
+    const std::lock_guard<std::mutex> guard(compiler_mutex);
+    if (!compiler && !recalled) remembered = CompilerMemo(*store).recall();
+    recalled = true;
+    if (compiler || !remembered) return nullptr;
+    identity = *remembered;
+  }
+  const auto key = make_key(spec, unit, arch, identity, options);
+  if (!key.ok()) return nullptr;
+  auto entry = store->get(*key, true);  // a miss is counted by the look that follows
+  return entry ? std::make_shared<const Entry>(std::move(*entry)) : nullptr;
 }
 
 // The compiler's identity is in the key: without one, each that published here is tried.
@@ -228,6 +252,9 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
     kernel.origin = Origin::disk;
     LATHE_ASSIGN(kernel.entry,
                  find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling"));
+  } else if (auto entry = find_without_compiler(spec, unit)) {
+    kernel.origin = Origin::disk;
+    kernel.entry = std::move(entry);
   } else if (auto with = open_compiler(); with.ok()) {
     LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
   } else {
