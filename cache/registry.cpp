@@ -11,6 +11,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cache/compiler_memo.h"
 #include "cache/key.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
@@ -120,12 +121,19 @@ struct Registry::State {
 
   std::mutex compiler_mutex;
   std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
+  std::optional<std::string> remembered;     // likewise: its identity, while it is not open
+  bool recalled = false;                     // likewise
 
   Result<std::shared_ptr<const Compiler>> open_compiler();
+  // Of the compiler that is open, or that would be, if it is known which that is; else it is
+  // opened.
+  Result<std::string> compiler_identity();
   Result<Built> make(const KernelSpec& spec, const std::string& unit);
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
-                                                       const Compiler& with, Origin& origin);
+                                                       const std::string& identity, Origin& origin);
+  Result<std::shared_ptr<const Entry>> compile(Key key, const KernelSpec& spec,
+                                               const std::string& unit, const Compiler& with);
   // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
   Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
@@ -152,9 +160,23 @@ Registry::~Registry() = default;
 Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
   const std::lock_guard<std::mutex> guard(compiler_mutex);
   if (!compiler) {
+    const CompilerMemo memo(tiers->store());
     LATHE_ASSIGN(compiler, Compiler::open());
+    memo.note(*compiler);
   }
   return compiler;
+}
+
+Result<std::string> Registry::State::compiler_identity() {
+  {
+    const std::lock_guard<std::mutex> guard(compiler_mutex);
+    if (compiler) return compiler->identity();
+    if (!recalled) remembered = CompilerMemo(tiers->store()).recall();
+    recalled = true;
+    if (remembered) return *remembered;
+  }
+  LATHE_ASSIGN(const std::shared_ptr<const Compiler> opened, open_compiler());
+  return opened->identity();
 }
 
 // The compiler's identity is in the key: without one, each that the tiers know is tried.
@@ -193,29 +215,41 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
   return good.status();
 }
 
+Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const KernelSpec& spec,
+                                                              const std::string& unit,
+                                                              const Compiler& with) {
+  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
+  ++compiled;
+  auto entry = std::make_shared<const Entry>(
+      make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
+  tiers->store().put(*entry);
+  return entry;
+}
+
 Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
                                                                       const std::string& unit,
-                                                                      const Compiler& with,
+                                                                      const std::string& identity,
                                                                       Origin& origin) {
-  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, with.identity(), options));
+  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, identity, options));
   if (auto hit = tiers->get(key)) {
     origin = hit->origin;
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   }
   Store& store = tiers->store();
-  const Store::Lock lock = store.lock(key);
-  // Whoever held the lock before us has published by now.
-  origin = Origin::disk;
-  if (auto entry = store.get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
-
-  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
-  ++compiled;
-  origin = Origin::compiler;
-  auto entry = std::make_shared<const Entry>(
-      make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
-  store.put(*entry);
-  return entry;
+  std::shared_ptr<const Compiler> with;
+  {
+    const Store::Lock lock = store.lock(key);
+    // Whoever held the lock before us has published by now.
+    origin = Origin::disk;
+    if (auto entry = store.get(key, true))
+      return {std::make_shared<const Entry>(std::move(*entry))};
+    LATHE_ASSIGN(with, open_compiler());
+    origin = Origin::compiler;
+    if (with->identity() == identity) return compile(std::move(key), spec, unit, *with);
+  }
+  // What was remembered is not what opened: its own key, under its own lock.
+  return find_or_compile(spec, unit, with->identity(), origin);
 }
 
 Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
@@ -226,12 +260,12 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
   if (!may_compile) {
     LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
                                                      kernel.origin));
-  } else if (auto with = open_compiler(); with.ok()) {
-    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
+  } else if (const auto identity = compiler_identity(); identity.ok()) {
+    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, *identity, kernel.origin));
   } else {
     auto found = find_for_any_compiler(spec, unit, "there is no compiler", kernel.origin);
     // What stands in the way is the compiler, not the cache.
-    if (!found.ok()) return with.status();
+    if (!found.ok()) return identity.status();
     kernel.entry = *found;
   }
   if (kernel.origin != Origin::compiler) ++hits;
