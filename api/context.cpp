@@ -84,6 +84,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   context->store = Store::open(options.cache_dir ? options.cache_dir : "");
   context->registry =
       std::make_unique<Registry>(context->store, context->device, context->facts.arch);
+  context->recorder = Recorder::from_environment();
   return {};
 }
 
@@ -112,8 +113,9 @@ void sim_opened(const std::string& arch) {
 }
 
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
-                                                         const KernelSpec& spec) {
-  LATHE_ASSIGN(auto built, context.registry->build(spec));
+                                                         const KernelSpec& spec,
+                                                         const std::function<void()>& busy) {
+  LATHE_ASSIGN(auto built, context.registry->build(spec, busy));
   ++(built->origin == Origin::compiler ? context.compiled : context.hits);
   const auto compiler = built->entry->metadata.find("nvrtc");
   if (compiler != built->entry->metadata.end()) {

@@ -5,6 +5,7 @@
 #include "cache/registry.h"
 
 #include <atomic>
+#include <chrono>
 #include <ctime>
 #include <exception>
 #include <future>
@@ -21,14 +22,17 @@
 namespace lathe {
 namespace {
 
+using Busy = std::function<void()>;
+
 // One computation per key in this process: the first caller computes, the others wait. A failure
 // goes to all who wait for it and is then forgotten.
 template <typename T>
 class Once {
  public:
-  // compute() -> Result<T>. `first` tells whether this caller was the one who computed.
+  // compute() -> Result<T>. `first` tells whether this caller was the one who computed; `busy` is
+  // called before waiting for another who does.
   template <typename Compute>
-  Result<T> get(const std::string& key, bool& first, Compute compute) {
+  Result<T> get(const std::string& key, bool& first, Compute compute, const Busy& busy = {}) {
     std::promise<Result<T>> promise;
     std::shared_future<Result<T>> future;
     {
@@ -38,7 +42,10 @@ class Once {
       future = first ? promise.get_future().share() : found->second;
       if (first) table_.emplace(key, future);
     }
-    if (!first) return future.get();
+    if (!first) {
+      if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
+      return future.get();
+    }
     Result<T> result = guarded(compute);
     if (!result.ok()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -134,10 +141,11 @@ struct Registry::State {
   std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
 
   Result<std::shared_ptr<const Compiler>> open_compiler();
-  Result<Built> make(const KernelSpec& spec, const std::string& unit);
+  Result<Built> make(const KernelSpec& spec, const std::string& unit, const Busy& busy);
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
-                                                       const Compiler& with, Origin& origin);
+                                                       const Compiler& with, Origin& origin,
+                                                       const Busy& busy);
   // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
   Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
@@ -201,10 +209,12 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
 Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
                                                                       const std::string& unit,
                                                                       const Compiler& with,
-                                                                      Origin& origin) {
+                                                                      Origin& origin,
+                                                                      const Busy& busy) {
   LATHE_ASSIGN(Key key, make_key(spec, unit, arch, with.identity(), options));
   origin = Origin::disk;
   if (auto entry = store->get(key)) return {std::make_shared<const Entry>(std::move(*entry))};
+  if (busy) busy();
   const Store::Lock lock = store->lock(key);
   // Whoever held the lock before us has published by now.
   if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
@@ -220,7 +230,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
 }
 
 Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
-                                                     const std::string& unit) {
+                                                     const std::string& unit, const Busy& busy) {
   BuiltKernel kernel;
   kernel.spec = spec;
   kernel.unit = unit;
@@ -229,7 +239,7 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
     LATHE_ASSIGN(kernel.entry,
                  find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling"));
   } else if (auto with = open_compiler(); with.ok()) {
-    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
+    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin, busy));
   } else {
     kernel.origin = Origin::disk;
     auto found = find_for_any_compiler(spec, unit, "there is no compiler");
@@ -245,11 +255,13 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
   return out;
 }
 
-Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec) {
+Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec,
+                                                           const Busy& busy) {
   const std::string unit = emit_unit(spec, state_->arch);
   bool first = false;
   LATHE_ASSIGN(const State::Built built,
-               state_->built.get(unit, first, [&] { return state_->make(spec, unit); }));
+               state_->built.get(
+                   unit, first, [&] { return state_->make(spec, unit, busy); }, busy));
   if (first) return built.first;
   ++state_->hits;
   return built.again;
