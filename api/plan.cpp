@@ -92,8 +92,8 @@ Status check_workspace(const void* workspace, size_t bytes, size_t needed) {
 Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* const* slots,
            void* workspace, size_t workspace_bytes, void* stream) {
   LATHE_TRY(require(plan, "plan"));
-  LATHE_TRY(require_device(*plan->context, "a run"));
   LATHE_TRY(require_ranks(*plan));
+  LATHE_TRY(require_device(*plan->context, "a run"));
   Call call;
   LATHE_TRY(prepare_call(*plan, shard, slots, Look::all, &call));
   auto needed = plan->work->workspace_bytes(call);

@@ -54,7 +54,7 @@ std::string Recorder::append(const std::string& line) const {
   if (file < 0) return std::strerror(errno);
   struct stat about = {};
   std::string why;
-  if (fs_.fstat(file, &about) != 0) {
+  if (patiently([&] { return fs_.fstat(file, &about); }) != 0) {
     why = std::strerror(errno);
   } else if (!S_ISREG(about.st_mode)) {
     why = "it is no regular file";
