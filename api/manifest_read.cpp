@@ -197,11 +197,8 @@ extern "C" lathe_status lathe_problem_parse(lathe_problem** out, const char* lin
   return lathe::boundary([&]() -> lathe::Status {
     LATHE_TRY(lathe::require(out, "out"));
     LATHE_TRY(lathe::require(line, "line"));
-    auto problem = lathe::parse_problem({line, bytes});
-    if (!problem.ok()) {
-      return {problem.status().code(), "the problem's line: " + problem.status().text()};
-    }
-    *out = problem->release();
+    LATHE_ASSIGN(auto problem, lathe::parse_problem({line, bytes}));
+    *out = problem.release();
     return {};
   });
 }

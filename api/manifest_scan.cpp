@@ -45,7 +45,7 @@ class Scan final : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& name) override {
     if (names_.back().insert(name).second) return true;
-    wrong_ = text("it has '", name.substr(0, kMostWords), "' twice; allowed is once");
+    wrong_ = text("the line has '", name.substr(0, kMostWords), "' twice; allowed is once");
     return false;
   }
   bool parse_error(std::size_t, const std::string&,
@@ -53,14 +53,15 @@ class Scan final : public nlohmann::json_sax<Json> {
     // Without the parser's own name and number of the fault.
     const std::string what = error.what();
     const size_t from = what.find("] ");
-    wrong_ = "it is no JSON: " + what.substr(from == what.npos ? 0 : from + 2, kMostWords);
+    wrong_ = "the line is no JSON: " + what.substr(from == what.npos ? 0 : from + 2, kMostWords);
     return false;
   }
 
  private:
   bool enter() {
     if (++depth_ <= most_depth_) return true;
-    wrong_ = text("its values lie ", depth_, " deep in each other; allowed are ", most_depth_);
+    wrong_ = text("the values of the line lie ", depth_, " deep in each other; allowed are ",
+                  most_depth_);
     return false;
   }
 
@@ -74,13 +75,13 @@ class Scan final : public nlohmann::json_sax<Json> {
 
 Result<Json> scan_json(std::string_view given, size_t most_bytes, int most_depth) {
   if (given.size() > most_bytes) {
-    return invalid(text("it has ", given.size(), " bytes; allowed are ", most_bytes));
+    return invalid(text("the line has ", given.size(), " bytes; allowed are ", most_bytes));
   }
   Scan scan(most_depth);
   if (!Json::sax_parse(given.begin(), given.end(), &scan)) return invalid(scan.wrong());
   Json json = Json::parse(given.begin(), given.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return invalid(text("it is a JSON ", json.type_name(), "; allowed is an object"));
+    return invalid(text("the line is a JSON ", json.type_name(), "; allowed is an object"));
   }
   return json;
 }
