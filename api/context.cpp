@@ -85,6 +85,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   context->store = context->tiers->shared_store();
   context->registry =
       std::make_unique<Registry>(context->tiers, context->device, context->facts.arch);
+  context->recorder = Recorder::from_environment();
   return {};
 }
 
@@ -113,8 +114,9 @@ void sim_opened(const std::string& arch) {
 }
 
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
-                                                         const KernelSpec& spec) {
-  LATHE_ASSIGN(auto built, context.registry->build(spec));
+                                                         const KernelSpec& spec,
+                                                         const std::function<void()>& busy) {
+  LATHE_ASSIGN(auto built, context.registry->build(spec, busy));
   ++(built->origin == Origin::compiler ? context.compiled : context.hits);
   const auto compiler = built->entry->metadata.find("nvrtc");
   if (compiler != built->entry->metadata.end()) {

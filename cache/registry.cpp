@@ -5,6 +5,7 @@
 #include "cache/registry.h"
 
 #include <atomic>
+#include <chrono>
 #include <ctime>
 #include <exception>
 #include <future>
@@ -22,14 +23,17 @@
 namespace lathe {
 namespace {
 
+using Busy = std::function<void()>;
+
 // One computation per key in this process: the first caller computes, the others wait. A failure
 // goes to all who wait for it and is then forgotten.
 template <typename T>
 class Once {
  public:
-  // compute() -> Result<T>. `first` tells whether this caller was the one who computed.
+  // compute() -> Result<T>. `first` tells whether this caller was the one who computed; `busy` is
+  // called before waiting for another who does.
   template <typename Compute>
-  Result<T> get(const std::string& key, bool& first, Compute compute) {
+  Result<T> get(const std::string& key, bool& first, Compute compute, const Busy& busy = {}) {
     std::promise<Result<T>> promise;
     std::shared_future<Result<T>> future;
     {
@@ -39,7 +43,10 @@ class Once {
       future = first ? promise.get_future().share() : found->second;
       if (first) table_.emplace(key, future);
     }
-    if (!first) return future.get();
+    if (!first) {
+      if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
+      return future.get();
+    }
     Result<T> result = guarded(compute);
     if (!result.ok()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -128,10 +135,11 @@ struct Registry::State {
   // Of the compiler that is open, or that would be, if it is known which that is; else it is
   // opened.
   Result<std::string> compiler_identity();
-  Result<Built> make(const KernelSpec& spec, const std::string& unit);
+  Result<Built> make(const KernelSpec& spec, const std::string& unit, const Busy& busy);
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
-                                                       const std::string& identity, Origin& origin);
+                                                       const std::string& identity, Origin& origin,
+                                                       const Busy& busy);
   Result<std::shared_ptr<const Entry>> compile(Key key, const KernelSpec& spec,
                                                const std::string& unit, const Compiler& with);
   // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
@@ -230,12 +238,14 @@ Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const Ker
 Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
                                                                       const std::string& unit,
                                                                       const std::string& identity,
-                                                                      Origin& origin) {
+                                                                      Origin& origin,
+                                                                      const Busy& busy) {
   LATHE_ASSIGN(Key key, make_key(spec, unit, arch, identity, options));
   if (auto hit = tiers->get(key)) {
     origin = hit->origin;
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   }
+  if (busy) busy();
   Store& store = tiers->store();
   std::shared_ptr<const Compiler> with;
   {
@@ -249,11 +259,11 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
     if (with->identity() == identity) return compile(std::move(key), spec, unit, *with);
   }
   // What was remembered is not what opened: its own key, under its own lock.
-  return find_or_compile(spec, unit, with->identity(), origin);
+  return find_or_compile(spec, unit, with->identity(), origin, busy);
 }
 
 Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
-                                                     const std::string& unit) {
+                                                     const std::string& unit, const Busy& busy) {
   BuiltKernel kernel;
   kernel.spec = spec;
   kernel.unit = unit;
@@ -261,7 +271,7 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
     LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
                                                      kernel.origin));
   } else if (const auto identity = compiler_identity(); identity.ok()) {
-    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, *identity, kernel.origin));
+    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, *identity, kernel.origin, busy));
   } else {
     auto found = find_for_any_compiler(spec, unit, "there is no compiler", kernel.origin);
     // What stands in the way is the compiler, not the cache.
@@ -276,11 +286,13 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
   return out;
 }
 
-Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec) {
+Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec,
+                                                           const Busy& busy) {
   const std::string unit = emit_unit(spec, state_->arch);
   bool first = false;
   LATHE_ASSIGN(const State::Built built,
-               state_->built.get(unit, first, [&] { return state_->make(spec, unit); }));
+               state_->built.get(
+                   unit, first, [&] { return state_->make(spec, unit, busy); }, busy));
   if (first) return built.first;
   ++state_->hits;
   return built.again;
