@@ -140,10 +140,9 @@ Json prediction_json(const lathe_estimate& estimate, const Json& counted) {
   if (counts) {
     microseconds = counted.at("total").at("microseconds").get<double>();
     bound = counted.at("total").at("bound").get<std::string>();
-    const double memory = estimate.memory_microseconds, chain = estimate.chain_microseconds;
-    if (std::max(memory, chain) > microseconds) {
-      microseconds = std::max(memory, chain);
-      bound = memory > chain ? "memory" : kBlocksInTurn;
+    if (estimate.chain_microseconds > microseconds) {
+      microseconds = estimate.chain_microseconds;
+      bound = kBlocksInTurn;
     }
   }
   std::string sentence = "a prediction, at best, from ";
