@@ -27,11 +27,15 @@ Result<lathe_device_kind> kind_of(lathe_device_kind asked) {
   return invalid(text("LATHE_DEVICE is '", word, "'; allowed are auto, cuda and sim"));
 }
 
-Status check_arch(const std::string& arch) {
+// A context without a device may be of a GPU by its name as well.
+Status check_arch(const std::string& arch, lathe_device_kind kind) {
   const auto& archs = supported_archs();
   if (std::find(archs.begin(), archs.end(), arch) != archs.end()) return {};
   std::string allowed;
   for (const std::string& each : archs) allowed += (allowed.empty() ? "" : ", ") + each;
+  if (kind == LATHE_DEVICE_NONE) {
+    for (const std::string& gpu : known_gpus()) allowed += ", " + gpu;
+  }
   return invalid(text("arch is '", arch, "'; allowed are ", allowed));
 }
 
@@ -66,7 +70,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   if (context->kind == LATHE_DEVICE_NONE && facts_of_gpu(arch).ok()) {
     LATHE_ASSIGN(context->facts, facts_of_gpu(arch));
   } else if (!arch.empty()) {
-    LATHE_TRY(check_arch(arch));
+    LATHE_TRY(check_arch(arch, context->kind));
   }
   if (options.ordinal < 0) {
     return invalid(text("options.ordinal is ", options.ordinal, ", but must be 0 or more"));
