@@ -86,6 +86,7 @@ class Store {
   std::string nearest_difference(const Key& key);
 
  private:
+  friend class TunedFile;  // another file of the same directory
   Store();
   struct State;
   std::unique_ptr<State> state_;
