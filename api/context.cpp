@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "api/boundary.h"
+#include "api/tune_choices.h"
 #include "codegen/base/env.h"
 
 namespace lathe {
@@ -84,6 +85,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   context->store = Store::open(options.cache_dir ? options.cache_dir : "");
   context->registry =
       std::make_unique<Registry>(context->store, context->device, context->facts.arch);
+  context->tuned = open_tuned(*context);
   return {};
 }
 

@@ -16,6 +16,7 @@
 #include "api/kda_plan.h"
 #include "api/shard_rows.h"
 #include "api/sparse_plan.h"
+#include "api/tune_choices.h"
 
 namespace lathe {
 namespace {
@@ -116,6 +117,16 @@ Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, in
   return {};
 }
 
+Result<Extents> promised_by(const lathe_problem& problem) {
+  LATHE_ASSIGN(Extents promised, check_problem(problem));
+  if (!problem.group) return promised;
+  // The rank's part of its axes.
+  for (const Letter letter : kQueryLetters) promised[letter] = kUnknown;
+  for (const Letter letter : kKeyLetters) promised[letter] = kUnknown;
+  for (const Letter letter : kCountLetters) promised[letter] = kUnknown;
+  return promised;
+}
+
 Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
   if (!plan.group) {
     return invalid("a shard was given, but the problem has no group (lathe_problem_group)");
@@ -207,7 +218,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     plan->id = ++plans;
     plan->context = context;
     plan->op = problem->op;
-    LATHE_ASSIGN(plan->promised, lathe::check_problem(*problem));
+    LATHE_ASSIGN(plan->promised, lathe::promised_by(*problem));
     plan->slots = lathe::make_slots(*problem, plan->promised);
     if (problem->group) {
       if (problem->group->context != context) {
@@ -216,12 +227,9 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       plan->group = problem->group->group;
       plan->group_flags = problem->group_flags;
       plan->digests = lathe::digests_of(*problem);
-      // The rank's part of its axes, which the cut decides and each run checks.
-      for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
-      for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
-      for (const auto letter : lathe::kCountLetters) plan->promised[letter] = lathe::kUnknown;
     }
-    LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
+    LATHE_ASSIGN(plan->work,
+                 lathe::make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
     LATHE_TRY(lathe::load_kernels(plan.get()));
     *out = plan.release();
     return {};

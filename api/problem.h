@@ -5,11 +5,13 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/operators.h"
+#include "codegen/choice.h"
 #include "codegen/spec.h"
 
 namespace lathe {
@@ -31,6 +33,7 @@ struct lathe_problem {
   int alignment = 16;
   lathe_group* group = nullptr;
   unsigned group_flags = 0;
+  std::shared_ptr<const lathe::Choices> choices;  // in place of what was tuned; null: that
   int64_t first_head = 0;  // of a part: its first head among all, as snippets count them
 
   bool has(int tensor) const { return tensors[tensor].given; }

@@ -43,11 +43,8 @@ void TunedChoices::replace_source(const std::string& name,
   const std::lock_guard<std::shared_mutex> lock(mutex_);
   const auto found = std::find_if(sources_.begin(), sources_.end(),
                                   [&](const Source& source) { return source.name == name; });
-  if (found == sources_.end()) {
-    sources_.insert(sources_.begin(), {name, records});
-  } else {
-    found->records = records;
-  }
+  if (found == sources_.end()) return;
+  found->records = records;
   index();
 }
 

@@ -33,7 +33,7 @@ class TunedChoices : public Choices {
 
   // Behind those that were given before: the first source with a record of a class decides.
   void add_source(const std::string& name, const std::vector<TunedRecord>& records);
-  // In place of those of a source.
+  // In place of those of a source; of one that was not added nothing is taken.
   void replace_source(const std::string& name, const std::vector<TunedRecord>& records);
 
   // 0 where nothing is known, or what was chosen is no longer offered, which is counted.
