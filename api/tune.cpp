@@ -3,6 +3,7 @@
 // lathe_tune: each question of a plan in turn, with the answers found so far.
 #include <cmath>
 #include <deque>
+#include <optional>
 
 #include "api/boundary.h"
 #include "api/tune_plan.h"
@@ -36,8 +37,8 @@ class Tuning {
   Result<lathe_tune_report> go(const DLTensor* const* slots) {
     LATHE_TRY(check());
     LATHE_TRY(check_slots(slots));
-    const Device::Scope scope(*context_.device);
-    LATHE_TRY(scope.status());
+    scope_.emplace(*context_.device);
+    LATHE_TRY(scope_->status());
     LATHE_ASSIGN(std::vector<Question> questions, questions_of_call(context_, problem_, slots));
     for (Question& question : questions) cut(&question);
     if (group()) LATHE_TRY(agree_on(questions));
@@ -238,6 +239,7 @@ class Tuning {
   const lathe_tune_options& options_;
   TuneTexts* texts_;
   TunedDevice device_;
+  std::optional<Device::Scope> scope_;  // ends after what is freed in it
   std::unique_ptr<TuneBench> bench_;
   std::string shape_;
   FixedChoices chosen_;
