@@ -82,9 +82,10 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   } else {
     LATHE_TRY(open_device(arch, options.ordinal, context));
   }
-  context->store = Store::open(options.cache_dir ? options.cache_dir : "");
+  context->tiers = Tiers::open(options.cache_dir ? options.cache_dir : "");
+  context->store = context->tiers->shared_store();
   context->registry =
-      std::make_unique<Registry>(context->store, context->device, context->facts.arch);
+      std::make_unique<Registry>(context->tiers, context->device, context->facts.arch);
   context->tuned = open_tuned(*context);
   return {};
 }

@@ -13,13 +13,15 @@
 #include "cache/driver.h"
 #include "cache/registry.h"
 #include "cache/store.h"
+#include "cache/tiers.h"
 #include "cache/tuned_choices.h"
 
 struct lathe_context {
   lathe_device_kind kind = LATHE_DEVICE_NONE;
   std::shared_ptr<const lathe::Device> device;  // null with LATHE_DEVICE_NONE
   lathe::DeviceFacts facts;
-  std::shared_ptr<lathe::Store> store;
+  std::shared_ptr<lathe::Tiers> tiers;
+  std::shared_ptr<lathe::Store> store;  // the first of them
   std::unique_ptr<lathe::Registry> registry;
   std::shared_ptr<lathe::TunedChoices> tuned;  // null: LATHE_TUNED=off
 
@@ -42,6 +44,9 @@ Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
 // The simulator has one profile in a process: the first caller picks it.
 Status choose_sim_profile(const std::string& arch);
 void sim_opened(const std::string& arch);
+
+// CACHE_IO, with the reason, if the cache is in memory only.
+Status require_directory(const lathe_context& context);
 
 // NO_DEVICE, with the remedy, if the context only compiles.
 Status require_device(const lathe_context& context, const char* what);

@@ -106,7 +106,7 @@ typedef struct lathe_context_options {
                             LATHE_DEVICE_NONE. For the simulator it also picks the profile, for the
                             whole process, at the first context. With LATHE_DEVICE_NONE it may also
                             name a GPU, "h200": its architecture, and its rates for estimates. */
-  const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder */
+  const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder; "off": none */
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT \
   { sizeof(lathe_context_options), LATHE_DEVICE_DEFAULT, 0, NULL, NULL }
@@ -488,6 +488,67 @@ typedef struct lathe_trim_report {
  * directory. */
 LATHE_API lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dry_run,
                                         lathe_trim_report* out);
+
+/* One place where kernels are looked for below memory. The first is the user's directory; then come
+ * the directories of LATHE_CACHE_READONLY and the bundles of LATHE_BUNDLES, in their order. The
+ * latter two are never changed, and what is found in them is not copied up. */
+typedef struct lathe_tier_info {
+  size_t size;         /* in: sizeof(lathe_tier_info) */
+  const char* kind;    /* "directory", "read-only" or "bundle" */
+  const char* path;    /* "" if the user's directory is off or cannot be used */
+  const char* problem; /* why it is not used, with the remedy; "" */
+  uint64_t entries, bytes;
+  uint64_t hits, misses, corrupt; /* by this context */
+} lathe_tier_info;
+/* 0 if the context is NULL. */
+LATHE_API size_t lathe_cache_tier_count(const lathe_context* context);
+/* Lent strings stay good as long as the context. INVALID_ARGUMENT beyond the last. */
+LATHE_API lathe_status lathe_cache_tier(lathe_context* context, size_t index, lathe_tier_info* out);
+
+/* What is in all tiers, a line each: "key<TAB>kernel<TAB>arch<TAB>bytes<TAB>spec<TAB>path of the
+ * tier". A key that several tiers hold is told for the first; damaged entries are not told. `lines`
+ * is lent until the calling thread's next call that lists or reports. */
+LATHE_API lathe_status lathe_cache_list(lathe_context* context, const char** lines);
+
+/* ---- bundles
+ * ---------------------------------------------------------------------------------------
+ * Many kernels in one file: made from a cache, merged, unpacked into another, or opened in place by
+ * LATHE_BUNDLES. The same entries make the same bytes. A file that is no sound bundle, has another
+ * version, or is not the user's or root's alone to write is INVALID_ARGUMENT with the reason;
+ * CACHE_IO if it cannot be read or written. New files take the place of old ones whole, or not at
+ * all. Any thread may call any of these. */
+
+typedef struct lathe_bundle_report {
+  size_t size;             /* in: sizeof(lathe_bundle_report) */
+  uint64_t entries, bytes; /* of the bundle, and of its file */
+  uint64_t added, present; /* by unpacking: stored, and there before */
+  uint64_t bad;            /* damaged entries, which were left out */
+  const char* problems;    /* a line for each of them */
+  const char* information; /* lines "arch=sm_90a", "compiler=nvrtc 13.0 ...", "tuned=..." */
+} lathe_bundle_report;     /* its texts are lent until the calling thread's next call that lists or
+                              reports */
+
+/* Packs kernels into a new file at `path`: those named by `keys` (hexadecimal, as
+ * lathe_kernel_info.key has them) from whichever tier has them; with `keys` NULL all of the user's
+ * directory. NOT_CACHED names a key that is in no tier, and nothing is written. `out` may be NULL.
+ */
+LATHE_API lathe_status lathe_cache_pack(lathe_context* context, const char* path,
+                                        const char* const* keys, size_t key_count,
+                                        lathe_bundle_report* out);
+/* Stores what is in a bundle into the user's directory; what is there already stays. CACHE_IO if
+ * there is no directory, or if it did not take an entry. `out` may be NULL. */
+LATHE_API lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
+                                          lathe_bundle_report* out);
+/* The union of `count` bundles into a new one, which may be one of them. INVALID_ARGUMENT if two
+ * hold other code under one key, which it names. `out` may be NULL. */
+LATHE_API lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_t count,
+                                          lathe_bundle_report* out);
+/* Reads every entry. LATHE_OK with out->bad > 0 if some are damaged. */
+LATHE_API lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report* out);
+/* The same, and `lines` (lent as the report's texts) tells the entries as lathe_cache_list does,
+ * without the last field. Of a damaged one kernel and arch are "?". `out` may be NULL. */
+LATHE_API lathe_status lathe_bundle_list(const char* path, const char** lines,
+                                         lathe_bundle_report* out);
 
 /* ---- tuned choices
  * -------------------------------------------------------------------------------------- */

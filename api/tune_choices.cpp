@@ -35,6 +35,19 @@ class Listener : public Choices {
   mutable std::vector<Question> asked;  // one plan at a time, by one thread
 };
 
+// A directory gives its file, a bundle the records alone.
+void add_tier(ReadOnlyTier& tier, TunedChoices* choices) {
+  std::string all = tier.tuned(choices->device().gpu);
+  if (all.empty()) return;
+  if (!all.starts_with("lathe-tuned ")) all.insert(0, std::string(kTunedHeader) + '\n');
+  const auto read = parse_tuned(all);
+  const std::string problem = read.ok() ? read->problem : read.status().text();
+  if (!problem.empty()) {
+    log_message(LogLevel::warning, text("tuned choices of ", tier.name(), ": ", problem));
+  }
+  if (read.ok()) choices->add_source(tier.name(), read->records);
+}
+
 bool is_rank(const lathe_problem& problem) {
   return problem.group && problem.group->group && problem.group->group->world() > 1;
 }
@@ -137,6 +150,7 @@ std::shared_ptr<TunedChoices> open_tuned(lathe_context& context) {
   }
   const TunedFile file(*context.store, choices->device().gpu);
   choices->add_source(file.path(), file.read().records);
+  for (const auto& tier : context.tiers->read_only()) add_tier(*tier, choices.get());
   return choices;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The miss path, in one order: memory, disk, lock, disk again, compiler. The bytes in memory are
-// used as they are; publishing them is for others.
+// The miss path, in one order: memory, the tiers, lock, the user's directory again, compiler. The
+// bytes in memory are used as they are; publishing them is for others.
 #include "cache/registry.h"
 
 #include <atomic>
@@ -102,24 +102,12 @@ bool compiling_allowed() {
 
 }  // namespace
 
-const char* word(Origin origin) {
-  switch (origin) {
-    case Origin::compiler:
-      return "compiler";
-    case Origin::disk:
-      return "disk";
-    case Origin::memory:
-      return "memory";
-  }
-  return "?";
-}
-
 struct Registry::State {
   // What is built, and the same as later callers see it.
   struct Built {
     std::shared_ptr<const BuiltKernel> first, again;
   };
-  std::shared_ptr<Store> store;
+  std::shared_ptr<Tiers> tiers;
   std::shared_ptr<const Device> device;
   std::string arch;
   bool may_compile = true;
@@ -142,13 +130,18 @@ struct Registry::State {
   Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
                                                              const std::string& unit,
-                                                             const std::string& why_not_compiled);
+                                                             const std::string& why_not_compiled,
+                                                             Origin& origin);
 };
 
 Registry::Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device,
                    std::string arch)
-    : store_(std::move(store)), state_(std::make_unique<State>()) {
-  state_->store = store_;
+    : Registry(std::make_shared<Tiers>(std::move(store)), std::move(device), std::move(arch)) {}
+
+Registry::Registry(std::shared_ptr<Tiers> tiers, std::shared_ptr<const Device> device,
+                   std::string arch)
+    : tiers_(std::move(tiers)), state_(std::make_unique<State>()) {
+  state_->tiers = tiers_;
   state_->device = std::move(device);
   state_->arch = std::move(arch);
   state_->may_compile = compiling_allowed();
@@ -164,23 +157,25 @@ Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
   return compiler;
 }
 
-// The compiler's identity is in the key: without one, each that published here is tried.
+// The compiler's identity is in the key: without one, each that the tiers know is tried.
 Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
-    const KernelSpec& spec, const std::string& unit, const std::string& why_not_compiled) {
-  const std::vector<std::string> identities = store->compilers();
+    const KernelSpec& spec, const std::string& unit, const std::string& why_not_compiled,
+    Origin& origin) {
+  const std::vector<std::string> identities = tiers->compilers();
   Key last;
   for (const std::string& identity : identities) {
     LATHE_ASSIGN(last, make_key(spec, unit, arch, identity, options));
-    if (auto entry = store->get(last))
-      return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(*entry)));
+    if (auto hit = tiers->get(last)) {
+      origin = hit->origin;
+      return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(hit->entry)));
+    }
   }
-  const std::string where = store->root().empty() ? store->problem() : store->root();
   std::string why =
-      text(spec.kernel, " is not cached in ", where, ", and ", why_not_compiled, "\n");
+      text(spec.kernel, " is not cached in ", tiers->names(), ", and ", why_not_compiled, "\n");
   if (identities.empty()) {
     why += "no compiler has published there yet; spec=" + spec.text();
   } else {
-    const std::string nearest = store->nearest_difference(last);
+    const std::string nearest = tiers->nearest_difference(last);
     why += last.text;
     if (!nearest.empty()) why += "the nearest entry differs first in " + nearest;
   }
@@ -203,11 +198,15 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
                                                                       const Compiler& with,
                                                                       Origin& origin) {
   LATHE_ASSIGN(Key key, make_key(spec, unit, arch, with.identity(), options));
-  origin = Origin::disk;
-  if (auto entry = store->get(key)) return {std::make_shared<const Entry>(std::move(*entry))};
-  const Store::Lock lock = store->lock(key);
+  if (auto hit = tiers->get(key)) {
+    origin = hit->origin;
+    return {std::make_shared<const Entry>(std::move(hit->entry))};
+  }
+  Store& store = tiers->store();
+  const Store::Lock lock = store.lock(key);
   // Whoever held the lock before us has published by now.
-  if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
+  origin = Origin::disk;
+  if (auto entry = store.get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
 
   for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
   LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
@@ -215,7 +214,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
   origin = Origin::compiler;
   auto entry = std::make_shared<const Entry>(
       make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
-  store->put(*entry);
+  store.put(*entry);
   return entry;
 }
 
@@ -225,14 +224,12 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
   kernel.spec = spec;
   kernel.unit = unit;
   if (!may_compile) {
-    kernel.origin = Origin::disk;
-    LATHE_ASSIGN(kernel.entry,
-                 find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling"));
+    LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
+                                                     kernel.origin));
   } else if (auto with = open_compiler(); with.ok()) {
     LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
   } else {
-    kernel.origin = Origin::disk;
-    auto found = find_for_any_compiler(spec, unit, "there is no compiler");
+    auto found = find_for_any_compiler(spec, unit, "there is no compiler", kernel.origin);
     // What stands in the way is the compiler, not the cache.
     if (!found.ok()) return with.status();
     kernel.entry = *found;

@@ -13,9 +13,13 @@ namespace lathe {
 const std::vector<EnvironmentVariable>& environment_table() {
   static const std::vector<EnvironmentVariable> table = {
       {"LATHE_CACHE_DIR", "$XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe",
-       "Root of the kernel cache."},
+       "Root of the kernel cache; off: none, kernels stay in memory."},
       {"XDG_CACHE_HOME", "$HOME/.cache", "Parent of the kernel cache, if an absolute path."},
       {"HOME", "the cache is kept in memory only", "Home directory, for the default cache."},
+      {"LATHE_CACHE_READONLY", "none",
+       "Caches that are only read, searched after one's own: directories with : between them."},
+      {"LATHE_BUNDLES", "none",
+       "Bundles, searched last before a kernel is compiled: files with : between them."},
       {"LATHE_JIT", "on", "off: a kernel that is not cached is an error, nothing is compiled."},
       {"LATHE_CACHE_MAX_BYTES", "2147483648",
        "What kernels on disk may add up to before those used longest ago go; 0: no limit."},
