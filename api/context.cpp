@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "api/boundary.h"
+#include "api/tune_choices.h"
 #include "codegen/base/env.h"
 
 namespace lathe {
@@ -90,6 +91,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   context->registry =
       std::make_unique<Registry>(context->tiers, context->device, context->facts.arch);
   context->recorder = Recorder::from_environment();
+  context->tuned = open_tuned(*context);
   return {};
 }
 

@@ -16,6 +16,7 @@
 #include "cache/registry.h"
 #include "cache/store.h"
 #include "cache/tiers.h"
+#include "cache/tuned_choices.h"
 
 struct lathe_context {
   lathe_device_kind kind = LATHE_DEVICE_NONE;
@@ -25,6 +26,7 @@ struct lathe_context {
   std::shared_ptr<lathe::Store> store;  // the first of them
   std::unique_ptr<lathe::Registry> registry;
   std::shared_ptr<lathe::Recorder> recorder;  // null: problems are not recorded
+  std::shared_ptr<lathe::TunedChoices> tuned;  // null: LATHE_TUNED=off
 
   // Each kernel of each plan or warming counts once, by where it came from.
   std::atomic<uint64_t> compiled{0}, hits{0};
@@ -33,6 +35,7 @@ struct lathe_context {
   std::string compiler;      // of the first kernel, and then left alone
   std::string verify_problems;
   std::string trimmed_names;  // guarded by mutex: of the last lathe_cache_trim
+  std::string tuned_list;     // guarded by mutex: of the last lathe_tuned_list
 };
 
 namespace lathe {

@@ -18,6 +18,7 @@
 #include "api/manifest.h"
 #include "api/shard_rows.h"
 #include "api/sparse_plan.h"
+#include "api/tune_choices.h"
 
 namespace lathe {
 namespace {
@@ -243,7 +244,8 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       plan->group_flags = problem->group_flags;
       plan->digests = lathe::digests_of(*problem);
     }
-    LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
+    LATHE_ASSIGN(plan->work,
+                 lathe::make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
     const Status loaded = lathe::load_kernels(plan.get());
     const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);

@@ -69,6 +69,7 @@ class Sections {
 // Of what was declared, but for extents, and of all options.
 struct PlanDigests {
   uint64_t tensors = 0, options = 0;
+  uint64_t choices = 0;  // what was tuned and is shared
 };
 PlanDigests digests_of(const lathe_problem& problem);
 

@@ -110,6 +110,7 @@ class Store : public EntrySource {
   struct State;
 
  private:
+  friend class TunedFile;  // another file of the same directory
   Store();
   std::unique_ptr<State> state_;
 };

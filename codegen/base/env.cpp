@@ -25,6 +25,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
        "File to which each problem is appended that a plan is made for: a manifest of `lathe warm`."},
       {"LATHE_CACHE_MAX_BYTES", "2147483648",
        "What kernels on disk may add up to before those used longest ago go; 0: no limit."},
+      {"LATHE_TUNED", "what lathe tune stored in the cache directory",
+       "off: no tuned choices; a file: those in it, and no others."},
       {"LATHE_LOCK_TIMEOUT_MS", "60000",
        "How long to wait for another process that compiles the same kernel."},
       {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12", "Path of the compiler library."},
