@@ -116,8 +116,8 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   // A FIFO must not hang us and a symbolic link must not lead us elsewhere.
   Opened opened = open_at(fs, shard, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (opened.error == ELOOP || opened.error == ENXIO) {
-    if (fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
-      return unreadable(errno);
+    const auto look = [&] { return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW); };
+    if (uninterrupted(look) != 0) return unreadable(errno);
     return wrong("it is not a regular file");
   }
   if (!opened) return unreadable(opened.error);
@@ -141,7 +141,8 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   found.entry = std::move(*entry);
   if (touch && status.st_mtime < time(nullptr) - kTouchAfterSeconds) {
     const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
-    fs.futimens(opened.fd(), times);  // only eviction's order hangs on it
+    // Only eviction's order hangs on it.
+    uninterrupted([&] { return fs.futimens(opened.fd(), times); });
   }
   return found;
 }
@@ -227,9 +228,9 @@ bool Store::put(const Entry& entry) {
   std::string step;
   const int error = state_->publish(entry, step);
   if (error == 0) {
-    ++state_->published;
+    const uint64_t before = state_->published++;
     state_->note_compiler(entry.key.text);
-    state_->trim_now_and_then();
+    state_->trim_now_and_then(before);
     return true;
   }
   ++state_->publish_failures;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/entry.h"
@@ -78,6 +79,12 @@ class Store : public EntrySource {
   };
   Lock lock(const Key& key);
 
+  // A small file beside the entries that checks itself; nothing if it cannot be read. Failing to
+  // write it is no matter.
+  std::optional<std::string> read_note(const char* name) const;
+  void write_note(const char* name, std::string_view text);
+  const FileSystem& files() const;
+
   StoreStat stat();
   VerifyReport verify();
   // Removes the entries that were used longest ago until what is left has at most 0.9 * `max_bytes`
@@ -103,6 +110,7 @@ class Store : public EntrySource {
   struct State;
 
  private:
+  friend class TunedFile;  // another file of the same directory
   Store();
   std::unique_ptr<State> state_;
 };

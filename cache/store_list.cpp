@@ -16,6 +16,18 @@ constexpr size_t kMaxCompilersBytes = 64 << 10;
 
 }  // namespace
 
+std::vector<std::string> version_names(const FileSystem& fs, int root) {
+  std::vector<std::string> names, out;
+  // A directory that was opened once is read from where the last reader stopped: open it anew.
+  const Opened opened = open_directory(fs, root, ".", false);
+  if (!opened || list_names(fs, opened.fd(), names) != 0) return {kVersionDirectory};
+  for (const std::string& name : names)
+    if (name.size() > 1 && name[0] == 'v' && name.find_first_not_of("0123456789", 1) == name.npos)
+      out.push_back(name);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 void Store::State::note_compiler(const std::string& key_text) {
   const std::string identity(value_of(key_text, "compiler"));
   std::lock_guard<std::mutex> guard(mutex);
@@ -66,14 +78,23 @@ StoreStat Store::stat() {
   out.publish_failures = state_->publish_failures;
   if (!state_->on_disk()) return out;
   const FileSystem& fs = state_->fs;
-  for_each_entry(*state_, [&](int shard, const std::string& name) {
-    struct stat status;
-    if (fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
-      ++out.entries;
-      out.bytes += static_cast<uint64_t>(status.st_size);
-    }
-    return true;
-  });
+  // Of other versions of the library too: they share the cap.
+  for (const std::string& version : version_names(fs, state_->root_fd.get())) {
+    const Opened opened =
+        open_directory(fs, state_->root_fd.get(), version.c_str(), false, state_->trust());
+    const auto count = [&](int shard, const std::string& name) {
+      struct stat status;
+      const auto look = [&] {
+        return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+      };
+      if (uninterrupted(look) == 0) {
+        ++out.entries;
+        out.bytes += static_cast<uint64_t>(status.st_size);
+      }
+      return true;
+    };
+    for_each_entry(fs, opened, state_->trust(), count);
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 //
 //   <root>/v1/lock          all locks, one byte per key
 //   <root>/v1/compilers     a line per compiler identity seen at publish
+//   <root>/v1/nvrtc         which compiler the loader opens (compiler_memo.cpp)
 //   <root>/v1/ab/abcdef....lathe     256 shards by the first byte of the key
 //   <root>/v1/ab/.tmp.<pid>.<random>
 #pragma once
@@ -75,8 +76,8 @@ struct Store::State {
   Found read_entry(int shard, const std::string& name, bool heal, bool touch) const;
 
   int publish(const Entry& entry, std::string& step);
-  // After a publish: now and then, and in one process at a time, trims to max_bytes.
-  void trim_now_and_then();
+  // After the n-th publish: now and then, and in one process at a time, trims to max_bytes.
+  void trim_now_and_then(uint64_t published_before);
   TrimReport trim(uint64_t bytes, int64_t fresh_seconds, bool dry_run) const;
   void note_compiler(const std::string& key_text);
 };
@@ -85,8 +86,12 @@ std::string entry_name(const Digest& key);
 // Whether a file's name is that of an entry, of any version of the library.
 bool is_entry_name(std::string_view name);
 
-// visit(shard's name, its descriptor, file name) for every file of every shard of <root>/v1, in the
-// order of names, until it returns false.
+// The directories of all versions of the library in an open root, v1 among them, in the order of
+// names. Where they cannot be listed it is v1 alone, if that is there.
+std::vector<std::string> version_names(const FileSystem& fs, int root);
+
+// visit(shard's name, its descriptor, file name) for every file of every shard of a version's
+// directory, in the order of names, until it returns false.
 template <typename Visit>
 void for_each_file(const FileSystem& fs, const Opened& version, Visit visit,
                    Trust trust = Trust::user) {
@@ -105,15 +110,21 @@ void for_each_file(const FileSystem& fs, const Opened& version, Visit visit,
   }
 }
 
-// visit(shard descriptor, file name) for every entry, likewise.
+// visit(shard descriptor, file name) for every entry of a version's directory, likewise.
 template <typename Visit>
-void for_each_entry(const Store::State& state, Visit visit) {
+void for_each_entry(const FileSystem& fs, const Opened& version, Trust trust, Visit visit) {
   for_each_file(
-      state.fs, state.open_version(false),
+      fs, version,
       [&](const std::string& shard, int fd, const std::string& name) {
         return !is_entry_name(name) || name.substr(0, 2) != shard || visit(fd, name);
       },
-      state.trust());
+      trust);
+}
+
+// The same for every entry of this version.
+template <typename Visit>
+void for_each_entry(const Store::State& state, Visit visit) {
+  for_each_entry(state.fs, state.open_version(false), state.trust(), visit);
 }
 
 // The byte of the lock file that is a key's, and eviction's.
