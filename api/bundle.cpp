@@ -168,7 +168,8 @@ lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
     LATHE_TRY(lathe::require_directory(*context));
     LATHE_ASSIGN(const auto bundle, lathe::Bundle::open(path));
     LATHE_ASSIGN(const auto report, lathe::unpack_bundle(*bundle, *context->store));
-    lathe::give(report, lathe::information_text(bundle->information()), out);
+    const std::string information = lathe::information_text(bundle->information());
+    lathe::give(report, information, out);
     return {};
   });
 }

@@ -235,23 +235,6 @@ Result<EntrySource*> settle(const Digest& key, MergeSource* one, MergeSource* ot
 
 }  // namespace
 
-std::string_view tuned_subject(std::string_view record) {
-  constexpr std::string_view kBar = " | ";
-  for (int parts = 0; parts < 2; ++parts) record = record.substr(0, record.rfind(kBar));
-  return record;
-}
-
-std::vector<std::string> unite_tuned(const std::vector<std::string>& records) {
-  std::set<std::string, std::less<>> subjects;
-  std::vector<std::string> out;
-  for (const std::string& record : records) {
-    const bool fits = !record.empty() && record.find('\n') == record.npos;
-    if (fits && subjects.emplace(tuned_subject(record)).second) out.push_back(record);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 Result<BundleReport> pack_bundle(const std::string& path, const std::vector<EntrySource*>& sources,
                                  const std::vector<Digest>* keys,
                                  const std::vector<std::string>& tuned, const FileSystem& fs) {
@@ -282,31 +265,6 @@ Result<BundleReport> merge_bundles(const std::string& path, const std::vector<st
   std::vector<Chosen> list;
   for (const auto& [bytes, source] : chosen) list.push_back({Digest{bytes}, source, 0, {}});
   return write_bundle(path, std::move(list), tuned, fs, false);
-}
-
-Result<BundleReport> unpack_bundle(const Bundle& bundle, Store& store) {
-  BundleReport report;
-  report.bytes = bundle.bytes();
-  uint64_t refused = 0;
-  for (const BundleItem& item : bundle.items()) {
-    const Bundle::Found found = bundle.read(item);
-    if (!found.entry) {
-      ++report.bad;
-      report.problems += item.key.hex() + ": " + found.why + "\n";
-      continue;
-    }
-    ++report.entries;
-    if (store.read(item.key).ok()) {
-      ++report.present;
-    } else if (store.put(*found.entry)) {
-      ++report.added;
-    } else {
-      ++refused;
-    }
-  }
-  if (refused == 0) return report;
-  return Status(Code::cache_io, text("cache directory ", store.root(), " did not take ", refused,
-                                     " of ", report.entries, " entries of bundle ", bundle.path()));
 }
 
 }  // namespace lathe

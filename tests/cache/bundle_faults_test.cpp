@@ -28,7 +28,7 @@ const std::vector<Entry>& entries() {
 }
 
 std::string good_bundle(const TemporaryDirectory& place) {
-  pack_all(place / "b", {entries()}, {"h100 | k | c | m=2 | us=1"});
+  pack_all(place / "b", {entries()}, {tuned_line("h100", "m=2", 1)});
   return read_file(place / "b");
 }
 
