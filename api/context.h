@@ -25,7 +25,7 @@ struct lathe_context {
   std::shared_ptr<lathe::Tiers> tiers;
   std::shared_ptr<lathe::Store> store;  // the first of them
   std::unique_ptr<lathe::Registry> registry;
-  std::shared_ptr<lathe::Recorder> recorder;  // null: problems are not recorded
+  std::shared_ptr<lathe::Recorder> recorder;   // null: problems are not recorded
   std::shared_ptr<lathe::TunedChoices> tuned;  // null: LATHE_TUNED=off
 
   // Each kernel of each plan or warming counts once, by where it came from.
