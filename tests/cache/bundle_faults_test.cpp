@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "cache/bundle.h"
 #include "cache/tiers.h"
@@ -342,6 +344,42 @@ TEST_CASE("a file that a network file system has lost is opened anew, once") {
   stale = 0;
   CHECK(right(*tier) == 3);
   CHECK(tier->stat().corrupt == 0);
+}
+
+TEST_CASE("threads share a bundle that is lost and found again under them") {
+  const TemporaryDirectory place;
+  good_bundle(place);
+  static std::atomic<int> reads{0};
+  FileSystem table = real_fs();
+  table.pread = [](int fd, void* to, size_t bytes, off_t at) -> ssize_t {
+    if (++reads % 5 != 0) return real_fs().pread(fd, to, bytes, at);
+    errno = ESTALE;
+    return -1;
+  };
+  Log log;
+  reads = 0;
+  const auto tier = open_bundle_tier(place / "b", table);
+  const Tiers::List list = {tier};
+  Tiers tiers(Store::open("off"), list);
+  std::atomic<int> wrong{0}, found{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 60; ++round) {
+        const Entry& entry = entries()[static_cast<size_t>(t + round) % entries().size()];
+        const auto hit = tiers.get(entry.key);
+        if (hit && !same(hit->entry, entry)) ++wrong;
+        found += hit.has_value();
+        if (round % 10 == 0) tier->stat();
+        if (round % 10 == 5) tiers.nearest_difference(entry.key);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(found > 100);
+  CHECK(tier->stat().hits == static_cast<uint64_t>(found));
+  CHECK(tier->stat().hits + tier->stat().misses == 360);
 }
 
 TEST_CASE("file calls that fail while packing and merging leave the old file or the new one") {
