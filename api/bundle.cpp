@@ -182,7 +182,7 @@ lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_
     LATHE_TRY(lathe::check_report(out));
     std::vector<std::string> paths;
     for (size_t i = 0; i < count; ++i) {
-      LATHE_TRY(require(from[i], "from[i]"));
+      LATHE_TRY(require(from[i], lathe::text("from[", i, "]").c_str()));
       paths.emplace_back(from[i]);
     }
     if (paths.empty()) return lathe::invalid("count is 0, but there must be a bundle to merge");
