@@ -13,6 +13,7 @@ from length_cases import LengthCases
 from page_cases import PageCases
 from picture_cases import PictureCases
 from rank_cases import RankCases
+from ship_cases import ShipCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
 from warm_cases import WarmCases
@@ -22,4 +23,5 @@ if __name__ == "__main__":
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
                            "tools": ToolCases,
                            "picture": PictureCases,
-                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases}))
+                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
+                           "ship": ShipCases}))
