@@ -147,8 +147,7 @@ Json prediction_json(const lathe_estimate& estimate, const Json& counted) {
   }
   std::string sentence = "a prediction, at best, from ";
   sentence += counts ? "what the simulator counted" : "what formulas count";
-  sentence += " and the data sheet of " + std::string(estimate.gpu) +
-              ": no stalls, every resource busy at once, full clocks";
+  sentence += " and data sheets: no stalls, every resource busy at once, full clocks";
   if (!counts) sentence += "; instructions and shared memory left out";
   return {{"gpu", estimate.gpu},
           {"microseconds", microseconds},

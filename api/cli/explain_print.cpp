@@ -246,13 +246,23 @@ void print_side_by_side(const std::vector<Json>& reports) {
   });
   add("bound", [](const Json& report) { return text_of(report.at("prediction"), "bound"); });
   print_table(rows);
+  std::vector<std::pair<std::string, std::string>> notes;  // sentence, GPUs
   for (const Json& report : reports) {
-    std::printf("%s%s: %s\n", &report == &reports.front() ? "\n" : "",
-                text_of(report.at("prediction"), "gpu").c_str(),
-                text_of(report.at("prediction"), "sentence").c_str());
-    if (report.at("counted").is_null()) {
-      std::printf("  not counted: %s\n", text_of(report, "not_counted").c_str());
+    const Json& prediction = report.at("prediction");
+    std::string sentence = text_of(prediction, "sentence");
+    if (report.at("counted").is_null()) sentence += " (" + text_of(report, "not_counted") + ")";
+    const auto same = std::find_if(notes.begin(), notes.end(),
+                                   [&](const auto& note) { return note.first == sentence; });
+    const std::string gpu = text_of(prediction, "gpu");
+    if (same == notes.end()) {
+      notes.emplace_back(sentence, gpu);
+    } else {
+      same->second += ", " + gpu;
     }
+  }
+  std::printf("\n");
+  for (const auto& [sentence, gpus] : notes) {
+    std::printf("%s: %s\n", gpus.c_str(), sentence.c_str());
   }
 }
 
