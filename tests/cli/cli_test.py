@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|picture|ranks|lengths|examples"""
+"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|explain|picture|ranks|lengths|examples"""
 import sys
 
 import harness
 from cache_cases import CacheCases
 from example_cases import ExampleCases
+from explain_cases import ExplainCases
 from input_cases import InputCases
 from length_cases import LengthCases
 from page_cases import PageCases
@@ -18,5 +19,6 @@ from tool_cases import ToolCases
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "tools": ToolCases,
+                           "explain": ExplainCases,
                            "picture": PictureCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases}))
