@@ -8,6 +8,7 @@ import harness
 from bundle_cases import BundleCases
 from cache_cases import CacheCases
 from example_cases import ExampleCases
+from explain_cases import ExplainCases
 from input_cases import InputCases
 from length_cases import LengthCases
 from page_cases import PageCases
@@ -21,7 +22,7 @@ from warm_cases import WarmCases
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
-                           "tools": ToolCases,
+                           "tools": ToolCases, "explain": ExplainCases,
                            "picture": PictureCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
                            "ship": ShipCases}))
