@@ -4,6 +4,7 @@
 //
 //   <root>/v1/lock          all locks, one byte per key
 //   <root>/v1/compilers     a line per compiler identity seen at publish
+//   <root>/v1/nvrtc         which compiler the loader opens (compiler_memo.cpp)
 //   <root>/v1/ab/abcdef....lathe     256 shards by the first byte of the key
 //   <root>/v1/ab/.tmp.<pid>.<random>
 #pragma once
@@ -22,12 +23,20 @@ namespace lathe {
 
 inline constexpr const char* kVersionDirectory = "v1";
 
+struct Root {
+  Descriptor fd;
+  std::string path;     // empty if there is none to use
+  std::string problem;  // why
+};
+
 struct Store::State {
   explicit State(const FileSystem& table) : fs(table) {}
 
   FileSystem fs;  // a copy: the store may outlive a test's table
   std::string root, problem;
   Descriptor root_fd;
+  bool read_only = false;  // somebody else's: nothing in it is changed, not even a lock taken
+  Trust trust() const { return read_only ? Trust::user_and_root : Trust::user; }
   int64_t lock_timeout_ms = 60000;
 
   uint64_t max_bytes = 0;  // what entries may add up to; 0: no limit
@@ -39,12 +48,13 @@ struct Store::State {
   std::set<std::string> warned;           // guarded by mutex
   std::set<std::string> known_compilers;  // guarded by mutex: lines known to be in v1/compilers
 
+  void take(Root found);
   bool on_disk() const { return root_fd.get() >= 0; }
 
   // <root>/v1 and <root>/v1/ab. Opened per use, so that a cache removed under a running process is
   // made anew by the next publish.
   Opened open_version(bool create) const {
-    return open_directory(fs, root_fd.get(), kVersionDirectory, create);
+    return open_directory(fs, root_fd.get(), kVersionDirectory, create, trust());
   }
   Opened open_shard(const Digest& key, bool create) const;
   // Whether a file has the name of that entry, good or not.
@@ -85,13 +95,14 @@ std::vector<std::string> version_names(const FileSystem& fs, int root);
 // visit(shard's name, its descriptor, file name) for every file of every shard of a version's
 // directory, in the order of names, until it returns false.
 template <typename Visit>
-void for_each_file(const FileSystem& fs, const Opened& version, Visit visit) {
+void for_each_file(const FileSystem& fs, const Opened& version, Visit visit,
+                   Trust trust = Trust::user) {
   std::vector<std::string> shards;
   if (!version || list_names(fs, version.fd(), shards) != 0) return;
   std::sort(shards.begin(), shards.end());
   for (const std::string& shard : shards) {
     if (shard.size() != 2) continue;
-    Opened opened = open_directory(fs, version.fd(), shard.c_str(), false);
+    Opened opened = open_directory(fs, version.fd(), shard.c_str(), false, trust);
     std::vector<std::string> names;
     if (!opened || list_names(fs, opened.fd(), names) != 0) continue;
     std::sort(names.begin(), names.end());
@@ -101,12 +112,21 @@ void for_each_file(const FileSystem& fs, const Opened& version, Visit visit) {
   }
 }
 
-// visit(shard descriptor, file name) for every entry, likewise.
+// visit(shard descriptor, file name) for every entry of a version's directory, likewise.
 template <typename Visit>
-void for_each_entry(const FileSystem& fs, const Opened& version, Visit visit) {
-  for_each_file(fs, version, [&](const std::string& shard, int fd, const std::string& name) {
-    return !is_entry_name(name) || name.substr(0, 2) != shard || visit(fd, name);
-  });
+void for_each_entry(const FileSystem& fs, const Opened& version, Trust trust, Visit visit) {
+  for_each_file(
+      fs, version,
+      [&](const std::string& shard, int fd, const std::string& name) {
+        return !is_entry_name(name) || name.substr(0, 2) != shard || visit(fd, name);
+      },
+      trust);
+}
+
+// The same for every entry of this version.
+template <typename Visit>
+void for_each_entry(const Store::State& state, Visit visit) {
+  for_each_entry(state.fs, state.open_version(false), state.trust(), visit);
 }
 
 // The byte of the lock file that is a key's, and eviction's.
@@ -116,12 +136,9 @@ inline constexpr int64_t kTrimLockOffset = int64_t{1} << 62;
 int try_lock(const FileSystem& fs, int fd, int64_t offset);
 void unlock(const FileSystem& fs, int fd, int64_t offset);
 
-struct Root {
-  Descriptor fd;
-  std::string path;     // empty if there is none to use
-  std::string problem;  // why
-};
 // Finds, makes and checks the root directory.
 Root open_root(const FileSystem& fs, const std::string& wanted);
+// The same for a directory that is only read: it is there, or there is a problem.
+Root open_read_only_root(const FileSystem& fs, const std::string& path);
 
 }  // namespace lathe

@@ -187,7 +187,8 @@ void Store::State::trim_now_and_then(uint64_t published_before) {
 }
 
 TrimReport Store::trim(uint64_t max_bytes, bool dry_run) {
-  return state_->on_disk() ? state_->trim(max_bytes, 0, dry_run) : TrimReport();
+  if (!state_->on_disk() || state_->read_only) return {};
+  return state_->trim(max_bytes, 0, dry_run);
 }
 
 }  // namespace lathe

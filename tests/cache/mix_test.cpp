@@ -251,6 +251,9 @@ const FileSystem& chancy_fs() {
       [](int fd, void* to, size_t bytes) -> ssize_t {
         return Chance::fails() ? -1 : real_fs().getdents(fd, to, bytes);
       },
+      [](int fd, void* to, size_t bytes, off_t at) -> ssize_t {
+        return Chance::fails() ? -1 : real_fs().pread(fd, to, Chance::some(bytes), at);
+      },
   };
   return table;
 }
