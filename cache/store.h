@@ -61,8 +61,9 @@ class Store : public EntrySource {
   // Whether it was stored; failing to is a warning and a counter, never an error.
   bool put(const Entry& entry);
 
-  // Holds the key's lock across processes until destroyed, which is before the store is. Without a
-  // usable lock `held` is false and the caller compiles privately.
+  // Holds the key's lock across processes until destroyed, which is before the store is. Not
+  // `held`: there is no usable lock, or its holder took too long, or has published what the caller
+  // waits for. In each case the caller looks again and, on a miss, compiles privately.
   class Lock {
    public:
     Lock() = default;

@@ -57,6 +57,8 @@ struct Store::State {
     return open_directory(fs, root_fd.get(), kVersionDirectory, create, trust());
   }
   Opened open_shard(const Digest& key, bool create) const;
+  // Whether a file has the name of that entry, good or not.
+  bool is_there(const Opened& version, const Digest& key) const;
   // The file of all locks.
   Opened open_locks(const Opened& version) const;
 
