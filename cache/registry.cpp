@@ -184,7 +184,7 @@ std::shared_ptr<const Entry> Registry::State::find_without_compiler(const Kernel
   }
   const auto key = make_key(spec, unit, arch, identity, options);
   if (!key.ok()) return nullptr;
-  auto entry = store->get(*key, true);  // a miss is counted by the look that follows
+  auto entry = store->get(*key, true, false);  // a miss is counted by the look that follows
   return entry ? std::make_shared<const Entry>(std::move(*entry)) : nullptr;
 }
 
@@ -291,10 +291,22 @@ Result<std::shared_ptr<const Kernel>> Registry::load(const KernelSpec& spec) {
   bool first = false;
   auto kernel = state_->loaded.get(unit, first, [&]() -> Result<std::shared_ptr<const Kernel>> {
     LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
-    return Kernel::load(state_->device, *built->entry, spec);
+    auto quick = Kernel::load(state_->device, *built->entry, spec);
+    if (quick.ok() || !built->entry->without_ptx) return quick;
+    LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(*built));
+    return Kernel::load(state_->device, *entry, spec);
   });
   if (!first && kernel.ok()) ++state_->hits;
   return kernel;
+}
+
+Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
+  if (!built.entry->without_ptx) return built.entry;
+  if (auto entry = store_->get(built.entry->key, true))
+    return {std::make_shared<const Entry>(std::move(*entry))};
+  LATHE_ASSIGN(const auto with, state_->open_compiler());
+  Origin origin = Origin::disk;
+  return state_->find_or_compile(built.spec, built.unit, *with, origin);
 }
 
 RegistryStat Registry::stat() const {

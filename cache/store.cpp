@@ -21,6 +21,8 @@ namespace {
 
 // Refused before memory is asked for: an entry of ours has some hundred KB.
 constexpr off_t kMaxEntryBytes = off_t{256} << 20;
+// Kept for the next entry; larger ones are rare.
+constexpr off_t kMaxScratchBytes = off_t{1} << 20;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;
 
@@ -90,7 +92,7 @@ const std::string& Store::problem() const { return state_->problem; }
 uint64_t Store::max_bytes() const { return state_->max_bytes; }
 
 Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
-                                             bool touch) const {
+                                             bool touch, bool with_ptx) const {
   Found found;
   struct stat status = {};
   const auto wrong = [&](std::string why) {
@@ -117,14 +119,16 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   if (status.st_uid != geteuid()) return wrong(text("it belongs to user ", status.st_uid));
   if (status.st_size > kMaxEntryBytes) return wrong(text("it has ", status.st_size, " bytes"));
 
-  std::string bytes;
+  std::string own;
+  const std::unique_lock<std::mutex> lock(scratch_mutex, std::try_to_lock);
+  std::string& bytes = lock && status.st_size <= kMaxScratchBytes ? scratch : own;
   if (const int error = read_all(fs, opened.fd(), static_cast<size_t>(status.st_size), bytes))
     return unreadable(error);
   if (entry_version(bytes) > kEntryVersion) {
     found.why = "it has a newer format";
     return found;
   }
-  Result<Entry> entry = decode_entry(bytes);
+  Result<Entry> entry = decode_entry(bytes, with_ptx);
   if (!entry.ok()) return wrong(entry.status().text());
   if (entry_name(entry->key.digest) != name)
     return wrong("it holds another key than its name says");
@@ -136,7 +140,7 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   return found;
 }
 
-std::optional<Entry> Store::get(const Key& key, bool again) {
+std::optional<Entry> Store::get(const Key& key, bool again, bool with_ptx) {
   const auto miss = [&]() -> std::optional<Entry> {
     if (!again) ++state_->misses;
     return std::nullopt;
@@ -149,7 +153,7 @@ std::optional<Entry> Store::get(const Key& key, bool again) {
     Opened shard = state_->open_shard(key.digest, false);
     found = {};
     found.error = shard.error;
-    if (shard) found = state_->read_entry(shard.fd(), name, true, true);
+    if (shard) found = state_->read_entry(shard.fd(), name, true, true, with_ptx);
     if (found.error != ESTALE) break;
   }
   if (found.entry) {
