@@ -22,7 +22,7 @@ namespace {
 // Refused before memory is asked for: an entry of ours has some hundred KB.
 constexpr off_t kMaxEntryBytes = off_t{256} << 20;
 // Kept for the next entry; larger ones are rare.
-constexpr off_t kMaxScratchBytes = off_t{1} << 20;
+constexpr size_t kMaxScratchBytes = size_t{1} << 20;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;
 
@@ -119,11 +119,16 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   if (status.st_uid != geteuid()) return wrong(text("it belongs to user ", status.st_uid));
   if (status.st_size > kMaxEntryBytes) return wrong(text("it has ", status.st_size, " bytes"));
 
-  std::string own;
+  const auto size = static_cast<size_t>(status.st_size);
+  std::unique_ptr<char[]> own;
   const std::unique_lock<std::mutex> lock(scratch_mutex, std::try_to_lock);
-  std::string& bytes = lock && status.st_size <= kMaxScratchBytes ? scratch : own;
-  if (const int error = read_all(fs, opened.fd(), static_cast<size_t>(status.st_size), bytes))
+  const bool shared = lock && size <= kMaxScratchBytes;
+  std::unique_ptr<char[]>& room = shared ? scratch : own;
+  if (!room) room = std::make_unique_for_overwrite<char[]>(shared ? kMaxScratchBytes : size);
+  size_t done = 0;
+  if (const int error = read_into(fs, opened.fd(), size, room.get(), &done))
     return unreadable(error);
+  const std::string_view bytes(room.get(), done);
   if (entry_version(bytes) > kEntryVersion) {
     found.why = "it has a newer format";
     return found;

@@ -42,7 +42,7 @@ struct Store::State {
 
   // Where entries are read to be verified: fresh memory costs more than reading does.
   mutable std::mutex scratch_mutex;
-  mutable std::string scratch;  // guarded by scratch_mutex
+  mutable std::unique_ptr<char[]> scratch;  // guarded by scratch_mutex; kMaxScratchBytes
 
   bool on_disk() const { return root_fd.get() >= 0; }
 
