@@ -33,4 +33,7 @@ Table bench_ring(const Settings& settings);    // over ranks, in the simulator's
 Table bench_sparse(const Settings& settings);  // as attn
 Table bench_sim(const Settings& settings);     // the simulator's own speed
 
+// 64 processes on a cold cache: compiles, and the time beside that of the compiles alone.
+Table bench_processes(const Settings& settings);
+
 }  // namespace bench

@@ -26,6 +26,9 @@ struct Entry {
 inline constexpr uint32_t kEntryVersion = 1;
 inline constexpr size_t kEntryHeaderBytes = 96;
 
+// Refused before memory is asked for: an entry of ours has some hundred KB.
+inline constexpr uint64_t kMaxEntryBytes = uint64_t{256} << 20;
+
 std::string encode_entry(const Entry& entry);
 // Fails with CACHE_IO and what is wrong: magic, version, length, checksum, text.
 // Either way all of it is verified; without the PTX, of which a GPU needs none, less is copied.

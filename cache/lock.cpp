@@ -57,7 +57,7 @@ Opened Store::State::open_locks(const Opened& version) const {
 
 Store::Lock Store::lock(const Key& key) {
   Lock lock;
-  if (!state_->on_disk()) return lock;
+  if (!state_->on_disk() || state_->read_only) return lock;
   // What keeps the file from being opened keeps entries from being published, which warns.
   Opened version = state_->open_version(true);
   if (!version) return lock;

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of bundles share: a source of entries in memory, and packing it.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/bundle.h"
+#include "tests/cache/support.h"
+
+namespace lathe::test {
+
+class Entries : public EntrySource {
+ public:
+  explicit Entries(std::vector<Entry> entries) : entries_(std::move(entries)) {}
+  std::vector<Digest> keys() override {
+    std::vector<Digest> out;
+    for (const Entry& entry : entries_) out.push_back(entry.key.digest);
+    return out;
+  }
+  Result<Entry> read(const Digest& key) override {
+    for (const Entry& entry : entries_)
+      if (entry.key.digest == key) return entry;
+    return Status(Code::not_cached, "no such entry");
+  }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+inline BundleReport pack_all(const std::string& path, const std::vector<std::vector<Entry>>& from,
+                             const std::vector<std::string>& tuned = {}) {
+  std::vector<Entries> sources;
+  for (const std::vector<Entry>& entries : from) sources.emplace_back(entries);
+  std::vector<EntrySource*> pointers;
+  for (Entries& source : sources) pointers.push_back(&source);
+  auto report = pack_bundle(path, pointers, nullptr, tuned);
+  REQUIRE_MESSAGE(report.ok(), report.status().text());
+  return *report;
+}
+
+}  // namespace lathe::test
