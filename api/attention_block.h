@@ -39,6 +39,7 @@ class BlockGrid {
   // INVALID_ARGUMENT if nothing would be left.
   static Result<BlockGrid> make(const lathe_problem& problem, const DeviceFacts& facts);
   bool persistent() const { return margin_ > 0; }
+  const DeviceFacts& facts() const { return facts_; }
   void bind(const PlanKernel& kernel);
   int64_t blocks(const KernelSpec& spec, int64_t tiles) const {
     return attention_block_grid(spec, registers_, facts_, margin_, tiles);

@@ -8,6 +8,7 @@
 #include "api/attention_params.h"
 #include "api/attention_snippets.h"
 #include "api/boundary.h"
+#include "codegen/kernels/attention_memory.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
@@ -228,11 +229,18 @@ Result<Estimate> AttentionBlockBwdWork::estimate(const Call& call) const {
   out.cost.minimum_bytes =
       rows * (widths * element + 8 + dq * problem.head_dim) + keys * widths * (element + dkv);
   const KernelSpec& main = *kernels_.backward;
-  const uint64_t tiles = (shape.seq_k + main.constant("n") - 1) / main.constant("n");
+  const int64_t tile_rows = main.constant("m"), tile_keys = main.constant("n");
+  const int64_t row_tiles = (shape.seq_q + tile_rows - 1) / tile_rows;
+  const int64_t key_tiles = (shape.seq_k + tile_keys - 1) / tile_keys;
   const uint64_t visit = widths * element + 8 + 8 * problem.head_dim;  // of a row by a tile of keys
-  out.cost.bytes = rows * (8 + tiles * visit) + keys * widths * (element + dkv);
+  out.cost.bytes = out.cost.minimum_bytes + 8 * rows +
+                   attention_bytes_again(main, facts_, shape.sequences * shape.heads, key_tiles,
+                                         shape.seq_q * static_cast<int64_t>(visit));
   out.cost.flops = 2 * (3 * uint64_t(problem.head_dim) + 2 * uint64_t(problem.value_dim)) * rows *
                    static_cast<uint64_t>(shape.seq_k);
+  const int64_t padded = 3 * main.constant("width") + 2 * main.constant("value_width");
+  out.cost.tensor_ops = static_cast<uint64_t>(2 * padded * shape.sequences * shape.heads) *
+                        static_cast<uint64_t>(row_tiles * tile_rows * key_tiles * tile_keys);
   out.launches = specs_.size();
   return out;
 }

@@ -8,6 +8,7 @@
 #include "api/attention_params.h"
 #include "api/attention_snippets.h"
 #include "api/boundary.h"
+#include "codegen/kernels/attention_memory.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -143,7 +144,10 @@ Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
   const uint64_t element = static_cast<uint64_t>(bytes_of(request_.problem.element));
   const uint64_t state = cells * (width * (4 - element) + (first_ ? 0 : 4 * width + 4));
   out.launches = positions_ || specs_.size() > 1 ? 2 : 1;
-  out.cost = {rows * row.minimum_bytes + state, rows * row.bytes + state, rows * row.flops};
+  const uint64_t memory =
+      attention_memory_bytes(request_.problem, spec(), extent, {all}, grid_.facts());
+  out.cost = {rows * row.minimum_bytes + state, rows * memory + state, rows * row.flops,
+              rows * row.tile_flops * attention_product_terms(request_.problem)};
   return out;
 }
 

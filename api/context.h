@@ -5,11 +5,13 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "api/lathe.h"
+#include "api/record.h"
 #include "cache/driver.h"
 #include "cache/registry.h"
 #include "cache/store.h"
@@ -23,6 +25,7 @@ struct lathe_context {
   std::shared_ptr<lathe::Tiers> tiers;
   std::shared_ptr<lathe::Store> store;  // the first of them
   std::unique_ptr<lathe::Registry> registry;
+  std::shared_ptr<lathe::Recorder> recorder;   // null: problems are not recorded
   std::shared_ptr<lathe::TunedChoices> tuned;  // null: LATHE_TUNED=off
 
   // Each kernel of each plan or warming counts once, by where it came from.
@@ -37,9 +40,10 @@ struct lathe_context {
 
 namespace lathe {
 
-// Builds one kernel and counts it.
+// Builds one kernel and counts it. `busy` as in Registry::build.
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
-                                                         const KernelSpec& spec);
+                                                         const KernelSpec& spec,
+                                                         const std::function<void()>& busy = {});
 
 // The simulator has one profile in a process: the first caller picks it.
 Status choose_sim_profile(const std::string& arch);

@@ -251,13 +251,39 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
+/* A problem as one line of text: a JSON object,
+ *   {"op": "flash_attention", "tensors": {"q": ["bf16", [-1, -1, 32, 128]], ...},
+ *    "options": {"causal": 1}, "alignment": 8, "snippets": {"score_mod": "..."},
+ *    "group": {"world": 4, "flags": ["allgather"]}}
+ * with what was declared, in the order of the operator's table: each tensor's dtype and extents, -1
+ * where they vary; the options that were set; the alignment if it is not 16; the whole texts of
+ * options that take a FILE; of a group the number of ranks and the flags (reduce_parameter_grads,
+ * allgather, dispatch, exchange_heads, narrow_gradients). Equal problems have equal lines, in ASCII
+ * without a newline; the kernels of a line are those of the problem, on any machine. A manifest is
+ * a file of such lines.
+ * Copies at most `bytes` with a final NUL; `needed` (may be NULL) gets the size of the whole.
+ * INVALID_ARGUMENT if a text is no UTF-8. */
+LATHE_API lathe_status lathe_problem_text(const lathe_problem* problem, char* text, size_t bytes,
+                                          size_t* needed);
+/* The problem of a line of `bytes` bytes. Its text is the line, if the line is canonical: spaces,
+ * another order, true for 1 and numbers as texts are read too. INVALID_ARGUMENT, with what was
+ * found and what is allowed, for what is no JSON, has over 8 MiB, holds a name twice or an unknown
+ * field, or what the function for that part of a problem refuses. No file is opened: a text is in
+ * snippets, or it is refused.
+ * Of a group only the number of ranks is known: plans can be made, described and warmed, but
+ * lathe_plan_run and lathe_shard_prepare refuse them. lathe_problem_group gives it a real one. */
+LATHE_API lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes);
+
 /* ---- plans --------------------------------------------------------------------------------------
  */
 
-/* Validates, chooses, compiles or loads. May take as long as a compile; a plan for a problem whose
- * kernels are cached takes about a millisecond. With the option head_ranks the group is split, and
- * every rank calls this. INVALID_ARGUMENT, UNSUPPORTED, COMPILE_FAILED, NOT_CACHED, CUDA, NCCL,
- * TIMEOUT. The problem may be destroyed afterwards. */
+/* Validates, chooses, compiles or loads; kernels that must be compiled side by side, by threads of
+ * the library that end before it returns, as many as there are cores and memory (250 MB each) for.
+ * With LATHE_RECORD=FILE the problem's line is appended to that file, once in a process.
+ * NOT_CACHED has the problem's line in its text, on a line of its own. May take as long as a
+ * compile; a plan for a problem whose kernels are cached takes about a millisecond. With the option
+ * head_ranks the group is split, and every rank calls this. INVALID_ARGUMENT, UNSUPPORTED,
+ * COMPILE_FAILED, NOT_CACHED, CUDA, NCCL, TIMEOUT. The problem may be destroyed afterwards. */
 LATHE_API lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
                                          const lathe_problem* problem);
 /* After its runs have finished on the device. */
@@ -457,10 +483,58 @@ LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, con
 /* ---- cache
  * --------------------------------------------------------------------------------------- */
 
-/* Compiles what the problem needs, or finds it in the cache; nothing is loaded or launched, so a
- * context of LATHE_DEVICE_NONE will do. Either count may be NULL. */
+/* Compiles what the problem needs, or finds it in the cache, as lathe_plan_create does; nothing is
+ * loaded or launched, so a context of LATHE_DEVICE_NONE will do. Either count may be NULL. */
 LATHE_API lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem,
                                   uint64_t* compiled, uint64_t* hits);
+
+/* Many problems, in contexts of as many architectures: each kernel is built once, however many need
+ * it. Belongs to one thread at a time; the contexts must outlive it, the problems need not. */
+typedef struct lathe_warming lathe_warming;
+LATHE_API lathe_status lathe_warming_create(lathe_warming** out);
+LATHE_API void lathe_warming_destroy(lathe_warming* warming);
+/* Chooses the kernels of `problem` in `context`; compiles nothing. What fails is an item too, the
+ * next one, with the status that is returned. */
+LATHE_API lathe_status lathe_warming_add(lathe_warming* warming, lathe_context* context,
+                                         const lathe_problem* problem);
+/* After each kernel, and once before the first; one call at a time, from any thread. `compiled` of
+ * those that are `done`. Other than 0: no further kernel is begun. */
+typedef int (*lathe_warming_progress)(void* user, size_t done, size_t total, size_t compiled);
+/* Builds what is not built yet, `jobs` kernels at once; 0: as many as there are cores and memory
+ * (250 MB each) for. A failure does not stop the others: when all were tried, the first one in the
+ * order of the items is returned. `progress` may be NULL. May be called again. */
+LATHE_API lathe_status lathe_warming_run(lathe_warming* warming, int jobs,
+                                         lathe_warming_progress progress, void* user);
+
+typedef struct lathe_warming_item_info {
+  size_t size; /* in: sizeof(lathe_warming_item_info) */
+  const char *op, *arch;
+  lathe_status status;     /* OK, or the first of its failures */
+  const char* error;       /* its text; "" */
+  uint64_t kernels;        /* the sum of what follows */
+  uint64_t compiled, hits; /* of those that no earlier item needs */
+  uint64_t shared;         /* built for an earlier item */
+  uint64_t failed, left;   /* `left`: not begun */
+  double milliseconds;     /* spent on those that no earlier item needs */
+} lathe_warming_item_info;
+LATHE_API size_t lathe_warming_item_count(const lathe_warming* warming);
+/* In the order of lathe_warming_add. Lent strings stay good until the next call of _run, or
+ * _destroy. */
+LATHE_API lathe_status lathe_warming_item(const lathe_warming* warming, size_t index,
+                                          lathe_warming_item_info* out);
+
+typedef struct lathe_warming_kernel_info {
+  size_t size; /* in: sizeof(lathe_warming_kernel_info) */
+  const char *name, *spec, *arch;
+  const char* key;  /* "" before it is built */
+  const char* from; /* as in lathe_kernel_info; "" before it is built */
+  lathe_status status;
+  const char* error; /* "" */
+  double milliseconds;
+} lathe_warming_kernel_info;
+LATHE_API size_t lathe_warming_kernel_count(const lathe_warming* warming);
+LATHE_API lathe_status lathe_warming_kernel(const lathe_warming* warming, size_t index,
+                                            lathe_warming_kernel_info* out);
 
 typedef struct lathe_cache_info {
   size_t size; /* in: sizeof(lathe_cache_info) */

@@ -11,9 +11,11 @@
 #include "api/attention_plan.h"
 #include "api/attention_sharded.h"
 #include "api/boundary.h"
+#include "api/build_kernels.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/manifest.h"
 #include "api/shard_rows.h"
 #include "api/sparse_plan.h"
 #include "api/tune_choices.h"
@@ -24,9 +26,12 @@ namespace {
 constexpr int64_t kSectionBytes = 256;
 
 Status load_kernels(lathe_plan* plan) {
-  for (const KernelSpec& spec : plan->work->specs()) {
+  const std::vector<KernelSpec>& specs = plan->work->specs();
+  LATHE_ASSIGN(auto built, build_kernels(*plan->context, specs));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const KernelSpec& spec = specs[i];
     PlanKernel kernel;
-    LATHE_ASSIGN(kernel.built, build_counted(*plan->context, spec));
+    kernel.built = std::move(built[i]);
     if (plan->context->device) {
       LATHE_ASSIGN(kernel.loaded, plan->context->registry->load(spec));
     }
@@ -88,6 +93,7 @@ Status check_workspace(const void* workspace, size_t bytes, size_t needed) {
 Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* const* slots,
            void* workspace, size_t workspace_bytes, void* stream) {
   LATHE_TRY(require(plan, "plan"));
+  LATHE_TRY(require_ranks(*plan));
   LATHE_TRY(require_device(*plan->context, "a run"));
   Call call;
   LATHE_TRY(prepare_call(*plan, shard, slots, Look::all, &call));
@@ -115,6 +121,15 @@ Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, in
   }
   total_ -= total_ % kSectionBytes;
   return {};
+}
+
+Status require_ranks(const lathe_plan& plan) {
+  if (!plan.group || plan.group->connected()) return {};
+  return invalid(
+      text("the plan is of a problem that was read from a line, which says no more of its "
+           "group than its ",
+           plan.group->world(),
+           " ranks: give it a group (lathe_problem_group) before the plan is made"));
 }
 
 Result<Extents> promised_by(const lathe_problem& problem) {
@@ -221,7 +236,8 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     LATHE_ASSIGN(plan->promised, lathe::promised_by(*problem));
     plan->slots = lathe::make_slots(*problem, plan->promised);
     if (problem->group) {
-      if (problem->group->context != context) {
+      const lathe_context* of = problem->group->context;
+      if (of != nullptr && of != context) {
         return invalid("the problem's group was made in another context than the plan");
       }
       plan->group = problem->group->group;
@@ -230,7 +246,10 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     }
     LATHE_ASSIGN(plan->work,
                  lathe::make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
-    LATHE_TRY(lathe::load_kernels(plan.get()));
+    const Status loaded = lathe::load_kernels(plan.get());
+    const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
+    if (known && context->recorder) context->recorder->note(*problem);
+    LATHE_TRY(lathe::with_problem(loaded, *problem));
     *out = plan.release();
     return {};
   });

@@ -90,6 +90,8 @@ struct lathe_plan {
 
 namespace lathe {
 
+// INVALID_ARGUMENT if all that is known of the plan's group is how many ranks it has.
+Status require_ranks(const lathe_plan& plan);
 // INVALID_ARGUMENT unless the shard is one of the plan's group that the operator can run on.
 Status check_group_of(const lathe_plan& plan, const lathe_shard& shard);
 // Checks the tensors and the shard of one call.

@@ -46,6 +46,7 @@ Status prepare(lathe_shard* shard, const lathe_plan* plan) {
   LATHE_TRY(require(shard, "shard"));
   LATHE_TRY(require(plan, "plan"));
   LATHE_TRY(check_group_of(*plan, *shard));
+  LATHE_TRY(require_ranks(*plan));
   for (const lathe_shard::ForPlan& each : shard->prepared) {
     if (each.plan == plan->id) return {};
   }

@@ -5,12 +5,14 @@
 #include "cache/registry.h"
 
 #include <atomic>
+#include <chrono>
 #include <ctime>
 #include <exception>
 #include <future>
 #include <mutex>
 #include <unordered_map>
 
+#include "cache/compiler_memo.h"
 #include "cache/key.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
@@ -21,14 +23,17 @@
 namespace lathe {
 namespace {
 
+using Busy = std::function<void()>;
+
 // One computation per key in this process: the first caller computes, the others wait. A failure
 // goes to all who wait for it and is then forgotten.
 template <typename T>
 class Once {
  public:
-  // compute() -> Result<T>. `first` tells whether this caller was the one who computed.
+  // compute() -> Result<T>. `first` tells whether this caller was the one who computed; `busy` is
+  // called before waiting for another who does.
   template <typename Compute>
-  Result<T> get(const std::string& key, bool& first, Compute compute) {
+  Result<T> get(const std::string& key, bool& first, Compute compute, const Busy& busy = {}) {
     std::promise<Result<T>> promise;
     std::shared_future<Result<T>> future;
     {
@@ -38,7 +43,10 @@ class Once {
       future = first ? promise.get_future().share() : found->second;
       if (first) table_.emplace(key, future);
     }
-    if (!first) return future.get();
+    if (!first) {
+      if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
+      return future.get();
+    }
     Result<T> result = guarded(compute);
     if (!result.ok()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -120,12 +128,20 @@ struct Registry::State {
 
   std::mutex compiler_mutex;
   std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
+  std::optional<std::string> remembered;     // likewise: its identity, while it is not open
+  bool recalled = false;                     // likewise
 
   Result<std::shared_ptr<const Compiler>> open_compiler();
-  Result<Built> make(const KernelSpec& spec, const std::string& unit);
+  // Of the compiler that is open, or that would be, if it is known which that is; else it is
+  // opened.
+  Result<std::string> compiler_identity();
+  Result<Built> make(const KernelSpec& spec, const std::string& unit, const Busy& busy);
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
-                                                       const Compiler& with, Origin& origin);
+                                                       const std::string& identity, Origin& origin,
+                                                       const Busy& busy);
+  Result<std::shared_ptr<const Entry>> compile(Key key, const KernelSpec& spec,
+                                               const std::string& unit, const Compiler& with);
   // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
   Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
@@ -152,9 +168,23 @@ Registry::~Registry() = default;
 Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
   const std::lock_guard<std::mutex> guard(compiler_mutex);
   if (!compiler) {
+    const CompilerMemo memo(tiers->store());
     LATHE_ASSIGN(compiler, Compiler::open());
+    memo.note(*compiler);
   }
   return compiler;
+}
+
+Result<std::string> Registry::State::compiler_identity() {
+  {
+    const std::lock_guard<std::mutex> guard(compiler_mutex);
+    if (compiler) return compiler->identity();
+    if (!recalled) remembered = CompilerMemo(tiers->store()).recall();
+    recalled = true;
+    if (remembered) return *remembered;
+  }
+  LATHE_ASSIGN(const std::shared_ptr<const Compiler> opened, open_compiler());
+  return opened->identity();
 }
 
 // The compiler's identity is in the key: without one, each that the tiers know is tried.
@@ -193,45 +223,59 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
   return good.status();
 }
 
+Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const KernelSpec& spec,
+                                                              const std::string& unit,
+                                                              const Compiler& with) {
+  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
+  ++compiled;
+  auto entry = std::make_shared<const Entry>(
+      make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
+  tiers->store().put(*entry);
+  return entry;
+}
+
 Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
                                                                       const std::string& unit,
-                                                                      const Compiler& with,
-                                                                      Origin& origin) {
-  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, with.identity(), options));
+                                                                      const std::string& identity,
+                                                                      Origin& origin,
+                                                                      const Busy& busy) {
+  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, identity, options));
   if (auto hit = tiers->get(key)) {
     origin = hit->origin;
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   }
+  if (busy) busy();
   Store& store = tiers->store();
-  const Store::Lock lock = store.lock(key);
-  // Whoever held the lock before us has published by now.
-  origin = Origin::disk;
-  if (auto entry = store.get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
-
-  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
-  ++compiled;
-  origin = Origin::compiler;
-  auto entry = std::make_shared<const Entry>(
-      make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
-  store.put(*entry);
-  return entry;
+  std::shared_ptr<const Compiler> with;
+  {
+    const Store::Lock lock = store.lock(key);
+    // Whoever held the lock before us has published by now.
+    origin = Origin::disk;
+    if (auto entry = store.get(key, true))
+      return {std::make_shared<const Entry>(std::move(*entry))};
+    LATHE_ASSIGN(with, open_compiler());
+    origin = Origin::compiler;
+    if (with->identity() == identity) return compile(std::move(key), spec, unit, *with);
+  }
+  // What was remembered is not what opened: its own key, under its own lock.
+  return find_or_compile(spec, unit, with->identity(), origin, busy);
 }
 
 Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
-                                                     const std::string& unit) {
+                                                     const std::string& unit, const Busy& busy) {
   BuiltKernel kernel;
   kernel.spec = spec;
   kernel.unit = unit;
   if (!may_compile) {
     LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
                                                      kernel.origin));
-  } else if (auto with = open_compiler(); with.ok()) {
-    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
+  } else if (const auto identity = compiler_identity(); identity.ok()) {
+    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, *identity, kernel.origin, busy));
   } else {
     auto found = find_for_any_compiler(spec, unit, "there is no compiler", kernel.origin);
     // What stands in the way is the compiler, not the cache.
-    if (!found.ok()) return with.status();
+    if (!found.ok()) return identity.status();
     kernel.entry = *found;
   }
   if (kernel.origin != Origin::compiler) ++hits;
@@ -242,11 +286,13 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
   return out;
 }
 
-Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec) {
+Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec,
+                                                           const Busy& busy) {
   const std::string unit = emit_unit(spec, state_->arch);
   bool first = false;
   LATHE_ASSIGN(const State::Built built,
-               state_->built.get(unit, first, [&] { return state_->make(spec, unit); }));
+               state_->built.get(
+                   unit, first, [&] { return state_->make(spec, unit, busy); }, busy));
   if (first) return built.first;
   ++state_->hits;
   return built.again;

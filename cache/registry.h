@@ -6,6 +6,7 @@
 // processes that share a cache directory.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,8 +35,10 @@ class Registry {
   Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device, std::string arch);
   ~Registry();
 
-  // Compiles or finds; needs no device.
-  Result<std::shared_ptr<const BuiltKernel>> build(const KernelSpec& spec);
+  // Compiles or finds; needs no device. `busy`, if given, is called before it compiles or waits for
+  // somebody who does.
+  Result<std::shared_ptr<const BuiltKernel>> build(const KernelSpec& spec,
+                                                   const std::function<void()>& busy = {});
   // build, then load into the device, once per spec.
   Result<std::shared_ptr<const Kernel>> load(const KernelSpec& spec);
 

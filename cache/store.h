@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/entry.h"
@@ -77,6 +78,12 @@ class Store : public EntrySource {
     int64_t offset_ = 0;
   };
   Lock lock(const Key& key);
+
+  // A small file beside the entries that checks itself; nothing if it cannot be read. Failing to
+  // write it is no matter.
+  std::optional<std::string> read_note(const char* name) const;
+  void write_note(const char* name, std::string_view text);
+  const FileSystem& files() const;
 
   StoreStat stat();
   VerifyReport verify();

@@ -4,6 +4,7 @@
 //
 //   <root>/v1/lock          all locks, one byte per key
 //   <root>/v1/compilers     a line per compiler identity seen at publish
+//   <root>/v1/nvrtc         which compiler the loader opens (compiler_memo.cpp)
 //   <root>/v1/ab/abcdef....lathe     256 shards by the first byte of the key
 //   <root>/v1/ab/.tmp.<pid>.<random>
 #pragma once

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lathe explain`: which kernels would run, of which constants they are made, what they cost.
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
+#include "api/cli/counted.h"
+#include "api/cli/explain_counts.h"
+#include "api/cli/explain_print.h"
 #include "api/cli/options.h"
 #include "api/cli/progress.h"
 #include "api/cli/report.h"
@@ -16,6 +18,8 @@ namespace {
 struct ExplainOptions {
   ProblemOptions problem;
   DeviceOptions device;
+  std::string gpus;  // "h100,a100"
+  bool formulas = false;
   bool json = false;
 };
 
@@ -38,67 +42,6 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
   out.size = sizeof out;
   check(lathe_plan_estimate(plan, slots.data(), nullptr, &out));
   return out;
-}
-
-std::string number_or_unknown(int value) { return value < 0 ? "?" : std::to_string(value); }
-
-// 1234567 as 1,234,567.
-std::string grouped(uint64_t value) {
-  const std::string digits = std::to_string(value);
-  std::string out;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
-    out += digits[i];
-  }
-  return out;
-}
-
-void print_kernel(const lathe_kernel_info& kernel) {
-  std::printf("%s\n", kernel.name);
-  std::printf("  made of    %s\n", kernel.spec);
-  std::printf("  key        %s\n", kernel.key);
-  std::printf("  from       %s", kernel.from);
-  if (std::string(kernel.from) == "compiler") std::printf(", %.0f ms", kernel.compile_ms);
-  std::printf(
-      "\n  threads %s, registers %s, shared memory %s bytes, spills %s bytes, stack %s "
-      "bytes\n",
-      number_or_unknown(kernel.threads).c_str(), number_or_unknown(kernel.registers).c_str(),
-      number_or_unknown(kernel.smem_bytes).c_str(), number_or_unknown(kernel.spill_bytes).c_str(),
-      number_or_unknown(kernel.stack_bytes).c_str());
-}
-
-void print_estimate(const std::optional<lathe_estimate>& cost) {
-  if (!cost) {
-    std::printf("bytes and time: give every extent (no -1) to see them\n");
-    return;
-  }
-  const double ratio = cost->minimum_bytes == 0 ? 1.0
-                                                : static_cast<double>(cost->bytes) /
-                                                      static_cast<double>(cost->minimum_bytes);
-  std::printf("launches   %s\n", grouped(cost->launches).c_str());
-  std::printf("bytes      %s, %.3f times the minimum of %s\n", grouped(cost->bytes).c_str(), ratio,
-              grouped(cost->minimum_bytes).c_str());
-  std::printf("flops      %s\n", grouped(cost->flops).c_str());
-  if (cost->tensor_ops > 0) {
-    const double waste =
-        cost->flops == 0 ? 1.0
-                         : static_cast<double>(cost->tensor_ops) / static_cast<double>(cost->flops);
-    std::printf("tensor ops %s, %.3f times the flops\n", grouped(cost->tensor_ops).c_str(), waste);
-  }
-  if (cost->microseconds > 0) {
-    std::printf(
-        "time       %.2f us, bound by %s: a prediction, at best, from the data sheet of %s\n",
-        cost->microseconds, cost->bound, cost->gpu);
-    std::printf("           memory alone %.2f us", cost->memory_microseconds);
-    if (cost->tensor_ops > 0)
-      std::printf(", tensor cores alone %.2f us", cost->tensor_microseconds);
-    if (cost->chain_microseconds > 0) {
-      std::printf(", thread blocks one after another %.2f us", cost->chain_microseconds);
-    }
-    std::printf("\n");
-  } else {
-    std::printf("time       unknown; bound by %s\n", cost->bound);
-  }
 }
 
 Json kernel_json(const lathe_kernel_info& kernel) {
@@ -128,49 +71,95 @@ Json estimate_json(const lathe_estimate& cost) {
           {"chain_microseconds", cost.chain_microseconds}};
 }
 
-std::string tensors_text(const Specs& specs) {
-  std::vector<std::string> out;
+Json tensors_json(const Specs& specs) {
+  Json out = Json::array();
   for (const auto& [name, spec] : specs) {
     out.push_back(name + " " + info(spec.dtype).word + shape_text(spec.shape));
   }
-  return joined(out);
+  return out;
 }
 
-void print_all(const Problem& problem, const lathe_context* context, const lathe_plan* plan) {
-  const lathe_context_info about = context_info(context);
-  std::printf("%s for %s, device %s\n", problem.op->name, about.arch, device_word(about.device));
-  std::printf("  in         %s\n  out        %s\n\n", tensors_text(problem.inputs).c_str(),
-              tensors_text(problem.outputs).c_str());
-  for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) print_kernel(kernel_info(plan, i));
-  std::printf(
-      "\nnot in any key: %s, strides, pointers; they are parameters of the launch, so "
-      "a new length compiles nothing\n\n",
-      joined(varying_letters(*problem.op)).c_str());
-  print_estimate(estimate(plan, problem));
-}
-
-void print_all_json(const Problem& problem, const lathe_context* context, const lathe_plan* plan) {
-  const Report report(context);
-  Json json = {{"op", problem.op->name}, {"device", report.device}, {"arch", report.arch}};
-  json["kernels"] = Json::array();
-  for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) {
-    json["kernels"].push_back(kernel_json(kernel_info(plan, i)));
+// Fills "counted", or says in "not_counted" why it is null.
+void count_into(Json* report, const ExplainOptions& options, const lathe_plan* plan,
+                const lathe_estimate& cost) {
+  std::string& missing = (*report)["not_counted"].get_ref<std::string&>();
+  if (options.formulas) {
+    missing = "--formulas was given";
+    return;
   }
-  json["varies"] = varying_letters(*problem.op);
-  const auto cost = estimate(plan, problem);
-  json["estimate"] = cost ? estimate_json(*cost) : Json(nullptr);
-  print_json(json);
+  if (*cost.gpu == '\0') {
+    missing = "nothing is known of this device";
+    return;
+  }
+  const Counts counts =
+      count_launches({options.problem, cost.gpu, (*report)["arch"], options.device.cache_dir});
+  missing = counts.missing;
+  if (!missing.empty()) return;
+  (*report)["counted"] = counts_json(plan, counts.launches);
+  if ((*report)["counted"].is_null()) {
+    (*report)["not_counted"] = "the simulated device is given other kernels";
+  }
 }
 
-int explain(const ExplainOptions& options) {
-  const Problem problem = problem_from(options.problem);
+Json explained(const ExplainOptions& options, const Problem& problem, Progress* progress) {
   const ProblemHandle handle = declare(problem);
   const Context context = open_context(options.device);
-  Progress progress("compiling");
   lathe_plan* raw = nullptr;
   check(lathe_plan_create(&raw, context.get(), handle.get()));
   const Plan plan(raw);
-  (options.json ? print_all_json : print_all)(problem, context.get(), plan.get());
+  const Report about(context.get());
+  Json report = {{"op", problem.op->name}, {"device", about.device}, {"arch", about.arch}};
+  report["inputs"] = tensors_json(problem.inputs);
+  report["outputs"] = tensors_json(problem.outputs);
+  report["kernels"] = Json::array();
+  for (size_t i = 0; i < lathe_plan_kernel_count(plan.get()); ++i) {
+    report["kernels"].push_back(kernel_json(kernel_info(plan.get(), i)));
+  }
+  report["varies"] = varying_letters(*problem.op);
+  report["estimate"] = nullptr;
+  report["counted"] = nullptr;
+  report["not_counted"] = "an extent is open";
+  report["prediction"] = nullptr;
+  const auto cost = estimate(plan.get(), problem);
+  if (!cost) return report;
+  report["estimate"] = estimate_json(*cost);
+  progress->stage("counting for " + std::string(cost->gpu));
+  count_into(&report, options, plan.get(), *cost);
+  report["prediction"] = prediction_json(*cost, report["counted"]);
+  return report;
+}
+
+// One set of options for each GPU that is named.
+std::vector<ExplainOptions> each_gpu(const ExplainOptions& options) {
+  if (options.gpus.empty()) return {options};
+  if (options.device.device != "none") {
+    refuse("--device is " + in_quotes(options.device.device) + ", allowed with --gpu: none");
+  }
+  std::vector<ExplainOptions> out;
+  for (const std::string& gpu : split(options.gpus, ',')) {
+    if (gpu.empty()) refuse("--gpu is " + in_quotes(options.gpus) + ", expected NAME,NAME,...");
+    out.push_back(options);
+    out.back().device.arch = gpu;
+  }
+  return out;
+}
+
+int explain(const ExplainOptions& options) {
+  const std::vector<ExplainOptions> each = each_gpu(options);
+  const Problem problem = problem_from(options.problem);
+  Progress progress("compiling");
+  std::vector<Json> reports;
+  for (const ExplainOptions& one : each) reports.push_back(explained(one, problem, &progress));
+  if (reports.size() > 1 && reports.front()["estimate"].is_null()) {
+    refuse("--gpu names several GPUs, which needs every extent (no -1)");
+  }
+  if (reports.size() == 1) {
+    (options.json ? print_json : print_explained)(reports.front());
+  } else if (options.json) {
+    print_json({{"op", problem.op->name}, {"gpus", reports}});
+  } else {
+    print_side_by_side(reports);
+  }
   return kDone;
 }
 
@@ -181,6 +170,13 @@ Action add_explain(CLI::App* app) {
   const auto options = std::make_shared<ExplainOptions>();
   add_problem_flags(verb, &options->problem);
   add_device_flags(verb, &options->device, {"none", "auto", "cuda", "sim"});
+  verb->add_option("--gpu", options->gpus,
+                   "GPUs by name, such as h100,h200,a100: what it costs on each, side by side")
+      ->excludes("--arch");
+  verb->add_flag(
+      "--formulas", options->formulas,
+      "predict from formulas alone; by default the simulator runs some thread blocks and "
+      "counts (with --input, on its data)");
   add_json_flag(verb, &options->json);
   return [options] { return explain(*options); };
 }

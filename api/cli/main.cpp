@@ -39,7 +39,7 @@ int run_program(int count, char** words) {
       "say what is compiled and found; twice for more");
   app.fallthrough();
   constexpr Action (*kVerbs[])(CLI::App*) = {add_demo, add_run,    add_check, add_warm, add_explain,
-                                             add_dump, add_doctor, add_cache, add_plan};
+                                             add_dump, add_doctor, add_cache, add_plan, add_count};
   std::vector<Action> actions;
   for (const auto add : kVerbs) actions.push_back(add(&app));
   try {

@@ -37,6 +37,15 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
   add_json_flag(verb, &options->json);
 }
 
+void check_values(Problem* problem, const TensorMap& inputs) {
+  check_offsets(*problem, inputs);
+  fit_chunks(problem, inputs);
+  check_sinks(inputs);
+  check_pages(*problem, inputs);
+  check_slots(*problem, inputs);
+  check_pairs(*problem, inputs);
+}
+
 Task load_task(const RunOptions& options) {
   Task task;
   const auto* op = find_operator(options.op);
@@ -54,12 +63,7 @@ Task load_task(const RunOptions& options) {
     specs[name] = tensor.spec;
   }
   task.problem = make_problem(op, settings, specs);
-  check_offsets(task.problem, task.inputs);
-  fit_chunks(&task.problem, task.inputs);
-  check_sinks(task.inputs);
-  check_pages(task.problem, task.inputs);
-  check_slots(task.problem, task.inputs);
-  check_pairs(task.problem, task.inputs);
+  check_values(&task.problem, task.inputs);
   declare(task.problem);  // the library's own objections, before any device is opened
   return task;
 }

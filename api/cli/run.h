@@ -24,6 +24,8 @@ struct Task {
   TensorMap inputs;
   Ranks ranks;
 };
+// What the values of integers must be; fits extents that they decide.
+void check_values(Problem* problem, const TensorMap& inputs);
 Task load_task(const RunOptions& options);
 
 }  // namespace lathe::cli

@@ -19,6 +19,7 @@ Action add_explain(CLI::App* app);
 Action add_dump(CLI::App* app);
 Action add_doctor(CLI::App* app);
 Action add_cache(CLI::App* app);
+Action add_count(CLI::App* app);
 Action add_plan(CLI::App* app);
 
 }  // namespace lathe::cli

@@ -45,6 +45,12 @@ int attention_product_terms(const AttentionProblem& problem) {
   return problem.element == Dtype::f32 ? 6 : 1;
 }
 
+uint64_t attention_bytes_again(const KernelSpec& spec, const DeviceFacts& facts, int64_t heads,
+                               int64_t blocks, int64_t bytes) {
+  return static_cast<uint64_t>(
+      read_again({heads, blocks, bytes}, running_blocks(spec, facts), facts));
+}
+
 uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,
                                 const AttentionShape& shape,
                                 const std::vector<AttentionMask>& sequences,

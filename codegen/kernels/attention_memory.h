@@ -16,6 +16,11 @@ int attention_resident_blocks(const KernelSpec& spec, const DeviceFacts& facts);
 // whose nine pairs six are multiplied.
 int attention_product_terms(const AttentionProblem& problem);
 
+// Of so many heads, blocks of threads and bytes that all blocks of a head walk: what comes from
+// memory beyond the first time, as the cache does not hold the heads in progress.
+uint64_t attention_bytes_again(const KernelSpec& spec, const DeviceFacts& facts, int64_t heads,
+                               int64_t blocks, int64_t bytes);
+
 // Bytes from memory: as AttentionCost::bytes, but keys and values once where the cache holds those
 // of the heads in progress, else once for each round of blocks, which walk the keys together.
 uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,

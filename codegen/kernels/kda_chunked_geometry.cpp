@@ -219,10 +219,11 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     const int64_t padded = ceil_div(v, 64) * 64;
     const uint64_t chunks = unsigned_product({slots, value_heads});
     // do h, y h and vn dh; the pairs of do and y with vn; and along K what those give q and k: ten
-    // squares of 16 tokens in each of three sums, and four levels of the pairs of one square.
+    // squares of 16 tokens in each of four sums; and of the four squares on the diagonal, whose
+    // pairs go by four levels, three products of each level.
     cost.tensor_ops += chunks * unsigned_product({3 * 2 * 64, width, padded});
     cost.tensor_ops += chunks * unsigned_product({2 * 10 * 2 * 16 * 16, padded});
-    cost.tensor_ops += chunks * unsigned_product({4 * 10 * 2 * 16 * 16, width});
+    cost.tensor_ops += chunks * unsigned_product({(4 * 10 + 4 * 4 * 3) * 2 * 16 * 16, width});
     cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
     if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
     // Beside them do, y and vn, and h and dh. For each pass over columns of K a block reads the

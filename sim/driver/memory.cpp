@@ -37,11 +37,15 @@ CUresult allocate(Driver& driver, Lock& lock, Context& context, size_t bytes, Me
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Device& device = *context.device;
   const uint64_t seed = driver.options.seed * 0x9E3779B97F4A7C15u + ++device.allocations;
-  uint64_t base = device.memory->allocate(bytes, kind, seed);
+  // Of a grid of which few blocks run nobody wants results: large operands then take no more of the
+  // host's memory than those blocks touch, which a pattern and shadow bits would.
+  const bool counts_only = driver.options.sample_blocks > 0 && kind == MemoryKind::device;
+  const MemoryKind filled = counts_only ? MemoryKind::managed : kind;
+  uint64_t base = device.memory->allocate(bytes, filled, seed);
   if (base == 0) {  // what is being freed may make room
     after_everything(driver, lock, context, nullptr);
     if (context.error != CUDA_SUCCESS) return context.error;
-    base = device.memory->allocate(bytes, kind, seed);
+    base = device.memory->allocate(bytes, filled, seed);
   }
   if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Block block;

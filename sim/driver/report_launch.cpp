@@ -54,6 +54,8 @@ void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
   }
   JsonLine out;
   out.add("gpu", name);
+  out.add("clock_hz", gpu->clock_hz);
+  out.add("launch_seconds", gpu->launch_seconds);
   out.add("cycles", static_cast<uint64_t>(prediction.cycles));
   out.add("seconds", prediction.seconds);
   out.add("bound", prediction.bound);
@@ -66,6 +68,7 @@ void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
 void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const std::string& gpu) {
   const Counters& counters = outcome.counters;
   line.add("kernel", grid.kernel->name);
+  line.add_address("module", grid.image->module->digest());
   line.add("grid", grid.grid);
   line.add("block", grid.block);
   line.add("cluster", grid.cluster);

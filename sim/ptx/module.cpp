@@ -13,9 +13,13 @@ namespace sim {
 
 class Parser {
  public:
-  static std::shared_ptr<const Module> assemble(const Unit& unit) {
+  static std::shared_ptr<const Module> assemble(const Unit& unit, std::string_view text) {
     auto module = std::make_shared<Module>();
     module->target_ = unit.target;
+    module->digest_ = 0xCBF29CE484222325u;
+    for (const char letter : text) {
+      module->digest_ = (module->digest_ ^ static_cast<uint8_t>(letter)) * 0x100000001B3u;
+    }
     module->files_ = unit.files;
     for (const Declaration& d : unit.variables) {
       if (d.space == Space::shared || d.external) continue;
@@ -99,7 +103,7 @@ std::shared_ptr<const Module> Module::parse(std::string_view text, std::string* 
   std::string error;
   try {
     Unit unit;
-    if (parse_text(text, &unit, &error)) return Parser::assemble(unit);
+    if (parse_text(text, &unit, &error)) return Parser::assemble(unit, text);
   } catch (const std::exception& e) {
     error = e.what();
   }

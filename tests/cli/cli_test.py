@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|picture|ranks|lengths|examples"""
+"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|picture|ranks|lengths|examples|warm"""
 import sys
 
 import harness
@@ -14,9 +14,10 @@ from picture_cases import PictureCases
 from rank_cases import RankCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
+from warm_cases import WarmCases
 
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "tools": ToolCases,
                            "picture": PictureCases,
-                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases}))
+                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases}))

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Inputs of a problem of which shapes are known and nothing else.
+#pragma once
+
+#include "api/cli/problem.h"
+
+namespace lathe::cli {
+
+// The integers, which decide where kernels read: sequences of one length, lists of keys spread over
+// what a row may see, full pages, a slot for each sequence, one pair of all rows and all keys.
+// What is not among them may hold anything: no kernel reads elsewhere for it. Every extent must be
+// known.
+TensorMap made_up_integers(const Problem& problem);
+
+}  // namespace lathe::cli
