@@ -85,6 +85,29 @@ if(LATHE_TESTS)
   target_link_libraries(lathe_test_main PRIVATE lathe_options)
 endif()
 
+# Where the tests' compiles by NVRTC are kept, for every build tree and preset; nowhere if empty.
+# What is there is what the compiler gave for the same text and options: tests/nvrtc_memo/memo.h.
+set(LATHE_TEST_NVRTC_MEMO_DEFAULT "${CMAKE_BINARY_DIR}/nvrtc-memo")
+if(DEFINED ENV{XDG_CACHE_HOME})
+  set(LATHE_TEST_NVRTC_MEMO_DEFAULT "$ENV{XDG_CACHE_HOME}/lathe-tests/nvrtc")
+elseif(DEFINED ENV{HOME})
+  set(LATHE_TEST_NVRTC_MEMO_DEFAULT "$ENV{HOME}/.cache/lathe-tests/nvrtc")
+endif()
+set(LATHE_TEST_NVRTC_MEMO "${LATHE_TEST_NVRTC_MEMO_DEFAULT}" CACHE STRING
+  "Folder that keeps the tests' compiles by NVRTC; empty: none")
+
+# lathe_memoize(TEST...): these tests of this folder compile through the memo. Not those of the
+# cache, the registry and the compiler itself, whose subject is the compile.
+function(lathe_memoize)
+  if(LATHE_TEST_NVRTC_MEMO STREQUAL "")
+    return()
+  endif()
+  set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT
+    "LATHE_NVRTC=${CMAKE_BINARY_DIR}/tests/liblathe_nvrtc_memo.so"
+    "LATHE_TEST_NVRTC_MEMO=${LATHE_TEST_NVRTC_MEMO}")
+endfunction()
+set(LATHE_MEMOIZED "^(api_|attention_|bench_|conv_|kda_|ranks_|shard_|sparse_|templates_)")
+
 # lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
 function(lathe_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
@@ -92,6 +115,9 @@ function(lathe_test name)
   target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
+  if(name MATCHES "${LATHE_MEMOIZED}")
+    lathe_memoize(${name})
+  endif()
   if(name MATCHES "${LATHE_SANITIZED}" AND NOT name MATCHES "${LATHE_UNSANITIZED}")
     set_tests_properties(${name} PROPERTIES LABELS sanitized)
     add_dependencies(sanitized_tests ${name})

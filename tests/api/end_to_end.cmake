@@ -82,6 +82,7 @@ function(option_parts family count)
       COMMAND ${family}_options_test)
     set_tests_properties(${family}_options_${part} PROPERTIES LABELS end_to_end
       ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
+    lathe_memoize(${family}_options_${part})
   endforeach()
 endfunction()
 option_parts(attention 8)
