@@ -108,6 +108,12 @@ function(lathe_memoize)
 endfunction()
 set(LATHE_MEMOIZED "^(api_|attention_|bench_|conv_|kda_|ranks_|shard_|sparse_|templates_)")
 
+# Begun first, so that none of them is what the others' end is waited for.
+set(LATHE_LONG api_launch_test api_run_test attention_dispatch_test attention_launch_test
+  attention_ranks_test conv_numerics_test kda_adversarial_test kda_options_test kda_relations_test
+  sim_threads_test templates_attention_block_backward_test templates_attention_compile_test
+  templates_test)
+
 # lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
 function(lathe_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
@@ -115,8 +121,12 @@ function(lathe_test name)
   target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
+  if(name IN_LIST LATHE_LONG)
+    set_tests_properties(${name} PROPERTIES COST 60)
+  endif()
   if(name MATCHES "${LATHE_MEMOIZED}")
     lathe_memoize(${name})
+    add_dependencies(${name} lathe_nvrtc_memo)
   endif()
   if(name MATCHES "${LATHE_SANITIZED}" AND NOT name MATCHES "${LATHE_UNSANITIZED}")
     set_tests_properties(${name} PROPERTIES LABELS sanitized)
