@@ -79,10 +79,19 @@ else()
 endif()
 add_custom_target(sanitized_tests)
 
+# lathe_compile_fast(TARGET): code that is compiled more often than it runs. Against -O3 this saves a
+# third of the compiler's time; doctest's short form of the assertions, a tenth. What may be used
+# without a value is only told apart by the passes of -O2.
+function(lathe_compile_fast target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1 -Wno-maybe-uninitialized>)
+  target_compile_definitions(${target} PRIVATE DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
+endfunction()
+
 # doctest's main function, compiled once for all test programs.
 if(LATHE_TESTS)
   add_library(lathe_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
   target_link_libraries(lathe_test_main PRIVATE lathe_options)
+  lathe_compile_fast(lathe_test_main)
 endif()
 
 # Where the tests' compiles by NVRTC are kept, for every build tree and preset; nowhere if empty.
@@ -119,6 +128,7 @@ function(lathe_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} $<TARGET_OBJECTS:lathe_test_main> ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
+  lathe_compile_fast(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   if(name IN_LIST LATHE_LONG)
