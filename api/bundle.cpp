@@ -8,6 +8,7 @@
 
 #include "api/boundary.h"
 #include "api/context.h"
+#include "api/tuned_bundle.h"
 
 namespace lathe {
 namespace {
@@ -148,13 +149,17 @@ lathe_status lathe_cache_pack(lathe_context* context, const char* path, const ch
     LATHE_TRY(lathe::check_report(out));
     if (!keys) {
       LATHE_TRY(lathe::require_directory(*context));
-      LATHE_ASSIGN(const auto report,
-                   lathe::pack_bundle(path, {context->store.get()}, nullptr, {}));
+      const std::vector<lathe::EntrySource*> all = {context->store.get()};
+      LATHE_ASSIGN(
+          const auto report,
+          lathe::pack_bundle(path, all, nullptr, lathe::tuned_lines(*context, all, nullptr)));
       return lathe::give_of(report, path, out);
     }
     LATHE_ASSIGN(const auto chosen, lathe::parse_keys(keys, key_count));
-    LATHE_ASSIGN(const auto report,
-                 lathe::pack_bundle(path, context->tiers->sources(), &chosen, {}));
+    LATHE_ASSIGN(
+        const auto report,
+        lathe::pack_bundle(path, context->tiers->sources(), &chosen,
+                           lathe::tuned_lines(*context, context->tiers->sources(), &chosen)));
     return lathe::give_of(report, path, out);
   });
 }
@@ -169,6 +174,7 @@ lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
     LATHE_ASSIGN(const auto bundle, lathe::Bundle::open(path));
     LATHE_ASSIGN(const auto report, lathe::unpack_bundle(*bundle, *context->store));
     const std::string information = lathe::information_text(bundle->information());
+    LATHE_TRY(lathe::take_tuned_lines(*context, information));
     lathe::give(report, information, out);
     return {};
   });

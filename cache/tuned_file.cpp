@@ -206,6 +206,29 @@ Result<std::vector<TunedRecord>> TunedFile::update(const Change& change) const {
   return records;
 }
 
+std::vector<std::string> TunedFile::names(Store& store) {
+  std::vector<std::string> out;
+  const Store::State& state = *store.state_;
+  if (!state.on_disk()) return out;
+  const Opened version = state.open_version(false);
+  if (!version) return out;
+  const Opened directory = open_directory(state.fs, version.fd(), kDirectory, false);
+  if (!directory || list_names(state.fs, directory.fd(), out) != 0) return {};
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<TunedRecord> all_tuned(Store& store) {
+  constexpr std::string_view kEnd = ".txt";
+  std::vector<TunedRecord> out;
+  for (const std::string& name : TunedFile::names(store)) {
+    if (name.front() == '.' || !name.ends_with(kEnd)) continue;
+    auto read = TunedFile(store, name.substr(0, name.size() - kEnd.size())).read();
+    out.insert(out.end(), read.records.begin(), read.records.end());
+  }
+  return out;
+}
+
 Result<TunedText> read_tuned_file(const std::string& path, const FileSystem& fs) {
   const Bytes found = read_bytes(fs, AT_FDCWD, path.c_str(), true, 0);
   if (!found.why.empty()) return Status(Code::cache_io, text(path, " ", found.why));

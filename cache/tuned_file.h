@@ -22,7 +22,8 @@ class TunedFile {
   // `gpu` as TunedDevice has it.
   TunedFile(Store& store, const std::string& gpu);
 
-  std::string path() const;  // empty: there is no directory
+  static std::vector<std::string> names(Store& store);  // of the files there are
+  std::string path() const;                             // empty: there is no directory
   // A missing file has no records. What is wrong is told once by the log, and in `problem`.
   TunedFileText read() const;
   // Puts change(what is on disk now) in its place, under the lock. CACHE_IO.
@@ -38,6 +39,9 @@ class TunedFile {
   Store& store_;
   std::string gpu_, name_;
 };
+
+// The records of all GPUs that a store's directory has.
+std::vector<TunedRecord> all_tuned(Store& store);
 
 // A file of the user: regular, owned by this user or root, and nobody else's to write. CACHE_IO,
 // INVALID_ARGUMENT.

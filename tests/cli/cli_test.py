@@ -8,11 +8,13 @@ import harness
 from bundle_cases import BundleCases
 from cache_cases import CacheCases
 from example_cases import ExampleCases
+from explain_cases import ExplainCases
 from input_cases import InputCases
 from length_cases import LengthCases
 from page_cases import PageCases
 from picture_cases import PictureCases
 from rank_cases import RankCases
+from ship_cases import ShipCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
 from warm_cases import WarmCases
@@ -20,6 +22,7 @@ from warm_cases import WarmCases
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
-                           "tools": ToolCases,
+                           "tools": ToolCases, "explain": ExplainCases,
                            "picture": PictureCases,
-                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases}))
+                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
+                           "ship": ShipCases}))
