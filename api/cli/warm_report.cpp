@@ -70,13 +70,8 @@ WarmTotals totals_of(const lathe_warming* warming) {
     kernel.size = sizeof(kernel);
     check(lathe_warming_kernel(warming, i, &kernel));
     const std::string_view from = kernel.from;
-    if (kernel.status != LATHE_OK) {
-      ++out.failed;
-    } else if (from.empty()) {
-      ++out.left;
-    } else {
-      ++(from == "compiler" ? out.compiled : out.hits);
-    }
+    if (kernel.status != LATHE_OK) continue;
+    ++(from.empty() ? out.left : from == "compiler" ? out.compiled : out.hits);
   }
   return out;
 }
@@ -102,11 +97,10 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
     print_json(out);
     return;
   }
-  std::printf("%zu lines, %llu kernels: %llu compiled, %llu found in the cache, %llu failed\n",
+  std::printf("%zu lines, %llu kernels: %llu compiled, %llu found in the cache; %zu lines failed\n",
               lines.size(), static_cast<unsigned long long>(totals.kernels),
               static_cast<unsigned long long>(totals.compiled),
-              static_cast<unsigned long long>(totals.hits),
-              static_cast<unsigned long long>(totals.failed));
+              static_cast<unsigned long long>(totals.hits), errors.size());
   if (bundle.path.empty()) return;
   std::printf("bundle %s: %s entries, %s bytes\n", bundle.path.c_str(),
               bundle.report["entries"].dump().c_str(), bundle.report["bytes"].dump().c_str());

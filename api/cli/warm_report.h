@@ -49,7 +49,7 @@ struct WarmBundle {
 };
 
 struct WarmTotals {
-  uint64_t kernels = 0, compiled = 0, hits = 0, failed = 0, left = 0;
+  uint64_t kernels = 0, compiled = 0, hits = 0, left = 0;
 };
 WarmTotals totals_of(const lathe_warming* warming);
 

@@ -66,7 +66,7 @@ class WarmCases(Case):
         process = subprocess.run([str(word) for word in [harness.PROGRAM, *self.words("-", "--arch", "sm_90a")]],
                                  input=json.dumps(line()) + "\n", capture_output=True, text=True, env=self.environment())
         self.assertEqual(process.returncode, 0, process.stderr)
-        self.assertRegex(process.stdout, r"line 1 .* 1 compiled .*\n1 lines, 1 kernels: 1 compiled, 0 found in the cache, 0 failed")
+        self.assertRegex(process.stdout, r"line 1 .* 1 compiled .*\n1 lines, 1 kernels: 1 compiled, 0 found in the cache; 0 lines failed")
 
     def test_bad_lines_are_named(self):
         bad = {
@@ -115,6 +115,7 @@ class WarmCases(Case):
         status, out, err = self.lathe(*self.words(self.manifest(line(W=9), line()), "--arch", "sm_90a"))
         self.assertEqual(status, 3)
         self.assertRegex(err, "line 1 for sm_90a: .*W = 9")
+        self.assertIn("0 compiled, 1 found in the cache; 1 lines failed", out)
 
     def stopped(self, how):
         """Sends `how` to a warming of 42 kernels after the first; gives exit code, errors, entries and the lines."""
@@ -139,7 +140,7 @@ class WarmCases(Case):
         status, out, err, done = self.stopped(signal.SIGINT)
         self.assertEqual(status, 130, err)
         self.assertIn("interrupted", err)
-        self.assertRegex(out, rf"42 lines, 42 kernels: {done} compiled, 0 found in the cache, 0 failed")
+        self.assertRegex(out, rf"42 lines, 42 kernels: {done} compiled, 0 found in the cache; 0 lines failed")
         self.assertEqual([path for path in (self.folder / "cache").rglob("*") if path.name.startswith(".tmp")], [])
 
     def test_killed(self):
