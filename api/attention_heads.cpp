@@ -42,6 +42,12 @@ Status AttentionHeads::split(const lathe_problem& problem) {
     return invalid(text("option head_ranks is ", value, ", but the group has ", world,
                         " ranks; allowed are 0 and what divides that"));
   }
+  if (!group_->connected()) {
+    of_ring_.group = Group::unconnected(world / count, rank / count);
+    of_heads_ = Group::unconnected(count, rank % count);
+    group_ = of_heads_.get();
+    return {};
+  }
   LATHE_ASSIGN(of_ring_.group, Group::split(*group_, rank % count, rank));
   LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
   group_ = of_heads_.get();

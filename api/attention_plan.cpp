@@ -10,6 +10,7 @@
 #include "api/attention_params.h"
 #include "api/attention_snippets.h"
 #include "api/boundary.h"
+#include "codegen/choice.h"
 #include "codegen/kernels/attention_memory.h"
 
 namespace lathe {
@@ -290,7 +291,8 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
 // if the problem promises it.
 Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSpecs* out) {
   AttentionProblem& problem = request.problem;
-  LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
+  // Which kernels there are is no matter of a measured tile, which is that of one of them.
+  LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, without_choices(facts)));
   const int64_t queries = request.promised.seq_q, ratio = request.ratio;
   bool plain = true, shared = ratio != 1;
   if (ratio != kUnknown && (problem.packed || queries != kUnknown)) {
@@ -315,7 +317,8 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
   for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
     if (extent == kUnknown) return AttentionHeadChoice{true, true};
   }
-  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(request.problem, facts));
+  LATHE_ASSIGN(const AttentionBackwardTile tile,
+               attention_backward_choose(request.problem, without_choices(facts)));
   const bool apart = attention_heads_apart(request.problem, tile, facts, shape);
   return AttentionHeadChoice{!apart, apart};
 }

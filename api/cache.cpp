@@ -8,14 +8,10 @@ using lathe::boundary;
 using lathe::require;
 using lathe::Status;
 
-namespace {
-
-Status require_directory(const lathe_context& context) {
+lathe::Status lathe::require_directory(const lathe_context& context) {
   if (!context.store->root().empty()) return {};
-  return Status(lathe::Code::cache_io, "the cache is in memory only: " + context.store->problem());
+  return Status(Code::cache_io, "the cache is in memory only: " + context.store->problem());
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -42,7 +38,7 @@ lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked, uint6
                                 const char** problems) {
   return boundary([&]() -> Status {
     LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require_directory(*context));
+    LATHE_TRY(lathe::require_directory(*context));
     lathe::VerifyReport report = context->store->verify();
     if (checked) *checked = report.checked;
     if (removed) *removed = report.removed;
@@ -58,7 +54,7 @@ lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dr
   return boundary([&]() -> Status {
     LATHE_TRY(require(context, "context"));
     LATHE_TRY(lathe::check_sized(out));
-    LATHE_TRY(require_directory(*context));
+    LATHE_TRY(lathe::require_directory(*context));
     lathe::TrimReport report = context->store->trim(max_bytes, dry_run != 0);
     lathe_trim_report told = {};
     told.entries = report.entries;

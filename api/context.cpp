@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "api/boundary.h"
+#include "api/tune_choices.h"
 #include "codegen/base/env.h"
 
 namespace lathe {
@@ -85,9 +86,12 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   } else {
     LATHE_TRY(open_device(arch, options.ordinal, context));
   }
-  context->store = Store::open(options.cache_dir ? options.cache_dir : "");
+  context->tiers = Tiers::open(options.cache_dir ? options.cache_dir : "");
+  context->store = context->tiers->shared_store();
   context->registry =
-      std::make_unique<Registry>(context->store, context->device, context->facts.arch);
+      std::make_unique<Registry>(context->tiers, context->device, context->facts.arch);
+  context->recorder = Recorder::from_environment();
+  context->tuned = open_tuned(*context);
   return {};
 }
 
@@ -116,8 +120,9 @@ void sim_opened(const std::string& arch) {
 }
 
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
-                                                         const KernelSpec& spec) {
-  LATHE_ASSIGN(auto built, context.registry->build(spec));
+                                                         const KernelSpec& spec,
+                                                         const std::function<void()>& busy) {
+  LATHE_ASSIGN(auto built, context.registry->build(spec, busy));
   ++(built->origin == Origin::compiler ? context.compiled : context.hits);
   const auto compiler = built->entry->metadata.find("nvrtc");
   if (compiler != built->entry->metadata.end()) {

@@ -5,21 +5,28 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "api/lathe.h"
+#include "api/record.h"
 #include "cache/driver.h"
 #include "cache/registry.h"
 #include "cache/store.h"
+#include "cache/tiers.h"
+#include "cache/tuned_choices.h"
 
 struct lathe_context {
   lathe_device_kind kind = LATHE_DEVICE_NONE;
   std::shared_ptr<const lathe::Device> device;  // null with LATHE_DEVICE_NONE
   lathe::DeviceFacts facts;
-  std::shared_ptr<lathe::Store> store;
+  std::shared_ptr<lathe::Tiers> tiers;
+  std::shared_ptr<lathe::Store> store;  // the first of them
   std::unique_ptr<lathe::Registry> registry;
+  std::shared_ptr<lathe::Recorder> recorder;   // null: problems are not recorded
+  std::shared_ptr<lathe::TunedChoices> tuned;  // null: LATHE_TUNED=off
 
   // Each kernel of each plan or warming counts once, by where it came from.
   std::atomic<uint64_t> compiled{0}, hits{0};
@@ -28,17 +35,22 @@ struct lathe_context {
   std::string compiler;      // of the first kernel, and then left alone
   std::string verify_problems;
   std::string trimmed_names;  // guarded by mutex: of the last lathe_cache_trim
+  std::string tuned_list;     // guarded by mutex: of the last lathe_tuned_list
 };
 
 namespace lathe {
 
-// Builds one kernel and counts it.
+// Builds one kernel and counts it. `busy` as in Registry::build.
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
-                                                         const KernelSpec& spec);
+                                                         const KernelSpec& spec,
+                                                         const std::function<void()>& busy = {});
 
 // The simulator has one profile in a process: the first caller picks it.
 Status choose_sim_profile(const std::string& arch);
 void sim_opened(const std::string& arch);
+
+// CACHE_IO, with the reason, if the cache is in memory only.
+Status require_directory(const lathe_context& context);
 
 // NO_DEVICE, with the remedy, if the context only compiles.
 Status require_device(const lathe_context& context, const char* what);

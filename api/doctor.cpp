@@ -6,7 +6,8 @@
 #include "api/boundary.h"
 #include "api/context.h"
 #include "cache/driver.h"
-#include "cache/store.h"
+#include "cache/tiers.h"
+#include "codegen/base/env.h"
 #include "codegen/nvrtc.h"
 #include "collective/nccl.h"
 
@@ -98,15 +99,33 @@ std::string shared_gpu_line() {
               "multiprocessors at the same time, or they wait for each other for ever");
 }
 
-std::string cache_line() {
-  const auto store = Store::open("");
-  if (store->root().empty()) {
-    return line("cache directory", false, store->problem(),
-                "set LATHE_CACHE_DIR to a directory that can be written");
+std::string cache_lines() {
+  const auto tiers = Tiers::open("");
+  Store& store = tiers->store();
+  const StoreStat stat = store.stat();
+  std::string lines;
+  if (environment("LATHE_CACHE_DIR") == "off") {
+    lines = line("cache directory", true, store.problem(), "");
+  } else if (!store.root().empty()) {
+    lines = line("cache directory", true,
+                 text(store.root(), " ", stat.entries, " entries, ", stat.bytes, " bytes"), "");
+  } else {
+    lines = line("cache directory", false, store.problem(),
+                 "set LATHE_CACHE_DIR to a directory that can be written");
   }
-  const StoreStat stat = store->stat();
-  return line("cache directory", true,
-              text(store->root(), " ", stat.entries, " entries, ", stat.bytes, " bytes"), "");
+  for (const auto& tier : tiers->read_only()) {
+    const bool found = tier->problem().empty();
+    const bool bundle = tier->origin() == Origin::bundle;
+    const StoreStat there = tier->stat();
+    lines +=
+        line(bundle ? "bundle" : "read-only cache", found,
+             found ? text(tier->name(), " ", there.entries, " entries, ", there.bytes, " bytes")
+                   : tier->problem(),
+             found ? ""
+                   : text("mend it, or take it out of ",
+                          bundle ? "LATHE_BUNDLES" : "LATHE_CACHE_READONLY"));
+  }
+  return lines;
 }
 
 std::string library_lines() {
@@ -125,7 +144,7 @@ std::string library_lines() {
 // must not find another.
 std::string doctor() {
   static const std::string libraries = library_lines();
-  return libraries + cache_line();
+  return libraries + cache_lines();
 }
 
 }  // namespace

@@ -14,6 +14,9 @@
 struct lathe_group {
   lathe_context* context = nullptr;
   std::shared_ptr<lathe::Group> group;
+  // What lathe_group_share_tuned agreed on, and its digest; null and 0: nothing tuned is used.
+  std::shared_ptr<const lathe::Choices> choices;
+  uint64_t choices_digest = 0;
 };
 
 namespace lathe {

@@ -106,7 +106,7 @@ typedef struct lathe_context_options {
                             LATHE_DEVICE_NONE. For the simulator it also picks the profile, for the
                             whole process, at the first context. With LATHE_DEVICE_NONE it may also
                             name a GPU, "h200": its architecture, and its rates for estimates. */
-  const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder */
+  const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder; "off": none */
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT \
   { sizeof(lathe_context_options), LATHE_DEVICE_DEFAULT, 0, NULL, NULL }
@@ -251,13 +251,39 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
+/* A problem as one line of text: a JSON object,
+ *   {"op": "flash_attention", "tensors": {"q": ["bf16", [-1, -1, 32, 128]], ...},
+ *    "options": {"causal": 1}, "alignment": 8, "snippets": {"score_mod": "..."},
+ *    "group": {"world": 4, "flags": ["allgather"]}}
+ * with what was declared, in the order of the operator's table: each tensor's dtype and extents, -1
+ * where they vary; the options that were set; the alignment if it is not 16; the whole texts of
+ * options that take a FILE; of a group the number of ranks and the flags (reduce_parameter_grads,
+ * allgather, dispatch, exchange_heads, narrow_gradients). Equal problems have equal lines, in ASCII
+ * without a newline; the kernels of a line are those of the problem, on any machine. A manifest is
+ * a file of such lines.
+ * Copies at most `bytes` with a final NUL; `needed` (may be NULL) gets the size of the whole.
+ * INVALID_ARGUMENT if a text is no UTF-8. */
+LATHE_API lathe_status lathe_problem_text(const lathe_problem* problem, char* text, size_t bytes,
+                                          size_t* needed);
+/* The problem of a line of `bytes` bytes. Its text is the line, if the line is canonical: spaces,
+ * another order, true for 1 and numbers as texts are read too. INVALID_ARGUMENT, with what was
+ * found and what is allowed, for what is no JSON, has over 8 MiB, holds a name twice or an unknown
+ * field, or what the function for that part of a problem refuses. No file is opened: a text is in
+ * snippets, or it is refused.
+ * Of a group only the number of ranks is known: plans can be made, described and warmed, but
+ * lathe_plan_run and lathe_shard_prepare refuse them. lathe_problem_group gives it a real one. */
+LATHE_API lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes);
+
 /* ---- plans --------------------------------------------------------------------------------------
  */
 
-/* Validates, chooses, compiles or loads. May take as long as a compile; a plan for a problem whose
- * kernels are cached takes about a millisecond. With the option head_ranks the group is split, and
- * every rank calls this. INVALID_ARGUMENT, UNSUPPORTED, COMPILE_FAILED, NOT_CACHED, CUDA, NCCL,
- * TIMEOUT. The problem may be destroyed afterwards. */
+/* Validates, chooses, compiles or loads; kernels that must be compiled side by side, by threads of
+ * the library that end before it returns, as many as there are cores and memory (250 MB each) for.
+ * With LATHE_RECORD=FILE the problem's line is appended to that file, once in a process.
+ * NOT_CACHED has the problem's line in its text, on a line of its own. May take as long as a
+ * compile; a plan for a problem whose kernels are cached takes about a millisecond. With the option
+ * head_ranks the group is split, and every rank calls this. INVALID_ARGUMENT, UNSUPPORTED,
+ * COMPILE_FAILED, NOT_CACHED, CUDA, NCCL, TIMEOUT. The problem may be destroyed afterwards. */
 LATHE_API lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
                                          const lathe_problem* problem);
 /* After its runs have finished on the device. */
@@ -457,10 +483,58 @@ LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, con
 /* ---- cache
  * --------------------------------------------------------------------------------------- */
 
-/* Compiles what the problem needs, or finds it in the cache; nothing is loaded or launched, so a
- * context of LATHE_DEVICE_NONE will do. Either count may be NULL. */
+/* Compiles what the problem needs, or finds it in the cache, as lathe_plan_create does; nothing is
+ * loaded or launched, so a context of LATHE_DEVICE_NONE will do. Either count may be NULL. */
 LATHE_API lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem,
                                   uint64_t* compiled, uint64_t* hits);
+
+/* Many problems, in contexts of as many architectures: each kernel is built once, however many need
+ * it. Belongs to one thread at a time; the contexts must outlive it, the problems need not. */
+typedef struct lathe_warming lathe_warming;
+LATHE_API lathe_status lathe_warming_create(lathe_warming** out);
+LATHE_API void lathe_warming_destroy(lathe_warming* warming);
+/* Chooses the kernels of `problem` in `context`; compiles nothing. What fails is an item too, the
+ * next one, with the status that is returned. */
+LATHE_API lathe_status lathe_warming_add(lathe_warming* warming, lathe_context* context,
+                                         const lathe_problem* problem);
+/* After each kernel, and once before the first; one call at a time, from any thread. `compiled` of
+ * those that are `done`. Other than 0: no further kernel is begun. */
+typedef int (*lathe_warming_progress)(void* user, size_t done, size_t total, size_t compiled);
+/* Builds what is not built yet, `jobs` kernels at once; 0: as many as there are cores and memory
+ * (250 MB each) for. A failure does not stop the others: when all were tried, the first one in the
+ * order of the items is returned. `progress` may be NULL. May be called again. */
+LATHE_API lathe_status lathe_warming_run(lathe_warming* warming, int jobs,
+                                         lathe_warming_progress progress, void* user);
+
+typedef struct lathe_warming_item_info {
+  size_t size; /* in: sizeof(lathe_warming_item_info) */
+  const char *op, *arch;
+  lathe_status status;     /* OK, or the first of its failures */
+  const char* error;       /* its text; "" */
+  uint64_t kernels;        /* the sum of what follows */
+  uint64_t compiled, hits; /* of those that no earlier item needs */
+  uint64_t shared;         /* built for an earlier item */
+  uint64_t failed, left;   /* `left`: not begun */
+  double milliseconds;     /* spent on those that no earlier item needs */
+} lathe_warming_item_info;
+LATHE_API size_t lathe_warming_item_count(const lathe_warming* warming);
+/* In the order of lathe_warming_add. Lent strings stay good until the next call of _run, or
+ * _destroy. */
+LATHE_API lathe_status lathe_warming_item(const lathe_warming* warming, size_t index,
+                                          lathe_warming_item_info* out);
+
+typedef struct lathe_warming_kernel_info {
+  size_t size; /* in: sizeof(lathe_warming_kernel_info) */
+  const char *name, *spec, *arch;
+  const char* key;  /* "" before it is built */
+  const char* from; /* as in lathe_kernel_info; "" before it is built */
+  lathe_status status;
+  const char* error; /* "" */
+  double milliseconds;
+} lathe_warming_kernel_info;
+LATHE_API size_t lathe_warming_kernel_count(const lathe_warming* warming);
+LATHE_API lathe_status lathe_warming_kernel(const lathe_warming* warming, size_t index,
+                                            lathe_warming_kernel_info* out);
 
 typedef struct lathe_cache_info {
   size_t size; /* in: sizeof(lathe_cache_info) */
@@ -488,6 +562,165 @@ typedef struct lathe_trim_report {
  * directory. */
 LATHE_API lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dry_run,
                                         lathe_trim_report* out);
+
+/* One place where kernels are looked for below memory. The first is the user's directory; then come
+ * the directories of LATHE_CACHE_READONLY and the bundles of LATHE_BUNDLES, in their order. The
+ * latter two are never changed, and what is found in them is not copied up. */
+typedef struct lathe_tier_info {
+  size_t size;         /* in: sizeof(lathe_tier_info) */
+  const char* kind;    /* "directory", "read-only" or "bundle" */
+  const char* path;    /* "" if the user's directory is off or cannot be used */
+  const char* problem; /* why it is not used, with the remedy; "" */
+  uint64_t entries, bytes;
+  uint64_t hits, misses, corrupt; /* by this context */
+} lathe_tier_info;
+/* 0 if the context is NULL. */
+LATHE_API size_t lathe_cache_tier_count(const lathe_context* context);
+/* Lent strings stay good as long as the context. INVALID_ARGUMENT beyond the last. */
+LATHE_API lathe_status lathe_cache_tier(lathe_context* context, size_t index, lathe_tier_info* out);
+
+/* What is in all tiers, a line each: "key<TAB>kernel<TAB>arch<TAB>bytes<TAB>spec<TAB>path of the
+ * tier". A key that several tiers hold is told for the first; damaged entries are not told. `lines`
+ * is lent until the calling thread's next call that lists or reports. */
+LATHE_API lathe_status lathe_cache_list(lathe_context* context, const char** lines);
+
+/* ---- bundles
+ * ---------------------------------------------------------------------------------------
+ * Many kernels in one file: made from a cache, merged, unpacked into another, or opened in place by
+ * LATHE_BUNDLES. The same entries make the same bytes. A file that is no sound bundle, has another
+ * version, or is not the user's or root's alone to write is INVALID_ARGUMENT with the reason;
+ * CACHE_IO if it cannot be read or written. New files take the place of old ones whole, or not at
+ * all. Any thread may call any of these. */
+
+typedef struct lathe_bundle_report {
+  size_t size;             /* in: sizeof(lathe_bundle_report) */
+  uint64_t entries, bytes; /* of the bundle, and of its file */
+  uint64_t added, present; /* by unpacking: stored, and there before */
+  uint64_t bad;            /* damaged entries, which were left out */
+  const char* problems;    /* a line for each of them */
+  const char* information; /* lines "arch=sm_90a", "compiler=nvrtc 13.0 ...", "tuned=..." */
+} lathe_bundle_report;     /* its texts are lent until the calling thread's next call that lists or
+                              reports */
+
+/* Packs kernels into a new file at `path`: those named by `keys` (hexadecimal, as
+ * lathe_kernel_info.key has them) from whichever tier has them; with `keys` NULL all of the user's
+ * directory. NOT_CACHED names a key that is in no tier, and nothing is written. `out` may be NULL.
+ */
+LATHE_API lathe_status lathe_cache_pack(lathe_context* context, const char* path,
+                                        const char* const* keys, size_t key_count,
+                                        lathe_bundle_report* out);
+/* Stores what is in a bundle into the user's directory; what is there already stays. CACHE_IO if
+ * there is no directory, or if it did not take an entry. `out` may be NULL. */
+LATHE_API lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
+                                          lathe_bundle_report* out);
+/* The union of `count` bundles into a new one, which may be one of them. INVALID_ARGUMENT if two
+ * hold other code under one key, which it names. `out` may be NULL. */
+LATHE_API lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_t count,
+                                          lathe_bundle_report* out);
+/* Reads every entry. LATHE_OK with out->bad > 0 if some are damaged. */
+LATHE_API lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report* out);
+/* The same, and `lines` (lent as the report's texts) tells the entries as lathe_cache_list does,
+ * without the last field. Of a damaged one kernel and arch are "?". `out` may be NULL. */
+LATHE_API lathe_status lathe_bundle_list(const char* path, const char** lines,
+                                         lathe_bundle_report* out);
+
+/* ---- tuned choices
+ * -------------------------------------------------------------------------------------- */
+
+/* Which tile a kernel has is chosen by rules, unless it was measured on the GPU at hand: then by
+ * the database <cache>/v1/tuned/<gpu>.txt, which is read when a context is created. A choice is a
+ * few constants of a kernel, whose key does not know that it was tuned. */
+
+typedef struct lathe_tune_candidate {
+  const char* kernel;        /* "causal_conv1d" */
+  const char* problem_class; /* its text without the tile's constants */
+  const char* choice;        /* "tokens=64 warps=4" */
+  const char* verdict;       /* "won", "default" (the rules' choice, and nothing beat it), "slower",
+                                "out" */
+  const char* reason;        /* why it is out; "" */
+  int registers, smem_bytes, spill_bytes, stack_bytes; /* of that kernel; -1: unknown */
+  double microseconds; /* median of a run of the whole plan; 0 if it is out */
+  double spread;       /* (third quartile - first) / median */
+} lathe_tune_candidate;
+
+typedef struct lathe_tune_report {
+  size_t size;                            /* in: sizeof(lathe_tune_report) */
+  const lathe_tune_candidate* candidates; /* kernel by kernel, each with the rules' choice first */
+  size_t count;
+  size_t kernels;        /* that had a choice */
+  size_t improved;       /* of which the rules' choice was beaten */
+  double default_us, us; /* of a run of the plan before and after */
+  int by_model;          /* times are the simulator's model's, not measured */
+  int cancelled;         /* nothing was decided or stored */
+  const char* stored_in; /* the file; "" if nothing was stored */
+  const char* gpu;       /* whose database it is, "h100" */
+} lathe_tune_report;
+
+/* Set `size`, or use LATHE_TUNE_OPTIONS_INIT. */
+typedef struct lathe_tune_options {
+  size_t size;
+  int repeats;        /* runs of each candidate; 0: 20. One on the simulator, where all are alike */
+  int candidates;     /* at most so many of a kernel, those that the rules like best; 0: all */
+  double seconds;     /* that a run may take; 0: 30. After ten times as much tuning ends, TIMEOUT */
+  int keep_cache;     /* 1: the device's L2 cache is not emptied before each run */
+  int store;          /* 1: into the database of the cache directory */
+  lathe_shard* shard; /* of a problem with a group; else NULL */
+  /* Called between candidates; another result than 0 ends the tuning. May be NULL. */
+  int (*progress)(void* user, const char* what, size_t done, size_t total);
+  void* user;
+} lathe_tune_options;
+#define LATHE_TUNE_OPTIONS_INIT \
+  { sizeof(lathe_tune_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
+
+/* Tries the tiles that the problem's kernels could have, on these tensors: `slots` as
+ * lathe_plan_run takes them, on the device, complete, only read (outputs are written into buffers
+ * of the call's own). A candidate is out if it does not compile, spills where the rules' choice
+ * does not, fails, takes too long, writes outside of its outputs or computes something else; of the
+ * others one must save more than 2 % and more than times vary. Takes compiles and hundreds of runs;
+ * the context's memory helpers are not used. Nothing is left allocated, but after TIMEOUT what a
+ * kernel that did not end may still write to.
+ * On the simulator LATHE_SIM_TIMELINE must be set (/dev/null will do): times are its model's.
+ * With a group every rank calls it, with the same options, in place of a run; ranks agree on each
+ * choice by the slowest of them.
+ * `options` NULL: all defaults. The report's texts are lent until the calling thread's next call.
+ * Plans made before keep their kernels; those that the context makes later have what was stored.
+ * INVALID_ARGUMENT, NO_DEVICE, CUDA (also if the rules' own choice fails), TIMEOUT, NCCL, CACHE_IO
+ * if it cannot be stored. */
+LATHE_API lathe_status lathe_tune(lathe_context* context, const lathe_problem* problem,
+                                  const DLTensor* const* slots, const lathe_tune_options* options,
+                                  lathe_tune_report* out);
+
+/* Collective: from now on plans of problems with `group` use the tuned choices of rank 0's context,
+ * on every rank. Without it such plans use none, as ranks whose databases differ would run
+ * different kernels. lathe_tune with the group does it as well. NCCL, TIMEOUT. */
+LATHE_API lathe_status lathe_group_share_tuned(lathe_group* group);
+
+typedef struct lathe_tuned_report {
+  size_t size;         /* in: sizeof(lathe_tuned_report) */
+  uint64_t records;    /* in the database of the context's GPU */
+  uint64_t used;       /* questions of this context's plans that it answered */
+  uint64_t ignored;    /* choices that the templates no longer offer */
+  uint64_t skipped;    /* lines of the given file that are no records */
+  uint64_t changed;    /* records added, replaced or removed by the call */
+  const char* path;    /* the file that was, or would be, written; "" without a directory */
+  const char* problem; /* what is wrong with the file or the line; "" */
+} lathe_tuned_report;
+
+/* What the context knows, a record a line: "MARK<TAB>SOURCE<TAB>RECORD". MARK is "holds"; "stale"
+ * for one that holds and was found with other sources or another version of the library; "hidden"
+ * where another of the class decides; "other" for one of another GPU, architecture or number of
+ * multiprocessors. Lent until the context's next call of it. `out` may be NULL. */
+LATHE_API lathe_status lathe_tuned_list(lathe_context* context, const char** lines,
+                                        lathe_tuned_report* out);
+/* Adds the records of a file, of whatever GPU, to the databases in the cache directory: of two for
+ * the same the measured one wins, then the faster. INVALID_ARGUMENT if it is no such file,
+ * CACHE_IO. */
+LATHE_API lathe_status lathe_tuned_merge(lathe_context* context, const char* path,
+                                         lathe_tuned_report* out);
+/* Removes the records of a kernel, or all (NULL), from the database of the context's GPU.
+ * CACHE_IO. */
+LATHE_API lathe_status lathe_tuned_forget(lathe_context* context, const char* kernel,
+                                          lathe_tuned_report* out);
 
 #ifdef __cplusplus
 }

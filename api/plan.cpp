@@ -11,11 +11,14 @@
 #include "api/attention_plan.h"
 #include "api/attention_sharded.h"
 #include "api/boundary.h"
+#include "api/build_kernels.h"
 #include "api/convert.h"
 #include "api/decode_plan.h"
 #include "api/kda_plan.h"
+#include "api/manifest.h"
 #include "api/shard_rows.h"
 #include "api/sparse_plan.h"
+#include "api/tune_choices.h"
 
 namespace lathe {
 namespace {
@@ -23,9 +26,12 @@ namespace {
 constexpr int64_t kSectionBytes = 256;
 
 Status load_kernels(lathe_plan* plan) {
-  for (const KernelSpec& spec : plan->work->specs()) {
+  const std::vector<KernelSpec>& specs = plan->work->specs();
+  LATHE_ASSIGN(auto built, build_kernels(*plan->context, specs));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const KernelSpec& spec = specs[i];
     PlanKernel kernel;
-    LATHE_ASSIGN(kernel.built, build_counted(*plan->context, spec));
+    kernel.built = std::move(built[i]);
     if (plan->context->device) {
       LATHE_ASSIGN(kernel.loaded, plan->context->registry->load(spec));
     }
@@ -87,6 +93,7 @@ Status check_workspace(const void* workspace, size_t bytes, size_t needed) {
 Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* const* slots,
            void* workspace, size_t workspace_bytes, void* stream) {
   LATHE_TRY(require(plan, "plan"));
+  LATHE_TRY(require_ranks(*plan));
   LATHE_TRY(require_device(*plan->context, "a run"));
   Call call;
   LATHE_TRY(prepare_call(*plan, shard, slots, Look::all, &call));
@@ -114,6 +121,25 @@ Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, in
   }
   total_ -= total_ % kSectionBytes;
   return {};
+}
+
+Status require_ranks(const lathe_plan& plan) {
+  if (!plan.group || plan.group->connected()) return {};
+  return invalid(
+      text("the plan is of a problem that was read from a line, which says no more of its "
+           "group than its ",
+           plan.group->world(),
+           " ranks: give it a group (lathe_problem_group) before the plan is made"));
+}
+
+Result<Extents> promised_by(const lathe_problem& problem) {
+  LATHE_ASSIGN(Extents promised, check_problem(problem));
+  if (!problem.group) return promised;
+  // The rank's part of its axes.
+  for (const Letter letter : kQueryLetters) promised[letter] = kUnknown;
+  for (const Letter letter : kKeyLetters) promised[letter] = kUnknown;
+  for (const Letter letter : kCountLetters) promised[letter] = kUnknown;
+  return promised;
 }
 
 Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
@@ -207,22 +233,23 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     plan->id = ++plans;
     plan->context = context;
     plan->op = problem->op;
-    LATHE_ASSIGN(plan->promised, lathe::check_problem(*problem));
+    LATHE_ASSIGN(plan->promised, lathe::promised_by(*problem));
     plan->slots = lathe::make_slots(*problem, plan->promised);
     if (problem->group) {
-      if (problem->group->context != context) {
+      const lathe_context* of = problem->group->context;
+      if (of != nullptr && of != context) {
         return invalid("the problem's group was made in another context than the plan");
       }
       plan->group = problem->group->group;
       plan->group_flags = problem->group_flags;
       plan->digests = lathe::digests_of(*problem);
-      // The rank's part of its axes, which the cut decides and each run checks.
-      for (const auto letter : lathe::kQueryLetters) plan->promised[letter] = lathe::kUnknown;
-      for (const auto letter : lathe::kKeyLetters) plan->promised[letter] = lathe::kUnknown;
-      for (const auto letter : lathe::kCountLetters) plan->promised[letter] = lathe::kUnknown;
     }
-    LATHE_ASSIGN(plan->work, lathe::make_work(*problem, plan->promised, context->facts));
-    LATHE_TRY(lathe::load_kernels(plan.get()));
+    LATHE_ASSIGN(plan->work,
+                 lathe::make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
+    const Status loaded = lathe::load_kernels(plan.get());
+    const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
+    if (known && context->recorder) context->recorder->note(*problem);
+    LATHE_TRY(lathe::with_problem(loaded, *problem));
     *out = plan.release();
     return {};
   });

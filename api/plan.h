@@ -3,7 +3,9 @@
 // A plan: the checked problem, its kernels, and the operator's own work behind one interface.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "api/context.h"
@@ -49,6 +51,8 @@ Result<std::unique_ptr<Work>> make_conv(const ConvProblem& problem, const Device
                                         Group* group, bool reduce_parameter_grads);
 Result<std::unique_ptr<Work>> make_conv_update(const ConvProblem& problem,
                                                const DeviceFacts& facts);
+// Checks a whole problem. What it promises, without what a group's cut decides and each run checks.
+Result<Extents> promised_by(const lathe_problem& problem);
 // The operator's own choice for a whole problem.
 Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
                                         const DeviceFacts& facts);
@@ -67,6 +71,7 @@ class Sections {
 // Of what was declared, but for extents, and of all options.
 struct PlanDigests {
   uint64_t tensors = 0, options = 0;
+  uint64_t choices = 0;  // what was tuned and is shared
 };
 PlanDigests digests_of(const lathe_problem& problem);
 
@@ -83,10 +88,16 @@ struct lathe_plan {
   unsigned group_flags = 0;
   lathe::PlanDigests digests;  // what all ranks of a group must have alike
   std::unique_ptr<lathe::Work> work;
+
+  mutable std::mutex mutex;
+  // Guarded by mutex, by kernel: those whose PTX was asked for.
+  mutable std::map<size_t, std::shared_ptr<const lathe::Entry>> whole;
 };
 
 namespace lathe {
 
+// INVALID_ARGUMENT if all that is known of the plan's group is how many ranks it has.
+Status require_ranks(const lathe_plan& plan);
 // INVALID_ARGUMENT unless the shard is one of the plan's group that the operator can run on.
 Status check_group_of(const lathe_plan& plan, const lathe_shard& shard);
 // Checks the tensors and the shard of one call.

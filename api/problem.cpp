@@ -185,6 +185,40 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
   return {};
 }
 
+Status set_alignment(lathe_problem& problem, int64_t bytes) {
+  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) {
+    return invalid(text("alignment is ", bytes, "; allowed are 1, 2, 4, 8 and 16 bytes"));
+  }
+  problem.alignment = static_cast<int>(bytes);
+  return {};
+}
+
+Status check_group_flags(const Operator& op, unsigned flags) {
+  if (flags & ~kGroupFlags) {
+    return invalid(text("group flags are ", flags,
+                        "; allowed are 0 and sums of LATHE_REDUCE_PARAMETER_GRADS (1), "
+                        "LATHE_NARROW_GRADIENTS (16) and one of LATHE_ALLGATHER (2), "
+                        "LATHE_DISPATCH (4), LATHE_EXCHANGE_HEADS (8)"));
+  }
+  const unsigned method = flags & kMethods;
+  if (method & (method - 1)) {
+    return invalid(text("group flags are ", flags,
+                        "; of LATHE_ALLGATHER (2), LATHE_DISPATCH (4) and "
+                        "LATHE_EXCHANGE_HEADS (8) only one may be set"));
+  }
+  if (!op.info.ranks) {
+    return invalid(text(op.info.name, " cannot be split over a group"));
+  }
+  const Family family = op.family;
+  if (method && (family == Family::conv || family == Family::kda)) {
+    return Status(Code::unsupported,
+                  text("group flags are ", flags, "; ", op.info.name,
+                       " exchanges states of contiguous parts: of LATHE_ALLGATHER (2), "
+                       "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
+  }
+  return {};
+}
+
 }  // namespace lathe
 
 lathe::Shape lathe_problem::shape(int tensor) const {
@@ -248,11 +282,7 @@ lathe_status lathe_problem_tensor(lathe_problem* problem, const char* name, lath
 lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes) {
   return boundary([&]() -> Status {
     LATHE_TRY(require(problem, "problem"));
-    if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) {
-      return invalid(lathe::text("alignment is ", bytes, "; allowed are 1, 2, 4, 8 and 16 bytes"));
-    }
-    problem->alignment = bytes;
-    return {};
+    return lathe::set_alignment(*problem, bytes);
   });
 }
 
@@ -295,28 +325,7 @@ lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group, uns
   return boundary([&]() -> Status {
     LATHE_TRY(require(problem, "problem"));
     LATHE_TRY(require(group, "group"));
-    if (flags & ~lathe::kGroupFlags) {
-      return invalid(lathe::text("group flags are ", flags,
-                                 "; allowed are 0 and sums of LATHE_REDUCE_PARAMETER_GRADS (1), "
-                                 "LATHE_NARROW_GRADIENTS (16) and one of LATHE_ALLGATHER (2), "
-                                 "LATHE_DISPATCH (4), LATHE_EXCHANGE_HEADS (8)"));
-    }
-    const unsigned method = flags & lathe::kMethods;
-    if (method & (method - 1)) {
-      return invalid(lathe::text("group flags are ", flags,
-                                 "; of LATHE_ALLGATHER (2), LATHE_DISPATCH (4) and "
-                                 "LATHE_EXCHANGE_HEADS (8) only one may be set"));
-    }
-    if (!problem->op->info.ranks) {
-      return invalid(lathe::text(problem->op->info.name, " cannot be split over a group"));
-    }
-    const lathe::Family family = problem->op->family;
-    if (method && (family == lathe::Family::conv || family == lathe::Family::kda)) {
-      return Status(lathe::Code::unsupported,
-                    lathe::text("group flags are ", flags, "; ", problem->op->info.name,
-                                " exchanges states of contiguous parts: of LATHE_ALLGATHER (2), "
-                                "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
-    }
+    LATHE_TRY(lathe::check_group_flags(*problem->op, flags));
     problem->group = group;
     problem->group_flags = flags;
     return {};

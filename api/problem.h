@@ -5,11 +5,13 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/operators.h"
+#include "codegen/choice.h"
 #include "codegen/spec.h"
 
 namespace lathe {
@@ -31,6 +33,8 @@ struct lathe_problem {
   int alignment = 16;
   lathe_group* group = nullptr;
   unsigned group_flags = 0;
+  std::shared_ptr<lathe_group> said_group;  // of a problem that was read: only its world is known
+  std::shared_ptr<const lathe::Choices> choices;  // in place of what was tuned; null: that
   int64_t first_head = 0;  // of a part: its first head among all, as snippets count them
 
   bool has(int tensor) const { return tensors[tensor].given; }
@@ -48,6 +52,9 @@ namespace lathe {
 // type; text fits every option.
 Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
                const int64_t* shape);
+Status set_alignment(lathe_problem& problem, int64_t bytes);
+// What lathe_problem_group says to these flags.
+Status check_group_flags(const Operator& op, unsigned flags);
 Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
                   const std::string& value);
 

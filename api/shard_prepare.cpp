@@ -29,6 +29,7 @@ Status agree_on(const lathe_plan& plan, const Layout& layout) {
       {"the operator", digest_of(std::string_view(plan.op->info.name))},
       {"the declared tensors", plan.digests.tensors},
       {"the options", plan.digests.options},
+      {"the tuned choices", plan.digests.choices},
       {"the group's flags", number(plan.group_flags)},
       {"length", number(layout.length)},
       {"key_length", number(layout.key_length)},
@@ -45,6 +46,7 @@ Status prepare(lathe_shard* shard, const lathe_plan* plan) {
   LATHE_TRY(require(shard, "shard"));
   LATHE_TRY(require(plan, "plan"));
   LATHE_TRY(check_group_of(*plan, *shard));
+  LATHE_TRY(require_ranks(*plan));
   for (const lathe_shard::ForPlan& each : shard->prepared) {
     if (each.plan == plan->id) return {};
   }
@@ -85,7 +87,8 @@ PlanDigests digests_of(const lathe_problem& problem) {
     options += text(option.name, "=", problem.option(option.name), "\n");
   }
   for (const Snippet& snippet : problem.snippets) options += snippet.text + "\n";
-  return {digest_of(tensors), digest_of(options)};
+  return {digest_of(tensors), digest_of(options),
+          problem.group ? problem.group->choices_digest : 0};
 }
 
 }  // namespace lathe

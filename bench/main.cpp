@@ -24,11 +24,12 @@ int main(int argc, char** argv) {
   app.add_flag("--full", settings.full, "conv, attn, kda, sparse: larger shapes on the simulator");
   app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
   app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
-  app.add_flag("--peers", settings.peers, "kda: bytes beside those of flash-linear-attention");
+  app.add_flag("--peers", settings.peers, "kda, cache: beside Triton and flash-linear-attention");
   app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--only", settings.only,
-                 "sim, attn, kda, ring, sparse: the loops or shapes with this in their name");
+  app.add_option(
+      "--only", settings.only,
+      "sim, attn, kda, processes, ring, sparse: the loops or shapes with this in their name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);
@@ -41,6 +42,9 @@ int main(int argc, char** argv) {
   };
   add("compile", "each kernel through NVRTC, nothing cached", bench::bench_compile);
   add("warm", "a start with the kernels on disk", bench::bench_warm);
+  add("processes", "64 processes on a cold cache: compiles, and time", bench::bench_processes);
+  add("cache", "new processes with kernels on disk, and without", bench::bench_cache);
+  add("cache-sample", "one process of cache", bench::bench_cache_child);
   add("launch", "a prepared plan over a driver that does nothing", bench::bench_launch);
   add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
   add("attn", "flash_attention: time on a GPU, counts on the simulator", bench::bench_attn);

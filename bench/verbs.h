@@ -23,12 +23,17 @@ struct Settings {
 
 Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothing cached
 Table bench_warm(const Settings& settings);     // context and plan, with kernels on disk
-Table bench_launch(const Settings& settings);   // lathe_plan_run over a driver that does nothing
-Table bench_conv(const Settings& settings);     // time on a GPU, bytes on the simulator
-Table bench_attn(const Settings& settings);     // time on a GPU, counts and bytes on the simulator
-Table bench_kda(const Settings& settings);      // the same; predictions, and others' bytes
-Table bench_ring(const Settings& settings);     // over ranks, in the simulator's model time
-Table bench_sparse(const Settings& settings);   // as attn
-Table bench_sim(const Settings& settings);      // the simulator's own speed
+Table bench_cache(const Settings& settings);    // new processes, with kernels on disk and without
+Table bench_cache_child(const Settings& settings);  // one of those processes
+Table bench_launch(const Settings& settings);  // lathe_plan_run over a driver that does nothing
+Table bench_conv(const Settings& settings);    // time on a GPU, bytes on the simulator
+Table bench_attn(const Settings& settings);    // time on a GPU, counts and bytes on the simulator
+Table bench_kda(const Settings& settings);     // the same; predictions, and others' bytes
+Table bench_ring(const Settings& settings);    // over ranks, in the simulator's model time
+Table bench_sparse(const Settings& settings);  // as attn
+Table bench_sim(const Settings& settings);     // the simulator's own speed
+
+// 64 processes on a cold cache: compiles, and the time beside that of the compiles alone.
+Table bench_processes(const Settings& settings);
 
 }  // namespace bench

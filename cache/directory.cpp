@@ -24,12 +24,16 @@ Opened open_at(const FileSystem& fs, int dir, const char* name, int flags, mode_
   return {Descriptor(fs, fd), 0};
 }
 
-bool is_trusted(const struct stat& status) {
-  return S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+bool is_owner(const struct stat& status, Trust trust) {
+  return status.st_uid == geteuid() || (trust == Trust::user_and_root && status.st_uid == 0);
+}
+
+bool is_trusted(const struct stat& status, Trust trust) {
+  return S_ISDIR(status.st_mode) && is_owner(status, trust) &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-Opened open_directory(const FileSystem& fs, int dir, const char* name, bool create) {
+Opened open_directory(const FileSystem& fs, int dir, const char* name, bool create, Trust trust) {
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   Opened opened = open_at(fs, dir, name, kFlags);
   if (opened.error == ENOENT && create) {
@@ -41,15 +45,36 @@ Opened open_directory(const FileSystem& fs, int dir, const char* name, bool crea
   struct stat status;
   if (uninterrupted([&] { return fs.fstat(opened.fd(), &status); }) != 0)
     return {Descriptor(), errno};
-  if (!is_trusted(status)) return {Descriptor(), EPERM};
+  if (!is_trusted(status, trust)) return {Descriptor(), EPERM};
   return opened;
+}
+
+int read_into(const FileSystem& fs, int fd, size_t bytes, char* to, size_t* done) {
+  *done = 0;
+  while (*done < bytes) {
+    const ssize_t got = uninterrupted([&] { return fs.read(fd, to + *done, bytes - *done); });
+    if (got < 0) return errno;
+    if (got == 0) break;
+    *done += static_cast<size_t>(got);
+  }
+  return 0;
 }
 
 int read_all(const FileSystem& fs, int fd, size_t bytes, std::string& out) {
   out.resize(bytes);
   size_t done = 0;
+  const int error = read_into(fs, fd, bytes, out.data(), &done);
+  if (error == 0) out.resize(done);
+  return error;
+}
+
+int read_all_at(const FileSystem& fs, int fd, uint64_t at, size_t bytes, std::string& out) {
+  out.resize(bytes);
+  size_t done = 0;
   while (done < bytes) {
-    const ssize_t got = uninterrupted([&] { return fs.read(fd, out.data() + done, bytes - done); });
+    const ssize_t got = uninterrupted([&] {
+      return fs.pread(fd, out.data() + done, bytes - done, static_cast<off_t>(at + done));
+    });
     if (got < 0) return errno;
     if (got == 0) break;
     done += static_cast<size_t>(got);

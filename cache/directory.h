@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,15 +54,24 @@ struct Opened {
 
 Opened open_at(const FileSystem& fs, int dir, const char* name, int flags, mode_t mode = 0);
 
-// Whether a directory may hold code: it is this user's and nobody else may write into it.
-bool is_trusted(const struct stat& status);
+// Whose code is run: this user's, and where somebody else keeps a cache for all, root's.
+enum class Trust { user, user_and_root };
+bool is_owner(const struct stat& status, Trust trust);
+
+// Whether a directory may hold code: its owner is trusted and nobody else may write into it.
+bool is_trusted(const struct stat& status, Trust trust = Trust::user);
 
 // A directory below a trusted one; made (0700) if it is missing and `create` is set. EPERM if it is
 // not trusted itself.
-Opened open_directory(const FileSystem& fs, int dir, const char* name, bool create);
+Opened open_directory(const FileSystem& fs, int dir, const char* name, bool create,
+                      Trust trust = Trust::user);
 
 // Reads until `bytes` are there or the file ends; `out` holds what was found.
 int read_all(const FileSystem& fs, int fd, size_t bytes, std::string& out);
+// The same into memory with room for them; `done`: how many came.
+int read_into(const FileSystem& fs, int fd, size_t bytes, char* to, size_t* done);
+// The same at a place of the file; fewer bytes only where the file ends.
+int read_all_at(const FileSystem& fs, int fd, uint64_t at, size_t bytes, std::string& out);
 int write_all(const FileSystem& fs, int fd, std::string_view bytes);
 
 // The names in a directory, but "." and "..".

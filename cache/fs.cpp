@@ -30,6 +30,7 @@ const FileSystem& real_fs() {
       ::futimens,
       [](int fd, int command, struct flock* what) { return ::fcntl(fd, command, what); },
       ::getdents64,
+      ::pread,
   };
   return table;
 }

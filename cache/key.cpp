@@ -40,7 +40,7 @@ Result<Key> make_key(const KernelSpec& spec, const std::string& unit, const std:
   LATHE_TRY(append(key.text, "compiler", compiler));
   for (const std::string& option : sorted) LATHE_TRY(append(key.text, "option", option));
   for (const TemplateFile* source : sources)
-    LATHE_TRY(append(key.text, "source", text(source->name, ' ', digest(source->text).hex())));
+    LATHE_TRY(append(key.text, "source", source->name + (' ' + source->digest())));
   LATHE_TRY(append(key.text, "spec", spec.text()));
   LATHE_TRY(append(key.text, "unit", digest(unit).hex()));
   key.digest = digest(key.text);

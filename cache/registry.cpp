@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The miss path, in one order: memory, disk, lock, disk again, compiler. The bytes in memory are
-// used as they are; publishing them is for others.
+// The miss path, in one order: memory, the tiers, lock, the user's directory again, compiler. The
+// bytes in memory are used as they are; publishing them is for others.
 #include "cache/registry.h"
 
 #include <atomic>
+#include <chrono>
 #include <ctime>
 #include <exception>
 #include <future>
 #include <mutex>
 #include <unordered_map>
 
+#include "cache/compiler_memo.h"
 #include "cache/key.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
@@ -21,14 +23,17 @@
 namespace lathe {
 namespace {
 
+using Busy = std::function<void()>;
+
 // One computation per key in this process: the first caller computes, the others wait. A failure
 // goes to all who wait for it and is then forgotten.
 template <typename T>
 class Once {
  public:
-  // compute() -> Result<T>. `first` tells whether this caller was the one who computed.
+  // compute() -> Result<T>. `first` tells whether this caller was the one who computed; `busy` is
+  // called before waiting for another who does.
   template <typename Compute>
-  Result<T> get(const std::string& key, bool& first, Compute compute) {
+  Result<T> get(const std::string& key, bool& first, Compute compute, const Busy& busy = {}) {
     std::promise<Result<T>> promise;
     std::shared_future<Result<T>> future;
     {
@@ -38,7 +43,10 @@ class Once {
       future = first ? promise.get_future().share() : found->second;
       if (first) table_.emplace(key, future);
     }
-    if (!first) return future.get();
+    if (!first) {
+      if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
+      return future.get();
+    }
     Result<T> result = guarded(compute);
     if (!result.ok()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -102,24 +110,12 @@ bool compiling_allowed() {
 
 }  // namespace
 
-const char* word(Origin origin) {
-  switch (origin) {
-    case Origin::compiler:
-      return "compiler";
-    case Origin::disk:
-      return "disk";
-    case Origin::memory:
-      return "memory";
-  }
-  return "?";
-}
-
 struct Registry::State {
   // What is built, and the same as later callers see it.
   struct Built {
     std::shared_ptr<const BuiltKernel> first, again;
   };
-  std::shared_ptr<Store> store;
+  std::shared_ptr<Tiers> tiers;
   std::shared_ptr<const Device> device;
   std::string arch;
   bool may_compile = true;
@@ -132,23 +128,36 @@ struct Registry::State {
 
   std::mutex compiler_mutex;
   std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
+  std::optional<std::string> remembered;     // likewise: its identity, while it is not open
+  bool recalled = false;                     // likewise
 
   Result<std::shared_ptr<const Compiler>> open_compiler();
-  Result<Built> make(const KernelSpec& spec, const std::string& unit);
+  // Of the compiler that is open, or that would be, if it is known which that is; else it is
+  // opened.
+  Result<std::string> compiler_identity();
+  Result<Built> make(const KernelSpec& spec, const std::string& unit, const Busy& busy);
   Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
                                                        const std::string& unit,
-                                                       const Compiler& with, Origin& origin);
+                                                       const std::string& identity, Origin& origin,
+                                                       const Busy& busy);
+  Result<std::shared_ptr<const Entry>> compile(Key key, const KernelSpec& spec,
+                                               const std::string& unit, const Compiler& with);
   // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
   Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
                                                              const std::string& unit,
-                                                             const std::string& why_not_compiled);
+                                                             const std::string& why_not_compiled,
+                                                             Origin& origin);
 };
 
 Registry::Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device,
                    std::string arch)
-    : store_(std::move(store)), state_(std::make_unique<State>()) {
-  state_->store = store_;
+    : Registry(std::make_shared<Tiers>(std::move(store)), std::move(device), std::move(arch)) {}
+
+Registry::Registry(std::shared_ptr<Tiers> tiers, std::shared_ptr<const Device> device,
+                   std::string arch)
+    : tiers_(std::move(tiers)), state_(std::make_unique<State>()) {
+  state_->tiers = tiers_;
   state_->device = std::move(device);
   state_->arch = std::move(arch);
   state_->may_compile = compiling_allowed();
@@ -159,28 +168,44 @@ Registry::~Registry() = default;
 Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
   const std::lock_guard<std::mutex> guard(compiler_mutex);
   if (!compiler) {
+    const CompilerMemo memo(tiers->store());
     LATHE_ASSIGN(compiler, Compiler::open());
+    memo.note(*compiler);
   }
   return compiler;
 }
 
-// The compiler's identity is in the key: without one, each that published here is tried.
+Result<std::string> Registry::State::compiler_identity() {
+  {
+    const std::lock_guard<std::mutex> guard(compiler_mutex);
+    if (compiler) return compiler->identity();
+    if (!recalled) remembered = CompilerMemo(tiers->store()).recall();
+    recalled = true;
+    if (remembered) return *remembered;
+  }
+  LATHE_ASSIGN(const std::shared_ptr<const Compiler> opened, open_compiler());
+  return opened->identity();
+}
+
+// The compiler's identity is in the key: without one, each that the tiers know is tried.
 Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
-    const KernelSpec& spec, const std::string& unit, const std::string& why_not_compiled) {
-  const std::vector<std::string> identities = store->compilers();
+    const KernelSpec& spec, const std::string& unit, const std::string& why_not_compiled,
+    Origin& origin) {
+  const std::vector<std::string> identities = tiers->compilers();
   Key last;
   for (const std::string& identity : identities) {
     LATHE_ASSIGN(last, make_key(spec, unit, arch, identity, options));
-    if (auto entry = store->get(last))
-      return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(*entry)));
+    if (auto hit = tiers->get(last, false)) {
+      origin = hit->origin;
+      return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(hit->entry)));
+    }
   }
-  const std::string where = store->root().empty() ? store->problem() : store->root();
   std::string why =
-      text(spec.kernel, " is not cached in ", where, ", and ", why_not_compiled, "\n");
+      text(spec.kernel, " is not cached in ", tiers->names(), ", and ", why_not_compiled, "\n");
   if (identities.empty()) {
     why += "no compiler has published there yet; spec=" + spec.text();
   } else {
-    const std::string nearest = store->nearest_difference(last);
+    const std::string nearest = tiers->nearest_difference(last);
     why += last.text;
     if (!nearest.empty()) why += "the nearest entry differs first in " + nearest;
   }
@@ -198,43 +223,59 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
   return good.status();
 }
 
-Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
-                                                                      const std::string& unit,
-                                                                      const Compiler& with,
-                                                                      Origin& origin) {
-  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, with.identity(), options));
-  origin = Origin::disk;
-  if (auto entry = store->get(key)) return {std::make_shared<const Entry>(std::move(*entry))};
-  const Store::Lock lock = store->lock(key);
-  // Whoever held the lock before us has published by now.
-  if (auto entry = store->get(key, true)) return {std::make_shared<const Entry>(std::move(*entry))};
-
+Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const KernelSpec& spec,
+                                                              const std::string& unit,
+                                                              const Compiler& with) {
   for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
   LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
   ++compiled;
-  origin = Origin::compiler;
   auto entry = std::make_shared<const Entry>(
       make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
-  store->put(*entry);
+  tiers->store().put(*entry);
   return entry;
 }
 
+Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
+                                                                      const std::string& unit,
+                                                                      const std::string& identity,
+                                                                      Origin& origin,
+                                                                      const Busy& busy) {
+  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, identity, options));
+  if (auto hit = tiers->get(key, false)) {
+    origin = hit->origin;
+    return {std::make_shared<const Entry>(std::move(hit->entry))};
+  }
+  if (busy) busy();
+  Store& store = tiers->store();
+  std::shared_ptr<const Compiler> with;
+  {
+    const Store::Lock lock = store.lock(key);
+    // Whoever held the lock before us has published by now.
+    origin = Origin::disk;
+    if (auto entry = store.get(key, true))
+      return {std::make_shared<const Entry>(std::move(*entry))};
+    LATHE_ASSIGN(with, open_compiler());
+    origin = Origin::compiler;
+    if (with->identity() == identity) return compile(std::move(key), spec, unit, *with);
+  }
+  // What was remembered is not what opened: its own key, under its own lock.
+  return find_or_compile(spec, unit, with->identity(), origin, busy);
+}
+
 Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
-                                                     const std::string& unit) {
+                                                     const std::string& unit, const Busy& busy) {
   BuiltKernel kernel;
   kernel.spec = spec;
   kernel.unit = unit;
   if (!may_compile) {
-    kernel.origin = Origin::disk;
-    LATHE_ASSIGN(kernel.entry,
-                 find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling"));
-  } else if (auto with = open_compiler(); with.ok()) {
-    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, **with, kernel.origin));
+    LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
+                                                     kernel.origin));
+  } else if (const auto identity = compiler_identity(); identity.ok()) {
+    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, *identity, kernel.origin, busy));
   } else {
-    kernel.origin = Origin::disk;
-    auto found = find_for_any_compiler(spec, unit, "there is no compiler");
+    auto found = find_for_any_compiler(spec, unit, "there is no compiler", kernel.origin);
     // What stands in the way is the compiler, not the cache.
-    if (!found.ok()) return with.status();
+    if (!found.ok()) return identity.status();
     kernel.entry = *found;
   }
   if (kernel.origin != Origin::compiler) ++hits;
@@ -245,11 +286,13 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
   return out;
 }
 
-Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec) {
+Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec,
+                                                           const Busy& busy) {
   const std::string unit = emit_unit(spec, state_->arch);
   bool first = false;
   LATHE_ASSIGN(const State::Built built,
-               state_->built.get(unit, first, [&] { return state_->make(spec, unit); }));
+               state_->built.get(
+                   unit, first, [&] { return state_->make(spec, unit, busy); }, busy));
   if (first) return built.first;
   ++state_->hits;
   return built.again;
@@ -264,10 +307,26 @@ Result<std::shared_ptr<const Kernel>> Registry::load(const KernelSpec& spec) {
   bool first = false;
   auto kernel = state_->loaded.get(unit, first, [&]() -> Result<std::shared_ptr<const Kernel>> {
     LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
-    return Kernel::load(state_->device, *built->entry, spec);
+    auto quick = Kernel::load(state_->device, *built->entry, spec);
+    if (quick.ok() || !built->entry->without_ptx) return quick;
+    LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(*built));
+    return Kernel::load(state_->device, *entry, spec);
   });
   if (!first && kernel.ok()) ++state_->hits;
   return kernel;
+}
+
+Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
+  if (!built.entry->without_ptx) return built.entry;
+  if (auto hit = tiers_->get(built.entry->key))
+    return {std::make_shared<const Entry>(std::move(hit->entry))};
+  if (!state_->may_compile)
+    return Status(Code::not_cached, text(built.spec.kernel, " has gone from ", tiers_->names(),
+                                         ", and LATHE_JIT=off forbids compiling"));
+  LATHE_ASSIGN(const auto with, state_->open_compiler());
+  LATHE_ASSIGN(Key key,
+               make_key(built.spec, built.unit, state_->arch, with->identity(), state_->options));
+  return state_->compile(std::move(key), built.spec, built.unit, *with);
 }
 
 RegistryStat Registry::stat() const {

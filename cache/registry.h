@@ -1,27 +1,25 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Spec -> compiled -> loaded, each once: memory, disk, compiler. The miss path of every plan.
+// Spec -> compiled -> loaded, each once: memory, the tiers, compiler. The miss path of every plan.
 //
 // Thread-safe: different keys compile in parallel, equal keys once, in the process and between
 // processes that share a cache directory.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "cache/kernel.h"
-#include "cache/store.h"
+#include "cache/tiers.h"
 #include "codegen/nvrtc.h"
 
 namespace lathe {
 
-enum class Origin { compiler, disk, memory };
-const char* word(Origin origin);
-
 struct BuiltKernel {
   KernelSpec spec;
   Origin origin = Origin::compiler;
-  std::shared_ptr<const Entry> entry;  // key, metadata, cubin, PTX
+  std::shared_ptr<const Entry> entry;  // key, metadata, cubin; the PTX, if it was not left out
   std::string unit;                    // the emitted source
 };
 
@@ -32,20 +30,28 @@ struct RegistryStat {
 class Registry {
  public:
   // The compiler is opened at the first miss. `device` null: compile only, for `arch`.
+  Registry(std::shared_ptr<Tiers> tiers, std::shared_ptr<const Device> device, std::string arch);
+  // With that one tier.
   Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device, std::string arch);
   ~Registry();
 
-  // Compiles or finds; needs no device.
-  Result<std::shared_ptr<const BuiltKernel>> build(const KernelSpec& spec);
+  // Compiles or finds; needs no device. `busy`, if given, is called before it compiles or waits for
+  // somebody who does.
+  Result<std::shared_ptr<const BuiltKernel>> build(const KernelSpec& spec,
+                                                   const std::function<void()>& busy = {});
   // build, then load into the device, once per spec.
   Result<std::shared_ptr<const Kernel>> load(const KernelSpec& spec);
 
+  // The kernel's entry with its PTX, which a start from disk leaves there: read again, or compiled
+  // if it has gone since.
+  Result<std::shared_ptr<const Entry>> whole(const BuiltKernel& built);
+
   RegistryStat stat() const;
-  Store& store() { return *store_; }
+  Tiers& tiers() { return *tiers_; }
 
  private:
   struct State;
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<Tiers> tiers_;
   std::unique_ptr<State> state_;
 };
 

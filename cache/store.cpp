@@ -19,8 +19,8 @@
 namespace lathe {
 namespace {
 
-// Refused before memory is asked for: an entry of ours has some hundred KB.
-constexpr off_t kMaxEntryBytes = off_t{256} << 20;
+// Kept for the next entry; larger ones are rare.
+constexpr size_t kMaxScratchBytes = size_t{1} << 20;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;
 
@@ -57,7 +57,7 @@ bool is_entry_name(std::string_view name) {
 Opened Store::State::open_shard(const Digest& key, bool create) const {
   Opened version = open_version(create);
   if (!version) return version;
-  return open_directory(fs, version.fd(), key.hex().substr(0, 2).c_str(), create);
+  return open_directory(fs, version.fd(), key.hex().substr(0, 2).c_str(), create, trust());
 }
 
 void Store::State::warn_once(const std::string& topic, const std::string& message) {
@@ -78,11 +78,22 @@ std::shared_ptr<Store> Store::open(const std::string& root, const FileSystem& fs
       number_setting("LATHE_LOCK_TIMEOUT_MS", store->state_->lock_timeout_ms);
   store->state_->max_bytes =
       static_cast<uint64_t>(number_setting("LATHE_CACHE_MAX_BYTES", kDefaultMaxBytes));
-  Root found = open_root(store->state_->fs, root);
-  store->state_->root = std::move(found.path);
-  store->state_->problem = std::move(found.problem);
-  store->state_->root_fd = std::move(found.fd);
+  store->state_->take(open_root(store->state_->fs, root));
   return store;
+}
+
+std::shared_ptr<Store> Store::open_read_only(const std::string& root, const FileSystem& fs) {
+  std::shared_ptr<Store> store(new Store);
+  store->state_ = std::make_unique<State>(fs);
+  store->state_->read_only = true;
+  store->state_->take(open_read_only_root(store->state_->fs, root));
+  return store;
+}
+
+void Store::State::take(Root found) {
+  root = std::move(found.path);
+  problem = std::move(found.problem);
+  root_fd = std::move(found.fd);
 }
 
 const std::string& Store::root() const { return state_->root; }
@@ -90,7 +101,7 @@ const std::string& Store::problem() const { return state_->problem; }
 uint64_t Store::max_bytes() const { return state_->max_bytes; }
 
 Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
-                                             bool touch) const {
+                                             bool touch, bool with_ptx) const {
   Found found;
   struct stat status = {};
   const auto wrong = [&](std::string why) {
@@ -107,36 +118,45 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   // A FIFO must not hang us and a symbolic link must not lead us elsewhere.
   Opened opened = open_at(fs, shard, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (opened.error == ELOOP || opened.error == ENXIO) {
-    if (fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
-      return unreadable(errno);
+    const auto look = [&] { return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW); };
+    if (uninterrupted(look) != 0) return unreadable(errno);
     return wrong("it is not a regular file");
   }
   if (!opened) return unreadable(opened.error);
   if (uninterrupted([&] { return fs.fstat(opened.fd(), &status); }) != 0) return unreadable(errno);
   if (!S_ISREG(status.st_mode)) return wrong("it is not a regular file");
-  if (status.st_uid != geteuid()) return wrong(text("it belongs to user ", status.st_uid));
-  if (status.st_size > kMaxEntryBytes) return wrong(text("it has ", status.st_size, " bytes"));
+  if (!is_owner(status, trust())) return wrong(text("it belongs to user ", status.st_uid));
+  if (static_cast<uint64_t>(status.st_size) > kMaxEntryBytes)
+    return wrong(text("it has ", status.st_size, " bytes"));
 
-  std::string bytes;
-  if (const int error = read_all(fs, opened.fd(), static_cast<size_t>(status.st_size), bytes))
+  const auto size = static_cast<size_t>(status.st_size);
+  std::unique_ptr<char[]> own;
+  const std::unique_lock<std::mutex> lock(scratch_mutex, std::try_to_lock);
+  const bool shared = lock && size <= kMaxScratchBytes;
+  std::unique_ptr<char[]>& room = shared ? scratch : own;
+  if (!room) room = std::make_unique_for_overwrite<char[]>(shared ? kMaxScratchBytes : size);
+  size_t done = 0;
+  if (const int error = read_into(fs, opened.fd(), size, room.get(), &done))
     return unreadable(error);
+  const std::string_view bytes(room.get(), done);
   if (entry_version(bytes) > kEntryVersion) {
     found.why = "it has a newer format";
     return found;
   }
-  Result<Entry> entry = decode_entry(bytes);
+  Result<Entry> entry = decode_entry(bytes, with_ptx);
   if (!entry.ok()) return wrong(entry.status().text());
   if (entry_name(entry->key.digest) != name)
     return wrong("it holds another key than its name says");
   found.entry = std::move(*entry);
   if (touch && status.st_mtime < time(nullptr) - kTouchAfterSeconds) {
     const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
-    fs.futimens(opened.fd(), times);  // only eviction's order hangs on it
+    // Only eviction's order hangs on it.
+    uninterrupted([&] { return fs.futimens(opened.fd(), times); });
   }
   return found;
 }
 
-std::optional<Entry> Store::get(const Key& key, bool again) {
+std::optional<Entry> Store::get(const Key& key, bool again, bool with_ptx) {
   const auto miss = [&]() -> std::optional<Entry> {
     if (!again) ++state_->misses;
     return std::nullopt;
@@ -149,7 +169,8 @@ std::optional<Entry> Store::get(const Key& key, bool again) {
     Opened shard = state_->open_shard(key.digest, false);
     found = {};
     found.error = shard.error;
-    if (shard) found = state_->read_entry(shard.fd(), name, true, true);
+    const bool ours = !state_->read_only;
+    if (shard) found = state_->read_entry(shard.fd(), name, ours, ours, with_ptx);
     if (found.error != ESTALE) break;
   }
   if (found.entry) {
@@ -160,7 +181,8 @@ std::optional<Entry> Store::get(const Key& key, bool again) {
   }
   if (found.wrong) {
     ++state_->corrupt;
-    state_->warn_once(name, text("cache entry ", name, " was bad and is built anew: ", found.why));
+    state_->warn_once(name, text("cache entry ", name, " was bad and is ",
+                                 state_->read_only ? "passed over: " : "built anew: ", found.why));
   } else if (found.error != 0 && found.error != ENOENT) {
     state_->warn_once(text("errno ", found.error), text("cache directory ", state_->root,
                                                         " cannot be read: ", reason(found.error)));
@@ -210,15 +232,15 @@ int Store::State::publish(const Entry& entry, std::string& step) {
   return 0;
 }
 
-void Store::put(const Entry& entry) {
-  if (!state_->on_disk() || !state_->publishing) return;
+bool Store::put(const Entry& entry) {
+  if (!state_->on_disk() || state_->read_only || !state_->publishing) return false;
   std::string step;
   const int error = state_->publish(entry, step);
   if (error == 0) {
-    ++state_->published;
+    const uint64_t before = state_->published++;
     state_->note_compiler(entry.key.text);
-    state_->trim_now_and_then();
-    return;
+    state_->trim_now_and_then(before);
+    return true;
   }
   ++state_->publish_failures;
   const bool hopeless = error == ENOSPC || error == EDQUOT || error == EROFS;
@@ -227,6 +249,7 @@ void Store::put(const Entry& entry) {
                     text("cache directory ", state_->root, " did not take a kernel (", step, ": ",
                          reason(error), "); it stays in memory",
                          hopeless ? ", and nothing more is published by this process" : ""));
+  return false;
 }
 
 }  // namespace lathe

@@ -10,12 +10,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/entry.h"
+#include "cache/entry_source.h"
 #include "cache/fs.h"
 
 namespace lathe {
+
+class NearestKey;
 
 struct StoreStat {
   uint64_t entries = 0, bytes = 0;             // on disk
@@ -36,24 +40,30 @@ struct TrimReport {
   std::string names;                // a line per removed entry: name, bytes
 };
 
-class Store {
+class Store : public EntrySource {
  public:
   // `root` empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, HOME/.cache/lathe; none: memory only.
   // Never fails: a refused or unusable root is reported through the log and by problem().
+  // "off" in place of a path: memory only, as was asked, and without a warning.
   static std::shared_ptr<Store> open(const std::string& root, const FileSystem& fs = real_fs());
-  ~Store();
+  // A cache that somebody else keeps, of this user or of root: never made, locked, touched, mended,
+  // trimmed or published into. Refused as `open` refuses, and if it is missing.
+  static std::shared_ptr<Store> open_read_only(const std::string& root,
+                                               const FileSystem& fs = real_fs());
+  ~Store() override;
 
   const std::string& root() const;     // empty: memory only
   const std::string& problem() const;  // why it is memory only, with the remedy
 
   // Nothing on a miss or a bad entry (which is removed and counted). `again`: the second look under
-  // the lock, which is not counted as another miss.
-  std::optional<Entry> get(const Key& key, bool again = false);
-  // Failing to store is a warning and a counter, never an error.
-  void put(const Entry& entry);
+  // the lock, which is not counted as another miss. `with_ptx`: as decode_entry's.
+  std::optional<Entry> get(const Key& key, bool again = false, bool with_ptx = true);
+  // Whether it was stored; failing to is a warning and a counter, never an error.
+  bool put(const Entry& entry);
 
-  // Holds the key's lock across processes until destroyed, which is before the store is. Without a
-  // usable lock `held` is false and the caller compiles privately.
+  // Holds the key's lock across processes until destroyed, which is before the store is. Not
+  // `held`: there is no usable lock, or its holder took too long, or has published what the caller
+  // waits for. In each case the caller looks again and, on a miss, compiles privately.
   class Lock {
    public:
     Lock() = default;
@@ -70,6 +80,12 @@ class Store {
   };
   Lock lock(const Key& key);
 
+  // A small file beside the entries that checks itself; nothing if it cannot be read. Failing to
+  // write it is no matter.
+  std::optional<std::string> read_note(const char* name) const;
+  void write_note(const char* name, std::string_view text);
+  const FileSystem& files() const;
+
   StoreStat stat();
   VerifyReport verify();
   // Removes the entries that were used longest ago until what is left has at most 0.9 * `max_bytes`
@@ -84,10 +100,19 @@ class Store {
   // What keeps the entry most alike from being the one asked for: "spec=... (there: spec=...)".
   // Empty if there is none. Reads at most a few hundred entries: for messages.
   std::string nearest_difference(const Key& key);
+  void compare(NearestKey& nearest);  // the same, over several caches
+
+  // A small text <root>/v1/<directory>/<name>, cut at `most`; empty if there is none to be trusted.
+  std::string read_text(const std::string& directory, const std::string& name, size_t most);
+
+  std::vector<Digest> keys() override;
+  Result<Entry> read(const Digest& key) override;
+
+  struct State;
 
  private:
+  friend class TunedFile;  // another file of the same directory
   Store();
-  struct State;
   std::unique_ptr<State> state_;
 };
 

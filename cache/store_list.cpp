@@ -4,6 +4,7 @@
 // a miss was nearly a hit for.
 #include <algorithm>
 
+#include "cache/nearest.h"
 #include "cache/store_state.h"
 #include "codegen/base/text.h"
 
@@ -12,42 +13,23 @@ namespace {
 
 constexpr const char* kCompilersFile = "compilers";
 constexpr size_t kMaxCompilersBytes = 64 << 10;
-constexpr int kMaxCompared = 256;
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> out;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    out.push_back(text.substr(0, end));
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-  }
-  return out;
-}
-
-bool contains(const std::vector<std::string_view>& lines, std::string_view line) {
-  return std::find(lines.begin(), lines.end(), line) != lines.end();
-}
-
-// The first line of `asked` that `there` lacks, and the line of the same name in its place.
-std::string difference(const std::vector<std::string_view>& asked,
-                       const std::vector<std::string_view>& there) {
-  for (std::string_view line : asked) {
-    if (contains(there, line)) continue;
-    const std::string_view name = line.substr(0, line.find_first_of("= ") + 1);
-    for (std::string_view other : there)
-      if (other.substr(0, name.size()) == name && !contains(asked, other))
-        return text(line, " (there: ", other, ")");
-    return text(line, " (nothing there)");
-  }
-  return {};
-}
 
 }  // namespace
 
+std::vector<std::string> version_names(const FileSystem& fs, int root) {
+  std::vector<std::string> names, out;
+  // A directory that was opened once is read from where the last reader stopped: open it anew.
+  const Opened opened = open_directory(fs, root, ".", false);
+  if (!opened || list_names(fs, opened.fd(), names) != 0) return {kVersionDirectory};
+  for (const std::string& name : names)
+    if (name.size() > 1 && name[0] == 'v' && name.find_first_not_of("0123456789", 1) == name.npos)
+      out.push_back(name);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 void Store::State::note_compiler(const std::string& key_text) {
-  std::string identity;
-  for (std::string_view line : lines_of(key_text))
-    if (line.substr(0, 9) == "compiler=") identity = line.substr(9);
+  const std::string identity(value_of(key_text, "compiler"));
   std::lock_guard<std::mutex> guard(mutex);
   if (identity.empty() || known_compilers.count(identity)) return;
 
@@ -59,7 +41,8 @@ void Store::State::note_compiler(const std::string& key_text) {
                         O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0600);
   std::string known;
   if (!file || read_all(fs, file.fd(), kMaxCompilersBytes, known) != 0) return;
-  if (!contains(lines_of(known), identity)) {
+  const std::vector<std::string_view> lines = lines_of(known);
+  if (std::find(lines.begin(), lines.end(), identity) == lines.end()) {
     const bool torn = !known.empty() && known.back() != '\n';
     if (known.size() >= kMaxCompilersBytes ||
         write_all(fs, file.fd(), (torn ? "\n" : "") + identity + "\n") != 0)
@@ -95,26 +78,35 @@ StoreStat Store::stat() {
   out.publish_failures = state_->publish_failures;
   if (!state_->on_disk()) return out;
   const FileSystem& fs = state_->fs;
-  for_each_entry(fs, state_->open_version(false), [&](int shard, const std::string& name) {
-    struct stat status;
-    if (fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
-      ++out.entries;
-      out.bytes += static_cast<uint64_t>(status.st_size);
-    }
-    return true;
-  });
+  // Of other versions of the library too: they share the cap.
+  for (const std::string& version : version_names(fs, state_->root_fd.get())) {
+    const Opened opened =
+        open_directory(fs, state_->root_fd.get(), version.c_str(), false, state_->trust());
+    const auto count = [&](int shard, const std::string& name) {
+      struct stat status;
+      const auto look = [&] {
+        return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+      };
+      if (uninterrupted(look) == 0) {
+        ++out.entries;
+        out.bytes += static_cast<uint64_t>(status.st_size);
+      }
+      return true;
+    };
+    for_each_entry(fs, opened, state_->trust(), count);
+  }
   return out;
 }
 
 VerifyReport Store::verify() {
   VerifyReport report;
   if (!state_->on_disk()) return report;
-  for_each_entry(state_->fs, state_->open_version(false), [&](int shard, const std::string& name) {
-    const State::Found found = state_->read_entry(shard, name, true, false);
+  for_each_entry(*state_, [&](int shard, const std::string& name) {
+    const State::Found found = state_->read_entry(shard, name, !state_->read_only, false);
     if (found.error == ENOENT) return true;  // removed while we looked
     ++report.checked;
     if (found.wrong) {
-      ++report.removed;
+      report.removed += !state_->read_only;
       ++state_->corrupt;
     }
     if (!found.entry) report.problems += text(name, ": ", found.why, "\n");
@@ -124,24 +116,61 @@ VerifyReport Store::verify() {
 }
 
 std::string Store::nearest_difference(const Key& key) {
-  if (!state_->on_disk()) return {};
-  const std::vector<std::string_view> asked = lines_of(key.text);
-  std::string best;
-  size_t most = 0;
-  int left = kMaxCompared;
-  for_each_entry(state_->fs, state_->open_version(false), [&](int shard, const std::string& name) {
+  NearestKey nearest(key.text);
+  compare(nearest);
+  return nearest.difference();
+}
+
+void Store::compare(NearestKey& nearest) {
+  if (!state_->on_disk()) return;
+  int left = NearestKey::kMostCompared;
+  for_each_entry(*state_, [&](int shard, const std::string& name) {
     const State::Found found = state_->read_entry(shard, name, false, false);
-    if (!found.entry) return --left > 0;
-    const std::vector<std::string_view> there = lines_of(found.entry->key.text);
-    const size_t same = static_cast<size_t>(std::count_if(
-        asked.begin(), asked.end(), [&](std::string_view line) { return contains(there, line); }));
-    if (best.empty() || same > most) {
-      most = same;
-      best = difference(asked, there);
-    }
+    if (found.entry) nearest.look_at(found.entry->key.text);
     return --left > 0;
   });
-  return best;
+}
+
+std::string Store::read_text(const std::string& directory, const std::string& name, size_t most) {
+  std::string out;
+  if (!state_->on_disk() || name.find('/') != name.npos) return out;
+  const FileSystem& fs = state_->fs;
+  Opened version = state_->open_version(false);
+  if (!version) return out;
+  Opened folder = open_directory(fs, version.fd(), directory.c_str(), false, state_->trust());
+  if (!folder) return out;
+  Opened file = open_at(fs, folder.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status;
+  if (!file || uninterrupted([&] { return fs.fstat(file.fd(), &status); }) != 0) return out;
+  if (!S_ISREG(status.st_mode) || !is_owner(status, state_->trust())) return out;
+  if (read_all(fs, file.fd(), most, out) != 0) out.clear();
+  return out;
+}
+
+std::vector<Digest> Store::keys() {
+  std::vector<Digest> out;
+  if (!state_->on_disk()) return out;
+  for_each_entry(*state_, [&](int, const std::string& name) {
+    if (const auto key = parse_digest(name.substr(0, 32))) out.push_back(*key);
+    return true;
+  });
+  return out;
+}
+
+Result<Entry> Store::read(const Digest& key) {
+  const std::string name = entry_name(key);
+  State::Found found;
+  found.error = ENOENT;
+  for (int attempt = 0; state_->on_disk() && attempt < 2; ++attempt) {
+    Opened shard = state_->open_shard(key, false);
+    found = {};
+    found.error = shard.error;
+    if (shard) found = state_->read_entry(shard.fd(), name, false, false);
+    if (found.error != ESTALE) break;
+  }
+  if (found.entry) return std::move(*found.entry);
+  if (found.error == ENOENT) return Status(Code::not_cached, "no such entry");
+  return Status(Code::cache_io, found.why.empty() ? reason(found.error) : found.why);
 }
 
 }  // namespace lathe

@@ -16,6 +16,13 @@ namespace {
 
 constexpr const char* kMemoryOnly = "; kernels are kept in memory only";
 
+constexpr const char* kOff = "off";
+
+// With a slash at its end a symbolic link would be followed.
+void drop_slashes(std::string& path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+}
+
 std::string default_root() {
   if (auto chosen = environment("LATHE_CACHE_DIR")) return *chosen;
   // The XDG rules have a relative path ignored.
@@ -39,10 +46,11 @@ int make_path(const FileSystem& fs, const std::string& path) {
 }
 
 // Why the opened directory may not be used; empty if it may.
-std::string distrust(const struct stat& status) {
-  if (status.st_uid != geteuid())
-    return text("belongs to user ", status.st_uid, ", not to ", geteuid());
-  if (!is_trusted(status)) {
+std::string distrust(const struct stat& status, Trust trust) {
+  if (!is_owner(status, trust))
+    return text("belongs to user ", status.st_uid, ", not to ", geteuid(),
+                trust == Trust::user ? "" : " or root");
+  if (!is_trusted(status, trust)) {
     char mode[8];
     const auto end = std::to_chars(mode, mode + sizeof(mode), status.st_mode & 07777, 8);
     return text("has mode 0", std::string(mode, end.ptr),
@@ -62,13 +70,13 @@ std::string why_not_opened(const FileSystem& fs, const std::string& path, int er
   return "cannot be opened: " + reason(error);
 }
 
-std::string try_root(const FileSystem& fs, const std::string& path, Descriptor& out) {
+std::string try_root(const FileSystem& fs, const std::string& path, Trust trust, Descriptor& out) {
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   const auto open_it = [&] {
     return uninterrupted([&] { return fs.open(path.c_str(), kFlags, 0); });
   };
   int fd = open_it();
-  if (fd < 0 && errno == ENOENT) {
+  if (fd < 0 && errno == ENOENT && trust == Trust::user) {
     if (const int error = make_path(fs, path)) return "cannot be made: " + reason(error);
     fd = open_it();
   }
@@ -77,7 +85,7 @@ std::string try_root(const FileSystem& fs, const std::string& path, Descriptor& 
   struct stat status;
   if (uninterrupted([&] { return fs.fstat(fd, &status); }) != 0)
     return "cannot be examined: " + reason(errno);
-  if (std::string why = distrust(status); !why.empty()) return why;
+  if (std::string why = distrust(status, trust); !why.empty()) return why;
   out = std::move(opened);
   return {};
 }
@@ -87,18 +95,32 @@ std::string try_root(const FileSystem& fs, const std::string& path, Descriptor& 
 Root open_root(const FileSystem& fs, const std::string& wanted) {
   Root root;
   std::string path = wanted.empty() ? default_root() : wanted;
-  // With a slash at its end a symbolic link would be followed.
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  drop_slashes(path);
+  if (path == kOff) {
+    root.problem = text("the cache directory is ", kOff, kMemoryOnly);
+    return root;
+  }
   if (path.empty()) {
     root.problem = text(
         "no cache directory: none of LATHE_CACHE_DIR, XDG_CACHE_HOME (absolute) and HOME is set",
         kMemoryOnly, " (remedy: set LATHE_CACHE_DIR)");
-  } else if (std::string why = try_root(fs, path, root.fd); !why.empty()) {
+  } else if (std::string why = try_root(fs, path, Trust::user, root.fd); !why.empty()) {
     root.problem = text("cache directory ", path, " ", why, kMemoryOnly);
   } else {
     root.path = path;
     return root;
   }
+  log_message(LogLevel::warning, root.problem);
+  return root;
+}
+
+Root open_read_only_root(const FileSystem& fs, const std::string& wanted) {
+  Root root;
+  root.path = wanted;
+  drop_slashes(root.path);
+  const std::string why = try_root(fs, root.path, Trust::user_and_root, root.fd);
+  if (why.empty()) return root;
+  root.problem = text("read-only cache directory ", root.path, " ", why, "; it is not used");
   log_message(LogLevel::warning, root.problem);
   return root;
 }

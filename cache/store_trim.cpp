@@ -6,6 +6,8 @@
 // server may have another one, and clocks are set back. Access times are not used: mounts switch
 // them off.
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <optional>
 #include <tuple>
 
@@ -21,13 +23,24 @@ constexpr int64_t kTemporarySeconds = 3600;  // no publish takes as long
 constexpr int64_t kFreshSeconds = 60;        // a process may wait to read what was just published
 
 using Nanoseconds = int64_t;
+constexpr Nanoseconds kSecond = 1'000'000'000;
 
+// A damaged time may lie thousands of years away: from 1970 to 2242 is enough.
 Nanoseconds age_mark(const struct stat& status) {
-  return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  const int64_t seconds = std::clamp<int64_t>(status.st_mtim.tv_sec, 0, int64_t{1} << 33);
+  return seconds * kSecond + status.st_mtim.tv_nsec;
 }
 
-struct File {
+// A directory that a version of the library keeps its entries in.
+struct Version {
   std::string name;
+  Opened directory;
+  bool ours() const { return name == kVersionDirectory; }
+};
+
+struct File {
+  const Version* version = nullptr;
+  std::string name;  // of a temporary file: with its shard
   uint64_t bytes = 0;
   Nanoseconds used = 0;
 };
@@ -39,21 +52,23 @@ struct Listing {
 
 bool is_temporary(std::string_view name) { return name.substr(0, 5) == ".tmp."; }
 
-Listing list_all(const FileSystem& fs, const Opened& version) {
-  Listing out;
-  for_each_file(fs, version, [&](const std::string& shard, int fd, const std::string& name) {
-    const bool entry = is_entry_name(name) && name.substr(0, 2) == shard;
-    if (!entry && !is_temporary(name)) return true;
-    struct stat status;
-    const auto look = [&] { return fs.fstatat(fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW); };
-    if (uninterrupted(look) != 0) return true;  // gone meanwhile, or lost for the moment
-    const File file{entry ? name : shard + "/" + name, static_cast<uint64_t>(status.st_size),
-                    age_mark(status)};
-    (entry ? out.entries : out.temporaries).push_back(file);
-    if (entry) out.bytes += file.bytes;
-    return true;
-  });
-  return out;
+void list_files(const FileSystem& fs, const Version& version, Listing& out) {
+  for_each_file(fs, version.directory,
+                [&](const std::string& shard, int fd, const std::string& name) {
+                  const bool entry = is_entry_name(name) && name.substr(0, 2) == shard;
+                  if (!entry && !is_temporary(name)) return true;
+                  struct stat status;
+                  const auto look = [&] {
+                    return fs.fstatat(fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+                  };
+                  if (uninterrupted(look) != 0)
+                    return true;  // gone meanwhile, or lost for the moment
+                  const File file{&version, entry ? name : shard + "/" + name,
+                                  static_cast<uint64_t>(status.st_size), age_mark(status)};
+                  (entry ? out.entries : out.temporaries).push_back(file);
+                  if (entry) out.bytes += file.bytes;
+                  return true;
+                });
 }
 
 // The time it is for files here, by the mtime of the file of locks, which nobody else reads.
@@ -68,88 +83,103 @@ std::optional<Nanoseconds> time_here(const FileSystem& fs, const Opened& locks) 
   return age_mark(status);
 }
 
-// Removes files, and says whether they are gone. An entry whose key is locked stays: whoever holds
-// the lock is about to read or to replace it.
+// Removes files, and says whether they are gone. An entry of ours whose key is locked stays:
+// whoever holds the lock is about to read or to replace it. What another version locks is its
+// affair.
 class Remover {
  public:
-  Remover(const FileSystem& fs, const Opened& version, const Opened& locks, bool dry_run)
-      : fs_(fs), version_(version), locks_(locks), dry_run_(dry_run) {}
+  Remover(const FileSystem& fs, const Opened& locks, bool dry_run)
+      : fs_(fs), locks_(locks), dry_run_(dry_run) {}
 
-  bool entry(const std::string& name) {
-    const int64_t offset = lock_offset(name);
+  bool entry(const File& file) const {
+    const int64_t offset = lock_offset(file.name);
     // Locks that do not work are no reason to keep everything for ever.
-    const int error = locks_ ? try_lock(fs_, locks_.fd(), offset) : ENOLCK;
-    if (error == EAGAIN || error == EACCES) return false;
-    const bool gone = remove(name.substr(0, 2), name);
+    const bool lockable = file.version->ours() && locks_;
+    const int error = lockable ? try_lock(fs_, locks_.fd(), offset) : ENOLCK;
+    if (error == EAGAIN) return false;
+    const bool gone = remove(*file.version, file.name.substr(0, 2), file.name);
     if (error == 0) unlock(fs_, locks_.fd(), offset);
     return gone;
   }
-  bool temporary(const std::string& path) { return remove(path.substr(0, 2), path.substr(3)); }
+  bool temporary(const File& file) const {
+    return remove(*file.version, file.name.substr(0, 2), file.name.substr(3));
+  }
 
  private:
-  bool remove(const std::string& shard, const std::string& name) {
+  bool remove(const Version& version, const std::string& shard, const std::string& name) const {
     if (dry_run_) return true;
-    Opened opened = open_directory(fs_, version_.fd(), shard.c_str(), false);
+    Opened opened = open_directory(fs_, version.directory.fd(), shard.c_str(), false);
     if (!opened) return false;
     // EBUSY, ESTALE, ENOENT: somebody else's business.
     return uninterrupted([&] { return fs_.unlinkat(opened.fd(), name.c_str(), 0); }) == 0;
   }
 
   const FileSystem& fs_;
-  const Opened& version_;
   const Opened& locks_;
   bool dry_run_;
 };
+
+// Oldest first until `goal` is reached. What says that it was used in the future counts as used
+// now, but is not kept for being fresh: after a clock was set back that would hold for as long as
+// it was.
+void remove_oldest(Listing& listing, const Remover& remover, uint64_t goal,
+                   std::optional<Nanoseconds> now, int64_t fresh_seconds, TrimReport& report) {
+  const auto fresh = [&](const File& file) {
+    return !now || std::abs(*now - file.used) <= fresh_seconds * kSecond;
+  };
+  const auto order = [&](const File& file) {
+    return std::make_tuple(now ? std::min(file.used, *now) : file.used,
+                           std::string_view(file.name));
+  };
+  std::sort(listing.entries.begin(), listing.entries.end(),
+            [&](const File& a, const File& b) { return order(a) < order(b); });
+  for (const File& file : listing.entries) {
+    if (report.bytes <= goal) break;
+    if (fresh_seconds > 0 && fresh(file)) continue;
+    if (!remover.entry(file)) continue;
+    --report.entries;
+    report.bytes -= file.bytes;
+    ++report.removed;
+    report.freed += file.bytes;
+    report.names += text(file.name, " ", file.bytes, "\n");
+  }
+}
 
 }  // namespace
 
 TrimReport Store::State::trim(uint64_t bytes, int64_t fresh_seconds, bool dry_run) const {
   TrimReport report;
-  Opened version = open_version(false);
-  if (!version) return report;
-  Opened locks = open_locks(version);
-  const int error = locks ? try_lock(fs, locks.fd(), kTrimLockOffset) : locks.error;
-  report.busy = error == EAGAIN || error == EACCES;
+  const Opened own = open_version(false);
+  const Opened locks = own ? open_locks(own) : Opened{Descriptor(), own.error};
+  const int error = locks ? try_lock(fs, locks.fd(), kTrimLockOffset) : ENOLCK;
+  report.busy = error == EAGAIN;
   if (report.busy) return report;
 
-  Listing listing = list_all(fs, version);
+  std::vector<Version> versions;
+  for (const std::string& name : version_names(fs, root_fd.get()))
+    versions.push_back({name, open_directory(fs, root_fd.get(), name.c_str(), false)});
+  Listing listing;
+  for (const Version& version : versions) list_files(fs, version, listing);
   report.entries = listing.entries.size();
   report.bytes = listing.bytes;
-  Remover remover(fs, version, locks, dry_run);
   const auto now = time_here(fs, locks);
-  const auto older = [&](const File& file, int64_t seconds) {
-    return now && file.used < *now - seconds * 1'000'000'000;
-  };
+  const Remover remover(fs, locks, dry_run);
   for (const File& file : listing.temporaries) {
-    if (older(file, kTemporarySeconds) && remover.temporary(file.name)) ++report.temporaries;
+    if (now && file.used < *now - kTemporarySeconds * kSecond && remover.temporary(file))
+      ++report.temporaries;
   }
-  if (listing.bytes > bytes) {
-    // What says it was used in the future counts as used now.
-    for (File& file : listing.entries) file.used = now ? std::min(file.used, *now) : file.used;
-    std::sort(listing.entries.begin(), listing.entries.end(), [](const File& a, const File& b) {
-      return std::tie(a.used, a.name) < std::tie(b.used, b.name);
-    });
-    const uint64_t goal = bytes - bytes / 10;
-    for (const File& file : listing.entries) {
-      if (report.bytes <= goal) break;
-      if (fresh_seconds > 0 && !older(file, fresh_seconds)) break;  // as are all that follow
-      if (!remover.entry(file.name)) continue;
-      --report.entries;
-      report.bytes -= file.bytes;
-      ++report.removed;
-      report.freed += file.bytes;
-      report.names += text(file.name, " ", file.bytes, "\n");
-    }
-  }
+  if (listing.bytes > bytes)
+    remove_oldest(listing, remover, bytes - bytes / 10, now, fresh_seconds, report);
   if (error == 0) unlock(fs, locks.fd(), kTrimLockOffset);
   return report;
 }
 
 // The first publish of a process looks as well: many processes that publish one kernel each would
-// never get to the 256th.
-void Store::State::trim_now_and_then() {
-  if (max_bytes == 0 || (published - 1) % kTrimEvery != 0) return;
-  const TrimReport report = trim(max_bytes, kFreshSeconds, false);
+// never get to the 256th. Without a limit there are still temporary files to sweep.
+void Store::State::trim_now_and_then(uint64_t published_before) {
+  if (published_before % kTrimEvery != 0) return;
+  const uint64_t limit = max_bytes > 0 ? max_bytes : std::numeric_limits<uint64_t>::max();
+  const TrimReport report = trim(limit, kFreshSeconds, false);
   if (report.removed == 0) return;
   log_message(LogLevel::info,
               text("cache directory ", root, " passed ", max_bytes, " bytes: ", report.removed,
@@ -157,7 +187,8 @@ void Store::State::trim_now_and_then() {
 }
 
 TrimReport Store::trim(uint64_t max_bytes, bool dry_run) {
-  return state_->on_disk() ? state_->trim(max_bytes, 0, dry_run) : TrimReport();
+  if (!state_->on_disk() || state_->read_only) return {};
+  return state_->trim(max_bytes, 0, dry_run);
 }
 
 }  // namespace lathe

@@ -4,12 +4,15 @@
 // GPU.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "codegen/base/status.h"
 
 namespace lathe {
+
+class Choices;  // codegen/choice.h
 
 struct DeviceFacts {
   std::string arch;  // "sm_90a": what is passed to NVRTC
@@ -19,9 +22,10 @@ struct DeviceFacts {
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int l2_bytes = 0;
-  double clock_hz = 0;                 // boost
-  double memory_bytes_per_second = 0;  // published peak, for estimates
-  double tensor_ops_per_second = 0;    // the same: dense 16-bit products, sums in float32
+  double clock_hz = 0;                     // boost
+  double memory_bytes_per_second = 0;      // published peak, for estimates
+  double tensor_ops_per_second = 0;        // the same: dense 16-bit products, sums in float32
+  std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
 };
 
 // The architectures lathe compiles for, in the order of the support matrix.

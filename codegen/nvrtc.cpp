@@ -168,8 +168,8 @@ const std::vector<std::string>& Compiler::options() {
 }
 
 Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path) {
-  LATHE_ASSIGN(void* const library, open_compiler_library(path));
   std::shared_ptr<Compiler> compiler(new Compiler());
+  LATHE_ASSIGN(void* const library, open_compiler_library(path, &compiler->asked_));
   Api& api = *compiler->api_;
   const bool complete = resolve(library, "nvrtcVersion", &api.version) &&
                         resolve(library, "nvrtcGetErrorString", &api.error_string) &&

@@ -36,6 +36,7 @@ class Compiler {
   // "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
   const std::string& identity() const { return identity_; }
   const std::string& path() const { return path_; }
+  const std::string& asked() const { return asked_; }  // the name or path that led to path()
   const std::vector<std::string>& archs() const { return archs_; }  // "sm_90", ...
 
   // Options that can alter bytes, sorted: what goes into the key. -arch is in the key apart.
@@ -55,7 +56,7 @@ class Compiler {
   Compiler();
   struct Api;
   std::unique_ptr<Api> api_;
-  std::string identity_, path_;
+  std::string identity_, path_, asked_;
   std::vector<std::string> archs_;
 };
 

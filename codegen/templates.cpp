@@ -5,68 +5,71 @@
 
 #include <algorithm>
 
+#include "codegen/base/digest.h"
 #include "codegen/base/text.h"
+#include "codegen/includes.h"
 
 namespace lathe {
 namespace {
 
 constexpr std::string_view kSnippets = "snippet/";
 
-// The name in an `#include "name"` or `#include <name>` line; empty if the line is another.
-std::string_view included_name(std::string_view line) {
-  const auto skip_blanks = [&line] {
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-  };
-  skip_blanks();
-  if (line.empty() || line[0] != '#') return {};
-  line.remove_prefix(1);
-  skip_blanks();
-  constexpr std::string_view kInclude = "include";
-  if (line.substr(0, kInclude.size()) != kInclude) return {};
-  line.remove_prefix(kInclude.size());
-  skip_blanks();
-  if (line.empty() || (line[0] != '"' && line[0] != '<')) return {};
-  const char close = line[0] == '"' ? '"' : '>';
-  const size_t end = line.find(close, 1);
-  return end == std::string_view::npos ? std::string_view{} : line.substr(1, end - 1);
-}
+// Marks what a text reaches, by index in the table.
+class Reach {
+ public:
+  Reach() : marked_(files_.size(), false) {}
 
-const TemplateFile* find_template(std::string_view name) {
-  const std::vector<TemplateFile>& files = template_files();
-  const auto found = std::lower_bound(
-      files.begin(), files.end(), name,
-      [](const TemplateFile& file, std::string_view wanted) { return file.name < wanted; });
-  return found != files.end() && found->name == name ? &*found : nullptr;
-}
-
-Status visit(std::string_view from, std::string_view source,
-             std::vector<const TemplateFile*>* reached) {
-  while (!source.empty()) {
-    const size_t end = std::min(source.find('\n'), source.size());
-    const std::string_view name = included_name(source.substr(0, end));
-    source.remove_prefix(std::min(end + 1, source.size()));
-    if (name.empty() || name.substr(0, kSnippets.size()) == kSnippets) continue;
-    const TemplateFile* file = find_template(name);
-    if (file == nullptr) {
-      return Status(Code::internal, text(from, " includes '", name,
-                                         "', which is not one of the embedded templates"));
-    }
-    if (std::find(reached->begin(), reached->end(), file) != reached->end()) continue;
-    reached->push_back(file);
-    LATHE_TRY(visit(file->name, file->text, reached));
+  Status visit(std::string_view from, std::string_view source) {
+    std::string_view unknown;
+    Status status;
+    for_each_include(source, [&](std::string_view name) {
+      if (name.substr(0, kSnippets.size()) == kSnippets) return true;
+      const auto found = std::lower_bound(files_.begin(), files_.end(), name, before);
+      if (found == files_.end() || found->name != name) {
+        status = Status(Code::internal, text(from, " includes '", name,
+                                             "', which is not one of the embedded templates"));
+      } else {
+        status = take(static_cast<size_t>(found - files_.begin()));
+      }
+      return status.ok();
+    });
+    return status;
   }
-  return {};
-}
+
+  std::vector<const TemplateFile*> files() const {
+    std::vector<const TemplateFile*> out;
+    for (size_t i = 0; i < marked_.size(); ++i) {
+      if (marked_[i]) out.push_back(&files_[i]);
+    }
+    return out;
+  }
+
+ private:
+  static bool before(const TemplateFile& file, std::string_view name) { return file.name < name; }
+
+  Status take(size_t index) {
+    if (marked_[index]) return {};
+    const TemplateFile& file = files_[index];
+    marked_[index] = true;
+    if (file.reached == nullptr) return visit(file.name, file.text);
+    for (size_t i = 0; i < file.reached_count; ++i) marked_[file.reached[i]] = true;
+    return {};
+  }
+
+  const std::vector<TemplateFile>& files_ = template_files();
+  std::vector<bool> marked_;
+};
 
 }  // namespace
 
+std::string TemplateFile::digest() const {
+  return digest_hex != nullptr ? std::string(digest_hex) : lathe::digest(text).hex();
+}
+
 Result<std::vector<const TemplateFile*>> reached_templates(std::string_view unit) {
-  std::vector<const TemplateFile*> reached;
-  LATHE_TRY(visit("the emitted unit", unit, &reached));
-  std::sort(reached.begin(), reached.end(), [](const TemplateFile* a, const TemplateFile* b) {
-    return std::string_view(a->name) < b->name;
-  });
-  return reached;
+  Reach reach;
+  LATHE_TRY(reach.visit("the emitted unit", unit));
+  return reach.files();
 }
 
 }  // namespace lathe

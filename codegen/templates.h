@@ -3,6 +3,7 @@
 // The device text embedded in the library: name -> text and digest, and which names a unit reaches.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,14 @@ namespace lathe {
 struct TemplateFile {
   const char* name;       // "conv/causal_conv1d.cuh"
   std::string_view text;  // first line: #line 1 "/lathe/conv/causal_conv1d.cuh"
+
+  // Found when the text was embedded, so that a start reads none of it; null in a table that was
+  // made otherwise, as tests do: then the text says.
+  const char* digest_hex = nullptr;
+  const uint16_t* reached = nullptr;  // indices in the table of all that it reaches, itself too
+  size_t reached_count = 0;
+
+  std::string digest() const;  // XXH3-128 of the text, in hex
 };
 
 const std::vector<TemplateFile>& template_files();  // sorted by name

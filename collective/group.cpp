@@ -97,6 +97,13 @@ Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device
   return adopt(std::move(device), std::move(nccl), comm);
 }
 
+std::shared_ptr<Group> Group::unconnected(int world, int rank) {
+  std::shared_ptr<Group> group(new Group);
+  group->world_ = world;
+  group->rank_ = rank;
+  return group;
+}
+
 // Non-blocking, because a blocking call has no communicator to abort while a rank is missing.
 Status Group::connect(const UniqueId& id) {
   ncclUniqueId raw;

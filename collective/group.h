@@ -44,6 +44,8 @@ class Group : private Watched {
   // where that is equal, by their rank in `parent`. Null for a negative color. A group of its own:
   // `parent` may go first.
   static Result<std::shared_ptr<Group>> split(Group& parent, int color, int key);
+  // No ranks behind it, only a number of them: plans choose their kernels for it, nothing runs.
+  static std::shared_ptr<Group> unconnected(int world, int rank);
   // Flushes what was enqueued and leaves, within the timeout; after an error it aborts instead.
   ~Group() override;
   Group(const Group&) = delete;
@@ -53,6 +55,7 @@ class Group : private Watched {
   int world() const { return world_; }
   int timeout_ms() const { return timeout_ms_; }
   bool adopted() const { return adopted_; }
+  bool connected() const { return device_ != nullptr; }
   // For calls on it, by a thread that holds a Use.
   ncclComm_t comm() const { return comm_; }
   const Nccl& nccl() const { return *nccl_; }

@@ -1,22 +1,23 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe cache`: what the cache holds, and whether it is sound.
+// `lathe cache`: what the cache holds, and whether it is sound. Bundles: bundle.cpp.
+#include "api/cli/cache.h"
+
 #include <cstdio>
 
 #include "api/cli/options.h"
 #include "api/cli/progress.h"
-#include "api/cli/report.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {
-namespace {
 
-struct CacheOptions {
-  std::string cache_dir;
-  std::string max_bytes;
-  bool dry_run = false;
-  bool json = false;
-};
+Json lines_of(const std::string& text) {
+  Json lines = Json::array();
+  for (const std::string& line : split(text, '\n')) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
 
 Context open_cache(const CacheOptions& options) {
   Context context = open_context({"none", "", options.cache_dir});
@@ -27,23 +28,49 @@ Context open_cache(const CacheOptions& options) {
   return context;
 }
 
+namespace {
+
+lathe_tier_info tier_of(lathe_context* context, size_t index) {
+  lathe_tier_info tier{};
+  tier.size = sizeof tier;
+  check(lathe_cache_tier(context, index, &tier));
+  return tier;
+}
+
 int stat_cache(const CacheOptions& options) {
-  const Context context = open_cache(options);
-  lathe_cache_info about{};
-  about.size = sizeof about;
-  check(lathe_cache_stat(context.get(), &about));
+  const Context context = open_context({"none", "", options.cache_dir});
+  const size_t count = lathe_cache_tier_count(context.get());
+  const lathe_tier_info first = tier_of(context.get(), 0);
+  if (count == 1 && first.path[0] == '\0')
+    fail("the cache directory cannot be used: " + std::string(first.problem));
+  Json tiers = Json::array();
+  for (size_t i = 0; i < count; ++i) {
+    const lathe_tier_info tier = tier_of(context.get(), i);
+    tiers.push_back({{"kind", tier.kind},
+                     {"path", tier.path},
+                     {"entries", tier.entries},
+                     {"bytes", tier.bytes},
+                     {"problem", tier.problem}});
+    if (options.json) continue;
+    std::printf("%-9s  %s\n", tier.kind, tier.path[0] ? tier.path : "none");
+    if (tier.problem[0]) {
+      std::printf("not used   %s\n", tier.problem);
+      continue;
+    }
+    std::printf("entries    %llu\nbytes      %llu\n", static_cast<unsigned long long>(tier.entries),
+                static_cast<unsigned long long>(tier.bytes));
+  }
   if (options.json) {
-    print_json(
-        {{"directory", about.directory}, {"entries", about.entries}, {"bytes", about.bytes}});
-  } else {
-    std::printf("directory  %s\nentries    %llu\nbytes      %llu\n", about.directory,
-                static_cast<unsigned long long>(about.entries),
-                static_cast<unsigned long long>(about.bytes));
+    print_json({{"directory", first.path},
+                {"entries", first.entries},
+                {"bytes", first.bytes},
+                {"tiers", tiers}});
   }
   return kDone;
 }
 
 int verify_cache(const CacheOptions& options) {
+  if (!options.bundle.empty()) return verify_bundle(options);
   const Context context = open_cache(options);
   Progress progress("verifying");
   uint64_t checked = 0, removed = 0;
@@ -51,11 +78,7 @@ int verify_cache(const CacheOptions& options) {
   check(lathe_cache_verify(context.get(), &checked, &removed, &problems));
   const std::string text = problems ? problems : "";
   if (options.json) {
-    Json lines = Json::array();
-    for (const std::string& line : split(text, '\n')) {
-      if (!line.empty()) lines.push_back(line);
-    }
-    print_json({{"checked", checked}, {"removed", removed}, {"problems", lines}});
+    print_json({{"checked", checked}, {"removed", removed}, {"problems", lines_of(text)}});
   } else {
     if (!text.empty()) std::printf("%s%s", text.c_str(), text.back() == '\n' ? "" : "\n");
     std::printf("%llu entries checked, %llu bad ones removed\n",
@@ -102,7 +125,7 @@ int trim_cache(const CacheOptions& options) {
 }  // namespace
 
 Action add_cache(CLI::App* app) {
-  auto* verb = app->add_subcommand("cache", "look at the kernel cache");
+  auto* verb = app->add_subcommand("cache", "the kernel cache: look at it, pack it, trim it");
   verb->require_subcommand(1);
   const auto options = std::make_shared<CacheOptions>();
   const auto chosen = std::make_shared<int (*)(const CacheOptions&)>(nullptr);
@@ -113,8 +136,25 @@ Action add_cache(CLI::App* app) {
     sub->callback([chosen, body] { *chosen = body; });
     return sub;
   };
-  add("stat", "how many entries, how many bytes", stat_cache);
-  add("verify", "read every entry and remove bad ones; exit 1 if there were any", verify_cache);
+  const auto bundle = [&](CLI::App* sub, const char* sentence) {
+    return sub->add_option("BUNDLE", options->bundle, sentence);
+  };
+  add("stat", "the tiers of the cache: how many entries, how many bytes, what is wrong",
+      stat_cache);
+  auto* verify = add("verify", "read every entry; exit 1 if there were bad ones", verify_cache);
+  bundle(verify, "the file to read; without it the user's directory, from which bad ones go");
+  auto* list = add("list", "the kernels of all tiers, or of a bundle", list_kernels);
+  bundle(list, "the file to list");
+  auto* pack =
+      add("pack", "kernels into one file, to be shipped or searched in place", pack_bundle);
+  bundle(pack, "the file to write")->required();
+  pack->add_option("--key", options->keys, "only these, from whichever tier has them");
+  pack->add_flag("--tiers", options->tiers, "all of every tier, not of the user's directory alone");
+  auto* unpack = add("unpack", "a bundle's kernels into the user's directory", unpack_bundle);
+  bundle(unpack, "the file to read")->required();
+  auto* merge = add("merge", "several bundles into one", merge_bundles);
+  bundle(merge, "the file to write")->required();
+  merge->add_option("FROM", options->from, "the files to read")->required();
   auto* trim = add("trim", "remove what was used longest ago", trim_cache);
   trim->add_option("--max-bytes", options->max_bytes, "what may stay: 500, 20M, 2G")->required();
   trim->add_flag("--dry-run", options->dry_run, "only say what would go");

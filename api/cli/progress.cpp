@@ -55,10 +55,11 @@ void Progress::stage(std::string text) {
   stage_ = std::move(text);
 }
 
-void Progress::count(size_t done, size_t total) {
+void Progress::count(size_t done, size_t total, double seconds_left) {
   std::lock_guard lock(mutex_);
   done_ = done;
   total_ = total;
+  seconds_left_ = seconds_left;
 }
 
 void Progress::loop() {
@@ -81,7 +82,9 @@ std::string Progress::line() const {
   std::string out = "lathe: " + stage_ + " [" + std::string(filled, '#') +
                     std::string(kWidth - filled, '.') + "] " + std::to_string(done_) + " of " +
                     std::to_string(total_);
-  if (done_ > 0) {
+  if (seconds_left_ >= 0) {
+    out += ", " + seconds_text(seconds_left_) + " left";
+  } else if (done_ > 0) {
     const double each = spent.count() / static_cast<double>(done_);
     out += ", " + seconds_text(each * static_cast<double>(total_ - done_)) + " left";
   }

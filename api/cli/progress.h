@@ -23,8 +23,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void stage(std::string text);
-  // Shows a bar and the time left. Safe from any thread.
-  void count(size_t done, size_t total);
+  // Shows a bar and the time left; if that is not given, by the time of those that are done. Safe
+  // from any thread.
+  void count(size_t done, size_t total, double seconds_left = -1);
 
  private:
   void loop();
@@ -35,6 +36,7 @@ class Progress {
   bool end_ = false;
   std::string stage_;
   size_t done_ = 0, total_ = 0;
+  double seconds_left_ = -1;
   std::chrono::steady_clock::time_point start_;
   std::thread thread_;
 };

@@ -1,176 +1,165 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe warm`: compiles a manifest of problems into the cache, on a machine that needs no GPU.
-#include <atomic>
-#include <fstream>
-#include <mutex>
-#include <thread>
+#include <algorithm>
+#include <csignal>
 
 #include "api/cli/options.h"
-#include "api/cli/progress.h"
-#include "api/cli/report.h"
 #include "api/cli/verbs.h"
+#include "api/cli/warm_manifest.h"
+#include "api/cli/warm_report.h"
 
 namespace lathe::cli {
 namespace {
 
+constexpr int kInterrupted = 128 + SIGINT;
+
 struct WarmOptions {
-  std::string manifest, arch, cache_dir;
-  std::string jobs;
+  std::string manifest, arch, gpu, cache_dir, jobs, bundle;
   bool json = false;
 };
 
-struct Line {
-  size_t number = 0;
-  Problem problem;
+using Warming = std::unique_ptr<lathe_warming, Destroyer<lathe_warming_destroy>>;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first one ends the work behind the kernels that are being compiled, the second the program.
+class OnInterrupt {
+ public:
+  OnInterrupt() {
+    struct sigaction action = {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    sigaction(SIGINT, &action, &before_);
+  }
+  ~OnInterrupt() { sigaction(SIGINT, &before_, nullptr); }
+  OnInterrupt(const OnInterrupt&) = delete;
+  OnInterrupt& operator=(const OnInterrupt&) = delete;
+
+ private:
+  struct sigaction before_ = {};
 };
 
-// One problem for one architecture, and what became of it.
-struct Work {
-  const Line* line = nullptr;
-  lathe_context* context = nullptr;
-  std::string arch;
-  uint64_t compiled = 0, hits = 0;
-  std::string error;
-};
-
-TensorSpec parse_tensor(const std::string& name, const Json& value) {
-  const bool good =
-      value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_array();
-  if (!good) refuse("tensor " + in_quotes(name) + " must be [dtype, [extents]]");
-  const DtypeInfo* dtype = find_dtype_word(value[0].get<std::string>());
-  if (!dtype) {
-    refuse("tensor " + in_quotes(name) + ": dtype is " + in_quotes(value[0].get<std::string>()) +
-           ", allowed: " + dtype_words());
+WarmTarget open_target(const std::string& arch, const std::string& gpu,
+                       const std::string& cache_dir) {
+  WarmTarget target;
+  target.gpu = gpu;
+  target.context = open_context({"none", gpu.empty() ? arch : gpu, cache_dir});
+  const lathe_context_info about = context_info(target.context.get());
+  target.arch = about.arch;
+  if (about.cache_dir[0] == '\0') {
+    fail("there is no cache to warm: " + std::string(about.cache_problem));
   }
-  TensorSpec spec{dtype->dtype, {}};
-  for (const Json& extent : value[1]) {
-    if (!extent.is_number_integer() || extent.get<int64_t>() < -1) {
-      refuse("tensor " + in_quotes(name) + ": extent is " + extent.dump() +
-             ", allowed: whole numbers from -1 (varies) up");
-    }
-    spec.shape.push_back(extent.get<int64_t>());
-  }
-  return spec;
+  return target;
 }
 
-std::string parse_option(const std::string& name, const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
-  if (value.is_number()) return value.dump();
-  refuse("option " + in_quotes(name) + " is " + value.dump() + ", expected a text or a number");
-}
-
-// {"op": ..., "tensors": {"x": ["bf16", [1, -1, 4096]], ...}, "options": {...}}
-Problem parse_problem(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) refuse("this is not a JSON object");
-  for (const auto& [key, value] : json.items()) {
-    if (key != "op" && key != "tensors" && key != "options") {
-      refuse("the field " + in_quotes(key) + " is unknown, known: op, tensors, options");
+// GPUs by name, and the architectures that none of them has.
+std::vector<WarmTarget> open_targets(const WarmOptions& options) {
+  if (options.arch.empty() && options.gpu.empty()) {
+    refuse("neither --arch nor --gpu is given, such as --arch sm_80,sm_90a or --gpu h100,a100");
+  }
+  std::vector<std::string> archs;
+  if (!options.arch.empty()) archs = split(options.arch, ',');
+  std::vector<WarmTarget> targets;
+  std::vector<std::string> served;
+  if (!options.gpu.empty()) {
+    for (const std::string& gpu : split(options.gpu, ',')) {
+      if (gpu.starts_with("sm_")) {
+        refuse("--gpu is " + in_quotes(gpu) + ", expected a GPU's name, such as h100; " +
+               "architectures are named by --arch");
+      }
+      targets.push_back(open_target("", gpu, options.cache_dir));
+      const std::string& arch = served.emplace_back(targets.back().arch);
+      if (archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end()) continue;
+      refuse("--gpu " + gpu + " runs " + arch + ", which is not in --arch " + options.arch);
     }
   }
-  if (!json.contains("op") || !json["op"].is_string()) refuse("op is missing or not a text");
-  if (!json.contains("tensors") || !json["tensors"].is_object()) {
-    refuse("tensors is missing or not an object");
+  for (const std::string& arch : archs) {
+    if (std::find(served.begin(), served.end(), arch) != served.end()) continue;
+    targets.push_back(open_target(arch, "", options.cache_dir));
   }
-  Specs specs;
-  for (const auto& [name, value] : json["tensors"].items()) {
-    specs[name] = parse_tensor(name, value);
-  }
-  Settings settings;
-  if (json.contains("options")) {
-    if (!json["options"].is_object()) refuse("options is not an object");
-    for (const auto& [name, value] : json["options"].items()) {
-      settings.emplace_back(name, parse_option(name, value));
-    }
-  }
-  Problem problem = make_problem(find_operator(json["op"].get<std::string>()), settings, specs);
-  declare(problem);  // what the library objects to is a fault of this line
-  return problem;
+  return targets;
 }
 
-std::vector<Line> read_manifest(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) refuse("manifest " + in_quotes(path) + " cannot be read");
-  std::vector<Line> lines;
-  std::string text;
-  for (size_t number = 1; std::getline(file, text); ++number) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    try {
-      lines.push_back({number, parse_problem(text)});
-    } catch (const Failure& failure) {
-      refuse("manifest " + in_quotes(path) + " line " + std::to_string(number) + ": " +
-             failure.what());
-    }
+// Whether every line has all its kernels.
+bool all_there(const lathe_warming* warming) {
+  for (size_t i = 0; i < lathe_warming_item_count(warming); ++i) {
+    lathe_warming_item_info item = {};
+    item.size = sizeof(item);
+    check(lathe_warming_item(warming, i, &item));
+    if (item.status != LATHE_OK || item.left > 0) return false;
   }
-  return lines;
+  return true;
 }
 
-void warm_one(Work* work) {
-  try {
-    const ProblemHandle problem = declare(work->line->problem);
-    check(lathe_warm(work->context, problem.get(), &work->compiled, &work->hits));
-  } catch (const Failure& failure) {
-    work->error = failure.what();
+// The kernels of the manifest, wherever they were found, and nothing else.
+WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std::string& path) {
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < lathe_warming_kernel_count(warming); ++i) {
+    lathe_warming_kernel_info kernel = {};
+    kernel.size = sizeof(kernel);
+    check(lathe_warming_kernel(warming, i, &kernel));
+    keys.emplace_back(kernel.key);
   }
+  std::vector<const char*> names;
+  for (const std::string& key : keys) names.push_back(key.c_str());
+  lathe_bundle_report report = {};
+  report.size = sizeof(report);
+  check(lathe_cache_pack(context, path.c_str(), names.data(), names.size(), &report));
+  return {path, {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}}};
 }
 
-void warm_all(std::vector<Work>* all, size_t jobs) {
-  Progress progress("warming");
-  progress.count(0, all->size());
-  std::atomic<size_t> next = 0, done = 0;
-  const auto worker = [&] {
-    for (size_t i = next++; i < all->size(); i = next++) {
-      warm_one(&(*all)[i]);
-      progress.count(++done, all->size());
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(jobs, all->size()); ++i) threads.emplace_back(worker);
-  worker();
-  for (std::thread& thread : threads) thread.join();
-}
-
-int report_work(const std::vector<Work>& all, const WarmOptions& options) {
-  uint64_t compiled = 0, hits = 0, failed = 0;
-  Json errors = Json::array();
-  for (const Work& work : all) {
-    compiled += work.compiled;
-    hits += work.hits;
-    if (work.error.empty()) continue;
-    ++failed;
-    say("line " + std::to_string(work.line->number) + " for " + work.arch + ": " + work.error);
-    errors.push_back({{"line", work.line->number}, {"arch", work.arch}, {"error", work.error}});
-  }
-  if (options.json) {
-    print_json({{"compiled", compiled}, {"hits", hits}, {"failed", failed}, {"errors", errors}});
-  } else {
-    std::printf("%zu problems: %llu kernels compiled, %llu found in the cache, %llu failed\n",
-                all.size(), static_cast<unsigned long long>(compiled),
-                static_cast<unsigned long long>(hits), static_cast<unsigned long long>(failed));
-  }
-  return failed == 0 ? kDone : kFailed;
+int count_kernel(void* progress, size_t done, size_t total, size_t compiled) {
+  static_cast<WarmProgress*>(progress)->count(done, total, compiled);
+  return interrupted;
 }
 
 int warm(const WarmOptions& options) {
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const size_t jobs = options.jobs.empty()
-                          ? cores
-                          : static_cast<size_t>(parse_int("--jobs", options.jobs, 1, 1024));
-  const std::vector<Line> lines = read_manifest(options.manifest);
-  std::vector<Context> contexts;
-  std::vector<Work> all;
-  for (const std::string& arch : split(options.arch, ',')) {
-    contexts.push_back(open_context({"none", arch, options.cache_dir}));
-    const lathe_context_info about = context_info(contexts.back().get());
-    if (about.cache_dir[0] == '\0') {
-      fail("there is no cache to warm: " + std::string(about.cache_problem));
-    }
-    for (const Line& line : lines) all.push_back({&line, contexts.back().get(), arch, 0, 0, ""});
+  const int jobs =
+      options.jobs.empty() ? 0 : static_cast<int>(parse_int("--jobs", options.jobs, 1, 1024));
+  const std::vector<ManifestLine> manifest = read_manifest(options.manifest);
+  if (manifest.empty() && !options.bundle.empty()) {
+    refuse("manifest " + in_quotes(options.manifest) +
+           " has no problem, so there is nothing for --bundle");
   }
-  warm_all(&all, jobs);
-  return report_work(all, options);
+  const std::vector<WarmTarget> targets = open_targets(options);
+  lathe_warming* raw = nullptr;
+  check(lathe_warming_create(&raw));
+  const Warming warming(raw);
+  std::vector<WarmLine> lines;
+  for (const WarmTarget& target : targets) {
+    for (const ManifestLine& line : manifest) {
+      // What it cannot choose kernels for is an item that the report tells of.
+      (void)lathe_warming_add(raw, target.context.get(), line.problem.get());
+      lines.push_back({line.number, &target});
+    }
+  }
+  {
+    const OnInterrupt on_interrupt;
+    WarmProgress progress;
+    (void)lathe_warming_run(raw, jobs, count_kernel, &progress);
+  }
+  const bool good = all_there(raw);
+  WarmBundle bundle;
+  std::string why_not;
+  if (good && !options.bundle.empty()) {
+    try {
+      bundle = pack(raw, targets.front().context.get(), options.bundle);
+    } catch (const Failure& failure) {
+      why_not = failure.what();
+    }
+  }
+  report_warming(raw, lines, bundle, options.json);
+  if (!why_not.empty()) fail(why_not);
+  if (!good && !options.bundle.empty()) {
+    say("bundle " + in_quotes(options.bundle) +
+        " is not written: not all of its kernels are there");
+  }
+  if (interrupted) {
+    say("interrupted: the next run finds what is done, and does the rest");
+    return kInterrupted;
+  }
+  return good ? kDone : kFailed;
 }
 
 }  // namespace
@@ -178,13 +167,20 @@ int warm(const WarmOptions& options) {
 Action add_warm(CLI::App* app) {
   auto* verb = app->add_subcommand("warm", "compile a manifest into the cache; needs no GPU");
   const auto options = std::make_shared<WarmOptions>();
-  verb->add_option("MANIFEST", options->manifest,
-                   "JSON Lines: {\"op\": ..., \"tensors\": {\"x\": [\"bf16\", [1, -1, 4096]], "
-                   "...}, \"options\": {...}}")
+  verb->add_option(
+          "MANIFEST", options->manifest,
+          "JSON Lines, one problem a line, as LATHE_RECORD=FILE writes them; - is standard "
+          "input")
       ->required();
-  verb->add_option("--arch", options->arch, "architectures, such as sm_80,sm_90a")->required();
+  verb->add_option("--arch", options->arch, "architectures, such as sm_80,sm_90a");
+  verb->add_option("--gpu", options->gpu,
+                   "GPUs, such as h100,a100: choices depend on their size; an architecture without "
+                   "one is compiled for its usual GPU");
   verb->add_option("--cache-dir", options->cache_dir, "which cache to fill");
-  verb->add_option("--jobs", options->jobs, "compile this many at once (default: the cores)");
+  verb->add_option("--jobs", options->jobs,
+                   "compile this many kernels at once (default: by cores and memory)");
+  verb->add_option("--bundle", options->bundle,
+                   "and pack the kernels of the manifest into this file, if all of them are there");
   add_json_flag(verb, &options->json);
   return [options] { return warm(*options); };
 }

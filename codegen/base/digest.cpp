@@ -34,6 +34,18 @@ std::string Digest::hex() const {
   return out;
 }
 
+std::optional<Digest> parse_digest(std::string_view hex) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  Digest out;
+  if (hex.size() != 2 * out.bytes.size()) return std::nullopt;
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const size_t value = kDigits.find(hex[i]);
+    if (value == kDigits.npos) return std::nullopt;
+    out.bytes[i / 2] = static_cast<uint8_t>(out.bytes[i / 2] << 4 | value);
+  }
+  return out;
+}
+
 Digest digest(std::string_view text) { return canonical(XXH3_128bits(text.data(), text.size())); }
 
 Digest digest(std::string_view first, std::string_view second, std::string_view third) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ struct Digest {
   std::string hex() const;
   bool operator==(const Digest&) const = default;
 };
+// The inverse of hex(): 32 small hexadecimal digits, or nothing.
+std::optional<Digest> parse_digest(std::string_view hex);
 Digest digest(std::string_view text);
 // digest() of the pieces joined: an entry is hashed without copying it.
 Digest digest(std::string_view first, std::string_view second, std::string_view third);

@@ -13,12 +13,21 @@ namespace lathe {
 const std::vector<EnvironmentVariable>& environment_table() {
   static const std::vector<EnvironmentVariable> table = {
       {"LATHE_CACHE_DIR", "$XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe",
-       "Root of the kernel cache."},
+       "Root of the kernel cache; off: none, kernels stay in memory."},
       {"XDG_CACHE_HOME", "$HOME/.cache", "Parent of the kernel cache, if an absolute path."},
       {"HOME", "the cache is kept in memory only", "Home directory, for the default cache."},
+      {"LATHE_CACHE_READONLY", "none",
+       "Caches that are only read, searched after one's own: directories with : between them."},
+      {"LATHE_BUNDLES", "none",
+       "Bundles, searched last before a kernel is compiled: files with : between them."},
       {"LATHE_JIT", "on", "off: a kernel that is not cached is an error, nothing is compiled."},
+      {"LATHE_RECORD", "nothing is recorded",
+       "File to which each problem is appended that a plan is made for: a manifest of `lathe "
+       "warm`."},
       {"LATHE_CACHE_MAX_BYTES", "2147483648",
        "What kernels on disk may add up to before those used longest ago go; 0: no limit."},
+      {"LATHE_TUNED", "what lathe tune stored in the cache directory",
+       "off: no tuned choices; a file: those in it, and no others."},
       {"LATHE_LOCK_TIMEOUT_MS", "60000",
        "How long to wait for another process that compiles the same kernel."},
       {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12", "Path of the compiler library."},

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -126,7 +127,10 @@ std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
 
 Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts) {
   const std::vector<AttentionTile> candidates = attention_candidates(problem, facts);
-  if (!candidates.empty()) return candidates.front();
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "stages"},
+                [&](const AttentionTile& tile) { return attention_forward_spec(problem, tile); });
+  }
   int least = attention_forward_smem(problem, tiles_of(problem).front());
   for (const AttentionTile& tile : tiles_of(problem)) {
     if (attention_forward_accumulators(problem, tile) > kMostAccumulators) continue;

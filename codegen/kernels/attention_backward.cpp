@@ -8,6 +8,7 @@
 #include <span>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
@@ -152,9 +153,14 @@ std::vector<AttentionBackwardTile> attention_backward_candidates(const Attention
 }
 
 Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
-                                                        const DeviceFacts& facts) {
+                                                        const DeviceFacts& facts, bool apart) {
   const auto candidates = attention_backward_candidates(problem, facts);
-  if (!candidates.empty()) return candidates.front();
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "stages", "width_warps"},
+                [&](const AttentionBackwardTile& tile) {
+                  return attention_backward_spec(problem, tile, apart);
+                });
+  }
   int least = attention_backward_smem(problem, tiles_of(problem).front());
   for (const AttentionBackwardTile& tile : tiles_of(problem)) {
     if (attention_backward_accumulators(problem, tile) > kMostAccumulators) continue;
@@ -205,7 +211,8 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   kernels.prepare = prepare_spec(problem);
   kernels.finish = finish_spec(problem);
   if (!problem.backward) return kernels;
-  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts));
+  LATHE_ASSIGN(const AttentionBackwardTile tile,
+               attention_backward_choose(problem, facts, heads.apart && !heads.together));
   if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);
   if (heads.apart) kernels.apart = attention_backward_spec(problem, tile, true);
   if (problem.snippet("mask_mod") != nullptr) {

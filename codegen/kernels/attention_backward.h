@@ -33,9 +33,11 @@ int attention_backward_accumulators(const AttentionProblem& problem,
 // All configurations worth trying, the default first. The tuner and choose() share this list.
 std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
                                                                  const DeviceFacts& facts);
-// UNSUPPORTED if the device's shared memory is too small for any of them.
+// UNSUPPORTED if the device's shared memory is too small for any of them. `apart`: for the kernel
+// with a block for each query head, if that is the only one.
 Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
-                                                        const DeviceFacts& facts);
+                                                        const DeviceFacts& facts,
+                                                        bool apart = false);
 
 // Of dq, dk and dv there is a kernel in which a block adds up the query heads of its key head, and
 // one with a block for each query head and float32 parts of dk and dv, for few keys and heads.

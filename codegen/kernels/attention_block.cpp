@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/choice.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
 
@@ -105,14 +106,23 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
   LATHE_TRY(attention_check(problem));
   AttentionBlockKernels kernels;
   if (problem.forward) {
-    LATHE_ASSIGN(const AttentionTile tile, attention_choose(block_problem(problem), facts));
-    kernels.forward = attention_block_spec(problem, tile);
+    const AttentionProblem own = block_problem(problem);
+    LATHE_TRY(attention_choose(own, without_choices(facts)));
+    const auto spec_of = [&](const AttentionTile& tile) {
+      return attention_block_spec(problem, tile);
+    };
+    kernels.forward =
+        spec_of(pick(attention_candidates(own, facts), facts, {"m", "n", "stages"}, spec_of));
   }
   if (problem.backward) {
-    LATHE_ASSIGN(const AttentionBackwardTile tile,
-                 attention_backward_choose(block_problem(problem), facts));
+    const AttentionProblem own = block_problem(problem);
+    LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
+    const auto spec_of = [&](const AttentionBackwardTile& tile) {
+      return attention_block_backward_spec(problem, tile);
+    };
     kernels.prepare = attention_block_prepare_spec();
-    kernels.backward = attention_block_backward_spec(problem, tile);
+    kernels.backward = spec_of(pick(attention_backward_candidates(own, facts), facts,
+                                    {"m", "n", "stages", "width_warps"}, spec_of));
     if (problem.deterministic) kernels.finish = attention_block_finish_spec();
   }
   if (problem.positions) kernels.positions = attention_positions_spec();

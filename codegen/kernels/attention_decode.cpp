@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -146,7 +147,10 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
                          " and ", problem.value_dim, " needs more shared memory than the ",
                          facts.shared_bytes_per_block, " bytes of ", facts.arch));
     }
-    kernels.decode.push_back(attention_decode_spec(problem, candidates.front()));
+    const auto spec_of = [&](const AttentionTile& tile) {
+      return attention_decode_spec(problem, tile);
+    };
+    kernels.decode.push_back(spec_of(pick(candidates, facts, {"n", "stages"}, spec_of)));
   }
   if (problem.append) kernels.append = append_spec();
   if (problem.split) kernels.combine = combine_spec(problem);

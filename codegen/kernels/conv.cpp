@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/conv.h"
 
 namespace lathe {
@@ -245,13 +246,14 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
                                  bool reduce_over_ranks) {
   LATHE_TRY(check(problem));
   const bool backward = problem.backward || problem.weight_grad || problem.dinitial_state;
-  ConvTile tile;
-  if (problem.forward || backward) {
-    LATHE_ASSIGN(tile, conv_choose(problem, facts));
-  }
   ConvKernels kernels;
-  if (problem.forward) kernels.forward = forward_spec(problem, tile);
-  if (backward) kernels.backward = backward_spec(problem, tile);
+  if (problem.forward || backward) LATHE_TRY(conv_choose(problem, facts));
+  const auto walk = [&](auto spec_of) {
+    const auto of = [&](const ConvTile& tile) { return spec_of(problem, tile); };
+    return of(pick(conv_candidates(problem, facts), facts, {"tokens"}, of));
+  };
+  if (problem.forward) kernels.forward = walk(forward_spec);
+  if (backward) kernels.backward = walk(backward_spec);
   if (problem.weight_grad) {
     kernels.weight_grad = weight_grad_spec(problem, reduce_over_ranks);
     if (reduce_over_ranks) kernels.weight_grad_cast = weight_grad_spec(problem, false);

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/kda.h"
 
 namespace lathe {
@@ -72,7 +73,10 @@ std::vector<KdaRecurrentTile> kda_recurrent_candidates(const KdaProblem& problem
 
 Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const DeviceFacts& facts) {
   const std::vector<KdaRecurrentTile> candidates = kda_recurrent_candidates(problem, facts);
-  if (!candidates.empty()) return candidates.front();
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {},
+                [&](const KdaRecurrentTile& tile) { return kda_recurrent_spec(problem, tile); });
+  }
   const int least = kda_recurrent_smem(problem, {key_lanes_of(problem), 1});
   return unsupported(text("kda_recurrent: a block needs at least ", least,
                           " bytes of shared memory, ", facts.arch, " allows ",

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {
@@ -109,9 +110,28 @@ std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const De
   return candidates;
 }
 
+namespace {
+
+// One tile serves the walks of both directions and what goes before them in segments: the question
+// is about all of these.
+KernelSpec question_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
+  const bool back = problem.backward || problem.dinitial_state;
+  if (!problem.forward) return kda_backward_scan_spec(problem, tile);
+  KernelSpec spec = kda_forward_spec(problem, tile);
+  spec.constants.push_back(Constant::flag("back", "", back));
+  spec.constants.push_back(Constant::flag("segmented", "", problem.segmented));
+  spec.constants.push_back(Constant::flag("warmup", "", problem.warmup));
+  return spec;
+}
+
+}  // namespace
+
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts) {
   const std::vector<KdaWalkTile> candidates = kda_walk_candidates(problem, facts);
-  if (!candidates.empty()) return candidates.front();
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {},
+                [&](const KdaWalkTile& tile) { return question_spec(problem, tile); });
+  }
   return Status(Code::unsupported, text("kda: a block needs at least ", kda_walk_smem(problem, {1}),
                                         " bytes of shared memory, ", facts.arch, " allows ",
                                         facts.shared_bytes_per_block));

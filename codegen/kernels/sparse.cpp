@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/sparse_attention.h"
 
 namespace lathe {
@@ -118,7 +119,10 @@ std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const De
 
 Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts& facts) {
   const std::vector<SparseTile> candidates = sparse_candidates(problem, facts);
-  if (!candidates.empty()) return candidates.front();
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "groups", "stages"},
+                [&](const SparseTile& tile) { return sparse_forward_spec(problem, tile); });
+  }
   const SparseTile least = {16, 16, groups_for(problem, 16)};
   return unsupported(text("sparse_flash_attention: a block needs at least ",
                           sparse_forward_smem(problem, least), " bytes of shared memory, ",

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 #include "templates/params/sparse_attention.h"
 
 namespace lathe {
@@ -138,7 +139,10 @@ std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& 
 Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
                                                   const DeviceFacts& facts) {
   const auto candidates = sparse_backward_candidates(problem, facts);
-  if (!candidates.empty()) return candidates.front();
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "stages"},
+                [&](const SparseBackwardTile& tile) { return main_spec(problem, tile); });
+  }
   return Status(
       Code::unsupported,
       text("sparse_flash_attention: a block of the backward needs at least ",

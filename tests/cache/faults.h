@@ -75,6 +75,9 @@ class FaultyFileSystem {
         [](int fd, void* to, size_t bytes) -> ssize_t {
           return fails() ? -1 : real_fs().getdents(fd, to, bytes);
         },
+        [](int fd, void* to, size_t bytes, off_t at) -> ssize_t {
+          return fails() ? -1 : real_fs().pread(fd, to, limited(bytes), at);
+        },
     };
     return faulty;
   }

@@ -7,7 +7,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <regex>
+#include <set>
 #include <string>
+
+#include "codegen/base/digest.h"
 
 using namespace lathe;
 
@@ -58,6 +63,36 @@ TEST_CASE("a unit reaches its includes and theirs, each once, sorted") {
   CHECK(names_of(*reached_templates("#include <common/math.cuh>")) ==
         std::vector<std::string>{"common/math.cuh"});
   CHECK(reached_templates("int x;  // #include \"nothing.cuh\"\n#pragma once\n")->empty());
+}
+
+TEST_CASE("what was found when a file was embedded is what its text says") {
+  const std::regex include("(?:^|\n)[ \t]*#[ \t]*include[ \t]*\"([^\"]*)\"");
+  std::map<std::string, std::set<std::string>> reached;
+  for (const TemplateFile& file : template_files()) {
+    const std::string source(file.text);
+    auto& names = reached[file.name] = {file.name};
+    for (std::sregex_iterator it(source.begin(), source.end(), include), end; it != end; ++it)
+      if ((*it)[1].str().substr(0, 8) != "snippet/") names.insert((*it)[1]);
+  }
+  // What is reached over others, until nothing is added.
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (auto& [name, names] : reached) {
+      std::set<std::string> more = names;
+      for (const std::string& each : names) more.insert(reached[each].begin(), reached[each].end());
+      grew = grew || more.size() > names.size();
+      names = std::move(more);
+    }
+  }
+  for (const TemplateFile& file : template_files()) {
+    CAPTURE(file.name);
+    REQUIRE(file.digest_hex != nullptr);
+    CHECK(file.digest() == digest(file.text).hex());
+    const auto found = reached_templates("#include \"" + std::string(file.name) + "\"\n");
+    REQUIRE(found.ok());
+    const auto& names = reached[file.name];
+    CHECK(names_of(*found) == std::vector<std::string>(names.begin(), names.end()));
+  }
 }
 
 TEST_CASE("a name that is not embedded is an error that names it and its place") {

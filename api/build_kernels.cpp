@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Hits are found one after another on the caller's thread; the first miss brings a second thread,
+// and so on.
+#include "api/build_kernels.h"
+
+#include <optional>
+#include <unordered_map>
+
+namespace lathe {
+
+using Built = Result<std::shared_ptr<const BuiltKernel>>;
+
+Built build_safely(lathe_context& context, const KernelSpec& spec, const Busy& busy) {
+  try {
+    return build_counted(context, spec, busy);
+  } catch (const std::exception& error) {
+    return Status(Code::internal, error.what());
+  }
+}
+
+Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(
+    lathe_context& context, const std::vector<KernelSpec>& specs, int most) {
+  // Equal ones after the others: which of them was compiled does not depend on threads then.
+  std::unordered_map<std::string, size_t> seen;
+  std::vector<size_t> distinct, repeated;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    (seen.emplace(specs[i].text(), i).second ? distinct : repeated).push_back(i);
+  }
+  std::vector<std::optional<Built>> results(specs.size());
+  work_through(distinct.size(), most, [&](size_t item, const Busy& busy) {
+    const size_t i = distinct[item];
+    results[i] = build_safely(context, specs[i], busy);
+    return results[i]->ok();
+  });
+  // Whatever stands before a failure was begun before it, and has ended.
+  for (const size_t i : distinct) {
+    if (results[i]) LATHE_TRY(*results[i]);
+  }
+  for (const size_t i : repeated) {
+    results[i] = build_counted(context, specs[i]);
+    LATHE_TRY(*results[i]);
+  }
+  std::vector<std::shared_ptr<const BuiltKernel>> out;
+  for (const auto& result : results) out.push_back(**result);
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Building the kernels of a plan: side by side where they have to be compiled.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "api/context.h"
+#include "api/workers.h"
+#include "codegen/spec.h"
+
+namespace lathe {
+
+// In the order of `specs`. Of several failures the first in that order. Counts each kernel in the
+// context. `most` threads; 0: as many as cores and memory allow.
+Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(
+    lathe_context& context, const std::vector<KernelSpec>& specs, int most = 0);
+
+// build_counted for the work of work_through, which must not throw.
+Result<std::shared_ptr<const BuiltKernel>> build_safely(lathe_context& context,
+                                                        const KernelSpec& spec, const Busy& busy);
+
+}  // namespace lathe

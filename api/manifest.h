@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A problem as a line of a manifest: one JSON object that holds all that its kernels depend on, the
+// texts of snippets and the size of a group included. The same text everywhere: what LATHE_RECORD
+// writes, what NOT_CACHED says and what `lathe warm` reads.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/problem.h"
+#include "codegen/base/status.h"
+
+namespace lathe {
+
+// A line has at most this many bytes: room for three snippets of the largest size, every character
+// escaped.
+inline constexpr size_t kMostLineBytes = 8 << 20;
+inline constexpr int kMostWorld = 65536;
+
+// The canonical text, ASCII, without a newline. Fails where a text is no UTF-8.
+Result<std::string> problem_text(const lathe_problem& problem);
+
+// What the setters of a problem say about each field holds here too. Opens no file.
+Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view line);
+
+// A failure to find kernels, with the line of the problem below its first line.
+Status with_problem(const Status& status, const lathe_problem& problem);
+
+// The words of a group's flags in a line, in this order.
+struct GroupFlag {
+  unsigned flag;
+  const char* word;
+};
+inline constexpr GroupFlag kGroupFlagWords[] = {
+    {LATHE_REDUCE_PARAMETER_GRADS, "reduce_parameter_grads"},
+    {LATHE_ALLGATHER, "allgather"},
+    {LATHE_DISPATCH, "dispatch"},
+    {LATHE_EXCHANGE_HEADS, "exchange_heads"},
+    {LATHE_NARROW_GRADIENTS, "narrow_gradients"},
+};
+
+}  // namespace lathe

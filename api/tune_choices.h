@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Choices that the tuner makes plans with, and those that plans are made with otherwise.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/plan.h"
+#include "cache/tuned_choices.h"
+#include "codegen/choice.h"
+
+namespace lathe {
+
+// Kernel and class -> the text of a candidate; the heuristic's of what is not among them.
+class FixedChoices : public Choices {
+ public:
+  FixedChoices() = default;
+  explicit FixedChoices(const std::vector<TunedRecord>& records);
+  void set(const Question& question, const std::string& choice);
+  size_t choose(const Question& question) const override;
+
+ private:
+  std::map<std::string, std::string> choices_;
+};
+
+// What a plan of the problem asks, each question with more than one candidate once; nothing is
+// compiled.
+Result<std::vector<Question>> questions_of(const lathe_context& context,
+                                           const lathe_problem& problem);
+// Those of them that matter to a call of these shapes: of kernels that serve different lengths,
+// the ones that serve these.
+Result<std::vector<Question>> questions_of_call(const lathe_context& context,
+                                                const lathe_problem& problem,
+                                                const DLTensor* const* slots);
+
+// The facts that a plan of the problem in the context is chosen by. Over ranks nothing tuned holds
+// but what the group shares, since all must choose alike.
+DeviceFacts facts_for(const lathe_context& context, const lathe_problem& problem);
+
+// Reads the databases of the context's device: LATHE_TUNED, or the cache directory.
+std::shared_ptr<TunedChoices> open_tuned(lathe_context& context);
+// Of what is embedded: kernels of other sources may have other times.
+const std::string& sources_digest();
+
+}  // namespace lathe

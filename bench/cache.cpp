@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the cache saves: a warm start of a new process for each kernel, and what a cold one costs.
+// A process of its own for each sample; with --peers Triton's cache and compiler beside it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/cache_peers.h"
+#include "bench/verbs.h"
+
+namespace bench {
+namespace {
+
+// A cache of its own, gone at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lathe-bench-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Sample {
+  double context_us = 0, plans_us = 0, plans_cpu_us = 0, process_us = 0;
+  int kernels = 0, compiled = 0;
+  std::string compiler;
+};
+
+// The last line of the child's CSV.
+Sample parse(const std::string& output) {
+  Sample sample;
+  std::istringstream lines(output);
+  std::string header, line;
+  char comma;
+  if (!std::getline(lines, header) || !std::getline(lines, line)) throw std::runtime_error(output);
+  std::istringstream cells(line);
+  cells >> sample.context_us >> comma >> sample.plans_us >> comma >> sample.plans_cpu_us >> comma >>
+      sample.kernels >> comma >> sample.compiled >> comma;
+  if (!cells) throw std::runtime_error("a sample says '" + line + "'");
+  std::getline(cells, sample.compiler);
+  return sample;
+}
+
+Sample run_process(const Settings& settings, const std::string& cache, const char* problems) {
+  const std::string program = settings.folder + "/lathe_bench";
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    setenv("LATHE_CACHE_DIR", cache.c_str(), 1);
+    execl(program.c_str(), program.c_str(), "cache-sample", "--format", "csv", "--only", problems,
+          static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got; (got = read(ends[0], buffer.data(), buffer.size())) > 0;)
+    output.append(buffer.data(), static_cast<size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+    throw std::runtime_error("a sample's process failed: " + program);
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  Sample sample = parse(output);
+  sample.process_us = took.count();
+  return sample;
+}
+
+void add(Table* table, const std::string& who, const std::string& what, int kernels,
+         const std::vector<double>& values, const char* unit, const std::string& contains) {
+  const Spread found = spread(values);
+  const int digits = found.median < 100 ? 1 : 0;
+  table->add({who, what, std::to_string(kernels), std::to_string(values.size()), unit,
+              number(found.median, digits), number(found.low, digits), number(found.high, digits),
+              contains});
+}
+
+// Of the entries in a cache, on average.
+std::string size_text(const std::string& cache) {
+  uint64_t bytes = 0, count = 0;
+  for (const auto& item : std::filesystem::recursive_directory_iterator(cache)) {
+    if (item.path().extension() != ".lathe") continue;
+    bytes += item.file_size();
+    ++count;
+  }
+  return number(static_cast<double>(bytes) / static_cast<double>(count) / 1000, 0) + " KB each";
+}
+
+void add_warm(Table* table, const Settings& settings, const std::string& cache,
+              const char* problems, int runs) {
+  run_process(settings, cache, problems);  // compiles
+  // What had just changed was not noted; from here on the compiler is known.
+  Sample sample = run_process(settings, cache, problems);
+  std::vector<double> context, kernel, cpu, process;
+  for (int run = 0; run < runs; ++run) {
+    sample = run_process(settings, cache, problems);
+    if (sample.compiled != 0) throw std::runtime_error("a warm start compiled something");
+    context.push_back(sample.context_us);
+    kernel.push_back(sample.plans_us / sample.kernels);
+    cpu.push_back(sample.plans_cpu_us / sample.kernels);
+    process.push_back(sample.process_us / 1000);
+  }
+  const std::string name = "lathe, " + sample.compiler;
+  add(table, name, "warm start, a kernel", sample.kernels, kernel, "us",
+      "problems declared, plans made, entries read and verified: " + size_text(cache));
+  add(table, name, "warm start, a kernel, processor time", sample.kernels, cpu, "us", "the same");
+  add(table, name, "warm start, the context", sample.kernels, context, "us",
+      "once a process: the directory checked");
+  add(table, name, "warm start, the process", sample.kernels, process, "ms", "exec to exit");
+}
+
+void add_triton_warm(Table* table, const Settings& settings, int runs) {
+  const Folder cache;
+  triton_start(settings.folder, cache.path(), true, true);
+  std::vector<double> first, later, import;
+  TritonStart start;
+  for (int run = 0; run < runs; ++run) {
+    start = triton_start(settings.folder, cache.path(), true, false);
+    first.push_back(start.kernels.at(0));
+    later.insert(later.end(), start.kernels.begin() + 1, start.kernels.end());
+    import.push_back(start.import_us / 1000);
+  }
+  const char* what = "triton.compile() to the cubin's bytes, conv1d; no launch, no driver";
+  add(table, start.versions, "cache hit, first of a process", 1, first, "us", what);
+  add(table, start.versions, "cache hit, later ones, a kernel", 2, later, "us", what);
+  add(table, start.versions, "imports", 0, import, "ms", "torch, triton, fla; in no other row");
+}
+
+void add_triton_cold(Table* table, const Settings& settings, int runs) {
+  std::vector<double> forward, both;
+  TritonStart start;
+  for (int run = 0; run < runs; ++run) {
+    const Folder cache;
+    start = triton_start(settings.folder, cache.path(), true, true);
+    forward.push_back(start.kernels.at(0) / 1000);
+    double sum = 0;
+    for (const double each : start.kernels) sum += each / 1000;
+    both.push_back(sum);
+  }
+  const char* what = "triton.compile() for sm_90, one configuration each; without imports";
+  add(table, start.versions, "cold, conv1d forward", 1, forward, "ms", what);
+  add(table, start.versions, "cold, conv1d forward and backward", 3, both, "ms", what);
+}
+
+void add_cold(Table* table, const Settings& settings, const char* problems, const char* what,
+              int runs) {
+  std::vector<double> inside, process;
+  Sample sample;
+  for (int run = 0; run < runs; ++run) {
+    const Folder cache;
+    sample = run_process(settings, cache.path(), problems);
+    if (sample.compiled != sample.kernels) throw std::runtime_error("an empty cache had a kernel");
+    inside.push_back((sample.context_us + sample.plans_us) / 1000);
+    process.push_back(sample.process_us / 1000);
+  }
+  const std::string name = "lathe, " + sample.compiler;
+  add(table, name, std::string("cold, ") + what, sample.kernels, inside, "ms",
+      "first call to plan: the compiler opened, kernels compiled, published");
+  add(table, name, std::string("cold process, ") + what, sample.kernels, process, "ms",
+      "the same and the process, exec to exit");
+}
+
+}  // namespace
+
+Table bench_cache(const Settings& settings) {
+  Table table({"who", "what", "kernels", "samples", "unit", "median", "p10", "p90", "contains"});
+  const int warm = settings.runs > 0 ? settings.runs : 60,
+            cold = settings.runs > 0 ? settings.runs : 7;
+  {
+    const Folder cache;
+    add_warm(&table, settings, cache.path(), "all", warm);
+  }
+  {
+    const Folder cache;
+    add_warm(&table, settings, cache.path(), "one", warm);
+  }
+  const bool peers = settings.peers && triton_is_there(settings.folder);
+  if (peers) add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
+  add_cold(&table, settings, "one", "conv1d forward", cold);
+  add_cold(&table, settings, "conv", "conv1d forward and backward", cold);
+  if (peers) add_triton_cold(&table, settings, settings.runs > 0 ? settings.runs : 5);
+  return table;
+}
+
+}  // namespace bench

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Many processes on one cold cache: how often each kernel is compiled, and the time until the last
+// process has all that it wants, beside what the compiles alone take.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/verbs.h"
+#include "tests/cache/crowd.h"
+
+namespace bench {
+namespace {
+
+constexpr int kProcesses = 64;
+
+// A cold cache for one sample.
+class Cold {
+ public:
+  Cold() {
+    std::string name = (std::filesystem::temp_directory_path() / "lathe-bench-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
+    path_ = name;
+  }
+  ~Cold() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Cold(const Cold&) = delete;
+  Cold& operator=(const Cold&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Flash attention forward: a heavy kernel, where conv1d's is a light one.
+lathe_status make_attention(int, lathe_problem** out) {
+  const int64_t queries[] = {-1, -1, 8, 128}, rows[] = {-1, 8, -1};
+  lathe_status status = lathe_problem_create(out, "flash_attention");
+  for (const char* name : {"q", "k", "v", "out"}) {
+    if (status == LATHE_OK) status = lathe_problem_tensor(*out, name, LATHE_BF16, 4, queries);
+  }
+  if (status == LATHE_OK) status = lathe_problem_tensor(*out, "lse", LATHE_F32, 3, rows);
+  return status;
+}
+
+struct Case {
+  const char* what;
+  crowd::Maker make;
+  int keys;
+  bool rotated;  // each process begins with another key
+};
+
+crowd::Outcome timed(const Case& each, int processes) {
+  const Cold cache;
+  const crowd::Outcome outcome = crowd::run(processes, cache.path(), each.make, [&](int index) {
+    std::vector<int> numbers(each.keys);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    if (each.rotated)
+      std::rotate(numbers.begin(), numbers.begin() + index % each.keys, numbers.end());
+    return numbers;
+  });
+  if (outcome.failed > 0) throw std::runtime_error("a process did not get its kernels");
+  return outcome;
+}
+
+}  // namespace
+
+Table bench_processes(const Settings& settings) {
+  const auto conv = [](int number, lathe_problem** out) {
+    return crowd::make_problem("causal_conv1d", number, out);
+  };
+  const Case cases[] = {
+      {"64 processes, 1 key, conv1d", conv, 1, false},
+      {"64 processes, 1 key, attention", make_attention, 1, false},
+      {"64 processes, 64 keys, each its own order", conv, 64, true},
+      {"64 processes, 64 keys, all in one order", conv, 64, false},
+  };
+  Table table({"what", "compiles", "ms", "ms_p10", "ms_p90", "alone_ms", "ideal_ms", "times_ideal",
+               "cpu_ms", "alone_cpu_ms"});
+  const int runs = settings.runs > 0 ? settings.runs : 5;
+  const int cores = std::max(1u, std::thread::hardware_concurrency());
+  for (const Case& each : cases) {
+    if (std::string(each.what).find(settings.only) == std::string::npos) continue;
+    std::vector<double> crowded, alone, crowded_cpu, alone_cpu;
+    uint64_t compiled = 0;
+    // In turns: what else the machine does shall weigh on both.
+    for (int run = 0; run < runs; ++run) {
+      const crowd::Outcome one = timed(each, 1), all = timed(each, kProcesses);
+      alone.push_back(one.seconds * 1000);
+      alone_cpu.push_back(one.cpu_seconds * 1000);
+      crowded.push_back(all.seconds * 1000);
+      crowded_cpu.push_back(all.cpu_seconds * 1000);
+      compiled = all.compiled;
+    }
+    const Spread times = spread(crowded), one = spread(alone);
+    const double ideal = one.median / std::min(cores, each.keys);
+    table.add({each.what, std::to_string(compiled), number(times.median, 1), number(times.low, 1),
+               number(times.high, 1), number(one.median, 1), number(ideal, 1),
+               number(times.median / ideal, 2), number(spread(crowded_cpu).median, 0),
+               number(spread(alone_cpu).median, 0)});
+  }
+  return table;
+}
+
+}  // namespace bench

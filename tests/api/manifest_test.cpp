@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Problems as lines of text: what a line says, what comes back from it, what is refused.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "api/option_text.h"
+#include "api/problem.h"
+#include "tests/api/support.h"
+
+namespace {
+
+using test::Builder;
+using test::contains;
+using test::error;
+
+std::string text_of(const lathe_problem* problem) {
+  size_t needed = 0;
+  REQUIRE_MESSAGE(lathe_problem_text(problem, nullptr, 0, &needed) == LATHE_OK, error());
+  std::string text(needed, '?');
+  REQUIRE(lathe_problem_text(problem, text.data(), text.size(), nullptr) == LATHE_OK);
+  REQUIRE(text.back() == '\0');
+  text.pop_back();
+  return text;
+}
+
+test::Problem parse(const std::string& line) {
+  lathe_problem* problem = nullptr;
+  lathe_problem_parse(&problem, line.data(), line.size());
+  return test::Problem(problem);
+}
+
+constexpr const char* kScore =
+    "// \xC3\xA4 \"quoted\"\tand \\\r\n"
+    "__device__ float score_mod(float score, int, int, int, int) { return score; }\n";
+
+TEST_CASE("a line says what was declared, in the order of the table") {
+  Builder conv("causal_conv1d");
+  conv.set("activation", "silu");
+  conv.tensors({{"y", LATHE_BF16, {-1, -1, 64}},
+                {"weight", LATHE_F32, {64, 4}},
+                {"x", LATHE_BF16, {2, -1, 64}}});
+  CHECK(text_of(conv.problem.get()) ==
+        R"({"op":"causal_conv1d","tensors":{"x":["bf16",[2,-1,64]],"weight":["f32",[64,4]],)"
+        R"("y":["bf16",[-1,-1,64]]},"options":{"activation":"silu"}})");
+
+  Builder attention("flash_attention");
+  attention.tensor({"q", LATHE_F16, {-1, 2, 40}});
+  attention.set("softmax_scale", "2.50e-1").set("causal", "01").set("window_left", "-1");
+  REQUIRE_MESSAGE(attention.status == LATHE_OK, error());
+  REQUIRE(lathe_problem_alignment(attention.problem.get(), 8) == LATHE_OK);
+  REQUIRE_MESSAGE(lathe_problem_set_text(attention.problem.get(), "score_mod", kScore,
+                                         std::strlen(kScore)) == LATHE_OK,
+                  error());
+  CHECK(text_of(attention.problem.get()) ==
+        R"({"op":"flash_attention","tensors":{"q":["f16",[-1,2,40]]},)"
+        R"("options":{"softmax_scale":0.25,"causal":1,"window_left":-1},"alignment":8,)"
+        R"("snippets":{"score_mod":"// \u00e4 \"quoted\"\tand \\\r\n__device__ float )"
+        R"(score_mod(float score, int, int, int, int) { return score; }\n"}})");
+
+  Builder bare("kda");
+  CHECK(text_of(bare.problem.get()) == R"({"op":"kda","tensors":{}})");
+}
+
+TEST_CASE("a short buffer gets the beginning") {
+  Builder bare("kda");
+  char few[6] = "xxxxx";
+  size_t needed = 0;
+  REQUIRE(lathe_problem_text(bare.problem.get(), few, sizeof few, &needed) == LATHE_OK);
+  CHECK(std::string(few) == R"({"op")");
+  CHECK(needed == std::strlen(R"({"op":"kda","tensors":{}})") + 1);
+}
+
+TEST_CASE("what is not canonical is read, and becomes it") {
+  const auto becomes = [](const std::string& line, const std::string& canonical) {
+    CAPTURE(line);
+    const auto problem = parse(line);
+    REQUIRE_MESSAGE(problem, error());
+    CHECK(text_of(problem.get()) == canonical);
+  };
+  const std::string plain = R"({"op":"flash_attention","tensors":{},"options":{"causal":1}})";
+  becomes(plain, plain);
+  becomes(R"(  {"options" : {"causal" : true}, "tensors":{}, "op":"flash_attention"} )", plain);
+  becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":"01"},"alignment":16})",
+          plain);
+  becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":1},"snippets":{}})", plain);
+  // An integer where a number is expected, and numbers beyond what a double tells apart.
+  becomes(R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":2}})",
+          R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":2.0}})");
+  becomes(
+      R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":0.1000000000000000055}})",
+      R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":0.1}})");
+  const std::string group =
+      R"({"op":"flash_attention","tensors":{},"group":{"world":4,"flags":["reduce_parameter_grads","allgather"]}})";
+  becomes(group, group);
+  becomes(
+      R"({"op":"flash_attention","tensors":{},"group":{"flags":["allgather","reduce_parameter_grads"],"world":4}})",
+      group);
+  becomes(R"({"op":"kda","tensors":{},"group":{"world":1}})",
+          R"({"op":"kda","tensors":{},"group":{"world":1,"flags":[]}})");
+}
+
+TEST_CASE("what is refused is named, with what is allowed") {
+  const struct {
+    std::string line;
+    std::vector<std::string> words;
+  } cases[] = {
+      {"", {"no JSON"}},
+      {"{\"op\":", {"no JSON"}},
+      {R"({"op":"kda","tensors":{}} {})", {"no JSON"}},
+      {"[1]", {"JSON array", "object"}},
+      {"null", {"JSON null"}},
+      {std::string(100000, '['), {"5 deep", "allowed are 4"}},
+      {std::string((8 << 20) + 1, ' '), {"8388609 bytes", "8388608"}},
+      {R"({"tensors":{}})", {"op is missing", "causal_conv1d"}},
+      {R"({"op":"kda2","tensors":{}})", {"op is \"kda2\"", "kda_recurrent"}},
+      {R"({"op":7,"tensors":{}})", {"op is 7"}},
+      {R"({"op":"kda"})", {"tensors is missing"}},
+      {R"({"op":"kda","tensors":[]})", {"tensors is []", "an object"}},
+      {R"({"op":"kda","tensors":{},"speed":1})", {"the field 'speed'", "op, tensors, options"}},
+      {R"({"op":"kda","op":"kda","tensors":{}})", {"'op' twice"}},
+      {R"({"op":"kda","tensors":{"q":["bf16",[1]],"q":["bf16",[1]]}})", {"'q' twice"}},
+      {R"({"op":"kda","tensors":{"q":"bf16"}})", {"tensor q is \"bf16\"", "[dtype, [extents]]"}},
+      {R"({"op":"kda","tensors":{"q":["f8",[1,1,1,1]]}})", {"q's dtype is \"f8\"", "bf16"}},
+      {R"({"op":"kda","tensors":{"q":["i32",[1,1,1,1]]}})", {"q has dtype i32"}},
+      {R"({"op":"kda","tensors":{"q":["bf16",[1,1,1.5,1]]}})", {"q's extent 2 is 1.5"}},
+      {R"({"op":"kda","tensors":{"q":["bf16",[18446744073709551615,1,1,1]]}})",
+       {"extent 0 is 1844"}},
+      {R"({"op":"kda","tensors":{"q":["bf16",[-2,1,1,1]]}})", {"[-2, 1, 1, 1]", "or -1"}},
+      {R"({"op":"kda","tensors":{"q":["bf16",[1]]}})", {"q has rank 1"}},
+      {R"({"op":"kda","tensors":{"Q":["bf16",[1]]}})", {"no tensor 'Q'"}},
+      {R"({"op":"kda","tensors":{"q\u0000":["bf16",[1,1,1,1]]}})", {"a name in tensors"}},
+      {R"({"op":"kda","tensors":{},"options":{"scale":NaN}})", {"no JSON"}},
+      {R"({"op":"kda","tensors":{},"options":{"scale":1e999}})", {"no JSON", "1e999"}},
+      {R"({"op":"kda","tensors":{},"options":{"scale":"nan"}})", {"scale is 'nan'"}},
+      {R"({"op":"kda","tensors":{},"options":{"scale":null}})",
+       {"scale is null", "a number or a text"}},
+      {R"({"op":"kda","tensors":{},"options":{"scale":[1]}})", {"scale is [1]"}},
+      {R"({"op":"kda","tensors":{},"options":{"segments":2.5}})", {"segments is an integer"}},
+      {R"({"op":"kda","tensors":{},"options":{"segments":18446744073709551615}})",
+       {"1844", "[1,33)"}},
+      {R"({"op":"kda","tensors":{},"options":{"speed":1}})", {"no option 'speed'"}},
+      {R"({"op":"kda","tensors":{},"alignment":3})", {"alignment is 3", "16"}},
+      {R"({"op":"kda","tensors":{},"alignment":"16"})", {"alignment is \"16\""}},
+      {R"({"op":"kda","tensors":{},"snippets":{"score_mod":"x"}})", {"'score_mod'", "none"}},
+      {R"({"op":"flash_attention","tensors":{},"snippets":{"score_mod":1}})", {"score_mod is 1"}},
+      {R"({"op":"flash_attention","tensors":{},"snippets":{"score_mod":"a\u0000"}})",
+       {"zero byte"}},
+      {R"({"op":"flash_attention","tensors":{},"options":{"score_mod":"/etc/passwd"}})",
+       {"score_mod is \"/etc/passwd\"", "snippets"}},
+      {R"({"op":"kda","tensors":{},"group":4})", {"group is 4", "world"}},
+      {R"({"op":"kda","tensors":{},"group":{}})", {"no world", "65536"}},
+      {R"({"op":"kda","tensors":{},"group":{"world":0}})", {"world is 0"}},
+      {R"({"op":"kda","tensors":{},"group":{"world":65537}})", {"world is 65537"}},
+      {R"({"op":"kda","tensors":{},"group":{"world":2,"rank":1}})", {"the field 'rank'"}},
+      {R"({"op":"kda","tensors":{},"group":{"world":2,"flags":["fast"]}})",
+       {"\"fast\"", "allgather"}},
+      {R"({"op":"flash_attention","tensors":{},"group":{"world":2,"flags":["allgather","allgather"]}})",
+       {"each once"}},
+      {R"({"op":"flash_attention","tensors":{},"group":{"world":2,"flags":["allgather","dispatch"]}})",
+       {"only one"}},
+      {R"({"op":"causal_conv1d_update","tensors":{},"group":{"world":2}})", {"cannot be split"}},
+      {"{\"op\":\"kda\",\"tensors\":{},\"options\":{\"scale\":\"\xFF\"}}", {"no JSON"}},
+  };
+  for (const auto& each : cases) {
+    CAPTURE(each.line.substr(0, 120));
+    CHECK_FALSE(parse(each.line));
+    for (const std::string& word : each.words) CHECK_MESSAGE(contains(error(), word), error());
+    CHECK(error().size() < 1000);
+  }
+  lathe_problem* problem = nullptr;
+  CHECK(lathe_problem_parse(nullptr, "{}", 2) == LATHE_INVALID_ARGUMENT);
+  CHECK(lathe_problem_parse(&problem, nullptr, 2) == LATHE_INVALID_ARGUMENT);
+  CHECK(lathe_problem_text(nullptr, nullptr, 0, nullptr) == LATHE_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a text that is no UTF-8 has no line, and is named") {
+  Builder attention("flash_attention");
+  const std::string bad = std::string("// \xE9\n") + kScore;
+  REQUIRE(lathe_problem_set_text(attention.problem.get(), "score_mod", bad.data(), bad.size()) ==
+          LATHE_OK);
+  CHECK(lathe_problem_text(attention.problem.get(), nullptr, 0, nullptr) == LATHE_INVALID_ARGUMENT);
+  CHECK(contains(error(), "text of score_mod is no UTF-8"));
+}
+
+// Draws a problem of whatever the table allows; what setters refuse is left out.
+class Drawer {
+ public:
+  explicit Drawer(uint32_t seed) : random_(seed) {}
+
+  Builder problem() {
+    const lathe_operator_info* op = lathe_operator_at(below(lathe_operator_count()));
+    Builder out(op->name);
+    for (size_t i = 0; i < op->tensor_count; ++i) {
+      if (below(3) > 0) tensor(*op, op->tensors[i], &out);
+    }
+    for (size_t i = 0; i < op->option_count; ++i) {
+      if (below(2) > 0) option(op->options[i], out.problem.get());
+    }
+    if (below(3) == 0) lathe_problem_alignment(out.problem.get(), 1 << below(5));
+    return out;
+  }
+  size_t below(size_t count) { return random_() % count; }
+
+ private:
+  void tensor(const lathe_operator_info& op, const lathe_operator_tensor& info, Builder* out) {
+    const char* allowed = info.dtypes;
+    if (*allowed == '=') {
+      for (size_t i = 0; i < op.tensor_count; ++i) {
+        if (std::strcmp(op.tensors[i].name, info.dtypes + 1) == 0) allowed = op.tensors[i].dtypes;
+      }
+    }
+    const char* const words[] = {"f32", "f16", "bf16", "i32", "i64"};
+    const int dtype = static_cast<int>(below(5));
+    if (!lathe::listed(allowed, '|', words[dtype])) return;
+    const auto shapes = lathe::split(info.shape, '|');
+    const lathe::Shape shape = lathe::parse_shape(shapes[below(shapes.size())]);
+    std::vector<int64_t> extents;
+    for (int d = 0; d < shape.rank; ++d) {
+      const auto drawn = static_cast<int64_t>(random_() >> (1 + below(31)));
+      extents.push_back(below(3) == 0 ? -1 : drawn);
+    }
+    lathe_problem_tensor(out->problem.get(), info.name, static_cast<lathe_dtype>(dtype), shape.rank,
+                         extents.data());
+  }
+
+  void option(const lathe_operator_option& info, lathe_problem* problem) {
+    const auto words = lathe::split(info.allowed, '|');
+    const std::string word(words[below(words.size())]);
+    if (word == "FILE") {
+      const std::string text = std::string(info.name) + "(" + noise() + ")";
+      lathe_problem_set_text(problem, info.name, text.data(), text.size());
+      return;
+    }
+    if (lathe_problem_set_string(problem, info.name, word.c_str()) == LATHE_OK) return;
+    const auto integer = static_cast<int64_t>(below(2) ? below(40) : random_()) - 20;
+    if (lathe_problem_set_int(problem, info.name, integer) == LATHE_OK) return;
+    const double number =
+        std::ldexp(static_cast<double>(random_()) - 2e9, static_cast<int>(below(90)) - 60);
+    lathe_problem_set_double(problem, info.name, number);
+  }
+
+  std::string noise() {
+    const char* const pieces[] = {"a",  "\n",   "\"",           "\\",
+                                  "\t", "\x01", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                                  "/*", "*/",   "\x7F",         "\r"};
+    std::string out;
+    for (size_t i = below(60); i > 0; --i) out += pieces[below(std::size(pieces))];
+    return out;
+  }
+
+  std::mt19937 random_;
+};
+
+// As numbers where they are some.
+void check_option(const std::optional<std::string>& a, const std::optional<std::string>& b) {
+  REQUIRE(a.has_value() == b.has_value());
+  if (!a || *a == *b) return;
+  double one = 0, two = 1;
+  const auto end = [](const std::string& text) { return text.data() + text.size(); };
+  CHECK(std::from_chars(a->data(), end(*a), one).ptr == end(*a));
+  CHECK(std::from_chars(b->data(), end(*b), two).ptr == end(*b));
+  CHECK(one == two);
+}
+
+TEST_CASE("what was declared comes back from the line, for every operator") {
+  Drawer drawer(11);
+  size_t texts = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const Builder drawn = drawer.problem();
+    const lathe_problem& first = *drawn.problem;
+    const std::string line = text_of(&first);
+    CAPTURE(line);
+    REQUIRE(std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c < 127; }));
+    const auto again = parse(line);
+    REQUIRE_MESSAGE(again, error());
+    REQUIRE(text_of(again.get()) == line);
+    REQUIRE(again->op == first.op);
+    REQUIRE(again->alignment == first.alignment);
+    for (size_t t = 0; t < first.op->info.tensor_count; ++t) {
+      const lathe::Declared &a = first.tensors[t], &b = again->tensors[t];
+      REQUIRE(a.given == b.given);
+      if (!a.given) continue;
+      REQUIRE(a.dtype == b.dtype);
+      REQUIRE(lathe::shape_text(a.shape) == lathe::shape_text(b.shape));
+      REQUIRE(a.extents == b.extents);
+    }
+    for (size_t o = 0; o < first.options.size(); ++o) {
+      check_option(first.options[o], again->options[o]);
+    }
+    REQUIRE(first.snippets.size() == again->snippets.size());
+    for (size_t s = 0; s < first.snippets.size(); ++s) {
+      const auto same = [&](const lathe::Snippet& each) {
+        return each.name == first.snippets[s].name && each.text == first.snippets[s].text;
+      };
+      CHECK(std::any_of(again->snippets.begin(), again->snippets.end(), same));
+      ++texts;
+    }
+  }
+  CHECK(texts > 100);
+}
+
+TEST_CASE("damaged lines are refused or are other problems") {
+  Drawer drawer(5);
+  const std::string group = R"(,"group":{"world":4,"flags":["dispatch"]}})";
+  for (int i = 0; i < 3000; ++i) {
+    std::string line = text_of(drawer.problem().problem.get());
+    if (line.find("flash_attention\"") < 20) line.replace(line.size() - 1, 1, group);
+    for (size_t changes = drawer.below(3) + 1; changes > 0 && !line.empty(); --changes) {
+      const size_t at = drawer.below(line.size());
+      const size_t kind = drawer.below(4);
+      if (kind == 0) line.resize(at);
+      if (kind == 1) line[at] = static_cast<char>(drawer.below(256));
+      if (kind == 2) line.erase(at, drawer.below(8));
+      if (kind == 3) line.insert(at, line.substr(drawer.below(line.size()), drawer.below(20)));
+    }
+    const auto problem = parse(line);
+    if (!problem) continue;
+    const std::string text = text_of(problem.get());
+    CAPTURE(line);
+    const auto again = parse(text);
+    REQUIRE_MESSAGE(again, error());
+    CHECK(text_of(again.get()) == text);
+  }
+}
+
+// The specs of a problem's kernels, without compiling any.
+std::vector<std::string> kernels_of(const test::Context& context, const lathe_problem* problem) {
+  lathe_warming* warming = nullptr;
+  REQUIRE(lathe_warming_create(&warming) == LATHE_OK);
+  const lathe_status added = lathe_warming_add(warming, context.get(), problem);
+  CHECK_MESSAGE(added == LATHE_OK, error());
+  std::vector<std::string> specs;
+  for (size_t i = 0; i < lathe_warming_kernel_count(warming); ++i) {
+    lathe_warming_kernel_info kernel = {};
+    kernel.size = sizeof kernel;
+    REQUIRE(lathe_warming_kernel(warming, i, &kernel) == LATHE_OK);
+    CHECK(std::string(kernel.from).empty());
+    specs.emplace_back(kernel.spec);
+  }
+  lathe_warming_destroy(warming);
+  return specs;
+}
+
+TEST_CASE("the size of a group is enough to choose kernels, and not to run them") {
+  const test::Folder folder;
+  const auto context = test::make_context(LATHE_DEVICE_NONE, folder.path);
+  const auto line = [](const std::string& rest) {
+    return R"({"op":"flash_attention","tensors":{"q":["bf16",[-1,-1,8,64]],"k":["bf16",[-1,-1,8,64]],)"
+           R"("v":["bf16",[-1,-1,8,64]],"out":["bf16",[-1,-1,8,64]],"lse":["f32",[-1,8,-1]]})" +
+           rest + "}";
+  };
+  const auto alone = parse(line(""));
+  const std::vector<std::string> plain = kernels_of(context, alone.get());
+  for (const char* rest :
+       {R"(,"group":{"world":4})", R"(,"group":{"world":4,"flags":["allgather"]})",
+        R"(,"group":{"world":4,"flags":["dispatch"]})",
+        R"(,"group":{"world":4,"flags":["exchange_heads"]})",
+        R"(,"options":{"head_ranks":2},"group":{"world":4,"flags":["exchange_heads"]})"}) {
+    CAPTURE(rest);
+    const auto problem = parse(line(rest));
+    REQUIRE_MESSAGE(problem, error());
+    CHECK(kernels_of(context, problem.get()) != plain);
+  }
+
+  const auto conv =
+      parse(R"({"op":"causal_conv1d","tensors":{"x":["f32",[1,-1,16]],"weight":["f32",[16,4]],)"
+            R"("y":["f32",[1,-1,16]]},"group":{"world":2}})");
+  REQUIRE_MESSAGE(conv, error());
+  lathe_plan* plan = nullptr;
+  REQUIRE_MESSAGE(lathe_plan_create(&plan, context.get(), conv.get()) == LATHE_OK, error());
+  const test::Plan kept(plan);
+  lathe_shard* shard = nullptr;
+  REQUIRE(lathe_shard_create(&shard, 2, 0, 8, nullptr) == LATHE_OK);
+  const test::Shard cut(shard);
+  CHECK(lathe_shard_prepare(shard, plan) == LATHE_INVALID_ARGUMENT);
+  CHECK(contains(error(), "no more of its group than its 2 ranks"));
+  CHECK(lathe_plan_run_sharded(plan, shard, nullptr, nullptr, 0, nullptr) ==
+        LATHE_INVALID_ARGUMENT);
+  CHECK(contains(error(), "lathe_problem_group"));
+}
+
+}  // namespace

@@ -1,0 +1,452 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The database of tuned choices: its grammar, which record holds, and its file under faults.
+#include "cache/tuned.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "cache/tuned_choices.h"
+#include "cache/tuned_file.h"
+#include "tests/cache/faults.h"
+#include "tests/cache/support.h"
+
+using namespace lathe;
+using namespace lathe::test;
+namespace files = std::filesystem;
+
+namespace {
+
+const std::string kClass = "x=bf16 weight=bf16 width=4";
+const std::vector<std::string> kCandidates = {"tokens=64 warps=4", "tokens=128 warps=4",
+                                              "tokens=32 warps=8"};
+
+TunedRecord sample(const std::string& kernel = "causal_conv1d", double us = 12.5) {
+  TunedRecord record;
+  record.kernel = kernel, record.problem_class = kClass, record.choice = kCandidates[1];
+  record.gpu = "h100", record.arch = "sm_90a", record.multiprocessors = 132;
+  record.shape = "causal_conv1d(x:1x4096x2048)";
+  record.us = us, record.default_us = 14, record.measured = true, record.tried = 3;
+  record.lathe = "0.1.0", record.driver = "13000", record.sources = "abc";
+  return record;
+}
+
+const TunedDevice kDevice = {"h100", "sm_90a", 132};
+
+Question question(const std::string& kernel = "causal_conv1d") {
+  return {kernel, kClass, kCandidates};
+}
+
+std::string file_of(const std::string& root) { return root + "/v1/tuned/h100.txt"; }
+
+bool same_records(const std::vector<TunedRecord>& a, const std::vector<TunedRecord>& b) {
+  return tuned_text(a) == tuned_text(b);
+}
+
+TunedFile::Change adding(const std::vector<TunedRecord>& records) {
+  return [records](std::vector<TunedRecord> there) { return with_fresh(there, records); };
+}
+
+// What a context would choose by this store; REQUIREs that it is one of the candidates.
+size_t chosen(Store& store) {
+  TunedChoices choices(kDevice);
+  choices.add_source("user", TunedFile(store, "h100").read().records);
+  const size_t index = choices.choose(question());
+  REQUIRE(index < kCandidates.size());
+  return index;
+}
+
+}  // namespace
+
+TEST_CASE("tuned: a record and its line are one") {
+  TunedRecord record = sample();
+  record.others = {{"later", "7"}, {"power", "700"}};
+  const std::string line = text_of(record);
+  CHECK(line ==
+        "causal_conv1d | x=bf16 weight=bf16 width=4 | tokens=128 warps=4 | gpu=h100 arch=sm_90a "
+        "sms=132 shape=causal_conv1d(x:1x4096x2048) us=12.500 default_us=14.000 by=events tried=3 "
+        "lathe=0.1.0 driver=13000 sources=abc later=7 power=700");
+  const auto read = parse_tuned_record(line);
+  REQUIRE(read.ok());
+  CHECK(text_of(*read) == line);
+  CHECK(read->us == 12.5);
+  CHECK(read->measured);
+  CHECK(read->others.size() == 2);
+}
+
+TEST_CASE("tuned: what is no record is refused with what is wrong") {
+  const std::string good = text_of(sample());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string line = good;
+    line.replace(line.find(from), from.size(), to);
+    return line;
+  };
+  const std::pair<std::string, const char*> rows[] = {
+      {"", "KERNEL"},
+      {"causal_conv1d", "KERNEL"},
+      {with(" | gpu", " gpu"), "KERNEL"},
+      {good + " | more=1", "KERNEL"},
+      {with("causal_conv1d |", "causal conv1d |"), "kernel"},
+      {with("width=4", "width"), "NAME=VALUE"},
+      {with("width=4", "width=4 "), "NAME=VALUE"},
+      {with("tokens=128 warps=4", ""), "NAME=VALUE"},
+      {with("tokens=128", "tokens=\t128"), "NAME=VALUE"},
+      {with("us=12.500", "us=nan"), "us is 'nan'"},
+      {with("us=12.500", "us=-1"), "us is '-1'"},
+      {with("us=12.500", "us=1e99"), "us is '1e99'"},
+      {with("us=12.500", "us=12.5x"), "us is '12.5x'"},
+      {with("us=12.500 ", ""), "us is missing"},
+      {with("by=events", "by=hand"), "by is 'hand'"},
+      {with("sms=132", "sms=0"), "sms is '0'"},
+      {with("sms=132", "sms=99999999999"), "sms is '99999999999'"},
+      {good + " us=13", "us is there twice"},
+      {good + " a=1 a=2", "a is there twice"},
+      {good + " long=" + std::string(5000, 'x'), "letters"},
+  };
+  for (const auto& [line, part] : rows) {
+    CAPTURE(line);
+    const auto read = parse_tuned_record(line);
+    REQUIRE_FALSE(read.ok());
+    CHECK_MESSAGE(read.status().text().find(part) != std::string::npos, read.status().text());
+  }
+}
+
+TEST_CASE("tuned: a text is ours or refused; a bad line costs only itself") {
+  const std::string good = tuned_text({sample(), sample("other")});
+  CHECK(parse_tuned(good)->records.size() == 2);
+  CHECK(parse_tuned(good)->skipped == 0);
+  CHECK(parse_tuned("lathe-tuned 1\n")->records.empty());
+  for (const std::string& text : {std::string(), std::string("lathe-tuned 1"), good.substr(1),
+                                  std::string("tuned 1\n"), std::string("lathe-tuned x\n")}) {
+    CHECK(parse_tuned(text).status().code() == Code::invalid_argument);
+  }
+  CHECK(parse_tuned("lathe-tuned 2\n").status().code() == Code::unsupported);
+  const auto mixed = parse_tuned("lathe-tuned 1\nnonsense\n\n" + text_of(sample()) + "\nmore\n");
+  CHECK(mixed->records.size() == 1);
+  CHECK(mixed->skipped == 2);
+  CHECK(mixed->problem.starts_with("line 2: "));
+  // Without its end a line may have lost a digit.
+  CHECK(parse_tuned(good.substr(0, good.size() - 1))->records.size() == 1);
+}
+
+TEST_CASE("tuned: merging is the same in any order, and keeps the better of each place") {
+  std::vector<TunedRecord> all;
+  for (const double us : {12.0, 11.0, 13.0}) {
+    for (const bool measured : {true, false}) {
+      for (const char* shape : {"a(x:1)", "a(x:2)"}) {
+        TunedRecord record = sample("causal_conv1d", us);
+        record.measured = measured, record.shape = shape;
+        all.push_back(record);
+      }
+    }
+  }
+  TunedRecord quick_model = sample("causal_conv1d", 1);
+  quick_model.measured = false, quick_model.shape = "a(x:1)";
+  all.push_back(quick_model);
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return text_of(a) < text_of(b); });
+  const auto expected = merged(all);
+  REQUIRE(expected.size() == 2);
+  for (const TunedRecord& record : expected) {
+    CHECK(record.us == 11.0);
+    CHECK(record.measured);
+  }
+  unsigned seed = 1;
+  for (int i = 0; i < 200; ++i) {
+    for (size_t j = all.size(); j > 1; --j) {
+      seed = seed * 1664525u + 1013904223u;
+      std::swap(all[j - 1], all[(seed >> 16) % j]);
+    }
+    const auto half = all.begin() + static_cast<long>(seed >> 28) % static_cast<long>(all.size());
+    std::vector<TunedRecord> parts = merged({all.begin(), half});
+    const auto rest = merged({half, all.end()});
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    CHECK(same_records(merged(parts), expected));
+    CHECK(same_records(merged(merged(parts)), expected));
+  }
+}
+
+TEST_CASE("tuned: a new measurement takes the place of one by another library, if it is as good") {
+  TunedRecord old = sample("causal_conv1d", 5);
+  old.sources = "before";
+  const TunedRecord fresh = sample("causal_conv1d", 6);
+  CHECK(with_fresh({old}, {fresh}).front().us == 6);
+  CHECK(with_fresh({sample("causal_conv1d", 5)}, {fresh}).front().us == 5);
+  TunedRecord model = fresh;
+  model.measured = false, model.us = 1;
+  CHECK(with_fresh({old}, {model}).front().us == 5);
+}
+
+TEST_CASE("tuned: only what was measured on such a device answers") {
+  TunedChoices choices(kDevice);
+  TunedRecord other[] = {sample(), sample(), sample()};
+  other[0].gpu = "h200", other[1].arch = "sm_90", other[2].multiprocessors = 114;
+  choices.add_source("user", {other[0], other[1], other[2]});
+  CHECK(choices.choose(question()) == 0);
+  CHECK(choices.used() == 0);
+  CHECK(choices.sources().front().records.size() == 3);
+  CHECK(choices.holding().empty());
+  choices.replace_source("user", {sample()});
+  CHECK(choices.choose(question()) == 1);
+  CHECK(choices.used() == 1);
+  CHECK(choices.choose(question("another")) == 0);
+  Question narrow = question();
+  narrow.problem_class += " silu=1";
+  CHECK(choices.choose(narrow) == 0);
+  CHECK(choices.ignored() == 0);
+  Question later = question();  // the templates do not offer it any more
+  later.candidates.erase(later.candidates.begin() + 1);
+  CHECK(choices.choose(later) == 0);
+  CHECK(choices.ignored() == 1);
+}
+
+TEST_CASE("tuned: sources in order, and of shapes the one with most at stake") {
+  TunedChoices choices(kDevice);
+  TunedRecord small = sample(), large = sample(), shipped = sample();
+  small.shape = "a(x:1)", small.default_us = 1, small.choice = kCandidates[1];
+  large.shape = "a(x:9)", large.default_us = 100, large.choice = kCandidates[2];
+  shipped.choice = kCandidates[0], shipped.default_us = 1000;
+  choices.add_source("user", {small, large});
+  choices.add_source("bundle", {shipped, sample("only_shipped")});
+  CHECK(choices.choose(question()) == 2);
+  CHECK(choices.choose(question("only_shipped")) == 1);
+  CHECK(choices.holding().size() == 2);
+  choices.replace_source("user", {});
+  CHECK(choices.choose(question()) == 0);
+}
+
+TEST_CASE("tuned: a GPU is named by its data sheet, or else as the driver does") {
+  const DeviceFacts h100 = *facts_of_gpu("h100");
+  CHECK(tuned_device(h100, "").gpu == "h100");
+  CHECK(tuned_device(h100, "NVIDIA H100 80GB HBM3").gpu == "h100");
+  DeviceFacts slice = h100;
+  slice.multiprocessors = 60;
+  CHECK(tuned_device(slice, "NVIDIA H100 MIG 3g.40gb").gpu == "nvidia-h100-mig-3g.40gb");
+  CHECK(safe_word("../../etc/passwd").find('/') == std::string::npos);
+  CHECK(safe_word("..").front() != '.');
+  CHECK(safe_word("") == "gpu");
+}
+
+TEST_CASE("tuned: which kernels a record is the choice of") {
+  const TunedRecord record = sample();
+  const std::string spec = "causal_conv1d x=bf16 weight=bf16 width=4 tokens=128 threads=128 smem=0";
+  CHECK(is_choice_of(record, spec));
+  for (const auto& [from, to] : {std::pair("tokens=128", "tokens=64"),
+                                 {"width=4", "width=3"},
+                                 {"threads=128", "threads=256"},
+                                 {"conv1d", "conv1d_bwd"}}) {
+    std::string other = spec;
+    other.replace(other.find(from), std::string(from).size(), to);
+    CHECK_FALSE(is_choice_of(record, other));
+  }
+  TunedRecord walks = record;  // a word that is no constant of the kernel
+  walks.problem_class += " back=1";
+  CHECK(is_choice_of(walks, spec));
+}
+
+TEST_CASE("tuned: saved, merged with what others saved, and read") {
+  const TemporaryDirectory place;
+  const auto store = Store::open(place.path());
+  const TunedFile file(*store, "h100");
+  CHECK(file.read().records.empty());
+  CHECK(file.read().problem.empty());
+  REQUIRE(file.update(adding({sample("a")})).ok());
+  REQUIRE(TunedFile(*Store::open(place.path()), "h100").update(adding({sample("b")})).ok());
+  CHECK(file.read().records.size() == 2);
+  CHECK(file.path() == file_of(place.path()));
+  struct stat status;
+  REQUIRE(stat(file_of(place.path()).c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(count_files(place.path(), ".tmp.") == 0);
+  // The same records, the same bytes.
+  const std::string before = read_file(file_of(place.path()));
+  REQUIRE(file.update(adding({sample("b"), sample("a")})).ok());
+  CHECK(read_file(file_of(place.path())) == before);
+}
+
+TEST_CASE("tuned: savers in many threads lose nothing") {
+  const TemporaryDirectory place;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      const auto store = Store::open(place.path());
+      for (int j = 0; j < 4; ++j) {
+        const auto name = "k" + std::to_string(i) + "_" + std::to_string(j);
+        CHECK(TunedFile(*store, "h100").update(adding({sample(name)})).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(TunedFile(*Store::open(place.path()), "h100").read().records.size() == 32);
+}
+
+TEST_CASE("tuned: what is not trusted is not read, and told once") {
+  const TemporaryDirectory place;
+  const auto store = Store::open(place.path());
+  const TunedFile file(*store, "h100");
+  REQUIRE(file.update(adding({sample()})).ok());
+  Log log;
+  const std::string path = file_of(place.path());
+  SUBCASE("a symbolic link") {
+    files::rename(path, place / "elsewhere");
+    files::create_symlink(place / "elsewhere", path);
+    CHECK(file.read().records.empty());
+    CHECK(log.mentions("is a symbolic link"));
+    REQUIRE(file.update(adding({sample("b")})).ok());  // replaced, not followed
+    CHECK(file.read().records.size() == 1);
+    CHECK(parse_tuned(read_file(place / "elsewhere"))->records.front().kernel == "causal_conv1d");
+  }
+  SUBCASE("writable by others") {
+    REQUIRE(chmod(path.c_str(), 0622) == 0);
+    CHECK(file.read().records.empty());
+    CHECK(log.mentions("chmod go-w"));
+  }
+  SUBCASE("a FIFO") {
+    files::remove(path);
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    CHECK(file.read().records.empty());
+    CHECK(log.mentions("not a regular file"));
+    REQUIRE(file.update(adding({sample("b")})).ok());
+  }
+  SUBCASE("a directory that others can write into") {
+    REQUIRE(chmod((place.path() + "/v1/tuned").c_str(), 0777) == 0);
+    CHECK(file.read().records.empty());
+    CHECK(log.mentions("written by others"));
+    CHECK(file.update(adding({sample("b")})).status().code() == Code::cache_io);
+  }
+  SUBCASE("of a later version, which stays") {
+    write_file(path, "lathe-tuned 2\nwhatever\n");
+    CHECK(file.read().records.empty());
+    const auto saved = file.update(adding({sample("b")}));
+    CHECK(saved.status().code() == Code::cache_io);
+    CHECK(saved.status().text().find("version 2") != std::string::npos);
+    CHECK(read_file(path) == "lathe-tuned 2\nwhatever\n");
+  }
+  file.read();
+  CHECK(log.warnings().size() <= 1);
+}
+
+TEST_CASE("tuned: a file of the user") {
+  const TemporaryDirectory place;
+  write_file(place / "mine.txt", tuned_text({sample()}));
+  CHECK(read_tuned_file(place / "mine.txt")->records.size() == 1);
+  CHECK(read_tuned_file(place / "none.txt").status().code() == Code::cache_io);
+  CHECK(read_tuned_file(place.path()).status().code() == Code::cache_io);
+  write_file(place / "no.txt", "hello\n");
+  CHECK(read_tuned_file(place / "no.txt").status().code() == Code::invalid_argument);
+}
+
+TEST_CASE("tuned: every flip of a byte and every truncation") {
+  const TemporaryDirectory place;
+  const auto store = Store::open(place.path());
+  TunedRecord longer = sample();
+  longer.choice = kCandidates[2];
+  const std::string good = tuned_text({longer, sample("other")});
+  Log log;
+  const auto attempt = [&](const std::string& bytes) {
+    write_file(file_of(place.path()), bytes);
+    REQUIRE(chmod(file_of(place.path()).c_str(), 0600) == 0);
+    chosen(*store);
+  };
+  attempt(good);
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (const int bit : {0x01, 0x08, 0x80}) {
+      std::string bytes = good;
+      bytes[i] = static_cast<char>(bytes[i] ^ bit);
+      attempt(bytes);
+    }
+    attempt(good.substr(0, i));
+    const auto saved = TunedFile(*store, "h100").update(adding({sample("next")}));
+    REQUIRE(saved.ok());
+    const auto after = TunedFile(*store, "h100").read();
+    CHECK(after.problem.empty());
+    CHECK(std::any_of(after.records.begin(), after.records.end(),
+                      [](const TunedRecord& record) { return record.kernel == "next"; }));
+  }
+}
+
+TEST_CASE("tuned: the n-th call of a save fails, and the next one is healthy") {
+  const size_t descriptors = open_descriptors();
+  for (const int error : {EIO, ENOSPC, EACCES, EROFS, ESTALE, EMFILE, ENOLCK}) {
+    for (const bool persistent : {false, true}) {
+      for (int at = 1;; ++at) {
+        const TemporaryDirectory place;
+        const auto quiet = Log();
+        REQUIRE(TunedFile(*Store::open(place.path()), "h100").update(adding({sample()})).ok());
+        bool reached = false, saved = false;
+        {
+          const FaultyFileSystem faulty({at, error, persistent});
+          const auto store = Store::open(place.path(), faulty.table());
+          const auto result = TunedFile(*store, "h100").update(adding({sample("b")}));
+          saved = result.ok();
+          if (!saved) CHECK(result.status().code() == Code::cache_io);
+          reached = faulty.reached();
+        }
+        const auto store = Store::open(place.path());
+        const auto there = TunedFile(*store, "h100").read();
+        CHECK(there.problem.empty());
+        // What was there is there, unless the fault kept it from being read for the merge.
+        CHECK(there.records.size() >= 1);
+        if (saved) CHECK(there.records.size() == 2);
+        CHECK(TunedFile(*store, "h100").update(adding({sample("c")})).ok());
+        CHECK(chosen(*store) == 1);
+        if (!reached) {
+          CHECK(saved);
+          break;
+        }
+      }
+    }
+  }
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("tuned: interrupted calls and single bytes make no difference") {
+  for (int at = 1;; ++at) {
+    const TemporaryDirectory place;
+    Fault fault = {at, EINTR};
+    fault.single_bytes = true;
+    const FaultyFileSystem faulty(fault);
+    const auto store = Store::open(place.path(), faulty.table());
+    REQUIRE(TunedFile(*store, "h100").update(adding({sample()})).ok());
+    CHECK(chosen(*store) == 1);
+    if (!faulty.reached()) break;
+  }
+}
+
+TEST_CASE("tuned: killed at every call of a save, it is the old database or the new one") {
+  for (int at = 1;; ++at) {
+    const TemporaryDirectory place;
+    REQUIRE(TunedFile(*Store::open(place.path()), "h100").update(adding({sample()})).ok());
+    const int status = wait_for(in_child([&] {
+      Fault fault = {at};
+      fault.kill = true;
+      const FaultyFileSystem faulty(fault);
+      const auto store = Store::open(place.path(), faulty.table());
+      return TunedFile(*store, "h100").update(adding({sample("b")})).ok() ? 0 : 1;
+    }));
+    const auto store = Store::open(place.path());
+    const TunedFile file(*store, "h100");
+    const auto there = file.read();
+    CHECK(there.problem.empty());
+    CHECK((there.records.size() == 1 || there.records.size() == 2));
+    REQUIRE(file.update(adding({sample("c")})).ok());
+    CHECK(file.read().records.size() == there.records.size() + 1);
+    if (WIFEXITED(status)) {
+      CHECK(WEXITSTATUS(status) == 0);
+      CHECK(there.records.size() == 2);
+      break;
+    }
+    // What a killed process left is swept once it is old.
+    struct timespec hours[2] = {{0, UTIME_OMIT}, {time(nullptr) - 7200, 0}};
+    for (const auto& item : files::directory_iterator(place.path() + "/v1/tuned")) {
+      if (item.path().filename().string().starts_with(".tmp.")) {
+        utimensat(AT_FDCWD, item.path().c_str(), hours, 0);
+      }
+    }
+    REQUIRE(file.update(adding({sample("d")})).ok());
+    CHECK(count_files(place.path(), ".tmp.") == 0);
+  }
+}

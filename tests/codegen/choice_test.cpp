@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Every family asks who decides among its tiles, and takes the answer.
+#include "codegen/choice.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <set>
+
+#include "codegen/kernels/attention_backward.h"
+#include "codegen/kernels/attention_block.h"
+#include "codegen/kernels/attention_decode.h"
+#include "codegen/kernels/conv.h"
+#include "codegen/kernels/kda.h"
+#include "codegen/kernels/kda_chunked.h"
+#include "codegen/kernels/sparse_backward.h"
+
+using namespace lathe;
+
+namespace {
+
+// Notes what is asked, and answers `answer` to the question of that number.
+class Listener : public Choices {
+ public:
+  explicit Listener(size_t number = 0, size_t answer = 0) : number_(number), answer_(answer) {}
+  size_t choose(const Question& question) const override {
+    asked.push_back(question);
+    return asked.size() == number_ + 1 ? answer_ : 0;
+  }
+  mutable std::vector<Question> asked;
+
+ private:
+  size_t number_, answer_;
+};
+
+std::string texts(std::initializer_list<const std::optional<KernelSpec>*> specs) {
+  std::string all;
+  for (const auto* spec : specs) {
+    if (*spec) all += (*spec)->text() + '\n';
+  }
+  return all;
+}
+
+// A problem, as the specs that its kernels have on a device.
+using Specs = std::function<std::string(const DeviceFacts&)>;
+
+Specs conv(bool forward, bool backward) {
+  return [=](const DeviceFacts& facts) {
+    ConvProblem problem;
+    problem.forward = forward, problem.backward = problem.weight_grad = backward;
+    const auto kernels = *conv_kernels(problem, facts, false);
+    return texts({&kernels.forward, &kernels.backward, &kernels.weight_grad});
+  };
+}
+
+Specs attention(int width, bool local, Dtype element = Dtype::bf16) {
+  return [=](const DeviceFacts& facts) {
+    AttentionProblem problem;
+    problem.head_dim = problem.value_dim = width;
+    problem.local = local, problem.element = element;
+    problem.forward = problem.backward = true;
+    const auto forward = *attention_kernels(problem, facts);
+    const auto backward = *attention_backward_kernels(problem, facts, {true, true});
+    return texts({&forward.forward, &backward.together, &backward.apart});
+  };
+}
+
+Specs block() {
+  return [](const DeviceFacts& facts) {
+    AttentionProblem problem;
+    problem.pairs = problem.forward = problem.backward = true;
+    const auto kernels = *attention_block_kernels(problem, facts);
+    return texts({&kernels.forward, &kernels.backward});
+  };
+}
+
+Specs decode() {
+  return [](const DeviceFacts& facts) {
+    AttentionProblem problem;
+    problem.decode = true;
+    std::string all;
+    const auto kernels = *attention_decode_kernels(problem, facts, {});
+    for (const KernelSpec& each : kernels.decode) {
+      all += each.text() + '\n';
+    }
+    return all;
+  };
+}
+
+Specs kda(bool forward, bool backward, bool segmented) {
+  return [=](const DeviceFacts& facts) {
+    KdaProblem problem;
+    problem.forward = forward, problem.backward = backward, problem.segmented = segmented;
+    problem.grouped = false;
+    const auto kernels = *kda_chunked_kernels(problem, facts);
+    return texts({&kernels.forward, &kernels.scan, &kernels.summary, &kernels.backward});
+  };
+}
+
+Specs recurrent() {
+  return [](const DeviceFacts& facts) {
+    KdaProblem problem;
+    problem.recurrent = true;
+    const auto kernels = *kda_kernels(problem, facts);
+    return texts({&kernels.recurrent});
+  };
+}
+
+Specs sparse(int group) {
+  return [=](const DeviceFacts& facts) {
+    SparseProblem problem;
+    problem.group = group, problem.values_in_keys = true;
+    problem.forward = problem.backward = true;
+    const auto forward = *sparse_kernels(problem, facts);
+    const auto backward = *sparse_backward_kernels(problem, facts);
+    return texts({&forward.forward, &backward.main});
+  };
+}
+
+struct Row {
+  const char* name;
+  Specs specs;
+  size_t questions;
+};
+const Row kRows[] = {
+    {"conv forward", conv(true, false), 1},
+    {"conv both", conv(true, true), 2},
+    {"attention 64", attention(64, false), 2},
+    {"attention 128 causal", attention(128, true), 2},
+    {"attention 256", attention(256, true), 2},
+    {"attention f32", attention(64, false, Dtype::f32), 2},
+    {"block", block(), 2},
+    {"decode", decode(), 2},
+    {"kda forward", kda(true, false, false), 1},
+    {"kda forward, segments", kda(true, false, true), 1},
+    {"kda backward", kda(false, true, false), 1},
+    {"kda recurrent", recurrent(), 1},
+    {"sparse 128", sparse(128), 2},
+    {"sparse 16", sparse(16), 2},
+};
+
+DeviceFacts with(const char* arch, std::shared_ptr<const Choices> choices) {
+  DeviceFacts facts = *facts_of_arch(arch);
+  facts.choices = std::move(choices);
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("choice: who is asked and says the first changes nothing") {
+  for (const char* arch : {"sm_80", "sm_90a", "sm_120"}) {
+    for (const Row& row : kRows) {
+      const std::string name = row.name;
+      CAPTURE(arch);
+      CAPTURE(name);
+      const auto listener = std::make_shared<Listener>();
+      CHECK(row.specs(with(arch, listener)) == row.specs(*facts_of_arch(arch)));
+      CHECK(row.specs(with(arch, std::make_shared<Listener>(0, 1000))) ==
+            row.specs(*facts_of_arch(arch)));
+      CHECK(listener->asked.size() <= row.questions);
+    }
+  }
+}
+
+TEST_CASE("choice: each kernel of each family has a question of its own") {
+  for (const Row& row : kRows) {
+    const std::string name = row.name;
+    CAPTURE(name);
+    const auto listener = std::make_shared<Listener>();
+    row.specs(with("sm_90a", listener));
+    REQUIRE(listener->asked.size() == row.questions);
+    std::set<std::string> distinct;
+    for (const Question& each : listener->asked) {
+      distinct.insert(each.kernel + each.problem_class);
+      CHECK(each.candidates.size() > 1);
+      const std::set<std::string> candidates(each.candidates.begin(), each.candidates.end());
+      CHECK(candidates.size() == each.candidates.size());
+      // What the tile decides is no part of the class.
+      for (const char* word : {" n=", " stages=", " threads=", " smem=", " tokens=", " warps="}) {
+        CHECK_MESSAGE((' ' + each.problem_class).find(word) == std::string::npos,
+                      each.problem_class);
+      }
+      for (const std::string& text : {each.kernel, each.problem_class}) {
+        CHECK(text.find('|') == std::string::npos);
+        CHECK(!text.empty());
+      }
+    }
+    CHECK(distinct.size() == listener->asked.size());
+  }
+}
+
+TEST_CASE("choice: the answer is the tile of that kernel, and of no other question's") {
+  for (const Row& row : kRows) {
+    const std::string name = row.name;
+    CAPTURE(name);
+    const auto first = std::make_shared<Listener>();
+    const std::string usual = row.specs(with("sm_90a", first));
+    for (size_t number = 0; number < first->asked.size(); ++number) {
+      const Question& question = first->asked[number];
+      std::set<std::string> seen = {usual};
+      for (size_t answer = 1; answer < question.candidates.size(); ++answer) {
+        CAPTURE(question.candidates[answer]);
+        const auto forced = std::make_shared<Listener>(number, answer);
+        const std::string specs = row.specs(with("sm_90a", forced));
+        CHECK(seen.insert(specs).second);
+        // The questions do not depend on the answers.
+        REQUIRE(forced->asked.size() == first->asked.size());
+        for (size_t i = 0; i < first->asked.size(); ++i) {
+          CHECK(forced->asked[i].problem_class == first->asked[i].problem_class);
+          CHECK(forced->asked[i].candidates == first->asked[i].candidates);
+        }
+        // Each constant of the candidate is one of the kernel's line.
+        const size_t line = (' ' + specs).find(question.kernel + ' ');
+        REQUIRE(line != std::string::npos);
+        const size_t space = question.candidates[answer].rfind(' ');
+        if (space == std::string::npos) continue;
+        const std::string tile = question.candidates[answer].substr(0, space);
+        CHECK_MESSAGE(specs.find(tile.substr(0, tile.find(' '))) != std::string::npos, specs);
+      }
+    }
+  }
+}
+
+TEST_CASE("choice: the class and candidates are texts of the spec") {
+  const auto listener = std::make_shared<Listener>();
+  conv(true, false)(with("sm_90a", listener));
+  REQUIRE(listener->asked.size() == 1);
+  const Question& question = listener->asked.front();
+  CHECK(question.kernel == "causal_conv1d");
+  CHECK(question.candidates.front() == "tokens=64 warps=4");
+  CHECK(question.candidates.back() == "tokens=128 warps=2");
+  CHECK(question.problem_class.substr(0, 30) == "x=bf16 weight=bf16 offsets=i32");
+  CHECK(question_of({}, {}).candidates.empty());
+}
