@@ -56,13 +56,13 @@ Opened Store::State::open_locks(const Opened& version) const {
 }
 
 bool Store::State::is_there(const Opened& version, const Digest& key) const {
-  const std::string name = entry_name(key);
-  const Opened shard = open_directory(fs, version.fd(), name.substr(0, 2).c_str(), false);
+  // One call and no look at the shard: this is a hint for those who wait, reading it is checked.
+  const std::string name = entry_name(key), path = name.substr(0, 2) + "/" + name;
   struct stat status;
   const auto look = [&] {
-    return fs.fstatat(shard.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+    return fs.fstatat(version.fd(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW);
   };
-  return shard && uninterrupted(look) == 0 && S_ISREG(status.st_mode);
+  return uninterrupted(look) == 0 && S_ISREG(status.st_mode);
 }
 
 Store::Lock Store::lock(const Key& key) {

@@ -183,6 +183,16 @@ Result<std::string> Registry::State::compiler_identity() {
     recalled = true;
     if (remembered) return *remembered;
   }
+  // Of many processes that start at once into an empty cache one opens the compiler, which costs
+  // more than all else up to the lock of the key, and the others read what it notes. Each in its
+  // turn; without a lock, or if somebody takes too long, each opens its own.
+  static const Key kTurn{digest("which compiler"), "which compiler"};
+  const Store::Lock turn = tiers->store().lock(kTurn);
+  if (auto noted = CompilerMemo(tiers->store()).recall()) {
+    const std::lock_guard<std::mutex> guard(compiler_mutex);
+    remembered = noted;
+    return *noted;
+  }
   LATHE_ASSIGN(const std::shared_ptr<const Compiler> opened, open_compiler());
   return opened->identity();
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -48,6 +49,7 @@ using Maker = std::function<lathe_status(int number, lathe_problem** out)>;
 
 struct Outcome {
   uint64_t compiled = 0, hits = 0;
+  int opened = 0;          // processes that opened the compiler
   int failed = 0;          // processes that did not get all of their kernels
   double seconds = 0;      // from the start to the last one's end
   double cpu_seconds = 0;  // of all processes together
@@ -76,6 +78,9 @@ inline Outcome one_process(const std::string& cache, const Maker& make,
     lathe_problem_destroy(problem);
   }
   lathe_context_destroy(context);
+  std::ifstream maps("/proc/self/maps");
+  const std::string mapped((std::istreambuf_iterator<char>(maps)), {});
+  out.opened = mapped.find("libnvrtc.so") != mapped.npos;
   return out;
 }
 
@@ -115,6 +120,7 @@ inline Outcome run(int processes, const std::string& cache, const Maker& make,
   while (read(results[0], &one, sizeof(one)) == sizeof(one)) {
     all.compiled += one.compiled;
     all.hits += one.hits;
+    all.opened += one.opened;
     all.failed += one.failed;
   }
   close(results[0]);

@@ -65,10 +65,13 @@ int sweep(Fault fault, int stride) {
 }  // namespace
 
 TEST_CASE("a call that fails in counting, verifying or cleaning harms no entry") {
+  // To the code most errnos are alike: two go through every call, the others through every third,
+  // beginning with another one each.
   for (const int error : kErrors) {
     CAPTURE(error);
-    CHECK(sweep({1, error, false}, 1) > 60);
-    sweep({1 + error % 3, error, true}, 3);
+    const bool all = error == EIO || error == ENOENT;
+    CHECK(sweep({1 + (all ? 0 : error % 3), error, false}, all ? 1 : 3) > 60);
+    sweep({1 + error % 5, error, true}, 5);
   }
 }
 
