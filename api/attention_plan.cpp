@@ -146,6 +146,12 @@ Status AttentionWork::check(const AttentionShape& shape) const {
   }
   if (!has_forward(shape)) return {};
   AttentionShape one = grid_shape(shape);
+  // Tiles are at most the rows of all heads, which are mostly few enough.
+  int64_t rows = 0;
+  if (!packed && !__builtin_mul_overflow(shape.seq_q, shape.heads, &rows) &&
+      !__builtin_mul_overflow(rows, one.sequences, &rows) && rows <= kMaxExtent) {
+    return {};
+  }
   const int64_t sequences = std::exchange(one.sequences, 1);
   const bool fits = attention_forward_blocks(forward_spec(shape), one) <= kMaxExtent / sequences;
   return fits ? Status() : too_many_blocks(shape);
@@ -196,7 +202,7 @@ Result<AttentionWork::Lists> AttentionWork::lay_out_lists(const AttentionShape& 
 Status AttentionWork::run_forward(const Call& call, const AttentionShape& extent,
                                   const Lists& lists) const {
   const bool packed = takes_packed(extent);
-  const KernelSpec& spec = forward_spec(extent);
+  const KernelSpec& spec = packed ? *kernels_.forward_packed : *kernels_.forward;
   const Kernel& kernel = packed ? *loaded_.forward_packed : *loaded_.forward;
   const Kernel* list = packed ? loaded_.mask_blocks_packed.get() : loaded_.mask_blocks.get();
   AttentionForwardParams p = attention_forward_params(request_, spec, extent, call);

@@ -71,6 +71,7 @@ NULL_API cuStreamWaitEvent(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
 NULL_API cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* out) {
   return *out = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
+NULL_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
 NULL_API cuEventCreate(CUevent* out, unsigned) { return hand_out(out); }
 NULL_API cuEventDestroy(CUevent) { return CUDA_SUCCESS; }
 NULL_API cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }

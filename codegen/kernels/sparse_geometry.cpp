@@ -31,7 +31,7 @@ int64_t sparse_combine_blocks(const KernelSpec& spec, const SparseShape& shape) 
 
 int64_t sparse_splits(const SparseProblem& problem, const KernelSpec& spec,
                       const SparseShape& shape, int64_t multiprocessors, int64_t wanted) {
-  if (!problem.split) return 1;
+  if (!problem.split || wanted == 1) return 1;
   const int64_t most =
       std::clamp<int64_t>(ceil_div(shape.listed(), spec.constant("n")), 1, kMostSparseSplits);
   if (wanted > 0) return std::min(wanted, most);

@@ -62,12 +62,40 @@ TEST_CASE("a kernel comes from the compiler, then from memory, then from disk") 
   const auto found = second.registry.build(conv_spec());
   REQUIRE(found.ok());
   CHECK((*found)->origin == Origin::disk);
-  CHECK(same(*(*found)->entry, *(*built)->entry));
+  // The PTX stays on disk until somebody wants it.
+  CHECK((*found)->entry->ptx.empty());
+  CHECK((*found)->entry->cubin == (*built)->entry->cubin);
+  const auto whole = second.registry.whole(**found);
+  REQUIRE(whole.ok());
+  CHECK(same(**whole, *(*built)->entry));
+  CHECK((*first.registry.whole(**built)).get() == (*built)->entry.get());
   CHECK((*found)->unit == (*built)->unit);
   CHECK(second.registry.stat().compiled == 0);
   CHECK((*second.registry.build(conv_spec(3)))->origin == Origin::compiler);
   CHECK(second.store->stat().entries == 2);
   CHECK(std::string(word(Origin::disk)) == "disk");
+}
+
+TEST_CASE("a PTX that has gone from the disk is compiled again") {
+  if (no_compiler()) return;
+  const TemporaryDirectory place;
+  REQUIRE(Fresh(place.path()).registry.build(conv_spec()).ok());
+  Fresh fresh(place.path());
+  const auto found = fresh.registry.build(conv_spec());
+  REQUIRE(found.ok());
+  std::filesystem::remove(path_of(place.path(), (*found)->entry->key));
+  const auto whole = fresh.registry.whole(**found);
+  REQUIRE(whole.ok());
+  CHECK((*whole)->ptx.find(".entry entry") != std::string::npos);
+  CHECK((*whole)->cubin == (*found)->entry->cubin);
+  CHECK(fresh.registry.stat().compiled == 1);
+
+  const Environment off("LATHE_JIT", "off");
+  Fresh strict(place.path());
+  const auto kept = strict.registry.build(conv_spec());
+  REQUIRE(kept.ok());
+  std::filesystem::remove(path_of(place.path(), (*kept)->entry->key));
+  CHECK(strict.registry.whole(**kept).status().code() == Code::not_cached);
 }
 
 TEST_CASE("the metadata tells what the compiler said and what was asked") {
