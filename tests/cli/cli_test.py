@@ -14,10 +14,12 @@ from picture_cases import PictureCases
 from rank_cases import RankCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
+from tune_cases import TuneCases
 from warm_cases import WarmCases
 
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "tools": ToolCases,
                            "picture": PictureCases,
+                           "tune": TuneCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases}))
