@@ -110,9 +110,9 @@ class TuneCases(Case):
                 ([], "OP is not given"),
                 (["causal_conv1d"], "neither --input nor --tensor"),
                 (["causal_conv1d", "--tensor", "x=bf16:1,-1,64", "--tensor", "weight=bf16:64,4"], "needs every extent"),
-                (["causal_conv1d", *CONV, "--repeats", "-1"], "--repeats is '-1'"),
+                (["causal_conv1d", *CONV, "--repeats", "-1"], '--repeats is "-1"'),
                 (["causal_conv1d", *CONV, "--show"], "exclude each other"),
-                (["causal_conv1d", *CONV, "--extent", "T"], "--extent is 'T'"),
+                (["causal_conv1d", *CONV, "--extent", "T"], '--extent is "T"'),
                 (["--show", "--gpu", "h9000"], "h9000"),
                 (["--manifest", "/nowhere.jsonl"], "cannot be read")):
             self.assert_refused(self.lathe("tune", *words), pattern)
