@@ -684,8 +684,8 @@ typedef struct lathe_tune_options {
  * choice by the slowest of them.
  * `options` NULL: all defaults. The report's texts are lent until the calling thread's next call.
  * Plans made before keep their kernels; those that the context makes later have what was stored.
- * INVALID_ARGUMENT, NO_DEVICE, CUDA (also if the rules' own choice fails), TIMEOUT, NCCL, CACHE_IO
- * if it cannot be stored. */
+ * INVALID_ARGUMENT, NO_DEVICE, CUDA, TIMEOUT, NCCL, CACHE_IO if it cannot be stored; if the rules'
+ * own choice fails, what it failed with, or INTERNAL where that was on another rank. */
 LATHE_API lathe_status lathe_tune(lathe_context* context, const lathe_problem* problem,
                                   const DLTensor* const* slots, const lathe_tune_options* options,
                                   lathe_tune_report* out);

@@ -172,9 +172,10 @@ class Tuning {
     std::unique_ptr<GroupBallot> ranks;
     if (group()) ranks = std::make_unique<GroupBallot>(*group());
     Ballot& ballot = ranks ? static_cast<Ballot&>(*ranks) : alone;
-    LATHE_ASSIGN(const RaceResult result,
-                 race(runner, question.candidates.size(), race_options, ballot));
+    const auto raced = race(runner, question.candidates.size(), race_options, ballot);
     if (!bench_->lost().empty()) return Status(Code::timeout, bench_->lost());
+    LATHE_TRY(raced);
+    const RaceResult& result = *raced;
     if (result.cancelled) {
       report_.cancelled = 1;
       return {};

@@ -60,7 +60,10 @@ class Race {
       ++done_;
       stop = stop || (options_.cancelled && options_.cancelled(what, done_, total_));
       if (!out_[i] && !stop) {
-        if (const Status status = each(i); !status.ok()) drop(i, status.text());
+        if (const Status status = each(i); !status.ok()) {
+          drop(i, status.text());
+          if (i == 0) code_ = status.code();
+        }
       }
       mine.push_back(out_[i] ? kOut : 0);
       // Without the default's outputs there is nothing to compare with.
@@ -84,9 +87,9 @@ class Race {
       if (votes[rank][out_.size()] == kOut) result_.cancelled = true;
     }
     if (!out_[0]) return {};
-    return Status(Code::cuda, text("the heuristic's own choice failed, so there is nothing to "
-                                   "compare with: ",
-                                   result_.outcomes[0].reason));
+    return Status(code_, text("the heuristic's own choice failed, so there is nothing to "
+                              "compare with: ",
+                              result_.outcomes[0].reason));
   }
 
   // The times, and in the last place how much they vary: what may be chance on one rank is no
@@ -137,6 +140,7 @@ class Race {
   RaceResult result_;
   std::vector<std::vector<double>> samples_;
   std::vector<bool> out_;
+  Code code_ = Code::internal;  // of the default's failure; elsewhere: another rank's
   int rounds_ = 1;
   size_t done_ = 0, total_ = 0;
 };

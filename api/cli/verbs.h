@@ -21,5 +21,6 @@ Action add_doctor(CLI::App* app);
 Action add_cache(CLI::App* app);
 Action add_count(CLI::App* app);
 Action add_plan(CLI::App* app);
+Action add_tune(CLI::App* app);
 
 }  // namespace lathe::cli

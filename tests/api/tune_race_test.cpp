@@ -222,6 +222,7 @@ TEST_CASE("race: without the default there is no race") {
     LoneBallot ballot;
     const auto result = race(runner, 2, {}, ballot);
     REQUIRE_FALSE(result.ok());
+    CHECK(result.status().code() == Code::compile_failed);
     if (stage < 2) CHECK(result.status().text().find("no memory") != std::string::npos);
     CHECK((runner.log.find("v1") == std::string::npos) == (stage < 2));
   }

@@ -364,6 +364,41 @@ TEST_CASE("tune: without a device a choice is used by its GPU's name") {
   }
 }
 
+TEST_CASE("tune: choices travel with the kernels that were made by them") {
+  const Cache cache;
+  const std::string problem_class =
+      "x=f32 weight=f32 offsets=i32 width=4 vector=16 silu=0 bias=0 residual=0 initial_state=0 "
+      "final_state=0 packed=0 halo=0";
+  Cache::store(record(problem_class, "tokens=32 warps=8") +
+               record("x=f16 width=4", "tokens=128 warps=4", "of_no_kernel"));
+  const std::string bundle = Cache::folder().path + "/kernels.bundle";
+  lathe_bundle_report packed = {};
+  packed.size = sizeof(packed);
+  {
+    const auto context = Cache::open();
+    CHECK(is_made_of(Conv(context.get()).spec(), "tokens=32 warps=8"));
+    API(lathe_cache_pack(context.get(), bundle.c_str(), nullptr, 0, &packed));
+    CHECK(contains(packed.information, "tuned=h100 | causal_conv1d | x=f32"));
+    CHECK(!contains(packed.information, "of_no_kernel"));
+  }
+  const test::Folder elsewhere;
+  setenv("LATHE_JIT", "off", 1);
+  {
+    setenv("LATHE_BUNDLES", bundle.c_str(), 1);
+    const auto context = test::make_context(LATHE_DEVICE_SIM, elsewhere.path);
+    REQUIRE_MESSAGE(context, error());
+    CHECK(is_made_of(Conv(context.get()).spec(), "tokens=32 warps=8"));
+    unsetenv("LATHE_BUNDLES");
+  }
+  {
+    const auto context = test::make_context(LATHE_DEVICE_SIM, elsewhere.path);
+    API(lathe_cache_unpack(context.get(), bundle.c_str(), nullptr));
+    CHECK(is_made_of(Conv(context.get()).spec(), "tokens=32 warps=8"));
+  }
+  CHECK(std::filesystem::exists(elsewhere.path + "/v1/tuned/h100.txt"));
+  unsetenv("LATHE_JIT");
+}
+
 namespace {
 
 // One of two ranks: `body` with a group and a shard of the whole axis.

@@ -17,6 +17,7 @@ from rank_cases import RankCases
 from ship_cases import ShipCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
+from tune_cases import TuneCases
 from warm_cases import WarmCases
 
 if __name__ == "__main__":
@@ -24,5 +25,6 @@ if __name__ == "__main__":
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
                            "tools": ToolCases, "explain": ExplainCases,
                            "picture": PictureCases,
+                           "tune": TuneCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
                            "ship": ShipCases}))
