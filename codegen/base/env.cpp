@@ -22,7 +22,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
        "Bundles, searched last before a kernel is compiled: files with : between them."},
       {"LATHE_JIT", "on", "off: a kernel that is not cached is an error, nothing is compiled."},
       {"LATHE_RECORD", "nothing is recorded",
-       "File to which each problem is appended that a plan is made for: a manifest of `lathe warm`."},
+       "File to which each problem is appended that a plan is made for: a manifest of `lathe "
+       "warm`."},
       {"LATHE_CACHE_MAX_BYTES", "2147483648",
        "What kernels on disk may add up to before those used longest ago go; 0: no limit."},
       {"LATHE_LOCK_TIMEOUT_MS", "60000",
