@@ -43,33 +43,13 @@ void fill(const lathe_operator_info* op, const Known& known, Specs* specs) {
   }
 }
 
-bool takes_file(const lathe_operator_info* op, const std::string& option) {
-  for (size_t i = 0; i < op->option_count; ++i) {
-    if (op->options[i].name != option) continue;
-    return std::string(op->options[i].allowed).find("FILE") != std::string::npos;
-  }
-  return false;
-}
-
-// The line is the library's own text: what is in it is sound.
 Problem problem_of_line(const std::string& text, const Known& known) {
-  const auto json = nlohmann::json::parse(text);
-  const auto* op = find_operator(json["op"].get<std::string>());
-  if (json.contains("group")) refuse("it has a group: ranks are tuned where they run (lathe_tune)");
-  Specs specs;
-  for (const auto& [name, value] : json["tensors"].items()) {
-    specs[name] = {find_dtype_word(value[0].get<std::string>())->dtype,
-                   value[1].get<std::vector<int64_t>>()};
+  if (nlohmann::json::parse(text).contains("group")) {
+    refuse("it has a group: ranks are tuned where they run (lathe_tune)");
   }
-  fill(op, known, &specs);
-  Settings settings;
-  if (json.contains("options")) {
-    for (const auto& [name, value] : json["options"].items()) {
-      if (takes_file(op, name)) continue;
-      settings.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
-    }
-  }
-  return make_problem(op, settings, specs);
+  LineParts parts = parts_of(text);
+  fill(parts.op, known, &parts.tensors);
+  return make_problem(parts.op, parts.settings, parts.tensors);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/cli/handles.h"
+#include "api/cli/problem.h"
 
 namespace lathe::cli {
 
@@ -18,5 +19,14 @@ struct ManifestLine {
 
 // Each problem once; "-" is standard input. Refuses, naming the line, what the library cannot read.
 std::vector<ManifestLine> read_manifest(const std::string& path);
+
+// What a line of ManifestLine::text says, but for snippets and group, as the command line's verbs
+// have it.
+struct LineParts {
+  const lathe_operator_info* op = nullptr;
+  Specs tensors;
+  Settings settings;
+};
+LineParts parts_of(const std::string& text);
 
 }  // namespace lathe::cli

@@ -62,6 +62,14 @@ class WarmCases(Case):
         self.assertEqual((report["kernels"], report["compiled"]), (1, 1))
         self.assertEqual([(each["line"], each["compiled"], each["shared"]) for each in report["lines"]], [(1, 1, 0), (4, 0, 1)])
 
+    def test_inputs_alone_ask_for_what_run_makes_of_them(self):
+        inputs = {"x": ["f32", [-1, -1, 16]], "weight": ["f32", [16, 4]], "dy": ["f32", [-1, -1, 16]]}
+        path = self.manifest({"op": "causal_conv1d", "tensors": inputs, "options": {"activation": "silu"}})
+        self.assertGreater(self.warm(path, "--arch", "sm_90a")["compiled"], 2)
+        report, _ = self.run_op("causal_conv1d", conv(T=9, backward=True), ["activation=silu"],
+                                ["--cache-dir", self.folder / "cache", "--arch", "sm_90a"])
+        self.assertEqual(report["compiled"], 0)
+
     def test_standard_input(self):
         process = subprocess.run([str(word) for word in [harness.PROGRAM, *self.words("-", "--arch", "sm_90a")]],
                                  input=json.dumps(line()) + "\n", capture_output=True, text=True, env=self.environment())
