@@ -130,7 +130,8 @@ std::vector<NamedCase> launch_cases(lathe_context* context) {
     out.push_back({name, std::make_unique<LaunchCase>(context, op, std::move(tensors), options)});
   };
   add("flash_attention forward", "flash_attention", attention(false), {{"causal", "1"}});
-  add("flash_attention forward and backward", "flash_attention", attention(true), {{"causal", "1"}});
+  add("flash_attention forward and backward", "flash_attention", attention(true),
+      {{"causal", "1"}});
   add("flash_attention_decode", "flash_attention_decode", decode(), {});
   add("sparse_flash_attention forward", "sparse_flash_attention", sparse(),
       {{"scale", "0.125"}, {"num_splits", "1"}});
