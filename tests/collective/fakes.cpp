@@ -216,6 +216,7 @@ std::shared_ptr<const lathe::Nccl> nccl() {
   out->ncclAllReduce = [](const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclRedOp_t what, ncclComm_t comm, CUstream stream) {
     if (from != to || type != ncclFloat32 || what != ncclSum) violate("not an in-place f32 sum");
+    if (silent) return ncclSuccess;
     Op op;
     op.kind = Op::reduce;
     op.messages.push_back({true, 0, to, count * 4, false});
