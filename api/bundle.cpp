@@ -99,34 +99,6 @@ Result<std::vector<Digest>> parse_keys(const char* const* keys, size_t count) {
   return out;
 }
 
-Result<BundleReport> unpack(Store& store, const std::string& path, std::string& information) {
-  LATHE_ASSIGN(const auto bundle, Bundle::open(path));
-  information = information_text(bundle->information());
-  BundleReport report;
-  report.bytes = bundle->bytes();
-  uint64_t refused = 0;
-  for (const BundleItem& item : bundle->items()) {
-    const Bundle::Found found = bundle->read(item);
-    if (!found.entry) {
-      ++report.bad;
-      report.problems += item.key.hex() + ": " + found.why + "\n";
-      continue;
-    }
-    ++report.entries;
-    if (store.read(item.key).ok()) {
-      ++report.present;
-    } else if (store.put(*found.entry)) {
-      ++report.added;
-    } else {
-      ++refused;
-    }
-  }
-  if (refused > 0)
-    return Status(Code::cache_io, text("cache directory ", store.root(), " did not take ", refused,
-                                       " of ", report.entries, " entries of bundle ", path));
-  return report;
-}
-
 Status list_bundle(const char* path, std::string* lines, lathe_bundle_report* out) {
   LATHE_ASSIGN(const auto bundle, Bundle::open(path));
   BundleReport report;
@@ -199,8 +171,9 @@ lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
     LATHE_TRY(require(path, "path"));
     LATHE_TRY(lathe::check_report(out));
     LATHE_TRY(lathe::require_directory(*context));
-    std::string information;
-    LATHE_ASSIGN(const auto report, lathe::unpack(*context->store, path, information));
+    LATHE_ASSIGN(const auto bundle, lathe::Bundle::open(path));
+    LATHE_ASSIGN(const auto report, lathe::unpack_bundle(*bundle, *context->store));
+    const std::string information = lathe::information_text(bundle->information());
     LATHE_TRY(lathe::take_tuned_lines(*context, information));
     lathe::give(report, information, out);
     return {};

@@ -7,6 +7,7 @@
 #include "api/context.h"
 #include "cache/driver.h"
 #include "cache/tiers.h"
+#include "codegen/base/env.h"
 #include "codegen/nvrtc.h"
 #include "collective/nccl.h"
 
@@ -103,7 +104,9 @@ std::string cache_lines() {
   Store& store = tiers->store();
   const StoreStat stat = store.stat();
   std::string lines;
-  if (!store.root().empty()) {
+  if (environment("LATHE_CACHE_DIR") == "off") {
+    lines = line("cache directory", true, store.problem(), "");
+  } else if (!store.root().empty()) {
     lines = line("cache directory", true,
                  text(store.root(), " ", stat.entries, " entries, ", stat.bytes, " bytes"), "");
   } else {

@@ -3,7 +3,9 @@
 // A plan: the checked problem, its kernels, and the operator's own work behind one interface.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "api/context.h"
@@ -86,6 +88,10 @@ struct lathe_plan {
   unsigned group_flags = 0;
   lathe::PlanDigests digests;  // what all ranks of a group must have alike
   std::unique_ptr<lathe::Work> work;
+
+  mutable std::mutex mutex;
+  // Guarded by mutex, by kernel: those whose PTX was asked for.
+  mutable std::map<size_t, std::shared_ptr<const lathe::Entry>> whole;
 };
 
 namespace lathe {

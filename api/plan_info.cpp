@@ -63,6 +63,17 @@ lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
   return out;
 }
 
+// Lent for as long as the plan is there.
+Result<const std::string*> ptx_of(const lathe_plan& plan, size_t index) {
+  const BuiltKernel& built = *plan.kernels[index].built;
+  const std::lock_guard<std::mutex> lock(plan.mutex);
+  std::shared_ptr<const Entry>& entry = plan.whole[index];
+  if (!entry) {
+    LATHE_ASSIGN(entry, plan.context->registry->whole(built));
+  }
+  return &entry->ptx;
+}
+
 }  // namespace
 }  // namespace lathe
 
@@ -91,8 +102,12 @@ lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index, lathe_
     LATHE_TRY(lathe::check_index(plan, index));
     LATHE_TRY(require(out, "out"));
     const lathe::BuiltKernel& built = *plan->kernels[index].built;
+    const std::string* ptx = nullptr;
+    if (which == LATHE_TEXT_PTX) {
+      LATHE_ASSIGN(ptx, lathe::ptx_of(*plan, index));
+    }
     const std::string* found = which == LATHE_TEXT_SOURCE ? &built.unit
-                               : which == LATHE_TEXT_PTX  ? &built.entry->ptx
+                               : which == LATHE_TEXT_PTX  ? ptx
                                : which == LATHE_TEXT_KEY  ? &built.entry->key.text
                                                           : nullptr;
     if (!found) {

@@ -40,7 +40,7 @@ class Folder {
 };
 
 struct Sample {
-  double context_us = 0, plans_us = 0, process_us = 0;
+  double context_us = 0, plans_us = 0, plans_cpu_us = 0, process_us = 0;
   int kernels = 0, compiled = 0;
   std::string compiler;
 };
@@ -53,8 +53,8 @@ Sample parse(const std::string& output) {
   char comma;
   if (!std::getline(lines, header) || !std::getline(lines, line)) throw std::runtime_error(output);
   std::istringstream cells(line);
-  cells >> sample.context_us >> comma >> sample.plans_us >> comma >> sample.kernels >> comma >>
-      sample.compiled >> comma;
+  cells >> sample.context_us >> comma >> sample.plans_us >> comma >> sample.plans_cpu_us >> comma >>
+      sample.kernels >> comma >> sample.compiled >> comma;
   if (!cells) throw std::runtime_error("a sample says '" + line + "'");
   std::getline(cells, sample.compiler);
   return sample;
@@ -99,24 +99,71 @@ void add(Table* table, const std::string& who, const std::string& what, int kern
               contains});
 }
 
+// Of the entries in a cache, on average.
+std::string size_text(const std::string& cache) {
+  uint64_t bytes = 0, count = 0;
+  for (const auto& item : std::filesystem::recursive_directory_iterator(cache)) {
+    if (item.path().extension() != ".lathe") continue;
+    bytes += item.file_size();
+    ++count;
+  }
+  return number(static_cast<double>(bytes) / static_cast<double>(count) / 1000, 0) + " KB each";
+}
+
 void add_warm(Table* table, const Settings& settings, const std::string& cache,
               const char* problems, int runs) {
-  Sample first = run_process(settings, cache, problems);  // compiles, notes the compiler
-  std::vector<double> context, kernel, process;
+  run_process(settings, cache, problems);  // compiles
+  // What had just changed was not noted; from here on the compiler is known.
+  Sample sample = run_process(settings, cache, problems);
+  std::vector<double> context, kernel, cpu, process;
   for (int run = 0; run < runs; ++run) {
-    const Sample sample = run_process(settings, cache, problems);
+    sample = run_process(settings, cache, problems);
     if (sample.compiled != 0) throw std::runtime_error("a warm start compiled something");
     context.push_back(sample.context_us);
     kernel.push_back(sample.plans_us / sample.kernels);
+    cpu.push_back(sample.plans_cpu_us / sample.kernels);
     process.push_back(sample.process_us / 1000);
-    first.kernels = sample.kernels;
   }
-  const std::string name = "lathe, " + first.compiler;
-  add(table, name, "warm start, per kernel", first.kernels, kernel, "us",
-      "problems declared, plans made, entries read and verified");
-  add(table, name, "warm start, the context", first.kernels, context, "us",
-      "once a process: cache directory checked");
-  add(table, name, "warm start, the process", first.kernels, process, "ms", "exec to exit");
+  const std::string name = "lathe, " + sample.compiler;
+  add(table, name, "warm start, a kernel", sample.kernels, kernel, "us",
+      "problems declared, plans made, entries read and verified: " + size_text(cache));
+  add(table, name, "warm start, a kernel, processor time", sample.kernels, cpu, "us", "the same");
+  add(table, name, "warm start, the context", sample.kernels, context, "us",
+      "once a process: the directory checked");
+  add(table, name, "warm start, the process", sample.kernels, process, "ms", "exec to exit");
+}
+
+void add_triton_warm(Table* table, const Settings& settings, int runs) {
+  const Folder cache;
+  triton_start(settings.folder, cache.path(), true, true);
+  std::vector<double> first, later, import;
+  TritonStart start;
+  for (int run = 0; run < runs; ++run) {
+    start = triton_start(settings.folder, cache.path(), true, false);
+    first.push_back(start.kernels.at(0));
+    later.insert(later.end(), start.kernels.begin() + 1, start.kernels.end());
+    import.push_back(start.import_us / 1000);
+  }
+  const char* what = "triton.compile() to the cubin's bytes, conv1d; no launch, no driver";
+  add(table, start.versions, "cache hit, first of a process", 1, first, "us", what);
+  add(table, start.versions, "cache hit, later ones, a kernel", 2, later, "us", what);
+  add(table, start.versions, "imports", 0, import, "ms", "torch, triton, fla; in no other row");
+}
+
+void add_triton_cold(Table* table, const Settings& settings, int runs) {
+  std::vector<double> forward, both;
+  TritonStart start;
+  for (int run = 0; run < runs; ++run) {
+    const Folder cache;
+    start = triton_start(settings.folder, cache.path(), true, true);
+    forward.push_back(start.kernels.at(0) / 1000);
+    double sum = 0;
+    for (const double each : start.kernels) sum += each / 1000;
+    both.push_back(sum);
+  }
+  const char* what = "triton.compile() for sm_90, one configuration each; without imports";
+  add(table, start.versions, "cold, conv1d forward", 1, forward, "ms", what);
+  add(table, start.versions, "cold, conv1d forward and backward", 3, both, "ms", what);
 }
 
 void add_cold(Table* table, const Settings& settings, const char* problems, const char* what,
@@ -146,12 +193,16 @@ Table bench_cache(const Settings& settings) {
   {
     const Folder cache;
     add_warm(&table, settings, cache.path(), "all", warm);
+  }
+  {
+    const Folder cache;
     add_warm(&table, settings, cache.path(), "one", warm);
   }
-  if (settings.peers) add_triton_hits(&table, settings);
+  const bool peers = settings.peers && triton_is_there(settings.folder);
+  if (peers) add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
   add_cold(&table, settings, "one", "conv1d forward", cold);
   add_cold(&table, settings, "conv", "conv1d forward and backward", cold);
-  if (settings.peers) add_triton_compiles(&table, settings);
+  if (peers) add_triton_cold(&table, settings, settings.runs > 0 ? settings.runs : 5);
   return table;
 }
 

@@ -4,11 +4,22 @@
 // cache --peers`.
 #pragma once
 
-#include "bench/verbs.h"
+#include <string>
+#include <vector>
 
 namespace bench {
 
-void add_triton_hits(Table* table, const Settings& settings);
-void add_triton_compiles(Table* table, const Settings& settings);
+// Of one new interpreter, in microseconds.
+struct TritonStart {
+  std::string versions;         // "triton 3.9.0, fla 0.6.0"
+  double import_us = 0;         // of torch, triton and the package
+  std::vector<double> kernels;  // the forward; then the two of a backward, if they were wanted
+};
+
+// Where the peers are installed beside this program; says on stderr what to do if they are not.
+bool triton_is_there(const std::string& folder);
+// One process with its cache in `cache`; throws if a kernel was found and `cold` is set, or was not
+// and it is not.
+TritonStart triton_start(const std::string& folder, const std::string& cache, bool both, bool cold);
 
 }  // namespace bench

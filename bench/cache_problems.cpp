@@ -34,12 +34,11 @@ StartProblem conv_update(lathe_dtype dtype) {
           {}};
 }
 
-StartProblem attention(lathe_dtype dtype, int64_t width) {
+StartProblem attention(lathe_dtype dtype) {
   Tensors tensors = {{"lse", LATHE_F32, {-1, 8, -1}}};
   for (const char* name : {"q", "out", "dout", "dq"})
-    tensors.push_back({name, dtype, {-1, -1, 8, width}});
-  for (const char* name : {"k", "v", "dk", "dv"})
-    tensors.push_back({name, dtype, {-1, -1, 2, width}});
+    tensors.push_back({name, dtype, {-1, -1, 8, 64}});
+  for (const char* name : {"k", "v", "dk", "dv"}) tensors.push_back({name, dtype, {-1, -1, 2, 64}});
   return {"flash_attention", tensors, {{"causal", "1"}}};
 }
 
@@ -104,11 +103,10 @@ std::vector<StartProblem> start_problems(const std::string& which) {
   for (const lathe_dtype dtype : {LATHE_BF16, LATHE_F16, LATHE_F32}) {
     out.push_back(conv(dtype, true));
     out.push_back(conv_update(dtype));
-    out.push_back(kda(dtype));
     out.push_back(kda_recurrent(dtype));
     if (dtype == LATHE_F32) continue;
-    out.push_back(attention(dtype, 64));
-    out.push_back(attention(dtype, 128));
+    out.push_back(kda(dtype));
+    out.push_back(attention(dtype));
     out.push_back(decode(dtype));
     out.push_back(sparse(dtype));
   }

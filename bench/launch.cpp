@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bench/call.h"
+#include "bench/launch_cases.h"
 #include "bench/verbs.h"
 
 namespace bench {
@@ -71,6 +72,11 @@ Table bench_launch(const Settings& settings) {
   Table table({"what", "launches", "ns", "ns_p10", "ns_p90", "ns_above_bare_per_launch"});
   table.add({"bare cuLaunchKernelEx", "1", number(bare.median, 1), number(bare.low, 1),
              number(bare.high, 1), "0.0"});
+  const auto add = [&](const std::string& what, const Spread& times, double launches) {
+    table.add({"lathe_plan_run " + what, number(launches, 0), number(times.median, 1),
+               number(times.low, 1), number(times.high, 1),
+               number((times.median - launches * bare.median) / launches, 1)});
+  };
   const Shape shapes[] = {
       {Direction::forward, LATHE_BF16, 1, 128, 64, 4, 0},
       {Direction::forward, LATHE_BF16, 1, 128, 64, 4, 4},
@@ -80,12 +86,12 @@ Table bench_launch(const Settings& settings) {
   for (const Shape& shape : shapes) {
     const Call call(context, shape);
     const Spread times = time_calls(batches, [&] { call.run(nullptr); });
-    const auto launches = static_cast<double>(call.estimate().launches);
-    table.add({std::string("lathe_plan_run ") + word(shape.direction) +
-                   (shape.sequences > 0 ? ", packed" : ""),
-               number(launches, 0), number(times.median, 1), number(times.low, 1),
-               number(times.high, 1),
-               number((times.median - launches * bare.median) / launches, 1)});
+    add("conv1d " + std::string(word(shape.direction)) + (shape.sequences > 0 ? ", packed" : ""),
+        times, static_cast<double>(call.estimate().launches));
+  }
+  for (const NamedCase& each : launch_cases(context)) {
+    const Spread times = time_calls(batches, [&] { each.call->run(); });
+    add(each.name, times, static_cast<double>(each.call->launches()));
   }
   return table;
 }

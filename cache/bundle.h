@@ -26,6 +26,7 @@
 #include "cache/entry.h"
 #include "cache/entry_source.h"
 #include "cache/fs.h"
+#include "cache/store.h"
 
 namespace lathe {
 
@@ -107,10 +108,11 @@ Result<BundleReport> pack_bundle(const std::string& path, const std::vector<Entr
 Result<BundleReport> merge_bundles(const std::string& path, const std::vector<std::string>& from,
                                    const FileSystem& fs = real_fs());
 
-// A record of tuned choices in a bundle is `<gpu> | <subject> | <choice> | <fields>`. This is what
-// comes before its last two parts: of two records with the same, one is kept.
-std::string_view tuned_subject(std::string_view record);
-// Sorted; of those with the same subject the first given.
+// Publishes what `store` lacks. CACHE_IO if it did not take an entry.
+Result<BundleReport> unpack_bundle(const Bundle& bundle, Store& store);
+
+// A tuned choice in a bundle is "<gpu> | " and the record's text (tuned.h). Of those that say the
+// same of the same the better one, sorted: the order in which they come does not show.
 std::vector<std::string> unite_tuned(const std::vector<std::string>& records);
 
 }  // namespace lathe

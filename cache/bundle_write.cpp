@@ -235,23 +235,6 @@ Result<EntrySource*> settle(const Digest& key, MergeSource* one, MergeSource* ot
 
 }  // namespace
 
-std::string_view tuned_subject(std::string_view record) {
-  constexpr std::string_view kBar = " | ";
-  for (int parts = 0; parts < 2; ++parts) record = record.substr(0, record.rfind(kBar));
-  return record;
-}
-
-std::vector<std::string> unite_tuned(const std::vector<std::string>& records) {
-  std::set<std::string, std::less<>> subjects;
-  std::vector<std::string> out;
-  for (const std::string& record : records) {
-    const bool fits = !record.empty() && record.find('\n') == record.npos;
-    if (fits && subjects.emplace(tuned_subject(record)).second) out.push_back(record);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 Result<BundleReport> pack_bundle(const std::string& path, const std::vector<EntrySource*>& sources,
                                  const std::vector<Digest>* keys,
                                  const std::vector<std::string>& tuned, const FileSystem& fs) {

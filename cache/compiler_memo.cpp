@@ -112,6 +112,7 @@ std::optional<Record> take_record(std::string_view* all) {
   const auto check = value_of(take_line(&left), "check");
   if (!check || *check != digest(all->substr(0, checked)).hex()) return std::nullopt;
   record.text = all->substr(0, static_cast<size_t>(left.data() - all->data()));
+  if (record.text.back() != '\n') return std::nullopt;  // cut at its very end
   record.search = *search;
   record.saw = std::string_view(saw, static_cast<size_t>(line.data() - saw));
   record.identity = *identity;

@@ -49,17 +49,23 @@ Opened open_directory(const FileSystem& fs, int dir, const char* name, bool crea
   return opened;
 }
 
+int read_into(const FileSystem& fs, int fd, size_t bytes, char* to, size_t* done) {
+  *done = 0;
+  while (*done < bytes) {
+    const ssize_t got = uninterrupted([&] { return fs.read(fd, to + *done, bytes - *done); });
+    if (got < 0) return errno;
+    if (got == 0) break;
+    *done += static_cast<size_t>(got);
+  }
+  return 0;
+}
+
 int read_all(const FileSystem& fs, int fd, size_t bytes, std::string& out) {
   out.resize(bytes);
   size_t done = 0;
-  while (done < bytes) {
-    const ssize_t got = uninterrupted([&] { return fs.read(fd, out.data() + done, bytes - done); });
-    if (got < 0) return errno;
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  out.resize(done);
-  return 0;
+  const int error = read_into(fs, fd, bytes, out.data(), &done);
+  if (error == 0) out.resize(done);
+  return error;
 }
 
 int read_all_at(const FileSystem& fs, int fd, uint64_t at, size_t bytes, std::string& out) {

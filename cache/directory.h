@@ -68,6 +68,8 @@ Opened open_directory(const FileSystem& fs, int dir, const char* name, bool crea
 
 // Reads until `bytes` are there or the file ends; `out` holds what was found.
 int read_all(const FileSystem& fs, int fd, size_t bytes, std::string& out);
+// The same into memory with room for them; `done`: how many came.
+int read_into(const FileSystem& fs, int fd, size_t bytes, char* to, size_t* done);
 // The same at a place of the file; fewer bytes only where the file ends.
 int read_all_at(const FileSystem& fs, int fd, uint64_t at, size_t bytes, std::string& out);
 int write_all(const FileSystem& fs, int fd, std::string_view bytes);

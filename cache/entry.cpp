@@ -99,7 +99,7 @@ uint32_t entry_version(std::string_view bytes) {
   return static_cast<uint32_t>(get_number(bytes, kVersionAt, 4));
 }
 
-Result<Entry> decode_entry(std::string_view bytes) {
+Result<Entry> decode_entry(std::string_view bytes, bool with_ptx) {
   if (bytes.size() < kEntryHeaderBytes)
     return bad(text("it has ", bytes.size(), " bytes, its header alone has ", kEntryHeaderBytes));
   if (bytes.substr(0, kMagic.size()) != kMagic) return bad("it does not begin with the magic");
@@ -129,7 +129,8 @@ Result<Entry> decode_entry(std::string_view bytes) {
   if (!holds(bytes, kKeyAt, entry.key.digest)) return bad("its key is not that of its key text");
   LATHE_TRY(parse_metadata(parts[1], entry.metadata));
   entry.cubin = parts[2];
-  entry.ptx = parts[3];
+  if (with_ptx) entry.ptx = parts[3];
+  entry.without_ptx = !with_ptx && !parts[3].empty();
   return entry;
 }
 

@@ -20,6 +20,7 @@ struct Entry {
   std::map<std::string, std::string> metadata;  // registers, spill_stores, spec, threads, ...
   std::string cubin;
   std::string ptx;
+  bool without_ptx = false;  // it was left out, which is not to say that there is none
 };
 
 inline constexpr uint32_t kEntryVersion = 1;
@@ -30,7 +31,8 @@ inline constexpr uint64_t kMaxEntryBytes = uint64_t{256} << 20;
 
 std::string encode_entry(const Entry& entry);
 // Fails with CACHE_IO and what is wrong: magic, version, length, checksum, text.
-Result<Entry> decode_entry(std::string_view bytes);
+// Either way all of it is verified; without the PTX, of which a GPU needs none, less is copied.
+Result<Entry> decode_entry(std::string_view bytes, bool with_ptx = true);
 // The format version that `bytes` states; 0 if they are no entry at all.
 uint32_t entry_version(std::string_view bytes);
 

@@ -195,7 +195,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
   Key last;
   for (const std::string& identity : identities) {
     LATHE_ASSIGN(last, make_key(spec, unit, arch, identity, options));
-    if (auto hit = tiers->get(last)) {
+    if (auto hit = tiers->get(last, false)) {
       origin = hit->origin;
       return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(hit->entry)));
     }
@@ -241,7 +241,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
                                                                       Origin& origin,
                                                                       const Busy& busy) {
   LATHE_ASSIGN(Key key, make_key(spec, unit, arch, identity, options));
-  if (auto hit = tiers->get(key)) {
+  if (auto hit = tiers->get(key, false)) {
     origin = hit->origin;
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   }
@@ -307,10 +307,26 @@ Result<std::shared_ptr<const Kernel>> Registry::load(const KernelSpec& spec) {
   bool first = false;
   auto kernel = state_->loaded.get(unit, first, [&]() -> Result<std::shared_ptr<const Kernel>> {
     LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
-    return Kernel::load(state_->device, *built->entry, spec);
+    auto quick = Kernel::load(state_->device, *built->entry, spec);
+    if (quick.ok() || !built->entry->without_ptx) return quick;
+    LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(*built));
+    return Kernel::load(state_->device, *entry, spec);
   });
   if (!first && kernel.ok()) ++state_->hits;
   return kernel;
+}
+
+Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
+  if (!built.entry->without_ptx) return built.entry;
+  if (auto hit = tiers_->get(built.entry->key))
+    return {std::make_shared<const Entry>(std::move(hit->entry))};
+  if (!state_->may_compile)
+    return Status(Code::not_cached, text(built.spec.kernel, " has gone from ", tiers_->names(),
+                                         ", and LATHE_JIT=off forbids compiling"));
+  LATHE_ASSIGN(const auto with, state_->open_compiler());
+  LATHE_ASSIGN(Key key,
+               make_key(built.spec, built.unit, state_->arch, with->identity(), state_->options));
+  return state_->compile(std::move(key), built.spec, built.unit, *with);
 }
 
 RegistryStat Registry::stat() const {

@@ -19,7 +19,7 @@ namespace lathe {
 struct BuiltKernel {
   KernelSpec spec;
   Origin origin = Origin::compiler;
-  std::shared_ptr<const Entry> entry;  // key, metadata, cubin, PTX
+  std::shared_ptr<const Entry> entry;  // key, metadata, cubin; the PTX, if it was not left out
   std::string unit;                    // the emitted source
 };
 
@@ -41,6 +41,10 @@ class Registry {
                                                    const std::function<void()>& busy = {});
   // build, then load into the device, once per spec.
   Result<std::shared_ptr<const Kernel>> load(const KernelSpec& spec);
+
+  // The kernel's entry with its PTX, which a start from disk leaves there: read again, or compiled
+  // if it has gone since.
+  Result<std::shared_ptr<const Entry>> whole(const BuiltKernel& built);
 
   RegistryStat stat() const;
   Tiers& tiers() { return *tiers_; }

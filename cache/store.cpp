@@ -19,6 +19,8 @@
 namespace lathe {
 namespace {
 
+// Kept for the next entry; larger ones are rare.
+constexpr size_t kMaxScratchBytes = size_t{1} << 20;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;
 
@@ -99,7 +101,7 @@ const std::string& Store::problem() const { return state_->problem; }
 uint64_t Store::max_bytes() const { return state_->max_bytes; }
 
 Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
-                                             bool touch) const {
+                                             bool touch, bool with_ptx) const {
   Found found;
   struct stat status = {};
   const auto wrong = [&](std::string why) {
@@ -127,14 +129,21 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   if (static_cast<uint64_t>(status.st_size) > kMaxEntryBytes)
     return wrong(text("it has ", status.st_size, " bytes"));
 
-  std::string bytes;
-  if (const int error = read_all(fs, opened.fd(), static_cast<size_t>(status.st_size), bytes))
+  const auto size = static_cast<size_t>(status.st_size);
+  std::unique_ptr<char[]> own;
+  const std::unique_lock<std::mutex> lock(scratch_mutex, std::try_to_lock);
+  const bool shared = lock && size <= kMaxScratchBytes;
+  std::unique_ptr<char[]>& room = shared ? scratch : own;
+  if (!room) room = std::make_unique_for_overwrite<char[]>(shared ? kMaxScratchBytes : size);
+  size_t done = 0;
+  if (const int error = read_into(fs, opened.fd(), size, room.get(), &done))
     return unreadable(error);
+  const std::string_view bytes(room.get(), done);
   if (entry_version(bytes) > kEntryVersion) {
     found.why = "it has a newer format";
     return found;
   }
-  Result<Entry> entry = decode_entry(bytes);
+  Result<Entry> entry = decode_entry(bytes, with_ptx);
   if (!entry.ok()) return wrong(entry.status().text());
   if (entry_name(entry->key.digest) != name)
     return wrong("it holds another key than its name says");
@@ -147,7 +156,7 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   return found;
 }
 
-std::optional<Entry> Store::get(const Key& key, bool again) {
+std::optional<Entry> Store::get(const Key& key, bool again, bool with_ptx) {
   const auto miss = [&]() -> std::optional<Entry> {
     if (!again) ++state_->misses;
     return std::nullopt;
@@ -161,7 +170,7 @@ std::optional<Entry> Store::get(const Key& key, bool again) {
     found = {};
     found.error = shard.error;
     const bool ours = !state_->read_only;
-    if (shard) found = state_->read_entry(shard.fd(), name, ours, ours);
+    if (shard) found = state_->read_entry(shard.fd(), name, ours, ours, with_ptx);
     if (found.error != ESTALE) break;
   }
   if (found.entry) {

@@ -56,13 +56,14 @@ class Store : public EntrySource {
   const std::string& problem() const;  // why it is memory only, with the remedy
 
   // Nothing on a miss or a bad entry (which is removed and counted). `again`: the second look under
-  // the lock, which is not counted as another miss.
-  std::optional<Entry> get(const Key& key, bool again = false);
+  // the lock, which is not counted as another miss. `with_ptx`: as decode_entry's.
+  std::optional<Entry> get(const Key& key, bool again = false, bool with_ptx = true);
   // Whether it was stored; failing to is a warning and a counter, never an error.
   bool put(const Entry& entry);
 
-  // Holds the key's lock across processes until destroyed, which is before the store is. Without a
-  // usable lock `held` is false and the caller compiles privately.
+  // Holds the key's lock across processes until destroyed, which is before the store is. Not
+  // `held`: there is no usable lock, or its holder took too long, or has published what the caller
+  // waits for. In each case the caller looks again and, on a miss, compiles privately.
   class Lock {
    public:
     Lock() = default;

@@ -48,6 +48,10 @@ struct Store::State {
   std::set<std::string> warned;           // guarded by mutex
   std::set<std::string> known_compilers;  // guarded by mutex: lines known to be in v1/compilers
 
+  // Where entries are read to be verified: fresh memory costs more than reading does.
+  mutable std::mutex scratch_mutex;
+  mutable std::unique_ptr<char[]> scratch;  // guarded by scratch_mutex; kMaxScratchBytes
+
   void take(Root found);
   bool on_disk() const { return root_fd.get() >= 0; }
 
@@ -57,6 +61,8 @@ struct Store::State {
     return open_directory(fs, root_fd.get(), kVersionDirectory, create, trust());
   }
   Opened open_shard(const Digest& key, bool create) const;
+  // Whether a file has the name of that entry, good or not.
+  bool is_there(const Opened& version, const Digest& key) const;
   // The file of all locks.
   Opened open_locks(const Opened& version) const;
 
@@ -73,7 +79,8 @@ struct Store::State {
     int error = 0;
   };
   // Reads and verifies one file of an open shard; removes it if it is wrong and `heal` is set.
-  Found read_entry(int shard, const std::string& name, bool heal, bool touch) const;
+  Found read_entry(int shard, const std::string& name, bool heal, bool touch,
+                   bool with_ptx = true) const;
 
   int publish(const Entry& entry, std::string& step);
   // After the n-th publish: now and then, and in one process at a time, trims to max_bytes.

@@ -61,7 +61,8 @@ class Tiers {
     Entry entry;
     Origin origin;
   };
-  std::optional<Hit> get(const Key& key);
+  // `with_ptx`: as decode_entry's; a read-only tier gives it either way.
+  std::optional<Hit> get(const Key& key, bool with_ptx = true);
   // Of all tiers, each once.
   std::vector<std::string> compilers();
   std::string nearest_difference(const Key& key);

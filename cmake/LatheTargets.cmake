@@ -79,19 +79,65 @@ else()
 endif()
 add_custom_target(sanitized_tests)
 
+# lathe_compile_fast(TARGET): code that is compiled more often than it runs. Against -O3 this saves a
+# third of the compiler's time; doctest's short form of the assertions, a tenth. What may be used
+# without a value is only told apart by the passes of -O2.
+function(lathe_compile_fast target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1 -Wno-maybe-uninitialized>)
+  target_compile_definitions(${target} PRIVATE DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
+endfunction()
+
 # doctest's main function, compiled once for all test programs.
 if(LATHE_TESTS)
   add_library(lathe_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
   target_link_libraries(lathe_test_main PRIVATE lathe_options)
+  lathe_compile_fast(lathe_test_main)
 endif()
+
+# Where the tests' compiles by NVRTC are kept, for every build tree and preset; nowhere if empty.
+# What is there is what the compiler gave for the same text and options: tests/nvrtc_memo/memo.h.
+set(LATHE_TEST_NVRTC_MEMO_DEFAULT "${CMAKE_BINARY_DIR}/nvrtc-memo")
+if(DEFINED ENV{XDG_CACHE_HOME})
+  set(LATHE_TEST_NVRTC_MEMO_DEFAULT "$ENV{XDG_CACHE_HOME}/lathe-tests/nvrtc")
+elseif(DEFINED ENV{HOME})
+  set(LATHE_TEST_NVRTC_MEMO_DEFAULT "$ENV{HOME}/.cache/lathe-tests/nvrtc")
+endif()
+set(LATHE_TEST_NVRTC_MEMO "${LATHE_TEST_NVRTC_MEMO_DEFAULT}" CACHE STRING
+  "Folder that keeps the tests' compiles by NVRTC; empty: none")
+
+# lathe_memoize(TEST...): these tests of this folder compile through the memo. Not those of the
+# cache, the registry and the compiler itself, whose subject is the compile.
+function(lathe_memoize)
+  if(LATHE_TEST_NVRTC_MEMO STREQUAL "")
+    return()
+  endif()
+  set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT
+    "LATHE_NVRTC=${CMAKE_BINARY_DIR}/tests/liblathe_nvrtc_memo.so"
+    "LATHE_TEST_NVRTC_MEMO=${LATHE_TEST_NVRTC_MEMO}")
+endfunction()
+set(LATHE_MEMOIZED "^(api_|attention_|bench_|conv_|kda_|ranks_|shard_|sparse_|templates_)")
+
+# Begun first, so that none of them is what the others' end is waited for.
+set(LATHE_LONG api_launch_test api_run_test attention_dispatch_test attention_launch_test
+  attention_ranks_test conv_numerics_test kda_adversarial_test kda_options_test kda_relations_test
+  sim_threads_test templates_attention_block_backward_test templates_attention_compile_test
+  templates_test)
 
 # lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
 function(lathe_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} $<TARGET_OBJECTS:lathe_test_main> ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
+  lathe_compile_fast(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
+  if(name IN_LIST LATHE_LONG)
+    set_tests_properties(${name} PROPERTIES COST 60)
+  endif()
+  if(name MATCHES "${LATHE_MEMOIZED}")
+    lathe_memoize(${name})
+    add_dependencies(${name} lathe_nvrtc_memo)
+  endif()
   if(name MATCHES "${LATHE_SANITIZED}" AND NOT name MATCHES "${LATHE_UNSANITIZED}")
     set_tests_properties(${name} PROPERTIES LABELS sanitized)
     add_dependencies(sanitized_tests ${name})

@@ -7,7 +7,6 @@
 #include <cctype>
 
 #include "codegen/base/digest.h"
-#include "codegen/base/text.h"
 
 namespace lathe {
 
@@ -36,17 +35,24 @@ std::string Snippet::type() const {
 }
 
 std::string KernelSpec::text() const {
-  std::string result = kernel;
+  std::string result;
+  result.reserve(512);
+  result += kernel;
   for (const Constant& constant : constants) {
-    result += ' ' + constant.name + '=';
-    result += constant.kind == Constant::Kind::type
-                  ? std::string(word(static_cast<Dtype>(constant.value)))
-                  : std::to_string(constant.value);
+    result += ' ';
+    result += constant.name;
+    result += '=';
+    if (constant.kind == Constant::Kind::type) {
+      result += word(static_cast<Dtype>(constant.value));
+    } else {
+      result += std::to_string(constant.value);
+    }
   }
   for (const Snippet& snippet : snippets) {
     result += ' ' + snippet.name + '=' + digest(snippet.text).hex();
   }
-  return result + lathe::text(" threads=", threads, " smem=", smem_bytes);
+  result += " threads=" + std::to_string(threads);
+  return result += " smem=" + std::to_string(smem_bytes);
 }
 
 long long KernelSpec::constant(const std::string& name) const {

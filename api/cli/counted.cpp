@@ -8,15 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <sstream>
 
 namespace lathe::cli {
 namespace {
 
-// A first look with few blocks tells what one costs; then as many as a few seconds allow.
-constexpr uint64_t kFewBlocks = 2, kMostBlocks = 16, kInstructions = 6'000'000;
+// Of each launch, so that it takes a second or two.
+constexpr uint64_t kMostBlocks = 16, kInstructions = 6'000'000;
 // Of a launch, where blocks take turns at all tiles: past it nobody would wait.
 constexpr uint64_t kLimit = 40'000'000;
 
@@ -65,15 +64,15 @@ bool passes_on(const std::string& variable) {
          variable.starts_with("LATHE_SIM_THREADS=");
 }
 
-std::vector<std::string> environment_of(const CountRequest& request, uint64_t blocks,
-                                        const Scratch& counters) {
+std::vector<std::string> environment_of(const CountRequest& request, const Scratch& counters) {
   std::vector<std::string> out;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (passes_on(*variable)) out.push_back(*variable);
   }
   out.push_back("LATHE_SIM_GPU=" + request.gpu);
   out.push_back("LATHE_SIM_COUNTERS=" + counters.path());
-  out.push_back("LATHE_SIM_SAMPLE_BLOCKS=" + std::to_string(blocks));
+  out.push_back("LATHE_SIM_SAMPLE_BLOCKS=" + std::to_string(kMostBlocks));
+  out.push_back("LATHE_SIM_SAMPLE_INSTRUCTIONS=" + std::to_string(kInstructions));
   out.push_back("LATHE_SIM_INSTRUCTION_LIMIT=" + std::to_string(kLimit));
   out.push_back("LATHE_SIM_CHECK=memcheck");
   return out;
@@ -118,7 +117,8 @@ Json parse_lines(const std::string& text) {
 
 // Of what a failed process said the sentence that tells why.
 std::string reason_in(const std::string& errors, int status, const std::string& gpu) {
-  if (errors.find("LATHE_SIM_GPU is") != std::string::npos) {
+  if (errors.find("LATHE_SIM_GPU is") != std::string::npos ||
+      errors.find("LATHE_SIM_ARCH is") != std::string::npos) {
     return "the simulator has no " + gpu;
   }
   if (errors.find("synccheck timeout") != std::string::npos) {
@@ -137,37 +137,13 @@ std::string reason_in(const std::string& errors, int status, const std::string& 
   return last.empty() ? "the simulator gave no reason" : last;
 }
 
-Counts count_some(const CountRequest& request, uint64_t blocks) {
-  const Scratch counters("counters"), errors("errors");
-  const int status = run_self(words_of(request), environment_of(request, blocks, counters), errors);
-  if (status != 0) return {Json::array(), reason_in(errors.text(), status, request.gpu)};
-  return {parse_lines(counters.text()), ""};
-}
-
-// How many blocks of each launch fit into the budget.
-uint64_t affordable(const Json& launches) {
-  double each = 0;
-  for (const Json& launch : launches) {
-    double blocks = 1;
-    for (const Json& size : launch.at("grid")) blocks *= size.get<double>();
-    each += launch.at("warp_instructions").get<double>() / blocks;
-  }
-  return each <= 0 ? kMostBlocks : static_cast<uint64_t>(static_cast<double>(kInstructions) / each);
-}
-
-bool is_sampled(const Json& launch) { return launch.contains("sampled_blocks"); }
-
 }  // namespace
 
 Counts count_launches(const CountRequest& request) {
-  Counts few = count_some(request, kFewBlocks);
-  if (!few.missing.empty() || std::none_of(few.launches.begin(), few.launches.end(), is_sampled)) {
-    return few;
-  }
-  const uint64_t blocks = std::min(affordable(few.launches), kMostBlocks);
-  if (blocks <= kFewBlocks) return few;
-  Counts more = count_some(request, blocks);
-  return more.missing.empty() ? more : few;
+  const Scratch counters("counters"), errors("errors");
+  const int status = run_self(words_of(request), environment_of(request, counters), errors);
+  if (status != 0) return {Json::array(), reason_in(errors.text(), status, request.gpu)};
+  return {parse_lines(counters.text()), ""};
 }
 
 }  // namespace lathe::cli

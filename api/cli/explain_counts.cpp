@@ -13,12 +13,12 @@ namespace lathe::cli {
 namespace {
 
 constexpr uint64_t kSectorBytes = 32;
-const char* const kBlocksInTurn = "thread blocks in turn";
+const char* const kIssueSlots = "issue slots";
 
 // What the simulator's model, and the library's formulas, call a resource.
 constexpr struct {
   const char *name, *word;
-} kWords[] = {{"issue", "issue slots"},   {"integer", "integer units"},
+} kWords[] = {{"issue", kIssueSlots},     {"integer", "integer units"},
               {"float", "float units"},   {"half", "half units"},
               {"convert", "conversions"}, {"math", "special functions"},
               {"shuffle", "shuffles"},    {"DRAM", "memory"},
@@ -52,7 +52,13 @@ struct Sum {
 
   void add(const Json& launch);
   Json json() const;
+
+ private:
+  void add_times(const Json& launch);
 };
+
+// PTX copies registers where machine code names another, so that its copies take no slot.
+uint64_t copies_in(const Json& launch) { return launch.at("by_class").value("move", uint64_t{0}); }
 
 void Sum::add(const Json& launch) {
   const auto number = [&](const char* name) { return launch.at(name).get<uint64_t>(); };
@@ -67,17 +73,34 @@ void Sum::add(const Json& launch) {
   shared += number("shared_load_bytes") + number("shared_store_bytes");
   passes += number("shared_load_wavefronts") + number("shared_store_wavefronts");
   conflicts += number("shared_load_conflicts") + number("shared_store_conflicts");
-  slots += number("warp_instructions");
+  slots += number("warp_instructions") - copies_in(launch);
   tensor += number("tensor_ops");
+  add_times(launch);
+}
+
+void Sum::add_times(const Json& launch) {
   const Json& predicted = launch.at("predicted");
   const double cycle = 1e6 / predicted.at("clock_hz").get<double>();
+  double before = 0, longest = 0;  // with copies and without
+  std::string bound = kIssueSlots;
   for (const auto& [name, cycles] : predicted.at("terms").items()) {
-    alone[word_of(name)] += cycle * cycles.get<double>();
+    const std::string word = word_of(name);
+    double took = cycle * cycles.get<double>();
+    before = std::max(before, took);
+    if (word == kIssueSlots) {
+      const double all = launch.at("warp_instructions").get<double>();
+      took *= 1 - static_cast<double>(copies_in(launch)) / std::max(all, 1.0);
+    }
+    alone[word] += took;
+    if (took > longest) longest = took, bound = word;
   }
-  alone["launch"] += 1e6 * predicted.at("launch_seconds").get<double>();
-  const double took = 1e6 * predicted.at("seconds").get<double>();
-  microseconds += took;
-  behind[word_of(predicted.at("bound").get<std::string>())] += took;
+  const double latency = cycle * predicted.at("cycles").get<double>() - before;
+  const double start = 1e6 * predicted.at("launch_seconds").get<double>();
+  const double working = std::max(latency, 0.0) + longest;
+  if (start > working) bound = "launch";
+  alone["launch"] += start;
+  microseconds += working + start;
+  behind[bound] += working + start;
 }
 
 Json Sum::json() const {
@@ -147,8 +170,7 @@ Json prediction_json(const lathe_estimate& estimate, const Json& counted) {
   }
   std::string sentence = "a prediction, at best, from ";
   sentence += counts ? "what the simulator counted" : "what formulas count";
-  sentence += " and the data sheet of " + std::string(estimate.gpu) +
-              ": no stalls, every resource busy at once, full clocks";
+  sentence += " and data sheets: no stalls, every resource busy at once, full clocks";
   if (!counts) sentence += "; instructions and shared memory left out";
   return {{"gpu", estimate.gpu},
           {"microseconds", microseconds},

@@ -8,16 +8,18 @@
 
 namespace lathe::cli {
 
+// The longest that thread blocks that must follow one another take, as formulas know of some.
+inline constexpr const char* kBlocksInTurn = "thread blocks in turn";
+
 // {"kernels": [...], "total": {...}}: each with launches, blocks, sampled_blocks, memory_bytes,
-// l2_bytes, shared_bytes, shared_passes, shared_conflicts, issue_slots, tensor_ops, microseconds,
-// bound, and alone: the microseconds that each resource would take by itself. Kernels of the plan
-// that are not launched for these shapes are not among them. Null if a launch is of no kernel of
-// the plan.
+// l2_bytes, shared_bytes, shared_passes, shared_conflicts, issue_slots (instructions of warps,
+// copies of registers left out), tensor_ops, microseconds, bound, and alone: the microseconds that
+// each resource would take by itself. Kernels of the plan that are not launched for these shapes
+// are not among them. Null if a launch is of no kernel of the plan.
 Json counts_json(const lathe_plan* plan, const Json& launches);
 
 // {"gpu", "microseconds", "bound", "from": "counts" or "formulas", "sentence"}. `counted`: the
-// above, or null. What formulas know and counts do not, they keep: memory that is read again
-// because a cache is too small, and thread blocks that wait for one another.
+// above, or null. What formulas know and counts do not, thread blocks in turn, is kept.
 Json prediction_json(const lathe_estimate& estimate, const Json& counted);
 
 }  // namespace lathe::cli

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "api/cli/explain_counts.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -94,8 +96,13 @@ void print_formulas(const Json& cost) {
   }
 }
 
+double in_turn(const Json& report) {
+  return report.at("estimate").at("chain_microseconds").get<double>();
+}
+
 // What a resource takes by itself; what formulas say where nothing was counted.
 double alone(const Json& report, const std::string& resource) {
+  if (resource == kBlocksInTurn) return in_turn(report);
   if (!report.at("counted").is_null()) {
     return report.at("counted").at("total").at("alone").value(resource, NAN);
   }
@@ -131,7 +138,7 @@ Row resources_of(const std::vector<Json>& reports) {
 void print_work(const Json& total) {
   std::printf("counted on the simulator, %s of %s thread blocks\n",
               count_of(total, "sampled_blocks").c_str(), count_of(total, "blocks").c_str());
-  std::printf("  issue slots    %s instructions of warps\n",
+  std::printf("  issue slots    %s instructions of warps, copies of registers left out\n",
               count_of(total, "issue_slots").c_str());
   std::printf("  shared memory  %s bytes in %s passes, %s of them for conflicts\n",
               count_of(total, "shared_bytes").c_str(), count_of(total, "shared_passes").c_str(),
@@ -165,6 +172,12 @@ void print_times(const Json& report) {
   print_table(rows);
 }
 
+void print_in_turn(const Json& report, const char* before) {
+  if (in_turn(report) <= 0) return;
+  std::printf("%s%s %s us%s", before, kBlocksInTurn, microseconds(in_turn(report)).c_str(),
+              *before == '\0' ? "\n" : "");
+}
+
 void print_prediction(const Json& report) {
   const Json& prediction = report.at("prediction");
   const double time = prediction.at("microseconds").get<double>();
@@ -187,14 +200,14 @@ void print_cost(const Json& report) {
     std::printf("not counted: %s\n", text_of(report, "not_counted").c_str());
     std::printf("           memory alone %s us, tensor cores alone %s us",
                 alone_text(report, "memory").c_str(), alone_text(report, "tensor cores").c_str());
-    const double chain = report.at("estimate").at("chain_microseconds").get<double>();
-    if (chain > 0) std::printf(", thread blocks in turn %s us", microseconds(chain).c_str());
+    print_in_turn(report, ", ");
     std::printf("\n");
   } else {
     std::printf("\n");
     print_work(report.at("counted").at("total"));
     std::printf("\n");
     print_times(report);
+    print_in_turn(report, "");
     std::printf("\n");
   }
   print_prediction(report);
@@ -238,7 +251,10 @@ void print_side_by_side(const std::vector<Json>& reports) {
   add("compiled for", [](const Json& report) { return text_of(report, "arch"); });
   add("kernels launched",
       [](const Json& report) { return count_of(report.at("estimate"), "launches"); });
-  for (const std::string& resource : resources_of(reports)) {
+  Row resources = resources_of(reports);
+  const auto waits = [](const Json& report) { return in_turn(report) > 0; };
+  if (std::any_of(reports.begin(), reports.end(), waits)) resources.push_back(kBlocksInTurn);
+  for (const std::string& resource : resources) {
     add(resource + " alone, us", [&](const Json& report) { return alone_text(report, resource); });
   }
   add("predicted time, us", [](const Json& report) {
@@ -246,13 +262,23 @@ void print_side_by_side(const std::vector<Json>& reports) {
   });
   add("bound", [](const Json& report) { return text_of(report.at("prediction"), "bound"); });
   print_table(rows);
+  std::vector<std::pair<std::string, std::string>> notes;  // sentence, GPUs
   for (const Json& report : reports) {
-    std::printf("%s%s: %s\n", &report == &reports.front() ? "\n" : "",
-                text_of(report.at("prediction"), "gpu").c_str(),
-                text_of(report.at("prediction"), "sentence").c_str());
-    if (report.at("counted").is_null()) {
-      std::printf("  not counted: %s\n", text_of(report, "not_counted").c_str());
+    const Json& prediction = report.at("prediction");
+    std::string sentence = text_of(prediction, "sentence");
+    if (report.at("counted").is_null()) sentence += " (" + text_of(report, "not_counted") + ")";
+    const auto same = std::find_if(notes.begin(), notes.end(),
+                                   [&](const auto& note) { return note.first == sentence; });
+    const std::string gpu = text_of(prediction, "gpu");
+    if (same == notes.end()) {
+      notes.emplace_back(sentence, gpu);
+    } else {
+      same->second += ", " + gpu;
     }
+  }
+  std::printf("\n");
+  for (const auto& [sentence, gpus] : notes) {
+    std::printf("%s: %s\n", gpus.c_str(), sentence.c_str());
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int kInterrupted = 128 + SIGINT;
 
 struct WarmOptions {
-  std::string manifest, arch, gpu, cache_dir, jobs;
+  std::string manifest, arch, gpu, cache_dir, jobs, bundle;
   bool json = false;
 };
 
@@ -81,6 +81,34 @@ std::vector<WarmTarget> open_targets(const WarmOptions& options) {
   return targets;
 }
 
+// Whether every line has all its kernels.
+bool all_there(const lathe_warming* warming) {
+  for (size_t i = 0; i < lathe_warming_item_count(warming); ++i) {
+    lathe_warming_item_info item = {};
+    item.size = sizeof(item);
+    check(lathe_warming_item(warming, i, &item));
+    if (item.status != LATHE_OK || item.left > 0) return false;
+  }
+  return true;
+}
+
+// The kernels of the manifest, wherever they were found, and nothing else.
+WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std::string& path) {
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < lathe_warming_kernel_count(warming); ++i) {
+    lathe_warming_kernel_info kernel = {};
+    kernel.size = sizeof(kernel);
+    check(lathe_warming_kernel(warming, i, &kernel));
+    keys.emplace_back(kernel.key);
+  }
+  std::vector<const char*> names;
+  for (const std::string& key : keys) names.push_back(key.c_str());
+  lathe_bundle_report report = {};
+  report.size = sizeof(report);
+  check(lathe_cache_pack(context, path.c_str(), names.data(), names.size(), &report));
+  return {path, {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}}};
+}
+
 int count_kernel(void* progress, size_t done, size_t total, size_t compiled) {
   static_cast<WarmProgress*>(progress)->count(done, total, compiled);
   return interrupted;
@@ -90,6 +118,10 @@ int warm(const WarmOptions& options) {
   const int jobs =
       options.jobs.empty() ? 0 : static_cast<int>(parse_int("--jobs", options.jobs, 1, 1024));
   const std::vector<ManifestLine> manifest = read_manifest(options.manifest);
+  if (manifest.empty() && !options.bundle.empty()) {
+    refuse("manifest " + in_quotes(options.manifest) +
+           " has no problem, so there is nothing for --bundle");
+  }
   const std::vector<WarmTarget> targets = open_targets(options);
   lathe_warming* raw = nullptr;
   check(lathe_warming_create(&raw));
@@ -107,14 +139,22 @@ int warm(const WarmOptions& options) {
     WarmProgress progress;
     (void)lathe_warming_run(raw, jobs, count_kernel, &progress);
   }
-  bool good = true;
-  for (size_t i = 0; i < lathe_warming_item_count(raw); ++i) {
-    lathe_warming_item_info item = {};
-    item.size = sizeof(item);
-    check(lathe_warming_item(raw, i, &item));
-    good = good && item.status == LATHE_OK;
+  const bool good = all_there(raw);
+  WarmBundle bundle;
+  std::string why_not;
+  if (good && !options.bundle.empty()) {
+    try {
+      bundle = pack(raw, targets.front().context.get(), options.bundle);
+    } catch (const Failure& failure) {
+      why_not = failure.what();
+    }
   }
-  report_warming(raw, lines, {}, options.json);
+  report_warming(raw, lines, bundle, options.json);
+  if (!why_not.empty()) fail(why_not);
+  if (!good && !options.bundle.empty()) {
+    say("bundle " + in_quotes(options.bundle) +
+        " is not written: not all of its kernels are there");
+  }
   if (interrupted) {
     say("interrupted: the next run finds what is done, and does the rest");
     return kInterrupted;
@@ -139,6 +179,8 @@ Action add_warm(CLI::App* app) {
   verb->add_option("--cache-dir", options->cache_dir, "which cache to fill");
   verb->add_option("--jobs", options->jobs,
                    "compile this many kernels at once (default: by cores and memory)");
+  verb->add_option("--bundle", options->bundle,
+                   "and pack the kernels of the manifest into this file, if all of them are there");
   add_json_flag(verb, &options->json);
   return [options] { return warm(*options); };
 }

@@ -107,6 +107,9 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
               static_cast<unsigned long long>(totals.compiled),
               static_cast<unsigned long long>(totals.hits),
               static_cast<unsigned long long>(totals.failed));
+  if (bundle.path.empty()) return;
+  std::printf("bundle %s: %s entries, %s bytes\n", bundle.path.c_str(),
+              bundle.report["entries"].dump().c_str(), bundle.report["bytes"].dump().c_str());
 }
 
 }  // namespace lathe::cli

@@ -108,13 +108,18 @@ int64_t attention_num_splits(const SplitQuestion& question) {
 std::vector<int64_t> attention_num_splits_by_blocks(int64_t tiles, int64_t multiprocessors,
                                                     int64_t limit) {
   std::vector<int64_t> out;
+  out.reserve(static_cast<size_t>(limit));
+  std::vector<double> filled = {0};  // by blocks; the splits never pass them
   double best = 0;
-  int64_t splits = 1;
+  size_t splits = 1;
   for (int64_t blocks = 1; blocks <= limit; ++blocks) {
-    if (blocks <= multiprocessors) best = std::max(best, fill(tiles * blocks, multiprocessors));
+    filled.push_back(fill(tiles * blocks, multiprocessors));
+    if (blocks <= multiprocessors) best = std::max(best, filled.back());
     // The bar rises with the blocks, so what was below it before still is.
-    while (fill(tiles * splits, multiprocessors) < kGoodFill * best) ++splits;
-    out.push_back(blocks <= kFewBlocks || tiles * 10 >= multiprocessors * 8 ? 1 : splits);
+    while (filled[splits] < kGoodFill * best) ++splits;
+    out.push_back(blocks <= kFewBlocks || tiles * 10 >= multiprocessors * 8
+                      ? 1
+                      : static_cast<int64_t>(splits));
   }
   return out;
 }

@@ -158,7 +158,7 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
   settings.instruction_limit = options.instruction_limit;
   settings.sample_blocks = options.sample_blocks;
   const Outcome outcome = settings.sample_blocks > 0
-                              ? run_sampled(grid, device, settings)
+                              ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
   tell_launch(grid, outcome, device.profile.gpu);

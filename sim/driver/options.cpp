@@ -157,6 +157,7 @@ bool read_options(Options* out, std::string* what) {
     reader.refuse("LATHE_SIM_SAMPLE_BLOCKS", std::to_string(out->sample_blocks),
                   "with LATHE_SIM_TIMELINE or LATHE_SIM_COUNTERS, as results are wrong");
   }
+  out->sample_instructions = reader.number("LATHE_SIM_SAMPLE_INSTRUCTIONS", 0, UINT64_MAX, 0);
   out->quiet = reader.number("LATHE_SIM_QUIET", 0, 1, 0) != 0;
   out->error_exitcode = static_cast<int>(reader.number("LATHE_SIM_ERROR_EXITCODE", 0, 255, 0));
   return reader.good();

@@ -23,6 +23,7 @@ struct Options {
   // LATHE_SIM_SAMPLE_BLOCKS: run so many blocks of each larger grid and scale what they counted;
   // results are wrong then, so it needs a timeline or counters. 0: run all.
   uint64_t sample_blocks = 0;
+  uint64_t sample_instructions = 0;
   bool profile_lines = false;  // LATHE_SIM_PROFILE: counters by PTX line
   std::string report;       // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
   std::string counters;     // LATHE_SIM_COUNTERS: launches, likewise

@@ -3,6 +3,7 @@
 // The ranks of one process make the same launches on other memory: one of them is enough.
 #include "sim/driver/sampled.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "sim/exec/tensor_map.h"
@@ -11,6 +12,7 @@
 namespace sim::driver {
 namespace {
 
+constexpr uint64_t kFewBlocks = 2;
 constexpr uint64_t kSmall = 64 * 1024;  // bytes: tables, not tensors
 
 // The rest of a small allocation, as it is now; nothing of a larger one. What lies where a process
@@ -65,11 +67,31 @@ Known& known() {
   return *all;
 }
 
+// As many blocks as the instructions allow.
+Outcome run_some(const Grid& grid, const Device& device, Settings settings, uint64_t instructions) {
+  const uint64_t most = settings.sample_blocks;
+  if (instructions == 0 || most <= kFewBlocks) {
+    return run_grid(grid, device.profile, *device.memory, settings);
+  }
+  settings.sample_blocks = kFewBlocks;
+  const Outcome few = run_grid(grid, device.profile, *device.memory, settings);
+  if (few.error != 0 || few.counters.sampled_blocks == 0) return few;
+  const double blocks = static_cast<double>(grid.grid[0]) * grid.grid[1] * grid.grid[2];
+  const double each = static_cast<double>(few.counters.warp_instructions) / blocks;
+  const double affordable = static_cast<double>(instructions) / std::max(each, 1.0);
+  settings.sample_blocks = affordable < static_cast<double>(most)
+                               ? std::max(kFewBlocks, static_cast<uint64_t>(affordable))
+                               : most;
+  if (settings.sample_blocks == kFewBlocks) return few;
+  return run_grid(grid, device.profile, *device.memory, settings);
+}
+
 }  // namespace
 
-Outcome run_sampled(const Grid& grid, const Device& device, const Settings& settings) {
+Outcome run_sampled(const Grid& grid, const Device& device, const Settings& settings,
+                    uint64_t instructions) {
   if (grid.kernel->code->ordered_across_blocks) {
-    return run_grid(grid, device.profile, *device.memory, settings);
+    return run_some(grid, device, settings, instructions);
   }
   Known& all = known();
   const std::string key = key_of(grid, grid.params);
@@ -78,7 +100,7 @@ Outcome run_sampled(const Grid& grid, const Device& device, const Settings& sett
     const auto found = all.counters.find(key);
     if (found != all.counters.end()) return {0, {}, found->second};
   }
-  Outcome outcome = run_grid(grid, device.profile, *device.memory, settings);
+  Outcome outcome = run_some(grid, device, settings, instructions);
   const std::lock_guard lock(all.mutex);
   if (outcome.error == 0 && outcome.findings.empty()) all.counters[key] = outcome.counters;
   return outcome;

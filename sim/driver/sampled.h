@@ -10,6 +10,10 @@ namespace sim::driver {
 // run_grid, or what an earlier launch counted that differs from this one only in where large
 // operands are: same kernel, grid and parameters, pointers into small allocations read as what
 // they point to, into larger ones as null. Kernels that order blocks always run.
-Outcome run_sampled(const Grid& grid, const Device& device, const Settings& settings);
+//
+// `instructions`: as many of settings.sample_blocks as run about so many warp instructions, two at
+// least, which run first to see what one costs; 0: all of them.
+Outcome run_sampled(const Grid& grid, const Device& device, const Settings& settings,
+                    uint64_t instructions);
 
 }  // namespace sim::driver

@@ -17,6 +17,13 @@ namespace {
 constexpr uint32_t kBlocks = 24, kThreads = 96;
 constexpr uint32_t kThreaded = kCheckAll & ~kRacecheck;  // races are looked for by one thread alone
 
+// Rounds of the delay: some milliseconds. Instrumented code takes that long for a fiftieth of them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+const std::string kDelay = "3000";
+#else
+const std::string kDelay = "150000";
+#endif
+
 // %b the block, %t the thread, %g its word of the buffer; a delay in blocks 0, 3 and 5.
 std::string kernel(const std::string& body) {
   return R"(.version 9.0
@@ -28,7 +35,8 @@ std::string kernel(const std::string& body) {
   ld.param.u64 %base, [data]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x;
   mad.lo.u32 %r0, %b, 96, %t; mul.wide.u32 %d0, %r0, 4; add.u64 %g, %base, %d0;
   mov.u32 %s, buffer; shl.b32 %r1, %t, 2; add.u32 %s, %s, %r1;
-  mov.u32 %r2, 1; mov.u32 %r3, 0x29; shr.u32 %r3, %r3, %b; and.b32 %r3, %r3, 1; mad.lo.u32 %r2, %r3, 150000, %r2;
+  mov.u32 %r2, 1; mov.u32 %r3, 0x29; shr.u32 %r3, %r3, %b; and.b32 %r3, %r3, 1; mad.lo.u32 %r2, %r3, )" +
+         kDelay + R"(, %r2;
 DELAY: sub.u32 %r2, %r2, 1; setp.ne.u32 %p0, %r2, 0; @%p0 bra DELAY;
 )" + body +
          "\n  ret;\n}\n";

@@ -20,6 +20,7 @@ add_library(lathe_api_testing STATIC
   api/sparse_case.cpp
   api/sparse_options.cpp
   )
+lathe_compile_fast(lathe_api_testing)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
@@ -82,6 +83,7 @@ function(option_parts family count)
       COMMAND ${family}_options_test)
     set_tests_properties(${family}_options_${part} PROPERTIES LABELS end_to_end
       ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
+    lathe_memoize(${family}_options_${part})
   endforeach()
 endfunction()
 option_parts(attention 8)

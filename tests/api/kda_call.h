@@ -29,6 +29,7 @@ class KdaCall {
   // After a run.
   size_t workspace_bytes() const { return workspace_->bytes(); }
   const lathe_plan* plan() const { return plan_.get(); }
+  lathe_estimate estimate() const;
 
  private:
   void prepare();

@@ -82,6 +82,13 @@ void KdaCall::prepare() {
   workspace_ = std::make_unique<Memory>(context_, bytes);
 }
 
+lathe_estimate KdaCall::estimate() const {
+  lathe_estimate out = {};
+  out.size = sizeof out;
+  API(lathe_plan_estimate(plan_.get(), slots_.data(), seat_ ? seat_->shard : nullptr, &out));
+  return out;
+}
+
 void KdaCall::run() {
   if (!plan_) prepare();
   const size_t bytes = workspace_->bytes();

@@ -96,6 +96,7 @@ TEST_CASE("counters: the forward reads memory once, in one walk") {
   CHECK(counted.memory_bytes >= forward_floor(kda));
   CHECK(counted.memory_bytes <= 1.05 * forward_floor(kda));
   CHECK(counted.asked_bytes <= 1.6 * forward_floor(kda));
+  CHECK(counted.tensor_ops == static_cast<double>(call.estimate().tensor_ops));
   CHECK(counted.tensor_ops >= forward_ops(kda));
   // Rows that the state and the squares take up are of two parts, 16 bits each.
   CHECK(counted.tensor_ops <= 1.45 * forward_ops(kda));
@@ -150,6 +151,7 @@ TEST_CASE("counters: the backward by itself, from saved rows and states and with
     CHECK(counted.launches <= 5);
     CHECK(static_cast<double>(call.workspace_bytes()) <= 0.5 * peers_backward_bytes(kda));
     CHECK(counted.memory_bytes <= 1.6 * least);
+    CHECK(counted.tensor_ops == static_cast<double>(call.estimate().tensor_ops));
     CHECK(counted.tensor_ops >= backward_ops(kda));
     CHECK(counted.tensor_ops <= 1.5 * backward_ops(kda));
   }

@@ -103,6 +103,7 @@ struct RankRun {
                                            kStream) == LATHE_OK,
                     error());
     CHECK(fake.violations.empty());
+    check_run_again(plan, made, world.slots, bytes);
     lathe_estimate estimate = {};
     estimate.size = sizeof(estimate);
     REQUIRE(lathe_plan_estimate(plan, world.slots.data(), made, &estimate) == LATHE_OK);

@@ -64,6 +64,7 @@ struct RankRun {
                                            kStream) == LATHE_OK,
                     error());
     CHECK(fake.violations.empty());
+    check_run_again(plan, shard.get(), world.slots, bytes);
     lathe_estimate estimate = {};
     estimate.size = sizeof(estimate);
     REQUIRE(lathe_plan_estimate(plan, world.slots.data(), shard.get(), &estimate) == LATHE_OK);

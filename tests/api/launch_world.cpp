@@ -143,4 +143,19 @@ Builder both_ways() {
   return builder;
 }
 
+void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
+                     const std::vector<const DLTensor*>& slots, size_t workspace) {
+  const size_t launched = recorder.count;
+  recorder.count = 0;
+  fakes::silent = true;
+  const long before = allocations();
+  const lathe_status status =
+      lathe_plan_run_sharded(plan, shard, slots.data(), kWorkspace, workspace, kStream);
+  const long after = allocations();
+  fakes::silent = false;
+  CHECK(status == LATHE_OK);
+  CHECK(recorder.count == launched);
+  CHECK(after == before);
+}
+
 }  // namespace launches

@@ -19,7 +19,8 @@
 
 namespace launches {
 
-// Of the whole program so far.
+// Of the whole program so far: allocations, reads of the environment, files opened. A run adds to
+// none of them.
 long allocations();
 
 struct Launch {
@@ -66,6 +67,11 @@ struct World {
 inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
 inline constexpr CUdeviceptr kTables = 0x90000000;  // what a shard's preparation allocates
 inline const auto kStream = reinterpret_cast<CUstream>(uintptr_t{0x77});
+
+// The run of a rank once more, with fakes that write nothing down: it adds nothing to
+// allocations().
+void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
+                     const std::vector<const DLTensor*>& slots, size_t workspace);
 
 // Forward and backward with states, D = 64 and W = 4.
 test::Builder both_ways();

@@ -70,9 +70,9 @@ TEST_CASE("the same entries are the same bytes, from wherever and in whatever or
   const TemporaryDirectory place;
   std::vector<Entry> entries;
   for (const std::string& name : kNames) entries.push_back(sample_entry(name));
-  pack_all(place / "one", {entries}, {"g | k | m=1 | us=2", "f | k | m=1 | us=2"});
+  pack_all(place / "one", {entries}, {tuned_line("g", "m=1", 2), tuned_line("f", "m=1", 2)});
   std::reverse(entries.begin(), entries.end());
-  pack_all(place / "two", {entries}, {"f | k | m=1 | us=2", "g | k | m=1 | us=2"});
+  pack_all(place / "two", {entries}, {tuned_line("f", "m=1", 2), tuned_line("g", "m=1", 2)});
   const std::string bytes = read_file(place / "one");
   CHECK(bytes == read_file(place / "two"));
 
@@ -81,13 +81,13 @@ TEST_CASE("the same entries are the same bytes, from wherever and in whatever or
     const auto store = Store::open(place / root);
     for (const Entry& entry : entries) REQUIRE(store->put(entry));
     REQUIRE(pack_bundle(place / "three", {store.get()}, nullptr,
-                        {"f | k | m=1 | us=2", "g | k | m=1 | us=2"})
+                        {tuned_line("f", "m=1", 2), tuned_line("g", "m=1", 2)})
                 .ok());
     CHECK(bytes == read_file(place / "three"));
   }
   // Halves that overlap, merged either way.
-  pack_all(place / "left", {{entries[0], entries[1], entries[2]}}, {"f | k | m=1 | us=2"});
-  pack_all(place / "right", {{entries[2], entries[3], entries[4]}}, {"g | k | m=1 | us=2"});
+  pack_all(place / "left", {{entries[0], entries[1], entries[2]}}, {tuned_line("f", "m=1", 2)});
+  pack_all(place / "right", {{entries[2], entries[3], entries[4]}}, {tuned_line("g", "m=1", 2)});
   REQUIRE(merge_bundles(place / "four", {place / "left", place / "right"}).ok());
   REQUIRE(merge_bundles(place / "five", {place / "right", place / "left"}).ok());
   CHECK(bytes == read_file(place / "four"));
@@ -101,15 +101,28 @@ TEST_CASE("the information names architectures, compilers and tuned choices, eac
   const TemporaryDirectory place;
   Entry old = sample_entry("old");
   old.key = sample_key("old", "nvrtc 12.4 x");
-  pack_all(place / "b", {{sample_entry("a"), sample_entry("b"), old}},
-           {"h100 | k | c | m=2 | us=1", "h100 | k | c | m=4 | us=9", "a100 | k | c | m=4 | us=9"});
+  pack_all(
+      place / "b", {{sample_entry("a"), sample_entry("b"), old}},
+      {tuned_line("h100", "m=4", 9), tuned_line("h100", "m=2", 1), tuned_line("a100", "m=4", 9),
+       tuned_line("h100", "m=8", 5, "y"), "of a later grammar | whatever"});
   const auto bundle = Bundle::open(place / "b");
   REQUIRE(bundle.ok());
   using List = std::vector<std::string>;
   CHECK((*bundle)->information().archs == List{"sm_90a"});
   CHECK((*bundle)->information().compilers == List{"nvrtc 12.4 x", "nvrtc 13.0 abc"});
-  CHECK((*bundle)->information().tuned ==
-        List{"a100 | k | c | m=4 | us=9", "h100 | k | c | m=2 | us=1"});
+  // Of two for the same the faster; another shape is another question.
+  const List tuned = {tuned_line("a100", "m=4", 9), tuned_line("h100", "m=2", 1),
+                      tuned_line("h100", "m=8", 5, "y"), "of a later grammar | whatever"};
+  CHECK((*bundle)->information().tuned == tuned);
+
+  // United by merging as well, in whatever order.
+  pack_all(place / "c", {{}}, {tuned_line("h100", "m=16", 0.5)});
+  REQUIRE(merge_bundles(place / "one", {place / "b", place / "c"}).ok());
+  REQUIRE(merge_bundles(place / "two", {place / "c", place / "b"}).ok());
+  CHECK(read_file(place / "one") == read_file(place / "two"));
+  const List merged = (*Bundle::open(place / "one"))->information().tuned;
+  CHECK(merged.size() == 4);
+  CHECK(merged[1] == tuned_line("h100", "m=16", 0.5));
 }
 
 TEST_CASE("keys choose, from the first source that has each; a missing one is named") {
@@ -133,6 +146,31 @@ TEST_CASE("keys choose, from the first source that has each; a missing one is na
   CHECK(missing.status().text().find(sample_key("nowhere").digest.hex()) != std::string::npos);
   CHECK(read_file(place / "b") == before);
   CHECK(count_files(place.path(), ".tmp.") == 0);
+}
+
+TEST_CASE("unpacking adds what is missing, leaves what is there and tells what is damaged") {
+  const TemporaryDirectory place;
+  pack_all(place / "b", {{sample_entry("a"), sample_entry("b"), sample_entry("c")}});
+  const auto store = Store::open(place / "cache");
+  Entry mine = sample_entry("a");
+  mine.metadata["created"] = "mine";
+  REQUIRE(store->put(mine));
+  std::string bytes = read_file(place / "b");
+  const size_t at = bytes.find(encode_entry(sample_entry("c")));
+  REQUIRE(at != bytes.npos);
+  bytes[at + 120] ^= 1;
+  write_file(place / "b", bytes);
+  const auto report = unpack_bundle(**Bundle::open(place / "b"), *store);
+  REQUIRE(report.ok());
+  CHECK(report->added == 1);
+  CHECK(report->present == 1);
+  CHECK(report->bad == 1);
+  CHECK(report->problems.find(sample_key("c").digest.hex()) == 0);
+  CHECK(same(*store->get(mine.key), mine));
+  CHECK(same(*store->get(sample_key("b")), sample_entry("b")));
+  CHECK(store->compilers() == std::vector<std::string>{"nvrtc 13.0 abc"});
+  const auto off = unpack_bundle(**Bundle::open(place / "b"), *Store::open("off"));
+  CHECK(off.status().code() == Code::cache_io);
 }
 
 TEST_CASE("a damaged entry is left out of a bundle of all, and refused where it was asked for") {

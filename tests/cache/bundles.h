@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/bundle.h"
+#include "cache/tuned.h"
 #include "tests/cache/support.h"
 
 namespace lathe::test {
@@ -31,6 +32,22 @@ class Entries : public EntrySource {
  private:
   std::vector<Entry> entries_;
 };
+
+// A tuned choice as bundles have it: "h100 | k | c=1 | m=2 | gpu=h100 ...".
+inline std::string tuned_line(const std::string& gpu, const std::string& choice, double us,
+                              const std::string& shape = "x") {
+  TunedRecord record;
+  record.kernel = "k";
+  record.problem_class = "c=1";
+  record.choice = choice;
+  record.gpu = gpu;
+  record.arch = "sm_90a";
+  record.multiprocessors = 132;
+  record.shape = shape;
+  record.us = us;
+  record.default_us = 10;
+  return gpu + " | " + text_of(record);
+}
 
 inline BundleReport pack_all(const std::string& path, const std::vector<std::vector<Entry>>& from,
                              const std::vector<std::string>& tuned = {}) {

@@ -285,8 +285,8 @@ TEST_CASE("tuned choices are read from directories and bundles, per GPU") {
   chmod((place / "theirs/v1/tuned").c_str(), 0777);
   CHECK(directory->tuned("h100").empty());
 
-  pack_all(place / "b", {{}}, {"h100 | k | c | m=2 | us=1", "a100 | k | c | m=4 | us=9"});
+  pack_all(place / "b", {{}}, {tuned_line("h100", "m=2", 1), tuned_line("a100", "m=4", 9)});
   const auto bundle = open_bundle_tier(place / "b");
-  CHECK(bundle->tuned("h100") == "k | c | m=2 | us=1\n");
+  CHECK(bundle->tuned("h100") == tuned_line("h100", "m=2", 1).substr(7) + "\n");
   CHECK(bundle->tuned("h1").empty());
 }

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program from outside, on the simulator: cli_test.py PROGRAM input|page|sparse|cache|tools|picture|ranks|lengths|examples|warm"""
+"""The program from outside, on the simulator: cli_test.py PROGRAM PART"""
 import sys
 
 import harness
+from bundle_cases import BundleCases
 from cache_cases import CacheCases
 from example_cases import ExampleCases
+from explain_cases import ExplainCases
 from input_cases import InputCases
 from length_cases import LengthCases
 from page_cases import PageCases
 from picture_cases import PictureCases
 from rank_cases import RankCases
+from ship_cases import ShipCases
 from sparse_cases import SparseCases
 from tool_cases import ToolCases
 from tune_cases import TuneCases
@@ -19,7 +22,9 @@ from warm_cases import WarmCases
 
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
-    sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "tools": ToolCases,
+    sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
+                           "tools": ToolCases, "explain": ExplainCases,
                            "picture": PictureCases,
                            "tune": TuneCases,
-                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases}))
+                           "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
+                           "ship": ShipCases}))

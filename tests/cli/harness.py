@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 PROGRAM = ""  # set by cli_test.py
+KEPT = {"LATHE_SIM_DIR", "LATHE_NVRTC", "LATHE_TEST_NVRTC_MEMO"}  # of the variables that begin with LATHE_
 SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4, "I64": 8, "F64": 8}
 
 
@@ -154,7 +155,7 @@ class Case(unittest.TestCase):
         self.input, self.output = self.folder / "in.safetensors", self.folder / "out.safetensors"
 
     def environment(self, **extra):
-        env = {k: v for k, v in os.environ.items() if not k.startswith("LATHE_") or k == "LATHE_SIM_DIR"}
+        env = {k: v for k, v in os.environ.items() if not k.startswith("LATHE_") or k in KEPT}
         env["LATHE_CACHE_DIR"] = self.cache
         env.update(extra)
         return env

@@ -119,7 +119,7 @@ class SparseCases(Case):
         latent = {"q": "bf16:4096,128,512", "q_rope": "bf16:4096,128,64", "k": "bf16:8192,1,512", "k_rope": "bf16:8192,1,64",
                   "indices": "i32:4096,1,2048"}
         shapes = [word for name, text in latent.items() for word in ("--tensor", f"{name}={text}")]
-        status, out, err = self.lathe("explain", OP, *shapes, "--set", "scale=0.04", "--arch", "h200", "--json")
+        status, out, err = self.lathe("explain", OP, *shapes, "--set", "scale=0.04", "--arch", "h200", "--formulas", "--json")
         self.assertEqual(status, 0, err)
         report = json.loads(out)
         self.assertIn("topk", report["varies"])

@@ -170,7 +170,7 @@ class ToolCases(Case):
             self.assertEqual(report["varies"], ["B", "Sq", "Tq", "Sk", "Tk", "N", "C0", "C1", "C2", "C3"])
             self.assertIsNone(report["estimate"])
         shapes = ["--tensor", "q=bf16:3,100,4,64", "--tensor", "k=bf16:3,200,2,64", "--tensor", "v=bf16:3,200,2,32"]
-        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--json")
+        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--formulas", "--json")
         self.assertEqual(status, 0, err)
         report = json.loads(out)
         self.assertEqual(report["kernels"][0]["from"], "disk")
@@ -182,7 +182,7 @@ class ToolCases(Case):
         self.assertEqual(status, 0, err)
         self.assertIn("attention_forward", source)
         shapes += ["--tensor", "dout=bf16:3,100,4,32"]
-        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--json")
+        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--formulas", "--json")
         self.assertEqual(status, 0, err)
         report = json.loads(out)
         names = [kernel["name"] for kernel in report["kernels"]]
@@ -206,7 +206,7 @@ class ToolCases(Case):
                   "--tensor", "v=bf16:1,4096,8,128", "--set", "causal=1"]
         times = {}
         for gpu, arch in (("h100", "sm_90a"), ("h200", "sm_90a"), ("sm_90a", "sm_90a"), ("a100", "sm_80")):
-            status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", gpu, "--json")
+            status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", gpu, "--formulas", "--json")
             self.assertEqual(status, 0, err)
             report = json.loads(out)
             estimate = times[gpu] = report["estimate"]
@@ -221,9 +221,9 @@ class ToolCases(Case):
         self.assertEqual(times["sm_90a"], times["h100"])
         self.assertLess(times["h200"]["memory_microseconds"], times["h100"]["memory_microseconds"])
         self.assertAlmostEqual(times["a100"]["tensor_microseconds"] * 312e6, times["a100"]["tensor_ops"], delta=1e3)
-        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", "h200")
+        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", "h200", "--formulas")
         self.assertEqual(status, 0, err)
-        self.assertIn("bound by tensor: a prediction, at best, from the data sheet of h200", out)
+        self.assertRegex(out, r"us on h200, bound by tensor cores\n +a prediction, at best, from what formulas count and data sheets")
 
     def test_explain_refuses(self):
         for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),

@@ -169,3 +169,20 @@ class WarmCases(Case):
         for op, tensors, options, flags in calls:
             report, _ = self.run_op(op, tensors, options, flags, LATHE_CACHE_DIR=str(self.folder / "cache"), **NO_COMPILER)
             self.assertEqual(report["compiled"], 0)
+
+    def test_no_bundle_without_all_kernels(self):
+        bundle = self.folder / "kernels.bundle"
+        for lines, code, pattern in (((line(), line(W=9)), 3, "is not written"), (("",), 2, "no problem")):
+            status, _, err = self.lathe(*self.words(self.manifest(*lines), "--arch", "sm_80", "--bundle", bundle))
+            self.assertEqual(status, code, err)
+            self.assertRegex(err, pattern)
+            self.assertFalse(bundle.exists())
+        status, _, err = self.lathe(*self.words(self.manifest(line()), "--arch", "sm_80", "--bundle", self.folder / "none" / "x"))
+        self.assertEqual(status, 3, err)
+        # Other architectures' entries of one directory go into one bundle, and nothing else of it.
+        self.warm(self.manifest(line(W=3)), "--arch", "sm_80")
+        report = self.warm(self.manifest(line()), "--arch", "sm_80,sm_90a", "--bundle", str(bundle))
+        self.assertEqual((report["hits"], report["compiled"], report["bundle"]["entries"]), (1, 1, 2))
+        first = bundle.read_bytes()
+        self.warm(self.manifest(line()), "--arch", "sm_90a,sm_80", "--bundle", str(bundle))
+        self.assertEqual(bundle.read_bytes(), first)

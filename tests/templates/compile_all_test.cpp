@@ -4,6 +4,7 @@
 // width and type: it compiles, keeps everything in registers, and the same key gives the same
 // bytes.
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include "codegen/kernels/conv.h"
 #include "codegen/kernels/exchange.h"
@@ -130,6 +131,7 @@ TEST_CASE("every template compiles for every architecture without spills") {
 }
 
 TEST_CASE("the same unit gives the same bytes, whatever was compiled in between") {
+  setenv("LATHE_TEST_NVRTC_MEMO", "", 1);  // the compiler itself
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
   const ConvKernels kernels = *conv_kernels(problem_of(Dtype::bf16, Dtype::bf16, 4, 16, false),

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/launch_cases.h"
+
+#include "tests/numbers.h"
+
+namespace bench {
+namespace {
+
+using Tensors = std::vector<LaunchCase::Tensor>;
+constexpr lathe_dtype kType = LATHE_BF16;
+constexpr int64_t kRows = 128, kHeads = 8, kWidth = 64;
+
+void append(Tensors* to, const Tensors& more) { to->insert(to->end(), more.begin(), more.end()); }
+
+Tensors attention(bool backward) {
+  const std::vector<int64_t> q = {-1, -1, kHeads, kWidth}, k = {-1, -1, 2, kWidth};
+  const std::vector<int64_t> query = {1, kRows, kHeads, kWidth}, key = {1, kRows, 2, kWidth};
+  Tensors tensors = {{"q", kType, q, query},
+                     {"k", kType, k, key},
+                     {"v", kType, k, key},
+                     {"out", kType, q, query},
+                     {"lse", LATHE_F32, {-1, kHeads, -1}, {1, kHeads, kRows}}};
+  if (backward) {
+    append(&tensors, {{"dout", kType, q, query},
+                      {"dq", kType, q, query},
+                      {"dk", kType, k, key},
+                      {"dv", kType, k, key}});
+  }
+  return tensors;
+}
+
+Tensors decode() {
+  return {{"q", kType, {-1, 1, kHeads, kWidth}, {4, 1, kHeads, kWidth}},
+          {"k_cache", kType, {-1, 16, 2, kWidth}, {64, 16, 2, kWidth}},
+          {"v_cache", kType, {-1, 16, 2, kWidth}, {64, 16, 2, kWidth}},
+          {"block_table", LATHE_I32, {-1, -1}, {4, 16}},
+          {"cache_seqlens", LATHE_I32, {-1}, {4}},
+          {"out", kType, {-1, 1, kHeads, kWidth}, {4, 1, kHeads, kWidth}},
+          {"lse", LATHE_F32, {-1, kHeads, 1}, {4, kHeads, 1}}};
+}
+
+Tensors sparse() {
+  const std::vector<int64_t> q = {-1, -1, 16, kWidth}, query = {1, kRows, 16, kWidth};
+  return {{"q", kType, q, query},
+          {"k", kType, {-1, -1, 1, kWidth}, {1, kRows, 1, kWidth}},
+          {"v", kType, {-1, -1, 1, kWidth}, {1, kRows, 1, kWidth}},
+          {"indices", LATHE_I32, {-1, -1, 1, -1}, {1, kRows, 1, 64}},
+          {"out", kType, q, query},
+          {"lse", LATHE_F32, {-1, 16, -1}, {1, 16, kRows}}};
+}
+
+// `tokens` of each of `batch` rows.
+Tensors kda(int64_t batch, int64_t tokens) {
+  Tensors tensors = {
+      {"beta", kType, {-1, -1, kHeads}, {batch, tokens, kHeads}},
+  };
+  for (const char* name : {"q", "k", "v", "g", "o"}) {
+    tensors.push_back({name, kType, {-1, -1, kHeads, kWidth}, {batch, tokens, kHeads, kWidth}});
+  }
+  return tensors;
+}
+
+Tensors recurrent() {
+  Tensors tensors = kda(4, 1);
+  append(&tensors,
+         {{"state_pool", LATHE_F32, {-1, kHeads, kWidth, kWidth}, {8, kHeads, kWidth, kWidth}},
+          {"state_indices", LATHE_I32, {-1}, {4}}});
+  return tensors;
+}
+
+DLDataType type_of(lathe_dtype dtype) {
+  const auto code = dtype == LATHE_BF16 ? kDLBfloat : dtype == LATHE_I32 ? kDLInt : kDLFloat;
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * numbers::bytes_of(dtype)), 1};
+}
+
+}  // namespace
+
+LaunchCase::LaunchCase(lathe_context* context, const char* op, std::vector<Tensor> tensors,
+                       const std::vector<Option>& options)
+    : tensors_(std::move(tensors)), views_(tensors_.size()) {
+  lathe_problem* problem = nullptr;
+  API(lathe_problem_create(&problem, op));
+  const apitest::Problem owner(problem);
+  for (const Option& option : options)
+    API(lathe_problem_set_string(problem, option.name, option.value));
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    const int rank = static_cast<int>(tensor.shape.size());
+    API(lathe_problem_tensor(problem, tensor.name, tensor.dtype, rank, tensor.declared.data()));
+    size_t bytes = numbers::bytes_of(tensor.dtype);
+    for (const int64_t extent : tensor.shape) bytes *= static_cast<size_t>(extent);
+    memory_.push_back(std::make_unique<apitest::Memory>(context, bytes));
+    DLTensor& view = views_[i];
+    view.data = memory_.back()->data();
+    view.device = {kDLCUDA, 0};
+    view.ndim = rank;
+    view.dtype = type_of(tensor.dtype);
+    view.shape = const_cast<int64_t*>(tensor.shape.data());
+  }
+  lathe_plan* plan = nullptr;
+  API(lathe_plan_create(&plan, context, problem));
+  plan_.reset(plan);
+  order_.assign(lathe_plan_slot_count(plan), nullptr);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    size_t slot = 0;
+    API(lathe_plan_slot(plan, tensors_[i].name, &slot));
+    order_.at(slot) = &views_[i];
+  }
+  size_t bytes = 0;
+  API(lathe_plan_workspace(plan, order_.data(), nullptr, &bytes));
+  workspace_ = std::make_unique<apitest::Memory>(context, bytes);
+}
+
+void LaunchCase::run() const {
+  API(lathe_plan_run(plan_.get(), order_.data(), workspace_->data(), workspace_->bytes(), nullptr));
+}
+
+uint64_t LaunchCase::launches() const {
+  lathe_estimate estimate{};
+  estimate.size = sizeof estimate;
+  API(lathe_plan_estimate(plan_.get(), order_.data(), nullptr, &estimate));
+  return estimate.launches;
+}
+
+std::vector<NamedCase> launch_cases(lathe_context* context) {
+  std::vector<NamedCase> out;
+  const auto add = [&](const char* name, const char* op, Tensors tensors,
+                       const std::vector<LaunchCase::Option>& options) {
+    out.push_back({name, std::make_unique<LaunchCase>(context, op, std::move(tensors), options)});
+  };
+  add("flash_attention forward", "flash_attention", attention(false), {{"causal", "1"}});
+  add("flash_attention forward and backward", "flash_attention", attention(true),
+      {{"causal", "1"}});
+  add("flash_attention_decode", "flash_attention_decode", decode(), {});
+  add("sparse_flash_attention forward", "sparse_flash_attention", sparse(),
+      {{"scale", "0.125"}, {"num_splits", "1"}});
+  add("kda forward", "kda", kda(1, kRows), {{"segments", "1"}});
+  add("kda_recurrent", "kda_recurrent", recurrent(), {});
+  return out;
+}
+
+}  // namespace bench

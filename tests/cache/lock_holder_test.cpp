@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of those who wait for a lock when its holder is killed, stopped, or done but slow to
+// let go. Compiling is a stand-in that counts itself in a file.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include <chrono>
+#include <thread>
+
+#include "cache/store.h"
+#include "tests/cache/support.h"
+
+using namespace lathe;
+using namespace lathe::test;
+
+namespace {
+
+// A pipe on which a child says that it got somewhere.
+struct Signal {
+  int ends[2] = {-1, -1};
+  Signal() { REQUIRE(pipe(ends) == 0); }
+  ~Signal() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  void send() const {
+    if (write(ends[1], "x", 1) != 1) _exit(2);
+  }
+  void wait() const {
+    char byte = 0;
+    REQUIRE(read(ends[0], &byte, 1) == 1);
+  }
+};
+
+void note_compile(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (fd < 0 || write(fd, "x", 1) != 1) _exit(2);
+  close(fd);
+}
+
+// The miss path; 0 if the right bytes came out.
+int find_or_compile(Store& store, const Entry& entry, const std::string& compiles) {
+  if (const auto found = store.get(entry.key)) return same(*found, entry) ? 0 : 1;
+  const Store::Lock lock = store.lock(entry.key);
+  if (const auto found = store.get(entry.key, true)) return same(*found, entry) ? 0 : 1;
+  note_compile(compiles);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  store.put(entry);
+  return 0;
+}
+
+// A child that takes the lock, does `first`, says so and goes no further.
+pid_t holder(const std::string& root, const Entry& entry, const Signal& ready,
+             const std::function<void(Store&)>& first) {
+  return in_child([&] {
+    const auto store = Store::open(root);
+    const Store::Lock lock = store->lock(entry.key);
+    if (!lock.held()) return 3;
+    first(*store);
+    ready.send();
+    pause();
+    return 0;
+  });
+}
+
+void end(pid_t child) {
+  kill(child, SIGKILL);
+  wait_for(child);
+}
+
+}  // namespace
+
+TEST_CASE("a holder killed while it compiles costs one compile more, however many wait") {
+  const TemporaryDirectory place;
+  const Entry entry = sample_entry("a");
+  const std::string root = place / "cache", compiles = place / "compiles";
+  const Signal ready;
+  const pid_t first = holder(root, entry, ready, [&](Store&) { note_compile(compiles); });
+  ready.wait();
+  std::vector<pid_t> waiting;
+  const Signal begun;
+  for (int i = 0; i < 12; ++i)
+    waiting.push_back(in_child([&] {
+      const auto store = Store::open(root);
+      begun.send();
+      return find_or_compile(*store, entry, compiles);
+    }));
+  for (size_t i = 0; i < waiting.size(); ++i) begun.wait();
+  end(first);
+  for (const pid_t child : waiting) CHECK(wait_for(child) == 0);
+  CHECK(read_file(compiles).size() == 2);
+}
+
+TEST_CASE("a holder killed in the middle of publishing leaves nothing to trip over") {
+  const TemporaryDirectory place;
+  const Entry entry = sample_entry("a");
+  const Signal ready;
+  const pid_t first = holder(place / "cache", entry, ready, [&](Store&) {
+    const std::string hex = entry.key.digest.hex();
+    write_file(place / ("cache/v1/" + hex.substr(0, 2) + "/.tmp.1.2"), "half an entry");
+  });
+  ready.wait();
+  std::filesystem::permissions(place / ("cache/v1/" + entry.key.digest.hex().substr(0, 2)),
+                               std::filesystem::perms::owner_all);
+  end(first);
+  const auto store = Store::open(place / "cache");
+  CHECK(find_or_compile(*store, entry, place / "compiles") == 0);
+  CHECK(store->get(entry.key).has_value());
+  CHECK(store->stat().entries == 1);
+}
+
+TEST_CASE("a holder stopped past the limit makes others compile privately, and may go on later") {
+  const TemporaryDirectory place;
+  const Environment limit("LATHE_LOCK_TIMEOUT_MS", "30");
+  const Entry entry = sample_entry("a");
+  const std::string root = place / "cache", compiles = place / "compiles";
+  const Signal ready, go_on, published;
+  const pid_t child = in_child([&] {
+    const auto store = Store::open(root);
+    const Store::Lock lock = store->lock(entry.key);
+    note_compile(compiles);
+    ready.send();
+    go_on.wait();
+    store->put(entry);
+    published.send();
+    return lock.held() ? 0 : 3;
+  });
+  ready.wait();
+  kill(child, SIGSTOP);
+  {
+    Log log;
+    CHECK(find_or_compile(*Store::open(root), entry, compiles) == 0);
+    CHECK(log.mentions("compiling privately"));
+    CHECK(log.mentions(entry.key.digest.hex()));
+  }
+  CHECK(read_file(compiles).size() == 2);
+  // It is published now: nobody waits for the stopped one any more.
+  CHECK(find_or_compile(*Store::open(root), entry, compiles) == 0);
+  kill(child, SIGCONT);
+  go_on.send();
+  published.wait();
+  CHECK(wait_for(child) == 0);
+  CHECK(read_file(compiles).size() == 2);
+  CHECK(Store::open(root)->verify().problems == "");
+}
+
+TEST_CASE("who waits reads what is published although the lock is still held") {
+  const TemporaryDirectory place;
+  const Environment limit("LATHE_LOCK_TIMEOUT_MS", "20000");
+  const Entry entry = sample_entry("a");
+  const Signal ready;
+  const pid_t child = holder(place.path(), entry, ready, [&](Store& store) { store.put(entry); });
+  ready.wait();
+  Log log;
+  const auto store = Store::open(place.path());
+  CHECK_FALSE(store->lock(entry.key).held());
+  CHECK(same(*store->get(entry.key, true), entry));
+  CHECK(log.warnings().empty());
+  // A damaged entry is looked at once and is then waited for like a missing one.
+  write_file(path_of(place.path(), entry.key), "damage");
+  CHECK_FALSE(store->get(entry.key).has_value());
+  const Environment soon("LATHE_LOCK_TIMEOUT_MS", "20");
+  CHECK_FALSE(Store::open(place.path())->lock(entry.key).held());
+  CHECK(log.mentions("compiling privately"));
+  end(child);
+  CHECK(Store::open(place.path())->lock(entry.key).held());
+}
+
+TEST_CASE("the lock file removed or replaced costs a compile more and no error") {
+  const TemporaryDirectory place;
+  const auto one = Store::open(place.path()), two = Store::open(place.path());
+  const Key key = sample_key("a");
+  {
+    const Store::Lock held = one->lock(key);
+    REQUIRE(held.held());
+    std::filesystem::remove(place / "v1/lock");
+    CHECK(two->lock(key).held());  // another file: both compile
+  }
+  std::filesystem::remove(place / "v1/lock");
+  REQUIRE(symlink("elsewhere", (place / "v1/lock").c_str()) == 0);
+  CHECK_FALSE(one->lock(key).held());
+  CHECK_FALSE(std::filesystem::exists(place / "v1/elsewhere"));
+  std::filesystem::remove(place / "v1/lock");
+  CHECK(one->lock(key).held());
+}
