@@ -14,17 +14,27 @@ README = pathlib.Path(__file__).parents[2] / "README.md"
 
 
 class ShipCases(Case):
-    def test_record_warm_ship(self):
-        """The commands of README's chapter, word for word, and with the bundle alone no kernel from anywhere else."""
-        chapter = README.read_text().split("\n## Record, warm, ship\n")[1].split("\n## ")[0]
-        commands = re.findall(r"^    (.*build/bin/lathe .*)$", chapter, re.M)
-        self.assertEqual(len(commands), 4)
-        for number, command in enumerate(commands):
-            command = command.split("  #")[0].replace("build/bin/lathe", f'"{harness.PROGRAM}"')
-            env = self.environment(**({"LATHE_NVRTC": "/nonexistent"} if number == 3 else {}))
-            done = subprocess.run(["sh", "-c", command], cwd=self.folder, env=env, capture_output=True, text=True, timeout=300)
-            self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
-        self.assertRegex(done.stdout, "all results are right: .* 0 compiled now")
+    def run_command(self, command, **env):
+        words = re.sub(r"(build/bin/)?\blathe\b(?= )", f'"{harness.PROGRAM}"', command, count=1)
+        done = subprocess.run(["sh", "-c", words], cwd=self.folder, env=self.environment(**env), capture_output=True,
+                              text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, command + "\n" + done.stderr + done.stdout)
+        return done.stdout
+
+    def test_the_chapter_on_the_cache(self):
+        """README's commands as they stand, in their order; with the bundle alone no kernel comes from anywhere else."""
+        chapter = README.read_text().split("\n## The cache\n")[1].split("\n## ")[0]
+        commands = [line.split("  #")[0] for line in re.findall(r"^    (.*build/bin/lathe .*)$", chapter, re.M)]
+        self.assertEqual(len(commands), 15)
+        for command in commands:
+            strict = command.startswith("LATHE_JIT=off")
+            out = self.run_command(command, **({"LATHE_NVRTC": "/nonexistent"} if strict else {}))
+            if strict:
+                self.assertRegex(out, "all results are right: .* 0 compiled now")
+        stage, = re.findall(r"^RUN (.*)$", chapter, re.M)
+        self.assertIn("0 lines failed", self.run_command(stage))
+        listed = json.loads(self.lathe("cache", "list", self.folder / "server.bundle", "--json")[1])["kernels"]
+        self.assertEqual({kernel["arch"] for kernel in listed}, {"sm_80", "sm_90a"})
         self.assert_ships("demo", self.folder / "problems.jsonl", self.folder / "kernels.bundle")
 
     def assert_ships(self, words, manifest, bundle):
