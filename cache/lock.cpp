@@ -60,9 +60,9 @@ int64_t try_slots(const FileSystem& fs, int fd) {
 }
 
 // Whoever compiled last is the first to find the slot free, and rightly, since its compiler is
-// open. But after a second of that others get their chance to see it free: a long warm shall not
+// open. But after two seconds of that others get their chance to see it free: a long warm shall not
 // keep a program from starting.
-constexpr Milliseconds kTurn(1000), kPause(15);
+constexpr Milliseconds kTurn(2000), kPause(25);
 struct Turn {
   Clock::time_point began{}, ended{};
   bool over(Clock::time_point now) {
@@ -180,9 +180,9 @@ Store::Lock Store::lock(const Key& key, bool with_slot) {
                        key.digest.hex(), ", which another process holds: compiling privately"));
       return lock;
     }
-    // Late by an eighth of the wait at most, and by 20 ms; less for a slot, whose core is idle.
-    const Milliseconds longest(error == 0 ? 10 : 20);
-    std::this_thread::sleep_for(std::clamp(waited / 8, Milliseconds(0.5), longest));
+    // Late by an eighth of the wait and by 20 ms at most; but not sooner than 2 ms, since what we
+    // wait for takes dozens and a crowd's looks cost the one that compiles.
+    std::this_thread::sleep_for(std::clamp(waited / 8, Milliseconds(2), Milliseconds(20)));
   }
 }
 
