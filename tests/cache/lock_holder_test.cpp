@@ -213,7 +213,8 @@ TEST_CASE("there is a compile slot per core, and who waits for one holds nothing
   std::atomic<int> done{0};
   std::atomic<bool> has_slot{false}, found{false};
   std::thread compiles([&] {
-    const Store::Lock lock = Store::open(place.path())->lock_to_compile(late.key);
+    const auto mine = Store::open(place.path());
+    const Store::Lock lock = mine->lock_to_compile(late.key);
     has_slot = lock.has_slot();
     ++done;
   });
