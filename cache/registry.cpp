@@ -259,7 +259,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
   Store& store = tiers->store();
   std::shared_ptr<const Compiler> with;
   {
-    const Store::Lock lock = store.lock(key);
+    const Store::Lock lock = store.lock_to_compile(key);
     // Whoever held the lock before us has published by now.
     origin = Origin::disk;
     if (auto entry = store.get(key, true))

@@ -71,14 +71,19 @@ class Store : public EntrySource {
     Lock& operator=(Lock&&) = delete;
     ~Lock();
     bool held() const { return fd_ >= 0; }
+    bool has_slot() const { return fd_ >= 0 && slot_ > 0; }
 
    private:
     friend class Store;
     const FileSystem* fs_ = nullptr;
     int fd_ = -1;
     int64_t offset_ = 0;
+    int64_t slot_ = 0;  // none if not above 0
   };
   Lock lock(const Key& key);
+  // The same with one of this machine's compile slots, of which it has one per core. Waiting for
+  // one, the caller holds nothing; after LATHE_LOCK_TIMEOUT_MS it has the key's lock alone.
+  Lock lock_to_compile(const Key& key);
 
   // A small file beside the entries that checks itself; nothing if it cannot be read. Failing to
   // write it is no matter.
@@ -113,6 +118,7 @@ class Store : public EntrySource {
  private:
   friend class TunedFile;  // another file of the same directory
   Store();
+  Lock lock(const Key& key, bool with_slot);
   std::unique_ptr<State> state_;
 };
 

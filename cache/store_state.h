@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files that make up Store share: the root's descriptor, the counters, the warnings given.
 //
-//   <root>/v1/lock          all locks, one byte per key
+//   <root>/v1/lock          all locks, one byte per key, eviction and compile slot
 //   <root>/v1/compilers     a line per compiler identity seen at publish
 //   <root>/v1/nvrtc         which compiler the loader opens (compiler_memo.cpp)
 //   <root>/v1/ab/abcdef....lathe     256 shards by the first byte of the key
@@ -39,6 +39,8 @@ struct Store::State {
   Trust trust() const { return read_only ? Trust::user_and_root : Trust::user; }
   int64_t lock_timeout_ms = 60000;
 
+  std::atomic<int> slots_given_up{0};
+
   uint64_t max_bytes = 0;  // what entries may add up to; 0: no limit
 
   std::atomic<bool> publishing{true};
@@ -63,6 +65,8 @@ struct Store::State {
   Opened open_shard(const Digest& key, bool create) const;
   // Whether a file has the name of that entry, good or not.
   bool is_there(const Opened& version, const Digest& key) const;
+  bool tired_of_slots(double waited_ms);
+  void say_waited(double ms, const Digest& key) const;
   // The file of all locks.
   Opened open_locks(const Opened& version) const;
 

@@ -1,14 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of those who wait for a lock when its holder is killed, stopped, or done but slow to
-// let go. Compiling is a stand-in that counts itself in a file.
+// let go; and of those who wait for a compile slot. Compiling is a stand-in that counts itself in a
+// file.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "cache/store.h"
+#include "tests/cache/faults.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;
@@ -183,4 +186,116 @@ TEST_CASE("the lock file removed or replaced costs a compile more and no error")
   CHECK_FALSE(std::filesystem::exists(place / "v1/elsewhere"));
   std::filesystem::remove(place / "v1/lock");
   CHECK(one->lock(key).held());
+}
+
+namespace {
+
+// All compile slots of this machine but `free` of them, each with a key of its own.
+std::vector<Store::Lock> take_slots(Store& store, long free = 0) {
+  std::vector<Store::Lock> taken;
+  for (long i = free; i < sysconf(_SC_NPROCESSORS_ONLN); ++i) {
+    taken.push_back(store.lock_to_compile(sample_key("slot " + std::to_string(i))));
+    CHECK(taken.back().has_slot());
+  }
+  return taken;
+}
+
+}  // namespace
+
+TEST_CASE("there is a compile slot per core, and who waits for one holds nothing") {
+  const TemporaryDirectory place;
+  const Environment limit("LATHE_LOCK_TIMEOUT_MS", "20000");
+  const auto store = Store::open(place.path()), other = Store::open(place.path());
+  std::vector<Store::Lock> taken = take_slots(*store);
+  const Entry entry = sample_entry("a"), late = sample_entry("b");
+  CHECK(store->lock(entry.key).held());  // what compiles nothing needs none
+
+  std::atomic<int> done{0};
+  std::atomic<bool> has_slot{false}, found{false};
+  std::thread compiles([&] {
+    const auto mine = Store::open(place.path());
+    const Store::Lock lock = mine->lock_to_compile(late.key);
+    has_slot = lock.has_slot();
+    ++done;
+  });
+  std::thread reads([&] {
+    const auto mine = Store::open(place.path());
+    const Store::Lock lock = mine->lock_to_compile(entry.key);
+    found = !lock.held() && mine->get(entry.key).has_value();
+    ++done;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  CHECK(done == 0);
+  // The key of one that waits is free for others, and what they publish ends the waiting.
+  CHECK(other->lock(entry.key).held());
+  CHECK(other->put(entry));
+  reads.join();
+  CHECK(found);
+  CHECK(done == 1);
+  taken.pop_back();
+  compiles.join();
+  CHECK(has_slot);
+}
+
+TEST_CASE("a killed holder frees its compile slot, a stopped one is waited for ever shorter") {
+  const TemporaryDirectory place;
+  const Environment limit("LATHE_LOCK_TIMEOUT_MS", "40");
+  const auto store = Store::open(place.path());
+  const std::vector<Store::Lock> taken = take_slots(*store, 1);
+  const Signal ready;
+  const pid_t child = in_child([&] {
+    const auto mine = Store::open(place.path());
+    const Store::Lock lock = mine->lock_to_compile(sample_key("a"));
+    ready.send();
+    pause();
+    return lock.has_slot() ? 0 : 3;
+  });
+  ready.wait();
+  {
+    Log log;
+    for (int i = 0; i < 70; ++i) {
+      const Store::Lock lock = store->lock_to_compile(sample_key("b"));
+      CHECK(lock.held());
+      CHECK_FALSE(lock.has_slot());
+    }
+    CHECK(log.mentions("compile slots"));
+  }
+  end(child);
+  CHECK(store->lock_to_compile(sample_key("b")).has_slot());
+}
+
+TEST_CASE("who has compiled for long leaves the slot to those who wait") {
+  const TemporaryDirectory place;
+  const Environment limit("LATHE_LOCK_TIMEOUT_MS", "60000");
+  const auto store = Store::open(place.path());
+  const std::vector<Store::Lock> taken = take_slots(*store, 1);
+  std::atomic<bool> over{false};
+  std::thread busy([&] {
+    for (int i = 0; !over; ++i) {
+      const Store::Lock lock = store->lock_to_compile(sample_key("busy " + std::to_string(i)));
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(store->lock_to_compile(sample_key("a")).has_slot());
+  over = true;
+  busy.join();
+}
+
+TEST_CASE("where locks do not work nobody waits for a compile slot") {
+  const TemporaryDirectory place;
+  FaultyFileSystem faulty{Fault()};
+  FileSystem table = faulty.table();
+  // Of keys they do here: the slots lie behind the byte of eviction.
+  table.lock = [](int fd, int command, struct flock* what) {
+    if (what->l_start <= int64_t{1} << 62) return real_fs().lock(fd, command, what);
+    errno = ENOLCK;
+    return -1;
+  };
+  const auto store = Store::open(place.path(), table);
+  Log log;
+  const Store::Lock lock = store->lock_to_compile(sample_key("a"));
+  CHECK(lock.held());
+  CHECK_FALSE(lock.has_slot());
+  CHECK(log.warnings().empty());
 }
