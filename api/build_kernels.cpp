@@ -25,7 +25,8 @@ Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(
   std::unordered_map<std::string, size_t> seen;
   std::vector<size_t> distinct, repeated;
   for (size_t i = 0; i < specs.size(); ++i) {
-    (seen.emplace(specs[i].text(), i).second ? distinct : repeated).push_back(i);
+    const bool fresh = specs.size() == 1 || seen.emplace(specs[i].text(), i).second;
+    (fresh ? distinct : repeated).push_back(i);
   }
   std::vector<std::optional<Built>> results(specs.size());
   work_through(distinct.size(), most, [&](size_t item, const Busy& busy) {

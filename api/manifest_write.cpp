@@ -89,8 +89,9 @@ Result<std::string> problem_text(const lathe_problem& problem) {
 }
 
 Status with_problem(const Status& status, const lathe_problem& problem) {
+  if (status.code() != Code::not_cached) return status;
   const Result<std::string> line = problem_text(problem);
-  if (status.code() != Code::not_cached || !line.ok()) return status;
+  if (!line.ok()) return status;
   const size_t end = std::min(status.text().find('\n'), status.text().size());
   return Status(status.code(),
                 text(status.text().substr(0, end),

@@ -31,13 +31,13 @@ Status check_index(const lathe_plan* plan, size_t index) {
 lathe_kernel_info describe(const PlanKernel& kernel) {
   const Entry& entry = *kernel.built->entry;
   lathe_kernel_info info = {};
-  info.name = kernel.built->spec.kernel.c_str();
+  info.name = kernel.built->spec().kernel.c_str();
   info.spec = kernel.spec_text.c_str();
   info.key = kernel.key_hex.c_str();
   info.from = word(kernel.built->origin);
-  info.threads = kernel.built->spec.threads;
+  info.threads = kernel.built->spec().threads;
   info.registers = number(entry, "registers");
-  info.smem_bytes = sum(kernel.built->spec.smem_bytes, number(entry, "smem_static"));
+  info.smem_bytes = sum(kernel.built->spec().smem_bytes, number(entry, "smem_static"));
   info.spill_bytes = sum(number(entry, "spill_stores"), number(entry, "spill_loads"));
   info.stack_bytes = number(entry, "stack_bytes");
   info.compile_ms = number(entry, "compile_ms");
@@ -106,7 +106,7 @@ lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index, lathe_
     if (which == LATHE_TEXT_PTX) {
       LATHE_ASSIGN(ptx, lathe::ptx_of(*plan, index));
     }
-    const std::string* found = which == LATHE_TEXT_SOURCE ? &built.unit
+    const std::string* found = which == LATHE_TEXT_SOURCE ? &built.unit()
                                : which == LATHE_TEXT_PTX  ? ptx
                                : which == LATHE_TEXT_KEY  ? &built.entry->key.text
                                                           : nullptr;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <future>
@@ -25,6 +26,14 @@ namespace {
 
 using Busy = std::function<void()>;
 
+struct DigestHash {
+  size_t operator()(const Digest& of) const {
+    size_t out;
+    std::memcpy(&out, of.bytes.data(), sizeof out);
+    return out;
+  }
+};
+
 // One computation per key in this process: the first caller computes, the others wait. A failure
 // goes to all who wait for it and is then forgotten.
 template <typename T>
@@ -33,7 +42,7 @@ class Once {
   // compute() -> Result<T>. `first` tells whether this caller was the one who computed; `busy` is
   // called before waiting for another who does.
   template <typename Compute>
-  Result<T> get(const std::string& key, bool& first, Compute compute, const Busy& busy = {}) {
+  Result<T> get(const Digest& key, bool& first, Compute compute, const Busy& busy = {}) {
     std::promise<Result<T>> promise;
     std::shared_future<Result<T>> future;
     {
@@ -68,7 +77,7 @@ class Once {
   }
 
   std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_future<Result<T>>> table_;
+  std::unordered_map<Digest, std::shared_future<Result<T>>, DigestHash> table_;
 };
 
 std::string number(int value) { return value < 0 ? "?" : std::to_string(value); }
@@ -121,8 +130,8 @@ struct Registry::State {
   bool may_compile = true;
   const std::vector<std::string>& options = Compiler::options();
 
-  Once<Built> built;                           // by the emitted unit, which holds all that
-  Once<std::shared_ptr<const Kernel>> loaded;  // reaches the code
+  Once<Built> built;                           // by the digest of the emitted unit, which holds
+  Once<std::shared_ptr<const Kernel>> loaded;  // all that reaches the code
   Once<bool> probed;                           // snippets that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
@@ -226,10 +235,11 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
                               const Compiler& with) {
   const KernelSpec alone = snippet_probe_spec(spec, snippet);
   bool first = false;
-  const Result<bool> good = probed.get(emit_unit(alone, arch), first, [&]() -> Result<bool> {
-    LATHE_TRY(probe_snippet(alone, with, arch));
-    return true;
-  });
+  const Result<bool> good =
+      probed.get(digest(emit_unit(alone, arch)), first, [&]() -> Result<bool> {
+        LATHE_TRY(probe_snippet(alone, with, arch));
+        return true;
+      });
   return good.status();
 }
 
@@ -275,8 +285,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
 Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
                                                      const std::string& unit, const Busy& busy) {
   BuiltKernel kernel;
-  kernel.spec = spec;
-  kernel.unit = unit;
+  kernel.emitted = std::make_shared<const EmittedKernel>(spec, unit);
   if (!may_compile) {
     LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
                                                      kernel.origin));
@@ -302,7 +311,7 @@ Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spe
   bool first = false;
   LATHE_ASSIGN(const State::Built built,
                state_->built.get(
-                   unit, first, [&] { return state_->make(spec, unit, busy); }, busy));
+                   digest(unit), first, [&] { return state_->make(spec, unit, busy); }, busy));
   if (first) return built.first;
   ++state_->hits;
   return built.again;
@@ -315,13 +324,14 @@ Result<std::shared_ptr<const Kernel>> Registry::load(const KernelSpec& spec) {
                                         "only compiling is possible"));
   const std::string unit = emit_unit(spec, state_->arch);
   bool first = false;
-  auto kernel = state_->loaded.get(unit, first, [&]() -> Result<std::shared_ptr<const Kernel>> {
-    LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
-    auto quick = Kernel::load(state_->device, *built->entry, spec);
-    if (quick.ok() || !built->entry->without_ptx) return quick;
-    LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(*built));
-    return Kernel::load(state_->device, *entry, spec);
-  });
+  auto kernel =
+      state_->loaded.get(digest(unit), first, [&]() -> Result<std::shared_ptr<const Kernel>> {
+        LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
+        auto quick = Kernel::load(state_->device, *built->entry, spec);
+        if (quick.ok() || !built->entry->without_ptx) return quick;
+        LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(*built));
+        return Kernel::load(state_->device, *entry, spec);
+      });
   if (!first && kernel.ok()) ++state_->hits;
   return kernel;
 }
@@ -331,12 +341,12 @@ Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
   if (auto hit = tiers_->get(built.entry->key))
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   if (!state_->may_compile)
-    return Status(Code::not_cached, text(built.spec.kernel, " has gone from ", tiers_->names(),
+    return Status(Code::not_cached, text(built.spec().kernel, " has gone from ", tiers_->names(),
                                          ", and LATHE_JIT=off forbids compiling"));
   LATHE_ASSIGN(const auto with, state_->open_compiler());
-  LATHE_ASSIGN(Key key,
-               make_key(built.spec, built.unit, state_->arch, with->identity(), state_->options));
-  return state_->compile(std::move(key), built.spec, built.unit, *with);
+  LATHE_ASSIGN(Key key, make_key(built.spec(), built.unit(), state_->arch, with->identity(),
+                                 state_->options));
+  return state_->compile(std::move(key), built.spec(), built.unit(), *with);
 }
 
 RegistryStat Registry::stat() const {

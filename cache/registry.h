@@ -16,11 +16,19 @@
 
 namespace lathe {
 
-struct BuiltKernel {
+struct EmittedKernel {
+  EmittedKernel(const KernelSpec& of, const std::string& text) : spec(of), unit(text) {}
   KernelSpec spec;
+  std::string unit;  // the emitted source
+};
+
+struct BuiltKernel {
+  std::shared_ptr<const EmittedKernel> emitted;
   Origin origin = Origin::compiler;
   std::shared_ptr<const Entry> entry;  // key, metadata, cubin; the PTX, if it was not left out
-  std::string unit;                    // the emitted source
+
+  const KernelSpec& spec() const { return emitted->spec; }
+  const std::string& unit() const { return emitted->unit; }
 };
 
 struct RegistryStat {

@@ -59,6 +59,7 @@ void TunedChoices::index() {
     }
     by_class_.merge(own);  // keeps what earlier sources gave
   }
+  silent_ = by_class_.empty();
 }
 
 size_t TunedChoices::choose(const Question& question) const {

@@ -38,6 +38,7 @@ class TunedChoices : public Choices {
 
   // 0 where nothing is known, or what was chosen is no longer offered, which is counted.
   size_t choose(const Question& question) const override;
+  bool silent() const override { return silent_; }
 
   struct Source {
     std::string name;
@@ -58,6 +59,7 @@ class TunedChoices : public Choices {
   mutable std::shared_mutex mutex_;
   std::vector<Source> sources_;                  // guarded by mutex_
   std::map<std::string, TunedRecord> by_class_;  // guarded by mutex_: kernel|class
+  std::atomic<bool> silent_{true};               // by_class_ is empty
   mutable std::atomic<uint64_t> used_{0}, ignored_{0};
 };
 

@@ -24,6 +24,8 @@ class Choices {
   virtual ~Choices() = default;
   // The index of a candidate; any other number is taken for 0. Called from several threads.
   virtual size_t choose(const Question& question) const = 0;
+  // Whether every answer would be 0: then no question is put together.
+  virtual bool silent() const { return false; }
 };
 
 // `tile`: the constants of the specs that a tile fixes, beside the number of warps.
@@ -36,7 +38,7 @@ DeviceFacts without_choices(DeviceFacts facts);
 template <typename Tile, typename SpecOf>
 const Tile& pick(const std::vector<Tile>& candidates, const DeviceFacts& facts,
                  std::initializer_list<const char*> tile, SpecOf spec_of) {
-  if (!facts.choices || candidates.size() < 2) return candidates.front();
+  if (!facts.choices || candidates.size() < 2 || facts.choices->silent()) return candidates.front();
   std::vector<KernelSpec> specs;
   for (const Tile& candidate : candidates) specs.push_back(spec_of(candidate));
   const size_t chosen = facts.choices->choose(question_of(specs, tile));

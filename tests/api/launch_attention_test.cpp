@@ -183,7 +183,7 @@ TEST_CASE("attention: without rows or keys what has elements is written, the res
     Names names;
     for (size_t i = 0; i < recorder.count; ++i) {
       const int kernel = recorder.launches[i].kernel;
-      names.push_back(world.plan->kernels[static_cast<size_t>(kernel)].built->spec.kernel);
+      names.push_back(world.plan->kernels[static_cast<size_t>(kernel)].built->spec().kernel);
     }
     return names;
   };
@@ -217,7 +217,7 @@ TEST_CASE("attention: a mask_mod has each walk preceded by its lists, behind the
   REQUIRE(recorder.count == 6);
   const auto kernel = [&](size_t i) {
     const int index = recorder.launches[i].kernel;
-    return world.plan->kernels[static_cast<size_t>(index)].built->spec;
+    return world.plan->kernels[static_cast<size_t>(index)].built->spec();
   };
   CHECK(kernel(0).kernel == "attention_mask_blocks");
   CHECK(kernel(1).kernel == "attention_forward");

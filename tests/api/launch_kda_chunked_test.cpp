@@ -56,8 +56,9 @@ std::vector<std::string> run(World* world) {
   std::vector<std::string> names;
   for (size_t i = 0; i < recorder.count; ++i) {
     CHECK(recorder.launches[i].config.hStream == kStream);
-    names.push_back(
-        world->plan->kernels[static_cast<size_t>(recorder.launches[i].kernel)].built->spec.kernel);
+    names.push_back(world->plan->kernels[static_cast<size_t>(recorder.launches[i].kernel)]
+                        .built->spec()
+                        .kernel);
   }
   return names;
 }

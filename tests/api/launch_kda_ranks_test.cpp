@@ -110,7 +110,7 @@ struct RankRun {
     CHECK(estimate.launches == recorder.count);
     for (size_t i = 0; i < recorder.count; ++i) {
       const auto kernel = static_cast<size_t>(recorder.launches[i].kernel);
-      kernels.push_back(plan->kernels[kernel].built->spec.kernel);
+      kernels.push_back(plan->kernels[kernel].built->spec().kernel);
     }
     count_messages();
   }

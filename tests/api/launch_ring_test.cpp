@@ -81,7 +81,7 @@ std::vector<std::string> run(World* world, size_t* workspace = nullptr) {
   std::vector<std::string> names;
   for (size_t i = 0; i < recorder.count; ++i) {
     const auto kernel = static_cast<size_t>(recorder.launches[i].kernel);
-    names.push_back(world->plan->kernels[kernel].built->spec.kernel);
+    names.push_back(world->plan->kernels[kernel].built->spec().kernel);
   }
   return names;
 }

@@ -93,7 +93,7 @@ void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t chann
 void World::fill(const std::map<lathe::Letter, int64_t>& extents) {
   // Worlds share the recorder: the next launches are this one's.
   for (size_t i = 0; i < plan->kernels.size(); ++i) {
-    recorder.params_bytes.at(i) = static_cast<size_t>(plan->kernels[i].built->spec.params_bytes);
+    recorder.params_bytes.at(i) = static_cast<size_t>(plan->kernels[i].built->spec().params_bytes);
   }
   arrays.clear();
   slots.clear();
@@ -114,7 +114,7 @@ void* World::address(int tensor) {
 
 int World::kernel(const std::string& name) const {
   for (size_t i = 0; i < plan->kernels.size(); ++i) {
-    if (plan->kernels[i].built->spec.kernel == name) return static_cast<int>(i);
+    if (plan->kernels[i].built->spec().kernel == name) return static_cast<int>(i);
   }
   return -1;
 }

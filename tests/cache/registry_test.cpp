@@ -69,7 +69,7 @@ TEST_CASE("a kernel comes from the compiler, then from memory, then from disk") 
   REQUIRE(whole.ok());
   CHECK(same(**whole, *(*built)->entry));
   CHECK((*first.registry.whole(**built)).get() == (*built)->entry.get());
-  CHECK((*found)->unit == (*built)->unit);
+  CHECK((*found)->unit() == (*built)->unit());
   CHECK(second.registry.stat().compiled == 0);
   CHECK((*second.registry.build(conv_spec(3)))->origin == Origin::compiler);
   CHECK(second.store->stat().entries == 2);
