@@ -67,7 +67,7 @@ TEST_CASE("threads with overlapping problems compile each kernel once") {
       const auto built = lathe::build_kernels(*context, lists[t], 4);
       bool right = built.ok() && built->size() == lists[t].size();
       for (size_t i = 0; right && i < lists[t].size(); ++i) {
-        right = (*built)[i]->spec.text() == lists[t][i].text();
+        right = (*built)[i]->spec().text() == lists[t][i].text();
       }
       good += right;
     });
