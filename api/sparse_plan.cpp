@@ -78,9 +78,11 @@ Status SparseWork::plan_forward(Launch* launch) const {
   launch->splits =
       sparse_splits(problem(), *kernels_.forward, shape, multiprocessors_, request_.splits);
   const int64_t splits = launch->splits;
-  const int64_t blocks = sparse_forward_blocks(*kernels_.forward, shape, splits);
+  // Looked up once: a launch has no time for the names of a spec's constants.
+  launch->head_tiles = sparse_head_tiles(*kernels_.forward, shape);
+  launch->blocks = shape.rows() * shape.kv_heads * launch->head_tiles * splits;
   const int64_t joined = splits > 1 ? sparse_combine_blocks(*kernels_.combine, shape) : 0;
-  if (std::max(blocks, joined) > kMaxExtent) return too_many_blocks(shape, splits);
+  if (std::max(launch->blocks, joined) > kMaxExtent) return too_many_blocks(shape, splits);
   if (splits == 1) return {};
   LATHE_TRY(checked_product("the workspace",
                             {splits, shape.rows(), shape.heads, problem().value_dim + 2, 4}));
@@ -124,10 +126,9 @@ Status SparseWork::run_forward(const Call& call, const Launch& launch,
                                const SparsePlaces* places) const {
   if (!launch.forward) return {};
   const SparseCall of{request_, launch.shape, call, places};
-  const SparseForwardParams p = sparse_forward_params(
-      of, sparse_head_tiles(*kernels_.forward, launch.shape), launch.splits, launch.partials);
-  const int64_t blocks = sparse_forward_blocks(*kernels_.forward, launch.shape, launch.splits);
-  LATHE_TRY(loaded_.forward->launch(grid(blocks), &p, call.stream));
+  const SparseForwardParams p =
+      sparse_forward_params(of, launch.head_tiles, launch.splits, launch.partials);
+  LATHE_TRY(loaded_.forward->launch(grid(launch.blocks), &p, call.stream));
   if (launch.splits == 1) return {};
   const SparseCombineParams combine = sparse_combine_params(of, p);
   return loaded_.combine->launch(grid(sparse_combine_blocks(*kernels_.combine, launch.shape)),

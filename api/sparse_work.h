@@ -23,8 +23,8 @@ class SparseWork final : public Work {
   // What the shapes of a call decide. Forward and backward have the workspace one after the other.
   struct Launch {
     SparseShape shape;
-    bool forward = false;  // there is a row to write
-    int64_t splits = 1;
+    bool forward = false;                            // there is a row to write
+    int64_t splits = 1, head_tiles = 0, blocks = 0;  // of the forward
     SparsePartials partials;
     SparseBackwardLaunch backward;
 

@@ -32,12 +32,11 @@ int64_t sparse_combine_blocks(const KernelSpec& spec, const SparseShape& shape) 
 int64_t sparse_splits(const SparseProblem& problem, const KernelSpec& spec,
                       const SparseShape& shape, int64_t multiprocessors, int64_t wanted) {
   if (!problem.split || wanted == 1) return 1;
-  const int64_t most =
-      std::clamp<int64_t>(ceil_div(shape.listed(), spec.constant("n")), 1, kMostSparseSplits);
+  const int64_t steps = ceil_div(shape.listed(), spec.constant("n"));
+  const int64_t most = std::clamp<int64_t>(steps, 1, kMostSparseSplits);
   if (wanted > 0) return std::min(wanted, most);
   const int64_t blocks = sparse_forward_blocks(spec, shape, 1);
   if (blocks <= 0) return 1;
-  const int64_t steps = ceil_div(shape.listed(), spec.constant("n"));
   return std::clamp<int64_t>(multiprocessors / blocks, 1,
                              std::clamp<int64_t>(steps / kLeastSteps, 1, most));
 }
