@@ -29,7 +29,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_TUNED", "what lathe tune stored in the cache directory",
        "off: no tuned choices; a file: those in it, and no others."},
       {"LATHE_LOCK_TIMEOUT_MS", "60000",
-       "How long to wait for another process that compiles the same kernel."},
+       "How long to wait for another process that compiles the same kernel, or for a turn "
+       "to compile."},
       {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12", "Path of the compiler library."},
       {"LATHE_DEVICE", "auto", "auto, cuda or sim: which driver library is opened."},
       {"LATHE_SIM_DIR", "the folder sim beside the library",
