@@ -14,30 +14,11 @@
 #include <stdexcept>
 
 #include "bench/cache_peers.h"
+#include "bench/folder.h"
 #include "bench/verbs.h"
 
 namespace bench {
 namespace {
-
-// A cache of its own, gone at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lathe-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct Sample {
   double context_us = 0, plans_us = 0, plans_cpu_us = 0, process_us = 0;

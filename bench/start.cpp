@@ -8,31 +8,12 @@
 #include <functional>
 #include <stdexcept>
 
+#include "bench/folder.h"
 #include "bench/verbs.h"
 #include "tests/api/session.h"
 
 namespace bench {
 namespace {
-
-// A cache of its own, gone at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lathe-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 apitest::Context open_context(const Folder& cache, lathe_device_kind device, const char* arch) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
