@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "bench/folder.h"
 #include "bench/verbs.h"
 #include "tests/cache/crowd.h"
 
@@ -16,26 +17,6 @@ namespace bench {
 namespace {
 
 constexpr int kProcesses = 64;
-
-// A cold cache for one sample.
-class Cold {
- public:
-  Cold() {
-    std::string name = (std::filesystem::temp_directory_path() / "lathe-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
-    path_ = name;
-  }
-  ~Cold() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Cold(const Cold&) = delete;
-  Cold& operator=(const Cold&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Flash attention forward: a heavy kernel, where conv1d's is a light one.
 lathe_status make_attention(int, lathe_problem** out) {
@@ -59,7 +40,7 @@ struct Case {
 };
 
 crowd::Outcome timed(const Case& each, int processes) {
-  const Cold cache;
+  const Folder cache;
   const crowd::Outcome outcome = crowd::run(processes, cache.path(), each.make, [&](int index) {
     std::vector<int> numbers(each.keys);
     std::iota(numbers.begin(), numbers.end(), 0);

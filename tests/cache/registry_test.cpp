@@ -10,28 +10,13 @@
 
 #include "codegen/kernels/conv.h"
 #include "tests/cache/fake_table.h"
+#include "tests/cache/registry_kernels.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;
 using namespace lathe::test;
 
 namespace {
-
-constexpr const char* kArch = "sm_90a";
-
-KernelSpec conv_spec(int width = 4) {
-  ConvProblem problem;
-  problem.width = width;
-  problem.forward = true;
-  return *conv_kernels(problem, *facts_of_arch(kArch), false)->forward;
-}
-
-bool no_compiler() {
-  const auto compiler = Compiler::open();
-  if (compiler.ok()) return false;
-  MESSAGE("skipped: " << compiler.status().text());
-  return true;
-}
 
 // A registry as a new process would have it.
 struct Fresh {

@@ -8,6 +8,7 @@
 #include "cache/bundle.h"
 #include "cache/registry.h"
 #include "codegen/kernels/conv.h"
+#include "tests/cache/registry_kernels.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;
@@ -15,22 +16,6 @@ using namespace lathe::test;
 namespace files = std::filesystem;
 
 namespace {
-
-constexpr const char* kArch = "sm_80";
-
-KernelSpec conv_spec(int width) {
-  ConvProblem problem;
-  problem.width = width;
-  problem.forward = true;
-  return *conv_kernels(problem, *facts_of_arch(kArch), false)->forward;
-}
-
-bool no_compiler() {
-  const auto compiler = Compiler::open();
-  if (compiler.ok()) return false;
-  MESSAGE("skipped: " << compiler.status().text());
-  return true;
-}
 
 // A directory with kernels of width 4 and 3, and a bundle of the same.
 struct Filled {
