@@ -191,6 +191,7 @@ AttentionBlockFinishParams AttentionBlockBwdWork::finish_params(const Call& call
 
 Status AttentionBlockBwdWork::run(const Call& call) const {
   LATHE_ASSIGN(const Laid laid, lay_out(call));
+  LATHE_TRY(call.check_workspace(laid.launch.total));
   if (laid.empty) return {};
   const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
   const AttentionBlockBackwardLaunch& grids = laid.launch;

@@ -48,6 +48,7 @@ class AttentionBlockWork final : public Work {
            (shape.seq_k == 0 && !first_);
   }
   Result<AttentionShape> shape_of(const Call& call) const;
+  int64_t workspace_of(const AttentionShape& shape) const;
   AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
 
   AttentionRequest request_;
@@ -66,10 +67,13 @@ Result<AttentionShape> AttentionBlockWork::shape_of(const Call& call) const {
   return too_many_block_rows("q", shape);
 }
 
+int64_t AttentionBlockWork::workspace_of(const AttentionShape& shape) const {
+  return is_empty(shape) ? 0 : attention_block_workspace_bytes(spec(), shape.seq_k);
+}
+
 Result<size_t> AttentionBlockWork::workspace_bytes(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
-  if (is_empty(extent)) return size_t{0};
-  return static_cast<size_t>(attention_block_workspace_bytes(spec(), extent.seq_k));
+  return static_cast<size_t>(workspace_of(extent));
 }
 
 AttentionBlockParams AttentionBlockWork::params(const Call& call,
@@ -118,6 +122,7 @@ AttentionBlockParams AttentionBlockWork::params(const Call& call,
 
 Status AttentionBlockWork::run(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
+  LATHE_TRY(call.check_workspace(workspace_of(extent)));
   if (is_empty(extent)) return {};
   if (positions_) {
     LATHE_TRY(find_position_ranges(*positions_, specs_[0], call.tensors[tensors::k_pos].data,

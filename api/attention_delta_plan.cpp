@@ -101,6 +101,7 @@ AttentionBackwardPrepareParams AttentionDeltaWork::params(const Call& call,
 
 Status AttentionDeltaWork::run(const Call& call) const {
   LATHE_ASSIGN(const Laid laid, lay_out(call));
+  LATHE_TRY(call.check_workspace(laid.workspace.total));
   const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
   if (laid.launch.prepare_blocks > 0) {
     const AttentionBackwardPrepareParams p = params(call, laid);

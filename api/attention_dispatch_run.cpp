@@ -350,6 +350,7 @@ Status DispatchRun::add_dsinks() const {
 
 Status AttentionDispatch::run(const Call& call) const {
   LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(laid.total)));
   return DispatchRun(*this, call, laid)();
 }
 

@@ -242,6 +242,7 @@ Status HeadsRun::exchange(bool there) const {
 
 Status AttentionHeads::run(const Call& call) const {
   LATHE_ASSIGN(const HeadsLaid laid, lay_out(call));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(laid.total)));
   return HeadsRun(*this, call, laid)();
 }
 

@@ -241,6 +241,7 @@ Status AttentionWork::run(const Call& call) const {
   LATHE_TRY(check(extent));
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
   LATHE_ASSIGN(const Lists lists, lay_out_lists(extent, backward));
+  LATHE_TRY(call.check_workspace(lists.total));
   if (has_forward(extent)) LATHE_TRY(run_forward(call, extent, lists));
   return kernels_.backward ? run_backward(call, extent, backward, lists) : Status();
 }

@@ -239,6 +239,7 @@ Status AttentionSharded::run(const Call& call) const {
   LATHE_TRY(check(call));
   AttentionRankRun run(*this, call);
   LATHE_TRY(run.lay_out());
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(run.places().total)));
   if (request_.problem.forward) LATHE_TRY(run.forward());
   return backward() ? run.backward() : Status();
 }

@@ -80,7 +80,7 @@ struct AttentionShardedPlaces {
   int64_t owed = 0;    // of gathered keys: their gradients as they travel, if not float32
   int64_t own = 0;     // float32: own keys' gradients from own rows
   int64_t shares = 0;  // and from the rows of others, by rank
-  int64_t inner = 0;   // of the steps themselves
+  int64_t inner = 0, inner_bytes = 0;  // of the steps themselves
   size_t total = 0;
 };
 

@@ -136,7 +136,7 @@ Status AttentionRankRun::lay_out() {
   if (problem().backward) LATHE_TRY(lay_out_backward(&sections));
   take_all();
   LATHE_ASSIGN(const size_t inner, inner_bytes());
-  LATHE_TRY(sections.add({static_cast<int64_t>(inner)}, &places_.inner));
+  LATHE_TRY(sections.add({static_cast<int64_t>(inner)}, &places_.inner, &places_.inner_bytes));
   places_.total = sections.total();
   return {};
 }
@@ -189,6 +189,7 @@ void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
                                 const StepTensors& to, Call* call) const {
   call->stream = call_.stream;
   call->workspace = at(places_.inner);
+  call->workspace_bytes = static_cast<size_t>(places_.inner_bytes);
   put(part, call, to.q, given(attention::q), batch_);
   put(part, call, to.k, keys.k, batch_);
   put(part, call, to.v, keys.v, batch_);
@@ -243,6 +244,7 @@ Call AttentionRankRun::delta_call() const {
   Call call;
   call.stream = call_.stream;
   call.workspace = at(places_.inner);
+  call.workspace_bytes = static_cast<size_t>(places_.inner_bytes);
   const auto of_rows = [&](int tensor, const void* data) {
     part.put(&call, tensor, data, {batch_, heads_, rows_});
   };

@@ -181,6 +181,7 @@ Status ConvWork::run(const Call& call) const {
   const HaloPlan plan = halo(call);
   auto workspace = lay_out(call, part, plan);
   LATHE_TRY(workspace);
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(workspace->total)));
   for (const auto* spec : {&kernels_.forward, &kernels_.backward}) {
     if (!*spec) continue;
     LATHE_TRY(check_blocks(part, conv_tiles(**spec, part.shape.tokens),

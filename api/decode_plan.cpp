@@ -224,6 +224,7 @@ AttentionCombineParams DecodeWork::combine_params(const Call& call, const Launch
 
 Status DecodeWork::run(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(launch.workspace)));
   const AttentionDecodeShape& shape = launch.shape;
   const auto grid = [](int64_t blocks) { return Grid{static_cast<unsigned>(blocks), 1, 1}; };
   // New keys are stored even where there is no query head to read them.

@@ -130,6 +130,7 @@ Status KdaWork::run(const Call& call) const {
   LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), extent, request_.saved_outside));
+  LATHE_TRY(call.check_workspace(workspace.total));
   const KdaCall of = {request_, extent, launch, workspace, call, {}};
   LATHE_TRY(run_segments(of));
   LATHE_TRY(run_forward(of));

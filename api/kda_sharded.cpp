@@ -174,6 +174,7 @@ Status KdaWork::run_sharded(const Call& call) const {
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), extent, request_.saved_outside));
   LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(ranks.total)));
   const KdaPrepared& prepared = prepared_of(call);
   const KdaStatesPlan& plan = prepared.plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];

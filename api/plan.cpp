@@ -23,19 +23,18 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kSectionBytes = 256;
-
 Status load_kernels(lathe_plan* plan) {
   const std::vector<KernelSpec>& specs = plan->work->specs();
   LATHE_ASSIGN(auto built, build_kernels(*plan->context, specs));
   for (size_t i = 0; i < specs.size(); ++i) {
-    const KernelSpec& spec = specs[i];
     PlanKernel kernel;
     kernel.built = std::move(built[i]);
     if (plan->context->device) {
-      LATHE_ASSIGN(kernel.loaded, plan->context->registry->load(spec));
+      LATHE_ASSIGN(LoadedKernel loaded, plan->context->registry->load(*kernel.built));
+      kernel.built = std::move(loaded.built);
+      kernel.loaded = std::move(loaded.kernel);
     }
-    kernel.spec_text = spec.text();
+    kernel.spec_text = specs[i].text();
     kernel.key_hex = kernel.built->entry->key.digest.hex();
     plan->kernels.push_back(std::move(kernel));
   }
@@ -76,20 +75,6 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
   return {};
 }
 
-Status check_workspace(const void* workspace, size_t bytes, size_t needed) {
-  if (needed == 0) return {};
-  if (!workspace) return invalid(text("workspace is NULL; this run needs ", needed, " bytes"));
-  if (bytes < needed) {
-    return invalid(text("workspace has ", bytes, " bytes; this run needs ", needed,
-                        " (lathe_plan_workspace)"));
-  }
-  if (reinterpret_cast<uintptr_t>(workspace) % kSectionBytes != 0) {
-    return invalid(
-        text("workspace is at ", workspace, "; its address must be a multiple of ", kSectionBytes));
-  }
-  return {};
-}
-
 Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* const* slots,
            void* workspace, size_t workspace_bytes, void* stream) {
   LATHE_TRY(require(plan, "plan"));
@@ -97,9 +82,6 @@ Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* con
   LATHE_TRY(require_device(*plan->context, "a run"));
   Call call;
   LATHE_TRY(prepare_call(*plan, shard, slots, Look::all, &call));
-  auto needed = plan->work->workspace_bytes(call);
-  LATHE_TRY(needed);
-  LATHE_TRY(check_workspace(workspace, workspace_bytes, *needed));
   call.workspace = static_cast<char*>(workspace);
   call.workspace_bytes = workspace_bytes;
   call.stream = static_cast<CUstream>(stream);

@@ -42,6 +42,8 @@ class Work {
     return std::unique_ptr<const Prepared>();
   }
   virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
+  // Checks the workspace before it launches or sends anything: what a run works out says how much
+  // it needs, and to work it out twice would be a third of a launch.
   virtual Status run(const Call& call) const = 0;
   virtual Result<Estimate> estimate(const Call& call) const = 0;
 };

@@ -70,6 +70,7 @@ class ShardRowsWork final : public Work {
     return view_of(call.tensors[tensor], rank_, axis_);
   }
   Status check(const Call& call) const;
+  int64_t workspace_of(const Call& call) const;
   Status copy(const Kernel& kernel, const KernelSpec& spec, const TokenView& from,
               const TokenView& to, int64_t limit, const Call& call) const;
 
@@ -116,11 +117,13 @@ Status ShardRowsWork::check(const Call& call) const {
                       "; in place they must be as many"));
 }
 
+int64_t ShardRowsWork::workspace_of(const Call& call) const {
+  return in_place_ ? view(call, shard_rows::buffer).elements() * bytes_of(dtype_) : 0;
+}
+
 Result<size_t> ShardRowsWork::workspace_bytes(const Call& call) const {
   LATHE_TRY(check(call));
-  if (!in_place_) return size_t{0};
-  return static_cast<size_t>(view(call, shard_rows::buffer).elements()) *
-         static_cast<size_t>(bytes_of(dtype_));
+  return static_cast<size_t>(workspace_of(call));
 }
 
 Result<Estimate> ShardRowsWork::estimate(const Call& call) const {
@@ -171,6 +174,7 @@ Status ShardRowsWork::copy(const Kernel& kernel, const KernelSpec& spec, const T
 
 Status ShardRowsWork::run(const Call& call) const {
   LATHE_TRY(check(call));
+  LATHE_TRY(call.check_workspace(workspace_of(call)));
   const int64_t tokens = call.extents[Letter::T];
   if (!in_place_) {
     return copy(*indexed_, specs_[0], view(call, shard_rows::x), view(call, shard_rows::y), tokens,

@@ -174,6 +174,7 @@ Status SparseWork::run_finish(const SparseBackwardFinishParams& p, CUstream stre
 
 Status SparseWork::run(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
+  LATHE_TRY(call.check_workspace(launch.workspace()));
   LATHE_TRY(run_forward(call, launch, nullptr));
   if (!backward_) return {};
   LATHE_TRY(run_prepare(call, launch));

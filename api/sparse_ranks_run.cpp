@@ -179,6 +179,7 @@ Status SparseOverRanks::run_steps(const Call& call, const Run& run) const {
 
 Status SparseOverRanks::run(const Call& call) const {
   LATHE_ASSIGN(Run run, plan_run(call));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(run.room.total)));
   place(call, &run);
   const Status status = run_steps(call, run);
   if (status.ok()) return status;

@@ -277,6 +277,18 @@ Status read_call(const Operator& op, const std::vector<Slot>& slots, const Exten
   return look == Look::all ? check_aliases(slots, *call) : Status();
 }
 
+Status Call::check_workspace(int64_t needed) const {
+  if (needed == 0) return {};
+  if (!workspace) return invalid(text("workspace is NULL; this run needs ", needed, " bytes"));
+  if (workspace_bytes < static_cast<size_t>(needed)) {
+    return invalid(text("workspace has ", workspace_bytes, " bytes; this run needs ", needed,
+                        " (lathe_plan_workspace)"));
+  }
+  if (reinterpret_cast<uintptr_t>(workspace) % kSectionBytes == 0) return {};
+  return invalid(text("workspace is at ", static_cast<const void*>(workspace),
+                      "; its address must be a multiple of ", kSectionBytes));
+}
+
 Result<int64_t> checked_product(const char* what, std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   for (int64_t factor : factors) {

@@ -41,9 +41,15 @@ struct Call {
   char* workspace = nullptr;
   size_t workspace_bytes = 0;
   CUstream stream = nullptr;
+
+  // INVALID_ARGUMENT unless the workspace has so many bytes, aligned.
+  Status check_workspace(int64_t needed) const;
 };
 
 std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promised);
+
+// What a workspace and its sections are aligned to.
+inline constexpr int64_t kSectionBytes = 256;
 
 // What of a tensor is looked at.
 enum class Look { shapes, all };

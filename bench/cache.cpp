@@ -107,10 +107,12 @@ void add_warm(Table* table, const Settings& settings, const std::string& cache,
   }
   const std::string name = "lathe, " + sample.compiler;
   add(table, name, "warm start, a kernel", sample.kernels, kernel, "us",
-      "problems declared, plans made, entries read and verified: " + size_text(cache));
+      "problems declared, plans made, entries read, verified and given to a driver that does "
+      "nothing: " +
+          size_text(cache));
   add(table, name, "warm start, a kernel, processor time", sample.kernels, cpu, "us", "the same");
   add(table, name, "warm start, the context", sample.kernels, context, "us",
-      "once a process: the directory checked");
+      "once a process: the directory checked, the driver opened");
   add(table, name, "warm start, the process", sample.kernels, process, "ms", "exec to exit");
 }
 

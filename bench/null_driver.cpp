@@ -32,12 +32,24 @@ NULL_API cuDeviceGetName(char* name, int bytes, CUdevice) {
   std::strncpy(name, "null driver", static_cast<size_t>(bytes));
   return CUDA_SUCCESS;
 }
+// As large as an H100.
 NULL_API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
-           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
-           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 132
-                                                                       : 65536;
-  return CUDA_SUCCESS;
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return *value = 9, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return *value = 0, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return *value = 132, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return *value = 227 << 10, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return *value = 228 << 10, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return *value = 50 << 20, CUDA_SUCCESS;
+    default:
+      return *value = 65536, CUDA_SUCCESS;
+  }
 }
 NULL_API cuDeviceTotalMem(size_t* bytes, CUdevice) { return *bytes = 1ul << 36, CUDA_SUCCESS; }
 NULL_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice) { return hand_out(out); }

@@ -20,7 +20,8 @@ struct Entry {
   std::map<std::string, std::string> metadata;  // registers, spill_stores, spec, threads, ...
   std::string cubin;
   std::string ptx;
-  bool without_ptx = false;  // it was left out, which is not to say that there is none
+  // The PTX was left out, and what a device has loaded as well: not to say that there was none.
+  bool without_ptx = false;
 };
 
 inline constexpr uint32_t kEntryVersion = 1;

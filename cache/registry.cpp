@@ -5,16 +5,12 @@
 #include "cache/registry.h"
 
 #include <atomic>
-#include <chrono>
-#include <cstring>
 #include <ctime>
-#include <exception>
-#include <future>
 #include <mutex>
-#include <unordered_map>
 
 #include "cache/compiler_memo.h"
 #include "cache/key.h"
+#include "cache/once.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
@@ -25,60 +21,6 @@ namespace lathe {
 namespace {
 
 using Busy = std::function<void()>;
-
-struct DigestHash {
-  size_t operator()(const Digest& of) const {
-    size_t out;
-    std::memcpy(&out, of.bytes.data(), sizeof out);
-    return out;
-  }
-};
-
-// One computation per key in this process: the first caller computes, the others wait. A failure
-// goes to all who wait for it and is then forgotten.
-template <typename T>
-class Once {
- public:
-  // compute() -> Result<T>. `first` tells whether this caller was the one who computed; `busy` is
-  // called before waiting for another who does.
-  template <typename Compute>
-  Result<T> get(const Digest& key, bool& first, Compute compute, const Busy& busy = {}) {
-    std::promise<Result<T>> promise;
-    std::shared_future<Result<T>> future;
-    {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      const auto found = table_.find(key);
-      first = found == table_.end();
-      future = first ? promise.get_future().share() : found->second;
-      if (first) table_.emplace(key, future);
-    }
-    if (!first) {
-      if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
-      return future.get();
-    }
-    Result<T> result = guarded(compute);
-    if (!result.ok()) {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      table_.erase(key);
-    }
-    promise.set_value(result);
-    return result;
-  }
-
- private:
-  // An exception (memory) must not leave the others waiting on a broken promise.
-  template <typename Compute>
-  static Result<T> guarded(Compute compute) {
-    try {
-      return compute();
-    } catch (const std::exception& error) {
-      return Status(Code::internal, error.what());
-    }
-  }
-
-  std::mutex mutex_;
-  std::unordered_map<Digest, std::shared_future<Result<T>>, DigestHash> table_;
-};
 
 std::string number(int value) { return value < 0 ? "?" : std::to_string(value); }
 
@@ -130,9 +72,14 @@ struct Registry::State {
   bool may_compile = true;
   const std::vector<std::string>& options = Compiler::options();
 
-  Once<Built> built;                           // by the digest of the emitted unit, which holds
-  Once<std::shared_ptr<const Kernel>> loaded;  // all that reaches the code
-  Once<bool> probed;                           // snippets that were found good, by their probe
+  struct Loaded {
+    std::shared_ptr<const Kernel> kernel;
+    std::shared_ptr<const Entry> entry;  // as it is kept from then on
+  };
+  // By the digest of the emitted unit, which holds all that reaches the code.
+  Once<Built> built;
+  Once<Loaded> loaded;
+  Once<bool> probed;  // snippets that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
   std::mutex compiler_mutex;
@@ -297,7 +244,8 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
     if (!found.ok()) return identity.status();
     kernel.entry = *found;
   }
-  if (kernel.origin != Origin::compiler) ++hits;
+  kernel.cached = kernel.origin != Origin::compiler;
+  if (kernel.cached) ++hits;
   Built out;
   out.first = std::make_shared<const BuiltKernel>(kernel);
   kernel.origin = Origin::memory;
@@ -317,23 +265,37 @@ Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spe
   return built.again;
 }
 
-Result<std::shared_ptr<const Kernel>> Registry::load(const KernelSpec& spec) {
+Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
   if (!state_->device)
-    return Status(Code::no_device, text(spec.kernel,
+    return Status(Code::no_device, text(built.spec().kernel,
                                         " cannot be loaded: no device was opened, "
                                         "only compiling is possible"));
-  const std::string unit = emit_unit(spec, state_->arch);
+  const Digest unit = digest(built.unit());
   bool first = false;
-  auto kernel =
-      state_->loaded.get(digest(unit), first, [&]() -> Result<std::shared_ptr<const Kernel>> {
-        LATHE_ASSIGN(const std::shared_ptr<const BuiltKernel> built, build(spec));
-        auto quick = Kernel::load(state_->device, *built->entry, spec);
-        if (quick.ok() || !built->entry->without_ptx) return quick;
-        LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(*built));
-        return Kernel::load(state_->device, *entry, spec);
-      });
-  if (!first && kernel.ok()) ++state_->hits;
-  return kernel;
+  const auto load = [&]() -> Result<State::Loaded> {
+    State::Loaded out{nullptr, built.entry};
+    auto kernel = Kernel::load(state_->device, *built.entry, built.spec());
+    if (!kernel.ok() && built.entry->without_ptx) {
+      LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(built));
+      kernel = Kernel::load(state_->device, *entry, built.spec());
+    }
+    LATHE_ASSIGN(out.kernel, std::move(kernel));
+    if (!built.cached) return out;
+    // The device has a copy and so has a tier; the next kernel is read into the memory of this one.
+    out.entry =
+        std::make_shared<const Entry>(Entry{built.entry->key, built.entry->metadata, "", "", true});
+    BuiltKernel later = built;
+    later.entry = out.entry;
+    later.origin = Origin::memory;
+    const auto again = std::make_shared<const BuiltKernel>(std::move(later));
+    state_->built.replace(unit, {again, again});
+    return out;
+  };
+  LATHE_ASSIGN(State::Loaded loaded, state_->loaded.get(unit, first, load));
+  BuiltKernel kept = built;
+  kept.entry = std::move(loaded.entry);
+  return LoadedKernel{std::make_shared<const BuiltKernel>(std::move(kept)),
+                      std::move(loaded.kernel)};
 }
 
 Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {

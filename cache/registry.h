@@ -25,10 +25,16 @@ struct EmittedKernel {
 struct BuiltKernel {
   std::shared_ptr<const EmittedKernel> emitted;
   Origin origin = Origin::compiler;
-  std::shared_ptr<const Entry> entry;  // key, metadata, cubin; the PTX, if it was not left out
+  bool cached = false;  // a tier had it: what is left out of the entry can be read there again
+  std::shared_ptr<const Entry> entry;  // key, metadata; the code, as far as it was not left out
 
   const KernelSpec& spec() const { return emitted->spec; }
   const std::string& unit() const { return emitted->unit; }
+};
+
+struct LoadedKernel {
+  std::shared_ptr<const BuiltKernel> built;  // without the code, if a tier has it
+  std::shared_ptr<const Kernel> kernel;
 };
 
 struct RegistryStat {
@@ -47,11 +53,11 @@ class Registry {
   // somebody who does.
   Result<std::shared_ptr<const BuiltKernel>> build(const KernelSpec& spec,
                                                    const std::function<void()>& busy = {});
-  // build, then load into the device, once per spec.
-  Result<std::shared_ptr<const Kernel>> load(const KernelSpec& spec);
+  // Into the device, once per kernel.
+  Result<LoadedKernel> load(const BuiltKernel& built);
 
-  // The kernel's entry with its PTX, which a start from disk leaves there: read again, or compiled
-  // if it has gone since.
+  // The kernel's entry with all its code, which a start from disk leaves there: read again, or
+  // compiled if it has gone since.
   Result<std::shared_ptr<const Entry>> whole(const BuiltKernel& built);
 
   RegistryStat stat() const;

@@ -2,15 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // XXH3-128, the only hash there is. The header form of xxHash is used so that the library needs
 // no other at run time.
-#define XXH_INLINE_ALL
 #include "codegen/base/digest.h"
-
-#include <xxhash.h>
 
 #include <cstring>
 
+#include "codegen/base/xxh3.h"
+
 namespace lathe {
 namespace {
+
+Xxh3 fastest() {
+#ifdef LATHE_AVX2
+  if (__builtin_cpu_supports("avx2")) return xxh3_avx2;
+#endif
+  return xxh3;
+}
+
+XXH128_hash_t hash(const Piece* pieces, size_t count) {
+  static const Xxh3 function = fastest();
+  return function(pieces, count);
+}
 
 Digest canonical(XXH128_hash_t hash) {
   XXH128_canonical_t form;
@@ -46,14 +57,15 @@ std::optional<Digest> parse_digest(std::string_view hex) {
   return out;
 }
 
-Digest digest(std::string_view text) { return canonical(XXH3_128bits(text.data(), text.size())); }
+Digest digest(std::string_view text) {
+  const Piece piece{text.data(), text.size()};
+  return canonical(hash(&piece, 1));
+}
 
 Digest digest(std::string_view first, std::string_view second, std::string_view third) {
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
-  for (std::string_view part : {first, second, third})
-    XXH3_128bits_update(&state, part.data(), part.size());
-  return canonical(XXH3_128bits_digest(&state));
+  const Piece pieces[] = {
+      {first.data(), first.size()}, {second.data(), second.size()}, {third.data(), third.size()}};
+  return canonical(hash(pieces, 3));
 }
 
 }  // namespace lathe

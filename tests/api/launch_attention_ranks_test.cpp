@@ -69,6 +69,7 @@ struct RankRun {
                     error());
     fake.groups = 0, fake.streams.clear();
     recorder.count = 0;
+    check_workspace_needed(plan, shard.get(), world.slots, bytes);
     const lathe_status status =
         lathe_plan_run_sharded(plan, shard.get(), world.slots.data(), kWorkspace, bytes, kStream);
     REQUIRE_MESSAGE(status == LATHE_OK, error());

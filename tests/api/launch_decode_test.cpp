@@ -49,6 +49,7 @@ lathe_status run(World* world, size_t* bytes) {
       lathe_plan_workspace(world->plan.get(), world->slots.data(), nullptr, bytes) == LATHE_OK,
       error());
   recorder.count = 0;
+  check_workspace_needed(world->plan.get(), nullptr, world->slots, *bytes);
   const long before = allocations();
   const lathe_status status = lathe_plan_run(world->plan.get(), world->slots.data(),
                                              *bytes ? kWorkspace : nullptr, *bytes, kStream);

@@ -47,6 +47,7 @@ std::vector<std::string> run(World* world) {
   REQUIRE(lathe_plan_workspace(world->plan.get(), world->slots.data(), nullptr, &bytes) ==
           LATHE_OK);
   recorder.count = 0;
+  check_workspace_needed(world->plan.get(), nullptr, world->slots, bytes);
   const long before = allocations();
   const lathe_status status =
       lathe_plan_run(world->plan.get(), world->slots.data(), kWorkspace, bytes, kStream);

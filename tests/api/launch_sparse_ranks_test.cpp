@@ -130,6 +130,7 @@ struct RankWorld : World {
     const lathe_status status = lathe_plan_workspace(plan.get(), slots.data(), shard.get(), bytes);
     if (status != LATHE_OK) return status;
     recorder.count = 0;
+    check_workspace_needed(plan.get(), shard.get(), slots, *bytes);
     const long before = allocations();
     const lathe_status ran =
         lathe_plan_run_sharded(plan.get(), shard.get(), slots.data(), kWorkspace, *bytes, kStream);

@@ -100,15 +100,7 @@ TEST_CASE("a workspace that is missing, small or misaligned is refused") {
   world.fill(2, 700, 2, 64, 4);
   size_t bytes = 0;
   REQUIRE(lathe_plan_workspace(world.plan.get(), world.slots.data(), nullptr, &bytes) == LATHE_OK);
-  const auto run = [&](char* workspace, size_t given) {
-    return lathe_plan_run(world.plan.get(), world.slots.data(), workspace, given, kStream);
-  };
-  CHECK(run(nullptr, bytes) == LATHE_INVALID_ARGUMENT);
-  CHECK(contains(error(), "workspace is NULL"));
-  CHECK(run(kWorkspace, bytes - 1) == LATHE_INVALID_ARGUMENT);
-  CHECK(contains(error(), "needs " + std::to_string(bytes)));
-  CHECK(run(kWorkspace + 128, bytes) == LATHE_INVALID_ARGUMENT);
-  CHECK(contains(error(), "multiple of 256"));
+  check_workspace_needed(world.plan.get(), nullptr, world.slots, bytes);
   CHECK(recorder.count == 0);
 }
 

@@ -143,8 +143,31 @@ Builder both_ways() {
   return builder;
 }
 
+void check_workspace_needed(const lathe_plan* plan, const lathe_shard* shard,
+                            const std::vector<const DLTensor*>& slots, size_t workspace) {
+  if (workspace == 0) return;
+  const struct {
+    char* address;
+    size_t bytes;
+    std::string why;
+  } wrong[] = {{nullptr, workspace, "workspace is NULL"},
+               {kWorkspace, workspace - 1, "needs " + std::to_string(workspace)},
+               {kWorkspace + 128, workspace, "multiple of 256"}};
+  const size_t launched = recorder.count;
+  for (const auto& each : wrong) {
+    CAPTURE(each.why);
+    CHECK((shard ? lathe_plan_run_sharded(plan, shard, slots.data(), each.address, each.bytes,
+                                          kStream)
+                 : lathe_plan_run(plan, slots.data(), each.address, each.bytes, kStream)) ==
+          LATHE_INVALID_ARGUMENT);
+    CHECK(test::contains(test::error(), each.why));
+  }
+  CHECK(recorder.count == launched);
+}
+
 void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
                      const std::vector<const DLTensor*>& slots, size_t workspace) {
+  check_workspace_needed(plan, shard, slots, workspace);
   const size_t launched = recorder.count;
   recorder.count = 0;
   fakes::silent = true;

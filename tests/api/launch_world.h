@@ -68,6 +68,11 @@ inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
 inline constexpr CUdeviceptr kTables = 0x90000000;  // what a shard's preparation allocates
 inline const auto kStream = reinterpret_cast<CUstream>(uintptr_t{0x77});
 
+// A run without its workspace, with a byte less or out of alignment is refused and launches
+// nothing. `shard` null: on one device.
+void check_workspace_needed(const lathe_plan* plan, const lathe_shard* shard,
+                            const std::vector<const DLTensor*>& slots, size_t workspace);
+
 // The run of a rank once more, with fakes that write nothing down: it adds nothing to
 // allocations().
 void check_run_again(const lathe_plan* plan, const lathe_shard* shard,

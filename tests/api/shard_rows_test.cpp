@@ -49,6 +49,10 @@ struct Mover {
     size_t bytes = 0;
     API(lathe_plan_workspace(plan.get(), slots.data(), nullptr, &bytes));
     const Memory workspace(context, bytes);
+    if (bytes > 0) {
+      CHECK(lathe_plan_run(plan.get(), slots.data(), workspace.data(), bytes - 1, nullptr) ==
+            LATHE_INVALID_ARGUMENT);
+    }
     API(lathe_plan_run(plan.get(), slots.data(), workspace.data(), bytes, nullptr));
     API(lathe_stream_synchronize(context, nullptr));
   }

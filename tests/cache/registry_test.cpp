@@ -213,22 +213,62 @@ TEST_CASE("strict mode and a missing compiler take hits and refuse misses") {
   CHECK(miss.status().text().find(place / "libnvrtc.so") != std::string::npos);
 }
 
-TEST_CASE("loading happens once per spec and needs a device") {
+TEST_CASE("loading happens once per kernel and needs a device") {
   if (no_compiler()) return;
   const TemporaryDirectory place;
-  CHECK(Fresh(place.path()).registry.load(conv_spec()).status().code() == Code::no_device);
+  const auto load = [](Fresh& fresh, int width) -> Result<LoadedKernel> {
+    LATHE_ASSIGN(const auto built, fresh.registry.build(conv_spec(width)));
+    return fresh.registry.load(*built);
+  };
+  Fresh no_device(place.path());
+  CHECK(load(no_device, 4).status().code() == Code::no_device);
   const auto driver = fake_table();
   {
     Fresh fresh(place.path(), *Device::open(driver, 0, ""));
-    const auto one = fresh.registry.load(conv_spec());
+    const auto one = load(fresh, 4);
     REQUIRE(one.ok());
-    CHECK(fresh.registry.load(conv_spec())->get() == one->get());
+    CHECK(load(fresh, 4)->kernel == one->kernel);
     CHECK(fake().libraries == 1);
     fake().cubin_answer = CUDA_ERROR_OUT_OF_MEMORY;
-    CHECK(fresh.registry.load(conv_spec(3)).status().code() == Code::cuda);
+    CHECK(load(fresh, 3).status().code() == Code::cuda);
     fake().cubin_answer = CUDA_SUCCESS;
-    CHECK(fresh.registry.load(conv_spec(3)).ok());
-    CHECK(fresh.registry.stat().compiled == 2);
+    CHECK(load(fresh, 3).ok());
+    CHECK(fresh.registry.stat().compiled == 1);
   }
   CHECK(fake().libraries == 0);
+}
+
+TEST_CASE("of a loaded kernel the registry keeps the code that no tier has") {
+  if (no_compiler()) return;
+  const TemporaryDirectory place;
+  const auto driver = fake_table();
+  const auto device = *Device::open(driver, 0, "");
+  Fresh first(place.path(), device);
+  const auto compiled = first.registry.build(conv_spec());
+  REQUIRE_MESSAGE(compiled.ok(), text_of(compiled));
+  const auto kept = first.registry.load(**compiled);
+  REQUIRE(kept.ok());
+  CHECK(same(*kept->built->entry, *(*compiled)->entry));
+  CHECK(kept->built->origin == Origin::compiler);
+
+  Fresh second(place.path(), device);
+  const auto found = second.registry.build(conv_spec());
+  REQUIRE(found.ok());
+  CHECK((*found)->entry->cubin == (*compiled)->entry->cubin);
+  const auto loaded = second.registry.load(**found);
+  REQUIRE(loaded.ok());
+  CHECK(loaded->built->origin == Origin::disk);
+  const auto later = second.registry.build(conv_spec());
+  REQUIRE(later.ok());
+  CHECK((*later)->origin == Origin::memory);
+  for (const auto& each : {loaded->built, *later, second.registry.load(**later)->built}) {
+    CHECK(each->entry->cubin.empty());
+    CHECK(each->entry->key.text == (*compiled)->entry->key.text);
+    CHECK(each->entry->metadata == (*compiled)->entry->metadata);
+    CHECK(each->unit() == (*compiled)->unit());
+    const auto whole = second.registry.whole(*each);
+    REQUIRE(whole.ok());
+    CHECK(same(**whole, *(*compiled)->entry));
+  }
+  CHECK(second.registry.stat().compiled == 0);
 }
