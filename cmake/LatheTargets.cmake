@@ -72,8 +72,8 @@ endfunction()
 # sanitized` runs them.
 set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_)")
 if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
-  set(LATHE_SANITIZED
-    "registry|store|lock|collective|nccl|driver|api|sim_(atomic|control|print|threads)")
+  string(JOIN "|" LATHE_SANITIZED registry store lock tiers bundle mix compiler_memo tune collective nccl
+    driver api "sim_(atomic|control|print|threads)")
 else()
   set(LATHE_SANITIZED ".")
 endif()

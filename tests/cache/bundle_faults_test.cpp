@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bundles that are damaged, forged, exchanged or cut while they are open, and file calls that fail:
-// the right kernel, a miss or a clean refusal; never another kernel, a crash or half a file.
+// File calls that fail, and processes that are killed in them, while bundles and read-only
+// directories are read, packed, merged and unpacked: the right kernel or a miss; the old file or
+// the new one, never half of it.
 #include <doctest/doctest.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <thread>
 
 #include "cache/bundle.h"
@@ -23,248 +22,6 @@ namespace files = std::filesystem;
 
 namespace {
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {sample_entry("a", 20), sample_entry("b", 20),
-                                         sample_entry("c", 30)};
-  return all;
-}
-
-std::string good_bundle(const TemporaryDirectory& place) {
-  pack_all(place / "b", {entries()}, {tuned_line("h100", "m=2", 1)});
-  return read_file(place / "b");
-}
-
-// How many of the entries a tier has; -1 if one of them is not what was packed.
-int right(ReadOnlyTier& tier) {
-  int found = 0;
-  for (const Entry& entry : entries()) {
-    const auto got = tier.get(entry.key);
-    if (got && !same(*got, entry)) return -1;
-    found += got.has_value();
-  }
-  return found;
-}
-
-struct Outcome {
-  bool refused = false;
-  int found = 0;
-  std::string problem;
-};
-
-// What a fresh process makes of these bytes.
-Outcome outcome(const std::string& path, const std::string& bytes) {
-  write_file(path, bytes);
-  const auto tier = open_bundle_tier(path);
-  Outcome out;
-  out.problem = tier->problem();
-  out.refused = !out.problem.empty();
-  out.found = right(*tier);
-  if (out.refused) CHECK(out.found == 0);
-  return out;
-}
-
-// The head's checksum made to fit again, as whoever forges a bundle would.
-std::string signed_again(std::string bytes, size_t head) {
-  const std::string_view all(bytes);
-  const std::string zeros(16, '\0');
-  const Digest sum = digest(all.substr(0, 48), zeros, all.substr(64, head - 64));
-  std::memcpy(&bytes[48], sum.bytes.data(), 16);
-  return bytes;
-}
-
-void put(std::string& bytes, size_t at, uint64_t value, int count = 8) {
-  for (int i = 0; i < count; ++i) bytes[at + i] = static_cast<char>(value >> (8 * i));
-}
-
-uint64_t get(const std::string& bytes, size_t at) {
-  uint64_t value = 0;
-  for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
-  return value;
-}
-
-// Where the index begins, and where it ends.
-size_t index_at(const std::string& bytes) { return 64 + get(bytes, 24); }
-size_t head_of(const std::string& bytes) { return index_at(bytes) + 32 * get(bytes, 16); }
-
-}  // namespace
-
-TEST_CASE("every bit that flips is a refusal of the whole or a miss of one entry") {
-  const TemporaryDirectory place;
-  const std::string good = good_bundle(place);
-  const size_t head = head_of(good);
-  Log log;
-  REQUIRE(outcome(place / "x", good).found == 3);
-  int wrong = 0;
-  for (size_t at = 0; at < good.size(); ++at) {
-    for (int bit = 0; bit < 8; ++bit) {
-      std::string bad = good;
-      bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
-      const Outcome out = outcome(place / "x", bad);
-      wrong += at < head ? !out.refused : out.refused || out.found != 2;
-    }
-  }
-  CHECK(wrong == 0);
-}
-
-TEST_CASE("every truncation and whatever is appended is refused") {
-  const TemporaryDirectory place;
-  const std::string good = good_bundle(place);
-  Log log;
-  int wrong = 0;
-  for (size_t length = 0; length < good.size(); ++length)
-    wrong += !outcome(place / "x", good.substr(0, length)).refused;
-  CHECK(wrong == 0);
-  for (const std::string& more : {std::string("x"), std::string(1, '\0'), std::string(4096, '\0'),
-                                  good, encode_entry(sample_entry("d"))})
-    CHECK(outcome(place / "x", good + more).problem.find("follow its end") != std::string::npos);
-  CHECK(outcome(place / "x", std::string(good.size(), '\0')).refused);
-  CHECK(outcome(place / "x", encode_entry(entries()[0])).refused);
-}
-
-TEST_CASE("a forged head is refused with its reason, though its checksum fits") {
-  const TemporaryDirectory place;
-  const std::string good = good_bundle(place);
-  const size_t index = index_at(good), head = head_of(good);
-  Log log;
-  const auto refused = [&](const std::string& bytes, const std::string& part) {
-    const Outcome out = outcome(place / "x", signed_again(bytes, head));
-    CAPTURE(out.problem);
-    CHECK(out.problem.find(part) != std::string::npos);
-  };
-  const auto changed = [&](size_t at, uint64_t value, int count = 8) {
-    std::string bytes = good;
-    put(bytes, at, value, count);
-    return bytes;
-  };
-  CHECK(outcome(place / "x", signed_again(good, head)).found == 3);
-  refused(changed(8, 2, 4), "bundle version 2, known is 1");
-  refused(changed(8, 0, 4), "bundle version 0");
-  refused(changed(12, 65, 4), "header of 65 bytes");
-  refused(changed(32, 1), "reserved");
-  for (const uint64_t count : {uint64_t{1} << 59, uint64_t{1} << 60, ~uint64_t{0}, uint64_t{1000}})
-    refused(changed(16, count), "more than it holds");
-  for (const uint64_t bytes : {uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 63})
-    refused(changed(24, bytes), "more than it holds");
-
-  // Rows of the index: key at 0, offset at 16, length at 24.
-  refused(changed(index + 16, get(good, index + 16) + 1), "begins at byte");
-  refused(changed(index + 16, 0), "begins at byte");
-  refused(changed(index + 24, get(good, index + 24) + 1), "begins at byte");
-  refused(changed(index + 24, get(good, index + 24) - 1), "begins at byte");
-  refused(changed(index + 24, ~uint64_t{0}), "is not in the file");
-  refused(changed(index + 24, 95), "is not in the file");
-  refused(changed(index + 64 + 24, get(good, index + 64 + 24) - 1), "follow its end");
-  refused(changed(index + 64 + 24, get(good, index + 64 + 24) + 1), "is not in the file");
-  std::string swapped = good;
-  std::swap_ranges(swapped.begin() + index, swapped.begin() + index + 32,
-                   swapped.begin() + index + 32);
-  refused(swapped, "begins at byte");
-  std::string keys = good;
-  std::swap_ranges(keys.begin() + index, keys.begin() + index + 16, keys.begin() + index + 32);
-  refused(keys, "out of order");
-  std::string twice = good;
-  std::copy_n(good.begin() + index, 16, twice.begin() + index + 32);
-  refused(twice, "is twice in the index");
-
-  std::string text = good;
-  text[64] = 'z';
-  refused(text, "other than arch=");
-  text = good;
-  text[index - 1] = 'x';
-  refused(text, "does not end in a newline");
-  text = good;
-  std::swap(text[64], text[good.find("compiler=")]);
-  refused(text, "information");
-}
-
-TEST_CASE("two entries that changed places are two misses") {
-  const TemporaryDirectory place;
-  std::string bytes = good_bundle(place);
-  // Those of equal length, whatever their order in the index.
-  std::vector<size_t> at;
-  for (const char* name : {"a", "b"}) {
-    const std::string entry = encode_entry(sample_entry(name, 20));
-    at.push_back(bytes.find(entry));
-    REQUIRE(at.back() != bytes.npos);
-  }
-  const size_t length = encode_entry(entries()[0]).size();
-  std::swap_ranges(bytes.begin() + at[0], bytes.begin() + at[0] + length, bytes.begin() + at[1]);
-  Log log;
-  const Outcome out = outcome(place / "x", bytes);
-  CHECK_FALSE(out.refused);
-  CHECK(out.found == 1);
-  CHECK(log.mentions("another key"));
-}
-
-TEST_CASE("a damaged entry is a counted miss with one warning, and the others are served") {
-  const TemporaryDirectory place;
-  std::string bytes = good_bundle(place);
-  bytes.back() ^= 1;
-  write_file(place / "x", bytes);
-  Log log;
-  const auto tier = open_bundle_tier(place / "x");
-  for (int round = 0; round < 3; ++round) CHECK(right(*tier) == 2);
-  CHECK(tier->stat().hits == 6);
-  CHECK(tier->stat().misses == 3);
-  CHECK(tier->stat().corrupt == 3);
-  CHECK(log.warnings().size() == 1);
-  CHECK(log.mentions("passed over"));
-  CHECK(read_file(place / "x") == bytes);
-}
-
-TEST_CASE("a collision of digests is a miss and no damage") {
-  const TemporaryDirectory place;
-  good_bundle(place);
-  Log log;
-  const auto tier = open_bundle_tier(place / "b");
-  Key other = entries()[0].key;
-  other.text += "option=-lineinfo\n";
-  CHECK_FALSE(tier->get(other).has_value());
-  CHECK(tier->stat().corrupt == 0);
-  CHECK(log.warnings().empty());
-  CHECK(right(*tier) == 3);
-}
-
-TEST_CASE("a bundle that is exchanged or removed while it is open goes on as it was") {
-  const TemporaryDirectory place;
-  good_bundle(place);
-  Log log;
-  const auto tier = open_bundle_tier(place / "b");
-  Entry other = entries()[0];
-  other.cubin += "other";
-  pack_all(place / "other", {{other, sample_entry("d")}});
-  files::rename(place / "b", place / "aside");
-  files::rename(place / "other", place / "b");
-  CHECK(right(*tier) == 3);
-  CHECK_FALSE(tier->get(sample_key("d")).has_value());
-  const auto after = open_bundle_tier(place / "b");
-  CHECK(same(*after->get(other.key), other));
-  files::remove(place / "aside");
-  files::remove(place / "b");
-  CHECK(right(*tier) == 3);
-  CHECK(same(*after->get(other.key), other));
-  CHECK(log.warnings().empty());
-}
-
-TEST_CASE("a bundle that is cut or overwritten while it is open is misses") {
-  const TemporaryDirectory place;
-  const std::string good = good_bundle(place);
-  Log log;
-  const auto tier = open_bundle_tier(place / "b");
-  for (size_t length = 0; length <= good.size(); length += 13) {
-    REQUIRE(truncate((place / "b").c_str(), static_cast<off_t>(good.size() - length)) == 0);
-    CHECK(right(*tier) == (length == 0 ? 3 : length <= 13 ? 2 : std::max(0, right(*tier))));
-  }
-  REQUIRE(truncate((place / "b").c_str(), 0) == 0);
-  CHECK(right(*tier) == 0);
-  write_file(place / "b", std::string(good.size(), 'x'));
-  CHECK(right(*tier) == 0);
-  write_file(place / "b", good);
-  CHECK(right(*tier) == 3);
-}
-
-namespace {
-
 constexpr int kErrors[] = {EIO, ESTALE, EINTR, EACCES, EMFILE, ENOSPC, EROFS, ENOMEM};
 
 // work(table) with a fault at each of its calls, until one run is not reached by it.
@@ -273,8 +30,6 @@ int at_every_call(Work work) {
   int most = 0;
   for (const int error : kErrors) {
     for (const bool persistent : {false, true}) {
-      if (persistent && error == EINTR)
-        continue;  // a signal at every call there is: see store_test
       for (int at = 1;; ++at) {
         Fault fault;
         fault.at = at;
@@ -285,7 +40,8 @@ int at_every_call(Work work) {
         CAPTURE(at);
         CAPTURE(error);
         CAPTURE(persistent);
-        work(faulty.table(), error == EINTR);
+        // A call that is interrupted for ever is given up.
+        work(faulty.table(), error == EINTR && !persistent);
         if (!faulty.reached()) break;
         REQUIRE(at < 5000);
         most = std::max(most, at);
@@ -457,41 +213,94 @@ TEST_CASE("file calls that fail while unpacking leave right entries or none, the
   CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("kill -9 at any call of packing leaves the old file or the new one") {
-  const TemporaryDirectory place;
-  const auto store = Store::open(place / "cache");
-  for (const Entry& entry : entries()) REQUIRE(store->put(entry));
-  REQUIRE(pack_bundle(place / "new", {store.get()}, nullptr, {}).ok());
-  const std::string whole = read_file(place / "new");
-  files::create_directory(place / "out");
-  const std::string path = place / "out/b";
-  int kept = 0, replaced = 0;
-  bool killed = true;
-  for (int at = 1; killed; ++at) {
+namespace {
+
+// For n = 1, 2, ... prepare(n), then work(table) in a process that is killed at its n-th call, then
+// check(); until one is not reached. Gives how many were killed.
+template <typename Prepare, typename Work, typename Check>
+int killed_at_every_call(Prepare prepare, Work work, Check check) {
+  for (int at = 1;; ++at) {
     REQUIRE(at < 1000);
-    // Every second time nothing is there before.
-    const std::string old = at % 2 ? "an older file" : "";
-    for (const auto& item : files::directory_iterator(place / "out")) files::remove(item.path());
-    if (!old.empty()) write_file(path, old);
+    CAPTURE(at);
+    prepare(at);
     const pid_t child = in_child([&] {
       Fault fault;
       fault.at = at;
       fault.kill = true;
       const FaultyFileSystem faulty(fault);
-      const auto from = Store::open(place / "cache", faulty.table());
-      return pack_bundle(path, {from.get()}, nullptr, {}, faulty.table()).ok() ? 0 : 1;
+      return work(faulty.table()) ? 0 : 1;
     });
     const int status = wait_for(child);
-    killed = WIFSIGNALED(status);
-    if (!killed) CHECK(WEXITSTATUS(status) == 0);
-    const std::string now = read_file(path);
-    CHECK((now == whole || (now == old && files::exists(path) == !old.empty())));
-    ++(now == whole ? replaced : kept);
-    REQUIRE(pack_bundle(path, {store.get()}, nullptr, {}).ok());
-    CHECK(read_file(path) == whole);
+    if (!WIFSIGNALED(status)) CHECK(WEXITSTATUS(status) == 0);
+    check();
+    if (!WIFSIGNALED(status)) return at - 1;
   }
-  CHECK(kept > 20);
-  CHECK(replaced > 1);
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 at any call of packing or merging leaves the old file or the new one") {
+  const TemporaryDirectory place;
+  const auto store = Store::open(place / "cache");
+  for (const Entry& entry : entries()) REQUIRE(store->put(entry));
+  pack_all(place / "half", {{entries()[0]}});
+  pack_all(place / "rest", {{entries()[1], entries()[2]}});
+  files::create_directory(place / "out");
+  const std::string path = place / "out/b";
+  const auto pack = [&](const FileSystem& fs) {
+    const auto from = Store::open(place / "cache", fs);
+    return pack_bundle(path, {from.get()}, nullptr, {}, fs).ok();
+  };
+  const auto merge = [&](const FileSystem& fs) {
+    return merge_bundles(path, {place / "half", place / "rest"}, fs).ok();
+  };
+  const std::function<bool(const FileSystem&)> works[] = {pack, merge};
+  for (const auto& work : works) {
+    REQUIRE(work(real_fs()));
+    const std::string whole = read_file(path);
+    std::string old;
+    int kept = 0, replaced = 0;
+    const auto prepare = [&](int at) {
+      // Every second time nothing is there before.
+      old = at % 2 ? "an older file" : "";
+      for (const auto& item : files::directory_iterator(place / "out")) files::remove(item.path());
+      if (!old.empty()) write_file(path, old);
+    };
+    const int killed = killed_at_every_call(prepare, work, [&] {
+      const std::string now = read_file(path);
+      CHECK((now == whole || (now == old && files::exists(path) == !old.empty())));
+      ++(now == whole ? replaced : kept);
+      REQUIRE(work(real_fs()));
+      CHECK(read_file(path) == whole);
+    });
+    CHECK(killed > 20);
+    CHECK(kept > 15);
+    CHECK(replaced > 1);
+  }
+}
+
+TEST_CASE("kill -9 at any call of unpacking leaves right entries or none, and the next one all") {
+  const TemporaryDirectory place;
+  good_bundle(place);
+  const auto unpack = [&](const FileSystem& fs) {
+    const auto bundle = Bundle::open(place / "b", fs);
+    const auto store = Store::open(place / "cache", fs);
+    return bundle.ok() && unpack_bundle(**bundle, *store).ok();
+  };
+  int most = 0;
+  const int killed = killed_at_every_call(
+      [&](int) { files::remove_all(place / "cache"); }, unpack,
+      [&] {
+        const auto tier = open_read_only_directory(place / "cache", real_fs());
+        const int found = right(*tier);
+        CHECK(found >= 0);
+        most = std::max(most, found);
+        CHECK(tier->stat().corrupt == 0);
+        REQUIRE(unpack(real_fs()));
+        CHECK(right(*open_read_only_directory(place / "cache", real_fs())) == 3);
+      });
+  CHECK(killed > 30);
+  CHECK(most == 3);
 }
 
 TEST_CASE("file calls that fail in a read-only directory are misses") {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of bundles share: a source of entries in memory, and packing it.
+// What the tests of bundles share: a source of entries in memory, packing it, a bundle of three.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/bundle.h"
+#include "cache/tiers.h"
 #include "cache/tuned.h"
 #include "tests/cache/support.h"
 
@@ -58,6 +59,29 @@ inline BundleReport pack_all(const std::string& path, const std::vector<std::vec
   auto report = pack_bundle(path, pointers, nullptr, tuned);
   REQUIRE_MESSAGE(report.ok(), report.status().text());
   return *report;
+}
+
+// Three entries, and a bundle "b" of them.
+inline const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = {sample_entry("a", 20), sample_entry("b", 20),
+                                         sample_entry("c", 30)};
+  return all;
+}
+
+inline std::string good_bundle(const TemporaryDirectory& place) {
+  pack_all(place / "b", {entries()}, {tuned_line("h100", "m=2", 1)});
+  return read_file(place / "b");
+}
+
+// How many of the entries a tier has; -1 if one of them is not what was packed.
+inline int right(ReadOnlyTier& tier) {
+  int found = 0;
+  for (const Entry& entry : entries()) {
+    const auto got = tier.get(entry.key);
+    if (got && !same(*got, entry)) return -1;
+    found += got.has_value();
+  }
+  return found;
 }
 
 }  // namespace lathe::test
