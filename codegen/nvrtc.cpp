@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <nvrtc.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +68,24 @@ std::string escaped(const std::string& value) {
   }
   return result;
 }
+
+// NVRTC's front end puts a handler of SIGINT in place of the program's for as long as the first
+// compile of a process takes, and that one exits. This thread takes the signal behind the compile.
+class HeldInterrupt {
+ public:
+  HeldInterrupt() {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
+  }
+  ~HeldInterrupt() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  HeldInterrupt(const HeldInterrupt&) = delete;
+  HeldInterrupt& operator=(const HeldInterrupt&) = delete;
+
+ private:
+  sigset_t before_ = {};
+};
 
 // Keeps the text of a unit that failed; empty if even that fails.
 std::string save_unit(const std::string& unit) {
@@ -241,6 +260,7 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
                                     static_cast<int>(names.size()), texts.data(), names.data());
   std::string log;
   if (result == NVRTC_SUCCESS) {
+    const HeldInterrupt held_back;
     result = api_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
     log = without_zero(fetch(program.handle, api_->log_size, api_->log));
     for (const Snippet& snippet : snippets) log = name_snippet_file(std::move(log), snippet);

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe tune`: which tile is the fastest for a problem on this device, and the database of that.
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
+#include "api/cli/interrupt.h"
 #include "api/cli/noise_inputs.h"
 #include "api/cli/options.h"
 #include "api/cli/progress.h"
@@ -25,22 +25,17 @@ struct TuneOptions {
   bool show = false, dry_run = false, json = false;
 };
 
-volatile std::sig_atomic_t interrupted = 0;
-
-// Interrupted once, tuning ends after the candidate at hand.
-class Interruption {
- public:
-  Interruption() {
-    std::signal(SIGINT, [](int) { interrupted = 1; });
-  }
-  ~Interruption() { std::signal(SIGINT, SIG_DFL); }
+struct Watch {
+  Progress* progress;
+  const Interrupt* interrupt;
 };
 
+// Interrupted once, tuning ends after the candidate at hand.
 int tell_progress(void* user, const char* what, size_t done, size_t total) {
-  auto* progress = static_cast<Progress*>(user);
-  progress->stage(what);
-  progress->count(done, total);
-  return interrupted;
+  const Watch& watch = *static_cast<Watch*>(user);
+  watch.progress->stage(what);
+  watch.progress->count(done, total);
+  return watch.interrupt->asked();
 }
 
 TensorMap inputs_of(const TuneOptions& options, const Problem& problem) {
@@ -167,7 +162,7 @@ std::vector<TuneProblem> problems_of(const TuneOptions& options) {
 
 // False if it was interrupted.
 bool tune_one(lathe_context* context, const TuneOptions& options, const TuneProblem& one,
-              lathe_tune_options how, Json* lines) {
+              const Interrupt& interrupt, lathe_tune_options how, Json* lines) {
   const TensorMap inputs = inputs_of(options, one.problem);
   const Tensors tensors(context, one.problem, inputs);
   const auto slots = tensors.slots(context, one.handle.get());
@@ -175,7 +170,8 @@ bool tune_one(lathe_context* context, const TuneOptions& options, const TuneProb
   report.size = sizeof report;
   {
     Progress progress("compiling");
-    how.progress = tell_progress, how.user = &progress;
+    Watch watch = {&progress, &interrupt};
+    how.progress = tell_progress, how.user = &watch;
     check(lathe_tune(context, one.handle.get(), slots.data(), &how, &report));
   }
   if (report.cancelled) return false;
@@ -196,13 +192,13 @@ int tune(const TuneOptions& options) {
   const std::vector<TuneProblem> all = problems_of(options);
   // The simulator answers in its model's time only if it keeps one.
   setenv("LATHE_SIM_TIMELINE", "/dev/null", 0);
+  const Interrupt interrupt;
   const Context context = open_context(options.device);
-  const Interruption until;
   Json lines = Json::array();
   for (const TuneProblem& one : all) {
-    if (tune_one(context.get(), options, one, how, &lines)) continue;
+    if (tune_one(context.get(), options, one, interrupt, how, &lines)) continue;
     say("interrupted; of " + (one.where.empty() ? "this" : one.where) + " nothing was stored");
-    return 128 + SIGINT;
+    return kInterrupted;
   }
   if (options.json) print_json(options.manifest.empty() && lines.size() == 1 ? lines[0] : lines);
   return kDone;

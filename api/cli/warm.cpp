@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lathe warm`: compiles a manifest of problems into the cache, on a machine that needs no GPU.
 #include <algorithm>
-#include <csignal>
 
+#include "api/cli/interrupt.h"
 #include "api/cli/options.h"
 #include "api/cli/verbs.h"
 #include "api/cli/warm_manifest.h"
@@ -12,33 +12,12 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int kInterrupted = 128 + SIGINT;
-
 struct WarmOptions {
   std::string manifest, arch, gpu, cache_dir, jobs, bundle;
   bool json = false;
 };
 
 using Warming = std::unique_ptr<lathe_warming, Destroyer<lathe_warming_destroy>>;
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first one ends the work behind the kernels that are being compiled, the second the program.
-class OnInterrupt {
- public:
-  OnInterrupt() {
-    struct sigaction action = {};
-    action.sa_handler = [](int) { interrupted = 1; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-    sigaction(SIGINT, &action, &before_);
-  }
-  ~OnInterrupt() { sigaction(SIGINT, &before_, nullptr); }
-  OnInterrupt(const OnInterrupt&) = delete;
-  OnInterrupt& operator=(const OnInterrupt&) = delete;
-
- private:
-  struct sigaction before_ = {};
-};
 
 WarmTarget open_target(const std::string& arch, const std::string& gpu,
                        const std::string& cache_dir) {
@@ -109,9 +88,15 @@ WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std:
   return {path, {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}}};
 }
 
-int count_kernel(void* progress, size_t done, size_t total, size_t compiled) {
-  static_cast<WarmProgress*>(progress)->count(done, total, compiled);
-  return interrupted;
+struct Watch {
+  WarmProgress* progress;
+  const Interrupt* interrupt;
+};
+
+int count_kernel(void* user, size_t done, size_t total, size_t compiled) {
+  const Watch& watch = *static_cast<Watch*>(user);
+  watch.progress->count(done, total, compiled);
+  return watch.interrupt->asked();
 }
 
 int warm(const WarmOptions& options) {
@@ -122,6 +107,7 @@ int warm(const WarmOptions& options) {
     refuse("manifest " + in_quotes(options.manifest) +
            " has no problem, so there is nothing for --bundle");
   }
+  const Interrupt interrupt;
   const std::vector<WarmTarget> targets = open_targets(options);
   lathe_warming* raw = nullptr;
   check(lathe_warming_create(&raw));
@@ -135,9 +121,9 @@ int warm(const WarmOptions& options) {
     }
   }
   {
-    const OnInterrupt on_interrupt;
     WarmProgress progress;
-    (void)lathe_warming_run(raw, jobs, count_kernel, &progress);
+    Watch watch = {&progress, &interrupt};
+    (void)lathe_warming_run(raw, jobs, count_kernel, &watch);
   }
   const bool good = all_there(raw);
   WarmBundle bundle;
@@ -155,7 +141,7 @@ int warm(const WarmOptions& options) {
     say("bundle " + in_quotes(options.bundle) +
         " is not written: not all of its kernels are there");
   }
-  if (interrupted) {
+  if (interrupt.asked()) {
     say("interrupted: the next run finds what is done, and does the rest");
     return kInterrupted;
   }

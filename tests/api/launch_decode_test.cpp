@@ -44,20 +44,6 @@ void fill(World* world, int64_t batch, int64_t queries) {
                {Letter::M, 20}});
 }
 
-lathe_status run(World* world, size_t* bytes) {
-  REQUIRE_MESSAGE(
-      lathe_plan_workspace(world->plan.get(), world->slots.data(), nullptr, bytes) == LATHE_OK,
-      error());
-  recorder.count = 0;
-  check_workspace_needed(world->plan.get(), nullptr, world->slots, *bytes);
-  const long before = allocations();
-  const lathe_status status = lathe_plan_run(world->plan.get(), world->slots.data(),
-                                             *bytes ? kWorkspace : nullptr, *bytes, kStream);
-  const long after = allocations();
-  if (status == LATHE_OK) CHECK(after == before);
-  return status;
-}
-
 TEST_CASE("decode: append, attention in parts and combine, and nothing is allocated") {
   World world;
   world.make(decoder(true, "3"));
@@ -66,7 +52,7 @@ TEST_CASE("decode: append, attention in parts and combine, and nothing is alloca
   world.arrays[decode::k_cache].strides = {48 * 256, 256, 64, 1};
   world.slots[decode::k_cache] = world.arrays[decode::k_cache].get();
   size_t bytes = 0;
-  REQUIRE_MESSAGE(run(&world, &bytes) == LATHE_OK, error());
+  REQUIRE_MESSAGE(world.run(&bytes) == LATHE_OK, error());
   REQUIRE(recorder.count == 3);
   const auto append = world.launches_of("attention_append").at(0);
   const auto p = append.as<lathe::AttentionAppendParams>();
@@ -118,7 +104,7 @@ TEST_CASE("decode: the kernel follows the number of queries; without append or p
   std::vector<int> kernels;
   for (const int64_t queries : {1, 4, 5, 40}) {
     fill(&world, 2, queries);
-    REQUIRE_MESSAGE(run(&world, &bytes) == LATHE_OK, error());
+    REQUIRE_MESSAGE(world.run(&bytes) == LATHE_OK, error());
     CHECK(bytes == 0);
     REQUIRE(recorder.count == 1);
     kernels.push_back(recorder.launches[0].kernel);
@@ -129,7 +115,7 @@ TEST_CASE("decode: the kernel follows the number of queries; without append or p
   }
   CHECK(kernels == std::vector<int>{0, 0, 1, 1});
   fill(&world, 0, 3);
-  CHECK(run(&world, &bytes) == LATHE_OK);
+  CHECK(world.run(&bytes) == LATHE_OK);
   CHECK(recorder.count == 0);
 }
 
@@ -141,7 +127,7 @@ TEST_CASE("decode: caches that are only read may be one; written ones may not") 
     world.arrays[decode::v_cache].view.data = World::address(decode::k_cache);
     world.slots[decode::v_cache] = world.arrays[decode::v_cache].get();
     size_t bytes = 0;
-    CHECK(run(&world, &bytes) == (append ? LATHE_INVALID_ARGUMENT : LATHE_OK));
+    CHECK(world.run(&bytes) == (append ? LATHE_INVALID_ARGUMENT : LATHE_OK));
     if (append) CHECK(test::contains(error(), "k_cache"));
   }
 }

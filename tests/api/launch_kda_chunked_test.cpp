@@ -43,25 +43,8 @@ std::map<Letter, int64_t> extents(int64_t tokens) {
 
 // The kernels of a run, in order.
 std::vector<std::string> run(World* world) {
-  size_t bytes = 0;
-  REQUIRE(lathe_plan_workspace(world->plan.get(), world->slots.data(), nullptr, &bytes) ==
-          LATHE_OK);
-  recorder.count = 0;
-  check_workspace_needed(world->plan.get(), nullptr, world->slots, bytes);
-  const long before = allocations();
-  const lathe_status status =
-      lathe_plan_run(world->plan.get(), world->slots.data(), kWorkspace, bytes, kStream);
-  const long after = allocations();
-  REQUIRE_MESSAGE(status == LATHE_OK, error());
-  CHECK(after == before);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < recorder.count; ++i) {
-    CHECK(recorder.launches[i].config.hStream == kStream);
-    names.push_back(world->plan->kernels[static_cast<size_t>(recorder.launches[i].kernel)]
-                        .built->spec()
-                        .kernel);
-  }
-  return names;
+  REQUIRE_MESSAGE(world->run() == LATHE_OK, error());
+  return world->kernels_launched();
 }
 
 }  // namespace

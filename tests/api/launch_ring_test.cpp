@@ -66,25 +66,8 @@ void fill(World* world, int64_t rows, int64_t keys, int64_t pairs) {
 
 // The kernels that a run launches, and its workspace.
 std::vector<std::string> run(World* world, size_t* workspace = nullptr) {
-  size_t bytes = 0;
-  REQUIRE_MESSAGE(
-      lathe_plan_workspace(world->plan.get(), world->slots.data(), nullptr, &bytes) == LATHE_OK,
-      error());
-  recorder.count = 0;
-  check_workspace_needed(world->plan.get(), nullptr, world->slots, bytes);
-  const long before = allocations();
-  const lathe_status status = lathe_plan_run(world->plan.get(), world->slots.data(),
-                                             bytes ? kWorkspace : nullptr, bytes, kStream);
-  const long after = allocations();
-  REQUIRE_MESSAGE(status == LATHE_OK, error());
-  CHECK(after == before);
-  if (workspace) *workspace = bytes;
-  std::vector<std::string> names;
-  for (size_t i = 0; i < recorder.count; ++i) {
-    const auto kernel = static_cast<size_t>(recorder.launches[i].kernel);
-    names.push_back(world->plan->kernels[kernel].built->spec().kernel);
-  }
-  return names;
+  REQUIRE_MESSAGE(world->run(workspace) == LATHE_OK, error());
+  return world->kernels_launched();
 }
 
 using Names = std::vector<std::string>;

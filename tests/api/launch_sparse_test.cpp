@@ -63,17 +63,7 @@ void fill(World* world, int64_t rows, int64_t keys) {
 
 size_t run(World* world) {
   size_t bytes = 0;
-  REQUIRE_MESSAGE(
-      lathe_plan_workspace(world->plan.get(), world->slots.data(), nullptr, &bytes) == LATHE_OK,
-      error());
-  recorder.count = 0;
-  check_workspace_needed(world->plan.get(), nullptr, world->slots, bytes);
-  const long before = allocations();
-  const lathe_status status = lathe_plan_run(world->plan.get(), world->slots.data(),
-                                             bytes ? kWorkspace : nullptr, bytes, kStream);
-  const long after = allocations();
-  REQUIRE_MESSAGE(status == LATHE_OK, error());
-  CHECK(after == before);
+  REQUIRE_MESSAGE(world->run(&bytes) == LATHE_OK, error());
   return bytes;
 }
 

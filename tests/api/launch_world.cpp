@@ -143,6 +143,31 @@ Builder both_ways() {
   return builder;
 }
 
+lathe_status World::run(size_t* workspace) {
+  size_t bytes = 0;
+  const lathe_status asked = lathe_plan_workspace(plan.get(), slots.data(), nullptr, &bytes);
+  if (workspace) *workspace = bytes;
+  recorder.count = 0;
+  if (asked != LATHE_OK) return asked;
+  check_workspace_needed(plan.get(), nullptr, slots, bytes);
+  const long before = allocations();
+  const lathe_status status =
+      lathe_plan_run(plan.get(), slots.data(), bytes ? kWorkspace : nullptr, bytes, kStream);
+  const long after = allocations();
+  if (status == LATHE_OK) CHECK(after == before);
+  return status;
+}
+
+std::vector<std::string> World::kernels_launched() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < recorder.count; ++i) {
+    CHECK(recorder.launches[i].config.hStream == kStream);
+    const auto kernel = static_cast<size_t>(recorder.launches[i].kernel);
+    names.push_back(plan->kernels[kernel].built->spec().kernel);
+  }
+  return names;
+}
+
 void check_workspace_needed(const lathe_plan* plan, const lathe_shard* shard,
                             const std::vector<const DLTensor*>& slots, size_t workspace) {
   if (workspace == 0) return;

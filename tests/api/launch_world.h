@@ -59,6 +59,11 @@ struct World {
   // Every declared tensor with the extents of the letters.
   void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
   void fill(const std::map<lathe::Letter, int64_t>& extents);
+  // Asks for the workspace, checks that it is needed, and runs with it. Adds nothing to
+  // allocations(), and begins `recorder` anew.
+  lathe_status run(size_t* workspace = nullptr);
+  // Of the last run, in order.
+  std::vector<std::string> kernels_launched() const;
   static void* address(int tensor);
   int kernel(const std::string& name) const;
   std::vector<Launch> launches_of(const std::string& name) const;

@@ -17,7 +17,8 @@ using test::Array;
 using test::Builder;
 using test::contains;
 using test::error;
-using Values = std::vector<float>;
+using test::pattern;
+using test::Values;
 
 #define API(call) REQUIRE_MESSAGE((call) == LATHE_OK, #call ": ", error())
 
@@ -30,16 +31,6 @@ test::Context simulator() {
   test::Context context = test::make_context(LATHE_DEVICE_SIM, cache().path);
   REQUIRE_MESSAGE(context, error());
   return context;
-}
-
-Values pattern(size_t count, int seed) {
-  Values values(count);
-  for (size_t i = 0; i < count; ++i) {
-    values[i] =
-        static_cast<float>(static_cast<int>((i * 37 + static_cast<size_t>(seed) * 101) % 64) - 32) /
-        16.0f;
-  }
-  return values;
 }
 
 // Float tensors on the device, by name, for one plan.

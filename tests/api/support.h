@@ -108,4 +108,17 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
+using Values = std::vector<float>;
+
+// Numbers of few bits, others for each seed.
+inline Values pattern(size_t count, int seed) {
+  Values values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] =
+        static_cast<float>(static_cast<int>((i * 37 + static_cast<size_t>(seed) * 101) % 64) - 32) /
+        16.0f;
+  }
+  return values;
+}
+
 }  // namespace test

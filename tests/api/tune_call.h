@@ -23,7 +23,8 @@ using test::Array;
 using test::Builder;
 using test::contains;
 using test::error;
-using Values = std::vector<float>;
+using test::pattern;
+using test::Values;
 
 // The simulator reads it when it is opened, which is once in a process.
 inline const bool kTimeline = setenv("LATHE_SIM_TIMELINE", "/dev/null", 1) == 0;
@@ -65,16 +66,6 @@ inline std::string record(const std::string& problem_class, const std::string& c
                           const std::string& kernel = "causal_conv1d") {
   return kernel + " | " + problem_class + " | " + choice +
          " | gpu=h100 arch=sm_90a sms=132 shape=a(x:1) us=1.000 default_us=2.000 by=events\n";
-}
-
-inline Values pattern(size_t count, int seed) {
-  Values values(count);
-  for (size_t i = 0; i < count; ++i) {
-    values[i] =
-        static_cast<float>(static_cast<int>((i * 37 + static_cast<size_t>(seed) * 101) % 64) - 32) /
-        16.0f;
-  }
-  return values;
 }
 
 // A convolution's tensors on the device, and its problem.

@@ -4,11 +4,17 @@
 #include "codegen/nvrtc.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 using namespace lathe;
 
@@ -174,4 +180,43 @@ TEST_CASE("only embedded headers are found, and an unknown architecture fails") 
   const std::string& text = compiled.status().text();
   const size_t from = text.find("unit saved in ") + 14;
   std::remove(text.substr(from, text.find('\n', from) - from).c_str());
+}
+
+namespace {
+
+volatile sig_atomic_t interrupts = 0;
+
+}  // namespace
+
+TEST_CASE("a compile under interrupts") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const auto before = signal(SIGINT, [](int) { interrupts = 1; });
+  std::atomic<bool> over{false};
+  std::thread keys([&, compiling = pthread_self()] {
+    while (!over) {
+      pthread_kill(compiling, SIGINT);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  });
+  CHECK(nvrtc->compile(kUnit, "sm_90a").ok());
+  over = true;
+  keys.join();
+  CHECK(interrupts == 1);
+  signal(SIGINT, before);
+}
+
+TEST_CASE(
+    "an interrupt during the first compile of a process is the program's, not the compiler's") {
+  if (!compiler()) return;
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    execl("/proc/self/exe", "codegen_test", "-m", "-tc=a compile under interrupts",
+          static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Control-C: the first asks long work to end behind what it has begun, the second ends the program.
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+
+namespace lathe::cli {
+
+// While it lives. Made before any thread is: SIGINT is blocked in all of them and waited for in one
+// of its own, because NVRTC's front end handles it as it likes while it compiles for the first time
+// in a process (it exits).
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  bool asked() const { return asked_; }
+
+ private:
+  void wait();
+
+  sigset_t signals_{}, before_{};
+  std::atomic<bool> asked_{false}, over_{false};
+  std::thread waiting_;
+};
+
+// What a shell takes for "ended by Control-C".
+inline constexpr int kInterrupted = 128 + SIGINT;
+
+}  // namespace lathe::cli
