@@ -22,6 +22,7 @@
  * - Contexts and plans are immutable or locked inside: use them from any thread. A problem or group
  *   belongs to one thread at a time.
  * - No function prints, exits, aborts or throws. Messages go to the sink of lathe_set_log.
+ * - SIGINT waits in a thread while that one compiles: NVRTC would handle it, and exit.
  * - Streams are CUstream values passed as void*; NULL is the legacy default stream. Device pointers
  *   are plain addresses. Tensors are DLPack's.
  */
