@@ -43,7 +43,7 @@ class Work {
   }
   virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
   // Checks the workspace before it launches or sends anything: what a run works out says how much
-  // it needs, and to work it out twice would be a third of a launch.
+  // it needs, and to work it out twice would be a sixth of a launch.
   virtual Status run(const Call& call) const = 0;
   virtual Result<Estimate> estimate(const Call& call) const = 0;
 };

@@ -20,7 +20,8 @@ struct Entry {
   std::map<std::string, std::string> metadata;  // registers, spill_stores, spec, threads, ...
   std::string cubin;
   std::string ptx;
-  // The PTX was left out, and what a device has loaded as well: not to say that there was none.
+  // The PTX was left out, and of what a device has loaded the cubin too. It does not say that there
+  // is none.
   bool without_ptx = false;
 };
 
