@@ -12,6 +12,12 @@
 
 namespace lathe {
 
+// What plans of the problem in the context are made of; nothing is compiled. Of a problem that was
+// read from a line and names a group, by the rules and by what is tuned here, which its ranks may
+// come to share.
+Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
+                                                const lathe_problem& problem);
+
 // In the order of `specs`. Of several failures the first in that order. Counts each kernel in the
 // context. `most` threads; 0: as many as cores and memory allow.
 Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(

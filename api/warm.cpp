@@ -4,18 +4,14 @@
 #include "api/boundary.h"
 #include "api/build_kernels.h"
 #include "api/manifest.h"
-#include "api/plan.h"
-#include "api/tune_choices.h"
 
 extern "C" lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem,
                                    uint64_t* compiled, uint64_t* hits) {
   return lathe::boundary([&]() -> lathe::Status {
     LATHE_TRY(lathe::require(context, "context"));
     LATHE_TRY(lathe::require(problem, "problem"));
-    LATHE_ASSIGN(const lathe::Extents promised, lathe::promised_by(*problem));
-    LATHE_ASSIGN(const auto work,
-                 lathe::make_work(*problem, promised, lathe::facts_for(*context, *problem)));
-    const auto all = lathe::build_kernels(*context, work->specs());
+    LATHE_ASSIGN(const auto specs, lathe::kernels_to_warm(*context, *problem));
+    const auto all = lathe::build_kernels(*context, specs);
     LATHE_TRY(lathe::with_problem(all.status(), *problem));
     uint64_t fresh = 0, found = 0;
     for (const auto& built : *all) {

@@ -9,8 +9,6 @@
 
 #include "api/boundary.h"
 #include "api/build_kernels.h"
-#include "api/plan.h"
-#include "api/tune_choices.h"
 #include "codegen/source.h"
 
 namespace lathe {
@@ -55,9 +53,8 @@ std::string name_of(const lathe_context& context, const KernelSpec& spec) {
 
 Status add_kernels(lathe_warming* warming, lathe_context* context, const lathe_problem& problem,
                    WarmItem* item) {
-  LATHE_ASSIGN(const Extents promised, promised_by(problem));
-  LATHE_ASSIGN(const auto work, make_work(problem, promised, facts_for(*context, problem)));
-  for (const KernelSpec& spec : work->specs()) {
+  LATHE_ASSIGN(const std::vector<KernelSpec> specs, kernels_to_warm(*context, problem));
+  for (const KernelSpec& spec : specs) {
     const auto [found, fresh] =
         warming->known.emplace(name_of(*context, spec), warming->kernels.size());
     if (fresh) {

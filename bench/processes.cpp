@@ -29,22 +29,26 @@ lathe_status make_attention(int, lathe_problem** out) {
   return status;
 }
 
+// Which keys each of many processes wants: all, in one order; all, beginning with another one; one.
+enum class Wants { same, rotated, one };
+
 struct Case {
   const char* what;
   crowd::Maker make;
   int keys;
-  bool rotated;  // each process begins with another key
+  Wants wants;
   // All of the cores at work; or one compile after the other, where nobody knows what to ask for
   // next before the last one is there.
-  bool serial;
+  bool serial() const { return wants == Wants::same; }
 };
 
 crowd::Outcome timed(const Case& each, int processes) {
   const Folder cache;
   const crowd::Outcome outcome = crowd::run(processes, cache.path(), each.make, [&](int index) {
+    if (each.wants == Wants::one && processes > 1) return std::vector<int>{index % each.keys};
     std::vector<int> numbers(each.keys);
     std::iota(numbers.begin(), numbers.end(), 0);
-    if (each.rotated)
+    if (each.wants == Wants::rotated)
       std::rotate(numbers.begin(), numbers.begin() + index % each.keys, numbers.end());
     return numbers;
   });
@@ -59,10 +63,11 @@ Table bench_processes(const Settings& settings) {
     return crowd::make_problem("causal_conv1d", number, out);
   };
   const Case cases[] = {
-      {"64 processes, 1 key, conv1d", conv, 1, false, true},
-      {"64 processes, 1 key, attention", make_attention, 1, false, true},
-      {"64 processes, 64 keys, each its own order", conv, 64, true, false},
-      {"64 processes, 64 keys, all in one order", conv, 64, false, true},
+      {"64 processes, 1 key, conv1d", conv, 1, Wants::same},
+      {"64 processes, 1 key, attention", make_attention, 1, Wants::same},
+      {"64 processes, 64 keys, one each", conv, 64, Wants::one},
+      {"64 processes, 64 keys, each its own order", conv, 64, Wants::rotated},
+      {"64 processes, 64 keys, all in one order", conv, 64, Wants::same},
   };
   Table table({"what", "compiles", "compilers", "ms", "ms_p10", "ms_p90", "alone_ms", "ideal",
                "ideal_ms", "times_ideal", "cpu_ms", "alone_cpu_ms"});
@@ -84,10 +89,10 @@ Table bench_processes(const Settings& settings) {
       opened = all.opened;
     }
     const Spread times = spread(crowded), one = spread(alone);
-    const double ideal = each.serial ? one.median : one.median / std::min(cores, each.keys);
+    const double ideal = each.serial() ? one.median : one.median / std::min(cores, each.keys);
     table.add({each.what, std::to_string(compiled), std::to_string(opened), number(times.median, 1),
                number(times.low, 1), number(times.high, 1), number(one.median, 1),
-               each.serial ? "alone" : "alone / cores", number(ideal, 1),
+               each.serial() ? "alone" : "alone / cores", number(ideal, 1),
                number(times.median / ideal, 2), number(spread(crowded_cpu).median, 0),
                number(spread(alone_cpu).median, 0)});
   }

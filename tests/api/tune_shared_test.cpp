@@ -138,3 +138,40 @@ TEST_CASE("tune: ranks with other databases use none, until rank 0's is shared")
   CHECK(after[0] == after[1]);
   CHECK(is_made_of(after[0], "tokens=32 warps=4"));
 }
+
+TEST_CASE(
+    "tune: a line that names a group is warmed for ranks that share choices and that do not") {
+  const Cache cache;
+  Cache::store(
+      record("x=f32 weight=f32 offsets=i32 width=4 vector=16 silu=0 bias=0 residual=0 "
+             "initial_state=0 final_state=0 packed=0 halo=1",
+             "tokens=32 warps=4"));
+  const std::string line =
+      R"({"op": "causal_conv1d", "tensors": {"x": ["f32", [-1, -1, 32]], "weight": ["f32", [32, 4]],
+          "y": ["f32", [-1, -1, 32]]}, "group": {"world": 2}})";
+  for (const char* gpu : {"h100", "h200"}) {
+    CAPTURE(gpu);
+    const auto context = test::make_context(LATHE_DEVICE_NONE, Cache::folder().path, gpu);
+    lathe_problem* parsed = nullptr;
+    API(lathe_problem_parse(&parsed, line.data(), line.size()));
+    const test::Problem problem(parsed);
+    lathe_warming* made = nullptr;
+    API(lathe_warming_create(&made));
+    const std::unique_ptr<lathe_warming, void (*)(lathe_warming*)> warming(made,
+                                                                           lathe_warming_destroy);
+    API(lathe_warming_add(made, context.get(), parsed));
+    std::string specs;
+    for (size_t i = 0; i < lathe_warming_kernel_count(made); ++i) {
+      lathe_warming_kernel_info info = {};
+      info.size = sizeof(info);
+      API(lathe_warming_kernel(made, i, &info));
+      specs += info.spec + std::string("\n");
+    }
+    CHECK(contains(specs, " tokens=64 "));
+    // Of another GPU there is no choice to share.
+    CHECK(contains(specs, " tokens=32 ") == (std::string(gpu) == "h100"));
+    uint64_t compiled = 0, hits = 0;
+    API(lathe_warm(context.get(), parsed, &compiled, &hits));
+    CHECK(compiled + hits == lathe_warming_kernel_count(made));
+  }
+}
