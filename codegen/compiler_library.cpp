@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
@@ -20,6 +21,10 @@ namespace {
 // Where the bootstrap unpacks the wheels: beside the library, or at the root of its build tree.
 constexpr const char* kPlaces[] = {"/", "/../../.deps/lib/", "/../.deps/lib/"};
 constexpr const char* kToolKit = "/usr/local/cuda/lib64/";
+
+// The loader's own lock orders the name that dlopen writes before those who read it, but no tool
+// that looks for races sees that lock.
+std::mutex names_mutex;
 
 // The files to try, in order.
 std::vector<std::string> candidates(const std::string& path) {
@@ -48,6 +53,7 @@ bool compiler_is_loaded() {
     const char* name = slash == nullptr ? object->dlpi_name : slash + 1;
     return std::strstr(name, "nvrtc") == nullptr ? 0 : 1;  // its soname may be the usual one
   };
+  const std::lock_guard<std::mutex> guard(names_mutex);
   return dl_iterate_phdr(visit, nullptr) != 0;
 }
 
@@ -130,6 +136,7 @@ CompilerSearch compiler_search() {
 Result<void*> open_compiler_library(const std::string& path, std::string* asked) {
   std::string tried;
   void* library = nullptr;
+  const std::lock_guard<std::mutex> guard(names_mutex);
   for (const std::string& file : candidates(path)) {
     library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library != nullptr && asked != nullptr) *asked = file;
