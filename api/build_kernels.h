@@ -23,6 +23,12 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
 Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(
     lathe_context& context, const std::vector<KernelSpec>& specs, int most = 0);
 
+// The same, and into the context's device, if there is one: in the order of `specs` and each as
+// soon as it can be, so that the next one is read into the memory that its code was in. What was
+// loaded before a failure stays loaded, and the next plan finds it.
+Result<std::vector<LoadedKernel>> load_kernels(lathe_context& context,
+                                               const std::vector<KernelSpec>& specs);
+
 // build_counted for the work of work_through, which must not throw.
 Result<std::shared_ptr<const BuiltKernel>> build_safely(lathe_context& context,
                                                         const KernelSpec& spec, const Busy& busy);

@@ -23,17 +23,14 @@
 namespace lathe {
 namespace {
 
-Status load_kernels(lathe_plan* plan) {
+Status take_kernels(lathe_plan* plan) {
   const std::vector<KernelSpec>& specs = plan->work->specs();
-  LATHE_ASSIGN(auto built, build_kernels(*plan->context, specs));
+  LATHE_ASSIGN(auto loaded, load_kernels(*plan->context, specs));
+  plan->kernels.reserve(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
     PlanKernel kernel;
-    kernel.built = std::move(built[i]);
-    if (plan->context->device) {
-      LATHE_ASSIGN(LoadedKernel loaded, plan->context->registry->load(*kernel.built));
-      kernel.built = std::move(loaded.built);
-      kernel.loaded = std::move(loaded.kernel);
-    }
+    kernel.built = std::move(loaded[i].built);
+    kernel.loaded = std::move(loaded[i].kernel);
     kernel.spec_text = specs[i].text();
     kernel.key_hex = kernel.built->entry->key.digest.hex();
     plan->kernels.push_back(std::move(kernel));
@@ -228,7 +225,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     }
     LATHE_ASSIGN(plan->work,
                  lathe::make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
-    const Status loaded = lathe::load_kernels(plan.get());
+    const Status loaded = lathe::take_kernels(plan.get());
     const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);
     LATHE_TRY(lathe::with_problem(loaded, *problem));

@@ -32,9 +32,9 @@ uint64_t get_number(const char* from, int bytes) {
 }
 
 Digest checksum(std::string_view head) {
-  static constexpr char kZeros[kDigestBytes] = {};
-  return digest(head.substr(0, kChecksumAt), {kZeros, kDigestBytes},
-                head.substr(kChecksumAt + kDigestBytes));
+  Digester sum;
+  sum.add_with_hole(head, kChecksumAt);
+  return sum.end();
 }
 
 Status bad(const std::string& what) { return Status(Code::invalid_argument, what); }

@@ -63,14 +63,10 @@ Status parse_metadata(std::string_view lines, std::map<std::string, std::string>
   return {};
 }
 
-Digest checksum(std::string_view bytes) {
-  static constexpr char kZeros[kDigestBytes] = {};
-  return digest(bytes.substr(0, kChecksumAt), {kZeros, kDigestBytes},
-                bytes.substr(kChecksumAt + kDigestBytes));
-}
-
-bool holds(std::string_view bytes, size_t at, const Digest& expected) {
-  return std::memcmp(bytes.data() + at, expected.bytes.data(), kDigestBytes) == 0;
+Digest digest_at(std::string_view bytes, size_t at) {
+  Digest out;
+  std::memcpy(out.bytes.data(), bytes.data() + at, kDigestBytes);
+  return out;
 }
 
 }  // namespace
@@ -90,7 +86,9 @@ std::string encode_entry(const Entry& entry) {
   for (size_t i = 0; i < 4; ++i) put_number(out, kLengthsAt + 8 * i, parts[i].size(), 8);
   std::memcpy(out.data() + kKeyAt, entry.key.digest.bytes.data(), kDigestBytes);
   for (std::string_view part : parts) out += part;
-  std::memcpy(out.data() + kChecksumAt, checksum(out).bytes.data(), kDigestBytes);
+  Digester sum;
+  sum.add_with_hole(out, kChecksumAt);
+  std::memcpy(out.data() + kChecksumAt, sum.end().bytes.data(), kDigestBytes);
   return out;
 }
 
@@ -100,7 +98,16 @@ uint32_t entry_version(std::string_view bytes) {
 }
 
 Result<Entry> decode_entry(std::string_view bytes, bool with_ptx) {
-  if (bytes.size() < kEntryHeaderBytes)
+  EntryDecoder decoder(bytes.size(), with_ptx);
+  LATHE_TRY(decoder.add(bytes));
+  return decoder.end();
+}
+
+EntryDecoder::EntryDecoder(uint64_t file_bytes, bool with_ptx)
+    : file_bytes_(file_bytes), with_ptx_(with_ptx) {}
+
+Status EntryDecoder::take_header(std::string_view bytes) {
+  if (std::min<uint64_t>(bytes.size(), file_bytes_) < kEntryHeaderBytes)
     return bad(text("it has ", bytes.size(), " bytes, its header alone has ", kEntryHeaderBytes));
   if (bytes.substr(0, kMagic.size()) != kMagic) return bad("it does not begin with the magic");
   if (const uint32_t version = entry_version(bytes); version != kEntryVersion)
@@ -109,29 +116,53 @@ Result<Entry> decode_entry(std::string_view bytes, bool with_ptx) {
     return bad(text("header of ", header, " bytes, version 1 has ", kEntryHeaderBytes));
 
   // Each length is taken off what is left, so no sum can overflow.
-  uint64_t lengths[4], left = bytes.size() - kEntryHeaderBytes;
+  uint64_t left = file_bytes_ - kEntryHeaderBytes;
   for (size_t i = 0; i < 4; ++i) {
-    lengths[i] = get_number(bytes, kLengthsAt + 8 * i, 8);
-    if (lengths[i] > left) return bad("its lengths are more than the file holds");
-    left -= lengths[i];
+    missing_[i] = get_number(bytes, kLengthsAt + 8 * i, 8);
+    if (missing_[i] > left) return bad("its lengths are more than the file holds");
+    left -= missing_[i];
   }
   if (left != 0) return bad(text(left, " bytes follow its end"));
   if (bytes.substr(kReservedAt, kDigestBytes).find_first_not_of('\0') != bytes.npos)
     return bad("its reserved bytes are not zero");
-  if (!holds(bytes, kChecksumAt, checksum(bytes))) return bad("the checksum does not match");
+  expected_key_ = digest_at(bytes, kKeyAt);
+  expected_sum_ = digest_at(bytes, kChecksumAt);
+  sum_.add_with_hole(bytes.substr(0, kEntryHeaderBytes), kChecksumAt);
+  return {};
+}
 
-  std::string_view parts[4];
-  size_t at = kEntryHeaderBytes;
-  for (size_t i = 0; i < 4; at += lengths[i], ++i) parts[i] = bytes.substr(at, lengths[i]);
-  Entry entry;
-  entry.key.text = parts[0];
-  entry.key.digest = digest(parts[0]);
-  if (!holds(bytes, kKeyAt, entry.key.digest)) return bad("its key is not that of its key text");
-  LATHE_TRY(parse_metadata(parts[1], entry.metadata));
-  entry.cubin = parts[2];
-  if (with_ptx) entry.ptx = parts[3];
-  entry.without_ptx = !with_ptx && !parts[3].empty();
-  return entry;
+Status EntryDecoder::add(std::string_view bytes) {
+  if (!begun_) {
+    LATHE_TRY(take_header(bytes));
+    begun_ = true;
+    bytes.remove_prefix(kEntryHeaderBytes);
+  }
+  sum_.add(bytes);
+  std::string* const parts[] = {&entry_.key.text, &metadata_, &entry_.cubin,
+                                with_ptx_ ? &entry_.ptx : nullptr};
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string_view part = bytes.substr(0, missing_[i]);
+    if (part.empty()) continue;
+    if (parts[i] && parts[i]->empty()) parts[i]->reserve(missing_[i]);
+    if (parts[i]) *parts[i] += part;
+    if (i == 3) entry_.without_ptx = !with_ptx_;
+    missing_[i] -= part.size();
+    bytes.remove_prefix(part.size());
+  }
+  if (!bytes.empty()) return bad(text(bytes.size(), " bytes follow its end"));
+  return {};
+}
+
+Result<Entry> EntryDecoder::end() {
+  if (!begun_) LATHE_TRY(take_header({}));
+  uint64_t missing = 0;
+  for (const uint64_t each : missing_) missing += each;
+  if (missing != 0) return bad(text("it ends ", missing, " bytes early"));
+  if (sum_.end() != expected_sum_) return bad("the checksum does not match");
+  entry_.key.digest = digest(entry_.key.text);
+  if (entry_.key.digest != expected_key_) return bad("its key is not that of its key text");
+  LATHE_TRY(parse_metadata(metadata_, entry_.metadata));
+  return std::move(entry_);
 }
 
 }  // namespace lathe

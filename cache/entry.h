@@ -4,6 +4,7 @@
 // (format version 1, final; see the table in entry.cpp).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -37,5 +38,28 @@ std::string encode_entry(const Entry& entry);
 Result<Entry> decode_entry(std::string_view bytes, bool with_ptx = true);
 // The format version that `bytes` states; 0 if they are no entry at all.
 uint32_t entry_version(std::string_view bytes);
+
+// decode_entry() of a file that comes in pieces, so that a reader needs no memory but what the
+// entry keeps.
+class EntryDecoder {
+ public:
+  EntryDecoder(uint64_t file_bytes, bool with_ptx);
+  // The next bytes of the file; the first piece has the header, or is all there is.
+  Status add(std::string_view bytes);
+  // After the last piece. Nothing of the entry is believed before.
+  Result<Entry> end();
+
+ private:
+  Status take_header(std::string_view bytes);
+
+  const uint64_t file_bytes_;
+  const bool with_ptx_;
+  Digester sum_;
+  Digest expected_sum_, expected_key_;
+  std::string metadata_;
+  Entry entry_;
+  std::array<uint64_t, 4> missing_{};  // of key text, metadata, cubin and PTX
+  bool begun_ = false;
+};
 
 }  // namespace lathe

@@ -5,13 +5,13 @@
 
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <future>
 #include <mutex>
 #include <unordered_map>
 
 #include "codegen/base/digest.h"
+#include "codegen/base/guarded.h"
 #include "codegen/base/status.h"
 
 namespace lathe {
@@ -46,6 +46,7 @@ class Once {
       if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
       return future.get();
     }
+    // The others must not wait on a broken promise.
     Result<T> result = guarded(compute);
     if (!result.ok()) {
       const std::lock_guard<std::mutex> guard(mutex_);
@@ -64,16 +65,6 @@ class Once {
   }
 
  private:
-  // An exception (memory) must not leave the others waiting on a broken promise.
-  template <typename Compute>
-  static Result<T> guarded(Compute compute) {
-    try {
-      return compute();
-    } catch (const std::exception& error) {
-      return Status(Code::internal, error.what());
-    }
-  }
-
   std::mutex mutex_;
   std::unordered_map<Digest, std::shared_future<Result<T>>, DigestHash> table_;
 };

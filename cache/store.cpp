@@ -19,8 +19,8 @@
 namespace lathe {
 namespace {
 
-// Kept for the next entry; larger ones are rare.
-constexpr size_t kMaxScratchBytes = size_t{1} << 20;
+// What was read is hashed and copied before it leaves the processor's cache.
+constexpr size_t kWindowBytes = size_t{64} << 10;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;
 
@@ -100,6 +100,40 @@ const std::string& Store::root() const { return state_->root; }
 const std::string& Store::problem() const { return state_->problem; }
 uint64_t Store::max_bytes() const { return state_->max_bytes; }
 
+Store::State::Found Store::State::read_pieces(int fd, uint64_t bytes, bool with_ptx) const {
+  Found found;
+  const auto wrong = [&](const Status& status) {
+    found.why = status.text();
+    found.wrong = true;
+    return std::move(found);
+  };
+  std::unique_ptr<char[]> own;
+  const std::unique_lock<std::mutex> lock(window_mutex, std::try_to_lock);
+  std::unique_ptr<char[]>& room = lock ? window : own;
+  if (!room) room = std::make_unique_for_overwrite<char[]>(kWindowBytes);
+
+  EntryDecoder decoder(bytes, with_ptx);
+  uint64_t done = 0;
+  for (size_t wanted = 1, got = 1; done < bytes && got == wanted; done += got) {
+    wanted = static_cast<size_t>(std::min<uint64_t>(kWindowBytes, bytes - done));
+    found.error = read_into(fs, fd, wanted, room.get(), &got);
+    if (found.error != 0) {
+      found.why = reason(found.error);
+      return found;
+    }
+    const std::string_view piece(room.get(), got);
+    if (done == 0 && entry_version(piece) > kEntryVersion) {
+      found.why = "it has a newer format";
+      return found;
+    }
+    if (const Status status = decoder.add(piece); !status.ok()) return wrong(status);
+  }
+  Result<Entry> entry = decoder.end();
+  if (!entry.ok()) return wrong(entry.status());
+  found.entry = std::move(*entry);
+  return found;
+}
+
 Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
                                              bool touch, bool with_ptx) const {
   Found found;
@@ -129,25 +163,13 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   if (static_cast<uint64_t>(status.st_size) > kMaxEntryBytes)
     return wrong(text("it has ", status.st_size, " bytes"));
 
-  const auto size = static_cast<size_t>(status.st_size);
-  std::unique_ptr<char[]> own;
-  const std::unique_lock<std::mutex> lock(scratch_mutex, std::try_to_lock);
-  const bool shared = lock && size <= kMaxScratchBytes;
-  std::unique_ptr<char[]>& room = shared ? scratch : own;
-  if (!room) room = std::make_unique_for_overwrite<char[]>(shared ? kMaxScratchBytes : size);
-  size_t done = 0;
-  if (const int error = read_into(fs, opened.fd(), size, room.get(), &done))
-    return unreadable(error);
-  const std::string_view bytes(room.get(), done);
-  if (entry_version(bytes) > kEntryVersion) {
-    found.why = "it has a newer format";
-    return found;
-  }
-  Result<Entry> entry = decode_entry(bytes, with_ptx);
-  if (!entry.ok()) return wrong(entry.status().text());
-  if (entry_name(entry->key.digest) != name)
+  found = read_pieces(opened.fd(), static_cast<uint64_t>(status.st_size), with_ptx);
+  if (found.wrong) return wrong(std::move(found.why));
+  if (!found.entry) return found;
+  if (entry_name(found.entry->key.digest) != name) {
+    found.entry.reset();
     return wrong("it holds another key than its name says");
-  found.entry = std::move(*entry);
+  }
   if (touch && status.st_mtime < time(nullptr) - kTouchAfterSeconds) {
     const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
     // Only eviction's order hangs on it.

@@ -50,9 +50,9 @@ struct Store::State {
   std::set<std::string> warned;           // guarded by mutex
   std::set<std::string> known_compilers;  // guarded by mutex: lines known to be in v1/compilers
 
-  // Where entries are read to be verified: fresh memory costs more than reading does.
-  mutable std::mutex scratch_mutex;
-  mutable std::unique_ptr<char[]> scratch;  // guarded by scratch_mutex; kMaxScratchBytes
+  // Through which entries are read: fresh memory costs more than reading does.
+  mutable std::mutex window_mutex;
+  mutable std::unique_ptr<char[]> window;  // guarded by window_mutex; kWindowBytes
 
   void take(Root found);
   bool on_disk() const { return root_fd.get() >= 0; }
@@ -82,6 +82,8 @@ struct Store::State {
     bool wrong = false;
     int error = 0;
   };
+  // Reads and verifies an open file of so many bytes.
+  Found read_pieces(int fd, uint64_t bytes, bool with_ptx) const;
   // Reads and verifies one file of an open shard; removes it if it is wrong and `heal` is set.
   Found read_entry(int shard, const std::string& name, bool heal, bool touch,
                    bool with_ptx = true) const;

@@ -11,16 +11,12 @@
 namespace lathe {
 namespace {
 
-Xxh3 fastest() {
+const Xxh3& fastest() {
 #ifdef LATHE_AVX2
-  if (__builtin_cpu_supports("avx2")) return xxh3_avx2;
+  static const bool avx2 = __builtin_cpu_supports("avx2");
+  if (avx2) return xxh3_avx2;
 #endif
   return xxh3;
-}
-
-XXH128_hash_t hash(const Piece* pieces, size_t count) {
-  static const Xxh3 function = fastest();
-  return function(pieces, count);
 }
 
 Digest canonical(XXH128_hash_t hash) {
@@ -57,15 +53,25 @@ std::optional<Digest> parse_digest(std::string_view hex) {
   return out;
 }
 
-Digest digest(std::string_view text) {
-  const Piece piece{text.data(), text.size()};
-  return canonical(hash(&piece, 1));
+Digest digest(std::string_view text) { return canonical(fastest().hash(text.data(), text.size())); }
+
+Digester::Digester() {
+  static_assert(sizeof(state_) == sizeof(XXH3_state_t) &&
+                alignof(Digester) == alignof(XXH3_state_t));
+  fastest().begin(state_.data());
 }
 
-Digest digest(std::string_view first, std::string_view second, std::string_view third) {
-  const Piece pieces[] = {
-      {first.data(), first.size()}, {second.data(), second.size()}, {third.data(), third.size()}};
-  return canonical(hash(pieces, 3));
+void Digester::add(std::string_view bytes) {
+  fastest().add(state_.data(), bytes.data(), bytes.size());
 }
+
+void Digester::add_with_hole(std::string_view bytes, size_t hole) {
+  static constexpr char kZeros[sizeof(Digest)] = {};
+  add(bytes.substr(0, hole));
+  add({kZeros, sizeof(kZeros)});
+  add(bytes.substr(hole + sizeof(kZeros)));
+}
+
+Digest Digester::end() { return canonical(fastest().end(state_.data())); }
 
 }  // namespace lathe

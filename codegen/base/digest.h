@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,7 +20,18 @@ struct Digest {
 // The inverse of hex(): 32 small hexadecimal digits, or nothing.
 std::optional<Digest> parse_digest(std::string_view hex);
 Digest digest(std::string_view text);
-// digest() of the pieces joined: an entry is hashed without copying it.
-Digest digest(std::string_view first, std::string_view second, std::string_view third);
+
+// digest() of what comes in pieces.
+class Digester {
+ public:
+  Digester();
+  void add(std::string_view bytes);
+  // As add, but with zeros where the 16 bytes at `hole` are: there a file holds its own digest.
+  void add_with_hole(std::string_view bytes, size_t hole);
+  Digest end();
+
+ private:
+  alignas(64) std::array<std::byte, 576> state_;  // XXH3_state_t, which no header shows
+};
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128 of pieces, compiled once for each set of instructions. What includes this must have no
+// XXH3-128, compiled once for each set of instructions. What includes this must have no
 // inline function of C++'s library: the linker keeps one of several, maybe that with AVX2.
 #pragma once
 
@@ -9,25 +9,26 @@
 
 namespace lathe {
 
-struct Piece {
-  const void* data;
-  size_t size;
+struct Xxh3 {
+  XXH128_hash_t (*hash)(const void* data, size_t size);
+  // Of what comes in pieces; `state` is a XXH3_state_t.
+  void (*begin)(void* state);
+  void (*add)(void* state, const void* data, size_t size);
+  XXH128_hash_t (*end)(const void* state);
 };
 
-using Xxh3 = XXH128_hash_t (*)(const Piece* pieces, size_t count);
-
-XXH128_hash_t xxh3(const Piece* pieces, size_t count);
-XXH128_hash_t xxh3_avx2(const Piece* pieces, size_t count);
+extern const Xxh3 xxh3, xxh3_avx2;
 
 namespace {
 
-inline XXH128_hash_t xxh3_of(const Piece* pieces, size_t count) {
-  if (count == 1) return XXH3_128bits(pieces->data, pieces->size);
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
-  for (size_t i = 0; i < count; ++i) XXH3_128bits_update(&state, pieces[i].data, pieces[i].size);
-  return XXH3_128bits_digest(&state);
-}
+constexpr Xxh3 kXxh3Here = {
+    [](const void* data, size_t size) { return XXH3_128bits(data, size); },
+    [](void* state) { XXH3_128bits_reset(static_cast<XXH3_state_t*>(state)); },
+    [](void* state, const void* data, size_t size) {
+      XXH3_128bits_update(static_cast<XXH3_state_t*>(state), data, size);
+    },
+    [](const void* state) { return XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state)); },
+};
 
 }  // namespace
 }  // namespace lathe

@@ -40,9 +40,9 @@ Outcome outcome(const std::string& path, const std::string& bytes) {
 
 // The head's checksum made to fit again, as whoever forges a bundle would.
 std::string signed_again(std::string bytes, size_t head) {
-  const std::string_view all(bytes);
-  const std::string zeros(16, '\0');
-  const Digest sum = digest(all.substr(0, 48), zeros, all.substr(64, head - 64));
+  std::string all = bytes.substr(0, head);
+  all.replace(48, 16, 16, '\0');
+  const Digest sum = digest(all);
   std::memcpy(&bytes[48], sum.bytes.data(), 16);
   return bytes;
 }

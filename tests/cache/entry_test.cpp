@@ -26,6 +26,46 @@ TEST_CASE("an entry comes back as it was") {
   CHECK(same(*decode_entry(encode_entry(bare)), bare));
 }
 
+TEST_CASE("pieces make the entry that the file makes, and no other") {
+  const Entry entry = sample_entry("pieces", 3000);
+  const std::string bytes = encode_entry(entry);
+  const auto in_pieces = [&](std::string_view file, size_t claimed, size_t first, size_t each) {
+    EntryDecoder decoder(claimed, true);
+    for (size_t at = 0; at < file.size();) {
+      const std::string_view piece = file.substr(at, at == 0 ? first : each);
+      if (const Status status = decoder.add(piece); !status.ok()) return Result<Entry>(status);
+      at += piece.size();
+    }
+    return decoder.end();
+  };
+  for (const size_t first : {96, 97, 200, 3000}) {
+    for (const size_t each : {1, 7, 64, 1024, 4000}) {
+      CAPTURE(first);
+      CAPTURE(each);
+      const auto back = in_pieces(bytes, bytes.size(), first, each);
+      REQUIRE(back.ok());
+      CHECK(same(*back, entry));
+      // A file that was cut or grew after its size was asked for, or is another behind the header.
+      const auto cut =
+          in_pieces(std::string_view(bytes).substr(0, bytes.size() - 1), bytes.size(), first, each);
+      REQUIRE_FALSE(cut.ok());
+      CHECK(cut.status().text().find("1 bytes early") != std::string::npos);
+      CHECK_FALSE(in_pieces(bytes + 'x', bytes.size(), first, each).ok());
+      std::string other = bytes;
+      other[other.size() / 2] ^= 1;
+      CHECK_FALSE(in_pieces(other, other.size(), first, each).ok());
+    }
+  }
+  EntryDecoder without(bytes.size(), false);
+  REQUIRE(without.add(bytes).ok());
+  const auto back = without.end();
+  REQUIRE(back.ok());
+  CHECK(back->without_ptx);
+  CHECK(back->ptx.empty());
+  CHECK(back->cubin == entry.cubin);
+  CHECK(EntryDecoder(0, true).end().status().text().find("0 bytes") != std::string::npos);
+}
+
 TEST_CASE("the layout is that of version 1") {
   const Entry entry = sample_entry("layout", 5);
   const std::string bytes = encode_entry(entry);
