@@ -72,6 +72,26 @@ TEST_CASE("one rank: parameters are those of the tensors, and nothing is allocat
   CHECK(w.dbias == World::address(conv::dbias));
 }
 
+TEST_CASE("what is found in the cache is in the device before the next is looked for") {
+  World world;
+  world.make(both_ways());
+  const size_t kernels = world.plan->kernels.size();
+  REQUIRE(kernels == 3);
+  world.plan.reset();
+  auto fresh = std::make_unique<lathe::Registry>(world.context.store, world.context.device,
+                                                 world.context.facts.arch);
+  std::vector<uint64_t> found;
+  recorder.loading = [&] { found.push_back(world.context.registry->stat().hits); };
+  world.context.registry = std::move(fresh);
+  world.make(both_ways());
+  recorder.loading = nullptr;
+  CHECK(found == std::vector<uint64_t>{1, 2, 3});
+  CHECK(world.context.registry->stat().compiled == 0);
+  for (const lathe::PlanKernel& kernel : world.plan->kernels) {
+    CHECK(kernel.built->entry->cubin.empty());
+  }
+}
+
 TEST_CASE("no tokens: states and weight gradients are still written") {
   World world;
   world.make(both_ways());

@@ -18,6 +18,7 @@ std::shared_ptr<const lathe::Driver> recording_driver() {
   };
   driver->cuLibraryLoadData = [](CUlibrary* out, const void*, CUjit_option*, void**, unsigned,
                                  CUlibraryOption*, void**, unsigned) {
+    if (recorder.loading) recorder.loading();
     return *out = reinterpret_cast<CUlibrary>(static_cast<uintptr_t>(++recorder.loaded)),
            CUDA_SUCCESS;
   };

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +39,7 @@ struct Launch {
 // Of the driver table. Fixed room: noting a launch must not allocate.
 struct Recorder {
   int loaded = 0;
+  std::function<void()> loading;  // called before each load, if there is one
   std::array<size_t, 16> params_bytes{};
   std::array<Launch, 32> launches;
   size_t count = 0;
