@@ -169,10 +169,7 @@ Result<BlockGrid> BlockGrid::make(const lathe_problem& problem, const DeviceFact
 }
 
 void BlockGrid::bind(const PlanKernel& kernel) {
-  const auto& metadata = kernel.built->entry->metadata;
-  const auto found = metadata.find("registers");
-  if (found == metadata.end()) return;
-  const std::string& text = found->second;
+  const std::string_view text = kernel.built->entry->metadata.find("registers").value_or("");
   int registers = 0;
   std::from_chars(text.data(), text.data() + text.size(), registers);
   if (registers > 0) registers_ = registers;

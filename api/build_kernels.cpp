@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <thread>
-#include <unordered_map>
 
 #include "api/plan.h"
 #include "api/tune_choices.h"
@@ -49,9 +48,12 @@ struct Order {
 
 Order order_of(const std::vector<KernelSpec>& specs) {
   Order order;
-  std::unordered_map<std::string, size_t> seen;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const bool fresh = specs.size() == 1 || seen.emplace(specs[i].text(), i).second;
+    const auto same = [&](size_t other) {
+      return specs[other].kernel == specs[i].kernel && specs[other].text() == specs[i].text();
+    };
+    const auto& earlier = order.distinct;
+    const bool fresh = std::none_of(earlier.begin(), earlier.end(), same);
     (fresh ? order.distinct : order.repeated).push_back(i);
   }
   return order;

@@ -64,8 +64,7 @@ std::string one_line(std::string_view from) {
 
 std::string line_of(const Entry& entry, uint64_t bytes) {
   const auto named = [&](const char* name) {
-    const auto found = entry.metadata.find(name);
-    return found == entry.metadata.end() ? "?" : one_line(found->second);
+    return one_line(entry.metadata.find(name).value_or("?"));
   };
   return text(entry.key.digest.hex(), "\t", named("kernel"), "\t",
               one_line(value_of(entry.key.text, "arch")), "\t", bytes, "\t", named("spec"));

@@ -124,10 +124,9 @@ Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
                                                          const std::function<void()>& busy) {
   LATHE_ASSIGN(auto built, context.registry->build(spec, busy));
   ++(built->origin == Origin::compiler ? context.compiled : context.hits);
-  const auto compiler = built->entry->metadata.find("nvrtc");
-  if (compiler != built->entry->metadata.end()) {
+  if (const auto compiler = built->entry->metadata.find("nvrtc")) {
     const std::lock_guard<std::mutex> lock(context.mutex);
-    if (context.compiler.empty()) context.compiler = compiler->second;
+    if (context.compiler.empty()) context.compiler = *compiler;
   }
   return built;
 }

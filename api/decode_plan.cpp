@@ -5,6 +5,9 @@
 #include "api/decode_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
 
 #include "api/attention_snippets.h"
 #include "api/boundary.h"
@@ -47,15 +50,26 @@ class DecodeWork final : public Work {
 
   DecodeRequest request_;
   AttentionDecodeKernels kernels_;
-  AttentionSplitTable splits_;
+  std::shared_ptr<const AttentionSplitTable> splits_;
   std::vector<KernelSpec> specs_;
   std::vector<std::shared_ptr<const Kernel>> decode_;
   std::shared_ptr<const Kernel> append_, combine_;
 };
 
+// One for all plans of the process: making it takes longer than the rest of a plan.
+std::shared_ptr<const AttentionSplitTable> split_table(int multiprocessors) {
+  using Tables = std::map<int, std::shared_ptr<const AttentionSplitTable>>;
+  static std::mutex mutex;
+  static Tables& tables = *new Tables;  // guarded by mutex; never destroyed: plans may be later
+  const std::lock_guard<std::mutex> guard(mutex);
+  auto& table = tables[multiprocessors];
+  if (!table) table = std::make_shared<const AttentionSplitTable>(multiprocessors);
+  return table;
+}
+
 DecodeWork::DecodeWork(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
                        const DeviceFacts& facts)
-    : request_(request), kernels_(kernels), splits_(facts.multiprocessors) {
+    : request_(request), kernels_(kernels), splits_(split_table(facts.multiprocessors)) {
   if (kernels_.append) specs_.push_back(*kernels_.append);
   specs_.insert(specs_.end(), kernels_.decode.begin(), kernels_.decode.end());
   if (kernels_.combine) specs_.push_back(*kernels_.combine);
@@ -87,7 +101,7 @@ Result<DecodeWork::Launch> DecodeWork::plan_launch(const Call& call) const {
   LATHE_TRY(rows);
   if (out.empty()) return out;
   out.kernel = attention_decode_pick(kernels_, shape);
-  out.splits = attention_decode_splits(problem(), kernels_.decode[out.kernel], shape, splits_,
+  out.splits = attention_decode_splits(problem(), kernels_.decode[out.kernel], shape, *splits_,
                                        request_.splits);
   LATHE_TRY(check_blocks(out));
   if (out.splits == 1) return out;

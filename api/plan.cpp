@@ -31,7 +31,7 @@ Status take_kernels(lathe_plan* plan) {
     PlanKernel kernel;
     kernel.built = std::move(loaded[i].built);
     kernel.loaded = std::move(loaded[i].kernel);
-    kernel.spec_text = specs[i].text();
+    kernel.spec_text = kernel.built->spec_text();
     kernel.key_hex = kernel.built->entry->key.digest.hex();
     plan->kernels.push_back(std::move(kernel));
   }

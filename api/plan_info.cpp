@@ -11,10 +11,8 @@ namespace lathe {
 namespace {
 
 int number(const Entry& entry, const char* name) {
-  const auto found = entry.metadata.find(name);
-  if (found == entry.metadata.end()) return -1;
+  const std::string_view digits = entry.metadata.find(name).value_or("");
   int value = -1;
-  const std::string& digits = found->second;
   const char* end = digits.data() + digits.size();
   return std::from_chars(digits.data(), end, value).ptr == end ? value : -1;
 }

@@ -241,9 +241,7 @@ TuneResources PlanRunner::resources(size_t candidate) const {
 std::string PlanRunner::compiler() const {
   const lathe_plan* plan = candidates_[0].plan.plan.get();
   if (!plan || plan->kernels.empty()) return {};
-  const auto& metadata = plan->kernels.front().built->entry->metadata;
-  const auto found = metadata.find("nvrtc");
-  return found == metadata.end() ? "" : found->second;
+  return std::string(plan->kernels.front().built->entry->metadata.find("nvrtc").value_or(""));
 }
 
 }  // namespace lathe

@@ -35,33 +35,7 @@ uint64_t get_number(std::string_view from, size_t at, int bytes) {
   return value;
 }
 
-std::string metadata_text(const std::map<std::string, std::string>& metadata) {
-  std::string out;
-  for (const auto& [name, value] : metadata) {
-    const size_t from = out.size();
-    out += name + "=" + value;
-    // A compiler's banner is not ours to trust: one value, one line.
-    std::replace(out.begin() + from, out.end(), '\n', ' ');
-    out += '\n';
-  }
-  return out;
-}
-
 Status bad(const std::string& what) { return Status(Code::cache_io, "cache entry: " + what); }
-
-Status parse_metadata(std::string_view lines, std::map<std::string, std::string>& out) {
-  while (!lines.empty()) {
-    const size_t end = lines.find('\n');
-    const size_t equals = lines.find('=');
-    if (end == lines.npos || equals == lines.npos || equals > end)
-      return bad("the metadata holds a line that is not name=value");
-    std::string name(lines.substr(0, equals));
-    if (!out.empty() && name <= out.rbegin()->first) return bad("the metadata is not sorted");
-    out.emplace(std::move(name), lines.substr(equals + 1, end - equals - 1));
-    lines.remove_prefix(end + 1);
-  }
-  return {};
-}
 
 Digest digest_at(std::string_view bytes, size_t at) {
   Digest out;
@@ -72,8 +46,7 @@ Digest digest_at(std::string_view bytes, size_t at) {
 }  // namespace
 
 std::string encode_entry(const Entry& entry) {
-  const std::string metadata = metadata_text(entry.metadata);
-  const std::string_view parts[] = {entry.key.text, metadata, entry.cubin, entry.ptx};
+  const std::string_view parts[] = {entry.key.text, entry.metadata.lines(), entry.cubin, entry.ptx};
   size_t total = kEntryHeaderBytes;
   for (std::string_view part : parts) total += part.size();
 
@@ -161,7 +134,9 @@ Result<Entry> EntryDecoder::end() {
   if (sum_.end() != expected_sum_) return bad("the checksum does not match");
   entry_.key.digest = digest(entry_.key.text);
   if (entry_.key.digest != expected_key_) return bad("its key is not that of its key text");
-  LATHE_TRY(parse_metadata(metadata_, entry_.metadata));
+  auto metadata = Metadata::parse(std::move(metadata_));
+  if (!metadata.ok()) return bad(metadata.status().text());
+  entry_.metadata = std::move(*metadata);
   return std::move(entry_);
 }
 

@@ -7,18 +7,18 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "cache/key.h"
+#include "cache/metadata.h"
 #include "codegen/base/status.h"
 
 namespace lathe {
 
 struct Entry {
   Key key;
-  std::map<std::string, std::string> metadata;  // registers, spill_stores, spec, threads, ...
+  Metadata metadata;
   std::string cubin;
   std::string ptx;
   // The PTX was left out, and of what a device has loaded the cubin too. It does not say that there

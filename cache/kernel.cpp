@@ -61,28 +61,30 @@ Status load_library(const Driver& driver, const Entry& entry, const KernelSpec& 
 }  // namespace
 
 Result<std::shared_ptr<const Kernel>> Kernel::load(std::shared_ptr<const Device> device,
-                                                   const Entry& entry, const KernelSpec& spec) {
+                                                   const Entry& entry,
+                                                   std::shared_ptr<const KernelSpec> spec) {
   const Driver& driver = device->driver();
   const Device::Scope scope(*device);
   LATHE_TRY(scope.status());
 
   std::shared_ptr<Kernel> kernel(new Kernel);
   kernel->device_ = device;
-  kernel->spec_ = spec;
-  LATHE_TRY(load_library(driver, entry, spec, kernel->library_));
+  kernel->spec_ = std::move(spec);
+  LATHE_TRY(load_library(driver, entry, *kernel->spec_, kernel->library_));
   CUkernel handle = nullptr;
   LATHE_TRY(check(driver, driver.cuLibraryGetKernel(&handle, kernel->library_, kEntryName),
                   "cuLibraryGetKernel(entry)"));
   LATHE_TRY(
       check(driver, driver.cuKernelGetFunction(&kernel->function_, handle), "cuKernelGetFunction"));
-  if (spec.smem_bytes > kDefaultSharedBytes) {
+  const int smem_bytes = kernel->spec_->smem_bytes;
+  if (smem_bytes > kDefaultSharedBytes) {
     const std::string call =
-        text("cuFuncSetAttribute(dynamic shared memory of ", spec.smem_bytes, " bytes)");
-    LATHE_TRY(check(
-        driver,
-        driver.cuFuncSetAttribute(kernel->function_,
-                                  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, spec.smem_bytes),
-        call.c_str()));
+        text("cuFuncSetAttribute(dynamic shared memory of ", smem_bytes, " bytes)");
+    LATHE_TRY(
+        check(driver,
+              driver.cuFuncSetAttribute(
+                  kernel->function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, smem_bytes),
+              call.c_str()));
   }
   // Lazy loading would move cost, memory and a synchronisation into the first launch.
   if (driver.cuFuncLoad)
@@ -101,10 +103,10 @@ Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) con
   config.gridDimX = grid.x;
   config.gridDimY = grid.y;
   config.gridDimZ = grid.z;
-  config.blockDimX = static_cast<unsigned>(spec_.threads);
+  config.blockDimX = static_cast<unsigned>(spec_->threads);
   config.blockDimY = 1;
   config.blockDimZ = 1;
-  config.sharedMemBytes = static_cast<unsigned>(spec_.smem_bytes);
+  config.sharedMemBytes = static_cast<unsigned>(spec_->smem_bytes);
   config.hStream = stream;
   void* args[] = {const_cast<void*>(params)};
   const Driver& driver = device_->driver();

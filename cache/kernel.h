@@ -17,7 +17,8 @@ class Kernel {
   // Loads the cubin, or the PTX where the driver has no code for this device; sets shared memory
   // once and forces the code in, so that the first launch loads nothing.
   static Result<std::shared_ptr<const Kernel>> load(std::shared_ptr<const Device> device,
-                                                    const Entry& entry, const KernelSpec& spec);
+                                                    const Entry& entry,
+                                                    std::shared_ptr<const KernelSpec> spec);
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -26,12 +27,12 @@ class Kernel {
   // lock or synchronisation; ok at once for a grid with a zero dimension.
   Status launch(const Grid& grid, const void* params, CUstream stream) const;
 
-  const KernelSpec& spec() const { return spec_; }
+  const KernelSpec& spec() const { return *spec_; }
 
  private:
   Kernel() = default;
   std::shared_ptr<const Device> device_;
-  KernelSpec spec_;
+  std::shared_ptr<const KernelSpec> spec_;
   CUlibrary library_ = nullptr;
   CUfunction function_ = nullptr;
 };

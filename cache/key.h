@@ -17,9 +17,9 @@ struct Key {
   std::string text;
 };
 
-// `compiler` is Compiler::identity(). Fails if a name or value holds a newline or a source is
-// unknown.
-Result<Key> make_key(const KernelSpec& spec, const std::string& unit, const std::string& arch,
-                     const std::string& compiler, const std::vector<std::string>& options);
+// `spec_text` is KernelSpec::text(), `compiler` Compiler::identity(). Fails if a name or value
+// holds a newline or a source is unknown.
+Result<Key> make_key(std::string_view spec_text, std::string_view unit, std::string_view arch,
+                     std::string_view compiler, const std::vector<std::string>& options);
 
 }  // namespace lathe

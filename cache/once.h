@@ -3,11 +3,12 @@
 // One computation per key in this process: the first caller computes, the others wait.
 #pragma once
 
-#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <functional>
-#include <future>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "codegen/base/digest.h"
@@ -33,40 +34,49 @@ class Once {
   template <typename Compute>
   Result<T> get(const Digest& key, bool& first, Compute compute,
                 const std::function<void()>& busy = {}) {
-    std::promise<Result<T>> promise;
-    std::shared_future<Result<T>> future;
+    std::shared_ptr<Slot> slot;
+    {
+      std::unique_lock<std::mutex> guard(mutex_);
+      std::shared_ptr<Slot>& found = table_[key];
+      first = !found;
+      if (first) found = std::make_shared<Slot>();
+      slot = found;
+      if (!first) {
+        if (busy && !slot->result) {
+          guard.unlock();
+          busy();
+          guard.lock();
+        }
+        computed_.wait(guard, [&] { return slot->result.has_value(); });
+        return *slot->result;
+      }
+    }
+    // The others must not wait for what never comes.
+    Result<T> result = guarded(compute);
     {
       const std::lock_guard<std::mutex> guard(mutex_);
-      const auto found = table_.find(key);
-      first = found == table_.end();
-      future = first ? promise.get_future().share() : found->second;
-      if (first) table_.emplace(key, future);
+      if (!result.ok()) table_.erase(key);
+      slot->result = result;
     }
-    if (!first) {
-      if (busy && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) busy();
-      return future.get();
-    }
-    // The others must not wait on a broken promise.
-    Result<T> result = guarded(compute);
-    if (!result.ok()) {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      table_.erase(key);
-    }
-    promise.set_value(result);
+    computed_.notify_all();
     return result;
   }
 
   // What later callers get of a key that has been computed.
   void replace(const Digest& key, T value) {
-    std::promise<Result<T>> promise;
-    promise.set_value(std::move(value));
+    auto slot = std::make_shared<Slot>();
+    slot->result = std::move(value);
     const std::lock_guard<std::mutex> guard(mutex_);
-    table_.insert_or_assign(key, promise.get_future().share());
+    table_[key] = std::move(slot);
   }
 
  private:
+  struct Slot {
+    std::optional<Result<T>> result;  // guarded by mutex_
+  };
   std::mutex mutex_;
-  std::unordered_map<Digest, std::shared_future<Result<T>>, DigestHash> table_;
+  std::condition_variable computed_;
+  std::unordered_map<Digest, std::shared_ptr<Slot>, DigestHash> table_;
 };
 
 }  // namespace lathe

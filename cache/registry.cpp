@@ -76,7 +76,7 @@ struct Registry::State {
     std::shared_ptr<const Kernel> kernel;
     std::shared_ptr<const Entry> entry;  // as it is kept from then on
   };
-  // By the digest of the emitted unit, which holds all that reaches the code.
+  // By EmittedKernel::id.
   Once<Built> built;
   Once<Loaded> loaded;
   Once<bool> probed;  // snippets that were found good, by their probe
@@ -91,20 +91,28 @@ struct Registry::State {
   // Of the compiler that is open, or that would be, if it is known which that is; else it is
   // opened.
   Result<std::string> compiler_identity();
-  Result<Built> make(const KernelSpec& spec, const std::string& unit, const Busy& busy);
-  Result<std::shared_ptr<const Entry>> find_or_compile(const KernelSpec& spec,
-                                                       const std::string& unit,
+  Result<Built> make(std::shared_ptr<const EmittedKernel> emitted, const Busy& busy);
+  Result<std::shared_ptr<const Entry>> find_or_compile(const EmittedKernel& kernel,
                                                        const std::string& identity, Origin& origin,
                                                        const Busy& busy);
-  Result<std::shared_ptr<const Entry>> compile(Key key, const KernelSpec& spec,
-                                               const std::string& unit, const Compiler& with);
+  Result<std::shared_ptr<const Entry>> compile(Key key, const EmittedKernel& kernel,
+                                               const Compiler& with);
+  Result<Key> key_of(const EmittedKernel& kernel, const std::string& identity) const {
+    return make_key(kernel.spec_text, kernel.unit, arch, identity, options);
+  }
   // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
   Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
-  Result<std::shared_ptr<const Entry>> find_for_any_compiler(const KernelSpec& spec,
-                                                             const std::string& unit,
+  Result<std::shared_ptr<const Entry>> find_for_any_compiler(const EmittedKernel& kernel,
                                                              const std::string& why_not_compiled,
                                                              Origin& origin);
 };
+
+EmittedKernel::EmittedKernel(const KernelSpec& of, const std::string& arch)
+    : spec(of), spec_text(of.text()), unit(emit_unit(of, spec_text, arch)), id(digest(unit)) {
+  // They are kept, and were written into room for longer ones.
+  spec_text.shrink_to_fit();
+  unit.shrink_to_fit();
+}
 
 Registry::Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> device,
                    std::string arch)
@@ -155,21 +163,20 @@ Result<std::string> Registry::State::compiler_identity() {
 
 // The compiler's identity is in the key: without one, each that the tiers know is tried.
 Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
-    const KernelSpec& spec, const std::string& unit, const std::string& why_not_compiled,
-    Origin& origin) {
+    const EmittedKernel& kernel, const std::string& why_not_compiled, Origin& origin) {
   const std::vector<std::string> identities = tiers->compilers();
   Key last;
   for (const std::string& identity : identities) {
-    LATHE_ASSIGN(last, make_key(spec, unit, arch, identity, options));
+    LATHE_ASSIGN(last, key_of(kernel, identity));
     if (auto hit = tiers->get(last, false)) {
       origin = hit->origin;
       return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(hit->entry)));
     }
   }
-  std::string why =
-      text(spec.kernel, " is not cached in ", tiers->names(), ", and ", why_not_compiled, "\n");
+  std::string why = text(kernel.spec.kernel, " is not cached in ", tiers->names(), ", and ",
+                         why_not_compiled, "\n");
   if (identities.empty()) {
-    why += "no compiler has published there yet; spec=" + spec.text();
+    why += "no compiler has published there yet; spec=" + kernel.spec_text;
   } else {
     const std::string nearest = tiers->nearest_difference(last);
     why += last.text;
@@ -190,11 +197,11 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
   return good.status();
 }
 
-Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const KernelSpec& spec,
-                                                              const std::string& unit,
+Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const EmittedKernel& kernel,
                                                               const Compiler& with) {
+  const KernelSpec& spec = kernel.spec;
   for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(unit, arch, spec.snippets));
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(kernel.unit, arch, spec.snippets));
   ++compiled;
   auto entry = std::make_shared<const Entry>(
       make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));
@@ -202,12 +209,11 @@ Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const Ker
   return entry;
 }
 
-Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const KernelSpec& spec,
-                                                                      const std::string& unit,
+Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const EmittedKernel& kernel,
                                                                       const std::string& identity,
                                                                       Origin& origin,
                                                                       const Busy& busy) {
-  LATHE_ASSIGN(Key key, make_key(spec, unit, arch, identity, options));
+  LATHE_ASSIGN(Key key, key_of(kernel, identity));
   if (auto hit = tiers->get(key, false)) {
     origin = hit->origin;
     return {std::make_shared<const Entry>(std::move(hit->entry))};
@@ -223,23 +229,24 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Kern
       return {std::make_shared<const Entry>(std::move(*entry))};
     LATHE_ASSIGN(with, open_compiler());
     origin = Origin::compiler;
-    if (with->identity() == identity) return compile(std::move(key), spec, unit, *with);
+    if (with->identity() == identity) return compile(std::move(key), kernel, *with);
   }
   // What was remembered is not what opened: its own key, under its own lock.
-  return find_or_compile(spec, unit, with->identity(), origin, busy);
+  return find_or_compile(kernel, with->identity(), origin, busy);
 }
 
-Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
-                                                     const std::string& unit, const Busy& busy) {
+Result<Registry::State::Built> Registry::State::make(std::shared_ptr<const EmittedKernel> emitted,
+                                                     const Busy& busy) {
   BuiltKernel kernel;
-  kernel.emitted = std::make_shared<const EmittedKernel>(spec, unit);
+  kernel.emitted = std::move(emitted);
   if (!may_compile) {
-    LATHE_ASSIGN(kernel.entry, find_for_any_compiler(spec, unit, "LATHE_JIT=off forbids compiling",
-                                                     kernel.origin));
+    LATHE_ASSIGN(
+        kernel.entry,
+        find_for_any_compiler(*kernel.emitted, "LATHE_JIT=off forbids compiling", kernel.origin));
   } else if (const auto identity = compiler_identity(); identity.ok()) {
-    LATHE_ASSIGN(kernel.entry, find_or_compile(spec, unit, *identity, kernel.origin, busy));
+    LATHE_ASSIGN(kernel.entry, find_or_compile(*kernel.emitted, *identity, kernel.origin, busy));
   } else {
-    auto found = find_for_any_compiler(spec, unit, "there is no compiler", kernel.origin);
+    auto found = find_for_any_compiler(*kernel.emitted, "there is no compiler", kernel.origin);
     // What stands in the way is the compiler, not the cache.
     if (!found.ok()) return identity.status();
     kernel.entry = *found;
@@ -255,11 +262,12 @@ Result<Registry::State::Built> Registry::State::make(const KernelSpec& spec,
 
 Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spec,
                                                            const Busy& busy) {
-  const std::string unit = emit_unit(spec, state_->arch);
+  auto emitted = std::make_shared<const EmittedKernel>(spec, state_->arch);
+  const Digest id = emitted->id;
   bool first = false;
   LATHE_ASSIGN(const State::Built built,
                state_->built.get(
-                   digest(unit), first, [&] { return state_->make(spec, unit, busy); }, busy));
+                   id, first, [&] { return state_->make(std::move(emitted), busy); }, busy));
   if (first) return built.first;
   ++state_->hits;
   return built.again;
@@ -270,14 +278,15 @@ Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
     return Status(Code::no_device, text(built.spec().kernel,
                                         " cannot be loaded: no device was opened, "
                                         "only compiling is possible"));
-  const Digest unit = digest(built.unit());
+  const Digest& id = built.emitted->id;
   bool first = false;
+  const std::shared_ptr<const KernelSpec> spec(built.emitted, &built.spec());
   const auto load = [&]() -> Result<State::Loaded> {
     State::Loaded out{nullptr, built.entry};
-    auto kernel = Kernel::load(state_->device, *built.entry, built.spec());
+    auto kernel = Kernel::load(state_->device, *built.entry, spec);
     if (!kernel.ok() && built.entry->without_ptx) {
       LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(built));
-      kernel = Kernel::load(state_->device, *entry, built.spec());
+      kernel = Kernel::load(state_->device, *entry, spec);
     }
     LATHE_ASSIGN(out.kernel, std::move(kernel));
     if (!built.cached) return out;
@@ -288,10 +297,10 @@ Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
     later.entry = out.entry;
     later.origin = Origin::memory;
     const auto again = std::make_shared<const BuiltKernel>(std::move(later));
-    state_->built.replace(unit, {again, again});
+    state_->built.replace(id, {again, again});
     return out;
   };
-  LATHE_ASSIGN(State::Loaded loaded, state_->loaded.get(unit, first, load));
+  LATHE_ASSIGN(State::Loaded loaded, state_->loaded.get(id, first, load));
   BuiltKernel kept = built;
   kept.entry = std::move(loaded.entry);
   return LoadedKernel{std::make_shared<const BuiltKernel>(std::move(kept)),
@@ -306,9 +315,8 @@ Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
     return Status(Code::not_cached, text(built.spec().kernel, " has gone from ", tiers_->names(),
                                          ", and LATHE_JIT=off forbids compiling"));
   LATHE_ASSIGN(const auto with, state_->open_compiler());
-  LATHE_ASSIGN(Key key, make_key(built.spec(), built.unit(), state_->arch, with->identity(),
-                                 state_->options));
-  return state_->compile(std::move(key), built.spec(), built.unit(), *with);
+  LATHE_ASSIGN(Key key, state_->key_of(*built.emitted, with->identity()));
+  return state_->compile(std::move(key), *built.emitted, *with);
 }
 
 RegistryStat Registry::stat() const {

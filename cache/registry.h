@@ -17,9 +17,11 @@
 namespace lathe {
 
 struct EmittedKernel {
-  EmittedKernel(const KernelSpec& of, const std::string& text) : spec(of), unit(text) {}
+  EmittedKernel(const KernelSpec& of, const std::string& arch);
   KernelSpec spec;
+  std::string spec_text;
   std::string unit;  // the emitted source
+  Digest id;         // of the unit, which holds all that reaches the code
 };
 
 struct BuiltKernel {
@@ -29,6 +31,7 @@ struct BuiltKernel {
   std::shared_ptr<const Entry> entry;  // key, metadata; the code, as far as it was not left out
 
   const KernelSpec& spec() const { return emitted->spec; }
+  const std::string& spec_text() const { return emitted->spec_text; }
   const std::string& unit() const { return emitted->unit; }
 };
 

@@ -47,10 +47,14 @@ std::string config(const KernelSpec& spec) {
 }  // namespace
 
 std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
+  return emit_unit(spec, spec.text(), arch);
+}
+
+std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const std::string& arch) {
   std::string unit;
   unit.reserve(4096);
   append(&unit, {"// ",
-                 spec.text(),
+                 spec_text,
                  " arch=",
                  arch,
                  "\n#include \"",

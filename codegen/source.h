@@ -7,11 +7,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "codegen/spec.h"
 
 namespace lathe {
 
 std::string emit_unit(const KernelSpec& spec, const std::string& arch);
+// The same for a caller that has spec.text() already.
+std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const std::string& arch);
 
 }  // namespace lathe

@@ -107,19 +107,20 @@ int64_t attention_num_splits(const SplitQuestion& question) {
 
 std::vector<int64_t> attention_num_splits_by_blocks(int64_t tiles, int64_t multiprocessors,
                                                     int64_t limit) {
-  std::vector<int64_t> out;
-  out.reserve(static_cast<size_t>(limit));
-  std::vector<double> filled = {0};  // by blocks; the splits never pass them
+  std::vector<int64_t> out(static_cast<size_t>(limit), 1);
+  if (tiles * 10 >= multiprocessors * 8) return out;
+  std::vector<double> filled(static_cast<size_t>(limit) + 1);  // by blocks; never fewer than splits
   double best = 0;
   size_t splits = 1;
+  int64_t places = 0;  // of the waves that so many blocks need
   for (int64_t blocks = 1; blocks <= limit; ++blocks) {
-    filled.push_back(fill(tiles * blocks, multiprocessors));
-    if (blocks <= multiprocessors) best = std::max(best, filled.back());
+    while (places < tiles * blocks) places += multiprocessors;
+    const auto at = static_cast<size_t>(blocks);
+    filled[at] = static_cast<double>(tiles * blocks) / static_cast<double>(places);
+    if (blocks <= multiprocessors) best = std::max(best, filled[at]);
     // The bar rises with the blocks, so what was below it before still is.
     while (filled[splits] < kGoodFill * best) ++splits;
-    out.push_back(blocks <= kFewBlocks || tiles * 10 >= multiprocessors * 8
-                      ? 1
-                      : static_cast<int64_t>(splits));
+    if (blocks > kFewBlocks) out[at - 1] = static_cast<int64_t>(splits);
   }
   return out;
 }

@@ -128,7 +128,7 @@ TEST_CASE("the information names architectures, compilers and tuned choices, eac
 TEST_CASE("keys choose, from the first source that has each; a missing one is named") {
   const TemporaryDirectory place;
   Entry late = sample_entry("b");
-  late.metadata["created"] = "2";
+  late.metadata.set("created", "2");
   Entries first({sample_entry("a"), sample_entry("b")}), second({late, sample_entry("c")});
   std::vector<Digest> keys = {sample_key("c").digest, sample_key("b").digest,
                               sample_key("c").digest};
@@ -153,7 +153,7 @@ TEST_CASE("unpacking adds what is missing, leaves what is there and tells what i
   pack_all(place / "b", {{sample_entry("a"), sample_entry("b"), sample_entry("c")}});
   const auto store = Store::open(place / "cache");
   Entry mine = sample_entry("a");
-  mine.metadata["created"] = "mine";
+  mine.metadata.set("created", "mine");
   REQUIRE(store->put(mine));
   std::string bytes = read_file(place / "b");
   const size_t at = bytes.find(encode_entry(sample_entry("c")));
@@ -197,8 +197,8 @@ TEST_CASE("a damaged entry is left out of a bundle of all, and refused where it 
 TEST_CASE("bundles that disagree about a key are not merged; date and compile time do not count") {
   const TemporaryDirectory place;
   Entry early = sample_entry("a"), late = early, other = early;
-  early.metadata["created"] = "1";
-  late.metadata["created"] = "2";
+  early.metadata.set("created", "1");
+  late.metadata.set("created", "2");
   other.cubin[0] ^= 1;
   pack_all(place / "early", {{early, sample_entry("b")}});
   pack_all(place / "late", {{late}});
@@ -209,7 +209,7 @@ TEST_CASE("bundles that disagree about a key are not merged; date and compile ti
     const auto merged = Bundle::open(place / "m");
     REQUIRE(merged.ok());
     CHECK((*merged)->items().size() == 2);
-    CHECK((*merged)->read(early.key.digest)->metadata.at("created") == "1");
+    CHECK((*merged)->read(early.key.digest)->metadata.find("created") == "1");
   }
   const std::string before = read_file(place / "m");
   const auto refused =
@@ -227,7 +227,7 @@ TEST_CASE("an entry that changes while it is packed fails the packing and leaves
     int reads = 0;
     Result<Entry> read(const Digest& key) override {
       Result<Entry> entry = Entries::read(key);
-      if (++reads > 1) entry->metadata["created"] = text(reads);
+      if (++reads > 1) entry->metadata.set("created", text(reads));
       return entry;
     }
   } changing({sample_entry("a")});

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cache/registry.h"
+#include "codegen/base/text.h"
 #include "codegen/kernels/conv.h"
 #include "tests/cache/support.h"
 
@@ -56,9 +57,9 @@ void start_here(const std::string& cache, int width, const std::string& report) 
   Registry registry(Store::open(cache), nullptr, "sm_90a");
   const auto built = registry.build(conv_spec(width));
   const std::string what = built.ok() ? word((*built)->origin) : built.status().text();
-  const auto identity = built.ok() ? (*built)->entry->metadata.at("nvrtc") : std::string();
+  const auto identity = built.ok() ? *(*built)->entry->metadata.find("nvrtc") : "";
   write_file(report,
-             what + "\n" + (compiler_is_open() ? "opened" : "not opened") + "\n" + identity);
+             text(what, "\n", compiler_is_open() ? "opened" : "not opened", "\n", identity));
 }
 
 Start read_start(const std::string& report) {

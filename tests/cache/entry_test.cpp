@@ -20,7 +20,7 @@ TEST_CASE("an entry comes back as it was") {
     CHECK(same(*back, entry));
   }
   Entry bare = sample_entry("bare", 0);
-  bare.metadata.clear();
+  bare.metadata = {};
   bare.ptx.clear();
   REQUIRE(decode_entry(encode_entry(bare)).ok());
   CHECK(same(*decode_entry(encode_entry(bare)), bare));
@@ -97,11 +97,11 @@ TEST_CASE("the bytes are those that version 1 has always written") {
 
 TEST_CASE("a newline cannot be smuggled into the metadata") {
   Entry entry = sample_entry("a");
-  entry.metadata["ptx_banner"] = "13.0\nregisters=1";
+  entry.metadata.set("ptx_banner", "13.0\nregisters=1");
   const Result<Entry> back = decode_entry(encode_entry(entry));
   REQUIRE(back.ok());
-  CHECK(back->metadata.at("registers") == "31");
-  CHECK(back->metadata.at("ptx_banner") == "13.0 registers=1");
+  CHECK(back->metadata.find("registers") == "31");
+  CHECK(back->metadata.find("ptx_banner") == "13.0 registers=1");
 }
 
 TEST_CASE("every flipped bit is refused") {

@@ -28,7 +28,9 @@ struct Loading {
     spec.threads = 96;
     spec.smem_bytes = 512;
   }
-  Result<std::shared_ptr<const Kernel>> load() { return Kernel::load(device, entry, spec); }
+  Result<std::shared_ptr<const Kernel>> load() {
+    return Kernel::load(device, entry, std::make_shared<const KernelSpec>(spec));
+  }
 };
 
 }  // namespace

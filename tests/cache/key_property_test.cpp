@@ -53,7 +53,9 @@ struct Parts {
   KernelSpec spec;
   std::string arch = "sm_90a", compiler = "nvrtc 13.0 65be0db342ad51a06876e71e210bccc5aa8322cf";
   std::vector<std::string> options = {"--no-source-include", "--ptxas-options=-v", "-std=c++17"};
-  Result<Key> key() const { return make_key(spec, emit_unit(spec, arch), arch, compiler, options); }
+  Result<Key> key() const {
+    return make_key(spec.text(), emit_unit(spec, arch), arch, compiler, options);
+  }
 };
 
 using Random = std::mt19937_64;

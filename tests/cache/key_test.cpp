@@ -45,7 +45,7 @@ struct Parts {
                       Constant::integer("width", "kWidth", 4),
                       Constant::flag("silu", "kSilu", true)};
   }
-  Result<Key> key() const { return make_key(spec, unit, arch, compiler, options); }
+  Result<Key> key() const { return make_key(spec.text(), unit, arch, compiler, options); }
 };
 
 }  // namespace

@@ -21,16 +21,14 @@ namespace {
 // An entry of the same key that tells where it came from.
 Entry from(const std::string& tier, const std::string& name = "a") {
   Entry entry = sample_entry(name);
-  entry.metadata["created"] = tier;
+  entry.metadata.set("created", tier);
   return entry;
 }
 
 std::string where(Tiers& tiers, const std::string& name) {
   const auto hit = tiers.get(sample_key(name));
   if (!hit) return "miss";
-  const auto created = hit->entry.metadata.find("created");
-  return std::string(word(hit->origin)) + " " +
-         (created == hit->entry.metadata.end() ? "" : created->second);
+  return text(word(hit->origin), " ", hit->entry.metadata.find("created").value_or(""));
 }
 
 // Everything below a directory: path, kind, size, times.
