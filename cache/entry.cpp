@@ -70,14 +70,22 @@ uint32_t entry_version(std::string_view bytes) {
   return static_cast<uint32_t>(get_number(bytes, kVersionAt, 4));
 }
 
-Result<Entry> decode_entry(std::string_view bytes, bool with_ptx) {
-  EntryDecoder decoder(bytes.size(), with_ptx);
+void keep_only(Keep keep, Entry& entry) {
+  const auto leave_out = [&](std::string& part) {
+    entry.partial = entry.partial || !part.empty();
+    part = {};
+  };
+  if (keep != Keep::all) leave_out(entry.ptx);
+  if (keep == Keep::no_code) leave_out(entry.cubin);
+}
+
+Result<Entry> decode_entry(std::string_view bytes, Keep keep) {
+  EntryDecoder decoder(bytes.size(), keep);
   LATHE_TRY(decoder.add(bytes));
   return decoder.end();
 }
 
-EntryDecoder::EntryDecoder(uint64_t file_bytes, bool with_ptx)
-    : file_bytes_(file_bytes), with_ptx_(with_ptx) {}
+EntryDecoder::EntryDecoder(uint64_t file_bytes, Keep keep) : file_bytes_(file_bytes), keep_(keep) {}
 
 Status EntryDecoder::take_header(std::string_view bytes) {
   if (std::min<uint64_t>(bytes.size(), file_bytes_) < kEntryHeaderBytes)
@@ -111,14 +119,15 @@ Status EntryDecoder::add(std::string_view bytes) {
     bytes.remove_prefix(kEntryHeaderBytes);
   }
   sum_.add(bytes);
-  std::string* const parts[] = {&entry_.key.text, &metadata_, &entry_.cubin,
-                                with_ptx_ ? &entry_.ptx : nullptr};
+  std::string* const parts[] = {&entry_.key.text, &metadata_,
+                                keep_ == Keep::no_code ? nullptr : &entry_.cubin,
+                                keep_ == Keep::all ? &entry_.ptx : nullptr};
   for (size_t i = 0; i < 4; ++i) {
     const std::string_view part = bytes.substr(0, missing_[i]);
     if (part.empty()) continue;
     if (parts[i] && parts[i]->empty()) parts[i]->reserve(missing_[i]);
     if (parts[i]) *parts[i] += part;
-    if (i == 3) entry_.without_ptx = !with_ptx_;
+    if (!parts[i]) entry_.partial = true;
     missing_[i] -= part.size();
     bytes.remove_prefix(part.size());
   }

@@ -21,10 +21,14 @@ struct Entry {
   Metadata metadata;
   std::string cubin;
   std::string ptx;
-  // The PTX was left out, and of what a device has loaded the cubin too. It does not say that there
-  // is none.
-  bool without_ptx = false;
+  bool partial = false;  // the PTX or all code was left out, which does not say that there is none
 };
+
+// What a reader keeps of an entry's code. A device takes the cubin and has no use for the PTX;
+// where there is none, code that a tier has is read again by whoever asks for it.
+enum class Keep { all, cubin, no_code };
+// Leaves out the rest.
+void keep_only(Keep keep, Entry& entry);
 
 inline constexpr uint32_t kEntryVersion = 1;
 inline constexpr size_t kEntryHeaderBytes = 96;
@@ -34,8 +38,8 @@ inline constexpr uint64_t kMaxEntryBytes = uint64_t{256} << 20;
 
 std::string encode_entry(const Entry& entry);
 // Fails with CACHE_IO and what is wrong: magic, version, length, checksum, text.
-// Either way all of it is verified; without the PTX, of which a GPU needs none, less is copied.
-Result<Entry> decode_entry(std::string_view bytes, bool with_ptx = true);
+// All of it is verified, whatever is kept.
+Result<Entry> decode_entry(std::string_view bytes, Keep keep = Keep::all);
 // The format version that `bytes` states; 0 if they are no entry at all.
 uint32_t entry_version(std::string_view bytes);
 
@@ -43,7 +47,7 @@ uint32_t entry_version(std::string_view bytes);
 // entry keeps.
 class EntryDecoder {
  public:
-  EntryDecoder(uint64_t file_bytes, bool with_ptx);
+  EntryDecoder(uint64_t file_bytes, Keep keep);
   // The next bytes of the file; the first piece has the header, or is all there is.
   Status add(std::string_view bytes);
   // After the last piece. Nothing of the entry is believed before.
@@ -53,7 +57,7 @@ class EntryDecoder {
   Status take_header(std::string_view bytes);
 
   const uint64_t file_bytes_;
-  const bool with_ptx_;
+  const Keep keep_;
   Digester sum_;
   Digest expected_sum_, expected_key_;
   std::string metadata_;

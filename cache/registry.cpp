@@ -87,6 +87,9 @@ struct Registry::State {
   std::optional<std::string> remembered;     // likewise: its identity, while it is not open
   bool recalled = false;                     // likewise
 
+  // Of what a tier has.
+  Keep keep() const { return device ? Keep::cubin : Keep::no_code; }
+
   Result<std::shared_ptr<const Compiler>> open_compiler();
   // Of the compiler that is open, or that would be, if it is known which that is; else it is
   // opened.
@@ -168,7 +171,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
   Key last;
   for (const std::string& identity : identities) {
     LATHE_ASSIGN(last, key_of(kernel, identity));
-    if (auto hit = tiers->get(last, false)) {
+    if (auto hit = tiers->get(last, keep())) {
       origin = hit->origin;
       return std::shared_ptr<const Entry>(std::make_shared<Entry>(std::move(hit->entry)));
     }
@@ -214,7 +217,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Emit
                                                                       Origin& origin,
                                                                       const Busy& busy) {
   LATHE_ASSIGN(Key key, key_of(kernel, identity));
-  if (auto hit = tiers->get(key, false)) {
+  if (auto hit = tiers->get(key, keep())) {
     origin = hit->origin;
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   }
@@ -225,7 +228,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Emit
     const Store::Lock lock = store.lock_to_compile(key);
     // Whoever held the lock before us has published by now.
     origin = Origin::disk;
-    if (auto entry = store.get(key, true))
+    if (auto entry = store.get(key, true, keep()))
       return {std::make_shared<const Entry>(std::move(*entry))};
     LATHE_ASSIGN(with, open_compiler());
     origin = Origin::compiler;
@@ -284,7 +287,7 @@ Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
   const auto load = [&]() -> Result<State::Loaded> {
     State::Loaded out{nullptr, built.entry};
     auto kernel = Kernel::load(state_->device, *built.entry, spec);
-    if (!kernel.ok() && built.entry->without_ptx) {
+    if (!kernel.ok() && built.entry->partial) {
       LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(built));
       kernel = Kernel::load(state_->device, *entry, spec);
     }
@@ -308,7 +311,7 @@ Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
 }
 
 Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
-  if (!built.entry->without_ptx) return built.entry;
+  if (!built.entry->partial) return built.entry;
   if (auto hit = tiers_->get(built.entry->key))
     return {std::make_shared<const Entry>(std::move(hit->entry))};
   if (!state_->may_compile)

@@ -100,7 +100,7 @@ const std::string& Store::root() const { return state_->root; }
 const std::string& Store::problem() const { return state_->problem; }
 uint64_t Store::max_bytes() const { return state_->max_bytes; }
 
-Store::State::Found Store::State::read_pieces(int fd, uint64_t bytes, bool with_ptx) const {
+Store::State::Found Store::State::read_pieces(int fd, uint64_t bytes, Keep keep) const {
   Found found;
   const auto wrong = [&](const Status& status) {
     found.why = status.text();
@@ -112,7 +112,7 @@ Store::State::Found Store::State::read_pieces(int fd, uint64_t bytes, bool with_
   std::unique_ptr<char[]>& room = lock ? window : own;
   if (!room) room = std::make_unique_for_overwrite<char[]>(kWindowBytes);
 
-  EntryDecoder decoder(bytes, with_ptx);
+  EntryDecoder decoder(bytes, keep);
   uint64_t done = 0;
   for (size_t wanted = 1, got = 1; done < bytes && got == wanted; done += got) {
     wanted = static_cast<size_t>(std::min<uint64_t>(kWindowBytes, bytes - done));
@@ -135,7 +135,7 @@ Store::State::Found Store::State::read_pieces(int fd, uint64_t bytes, bool with_
 }
 
 Store::State::Found Store::State::read_entry(int shard, const std::string& name, bool heal,
-                                             bool touch, bool with_ptx) const {
+                                             bool touch, Keep keep) const {
   Found found;
   struct stat status = {};
   const auto wrong = [&](std::string why) {
@@ -163,7 +163,7 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   if (static_cast<uint64_t>(status.st_size) > kMaxEntryBytes)
     return wrong(text("it has ", status.st_size, " bytes"));
 
-  found = read_pieces(opened.fd(), static_cast<uint64_t>(status.st_size), with_ptx);
+  found = read_pieces(opened.fd(), static_cast<uint64_t>(status.st_size), keep);
   if (found.wrong) return wrong(std::move(found.why));
   if (!found.entry) return found;
   if (entry_name(found.entry->key.digest) != name) {
@@ -178,7 +178,7 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   return found;
 }
 
-std::optional<Entry> Store::get(const Key& key, bool again, bool with_ptx) {
+std::optional<Entry> Store::get(const Key& key, bool again, Keep keep) {
   const auto miss = [&]() -> std::optional<Entry> {
     if (!again) ++state_->misses;
     return std::nullopt;
@@ -192,7 +192,7 @@ std::optional<Entry> Store::get(const Key& key, bool again, bool with_ptx) {
     found = {};
     found.error = shard.error;
     const bool ours = !state_->read_only;
-    if (shard) found = state_->read_entry(shard.fd(), name, ours, ours, with_ptx);
+    if (shard) found = state_->read_entry(shard.fd(), name, ours, ours, keep);
     if (found.error != ESTALE) break;
   }
   if (found.entry) {

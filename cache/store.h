@@ -56,8 +56,8 @@ class Store : public EntrySource {
   const std::string& problem() const;  // why it is memory only, with the remedy
 
   // Nothing on a miss or a bad entry (which is removed and counted). `again`: the second look under
-  // the lock, which is not counted as another miss. `with_ptx`: as decode_entry's.
-  std::optional<Entry> get(const Key& key, bool again = false, bool with_ptx = true);
+  // the lock, which is not counted as another miss. `keep`: as decode_entry's.
+  std::optional<Entry> get(const Key& key, bool again = false, Keep keep = Keep::all);
   // Whether it was stored; failing to is a warning and a counter, never an error.
   bool put(const Entry& entry);
 

@@ -83,10 +83,10 @@ struct Store::State {
     int error = 0;
   };
   // Reads and verifies an open file of so many bytes.
-  Found read_pieces(int fd, uint64_t bytes, bool with_ptx) const;
+  Found read_pieces(int fd, uint64_t bytes, Keep keep) const;
   // Reads and verifies one file of an open shard; removes it if it is wrong and `heal` is set.
   Found read_entry(int shard, const std::string& name, bool heal, bool touch,
-                   bool with_ptx = true) const;
+                   Keep keep = Keep::all) const;
 
   int publish(const Entry& entry, std::string& step);
   // After the n-th publish: now and then, and in one process at a time, trims to max_bytes.

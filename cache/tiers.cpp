@@ -90,10 +90,13 @@ std::shared_ptr<Tiers> Tiers::open(const std::string& root, const FileSystem& fs
   return std::make_shared<Tiers>(std::move(store), std::move(read_only));
 }
 
-std::optional<Tiers::Hit> Tiers::get(const Key& key, bool with_ptx) {
-  if (auto entry = store_->get(key, false, with_ptx)) return Hit{std::move(*entry), Origin::disk};
+std::optional<Tiers::Hit> Tiers::get(const Key& key, Keep keep) {
+  if (auto entry = store_->get(key, false, keep)) return Hit{std::move(*entry), Origin::disk};
   for (const auto& tier : read_only_) {
-    if (auto entry = tier->get(key)) return Hit{std::move(*entry), tier->origin()};
+    auto entry = tier->get(key);
+    if (!entry) continue;
+    keep_only(keep, *entry);
+    return Hit{std::move(*entry), tier->origin()};
   }
   return std::nullopt;
 }

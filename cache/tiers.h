@@ -61,8 +61,7 @@ class Tiers {
     Entry entry;
     Origin origin;
   };
-  // `with_ptx`: as decode_entry's; a read-only tier gives it either way.
-  std::optional<Hit> get(const Key& key, bool with_ptx = true);
+  std::optional<Hit> get(const Key& key, Keep keep = Keep::all);
   // Of all tiers, each once.
   std::vector<std::string> compilers();
   std::string nearest_difference(const Key& key);

@@ -30,7 +30,7 @@ TEST_CASE("pieces make the entry that the file makes, and no other") {
   const Entry entry = sample_entry("pieces", 3000);
   const std::string bytes = encode_entry(entry);
   const auto in_pieces = [&](std::string_view file, size_t claimed, size_t first, size_t each) {
-    EntryDecoder decoder(claimed, true);
+    EntryDecoder decoder(claimed, Keep::all);
     for (size_t at = 0; at < file.size();) {
       const std::string_view piece = file.substr(at, at == 0 ? first : each);
       if (const Status status = decoder.add(piece); !status.ok()) return Result<Entry>(status);
@@ -56,14 +56,32 @@ TEST_CASE("pieces make the entry that the file makes, and no other") {
       CHECK_FALSE(in_pieces(other, other.size(), first, each).ok());
     }
   }
-  EntryDecoder without(bytes.size(), false);
-  REQUIRE(without.add(bytes).ok());
-  const auto back = without.end();
-  REQUIRE(back.ok());
-  CHECK(back->without_ptx);
-  CHECK(back->ptx.empty());
-  CHECK(back->cubin == entry.cubin);
-  CHECK(EntryDecoder(0, true).end().status().text().find("0 bytes") != std::string::npos);
+  CHECK(EntryDecoder(0, Keep::all).end().status().text().find("0 bytes") != std::string::npos);
+}
+
+TEST_CASE("what is left out is verified all the same, and said to be left out") {
+  const Entry entry = sample_entry("parts", 3000);
+  std::string bytes = encode_entry(entry);
+  for (const Keep keep : {Keep::all, Keep::cubin, Keep::no_code}) {
+    const auto back = decode_entry(bytes, keep);
+    REQUIRE(back.ok());
+    CHECK(back->partial == (keep != Keep::all));
+    CHECK(back->cubin == (keep == Keep::no_code ? "" : entry.cubin));
+    CHECK(back->ptx == (keep == Keep::all ? entry.ptx : ""));
+    CHECK(back->metadata == entry.metadata);
+    Entry cut = entry;
+    keep_only(keep, cut);
+    CHECK(same(cut, *back));
+    CHECK(cut.partial == back->partial);
+    for (const size_t at : {bytes.size() - 1, bytes.size() - entry.ptx.size() - 1}) {
+      bytes[at] ^= 1;
+      CHECK_FALSE(decode_entry(bytes, keep).ok());
+      bytes[at] ^= 1;
+    }
+  }
+  Entry bare = sample_entry("bare", 0);
+  bare.ptx.clear();
+  CHECK_FALSE(decode_entry(encode_entry(bare), Keep::no_code)->partial);
 }
 
 TEST_CASE("the layout is that of version 1") {

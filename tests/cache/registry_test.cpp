@@ -47,9 +47,9 @@ TEST_CASE("a kernel comes from the compiler, then from memory, then from disk") 
   const auto found = second.registry.build(conv_spec());
   REQUIRE(found.ok());
   CHECK((*found)->origin == Origin::disk);
-  // The PTX stays on disk until somebody wants it.
+  // Without a device the code stays on disk until somebody wants it.
   CHECK((*found)->entry->ptx.empty());
-  CHECK((*found)->entry->cubin == (*built)->entry->cubin);
+  CHECK((*found)->entry->cubin.empty());
   const auto whole = second.registry.whole(**found);
   REQUIRE(whole.ok());
   CHECK(same(**whole, *(*built)->entry));
@@ -61,7 +61,7 @@ TEST_CASE("a kernel comes from the compiler, then from memory, then from disk") 
   CHECK(std::string(word(Origin::disk)) == "disk");
 }
 
-TEST_CASE("a PTX that has gone from the disk is compiled again") {
+TEST_CASE("code that has gone from the disk is compiled again") {
   if (no_compiler()) return;
   const TemporaryDirectory place;
   REQUIRE(Fresh(place.path()).registry.build(conv_spec()).ok());
@@ -72,7 +72,7 @@ TEST_CASE("a PTX that has gone from the disk is compiled again") {
   const auto whole = fresh.registry.whole(**found);
   REQUIRE(whole.ok());
   CHECK((*whole)->ptx.find(".entry entry") != std::string::npos);
-  CHECK((*whole)->cubin == (*found)->entry->cubin);
+  CHECK((*whole)->cubin.substr(1, 3) == "ELF");
   CHECK(fresh.registry.stat().compiled == 1);
 
   const Environment off("LATHE_JIT", "off");
@@ -255,6 +255,7 @@ TEST_CASE("of a loaded kernel the registry keeps the code that no tier has") {
   const auto found = second.registry.build(conv_spec());
   REQUIRE(found.ok());
   CHECK((*found)->entry->cubin == (*compiled)->entry->cubin);
+  CHECK((*found)->entry->ptx.empty());
   const auto loaded = second.registry.load(**found);
   REQUIRE(loaded.ok());
   CHECK(loaded->built->origin == Origin::disk);

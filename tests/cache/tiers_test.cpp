@@ -90,6 +90,25 @@ TEST_CASE("tiers are asked in order, and what is found is not copied up") {
     CHECK(tiers->names().find(place / name) != std::string::npos);
 }
 
+TEST_CASE("of the code every tier gives what is asked for") {
+  const TemporaryDirectory place;
+  REQUIRE(Store::open(place / "mine")->put(sample_entry("a")));
+  REQUIRE(Store::open(place / "theirs")->put(sample_entry("b")));
+  pack_all(place / "bundle", {{sample_entry("c")}});
+  const Variables set(place / "theirs", place / "bundle");
+  const auto tiers = Tiers::open(place / "mine");
+  for (const char* name : {"a", "b", "c"}) {
+    for (const Keep keep : {Keep::all, Keep::cubin, Keep::no_code}) {
+      const auto hit = tiers->get(sample_key(name), keep);
+      REQUIRE(hit);
+      Entry expected = sample_entry(name);
+      keep_only(keep, expected);
+      CHECK(same(hit->entry, expected));
+      CHECK(hit->entry.partial == (keep != Keep::all));
+    }
+  }
+}
+
 TEST_CASE("the compilers and the nearest entry of every tier are known") {
   const TemporaryDirectory place;
   const auto entry_by = [](const std::string& name, const std::string& compiler) {
