@@ -6,11 +6,10 @@
 
 #include <atomic>
 #include <ctime>
-#include <mutex>
 
-#include "cache/compiler_memo.h"
 #include "cache/key.h"
 #include "cache/once.h"
+#include "cache/shared_compiler.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
@@ -62,6 +61,9 @@ bool compiling_allowed() {
 }  // namespace
 
 struct Registry::State {
+  State(std::shared_ptr<Tiers> all, std::shared_ptr<const Device> of, std::string name)
+      : tiers(std::move(all)), device(std::move(of)), arch(std::move(name)) {}
+
   // What is built, and the same as later callers see it.
   struct Built {
     std::shared_ptr<const BuiltKernel> first, again;
@@ -69,7 +71,8 @@ struct Registry::State {
   std::shared_ptr<Tiers> tiers;
   std::shared_ptr<const Device> device;
   std::string arch;
-  bool may_compile = true;
+  const bool may_compile = compiling_allowed();
+  SharedCompiler compiler{tiers->store()};
   const std::vector<std::string>& options = Compiler::options();
 
   struct Loaded {
@@ -82,18 +85,9 @@ struct Registry::State {
   Once<bool> probed;  // snippets that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
-  std::mutex compiler_mutex;
-  std::shared_ptr<const Compiler> compiler;  // guarded by compiler_mutex
-  std::optional<std::string> remembered;     // likewise: its identity, while it is not open
-  bool recalled = false;                     // likewise
-
   // Of what a tier has.
   Keep keep() const { return device ? Keep::cubin : Keep::no_code; }
 
-  Result<std::shared_ptr<const Compiler>> open_compiler();
-  // Of the compiler that is open, or that would be, if it is known which that is; else it is
-  // opened.
-  Result<std::string> compiler_identity();
   Result<Built> make(std::shared_ptr<const EmittedKernel> emitted, const Busy& busy);
   Result<std::shared_ptr<const Entry>> find_or_compile(const EmittedKernel& kernel,
                                                        const std::string& identity, Origin& origin,
@@ -123,46 +117,10 @@ Registry::Registry(std::shared_ptr<Store> store, std::shared_ptr<const Device> d
 
 Registry::Registry(std::shared_ptr<Tiers> tiers, std::shared_ptr<const Device> device,
                    std::string arch)
-    : tiers_(std::move(tiers)), state_(std::make_unique<State>()) {
-  state_->tiers = tiers_;
-  state_->device = std::move(device);
-  state_->arch = std::move(arch);
-  state_->may_compile = compiling_allowed();
-}
+    : tiers_(std::move(tiers)),
+      state_(std::make_unique<State>(tiers_, std::move(device), std::move(arch))) {}
 
 Registry::~Registry() = default;
-
-Result<std::shared_ptr<const Compiler>> Registry::State::open_compiler() {
-  const std::lock_guard<std::mutex> guard(compiler_mutex);
-  if (!compiler) {
-    const CompilerMemo memo(tiers->store());
-    LATHE_ASSIGN(compiler, Compiler::open());
-    memo.note(*compiler);
-  }
-  return compiler;
-}
-
-Result<std::string> Registry::State::compiler_identity() {
-  {
-    const std::lock_guard<std::mutex> guard(compiler_mutex);
-    if (compiler) return compiler->identity();
-    if (!recalled) remembered = CompilerMemo(tiers->store()).recall();
-    recalled = true;
-    if (remembered) return *remembered;
-  }
-  // Of many processes that start at once into an empty cache one opens the compiler, which costs
-  // more than all else up to the lock of the key, and the others read what it notes. Each in its
-  // turn; without a lock, or if somebody takes too long, each opens its own.
-  static const Key kTurn{digest("which compiler"), "which compiler"};
-  const Store::Lock turn = tiers->store().lock(kTurn);
-  if (auto noted = CompilerMemo(tiers->store()).recall()) {
-    const std::lock_guard<std::mutex> guard(compiler_mutex);
-    remembered = noted;
-    return *noted;
-  }
-  LATHE_ASSIGN(const std::shared_ptr<const Compiler> opened, open_compiler());
-  return opened->identity();
-}
 
 // The compiler's identity is in the key: without one, each that the tiers know is tried.
 Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
@@ -230,7 +188,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Emit
     origin = Origin::disk;
     if (auto entry = store.get(key, true, keep()))
       return {std::make_shared<const Entry>(std::move(*entry))};
-    LATHE_ASSIGN(with, open_compiler());
+    LATHE_ASSIGN(with, compiler.open());
     origin = Origin::compiler;
     if (with->identity() == identity) return compile(std::move(key), kernel, *with);
   }
@@ -246,7 +204,7 @@ Result<Registry::State::Built> Registry::State::make(std::shared_ptr<const Emitt
     LATHE_ASSIGN(
         kernel.entry,
         find_for_any_compiler(*kernel.emitted, "LATHE_JIT=off forbids compiling", kernel.origin));
-  } else if (const auto identity = compiler_identity(); identity.ok()) {
+  } else if (const auto identity = compiler.identity(); identity.ok()) {
     LATHE_ASSIGN(kernel.entry, find_or_compile(*kernel.emitted, *identity, kernel.origin, busy));
   } else {
     auto found = find_for_any_compiler(*kernel.emitted, "there is no compiler", kernel.origin);
@@ -317,7 +275,7 @@ Result<std::shared_ptr<const Entry>> Registry::whole(const BuiltKernel& built) {
   if (!state_->may_compile)
     return Status(Code::not_cached, text(built.spec().kernel, " has gone from ", tiers_->names(),
                                          ", and LATHE_JIT=off forbids compiling"));
-  LATHE_ASSIGN(const auto with, state_->open_compiler());
+  LATHE_ASSIGN(const auto with, state_->compiler.open());
   LATHE_ASSIGN(Key key, state_->key_of(*built.emitted, with->identity()));
   return state_->compile(std::move(key), *built.emitted, *with);
 }

@@ -215,6 +215,7 @@ TEST_CASE("a process killed while it compiles leaves nothing") {
   }();
   const pid_t child = fork();
   if (child == 0) {
+    setenv("LATHE_TEST_NVRTC_MEMO", "", 1);  // so that it takes its time
     const auto context = test::make_context(LATHE_DEVICE_NONE, folder.path);
     lathe_warm(context.get(), slow.problem.get(), nullptr, nullptr);
     _exit(0);
@@ -230,9 +231,10 @@ TEST_CASE("a process killed while it compiles leaves nothing") {
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFSIGNALED(status));
   CHECK_FALSE(somebody_holds_a_lock(folder.path));
+  // What may be there is the note of which compiler the process had opened.
   size_t files = 0;
   for (const auto& each : std::filesystem::recursive_directory_iterator(folder.path)) {
-    files += each.is_regular_file() && each.file_size() > 0;
+    files += each.is_regular_file() && each.file_size() > 0 && each.path().filename() != "nvrtc";
   }
   CHECK(files == 0);
   const auto context = test::make_context(LATHE_DEVICE_NONE, folder.path);

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/shared_compiler.h"
+
+#include "cache/compiler_memo.h"
+
+namespace lathe {
+
+Result<std::shared_ptr<const Compiler>> SharedCompiler::open() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (!compiler_) {
+    const CompilerMemo memo(store_);
+    LATHE_ASSIGN(compiler_, Compiler::open());
+    memo.note(*compiler_);
+  }
+  return compiler_;
+}
+
+Result<std::string> SharedCompiler::identity() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (compiler_) return compiler_->identity();
+    if (!recalled_) remembered_ = CompilerMemo(store_).recall();
+    recalled_ = true;
+    if (remembered_) return *remembered_;
+  }
+  // Of many processes that start at once into an empty cache one opens the compiler, which costs
+  // more than all else up to the lock of the key, and the others read what it notes. Each in its
+  // turn; without a lock, or if somebody takes too long, each opens its own.
+  static const Key kTurn{digest("which compiler"), "which compiler"};
+  const Store::Lock turn = store_.lock(kTurn);
+  if (auto noted = CompilerMemo(store_).recall()) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    remembered_ = noted;
+    return *noted;
+  }
+  LATHE_ASSIGN(const std::shared_ptr<const Compiler> opened, open());
+  return opened->identity();
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The compiler of a registry's threads, opened when something is compiled. Its identity, which is
+// in every key, is known without, once a process of this machine has noted it in the cache.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "cache/store.h"
+#include "codegen/nvrtc.h"
+
+namespace lathe {
+
+// Thread-safe.
+class SharedCompiler {
+ public:
+  explicit SharedCompiler(Store& store) : store_(store) {}
+
+  Result<std::shared_ptr<const Compiler>> open();
+  // Of the compiler that is open, or that would be, if it is known which that is; else it is
+  // opened.
+  Result<std::string> identity();
+
+ private:
+  Store& store_;
+  std::mutex mutex_;
+  std::shared_ptr<const Compiler> compiler_;  // guarded by mutex_, as are the following
+  std::optional<std::string> remembered_;     // its identity, while it is not open
+  bool recalled_ = false;
+};
+
+}  // namespace lathe
