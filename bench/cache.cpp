@@ -15,6 +15,7 @@
 
 #include "bench/cache_peers.h"
 #include "bench/folder.h"
+#include "bench/peers.h"
 #include "bench/verbs.h"
 
 namespace bench {
@@ -181,7 +182,7 @@ Table bench_cache(const Settings& settings) {
     const Folder cache;
     add_warm(&table, settings, cache.path(), "one", warm);
   }
-  const bool peers = settings.peers && triton_is_there(settings.folder);
+  const bool peers = settings.peers && have_peers(settings.folder);
   if (peers) add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
   add_cold(&table, settings, "one", "conv1d forward", cold);
   add_cold(&table, settings, "conv", "conv1d forward and backward", cold);

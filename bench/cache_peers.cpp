@@ -4,17 +4,13 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "bench/peers.h"
+
 namespace bench {
 namespace {
-
-std::filesystem::path peers_of(const std::string& folder) {
-  return std::filesystem::path(folder).parent_path() / "peers";
-}
 
 std::string output_of(const std::string& command) {
   FILE* pipe = popen(command.c_str(), "r");
@@ -28,14 +24,6 @@ std::string output_of(const std::string& command) {
 }
 
 }  // namespace
-
-bool triton_is_there(const std::string& folder) {
-  const auto peers = peers_of(folder);
-  if (std::filesystem::exists(peers / "venv/bin/python")) return true;
-  std::cerr << "lathe_bench: no peers in " << peers.string()
-            << ": scripts/test --peers installs them; going on without\n";
-  return false;
-}
 
 TritonStart triton_start(const std::string& folder, const std::string& cache, bool both,
                          bool cold) {

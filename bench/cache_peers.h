@@ -16,8 +16,6 @@ struct TritonStart {
   std::vector<double> kernels;  // the forward; then the two of a backward, if they were wanted
 };
 
-// Where the peers are installed beside this program; says on stderr what to do if they are not.
-bool triton_is_there(const std::string& folder);
 // One process with its cache in `cache`; throws if a kernel was found and `cold` is set, or was not
 // and it is not.
 TritonStart triton_start(const std::string& folder, const std::string& cache, bool both, bool cold);

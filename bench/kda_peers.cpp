@@ -5,12 +5,12 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <stdexcept>
 #include <vector>
 
 #include "bench/attn_work.h"
 #include "bench/kda_call.h"
+#include "bench/peers.h"
 
 namespace bench {
 namespace {
@@ -31,16 +31,12 @@ std::vector<std::string> split(const std::string& line) {
   return cells;
 }
 
-// tests/peers/kda_bytes.py in the environment that scripts/test --peers has installed.
+// tests/peers/kda_bytes.py.
 void add_fla(Table* table, const std::string& folder) {
   namespace fs = std::filesystem;
-  const fs::path build = fs::path(folder).parent_path(), peers = build / "peers";
+  if (!have_peers(folder)) return;
+  const fs::path build = fs::path(folder).parent_path(), peers = peers_of(folder);
   const fs::path script = fs::path(LATHE_SOURCE_DIR) / "tests/peers/kda_bytes.py";
-  if (!fs::exists(peers / "venv/bin/python")) {
-    std::cerr << "lathe_bench: no peers in " << peers.string()
-              << ": scripts/test --peers installs them; going on without\n";
-    return;
-  }
   const std::string sim = (build / "sim").string();
   const std::string command = "LD_LIBRARY_PATH='" + (peers / "standins").string() + ":" + sim +
                               "' TRITON_LIBCUDA_PATH='" + sim + "' '" +

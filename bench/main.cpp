@@ -24,7 +24,9 @@ int main(int argc, char** argv) {
   app.add_flag("--full", settings.full, "conv, attn, kda, sparse: larger shapes on the simulator");
   app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
   app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
-  app.add_flag("--peers", settings.peers, "kda, cache: beside Triton and flash-linear-attention");
+  app.add_flag(
+      "--peers", settings.peers,
+      "kda, cache: beside Triton and flash-linear-attention, installed if need be (2.5 GB)");
   app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
       ->check(CLI::NonNegativeNumber);
   app.add_option(

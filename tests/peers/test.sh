@@ -2,36 +2,14 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/test --peers: builds the drop-in, installs the peers' wheels into build/peers/venv (2.5 GB) and
-# runs them. Arguments go to run.py; --only TEXT skips the others. Ends with one line in the words of ctest.
-#
-#   PYTHON=python3.11       an interpreter with its headers, as Triton compiles its launcher
-#   LATHE_PEERS_TORCH=...   a requirement for torch in place of the pinned one
+# scripts/test --peers: builds the drop-in, installs the peers into build/peers (install.sh) and runs them.
+# Arguments go to run.py; --only TEXT skips the others. Ends with one line in the words of ctest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 here=tests/peers
 peers=$PWD/build/peers
-python=${PYTHON:-python3}
 
 die() { echo "peers: $*" >&2; exit 1; }
-
-install_peers() {
-  local want
-  want=$(cat $here/requirements.txt $here/standins.py; echo "$python ${LATHE_PEERS_TORCH:-}")
-  [ "$(cat "$peers/stamp" 2>/dev/null)" = "$want" ] && return
-  "$python" -c 'import os, sys, sysconfig
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
-    die "$python has no Python.h: install its development package"
-  echo "peers: installing into build/peers/venv"
-  mkdir -p "$peers"
-  rm -rf "$peers/venv" "$peers/standins" "$peers/stamp"
-  "$python" -m venv "$peers/venv"
-  sed "s|^torch==.*|${LATHE_PEERS_TORCH:-&}|" $here/requirements.txt >"$peers/requirements.txt"
-  "$peers/venv/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps \
-    -r "$peers/requirements.txt"
-  "$peers/venv/bin/python" $here/standins.py "$peers/standins"
-  printf '%s' "$want" >"$peers/stamp"
-}
 
 passed=0 failed=0
 
@@ -56,7 +34,7 @@ cuda_core() {
   failed=$((failed + bad)) passed=$((passed + total - bad))
 }
 
-install_peers
+$here/install.sh "$peers"
 scripts/build release lathe_sim_cuda
 libraries=$PWD/build/sim
 for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" "$PWD/.deps/lib"; do
