@@ -180,9 +180,10 @@ Store::Lock Store::lock(const Key& key, bool with_slot) {
                        key.digest.hex(), ", which another process holds: compiling privately"));
       return lock;
     }
-    // Late by an eighth of the wait and by 20 ms at most; but not sooner than 2 ms, since what we
-    // wait for takes dozens and a crowd's looks cost the one that compiles.
-    std::this_thread::sleep_for(std::clamp(waited / 8, Milliseconds(2), Milliseconds(20)));
+    // Late by a sixteenth of the wait or 10 ms, and by 20 ms at most. Not sooner, since what we
+    // wait for takes dozens, and every look of a crowd may take its core from the one that
+    // compiles.
+    std::this_thread::sleep_for(std::clamp(waited / 16, Milliseconds(10), Milliseconds(20)));
   }
 }
 
