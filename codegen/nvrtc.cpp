@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <nvrtc.h>
+#include "abi/nvrtc.h"
 #include <signal.h>
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 // ranks are threads of one process.
 #pragma once
 
-#include <nccl.h>
+#include "abi/nccl.h"
 
 #include <memory>
 #include <string>

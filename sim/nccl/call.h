@@ -3,7 +3,7 @@
 // Operations as ranks ask for them, in numbers and in words.
 #pragma once
 
-#include <nccl.h>
+#include "abi/nccl.h"
 
 #include <cstdint>
 #include <string>

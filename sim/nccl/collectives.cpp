@@ -61,7 +61,7 @@ ncclResult_t check(State& state, const ncclComm& comm, const Call& call) {
   return check_buffer(state, comm, call, "recvbuff", call.recv);
 }
 
-ncclResult_t submit(ncclComm* comm, cudaStream_t stream, Call call) {
+ncclResult_t submit(ncclComm* comm, CUstream stream, Call call) {
   return note(with_ready_comm(comm, [&](State& state, Lock&, ncclComm& it) -> ncclResult_t {
     if (it.clique->error != ncclSuccess) return fail_call(it.clique->error, it.clique->text);
     const ncclResult_t result = check(state, it, call);
@@ -76,57 +76,57 @@ ncclResult_t submit(ncclComm* comm, cudaStream_t stream, Call call) {
 using namespace sim::nccl;
 
 SIM_NCCL_API ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, cudaStream_t stream) {
+                      ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::send, send, nullptr, count, type, ncclSum, peer});
 }
 
 SIM_NCCL_API ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+                      CUstream stream) {
   return submit(comm, stream, {Kind::recv, nullptr, recv, count, type, ncclSum, peer});
 }
 
 SIM_NCCL_API ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream) {
+                           ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::all_gather, send, recv, count, type});
 }
 
 SIM_NCCL_API ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+                               ncclRedOp_t op, ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::reduce_scatter, send, recv, count, type, op});
 }
 
 SIM_NCCL_API ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+                           ncclRedOp_t op, ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::all_reduce, send, recv, count, type, op});
 }
 
 SIM_NCCL_API ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t comm, cudaStream_t stream) {
+                           int root, ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::broadcast, send, recv, count, type, ncclSum, root});
 }
 
 SIM_NCCL_API ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                       cudaStream_t stream) {
+                       CUstream stream) {
   return submit(comm, stream, {Kind::broadcast, buffer, buffer, count, type, ncclSum, root});
 }
 
 SIM_NCCL_API ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+                        ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::reduce, send, recv, count, type, op, root});
 }
 
 SIM_NCCL_API ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
-                          ncclComm_t comm, cudaStream_t stream) {
+                          ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::all_to_all, send, recv, count, type});
 }
 
 SIM_NCCL_API ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                        ncclComm_t comm, cudaStream_t stream) {
+                        ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::gather, send, recv, count, type, ncclSum, root});
 }
 
 SIM_NCCL_API ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                         ncclComm_t comm, cudaStream_t stream) {
+                         ncclComm_t comm, CUstream stream) {
   return submit(comm, stream, {Kind::scatter, send, recv, count, type, ncclSum, root});
 }
 

@@ -3,7 +3,7 @@
 // How every exported function is declared and guarded.
 #pragma once
 
-#include <nccl.h>
+#include "abi/nccl.h"
 
 #include <new>
 

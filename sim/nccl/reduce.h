@@ -3,7 +3,7 @@
 // Reductions on the host, always in rank order.
 #pragma once
 
-#include <nccl.h>
+#include "abi/nccl.h"
 
 #include <cstddef>
 #include <vector>

@@ -136,7 +136,7 @@ int two_hops(bool captured) {
       cuda().stream_wait_event(d.two, d.event, 0);
       for (int hop = 0; hop < 2; ++hop) {  // 6 .. 21 .. 36
         nccl().group_start();
-        const auto stream = reinterpret_cast<cudaStream_t>(d.two);
+        const CUstream stream = d.two;
         nccl().send(pointer(d.from), kHopBytes, ncclInt8, 1 - index, comm, stream);
         nccl().recv(pointer(d.to), kHopBytes, ncclInt8, 1 - index, comm, stream);
         nccl().group_end();

@@ -3,7 +3,7 @@
 // The NCCL library under test, and ranks as threads.
 #pragma once
 
-#include <nccl.h>
+#include "abi/nccl.h"
 
 #include <atomic>
 #include <functional>
@@ -76,7 +76,6 @@ struct Rank {
   int index = 0, size = 0;
   ncclComm_t comm = nullptr;
   CUstream stream = nullptr;
-  cudaStream_t nccl_stream() const { return reinterpret_cast<cudaStream_t>(stream); }
   void synchronize() const { CHECK(cuda().stream_synchronize(stream) == CUDA_SUCCESS); }
 };
 

@@ -124,7 +124,7 @@ TEST_CASE_TEMPLATE("all-reduce, every operation, odd sizes and in place", T, int
           Buffers buffers;
           void* send = buffers.fill(input<T>(rank.index, count));
           void* recv = op == ncclMax ? send : buffers.empty<T>(count);
-          CHECK(nccl().all_reduce(send, recv, count, kType<T>, op, rank.comm, rank.nccl_stream()) ==
+          CHECK(nccl().all_reduce(send, recv, count, kType<T>, op, rank.comm, rank.stream) ==
                 ncclSuccess);
           const std::vector<T> got = result_of<T>(rank, recv, count);
           CHECK(wrong<T>(
@@ -143,14 +143,14 @@ TEST_CASE_TEMPLATE("reduce-scatter and reduce", T, int32_t, float, _Float16, Bf1
       void* send = buffers.fill(input<T>(rank.index, kCount * static_cast<size_t>(size)));
       void* recv = buffers.empty<T>(kCount);
       CHECK(nccl().reduce_scatter(send, recv, kCount, kType<T>, ncclSum, rank.comm,
-                                  rank.nccl_stream()) == ncclSuccess);
+                                  rank.stream) == ncclSuccess);
       const size_t first = kCount * static_cast<size_t>(rank.index);
       CHECK(wrong<T>(result_of<T>(rank, recv, kCount),
                      [&](size_t at) { return reduced(size, first + at, ncclSum); }) == 0);
       const int root = size / 2;
       void* sum = buffers.empty<T>(kCount);
       CHECK(nccl().reduce(send, sum, kCount, kType<T>, ncclSum, root, rank.comm,
-                          rank.nccl_stream()) == ncclSuccess);
+                          rank.stream) == ncclSuccess);
       CHECK(wrong<T>(result_of<T>(rank, sum, kCount), [&](size_t at) {
               return rank.index == root ? reduced(size, at, ncclSum) : -77;
             }) == 0);
@@ -167,19 +167,19 @@ TEST_CASE_TEMPLATE("all-gather, gather and scatter", T, int32_t, float, _Float16
       Buffers buffers;
       void* send = buffers.fill(input<T>(rank.index, kCount));
       void* recv = buffers.empty<T>(total);
-      CHECK(nccl().all_gather(send, recv, kCount, kType<T>, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().all_gather(send, recv, kCount, kType<T>, rank.comm, rank.stream) ==
             ncclSuccess);
       const auto gathered = [&](size_t at) {
         return value_of(static_cast<int>(at / kCount), at % kCount);
       };
       CHECK(wrong<T>(result_of<T>(rank, recv, total), gathered) == 0);
       void* at_root = buffers.empty<T>(total);
-      CHECK(nccl().gather(send, at_root, kCount, kType<T>, root, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().gather(send, at_root, kCount, kType<T>, root, rank.comm, rank.stream) ==
             ncclSuccess);
       CHECK(wrong<T>(result_of<T>(rank, at_root, total),
                      [&](size_t at) { return rank.index == root ? gathered(at) : -77; }) == 0);
       void* piece = buffers.empty<T>(kCount);
-      CHECK(nccl().scatter(at_root, piece, kCount, kType<T>, root, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().scatter(at_root, piece, kCount, kType<T>, root, rank.comm, rank.stream) ==
             ncclSuccess);
       CHECK(wrong<T>(result_of<T>(rank, piece, kCount),
                      [&](size_t at) { return value_of(rank.index, at); }) == 0);
@@ -197,19 +197,19 @@ TEST_CASE_TEMPLATE("broadcast and all-to-all", T, int32_t, float, _Float16, Bf16
       for (int root = 0; root < size; ++root) {
         void* recv = buffers.empty<T>(kCount);
         CHECK(nccl().broadcast(buffer, recv, kCount, kType<T>, root, rank.comm,
-                               rank.nccl_stream()) == ncclSuccess);
+                               rank.stream) == ncclSuccess);
         CHECK(wrong<T>(result_of<T>(rank, recv, kCount),
                        [&](size_t at) { return value_of(root, at); }) == 0);
       }
       void* send = buffers.fill(input<T>(rank.index, total));
       void* recv = buffers.empty<T>(total);
-      CHECK(nccl().all_to_all(send, recv, kCount, kType<T>, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().all_to_all(send, recv, kCount, kType<T>, rank.comm, rank.stream) ==
             ncclSuccess);
       const size_t mine = kCount * static_cast<size_t>(rank.index);
       CHECK(wrong<T>(result_of<T>(rank, recv, total), [&](size_t at) {
               return value_of(static_cast<int>(at / kCount), mine + at % kCount);
             }) == 0);
-      CHECK(nccl().bcast(buffer, kCount, kType<T>, size - 1, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().bcast(buffer, kCount, kType<T>, size - 1, rank.comm, rank.stream) ==
             ncclSuccess);
       CHECK(wrong<T>(result_of<T>(rank, buffer, kCount),
                      [&](size_t at) { return value_of(size - 1, at); }) == 0);
@@ -223,7 +223,7 @@ TEST_CASE("half types are summed in float32 and rounded once") {
     const std::vector<_Float16> mine = {static_cast<_Float16>(rank.index == 0 ? 2048 : 1)};
     void* buffer = buffers.fill(mine);
     CHECK(nccl().all_reduce(buffer, buffer, 1, ncclFloat16, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclSuccess);
+                            rank.stream) == ncclSuccess);
     CHECK(static_cast<float>(result_of<_Float16>(rank, buffer, 1)[0]) == 2050.0f);
   });
 }
@@ -235,7 +235,7 @@ TEST_CASE("more than one chunk, back to back, without waiting in between") {
     void* buffer = buffers.fill(std::vector<float>(kCount, 1.0f));
     for (int step = 0; step < 4; ++step) {
       CHECK(nccl().all_reduce(buffer, buffer, kCount, ncclFloat32, ncclSum, rank.comm,
-                              rank.nccl_stream()) == ncclSuccess);
+                              rank.stream) == ncclSuccess);
     }
     CHECK(wrong<float>(result_of<float>(rank, buffer, kCount), [](size_t) { return 81; }) == 0);
   });

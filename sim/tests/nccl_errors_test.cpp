@@ -34,7 +34,7 @@ Verdict verdict(const Rank& rank) {
 ncclResult_t all_reduce(const Rank& rank, CUdeviceptr data, size_t count,
                         ncclDataType_t type = ncclInt32, ncclRedOp_t op = ncclSum) {
   return nccl().all_reduce(pointer(data), pointer(data), count, type, op, rank.comm,
-                           rank.nccl_stream());
+                           rank.stream);
 }
 
 // Runs `body` on two ranks and checks that both see the error and a text with both parts.
@@ -77,7 +77,7 @@ TEST_CASE("operations that differ") {
 
 TEST_CASE("roots that differ") {
   expect(ncclInvalidUsage, "root 0", "root 1", [](Rank& rank, CUdeviceptr data) {
-    nccl().bcast(pointer(data), 4, ncclInt32, rank.index, rank.comm, rank.nccl_stream());
+    nccl().bcast(pointer(data), 4, ncclInt32, rank.index, rank.comm, rank.stream);
   });
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("another collective") {
              all_reduce(rank, data, 4);
            } else {
              nccl().all_gather(pointer(data), pointer(data + 32), 4, ncclInt32, rank.comm,
-                               rank.nccl_stream());
+                               rank.stream);
            }
          });
 }
@@ -97,9 +97,9 @@ TEST_CASE("a send and a receive of different counts") {
   expect(ncclInvalidUsage, "rank 0 calls Send #0 to rank 1 (count 4",
          "rank 1 calls Recv #0 from rank 0 (count 8", [](Rank& rank, CUdeviceptr data) {
            if (rank.index == 0) {
-             nccl().send(pointer(data), 4, ncclInt32, 1, rank.comm, rank.nccl_stream());
+             nccl().send(pointer(data), 4, ncclInt32, 1, rank.comm, rank.stream);
            } else {
-             nccl().recv(pointer(data), 8, ncclInt32, 0, rank.comm, rank.nccl_stream());
+             nccl().recv(pointer(data), 8, ncclInt32, 0, rank.comm, rank.stream);
            }
          });
 }
@@ -124,7 +124,7 @@ TEST_CASE("a partner that never comes") {
 TEST_CASE("a send against a collective") {
   expect(ncclRemoteError, "rank 0", "rank 1", [](Rank& rank, CUdeviceptr data) {
     if (rank.index == 0) {
-      CHECK(nccl().send(pointer(data), 4, ncclInt32, 1, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().send(pointer(data), 4, ncclInt32, 1, rank.comm, rank.stream) ==
             ncclSuccess);
     } else {
       CHECK(all_reduce(rank, data, 4) == ncclSuccess);
@@ -134,8 +134,8 @@ TEST_CASE("a send against a collective") {
 
 TEST_CASE("ungrouped sends before receives on both sides are a deadlock that is told") {
   expect(ncclInvalidUsage, "deadlock", "order of their streams", [](Rank& rank, CUdeviceptr data) {
-    nccl().send(pointer(data), 4, ncclInt32, 1 - rank.index, rank.comm, rank.nccl_stream());
-    nccl().recv(pointer(data + 32), 4, ncclInt32, 1 - rank.index, rank.comm, rank.nccl_stream());
+    nccl().send(pointer(data), 4, ncclInt32, 1 - rank.index, rank.comm, rank.stream);
+    nccl().recv(pointer(data + 32), 4, ncclInt32, 1 - rank.index, rank.comm, rank.stream);
   });
 }
 
@@ -318,14 +318,14 @@ TEST_CASE("bad arguments are answered at once and harm nothing") {
     const auto type = static_cast<ncclDataType_t>(99);
     const auto op = static_cast<ncclRedOp_t>(99);
     CHECK(nccl().all_reduce(nullptr, pointer(data), 4, ncclInt32, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclInvalidArgument);
+                            rank.stream) == ncclInvalidArgument);
     CHECK(nccl().all_reduce(host.data(), pointer(data), 4, ncclInt32, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclInvalidArgument);
+                            rank.stream) == ncclInvalidArgument);
     CHECK(contains(nccl().get_last_error(nullptr), "not device or pinned memory"));
     CHECK(all_reduce(rank, data, 4, type) == ncclInvalidArgument);
     CHECK(all_reduce(rank, data, 4, ncclInt32, op) == ncclInvalidArgument);
     CHECK(all_reduce(rank, data, 4, ncclFloat8e4m3) == ncclInvalidArgument);
-    CHECK(nccl().send(pointer(data), 4, ncclInt32, 7, rank.comm, rank.nccl_stream()) ==
+    CHECK(nccl().send(pointer(data), 4, ncclInt32, 7, rank.comm, rank.stream) ==
           ncclInvalidArgument);
     CHECK(nccl().all_reduce(pointer(data), pointer(data), 4, ncclInt32, ncclSum, nullptr,
                             nullptr) == ncclInvalidArgument);

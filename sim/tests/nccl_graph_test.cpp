@@ -36,16 +36,16 @@ class Captured {
 
 ncclResult_t sum(const Rank& rank, CUdeviceptr data, size_t count) {
   return nccl().all_reduce(pointer(data), pointer(data), count, ncclInt32, ncclSum, rank.comm,
-                           rank.nccl_stream());
+                           rank.stream);
 }
 
 // Sends `from` to the next rank and receives `to` from the one before.
 void pass_on(const Rank& rank, CUdeviceptr from, CUdeviceptr to, size_t count) {
   CHECK(nccl().group_start() == ncclSuccess);
   CHECK(nccl().send(pointer(from), count, ncclInt32, (rank.index + 1) % rank.size, rank.comm,
-                    rank.nccl_stream()) == ncclSuccess);
+                    rank.stream) == ncclSuccess);
   CHECK(nccl().recv(pointer(to), count, ncclInt32, (rank.index + rank.size - 1) % rank.size,
-                    rank.comm, rank.nccl_stream()) == ncclSuccess);
+                    rank.comm, rank.stream) == ncclSuccess);
   CHECK(nccl().group_end() == ncclSuccess);
 }
 

@@ -33,9 +33,9 @@ TEST_CASE("a ring of grouped sends and receives") {
       for (int step = 0; step < size; ++step) {  // after `size` hops everyone's own is back
         CHECK(nccl().group_start() == ncclSuccess);
         CHECK(nccl().send(pointer(mine), kCount, ncclInt32, (rank.index + 1) % size, rank.comm,
-                          rank.nccl_stream()) == ncclSuccess);
+                          rank.stream) == ncclSuccess);
         CHECK(nccl().recv(pointer(next), kCount, ncclInt32, (rank.index + size - 1) % size,
-                          rank.comm, rank.nccl_stream()) == ncclSuccess);
+                          rank.comm, rank.stream) == ncclSuccess);
         CHECK(nccl().group_end() == ncclSuccess);
         std::swap(mine, next);
         if (step != 0) continue;
@@ -56,9 +56,9 @@ TEST_CASE("messages between two ranks keep their order, with different sizes") {
     size_t first = 0;
     for (size_t count : {size_t{10}, size_t{20}, size_t{30}}) {
       void* at = pointer(data + first * 4);
-      CHECK((rank.index == 0 ? nccl().send(at, count, ncclInt32, 1, rank.comm, rank.nccl_stream())
+      CHECK((rank.index == 0 ? nccl().send(at, count, ncclInt32, 1, rank.comm, rank.stream)
                              : nccl().recv(at, count, ncclInt32, 0, rank.comm,
-                                           rank.nccl_stream())) == ncclSuccess);
+                                           rank.stream)) == ncclSuccess);
       first += count;
     }
     rank.synchronize();
@@ -81,7 +81,7 @@ TEST_CASE("an operation comes after the work before it in the stream and before 
     CHECK(cuda().memset_d32_async(data, static_cast<unsigned>(rank.index + 1), kCount,
                                   rank.stream) == CUDA_SUCCESS);
     CHECK(nccl().all_reduce(pointer(data), pointer(data), kCount, ncclInt32, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclSuccess);
+                            rank.stream) == ncclSuccess);
     CHECK(cuda().memcpy_dtod_async(copy, data, kCount * 4, rank.stream) == CUDA_SUCCESS);
     CHECK(cuda().memset_d32_async(data, 9, kCount, rank.stream) == CUDA_SUCCESS);
     rank.synchronize();
@@ -99,7 +99,7 @@ TEST_CASE("calls return although the partner comes later") {
       while (!returned) std::this_thread::yield();
     }
     CHECK(nccl().all_reduce(pointer(data), pointer(data), 4, ncclInt32, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclSuccess);
+                            rank.stream) == ncclSuccess);
     if (rank.index == 0) {
       CHECK(cuda().stream_query(rank.stream) == CUDA_ERROR_NOT_READY);
       returned = true;
@@ -162,13 +162,13 @@ TEST_CASE("thirty-two ranks meet, pass on round a ring and sum") {
     const CUdeviceptr theirs = upload(std::vector<int>(3, -1));
     const int next = (rank.index + 1) % 32, previous = (rank.index + 31) % 32;
     CHECK(nccl().group_start() == ncclSuccess);
-    CHECK(nccl().send(pointer(mine), 3, ncclInt32, next, rank.comm, rank.nccl_stream()) ==
+    CHECK(nccl().send(pointer(mine), 3, ncclInt32, next, rank.comm, rank.stream) ==
           ncclSuccess);
-    CHECK(nccl().recv(pointer(theirs), 3, ncclInt32, previous, rank.comm, rank.nccl_stream()) ==
+    CHECK(nccl().recv(pointer(theirs), 3, ncclInt32, previous, rank.comm, rank.stream) ==
           ncclSuccess);
     CHECK(nccl().group_end() == ncclSuccess);
     CHECK(nccl().all_reduce(pointer(mine), pointer(mine), 3, ncclInt32, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclSuccess);
+                            rank.stream) == ncclSuccess);
     rank.synchronize();
     CHECK(download<int>(theirs, 3) == std::vector<int>(3, previous));
     CHECK(download<int>(mine, 3) == std::vector<int>(3, 496));
@@ -193,7 +193,7 @@ TEST_CASE("a split by parity, in reverse order") {
     CHECK(index == 2 - rank.index / 2);
     const CUdeviceptr data = upload(std::vector<int>(3, rank.index));
     CHECK(nccl().all_reduce(pointer(data), pointer(data), 3, ncclInt32, ncclSum, part,
-                            rank.nccl_stream()) == ncclSuccess);
+                            rank.stream) == ncclSuccess);
     rank.synchronize();
     CHECK(download<int>(data, 3) == std::vector<int>(3, rank.index % 2 == 0 ? 6 : 9));
     CHECK(cuda().mem_free(data) == CUDA_SUCCESS);
@@ -225,14 +225,14 @@ TEST_CASE("each hop's messages and bytes are written down, for those who ask") {
     const int next = (rank.index + 1) % kSize, before = (rank.index + kSize - 1) % kSize;
     CHECK(nccl().group_start() == ncclSuccess);
     for (const size_t count : {size_t{30}, size_t{10}}) {
-      CHECK(nccl().send(pointer(out), count, ncclInt32, next, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().send(pointer(out), count, ncclInt32, next, rank.comm, rank.stream) ==
             ncclSuccess);
-      CHECK(nccl().recv(pointer(in), count, ncclInt32, before, rank.comm, rank.nccl_stream()) ==
+      CHECK(nccl().recv(pointer(in), count, ncclInt32, before, rank.comm, rank.stream) ==
             ncclSuccess);
     }
     CHECK(nccl().group_end() == ncclSuccess);
     CHECK(nccl().all_reduce(pointer(out), pointer(sum), 40, ncclInt32, ncclSum, rank.comm,
-                            rank.nccl_stream()) == ncclSuccess);
+                            rank.stream) == ncclSuccess);
     rank.synchronize();
     for (const CUdeviceptr each : {out, in, sum}) CHECK(cuda().mem_free(each) == CUDA_SUCCESS);
   });

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <dlfcn.h>
-#include <nvrtc.h>
+#include "abi/nvrtc.h"
 
 #include <cstdlib>
 #include <filesystem>

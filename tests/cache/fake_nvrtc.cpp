@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compiler library that compiles everything to the same few bytes. Built twice, with two build
 // ids.
-#include <nvrtc.h>
+#include "abi/nvrtc.h"
 
 #include <cstring>
 

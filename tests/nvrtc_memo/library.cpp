@@ -4,7 +4,7 @@
 // once and kept in the folder LATHE_TEST_NVRTC_MEMO. The compiler gives the same bytes for the same
 // text and options, so a test cannot tell, save by the clock. What fails is never kept.
 #include <dlfcn.h>
-#include <nvrtc.h>
+#include "abi/nvrtc.h"
 #include <sys/stat.h>
 
 #include <cstdlib>
