@@ -15,8 +15,8 @@
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 // 2.18.1 is 21801; up to 2.8 a release was four digits.
-#define NCCL_VERSION(major, minor, patch)                                                    \
-  ((major) <= 2 && (minor) <= 8 ? (major)*1000 + (minor)*100 + (patch)                       \
+#define NCCL_VERSION(major, minor, patch)                              \
+  ((major) <= 2 && (minor) <= 8 ? (major)*1000 + (minor)*100 + (patch) \
                                 : (major)*10000 + (minor)*100 + (patch))
 
 #ifdef __cplusplus
@@ -80,11 +80,11 @@ typedef struct {
   int splitShare;
 } ncclConfig_t;
 
-#define NCCL_CONFIG_INITIALIZER                                                            \
-  {                                                                                        \
-    sizeof(ncclConfig_t), 0xcafebeefu, NCCL_VERSION(2, 18, 1), NCCL_CONFIG_UNDEF_INT,      \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL,         \
-        NCCL_CONFIG_UNDEF_INT                                                              \
+#define NCCL_CONFIG_INITIALIZER                                                       \
+  {                                                                                   \
+    sizeof(ncclConfig_t), 0xcafebeefu, NCCL_VERSION(2, 18, 1), NCCL_CONFIG_UNDEF_INT, \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL,    \
+        NCCL_CONFIG_UNDEF_INT                                                         \
   }
 
 ncclResult_t ncclGetVersion(int* version);
@@ -111,31 +111,31 @@ ncclResult_t ncclMemAlloc(void** pointer, size_t bytes);
 ncclResult_t ncclMemFree(void* pointer);
 
 // `stream` is a CUstream, which is the runtime's cudaStream_t.
-typedef struct CUstream_st* ncclStream_t;
+struct CUstream_st;
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, ncclStream_t stream);
+                      ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      ncclStream_t stream);
+                      struct CUstream_st* stream);
 ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, ncclStream_t stream);
+                           ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, ncclStream_t stream);
+                               ncclRedOp_t op, ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, ncclStream_t stream);
+                           ncclRedOp_t op, ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t comm, ncclStream_t stream);
+                           int root, ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                       ncclStream_t stream);
+                       struct CUstream_st* stream);
 ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t comm, ncclStream_t stream);
+                        ncclRedOp_t op, int root, ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
-                          ncclComm_t comm, ncclStream_t stream);
+                          ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                        ncclComm_t comm, ncclStream_t stream);
+                        ncclComm_t comm, struct CUstream_st* stream);
 ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                         ncclComm_t comm, ncclStream_t stream);
+                         ncclComm_t comm, struct CUstream_st* stream);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,8 @@ function(lathe_find_fuzzer)
   endif()
 endfunction()
 
+# All of them: what scripts/test --sanitizers builds. The demo and the release tests need no clang.
+add_custom_target(fuzzers)
 if(NOT LATHE_SANITIZE)
   lathe_find_fuzzer()
 endif()
@@ -50,7 +52,6 @@ function(lathe_fuzz_object source output)
     COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${LATHE_CLANGXX} -std=c++20 -O1 -g1 -fno-omit-frame-pointer
       -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-sanitize=enum
       -Wall -Wextra ${werror} -I${PROJECT_SOURCE_DIR} -isystem ${LATHE_cuda_INCLUDE}
-      -isystem ${LATHE_nvrtc_INCLUDE} -isystem ${LATHE_nccl_INCLUDE}
       -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} DEPFILE ${object}.d COMMENT "Instrumenting ${stem}" VERBATIM
     COMMAND_EXPAND_LISTS)
@@ -66,8 +67,8 @@ function(lathe_fuzz name)
     return()
   endif()
   if(LATHE_FUZZ_MISSING)
-    add_test(NAME fuzz_${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${LATHE_FUZZ_MISSING}")
-    set_tests_properties(fuzz_${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped")
+    add_test(NAME fuzz_${name} CONFIGURATIONS Fuzz COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${LATHE_FUZZ_MISSING}")
+    set_tests_properties(fuzz_${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped" LABELS fuzz)
     return()
   endif()
   if(NOT arg_RUNS)
@@ -90,7 +91,8 @@ function(lathe_fuzz name)
     COMMAND ${LATHE_CLANGXX} -fsanitize=fuzzer,address,undefined ${objects} -Wl,--start-group ${libraries}
       -Wl,--end-group -Wl,-rpath,${CMAKE_LIBRARY_OUTPUT_DIRECTORY} -lpthread -ldl -o ${program}
     DEPENDS ${objects} ${arg_LIBRARIES} COMMENT "Linking fuzz target ${name}" VERBATIM)
-  add_custom_target(fuzz_${name} ALL DEPENDS ${program})
+  add_custom_target(fuzz_${name} DEPENDS ${program})
+  add_dependencies(fuzzers fuzz_${name})
 
   # The seeds by name and not as a folder: a fuzzer writes what it finds into the first folder it gets.
   file(GLOB seeds CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}/*)
@@ -104,6 +106,6 @@ function(lathe_fuzz name)
   if(EXISTS ${dictionary})
     list(APPEND options -dict=${dictionary})
   endif()
-  add_test(NAME fuzz_${name} COMMAND ${program} ${options})
-  set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 120)
+  add_test(NAME fuzz_${name} CONFIGURATIONS Fuzz COMMAND ${program} ${options})
+  set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 300 LABELS fuzz)
 endfunction()

@@ -14,22 +14,39 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
+# Optimisation: -O2, as -O3 takes a quarter more of the compiler's time and speeds up nothing that is
+# measured here; the simulator's interpreter chooses its own (sim/core.cmake).
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+# ccache keeps objects by their sources and headers. Depend mode reads the names of the headers from
+# the compiler's own list, so that nothing is preprocessed twice; sloppiness is what ccache asks for
+# before it keeps objects that use a precompiled header.
 find_program(LATHE_CCACHE ccache)
 if(LATHE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${LATHE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LATHE_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+    ${LATHE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
-# cuda.h, nvrtc.h and nccl.h: from a tool kit, or from the wheels that scripts/bootstrap unpacks.
-# The wheels come first: they are only there when no tool kit was found, or was not wanted.
-foreach(header cuda nvrtc nccl)
-  find_path(LATHE_${header}_INCLUDE ${header}.h
-    HINTS ${PROJECT_SOURCE_DIR}/.deps/include $ENV{CUDA_HOME}/include /usr/local/cuda/include)
-  if(NOT LATHE_${header}_INCLUDE)
-    message(FATAL_ERROR "${header}.h not found: run scripts/bootstrap, or set CUDA_HOME")
-  endif()
-endforeach()
-# What the build leaves finds the wheels' libraries by itself; what is installed looks in the system.
+# cuda.h is the only vendor header (tests/layers.py): types and constants of the driver. It comes from
+# the wheel that scripts/bootstrap unpacks where it did, else from a tool kit. NVRTC and NCCL are
+# declared in abi/.
+option(LATHE_NO_TOOLKIT "Use no tool kit of this machine: headers and NVRTC come from the wheels" OFF)
+set(places ${PROJECT_SOURCE_DIR}/.deps/include)
+if(NOT LATHE_NO_TOOLKIT)
+  list(APPEND places $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+endif()
+unset(LATHE_cuda_INCLUDE CACHE)  # what is there may have changed
+find_path(LATHE_cuda_INCLUDE cuda.h PATHS ${places} NO_DEFAULT_PATH)
+if(NOT LATHE_cuda_INCLUDE AND NOT LATHE_NO_TOOLKIT)
+  find_path(LATHE_cuda_INCLUDE cuda.h)
+endif()
+if(NOT LATHE_cuda_INCLUDE)
+  message(FATAL_ERROR "cuda.h not found in ${places}: run scripts/bootstrap, or set CUDA_HOME")
+endif()
+# What the build leaves finds the wheels' libraries by itself; what is installed brings them along.
 if(EXISTS ${PROJECT_SOURCE_DIR}/.deps/lib)
   list(APPEND CMAKE_BUILD_RPATH ${PROJECT_SOURCE_DIR}/.deps/lib)
 endif()
@@ -37,8 +54,7 @@ find_package(Threads REQUIRED)
 
 add_library(lathe_options INTERFACE)
 target_include_directories(lathe_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-target_include_directories(lathe_options SYSTEM INTERFACE
-  ${LATHE_cuda_INCLUDE} ${LATHE_nvrtc_INCLUDE} ${LATHE_nccl_INCLUDE})
+target_include_directories(lathe_options SYSTEM INTERFACE ${LATHE_cuda_INCLUDE})
 target_link_libraries(lathe_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 # restrict: g++ 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105651).
 target_compile_options(lathe_options INTERFACE
@@ -59,91 +75,56 @@ if(LATHE_SANITIZE)
   target_link_options(lathe_options INTERFACE -fsanitize=${LATHE_SANITIZE})
 endif()
 
+# lathe_precompile(TARGET OWNER HEADER [OPTION...]): the sources of TARGET read HEADER precompiled. OWNER
+# names the target that holds the precompiled file, made with OPTIONs at the first call; g++ wants that
+# its users are compiled alike (-Winvalid-pch).
+option(LATHE_PRECOMPILE "Precompile the headers that most files use" ON)
+function(lathe_precompile target owner header)
+  if(NOT LATHE_PRECOMPILE)
+    return()
+  endif()
+  if(NOT TARGET ${owner})
+    file(WRITE ${CMAKE_BINARY_DIR}/${owner}.cpp "")
+    add_library(${owner} OBJECT ${CMAKE_BINARY_DIR}/${owner}.cpp)
+    target_link_libraries(${owner} PRIVATE lathe_options)
+    target_precompile_headers(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/${header})
+    target_compile_options(${owner} PRIVATE ${ARGN})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${owner})
+endfunction()
+
+# lathe_unity(TARGET [GROUP REGEX]...): sources of TARGET whose path matches REGEX are compiled as one
+# unit, under the first group that matches; the others alone. Most of the compiler's time goes into
+# templates of the standard library, CLI11 and JSON that every file would instantiate again. Two
+# files of one group may not define the same name, not even in an unnamed namespace.
+option(LATHE_UNITY "Compile related sources as one unit" ON)
+function(lathe_unity target)
+  if(NOT LATHE_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "[.]cpp$")
+  while(ARGN)
+    list(POP_FRONT ARGN group pattern)
+    set(members ${sources})
+    list(FILTER members INCLUDE REGEX "${pattern}")
+    if(NOT members)
+      message(FATAL_ERROR "${target}: no source matches '${pattern}' of group ${group}")
+    endif()
+    list(REMOVE_ITEM sources ${members})
+    set_source_files_properties(${members} PROPERTIES UNITY_GROUP ${target}_${group})
+  endwhile()
+endfunction()
+
 # lathe_layer(NAME SOURCES... LAYERS...): one folder of the library as a static archive, so that
 # tests can reach inside; liblathe.so is made of all of them.
 function(lathe_layer name)
   cmake_parse_arguments(arg "" "" "SOURCES;LAYERS" ${ARGN})
   add_library(lathe_${name} STATIC ${arg_SOURCES})
   target_link_libraries(lathe_${name} PUBLIC lathe_options)
+  lathe_precompile(lathe_${name} lathe_standard_headers standard_headers.h)
   foreach(layer ${arg_LAYERS})
     target_link_libraries(lathe_${name} PUBLIC lathe_${layer})
   endforeach()
-endfunction()
-
-# The tests that scripts/test runs again under the sanitizers: host code, without the long numerics on
-# the simulator and without what only compiles kernels. `sanitized_tests` builds them, `ctest -L
-# sanitized` runs them.
-set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_)")
-if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
-  string(JOIN "|" LATHE_SANITIZED registry store lock tiers bundle mix compiler_memo tune collective nccl
-    driver api "sim_(atomic|control|print|threads)")
-else()
-  set(LATHE_SANITIZED ".")
-endif()
-add_custom_target(sanitized_tests)
-
-# lathe_compile_fast(TARGET): code that is compiled more often than it runs. Against -O3 this saves a
-# third of the compiler's time; doctest's short form of the assertions, a tenth. What may be used
-# without a value is only told apart by the passes of -O2.
-function(lathe_compile_fast target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1 -Wno-maybe-uninitialized>)
-  target_compile_definitions(${target} PRIVATE DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
-  set_target_properties(${target} PROPERTIES LATHE_IS_TEST ON)
-endfunction()
-
-# doctest's main function, compiled once for all test programs.
-if(LATHE_TESTS)
-  add_library(lathe_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
-  target_link_libraries(lathe_test_main PRIVATE lathe_options)
-  lathe_compile_fast(lathe_test_main)
-endif()
-
-# Where the tests' compiles by NVRTC are kept, for every build tree and preset; nowhere if empty.
-# What is there is what the compiler gave for the same text and options: tests/nvrtc_memo/memo.h.
-set(LATHE_TEST_NVRTC_MEMO_DEFAULT "${CMAKE_BINARY_DIR}/nvrtc-memo")
-if(DEFINED ENV{XDG_CACHE_HOME})
-  set(LATHE_TEST_NVRTC_MEMO_DEFAULT "$ENV{XDG_CACHE_HOME}/lathe-tests/nvrtc")
-elseif(DEFINED ENV{HOME})
-  set(LATHE_TEST_NVRTC_MEMO_DEFAULT "$ENV{HOME}/.cache/lathe-tests/nvrtc")
-endif()
-set(LATHE_TEST_NVRTC_MEMO "${LATHE_TEST_NVRTC_MEMO_DEFAULT}" CACHE STRING
-  "Folder that keeps the tests' compiles by NVRTC; empty: none")
-
-# lathe_memoize(TEST...): these tests of this folder compile through the memo. Not those of the
-# cache, the registry and the compiler itself, whose subject is the compile.
-function(lathe_memoize)
-  if(LATHE_TEST_NVRTC_MEMO STREQUAL "")
-    return()
-  endif()
-  set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT
-    "LATHE_NVRTC=${CMAKE_BINARY_DIR}/tests/liblathe_nvrtc_memo.so"
-    "LATHE_TEST_NVRTC_MEMO=${LATHE_TEST_NVRTC_MEMO}")
-endfunction()
-set(LATHE_MEMOIZED "^(api_|attention_|bench_|conv_|kda_|ranks_|shard_|sparse_|templates_)")
-
-# Begun first, so that none of them is what the others' end is waited for.
-set(LATHE_LONG api_launch_test api_run_test attention_dispatch_test attention_launch_test
-  attention_ranks_test conv_numerics_test kda_adversarial_test kda_options_test kda_relations_test
-  sim_threads_test templates_attention_block_backward_test templates_attention_compile_test
-  templates_test)
-
-# lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
-function(lathe_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_executable(${name} $<TARGET_OBJECTS:lathe_test_main> ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
-  lathe_compile_fast(${name})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name})
-  if(name IN_LIST LATHE_LONG)
-    set_tests_properties(${name} PROPERTIES COST 60)
-  endif()
-  if(name MATCHES "${LATHE_MEMOIZED}")
-    lathe_memoize(${name})
-    add_dependencies(${name} lathe_nvrtc_memo)
-  endif()
-  if(name MATCHES "${LATHE_SANITIZED}" AND NOT name MATCHES "${LATHE_UNSANITIZED}")
-    set_tests_properties(${name} PROPERTIES LABELS sanitized)
-    add_dependencies(sanitized_tests ${name})
-  endif()
 endfunction()

@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include "abi/nvrtc.h"
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "abi/nvrtc.h"
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"

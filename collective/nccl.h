@@ -4,11 +4,10 @@
 // ranks are threads of one process.
 #pragma once
 
-#include "abi/nccl.h"
-
 #include <memory>
 #include <string>
 
+#include "abi/nccl.h"
 #include "codegen/base/status.h"
 
 namespace lathe {

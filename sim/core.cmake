@@ -132,11 +132,8 @@ if(LATHE_TESTS)
     target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
       SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
   endforeach()
-  find_package(Python3 COMPONENTS Interpreter QUIET)
-  if(Python3_FOUND)
-    add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
-      ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
-  endif()
+  add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
   add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)
   target_link_libraries(sim_fuzz PRIVATE lathe_sim_core lathe_options)
   set_target_properties(sim_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -4,8 +4,11 @@
 """The layer law, proved on the include lines: layers.py ROOT
 
 templates <- codegen <- cache <- collective <- api: a folder includes only from itself and from
-those to its left. sim/ includes none of them and none includes sim/. The program (api/cli) sees
-the public header and nothing else of ours. Files in templates/params include nothing.
+those to its left. sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
+look like from outside, includes no other folder and may be included by each but the templates and
+the program. The program (api/cli) sees the public header and nothing else of ours. Files in
+templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
+few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
 Prints one line per breach; exits 1 if there is any, 2 if nothing was there to check.
 """
 import pathlib
@@ -13,6 +16,13 @@ import re
 import sys
 
 ORDER = ["templates", "codegen", "cache", "collective", "api"]
+# cuda.h is the only one of a vendor: everything else of NVIDIA's is declared in abi/.
+INSTALLED = {"CLI/CLI.hpp", "cuda.h", "dlpack/dlpack.h", "doctest/doctest.h", "lathe.h", "nlohmann/json.hpp",
+             "xxhash.h"}
+SYSTEM = {"dirent.h", "dlfcn.h", "elf.h", "fcntl.h", "limits.h", "link.h", "math.h", "netdb.h", "poll.h",
+          "pthread.h", "sched.h", "semaphore.h", "signal.h", "spawn.h", "stddef.h", "stdint.h", "stdio.h",
+          "stdlib.h", "string.h", "unistd.h", "xmmintrin.h"}
+SYSTEM_FOLDERS = {"arpa", "linux", "net", "netinet", "sys"}
 SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # Device text names its files from templates/: these are the folders an include may start with. What
@@ -24,7 +34,7 @@ PROGRAM_SEES = {"api/lathe.h"}
 def breach(path, included, quoted):
     """Why `path` (relative, parts) may not include `included`; None if it may."""
     layer, seen = path[0], included.split("/")[0]
-    known = ORDER + ["sim"]
+    known = ORDER + ["abi", "sim"]
     if layer == "templates":
         if path[1] == "params":
             return "files in templates/params include nothing"
@@ -34,7 +44,14 @@ def breach(path, included, quoted):
             return f"device text may not include {included}: name it from templates/"
         return None
     if not quoted:
-        return f"<{included}> must be quoted" if seen in known and "/" in included else None
+        if seen in known and "/" in included:
+            return f"<{included}> must be quoted"
+        plain = "." not in included and "/" not in included
+        if plain or included in INSTALLED | SYSTEM or seen in SYSTEM_FOLDERS:
+            return None
+        return f"<{included}> is no header that scripts/bootstrap installs (tests/layers.py lists them)"
+    if layer == "abi":
+        return f"abi/ may not include {seen}/"
     if path[:2] == ("api", "cli"):
         if seen in known and not included.startswith("api/cli/") and included not in PROGRAM_SEES:
             return f"the program may not include {included}: only lathe.h"
@@ -53,13 +70,14 @@ def breach(path, included, quoted):
 def check(root):
     """(files read, breaches as text)."""
     read, found = 0, []
-    for layer in ORDER + ["sim", "tests", "bench"]:
+    for layer in ORDER + ["abi", "sim", "tests", "bench"]:
         for file in sorted((root / layer).rglob("*")):
             if file.suffix not in SUFFIXES:
                 continue
             read += 1
             path = file.relative_to(root).parts
-            for number, line in enumerate(file.read_text().splitlines(), 1):
+            text = re.sub(r'R"(\w*)\(.*?\)\1"', lambda m: "\n" * m[0].count("\n"), file.read_text(), flags=re.S)
+            for number, line in enumerate(text.splitlines(), 1):
                 match = INCLUDE.match(line)
                 if not match:
                     continue

@@ -17,6 +17,9 @@ LAWFUL = {
     "api/plan.cpp": '#include "collective/group.h"\n#include <dlpack/dlpack.h>',
     "api/cli/run.cpp": '#include "api/lathe.h"\n#include "api/cli/options.h"\n#include <CLI/CLI.hpp>',
     "sim/exec/warp.cpp": '#include "sim/ptx/module.h"\n#include <cuda.h>',
+    "abi/nccl.h": "#include <stddef.h>",
+    "sim/nccl/init.cpp": '#include "abi/nccl.h"\n#include <sys/mman.h>',
+    "tests/cache/nvrtc_test.cpp": 'text = R"cu(\n#include <cuda_bf16.h>\n)cu";',
     "tests/cache/store_test.cpp": '#include "cache/store.h"\n#include "sim/ptx/module.h"',
 }
 # file, text, the words its line must hold
@@ -32,6 +35,10 @@ BREACHES = [
     ("templates/params/kda.h", "#include <cstdint>", "include nothing"),
     ("templates/conv/bad.cuh", "#include <cuda_bf16.h>", "no system or tool kit header"),
     ("templates/conv/worse.cuh", '#include "codegen/spec.h"', "name it from templates/"),
+    ("abi/nvrtc.h", '#include "codegen/spec.h"', "abi/ may not include codegen/"),
+    ("api/cli/doctor.cpp", '#include "abi/nccl.h"', "only lathe.h"),
+    ("sim/driver/profiler.cpp", "#include <cudaProfiler.h>", "no header that scripts/bootstrap installs"),
+    ("collective/runtime.h", "#include <nccl.h>", "no header that scripts/bootstrap installs"),
     ("codegen/angle.cpp", "#include <cache/key.h>", "must be quoted"),
 ]
 

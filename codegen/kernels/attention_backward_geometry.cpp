@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "codegen/base/integers.h"
 #include "codegen/kernels/attention_backward.h"
 
 namespace lathe {
@@ -11,19 +12,6 @@ namespace {
 
 constexpr int64_t kPartAlignment = 256;  // of each part of the workspace
 constexpr int64_t kColumnsOfThread = 8;  // in finish
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// a * b * ..., or a number that no grid has.
-int64_t bounded_product(std::initializer_list<int64_t> factors) {
-  constexpr int64_t kMost = int64_t{1} << 56;
-  int64_t product = 1;
-  for (const int64_t factor : factors) {
-    if (factor == 0) return 0;
-    if (__builtin_mul_overflow(product, factor, &product) || product > kMost) product = kMost;
-  }
-  return product;
-}
 
 // Blocks of one head of a sequence: one for each tile of keys, or, where each has an accumulator of
 // dq to itself, as many as it takes to fill the device.

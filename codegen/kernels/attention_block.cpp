@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "codegen/choice.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -17,8 +18,6 @@ constexpr int64_t kAlignment = 256;  // of each part of a workspace
 constexpr int64_t kRegisterStep = 8;       // of a thread, as the device gives them
 constexpr int64_t kReservedShared = 1024;  // of each block of threads, by the system
 constexpr int64_t kMostProduct = int64_t{1} << 50;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // a * b, or what no grid and no workspace has.
 int64_t bounded_product(int64_t a, int64_t b) {

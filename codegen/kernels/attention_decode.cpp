@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/attention.h"
@@ -20,8 +21,6 @@ constexpr int64_t kMostTableRows = 1024;
 // More leave too few registers for the query and the copies' addresses: ptxas spills.
 constexpr int kMostAccumulators = 160;
 constexpr int kAppendThreads = 128, kCombineThreads = 128;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int rows_for(int64_t rows) {
   for (const int each : kRows) {

@@ -3,14 +3,13 @@
 // Grids, workspace and costs of the flash attention kernels: arithmetic on shapes alone.
 #include <algorithm>
 
+#include "codegen/base/integers.h"
 #include "codegen/kernels/attention.h"
 
 namespace lathe {
 namespace {
 
 constexpr uint64_t kPartAlignment = 256;  // of each part of a workspace
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Query heads that are rows of one tile, and columns of tiles in the grid.
 int64_t packed_ratio(const KernelSpec& spec, const AttentionShape& shape) {

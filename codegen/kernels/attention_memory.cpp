@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "codegen/base/integers.h"
+
 namespace lathe {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr int kReservedShared = 1024;  // of each block, by the driver
 // What tiles can count on while the rest streams through: FlashAttention-3's scheduler groups heads
 // by 32 MiB on a device of 50 MiB.
 int64_t usable_cache(const DeviceFacts& facts) { return int64_t{facts.l2_bytes} * 16 / 25; }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Blocks of `heads` heads, launched head after head, that all walk the same bytes of their own.
 struct Walk {

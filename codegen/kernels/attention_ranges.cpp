@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "codegen/base/integers.h"
+
 namespace lathe {
 namespace {
 
@@ -17,8 +19,6 @@ constexpr int64_t kMostSplits = 256;
 constexpr int64_t kFewBlocks = 4;
 // As good as the best, for the fewest splits.
 constexpr double kGoodFill = 0.85;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The share of the last wave, and of all before it, that has work.
 double fill(int64_t blocks, int64_t multiprocessors) {

@@ -4,6 +4,7 @@
 // that make lists of blocks of a mask_mod.
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/kernels/attention_backward.h"
 #include "templates/params/attention.h"
@@ -14,8 +15,6 @@ namespace {
 
 constexpr int kWarps = 8;           // as many tiles are classified at once
 constexpr int kKeyTileBytes = 128;  // KeyTile::kBytes of attention/key_tile.cuh
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What the two makers of lists have in common: the tiles of the kernel that walks them.
 KernelSpec lists_of(const AttentionProblem& problem, const KernelSpec& walker) {

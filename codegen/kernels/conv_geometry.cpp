@@ -3,12 +3,11 @@
 // Grids, buffers and costs of the causal_conv1d kernels: arithmetic on shapes alone.
 #include <algorithm>
 
+#include "codegen/base/integers.h"
 #include "codegen/kernels/conv.h"
 
 namespace lathe {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t vector_of(const KernelSpec& spec) {
   return spec.constant("vector") / bytes_of(static_cast<Dtype>(spec.constant("x")));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/kda.h"
@@ -18,7 +19,6 @@ constexpr int kWidthStep = 4, kLeastWidth = 8, kMostWidth = 256;
 constexpr int kNarrowKeys = 32;
 
 int key_lanes_of(const KdaProblem& problem) { return problem.key_dim <= kNarrowKeys ? 8 : 16; }
-int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
 bool is_float(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;

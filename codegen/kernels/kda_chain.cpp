@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/base/integers.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {
@@ -28,7 +29,6 @@ constexpr int64_t kCacheBytes = 64;  // of the second cache, a cycle and multipr
 constexpr int kSchedulers = 4, kResidentWarps = 8, kReservedShared = 1024;
 
 double of(const Work& work, double slices) { return work.fixed + work.slice * slices; }
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Residence {
   double rounds = 0, warps = 0;  // thread blocks one after another; warps of a scheduler

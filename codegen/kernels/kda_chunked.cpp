@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/kda_chunked.h"
@@ -16,8 +17,6 @@ namespace {
 constexpr int kPanel = 64;  // columns that rows in shared memory come in
 constexpr int kBackwardThreads = 256, kFinishThreads = 256;
 constexpr int kPassKeys = 32;  // columns of K that the gradients are worked on at a time
-
-int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
 // Of 16 tokens: three tiles of 16-bit rows and two of pairs, three times over where a float32 is
 // the sum of three, the decay, three numbers a token, and float32 pairs.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "codegen/base/integers.h"
 #include "codegen/kernels/kda_chunked.h"
 #include "codegen/kernels/workspace_parts.h"
 #include "templates/params/kda.h"
@@ -13,25 +14,6 @@ namespace lathe {
 namespace {
 
 constexpr int64_t kFinishColumns = 32;  // of a block
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// a * b * ..., or a number that no grid has.
-int64_t bounded_product(std::initializer_list<int64_t> factors) {
-  constexpr int64_t kMost = int64_t{1} << 56;
-  int64_t product = 1;
-  for (const int64_t factor : factors) {
-    if (factor == 0) return 0;
-    if (__builtin_mul_overflow(product, factor, &product) || product > kMost) product = kMost;
-  }
-  return product;
-}
-
-uint64_t unsigned_product(std::initializer_list<int64_t> factors) {
-  uint64_t product = 1;
-  for (const int64_t factor : factors) product *= static_cast<uint64_t>(factor);
-  return product;
-}
 
 KdaSegmentShape segments_of(const KdaProblem& problem, const KdaChunkedShape& shape) {
   return {shape.sequences, shape.value_heads, shape.segments, problem.key_dim, problem.value_dim};

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "templates/params/kda_chunked.h"
 
@@ -25,25 +26,6 @@ constexpr int64_t kLeastLength = 256;
 constexpr double kWorthwhile = 0.9;
 // In the time a walk takes for a token, about 0.1 us: a link of the chain, the two launches.
 constexpr int64_t kLinkTokens = 16, kLaunchTokens = 64;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// a * b * ..., or a number that no grid has.
-int64_t bounded_product(std::initializer_list<int64_t> factors) {
-  constexpr int64_t kMost = int64_t{1} << 56;
-  int64_t product = 1;
-  for (const int64_t factor : factors) {
-    if (factor == 0) return 0;
-    if (__builtin_mul_overflow(product, factor, &product) || product > kMost) product = kMost;
-  }
-  return product;
-}
-
-uint64_t unsigned_product(std::initializer_list<int64_t> factors) {
-  uint64_t product = 1;
-  for (const int64_t factor : factors) product *= static_cast<uint64_t>(factor);
-  return product;
-}
 
 int columns_of(const KernelSpec& walk) { return walk.threads / 2; }  // 16 a warp
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/sparse_attention.h"
@@ -22,8 +23,6 @@ constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room fo
 constexpr int kReservedShared = 1024;  // of each block, by the system
 // Of a thread, for out and the scores with their 16-bit copy; found by trial.
 constexpr int kMostAccumulators = 152;
-
-int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
 Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 

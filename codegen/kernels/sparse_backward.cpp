@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/sparse_attention.h"
@@ -27,7 +28,6 @@ constexpr SparseBackwardTile kTiles[] = {
     {32, 32, 1, 8}, {16, 64, 1, 4}, {16, 32, 1, 4}, {16, 16, 1, 4},
 };
 
-int round_up(int value, int step) { return (value + step - 1) / step * step; }
 int padded_keys(const SparseProblem& problem) {
   return sparse_padded_width(problem.head_dim + problem.rope_dim);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/kernels/sparse_backward.h"
 
@@ -18,8 +19,6 @@ constexpr int64_t kMostChunk = 1024;     // rows: beyond, the device has long be
 constexpr int64_t kMostPlaces = (int64_t{1} << 31) - 1;
 constexpr int64_t kMostBlocks = (int64_t{1} << 32) - 1;  // of all chunks
 constexpr int64_t kMostBytes = int64_t{1} << 60;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // a * b * ..., or at most a number that no grid and no memory has.
 int64_t product(std::initializer_list<int64_t> factors) {

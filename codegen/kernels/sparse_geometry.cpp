@@ -3,6 +3,7 @@
 // Grids, splits, workspace and cost of the sparse attention family.
 #include <algorithm>
 
+#include "codegen/base/integers.h"
 #include "codegen/kernels/sparse.h"
 
 namespace lathe {
@@ -12,7 +13,6 @@ constexpr int64_t kElementBytes = 2, kFloatBytes = 4, kIndexBytes = 4;
 // A part of a list must pay for its block and for its partial result: at least so many steps.
 constexpr int64_t kLeastSteps = 4;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace

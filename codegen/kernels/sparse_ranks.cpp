@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "codegen/base/integers.h"
 #include "templates/params/sparse_ranks.h"
 
 namespace lathe {
@@ -11,8 +12,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kColumnsOfThread = 8;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -3,10 +3,10 @@
 // Operations as ranks ask for them, in numbers and in words.
 #pragma once
 
-#include "abi/nccl.h"
-
 #include <cstdint>
 #include <string>
+
+#include "abi/nccl.h"
 
 namespace sim::nccl {
 

@@ -3,10 +3,9 @@
 // How every exported function is declared and guarded.
 #pragma once
 
-#include "abi/nccl.h"
-
 #include <new>
 
+#include "abi/nccl.h"
 #include "sim/nccl/state.h"
 
 #define SIM_NCCL_API extern "C" __attribute__((visibility("default"))) ncclResult_t

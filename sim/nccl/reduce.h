@@ -3,10 +3,10 @@
 // Reductions on the host, always in rank order.
 #pragma once
 
-#include "abi/nccl.h"
-
 #include <cstddef>
 #include <vector>
+
+#include "abi/nccl.h"
 
 namespace sim::nccl {
 

@@ -3,12 +3,11 @@
 // The NCCL library under test, and ranks as threads.
 #pragma once
 
-#include "abi/nccl.h"
-
 #include <atomic>
 #include <functional>
 #include <thread>
 
+#include "abi/nccl.h"
 #include "sim/tests/driver_client.h"
 
 #define SIM_TEST_NCCL(X)                           \

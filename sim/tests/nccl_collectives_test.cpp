@@ -142,15 +142,15 @@ TEST_CASE_TEMPLATE("reduce-scatter and reduce", T, int32_t, float, _Float16, Bf1
       Buffers buffers;
       void* send = buffers.fill(input<T>(rank.index, kCount * static_cast<size_t>(size)));
       void* recv = buffers.empty<T>(kCount);
-      CHECK(nccl().reduce_scatter(send, recv, kCount, kType<T>, ncclSum, rank.comm,
-                                  rank.stream) == ncclSuccess);
+      CHECK(nccl().reduce_scatter(send, recv, kCount, kType<T>, ncclSum, rank.comm, rank.stream) ==
+            ncclSuccess);
       const size_t first = kCount * static_cast<size_t>(rank.index);
       CHECK(wrong<T>(result_of<T>(rank, recv, kCount),
                      [&](size_t at) { return reduced(size, first + at, ncclSum); }) == 0);
       const int root = size / 2;
       void* sum = buffers.empty<T>(kCount);
-      CHECK(nccl().reduce(send, sum, kCount, kType<T>, ncclSum, root, rank.comm,
-                          rank.stream) == ncclSuccess);
+      CHECK(nccl().reduce(send, sum, kCount, kType<T>, ncclSum, root, rank.comm, rank.stream) ==
+            ncclSuccess);
       CHECK(wrong<T>(result_of<T>(rank, sum, kCount), [&](size_t at) {
               return rank.index == root ? reduced(size, at, ncclSum) : -77;
             }) == 0);
@@ -167,8 +167,7 @@ TEST_CASE_TEMPLATE("all-gather, gather and scatter", T, int32_t, float, _Float16
       Buffers buffers;
       void* send = buffers.fill(input<T>(rank.index, kCount));
       void* recv = buffers.empty<T>(total);
-      CHECK(nccl().all_gather(send, recv, kCount, kType<T>, rank.comm, rank.stream) ==
-            ncclSuccess);
+      CHECK(nccl().all_gather(send, recv, kCount, kType<T>, rank.comm, rank.stream) == ncclSuccess);
       const auto gathered = [&](size_t at) {
         return value_of(static_cast<int>(at / kCount), at % kCount);
       };
@@ -196,15 +195,14 @@ TEST_CASE_TEMPLATE("broadcast and all-to-all", T, int32_t, float, _Float16, Bf16
       void* buffer = buffers.fill(input<T>(rank.index, kCount));
       for (int root = 0; root < size; ++root) {
         void* recv = buffers.empty<T>(kCount);
-        CHECK(nccl().broadcast(buffer, recv, kCount, kType<T>, root, rank.comm,
-                               rank.stream) == ncclSuccess);
+        CHECK(nccl().broadcast(buffer, recv, kCount, kType<T>, root, rank.comm, rank.stream) ==
+              ncclSuccess);
         CHECK(wrong<T>(result_of<T>(rank, recv, kCount),
                        [&](size_t at) { return value_of(root, at); }) == 0);
       }
       void* send = buffers.fill(input<T>(rank.index, total));
       void* recv = buffers.empty<T>(total);
-      CHECK(nccl().all_to_all(send, recv, kCount, kType<T>, rank.comm, rank.stream) ==
-            ncclSuccess);
+      CHECK(nccl().all_to_all(send, recv, kCount, kType<T>, rank.comm, rank.stream) == ncclSuccess);
       const size_t mine = kCount * static_cast<size_t>(rank.index);
       CHECK(wrong<T>(result_of<T>(rank, recv, total), [&](size_t at) {
               return value_of(static_cast<int>(at / kCount), mine + at % kCount);
@@ -222,8 +220,8 @@ TEST_CASE("half types are summed in float32 and rounded once") {
     Buffers buffers;
     const std::vector<_Float16> mine = {static_cast<_Float16>(rank.index == 0 ? 2048 : 1)};
     void* buffer = buffers.fill(mine);
-    CHECK(nccl().all_reduce(buffer, buffer, 1, ncclFloat16, ncclSum, rank.comm,
-                            rank.stream) == ncclSuccess);
+    CHECK(nccl().all_reduce(buffer, buffer, 1, ncclFloat16, ncclSum, rank.comm, rank.stream) ==
+          ncclSuccess);
     CHECK(static_cast<float>(result_of<_Float16>(rank, buffer, 1)[0]) == 2050.0f);
   });
 }

@@ -33,8 +33,7 @@ Verdict verdict(const Rank& rank) {
 
 ncclResult_t all_reduce(const Rank& rank, CUdeviceptr data, size_t count,
                         ncclDataType_t type = ncclInt32, ncclRedOp_t op = ncclSum) {
-  return nccl().all_reduce(pointer(data), pointer(data), count, type, op, rank.comm,
-                           rank.stream);
+  return nccl().all_reduce(pointer(data), pointer(data), count, type, op, rank.comm, rank.stream);
 }
 
 // Runs `body` on two ranks and checks that both see the error and a text with both parts.
@@ -124,8 +123,7 @@ TEST_CASE("a partner that never comes") {
 TEST_CASE("a send against a collective") {
   expect(ncclRemoteError, "rank 0", "rank 1", [](Rank& rank, CUdeviceptr data) {
     if (rank.index == 0) {
-      CHECK(nccl().send(pointer(data), 4, ncclInt32, 1, rank.comm, rank.stream) ==
-            ncclSuccess);
+      CHECK(nccl().send(pointer(data), 4, ncclInt32, 1, rank.comm, rank.stream) == ncclSuccess);
     } else {
       CHECK(all_reduce(rank, data, 4) == ncclSuccess);
     }

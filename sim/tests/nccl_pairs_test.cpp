@@ -56,9 +56,9 @@ TEST_CASE("messages between two ranks keep their order, with different sizes") {
     size_t first = 0;
     for (size_t count : {size_t{10}, size_t{20}, size_t{30}}) {
       void* at = pointer(data + first * 4);
-      CHECK((rank.index == 0 ? nccl().send(at, count, ncclInt32, 1, rank.comm, rank.stream)
-                             : nccl().recv(at, count, ncclInt32, 0, rank.comm,
-                                           rank.stream)) == ncclSuccess);
+      CHECK((rank.index == 0
+                 ? nccl().send(at, count, ncclInt32, 1, rank.comm, rank.stream)
+                 : nccl().recv(at, count, ncclInt32, 0, rank.comm, rank.stream)) == ncclSuccess);
       first += count;
     }
     rank.synchronize();
@@ -162,8 +162,7 @@ TEST_CASE("thirty-two ranks meet, pass on round a ring and sum") {
     const CUdeviceptr theirs = upload(std::vector<int>(3, -1));
     const int next = (rank.index + 1) % 32, previous = (rank.index + 31) % 32;
     CHECK(nccl().group_start() == ncclSuccess);
-    CHECK(nccl().send(pointer(mine), 3, ncclInt32, next, rank.comm, rank.stream) ==
-          ncclSuccess);
+    CHECK(nccl().send(pointer(mine), 3, ncclInt32, next, rank.comm, rank.stream) == ncclSuccess);
     CHECK(nccl().recv(pointer(theirs), 3, ncclInt32, previous, rank.comm, rank.stream) ==
           ncclSuccess);
     CHECK(nccl().group_end() == ncclSuccess);

@@ -4,12 +4,13 @@
 #pragma once
 
 #include <dlfcn.h>
-#include "abi/nvrtc.h"
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "abi/nvrtc.h"
 
 namespace sim::test {
 

@@ -75,14 +75,14 @@ target_link_libraries(attention_counters_test PRIVATE lathe_codegen)  # what the
 target_compile_definitions(attention_counters_test PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
-# The first part of the combinations always runs; all of them: ctest -C Exhaustive -R attention_options.
+# The first part of the combinations always runs; all of them: scripts/test --exhaustive.
 function(option_parts family count)
   math(EXPR last "${count} - 1")
   foreach(part RANGE 1 ${last})
     add_test(NAME ${family}_options_${part} CONFIGURATIONS Exhaustive
       COMMAND ${family}_options_test)
-    set_tests_properties(${family}_options_${part} PROPERTIES LABELS end_to_end
-      ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
+    set_tests_properties(${family}_options_${part} PROPERTIES LABELS exhaustive
+      TIMEOUT 600 ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
     lathe_memoize(${family}_options_${part})
   endforeach()
 endfunction()

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compiler library that compiles everything to the same few bytes. Built twice, with two build
 // ids.
-#include "abi/nvrtc.h"
-
 #include <cstring>
+
+#include "abi/nvrtc.h"
 
 #define FAKE_API extern "C" __attribute__((visibility("default"))) nvrtcResult
 

@@ -4,7 +4,6 @@
 // once and kept in the folder LATHE_TEST_NVRTC_MEMO. The compiler gives the same bytes for the same
 // text and options, so a test cannot tell, save by the clock. What fails is never kept.
 #include <dlfcn.h>
-#include "abi/nvrtc.h"
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "abi/nvrtc.h"
 #include "tests/nvrtc_memo/memo.h"
 
 namespace {
