@@ -5,7 +5,9 @@
 
 templates <- codegen <- cache <- collective <- api: a folder includes only from itself and from
 those to its left. sim/ includes none of them and none includes sim/. The program (api/cli) sees
-the public header and nothing else of ours. Files in templates/params include nothing.
+the public header and nothing else of ours. Files in templates/params include nothing. Host code
+includes few headers of NVIDIA's, all of them in the wheels that scripts/bootstrap takes where there
+is no tool kit.
 Prints one line per breach; exits 1 if there is any, 2 if nothing was there to check.
 """
 import pathlib
@@ -19,6 +21,8 @@ INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # begins with "snippet" is text of a caller and comes with the spec.
 DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "sparse", "snippet"}
 PROGRAM_SEES = {"api/lathe.h"}
+VENDOR_HEADER = re.compile(r"(cu[A-Za-z_]\w*|nv\w+|nccl\w*|vector_\w+)\.hp?p?")
+VENDOR_HEADERS = {"cuda.h", "nvrtc.h", "nccl.h", "cuda_bf16.h"}  # the last in texts for NVRTC
 
 
 def breach(path, included, quoted):
@@ -34,6 +38,8 @@ def breach(path, included, quoted):
             return f"device text may not include {included}: name it from templates/"
         return None
     if not quoted:
+        if VENDOR_HEADER.fullmatch(included) and included not in VENDOR_HEADERS:
+            return f"<{included}> may be in no wheel of scripts/bootstrap: declare what is needed"
         return f"<{included}> must be quoted" if seen in known and "/" in included else None
     if path[:2] == ("api", "cli"):
         if seen in known and not included.startswith("api/cli/") and included not in PROGRAM_SEES:
