@@ -42,8 +42,9 @@ set(LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_base>)
 lathe_sim_isa(base)
 target_sources(lathe_sim_isa_base PRIVATE ${LATHE_SIM_ONCE_SOURCES})
 if(LATHE_SIM_X86_LEVELS)
-  lathe_sim_isa(avx2 -march=x86-64-v3)
-  lathe_sim_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  # SIM_WIDE: without the rare forms, nor what they alone call; sim/exec/lanes.h.
+  lathe_sim_isa(avx2 -march=x86-64-v3 -DSIM_WIDE -Wno-unused-function)
+  lathe_sim_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -DSIM_WIDE -Wno-unused-function)
   list(APPEND LATHE_SIM_ISA_OBJECTS $<TARGET_OBJECTS:lathe_sim_isa_avx2>
     $<TARGET_OBJECTS:lathe_sim_isa_avx512>)
 endif()

@@ -90,7 +90,7 @@ struct Memory::State {
   std::map<uint64_t, std::shared_ptr<Owned>> map;
   std::deque<uint64_t> quarantine;
   uint64_t quarantined = 0;
-  std::atomic<uint64_t> version{1};
+  uint64_t version = 1;
   std::vector<const Memory*> peers;  // whose memory kernels of this device may use
   std::vector<State*> watchers;      // of devices that use this one's
   mutable std::shared_mutex mutex;
@@ -103,8 +103,10 @@ struct Memory::State {
   }
   // What anybody looked up may be stale.
   void changed() {
-    version.fetch_add(1);
-    for (State* watcher : watchers) watcher->version.fetch_add(1);
+    __atomic_fetch_add(&version, 1, __ATOMIC_SEQ_CST);
+    for (State* watcher : watchers) {
+      __atomic_fetch_add(&watcher->version, 1, __ATOMIC_SEQ_CST);
+    }
   }
 };
 
@@ -142,7 +144,8 @@ uint64_t Memory::allocate(uint64_t bytes, MemoryKind kind, uint64_t seed) {
   owned->device = s.device;
   if (kind == MemoryKind::device || kind == MemoryKind::symbol) {
     owned->defined = std::make_unique<std::vector<uint64_t>>((bytes + 63) / 64 + 1);
-    poison(reinterpret_cast<void*>(owned->base), bytes, seed ^ s.version.load());
+    poison(reinterpret_cast<void*>(owned->base), bytes,
+           seed ^ __atomic_load_n(&s.version, __ATOMIC_SEQ_CST));
   }
   const uint64_t base = owned->base;
   s.map[base] = std::move(owned);
@@ -241,7 +244,7 @@ void Memory::discharge(uint64_t bytes) {
   state_->used -= bytes;
 }
 
-const std::atomic<uint64_t>& Memory::version() const { return state_->version; }
+const uint64_t* Memory::version() const { return &state_->version; }
 
 std::string Memory::nearest(uint64_t address) const {
   const std::shared_lock lock(state_->mutex);

@@ -4,7 +4,6 @@
 // Thread-safe: the driver allocates while kernels of other streams run.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -63,7 +62,8 @@ class Memory {
   // The live allocation that holds the whole range; null if none.
   std::shared_ptr<const Allocation> find_live(uint64_t address, uint64_t bytes) const;
   // Grows whenever an allocation comes or goes: what was looked up before may be stale.
-  const std::atomic<uint64_t>& version() const;
+  // Read it atomically; code without the standard library does so too.
+  const uint64_t* version() const;
   // The allocation whose range is closest below or above, for reports.
   std::string nearest(uint64_t address) const;
 

@@ -16,8 +16,6 @@ uint32_t async_agent(const RaceBlock& b, uint32_t slot) {
   return b.base + b.grid->cluster_blocks * (b.grid->warps + slot) + rank;
 }
 
-const Form& form_of(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
-
 bool reduces(const Form& f) {
   return f.op == Op::bulk_reduce || f.op == Op::tensor_reduce || f.op == Op::red_async;
 }

@@ -8,8 +8,6 @@
 namespace sim {
 namespace {
 
-const Form& form_of(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
-
 bool of_cluster(const Form& f) { return f.op == Op::cluster_arrive || f.op == Op::cluster_wait; }
 
 // Of an mbarrier the scope that is not written is the block.

@@ -14,7 +14,7 @@
 #include "sim/check/clocks.h"
 #include "sim/check/race.h"
 #include "sim/exec/launch.h"
-#include "sim/ptx/order.h"
+#include "sim/ptx/code.h"
 
 namespace sim {
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings of contexts that change nothing here but are answered as they were set, and profilers'
 // marks.
-#include <cudaProfiler.h>
-
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
 

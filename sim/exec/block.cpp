@@ -87,6 +87,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
     w.block = &block_;
     w.worker = worker;
     w.function = &f;
+    w.code = &f;
     w.local = local_.data() + k * depots;
     w.local_defined = local_defined_.data() + k * depot_words;
     w.index = k;

@@ -121,7 +121,7 @@ HostWorker::HostWorker(Launch* l) {
   regions = region_by_ordinal.data();
   if (l->settings->profile) line_tallies.resize(counts.size());
   lines = line_tallies.empty() ? nullptr : line_tallies.data();
-  memory_version = l->memory->version().load();
+  memory_version = __atomic_load_n(l->memory->version(), __ATOMIC_SEQ_CST);
 }
 
 // Clusters in turn from the common counter. One that runs long may be waiting for another: it gives

@@ -14,6 +14,7 @@
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
 #include "sim/exec/wgmma_state.h"
+#include "sim/ptx/code.h"
 
 namespace sim {
 

@@ -14,6 +14,14 @@
 #define SIM_ISA base
 #endif
 
+// A form that kernels hardly have: the builds for wide registers answer null and the plain one's
+// handler runs (table.cpp). Compiling handlers is most of the simulator's build.
+#ifdef SIM_WIDE
+#define SIM_RARE(...) (::sim::Handler(nullptr))
+#else
+#define SIM_RARE(...) (::sim::Handler(__VA_ARGS__))
+#endif
+
 namespace sim::SIM_ISA {
 namespace {
 
@@ -88,22 +96,21 @@ inline __attribute__((always_inline)) uint32_t pred(const Warp& w, uint16_t p) {
 
 // d[l] = v[l] where exec has bit l.
 template <class C>
-inline __attribute__((always_inline)) void blend(C* __restrict d, const C* __restrict v,
-                                                 uint32_t exec) {
+__attribute__((noinline)) void blend(C* __restrict d, const C* __restrict v, uint32_t exec) {
   for (int l = 0; l < 32; ++l) d[l] = ((exec >> l) & 1u) ? v[l] : d[l];
 }
 
+// One loop for full and partial warps: each handler is an instance of it, and compiling them is
+// most of the simulator's build.
 template <class D, class F>
 inline __attribute__((always_inline)) void each(const Warp& w, uint16_t slot, uint32_t exec, F f) {
-  CellOf<D>* d = cells<D>(w, slot);
-  if (exec == 0xFFFFFFFFu) {
+  CellOf<D>* const d = cells<D>(w, slot);
+  CellOf<D> spare[32];
+  const bool full = exec == 0xFFFFFFFFu;
+  CellOf<D>* const out = full ? d : spare;
 #pragma GCC ivdep
-    for (int l = 0; l < 32; ++l) d[l] = put<D>(f(l));
-  } else {
-    CellOf<D> v[32];
-    for (int l = 0; l < 32; ++l) v[l] = put<D>(f(l));
-    blend(d, v, exec);
-  }
+  for (int l = 0; l < 32; ++l) out[l] = put<D>(f(l));
+  if (!full) blend(d, spare, exec);
 }
 
 template <class D, class A, class F>
@@ -162,20 +169,26 @@ Handler resolve_rare(const Form& f);
 
 namespace sim::SIM_ISA {
 
-// One per family; null if the family does not know the form.
-Handler resolve_integer(const Form& f);
-Handler resolve_float(const Form& f);
-Handler resolve_half(const Form& f);
-Handler resolve_math(const Form& f);
-Handler resolve_compare(const Form& f);
-Handler resolve_select(const Form& f);
-Handler resolve_convert(const Form& f);
-Handler resolve_move(const Form& f);
-Handler resolve_memory(const Form& f);
-Handler resolve_warp(const Form& f);
-Handler resolve_mma(const Form& f);
-Handler resolve_matrix(const Form& f);
-Handler resolve_wgmma(const Form& f);
+// One per family; null if the family does not know the form, or leaves it to the plain build.
+#define SIM_RESOLVERS                     \
+  Handler resolve_integer(const Form& f); \
+  Handler resolve_float(const Form& f);   \
+  Handler resolve_half(const Form& f);    \
+  Handler resolve_math(const Form& f);    \
+  Handler resolve_compare(const Form& f); \
+  Handler resolve_select(const Form& f);  \
+  Handler resolve_convert(const Form& f); \
+  Handler resolve_move(const Form& f);    \
+  Handler resolve_memory(const Form& f);  \
+  Handler resolve_warp(const Form& f);    \
+  Handler resolve_mma(const Form& f);     \
+  Handler resolve_matrix(const Form& f);  \
+  Handler resolve_wgmma(const Form& f);
+SIM_RESOLVERS
 RunResult run(Warp& warp, uint64_t quantum);
 
 }  // namespace sim::SIM_ISA
+
+namespace sim::base {
+SIM_RESOLVERS
+}  // namespace sim::base

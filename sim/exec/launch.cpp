@@ -76,7 +76,7 @@ void set_up(Launch* l) {
   v.check_defined = (l->settings->check & kInitcheck) != 0;
   v.tensor_sum = l->settings->tensor_sum;
   v.async_policy = l->settings->async_policy;
-  v.memory_version = &l->memory->version();
+  v.memory_version = l->memory->version();
   if (l->settings->check & kRacecheck) l->races = make_race_grid(*l);
 }
 

@@ -277,6 +277,8 @@ void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t add
   launch.fail(w.block->cluster->linear, error);
 }
 
+const Form& form_of(const Warp& w, const Inst& inst) { return w.function->infos[inst.info].form; }
+
 bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* target) {
   const auto& table = w.function->tables[inst.aux];
   if (index >= table.size()) return false;
@@ -289,7 +291,7 @@ const LaunchView& view(const Worker& worker) { return worker.launch->view; }
 Region* find_region(Warp& w, const Inst& inst, uint64_t low, uint64_t high) {
   auto& worker = static_cast<HostWorker&>(*w.worker);
   if (high < low) return nullptr;
-  const uint64_t version = worker.launch->memory->version().load();
+  const uint64_t version = __atomic_load_n(worker.launch->memory->version(), __ATOMIC_SEQ_CST);
   if (version != worker.memory_version) {
     for (Region& r : worker.region_by_ordinal) r = Region{};
     worker.memory_version = version;

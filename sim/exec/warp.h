@@ -4,11 +4,10 @@
 // standard containers, because the files that are compiled once per instruction set read it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "sim/exec/policy.h"
-#include "sim/ptx/code.h"
+#include "sim/ptx/inst.h"
 
 namespace sim {
 
@@ -20,6 +19,7 @@ struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
+struct Function;   // sim/ptx/code.h
 struct RaceBlock;  // check/race_state.h
 struct RaceWarp;
 struct RaceMbarrier;
@@ -68,6 +68,7 @@ struct Warp {
   Block* block = nullptr;
   Worker* worker = nullptr;
   const Function* function = nullptr;
+  const CodeView* code = nullptr;     // the function's, for what does not see sim/ptx/code.h
   WgmmaState* wgmma = nullptr;        // null: the function has none
   uint8_t* local = nullptr;           // 32 depots, one after the other
   uint64_t* local_defined = nullptr;  // a bit per byte of them
@@ -194,7 +195,7 @@ struct LaunchView {
   bool check_async = true;    // accesses to what is in flight
   TensorSum tensor_sum = TensorSum::exact;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
-  const std::atomic<uint64_t>* memory_version = nullptr;
+  const uint64_t* memory_version = nullptr;  // Memory::version()
 };
 const LaunchView& view(const Worker& worker);
 
@@ -242,6 +243,8 @@ void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t a
             uint32_t bytes, Space space, bool store);
 // The region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
+// The modifiers of an instruction of the running function.
+const Form& form_of(const Warp& warp, const Inst& inst);
 // The target of a brx; false if the index is past the table.
 bool branch_target(const Warp& warp, const Inst& inst, uint32_t index, uint32_t* target);
 // exec/calls.cpp: the lanes `exec` enter a function, or return from one: those that return to the

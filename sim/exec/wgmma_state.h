@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/exec/wgmma.h"
+#include "sim/ptx/code.h"
 
 namespace sim {
 

@@ -60,7 +60,7 @@ void count_sectors(TrafficCounts& loads, const TrafficCounts& before, const Copy
 // it.
 template <uint32_t Size>
 void copy(Warp& w, const Inst& i, uint32_t exec) {
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   const uint64_t* base = cells<uint64_t>(w, list[0]);
   const uint64_t offset = cells<uint64_t>(w, list[1])[0];
   const uint32_t* sizes = i.c == 1 ? cells<uint32_t>(w, list[2]) : nullptr;

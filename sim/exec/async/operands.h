@@ -16,7 +16,7 @@ struct Place {
 
 class Operands {
  public:
-  Operands(Warp& w, const Inst& i) : w_(w), i_(i), list_(w.function->list_data + i.aux) {}
+  Operands(Warp& w, const Inst& i) : w_(w), i_(i), list_(w.code->list_data + i.aux) {}
 
   bool has(unsigned k) const { return list_[k] != kNoSlot; }
   uint32_t u32(unsigned k, unsigned lane) const { return cells<uint32_t>(w_, list_[k])[lane]; }

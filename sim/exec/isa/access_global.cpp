@@ -135,7 +135,7 @@ bool check_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t siz
   if (!aligned(a, w, i, exec, size, space, use)) return false;
   Region* r = w.worker->regions + i.extra;
   const bool current =
-      launch.memory_version->load(std::memory_order_relaxed) == w.worker->memory_version;
+      __atomic_load_n(launch.memory_version, __ATOMIC_RELAXED) == w.worker->memory_version;
   if (!current || b.low < r->base || b.high + size > r->end || b.high + size < b.high) {
     r = find_region(w, i, b.low, b.high + size);
   }

@@ -117,15 +117,31 @@ struct AddHalf {
   }
 };
 
-template <class T, class F>
-T exchange(T* p, bool is_private, F f) {
+template <class T>
+using Operation = T (*)(T, T);
+
+template <class T>
+T exchange(T* p, bool is_private, Operation<T> f, T b) {
   if (is_private) {
     const T old = *p;
-    *p = f(old);
+    *p = f(old, b);
     return old;
   }
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(p, &old, f(old), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+  while (
+      !__atomic_compare_exchange_n(p, &old, f(old, b), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+// Writes `c` where `b` is.
+template <class T>
+T compare_exchange(T* p, bool is_private, T b, T c) {
+  T old = b;
+  if (is_private) {
+    old = *p;
+    *p = old == b ? c : old;
+  } else {
+    __atomic_compare_exchange_n(p, &old, c, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
   }
   return old;
 }
@@ -135,40 +151,52 @@ constexpr bool kSame = false;
 template <class A>
 constexpr bool kSame<A, A> = true;
 
-// A generic f32 addition that meets shared memory keeps subnormals.
-template <class O>
-bool is_generic_add(const Warp& w, const uint8_t* p) {
-  return kSame<O, AddF32Generic> && p >= w.block->shared &&
-         p < w.block->shared + w.block->shared_bytes;
+// How an atomic changes a lane's bytes.
+template <class T>
+struct Update {
+  Operation<T> run;     // null: the second operand is compared
+  Operation<T> shared;  // a generic f32 addition that meets shared memory keeps subnormals
+};
+template <class T, class O>
+T applied(T a, T b) {
+  return static_cast<T>(O::of(a, b));
 }
 
-// T: bits of one element; Cas: the second operand is compared.
-template <class T, class O, Space S, int N, bool Result, bool Cas>
-void atomic(Warp& w, const Inst& i, uint32_t exec) {
+// T: bits of one element; result: the old value is wanted.
+template <class T, int N>
+__attribute__((noinline)) void atomic_in(Warp& w, const Inst& i, uint32_t exec, Space space,
+                                         bool result, Update<T> update) {
   Access a;
-  if (!prepare(a, w, i, exec, sizeof(T) * N, S, Use::atomic)) return;
-  const uint16_t* list = w.function->list_data + i.aux;
-  const uint16_t* operands = list + (Result ? N : 0);
+  if (!prepare(a, w, i, exec, sizeof(T) * N, space, Use::atomic)) return;
+  const uint16_t* list = w.code->list_data + i.aux;
+  const uint16_t* operands = list + (result ? N : 0);
   using C = CellOf<T>;
   const uint64_t turn = next_random(w.block->random);
   for (int k = 0; k < 32; ++k) {
     const int l = (k + static_cast<int>(turn & 31)) & 31;
     if (!(exec >> l & 1)) continue;
+    const uint64_t in_shared = static_cast<uint64_t>(a.pointer[l] - w.block->shared);
+    const Operation<T> run =
+        update.shared && in_shared < w.block->shared_bytes ? update.shared : update.run;
     for (int n = 0; n < N; ++n) {
       T* p = reinterpret_cast<T*>(a.pointer[l]) + n;
       const T b = static_cast<T>(cells<T>(w, operands[n])[l]);
       T old;
-      if constexpr (Cas) {
-        const T c = static_cast<T>(cells<T>(w, operands[N + n])[l]);
-        old = exchange(p, a.shared, [=](T v) { return v == b ? c : v; });
-      } else if (is_generic_add<O>(w, a.pointer[l])) {
-        old = exchange(p, a.shared, [=](T v) { return static_cast<T>(AddF32::of(v, b)); });
+      if (run) {
+        old = exchange(p, a.shared, run, b);
       } else {
-        old = exchange(p, a.shared, [=](T v) { return static_cast<T>(O::of(v, b)); });
+        old = compare_exchange(p, a.shared, b, static_cast<T>(cells<T>(w, operands[N + n])[l]));
       }
-      if (Result) cells<T>(w, list[n])[l] = static_cast<C>(old);
+      if (result) cells<T>(w, list[n])[l] = static_cast<C>(old);
     }
   }
+}
+template <class T, class O, Space S, int N, bool Result, bool Cas>
+void atomic(Warp& w, const Inst& i, uint32_t exec) {
+  Update<T> update{nullptr, nullptr};
+  if constexpr (!Cas) update.run = applied<T, O>;
+  if constexpr (kSame<O, AddF32Generic>) update.shared = applied<T, AddF32>;
+  atomic_in<T, N>(w, i, exec, S, Result, update);
 }
 
 template <class T, class O, bool Cas = false, int N = 1>
@@ -303,7 +331,7 @@ SIM_WIDE_SWAP void atomic_wide(Warp& w, const Inst& i, uint32_t exec) {
   using V = unsigned __int128;
   Access a;
   if (!prepare(a, w, i, exec, 16, S, Use::atomic)) return;
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   auto value = [&](int k, int l) {
     return static_cast<V>(cells<uint64_t>(w, list[k + 1])[l]) << 64 |
            cells<uint64_t>(w, list[k])[l];

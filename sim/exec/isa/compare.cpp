@@ -71,73 +71,128 @@ SIM_INLINE bool test(CellOf<typename Reader<T>::cell> a, CellOf<typename Reader<
 }
 
 template <Compare C, class T, bool Ftz>
-SIM_INLINE uint32_t mask_of(const Warp& w, const Inst& i) {
+__attribute__((noinline)) uint32_t mask_of(const Warp& w, const Inst& i) {
   using V = typename Reader<T>::cell;
   const CellOf<V>* a = cells<V>(w, i.a);
   const CellOf<V>* b = cells<V>(w, i.b);
-  uint8_t bit[32];
-  for (int l = 0; l < 32; ++l) bit[l] = test<C, T, Ftz>(a[l], b[l]) ? 1 : 0;
-  // Eight 0/1 bytes to eight bits by one multiplication.
+  alignas(32) uint8_t byte[32];
+  for (int l = 0; l < 32; ++l) byte[l] = test<C, T, Ftz>(a[l], b[l]) ? 0xFF : 0;
+#ifdef __AVX2__
+  typedef char Bytes __attribute__((vector_size(32)));
+  return static_cast<uint32_t>(__builtin_ia32_pmovmskb256(*reinterpret_cast<const Bytes*>(byte)));
+#else
+  typedef char Bytes __attribute__((vector_size(16)));
+  const auto* half = reinterpret_cast<const Bytes*>(byte);
+  return static_cast<uint32_t>(__builtin_ia32_pmovmskb128(half[0])) |
+         static_cast<uint32_t>(__builtin_ia32_pmovmskb128(half[1])) << 16;
+#endif
+}
+
+// The same lane by lane through a function, for forms that are not worth a loop of their own.
+template <class Cell>
+__attribute__((noinline)) uint32_t mask_called(const Warp& w, const Inst& i,
+                                               bool (*f)(Cell, Cell)) {
+  const Cell* a = reinterpret_cast<const Cell*>(w.regs + i.a * static_cast<size_t>(kSlotBytes));
+  const Cell* b = reinterpret_cast<const Cell*>(w.regs + i.b * static_cast<size_t>(kSlotBytes));
   uint32_t r = 0;
-  for (int k = 0; k < 4; ++k) {
-    uint64_t v;
-    memcpy(&v, bit + 8 * k, 8);
-    r |= static_cast<uint32_t>(v * 0x0102040810204080ull >> 56) << (8 * k);
-  }
+  for (int l = 0; l < 32; ++l) r |= static_cast<uint32_t>(f(a[l], b[l])) << l;
   return r;
 }
-
-// The same as one function, for the forms that are not worth a copy of the loop.
 template <Compare C, class T, bool Ftz>
-__attribute__((noinline)) uint32_t mask_called(const Warp& w, const Inst& i) {
-  return mask_of<C, T, Ftz>(w, i);
+bool test_called(CellOf<typename Reader<T>::cell> a, CellOf<typename Reader<T>::cell> b) {
+  return test<C, T, Ftz>(a, b);
 }
 
+// The comparison that holds where C does not, if that one has the loop for both; else C.
+template <class V>
+constexpr Compare opposite(Compare c) {
+  constexpr bool kOrdered = V(0.5) == V(0);  // integers have no NaN
+  switch (c) {
+    case Compare::equ:
+      return Compare::ne;
+    case Compare::neu:
+      return Compare::eq;
+    case Compare::ltu:
+      return Compare::ge;
+    case Compare::leu:
+      return Compare::gt;
+    case Compare::gtu:
+      return Compare::le;
+    case Compare::geu:
+      return Compare::lt;
+    case Compare::ne:
+      return kOrdered ? Compare::eq : c;
+    case Compare::ge:
+      return kOrdered ? Compare::lt : c;
+    case Compare::le:
+      return kOrdered ? Compare::gt : c;
+    default:
+      return c;
+  }
+}
 template <Compare C, class T, bool Ftz>
 void setp_plain(Warp& w, const Inst& i, uint32_t exec) {
-  const uint32_t r = mask_of<C, T, Ftz>(w, i);
+  constexpr Compare kOther = opposite<T>(C);
+  const uint32_t found = mask_of<kOther, T, Ftz>(w, i), r = kOther == C ? found : ~found;
   w.preds[i.d] = (w.preds[i.d] & ~exec) | (r & exec);
 }
 
 SIM_INLINE uint32_t combined(Bool how, uint32_t r, uint32_t p) {
   return how == Bool::and_ ? r & p : how == Bool::or_ ? r | p : how == Bool::xor_ ? r ^ p : r;
 }
-// imm: how the result combines with the predicate c.
-template <Compare C, class T, bool Ftz>
-void setp_pair(Warp& w, const Inst& i, uint32_t exec) {
-  const uint32_t r = mask_called<C, T, Ftz>(w, i), p = pred(w, i.c);
+// imm: how the result combines with the predicate c, if there is one.
+void set_pair(Warp& w, const Inst& i, uint32_t exec, uint32_t r) {
   const auto how = static_cast<Bool>(i.imm);
+  const uint32_t p = how == Bool::none ? 0u : pred(w, i.c);
   const uint32_t first = combined(how, r, p), second = combined(how, ~r, p);
   w.preds[i.d] = (w.preds[i.d] & ~exec) | (first & exec);
   if (i.aux != kNoSlot) w.preds[i.aux] = (w.preds[i.aux] & ~exec) | (second & exec);
 }
 // imm: what true is, all ones or a one of the result's type.
-template <Compare C, class T, bool Ftz>
-void set_(Warp& w, const Inst& i, uint32_t exec) {
-  const uint32_t r = mask_called<C, T, Ftz>(w, i);
+void set_value(Warp& w, const Inst& i, uint32_t exec, uint32_t r) {
   const auto yes = static_cast<uint32_t>(i.imm);
   each<uint32_t>(w, i.d, exec, [=](int l) { return (r >> l & 1) ? yes : 0u; });
 }
+template <Compare C, class T, bool Ftz>
+void setp_pair(Warp& w, const Inst& i, uint32_t exec) {
+  set_pair(w, i, exec, mask_called(w, i, test_called<C, T, Ftz>));
+}
+template <Compare C, class T, bool Ftz>
+void set_(Warp& w, const Inst& i, uint32_t exec) {
+  set_value(w, i, exec, mask_called(w, i, test_called<C, T, Ftz>));
+}
 // Two halves compared at once.
-template <Compare C, class H>
-void set_x2(Warp& w, const Inst& i, uint32_t exec) {
+void set_halves(Warp& w, const Inst& i, uint32_t exec, bool (*f)(uint32_t, uint32_t)) {
   const auto yes = static_cast<uint32_t>(i.imm) & 0xFFFFu;
   binary<uint32_t, uint32_t, uint32_t>(w, i, exec, [=](uint32_t a, uint32_t b) {
-    const uint32_t low = test<C, H, false>(a & 0xFFFFu, b & 0xFFFFu) ? yes : 0u;
-    const uint32_t high = test<C, H, false>(a >> 16, b >> 16) ? yes : 0u;
+    const uint32_t low = f(a & 0xFFFFu, b & 0xFFFFu) ? yes : 0u;
+    const uint32_t high = f(a >> 16, b >> 16) ? yes : 0u;
     return low | high << 16;
   });
 }
+template <Compare C, class H>
+void set_x2(Warp& w, const Inst& i, uint32_t exec) {
+  set_halves(w, i, exec, test_called<C, H, false>);
+}
 
+template <class T>
+constexpr bool kUsual = sizeof(CellOf<typename Reader<T>::cell>) == sizeof(T);
+template <>
+constexpr bool kUsual<double> = false;
+
+// A loop of their own have setp of floats and of 32 and 64 bits; not the tests for NaN.
 template <Compare C, class T, bool Ftz>
 Handler pick(const Form& f) {
-  if (f.op == Op::set) return f.combine == Bool::none ? set_<C, T, Ftz> : nullptr;
-  const bool plain = f.combine == Bool::none && f.vector == 1;
-  return plain ? setp_plain<C, T, Ftz> : setp_pair<C, T, Ftz>;
+  if (f.op == Op::set) return f.combine == Bool::none ? SIM_RARE(set_<C, T, Ftz>) : nullptr;
+  if (f.combine != Bool::none || f.vector != 1) return SIM_RARE(setp_pair<C, T, Ftz>);
+  if constexpr (kUsual<T> && C != Compare::num && C != Compare::nan)
+    return setp_plain<C, T, Ftz>;
+  else
+    return SIM_RARE(setp_pair<C, T, Ftz>);
 }
 template <Compare C, class H>
 Handler pick_x2(const Form& f) {
-  return f.op == Op::set && f.combine == Bool::none ? set_x2<C, H> : nullptr;
+  return f.op == Op::set && f.combine == Bool::none ? SIM_RARE(set_x2<C, H>) : nullptr;
 }
 
 template <class T>

@@ -63,67 +63,37 @@ SIM_INLINE double to_whole(double x) {
   if (R == Round::rpi) return __builtin_ceil(x);
   return __builtin_nearbyint(x);
 }
-// Towards D, cut without regard for its value, or clamped. An S of under 64 bits has its limits in
-// 64; beyond what S can hold a limit is never met.
-template <class D, class S, bool Sat>
-SIM_INLINE D to_integer(S v) {
-  if constexpr (Sat && sizeof(S) < 8) {
+// Clamped to D. An S of under 64 bits has its limits in 64; beyond what S can hold a limit is never
+// met.
+template <class D, class S>
+D clamped_to(S v) {
+  if constexpr (sizeof(S) < 8) {
     constexpr bool kSign = D(-1) < D(0);
     constexpr int64_t kHigh =
         sizeof(D) == 8 ? INT64_MAX : (int64_t(1) << (sizeof(D) * 8 - (kSign ? 1 : 0))) - 1;
     constexpr int64_t kLow = kSign ? -kHigh - 1 : 0;
     const int64_t x = v;
     return static_cast<D>(x < kLow ? kLow : x > kHigh ? kHigh : x);
-  } else if constexpr (Sat) {
+  } else {
     using Big = __int128;
     constexpr bool kSign = D(-1) < D(0);
     constexpr Big kHigh = (Big(1) << (sizeof(D) * 8 - (kSign ? 1 : 0))) - 1;
     constexpr Big kLow = kSign ? -kHigh - 1 : 0;
     const Big x = v;
     return static_cast<D>(x < kLow ? kLow : x > kHigh ? kHigh : x);
-  } else {
-    return static_cast<D>(v);
   }
 }
-template <class D, class S, bool Sat>
+template <class D, class S>
 void int_int(Warp& w, const Inst& i, uint32_t exec) {
   if constexpr (sizeof(D) == 8) {
-    unary<D, S>(w, i, exec, [](S a) { return to_integer<D, S, Sat>(a); });
+    unary<D, S>(w, i, exec, [](S a) { return static_cast<D>(a); });
   } else {
     // imm cuts the result to its register.
     const auto cut = static_cast<uint32_t>(i.imm);
-    unary<uint32_t, S>(
-        w, i, exec, [cut](S a) { return static_cast<uint32_t>(to_integer<D, S, Sat>(a)) & cut; });
+    unary<uint32_t, S>(w, i, exec,
+                       [cut](S a) { return static_cast<uint32_t>(static_cast<D>(a)) & cut; });
   }
 }
-template <class D, bool Sat>
-Handler from_int(Type s) {
-  switch (s) {
-    case Type::u8:
-    case Type::b8:
-      return int_int<D, uint8_t, Sat>;
-    case Type::s8:
-      return int_int<D, int8_t, Sat>;
-    case Type::u16:
-    case Type::b16:
-      return int_int<D, uint16_t, Sat>;
-    case Type::s16:
-      return int_int<D, int16_t, Sat>;
-    case Type::u32:
-    case Type::b32:
-      return int_int<D, uint32_t, Sat>;
-    case Type::s32:
-      return int_int<D, int32_t, Sat>;
-    case Type::u64:
-    case Type::b64:
-      return int_int<D, uint64_t, Sat>;
-    case Type::s64:
-      return int_int<D, int64_t, Sat>;
-    default:
-      return nullptr;
-  }
-}
-
 // A whole number clamped to D; NaN gives 0, or 2^63 where 64 bits are involved.
 template <class D>
 SIM_INLINE D clamp_to(double x, bool wide) {
@@ -148,17 +118,50 @@ void float_int(Warp& w, const Inst& i, uint32_t exec) {
     });
   }
 }
+
+// The same in three steps, each of which serves many forms: to double, to whole numbers, to D.
+template <class S>
+__attribute__((noinline)) void to_doubles(const Warp& w, const Inst& i, double* out) {
+  const auto* a = cells<typename S::cell>(w, i.a);
+  for (int l = 0; l < 32; ++l) out[l] = S::load(a[l]);
+}
+__attribute__((noinline, unused)) void to_wholes(Round r, double* x) {
+  for (int l = 0; l < 32; ++l) {
+    x[l] = r == Round::rzi   ? to_whole<Round::rzi>(x[l])
+           : r == Round::rmi ? to_whole<Round::rmi>(x[l])
+           : r == Round::rpi ? to_whole<Round::rpi>(x[l])
+                             : to_whole<Round::rni>(x[l]);
+  }
+}
+template <class D>
+__attribute__((noinline)) void from_wholes(Warp& w, const Inst& i, uint32_t exec, const double* x,
+                                           bool wide) {
+  if constexpr (sizeof(D) == 8) {
+    each<D>(w, i.d, exec, [=](int l) { return clamp_to<D>(x[l], wide); });
+  } else {
+    const auto cut = static_cast<uint32_t>(i.imm);
+    each<uint32_t>(w, i.d, exec,
+                   [=](int l) { return static_cast<uint32_t>(clamp_to<D>(x[l], wide)) & cut; });
+  }
+}
+template <class D, class S, Round R>
+void float_int_steps(Warp& w, const Inst& i, uint32_t exec) {
+  double x[32];
+  to_doubles<S>(w, i, x);
+  to_wholes(R, x);
+  from_wholes<D>(w, i, exec, x, sizeof(D) == 8 || sizeof(typename S::cell) == 8);
+}
 template <class D, class S>
 Handler float_int_round(Round r) {
   switch (r) {
     case Round::rni:
-      return float_int<D, S, Round::rni>;
+      return SIM_RARE(float_int_steps<D, S, Round::rni>);
     case Round::rzi:
-      return float_int<D, S, Round::rzi>;
+      return SIM_RARE(float_int_steps<D, S, Round::rzi>);
     case Round::rmi:
-      return float_int<D, S, Round::rmi>;
+      return SIM_RARE(float_int_steps<D, S, Round::rmi>);
     case Round::rpi:
-      return float_int<D, S, Round::rpi>;
+      return SIM_RARE(float_int_steps<D, S, Round::rpi>);
     default:
       return nullptr;
   }

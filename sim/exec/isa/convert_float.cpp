@@ -6,52 +6,48 @@
 namespace sim::SIM_ISA {
 namespace {
 
-template <class D, class S, Round R, bool Ftz, bool Sat>
-void to_real(Warp& w, const Inst& i, uint32_t exec) {
-  Rounding<R> mode;
+template <class D, class S, bool Ftz>
+__attribute__((noinline)) void to_real(Warp& w, const Inst& i, uint32_t exec) {
   using C = typename S::cell;
   unary<D, C>(
       w, i, exec, [](C a) __attribute__((always_inline)) {
         D v = static_cast<D>(S::load(a));
-        if (Sat) v = saturated(v);
         if constexpr (kIsFloat<D>) v = canonical(v);
         return Ftz ? flush(v) : v;
       });
 }
 
 // Where every value of S is one of D the rounding mode does not matter: there is one handler.
-template <class D, class S, bool Exact, bool Ftz, bool Sat>
-Handler to_real_round(Round r) {
+template <Handler Nearest, class D, bool Exact>
+Handler to_real_round(Round r, bool sat) {
   if (r > Round::rp) return nullptr;
   if constexpr (!Exact) {
-    if (r == Round::rz) return to_real<D, S, Round::rz, Ftz, Sat>;
-    if (r == Round::rm) return to_real<D, S, Round::rm, Ftz, Sat>;
-    if (r == Round::rp) return to_real<D, S, Round::rp, Ftz, Sat>;
+    if (sat) {
+      if (r == Round::rz) return SIM_RARE(then_saturated<in_mode<Nearest, Round::rz>, D>);
+      if (r == Round::rm) return SIM_RARE(then_saturated<in_mode<Nearest, Round::rm>, D>);
+      if (r == Round::rp) return SIM_RARE(then_saturated<in_mode<Nearest, Round::rp>, D>);
+    }
+    if (!sat) return by_mode<Nearest>(r);
   }
-  return to_real<D, S, Round::rn, Ftz, Sat>;
+  return sat ? SIM_RARE(then_saturated<Nearest, D>) : Nearest;
 }
 // Only where a result may be a subnormal f32 there is something to flush.
 template <class D, class S, bool Exact, bool Flushes = false>
 Handler to_real_mods(const Form& f) {
   const bool sat = f.has(kSat);
   if constexpr (Flushes) {
-    if (f.has(kFtz)) {
-      return sat ? to_real_round<D, S, Exact, true, true>(f.round)
-                 : to_real_round<D, S, Exact, true, false>(f.round);
-    }
+    if (f.has(kFtz)) return to_real_round<to_real<D, S, true>, D, Exact>(f.round, sat);
   }
-  return sat ? to_real_round<D, S, Exact, false, true>(f.round)
-             : to_real_round<D, S, Exact, false, false>(f.round);
+  return to_real_round<to_real<D, S, false>, D, Exact>(f.round, sat);
 }
 
 // f32 to f32 and f64 to f64: to a whole number, or just flushed and clamped.
-template <class F, Round R, bool Ftz, bool Sat>
-void whole(Warp& w, const Inst& i, uint32_t exec) {
+template <class F, Round R, bool Ftz>
+__attribute__((noinline)) void whole(Warp& w, const Inst& i, uint32_t exec) {
   unary<F, F>(
       w, i, exec, [](F a) __attribute__((always_inline)) {
         F v = Ftz ? flush(a) : a;
         if (R >= Round::rni) v = static_cast<F>(to_whole<R>(v));
-        if (Sat) v = saturated(v);
         return canonical(v);
       });
 }
@@ -59,9 +55,12 @@ template <class F, Round R>
 Handler whole_mods(const Form& f) {
   const bool sat = f.has(kSat);
   if constexpr (sizeof(F) == 4) {
-    if (f.has(kFtz)) return sat ? whole<F, R, true, true> : whole<F, R, true, false>;
+    if (f.has(kFtz)) {
+      return sat ? SIM_RARE(then_saturated<whole<F, R, true>, F>) : whole<F, R, true>;
+    }
+    return sat ? SIM_RARE(then_saturated<whole<F, R, false>, F>) : whole<F, R, false>;
   }
-  return sat ? whole<F, R, false, true> : whole<F, R, false, false>;
+  return sat ? SIM_RARE(then_saturated<whole<F, R, false>, F>) : SIM_RARE(whole<F, R, false>);
 }
 template <class F>
 Handler same_real(const Form& f) {

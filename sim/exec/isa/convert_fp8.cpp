@@ -99,8 +99,8 @@ void pack_sat(Warp& w, const Inst& i, uint32_t exec) {
   ternary<uint32_t, int32_t, int32_t, uint32_t>(w, i, exec, [](int32_t a, int32_t b, uint32_t c) {
     constexpr int n = sizeof(D) * 8;
     constexpr uint32_t mask = n == 16 ? 0xFFFFu : 0xFFu;
-    const uint32_t low = static_cast<uint32_t>(to_integer<D, int32_t, true>(b)) & mask;
-    const uint32_t high = static_cast<uint32_t>(to_integer<D, int32_t, true>(a)) & mask;
+    const uint32_t low = static_cast<uint32_t>(clamped_to<D, int32_t>(b)) & mask;
+    const uint32_t high = static_cast<uint32_t>(clamped_to<D, int32_t>(a)) & mask;
     return n == 16 ? high << 16 | low : c << 16 | high << 8 | low;
   });
 }

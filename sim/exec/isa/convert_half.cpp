@@ -18,16 +18,20 @@ void to_half_two(Warp& w, const Inst& i, uint32_t exec) {
 template <class H, Round R>
 Handler half_two(const Form& f) {
   if (f.has(kSatfinite))
-    return f.has(kRelu) ? to_half_two<H, R, true, true> : to_half_two<H, R, false, true>;
-  return f.has(kRelu) ? to_half_two<H, R, true, false> : to_half_two<H, R, false, false>;
+    return f.has(kRelu) ? SIM_RARE(to_half_two<H, R, true, true>)
+                        : SIM_RARE(to_half_two<H, R, false, true>);
+  return f.has(kRelu)     ? SIM_RARE(to_half_two<H, R, true, false>)
+         : R != Round::rn ? SIM_RARE(to_half_two<H, R, false, false>)
+                          : to_half_two<H, Round::rn, false, false>;
 }
 template <class H, Round R>
 Handler half_one_mods(const Form& f) {
   if (f.has(kSatfinite))
-    return f.has(kRelu) ? to_half_one<H, AsF32, R, true, true>
-                        : to_half_one<H, AsF32, R, false, true>;
-  return f.has(kRelu) ? to_half_one<H, AsF32, R, true, false>
-                      : to_half_one<H, AsF32, R, false, false>;
+    return f.has(kRelu) ? SIM_RARE(to_half_one<H, AsF32, R, true, true>)
+                        : SIM_RARE(to_half_one<H, AsF32, R, false, true>);
+  return f.has(kRelu)     ? SIM_RARE(to_half_one<H, AsF32, R, true, false>)
+         : R != Round::rn ? SIM_RARE(to_half_one<H, AsF32, R, false, false>)
+                          : to_half_one<H, AsF32, Round::rn, false, false>;
 }
 template <class H>
 Handler half_one(const Form& f) {
@@ -38,9 +42,9 @@ Handler half_one(const Form& f) {
     case Round::rz:
       return half_one_mods<H, Round::rz>(f);
     case Round::rm:
-      return f.has(kRelu | kSatfinite) ? nullptr : to_half_one<H, AsF32, Round::rm, false, false>;
+      return f.has(kRelu | kSatfinite) ? nullptr : SIM_RARE(half_steps<H, AsF32, Round::rm>);
     case Round::rp:
-      return f.has(kRelu | kSatfinite) ? nullptr : to_half_one<H, AsF32, Round::rp, false, false>;
+      return f.has(kRelu | kSatfinite) ? nullptr : SIM_RARE(half_steps<H, AsF32, Round::rp>);
     default:
       return nullptr;
   }

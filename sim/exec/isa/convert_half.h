@@ -54,5 +54,18 @@ void to_half_one(Warp& w, const Inst& i, uint32_t exec) {
       });
 }
 
+// In two steps, each of which serves many forms.
+template <class H, Round R>
+__attribute__((noinline)) void half_from_doubles(Warp& w, const Inst& i, uint32_t exec,
+                                                 const double* x) {
+  each<uint32_t>(w, i.d, exec, [=](int l) { return to_half<H, R>(to_odd(x[l])); });
+}
+template <class H, class S, Round R>
+void half_steps(Warp& w, const Inst& i, uint32_t exec) {
+  double x[32];
+  to_doubles<S>(w, i, x);
+  half_from_doubles<H, R>(w, i, exec, x);
+}
+
 }  // namespace
 }  // namespace sim::SIM_ISA

@@ -7,24 +7,70 @@
 namespace sim::SIM_ISA {
 namespace {
 
+// One loop for all: each pair of types is a function of a lane.
+__attribute__((noinline)) void clamped(Warp& w, const Inst& i, uint32_t exec, bool from_wide,
+                                       bool to_wide, uint64_t (*f)(uint64_t)) {
+  uint64_t v[32];
+  for (int l = 0; l < 32; ++l) {
+    v[l] = f(from_wide ? cells<uint64_t>(w, i.a)[l] : cells<uint32_t>(w, i.a)[l]);
+  }
+  if (to_wide) return each<uint64_t>(w, i.d, exec, [&](int l) { return v[l]; });
+  const auto cut = static_cast<uint32_t>(i.imm);
+  each<uint32_t>(w, i.d, exec, [&](int l) { return static_cast<uint32_t>(v[l]) & cut; });
+}
+template <class D, class S>
+uint64_t clamped_lane(uint64_t v) {
+  return static_cast<uint64_t>(clamped_to<D, S>(static_cast<S>(v)));
+}
+template <class D, class S>
+void saturate(Warp& w, const Inst& i, uint32_t exec) {
+  clamped(w, i, exec, sizeof(S) == 8, sizeof(D) == 8, clamped_lane<D, S>);
+}
+template <class D>
+Handler saturating_from(Type s) {
+  switch (s) {
+    case Type::u8:
+    case Type::b8:
+      return saturate<D, uint8_t>;
+    case Type::s8:
+      return saturate<D, int8_t>;
+    case Type::u16:
+    case Type::b16:
+      return saturate<D, uint16_t>;
+    case Type::s16:
+      return saturate<D, int16_t>;
+    case Type::u32:
+    case Type::b32:
+      return saturate<D, uint32_t>;
+    case Type::s32:
+      return saturate<D, int32_t>;
+    case Type::u64:
+    case Type::b64:
+      return saturate<D, uint64_t>;
+    case Type::s64:
+      return saturate<D, int64_t>;
+    default:
+      return nullptr;
+  }
+}
 Handler saturating(Type d, Type s) {
   switch (d) {
     case Type::u8:
-      return from_int<uint8_t, true>(s);
+      return saturating_from<uint8_t>(s);
     case Type::s8:
-      return from_int<int8_t, true>(s);
+      return saturating_from<int8_t>(s);
     case Type::u16:
-      return from_int<uint16_t, true>(s);
+      return saturating_from<uint16_t>(s);
     case Type::s16:
-      return from_int<int16_t, true>(s);
+      return saturating_from<int16_t>(s);
     case Type::u32:
-      return from_int<uint32_t, true>(s);
+      return saturating_from<uint32_t>(s);
     case Type::s32:
-      return from_int<int32_t, true>(s);
+      return saturating_from<int32_t>(s);
     case Type::u64:
-      return from_int<uint64_t, true>(s);
+      return saturating_from<uint64_t>(s);
     case Type::s64:
-      return from_int<int64_t, true>(s);
+      return saturating_from<int64_t>(s);
     default:
       return nullptr;
   }
@@ -66,13 +112,13 @@ template <class H, class S>
 Handler half_round(Round r) {
   switch (r) {
     case Round::rn:
-      return to_half_one<H, S, Round::rn, false, false>;
+      return half_steps<H, S, Round::rn>;
     case Round::rz:
-      return to_half_one<H, S, Round::rz, false, false>;
+      return half_steps<H, S, Round::rz>;
     case Round::rm:
-      return to_half_one<H, S, Round::rm, false, false>;
+      return half_steps<H, S, Round::rm>;
     case Round::rp:
-      return to_half_one<H, S, Round::rp, false, false>;
+      return half_steps<H, S, Round::rp>;
     default:
       return nullptr;
   }

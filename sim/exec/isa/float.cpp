@@ -49,51 +49,46 @@ template <class F, bool Ftz>
 SIM_INLINE F in(F x) {
   return Ftz ? flush(x) : x;
 }
-template <class F, bool Ftz, bool Sat>
+template <class F, bool Ftz>
 SIM_INLINE F out(F x) {
-  if (Sat) x = saturated(x);
-  x = canonical(x);
-  return Ftz ? flush(x) : x;
+  return Ftz ? flush(canonical(x)) : canonical(x);
 }
 
-template <class O, class F, Round R, bool Ftz, bool Sat>
-void two(Warp& w, const Inst& i, uint32_t exec) {
-  Rounding<R> mode;
+template <class O, class F, bool Ftz>
+__attribute__((noinline)) void two(Warp& w, const Inst& i, uint32_t exec) {
   binary<F, F, F>(
       w, i, exec, [](F a, F b) __attribute__((always_inline)) {
-        return out<F, Ftz, Sat>(O::of(in<F, Ftz>(a), in<F, Ftz>(b)));
+        return out<F, Ftz>(O::of(in<F, Ftz>(a), in<F, Ftz>(b)));
       });
 }
-template <class O, class F, Round R, bool Ftz, bool Sat>
-void three(Warp& w, const Inst& i, uint32_t exec) {
-  Rounding<R> mode;
+template <class O, class F, bool Ftz>
+__attribute__((noinline)) void three(Warp& w, const Inst& i, uint32_t exec) {
   ternary<F, F, F, F>(
       w, i, exec, [](F a, F b, F c) __attribute__((always_inline)) {
-        return out<F, Ftz, Sat>(O::of(in<F, Ftz>(a), in<F, Ftz>(b), in<F, Ftz>(c)));
+        return out<F, Ftz>(O::of(in<F, Ftz>(a), in<F, Ftz>(b), in<F, Ftz>(c)));
       });
 }
-template <class O, class F, Round R, bool Ftz, bool Sat>
-void one(Warp& w, const Inst& i, uint32_t exec) {
-  Rounding<R> mode;
+template <class O, class F, bool Ftz>
+__attribute__((noinline)) void one(Warp& w, const Inst& i, uint32_t exec) {
   unary<F, F>(
       w, i, exec,
-      [](F a) __attribute__((always_inline)) { return out<F, Ftz, Sat>(O::of(in<F, Ftz>(a))); });
+      [](F a) __attribute__((always_inline)) { return out<F, Ftz>(O::of(in<F, Ftz>(a))); });
 }
 
-// Picks rounding, then flushing and saturation.
-#define SIM_ROUNDED(SHAPE, O, F, FTZ, SAT)             \
-  (r == Round::rz   ? SHAPE<O, F, Round::rz, FTZ, SAT> \
-   : r == Round::rm ? SHAPE<O, F, Round::rm, FTZ, SAT> \
-   : r == Round::rp ? SHAPE<O, F, Round::rp, FTZ, SAT> \
-                    : SHAPE<O, F, Round::rn, FTZ, SAT>)
-#define SIM_F32(SHAPE, O)                                  \
-  (ftz ? (sat ? SIM_ROUNDED(SHAPE, O, float, true, true)   \
-              : SIM_ROUNDED(SHAPE, O, float, true, false)) \
-       : (sat ? SIM_ROUNDED(SHAPE, O, float, false, true)  \
-              : SIM_ROUNDED(SHAPE, O, float, false, false)))
+// By rounding and saturation.
+template <Handler Nearest>
+Handler saturating(Round r, bool sat) {
+  if (!sat) return by_mode<Nearest>(r);
+  return r == Round::rz   ? SIM_RARE(then_saturated<in_mode<Nearest, Round::rz>, float>)
+         : r == Round::rm ? SIM_RARE(then_saturated<in_mode<Nearest, Round::rm>, float>)
+         : r == Round::rp ? SIM_RARE(then_saturated<in_mode<Nearest, Round::rp>, float>)
+                          : SIM_RARE(then_saturated<Nearest, float>);
+}
+#define SIM_F32(SHAPE, O) \
+  (ftz ? saturating<SHAPE<O, float, true>>(r, sat) : saturating<SHAPE<O, float, false>>(r, sat))
 #define SIM_F32_PLAIN(SHAPE, O) \
-  (ftz ? SIM_ROUNDED(SHAPE, O, float, true, false) : SIM_ROUNDED(SHAPE, O, float, false, false))
-#define SIM_F64(SHAPE, O) SIM_ROUNDED(SHAPE, O, double, false, false)
+  (ftz ? by_mode<SHAPE<O, float, true>>(r) : by_mode<SHAPE<O, float, false>>(r))
+#define SIM_F64(SHAPE, O) by_mode<SHAPE<O, double, false>>(r)
 
 template <class F>
 struct BitsOf;
@@ -164,12 +159,16 @@ Handler resolve_extreme(const Form& f) {
   }
   if (x) {
     if (ftz)
-      return nan ? extreme<float, Max, true, true, true> : extreme<float, Max, true, false, true>;
-    return nan ? extreme<float, Max, false, true, true> : extreme<float, Max, false, false, true>;
+      return nan ? SIM_RARE(extreme<float, Max, true, true, true>)
+                 : SIM_RARE(extreme<float, Max, true, false, true>);
+    return nan ? SIM_RARE(extreme<float, Max, false, true, true>)
+               : SIM_RARE(extreme<float, Max, false, false, true>);
   }
   if (ftz)
-    return nan ? extreme<float, Max, true, true, false> : extreme<float, Max, true, false, false>;
-  return nan ? extreme<float, Max, false, true, false> : extreme<float, Max, false, false, false>;
+    return nan ? SIM_RARE(extreme<float, Max, true, true, false>)
+               : extreme<float, Max, true, false, false>;
+  return nan ? SIM_RARE(extreme<float, Max, false, true, false>)
+             : extreme<float, Max, false, false, false>;
 }
 
 }  // namespace

@@ -79,6 +79,40 @@ void apply3(Warp& w, const Inst& i, uint32_t exec) {
         return Pair ? low | F::of(a >> 16, b >> 16, c >> 16) << 16 : low;
       });
 }
+// With a modifier: F as a function, so that there is a loop for all of them.
+template <bool Pair>
+__attribute__((noinline)) void called2(Warp& w, const Inst& i, uint32_t exec,
+                                       uint32_t (*f)(uint32_t, uint32_t)) {
+  binary<uint32_t, uint32_t, uint32_t>(w, i, exec, [f](uint32_t a, uint32_t b) {
+    const uint32_t low = f(a & 0xFFFFu, b & 0xFFFFu);
+    return Pair ? low | f(a >> 16, b >> 16) << 16 : low;
+  });
+}
+template <bool Pair>
+__attribute__((noinline)) void called3(Warp& w, const Inst& i, uint32_t exec,
+                                       uint32_t (*f)(uint32_t, uint32_t, uint32_t)) {
+  ternary<uint32_t, uint32_t, uint32_t, uint32_t>(
+      w, i, exec, [f](uint32_t a, uint32_t b, uint32_t c) {
+        const uint32_t low = f(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu);
+        return Pair ? low | f(a >> 16, b >> 16, c >> 16) << 16 : low;
+      });
+}
+template <class F>
+uint32_t scalar2(uint32_t a, uint32_t b) {
+  return F::of(a, b);
+}
+template <class F>
+uint32_t scalar3(uint32_t a, uint32_t b, uint32_t c) {
+  return F::of(a, b, c);
+}
+template <class F, bool Pair>
+void modified2(Warp& w, const Inst& i, uint32_t exec) {
+  called2<Pair>(w, i, exec, scalar2<F>);
+}
+template <class F, bool Pair>
+void modified3(Warp& w, const Inst& i, uint32_t exec) {
+  called3<Pair>(w, i, exec, scalar3<F>);
+}
 
 template <class H, class O, bool Ftz, bool Sat>
 struct Two {
@@ -113,8 +147,9 @@ Handler resolve_two(const Form& f) {
   if constexpr (kHasFtz<H>) {
     const bool ftz = f.has(kFtz);
     if (f.has(kSat))
-      return ftz ? apply2<Two<H, O, true, true>, Pair> : apply2<Two<H, O, false, true>, Pair>;
-    if (ftz) return apply2<Two<H, O, true, false>, Pair>;
+      return ftz ? SIM_RARE(modified2<Two<H, O, true, true>, Pair>)
+                 : SIM_RARE(modified2<Two<H, O, false, true>, Pair>);
+    if (ftz) return SIM_RARE(modified2<Two<H, O, true, false>, Pair>);
   }
   return apply2<Two<H, O, false, false>, Pair>;
 }
@@ -124,13 +159,13 @@ Handler resolve_fma(const Form& f) {
   if constexpr (kHasFtz<H>) {
     const bool ftz = f.has(kFtz);
     if (f.has(kSat))
-      return ftz ? apply3<Three<H, true, true, false>, Pair>
-                 : apply3<Three<H, false, true, false>, Pair>;
+      return ftz ? SIM_RARE(modified3<Three<H, true, true, false>, Pair>)
+                 : SIM_RARE(modified3<Three<H, false, true, false>, Pair>);
     if (ftz)
-      return f.has(kRelu) ? apply3<Three<H, true, false, true>, Pair>
-                          : apply3<Three<H, true, false, false>, Pair>;
+      return f.has(kRelu) ? SIM_RARE(modified3<Three<H, true, false, true>, Pair>)
+                          : SIM_RARE(modified3<Three<H, true, false, false>, Pair>);
   }
-  return f.has(kRelu) ? apply3<Three<H, false, false, true>, Pair>
+  return f.has(kRelu) ? SIM_RARE(modified3<Three<H, false, false, true>, Pair>)
                       : apply3<Three<H, false, false, false>, Pair>;
 }
 template <class H, bool Max, bool Pair>
@@ -138,10 +173,10 @@ Handler resolve_extreme(const Form& f) {
   if (f.has(kXorsign | kRelu)) return nullptr;
   if constexpr (kHasFtz<H>) {
     if (f.has(kFtz))
-      return f.has(kNanMod) ? apply2<Extreme<H, Max, true, true>, Pair>
-                            : apply2<Extreme<H, Max, true, false>, Pair>;
+      return f.has(kNanMod) ? SIM_RARE(modified2<Extreme<H, Max, true, true>, Pair>)
+                            : SIM_RARE(modified2<Extreme<H, Max, true, false>, Pair>);
   }
-  return f.has(kNanMod) ? apply2<Extreme<H, Max, false, true>, Pair>
+  return f.has(kNanMod) ? SIM_RARE(modified2<Extreme<H, Max, false, true>, Pair>)
                         : apply2<Extreme<H, Max, false, false>, Pair>;
 }
 template <class H, bool Negate, bool Pair>

@@ -131,8 +131,11 @@ void carry(Warp& w, const Inst& i, uint32_t exec) {
 }
 template <class T, int Operation>
 Handler carry_of(bool in, bool out) {
-  if (in) return out ? carry<T, Operation, true, true> : carry<T, Operation, true, false>;
-  return out ? carry<T, Operation, false, true> : nullptr;
+  if (in) {
+    return out ? SIM_RARE(carry<T, Operation, true, true>)
+               : SIM_RARE(carry<T, Operation, true, false>);
+  }
+  return out ? SIM_RARE(carry<T, Operation, false, true>) : nullptr;
 }
 template <int Operation>
 Handler carry_of(Type t, bool in, bool out) {
@@ -149,31 +152,31 @@ Handler resolve_arithmetic(const Form& f, Type t) {
       if (cc) return carry_of<0>(t, false, true);
       if (f.has(kSat)) return t == Type::s32 ? add_sat : nullptr;
       if (t == Type::u16x2 || t == Type::s16x2) return add_x2<uint16_t>;
-      return SIM_TYPED(add);
+      return SIM_SIZED(add);
     case Op::addc:
       return carry_of<0>(t, true, cc);
     case Op::sub:
       if (cc) return carry_of<1>(t, false, true);
       if (f.has(kSat)) return t == Type::s32 ? sub_sat : nullptr;
-      return SIM_TYPED(sub);
+      return SIM_SIZED(sub);
     case Op::subc:
       return carry_of<1>(t, true, cc);
     case Op::mul:
       if (f.has(kWide)) return SIM_NARROW(mul_wide);
       if (f.has(kHi)) return SIM_TYPED(mul_hi);
-      return f.has(kLo) ? SIM_TYPED(mul_lo) : nullptr;
+      return f.has(kLo) ? SIM_SIZED(mul_lo) : nullptr;
     case Op::mad:
       if (cc) return f.has(kHi) ? carry_of<3>(t, false, true) : carry_of<2>(t, false, true);
       if (f.has(kWide)) return SIM_NARROW(mad_wide);
       if (f.has(kSat)) return f.has(kHi) && t == Type::s32 ? mad_hi_sat : nullptr;
       if (f.has(kHi)) return SIM_TYPED(mad_hi);
-      return f.has(kLo) ? SIM_TYPED(mad_lo) : nullptr;
+      return f.has(kLo) ? SIM_SIZED(mad_lo) : nullptr;
     case Op::madc:
       return f.has(kHi) ? carry_of<3>(t, true, cc) : carry_of<2>(t, true, cc);
     case Op::div:
-      return SIM_TYPED(div_);
+      return SIM_RARE(SIM_TYPED(div_));
     case Op::rem:
-      return SIM_TYPED(rem_);
+      return SIM_RARE(SIM_TYPED(rem_));
     case Op::abs:
       return SIM_SIGNED(abs_);
     case Op::neg:
@@ -187,7 +190,7 @@ Handler resolve_arithmetic(const Form& f, Type t) {
       if (t == Type::s16x2) return max_x2<int16_t>;
       return SIM_TYPED(max_);
     case Op::sad:
-      return SIM_TYPED(sad);
+      return SIM_RARE(SIM_TYPED(sad));
     default:
       return nullptr;
   }

@@ -100,6 +100,12 @@ constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
    : t == Type::u64 ? F<uint64_t> \
    : t == Type::s64 ? F<int64_t>  \
                     : Handler(nullptr))
+// Where the sign makes no difference: the unsigned twin serves both.
+#define SIM_SIZED(F)                                \
+  (t == Type::u16 || t == Type::s16   ? F<uint16_t> \
+   : t == Type::u32 || t == Type::s32 ? F<uint32_t> \
+   : t == Type::u64 || t == Type::s64 ? F<uint64_t> \
+                                      : Handler(nullptr))
 #define SIM_SIGNED(F)            \
   (t == Type::s16   ? F<int16_t> \
    : t == Type::s32 ? F<int32_t> \

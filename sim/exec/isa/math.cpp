@@ -183,32 +183,44 @@ void divide(Warp& w, const Inst& i, uint32_t exec) {
       });
 }
 
+// Halves are rare: lane by lane, O as a function.
+__attribute__((noinline)) void halves_called(Warp& w, const Inst& i, uint32_t exec, bool pair,
+                                             uint32_t (*f)(uint32_t)) {
+  unary<uint32_t, uint32_t>(w, i, exec, [=](uint32_t a) {
+    const uint32_t low = f(a & 0xFFFFu);
+    return pair ? low | f(a >> 16) << 16 : low;
+  });
+}
+template <class O>
+__attribute__((noinline)) float scalar(float x) {
+  return O::of(x);
+}
+template <class H, class O, bool Ftz>
+uint32_t half_by(uint32_t h) {
+  if (Ftz && (h & H::inf) == 0) h &= 0x8000u;
+  const uint32_t r = H::round(scalar<O>(H::load(h)));
+  return Ftz && (r & H::inf) == 0 ? r & 0x8000u : r;
+}
 template <class H, class O, bool Ftz, bool Pair>
 void approx_half(Warp& w, const Inst& i, uint32_t exec) {
-  unary<uint32_t, uint32_t>(
-      w, i, exec, [](uint32_t a) __attribute__((always_inline)) {
-        const auto one = [](uint32_t h) __attribute__((always_inline)) {
-          if (Ftz && (h & H::inf) == 0) h &= 0x8000u;
-          uint32_t r = H::round(O::of(H::load(h)));
-          if (Ftz && (r & H::inf) == 0) r &= 0x8000u;
-          return r;
-        };
-        const uint32_t low = one(a & 0xFFFFu);
-        return Pair ? low | one(a >> 16) << 16 : low;
-      });
+  halves_called(w, i, exec, Pair, half_by<H, O, Ftz>);
 }
 template <class O>
 Handler half_of(const Form& f) {
   const bool ftz = f.has(kFtz);
   switch (f.type()) {
     case Type::f16:
-      return ftz ? approx_half<F16, O, true, false> : approx_half<F16, O, false, false>;
+      return ftz ? SIM_RARE(approx_half<F16, O, true, false>)
+                 : SIM_RARE(approx_half<F16, O, false, false>);
     case Type::f16x2:
-      return ftz ? approx_half<F16, O, true, true> : approx_half<F16, O, false, true>;
+      return ftz ? SIM_RARE(approx_half<F16, O, true, true>)
+                 : SIM_RARE(approx_half<F16, O, false, true>);
     case Type::bf16:
-      return ftz ? approx_half<Bf16, O, true, false> : approx_half<Bf16, O, false, false>;
+      return ftz ? SIM_RARE(approx_half<Bf16, O, true, false>)
+                 : SIM_RARE(approx_half<Bf16, O, false, false>);
     case Type::bf16x2:
-      return ftz ? approx_half<Bf16, O, true, true> : approx_half<Bf16, O, false, true>;
+      return ftz ? SIM_RARE(approx_half<Bf16, O, true, true>)
+                 : SIM_RARE(approx_half<Bf16, O, false, true>);
     default:
       return nullptr;
   }

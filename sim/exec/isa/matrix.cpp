@@ -23,10 +23,10 @@ template <int N, bool Trans, bool Store>
 void matrix(Warp& w, const Inst& i, uint32_t exec) {
   if (!whole_warp(w, i, exec)) return;
   constexpr uint32_t lanes = N == 4 ? 0xFFFFFFFFu : (1u << (8 * N)) - 1;
-  const Form& form = w.function->infos[i.info].form;
+  const Form& form = form_of(w, i);
   Access a;
   if (!prepare(a, w, i, lanes, 16, form.space(), Store ? Use::store : Use::load)) return;
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   uint32_t words[N][32];
   if (Store) {
     for (int j = 0; j < N; ++j) {

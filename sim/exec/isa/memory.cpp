@@ -68,17 +68,27 @@ SIM_GUEST_ACCESS void scatter(Warp& w, const uint16_t* list, uint32_t exec, uint
   for (uint32_t rest = exec; rest; rest &= rest - 1) lane(__builtin_ctz(rest));
 }
 
+// The space is an argument, so that one body serves all of them.
+template <class E, int N, bool Cut>
+__attribute__((noinline)) void load_from(Warp& w, const Inst& i, uint32_t exec, Space space) {
+  Access a;
+  if (!prepare(a, w, i, exec, sizeof(E) * N, space, Use::load)) return;
+  gather<E, N, Cut>(w, w.code->list_data + i.aux, exec, a.pointer, a.dense);
+}
+template <class E, int N>
+__attribute__((noinline)) void store_to(Warp& w, const Inst& i, uint32_t exec, Space space) {
+  Access a;
+  if (!prepare(a, w, i, exec, sizeof(E) * N, space, Use::store)) return;
+  scatter<E, N>(w, w.code->list_data + i.aux, exec, a.pointer, a.dense);
+}
+
 template <Space S, class E, int N, bool Cut>
 void load(Warp& w, const Inst& i, uint32_t exec) {
-  Access a;
-  if (!prepare(a, w, i, exec, sizeof(E) * N, S, Use::load)) return;
-  gather<E, N, Cut>(w, w.function->list_data + i.aux, exec, a.pointer, a.dense);
+  load_from<E, N, Cut>(w, i, exec, S);
 }
 template <Space S, class E, int N>
 void store(Warp& w, const Inst& i, uint32_t exec) {
-  Access a;
-  if (!prepare(a, w, i, exec, sizeof(E) * N, S, Use::store)) return;
-  scatter<E, N>(w, w.function->list_data + i.aux, exec, a.pointer, a.dense);
+  store_to<E, N>(w, i, exec, S);
 }
 
 // A signed narrow load fills a 16- or a 32-bit register; Inst::c says which, at run time.

@@ -29,7 +29,7 @@ void gather_b(const Warp& w, const uint16_t* list, const TensorConfig& c, uint32
 void mma(Warp& w, const Inst& i, uint32_t exec) {
   if (!whole_warp(w, i, exec)) return;
   const TensorConfig c = TensorConfig::unpack(i.imm);
-  const uint16_t* d = w.function->list_data + i.aux;
+  const uint16_t* d = w.code->list_data + i.aux;
   const uint16_t* a = d + c.d_registers();
   const uint16_t* b = a + c.a_registers();
   const uint16_t* from = b + c.b_registers();

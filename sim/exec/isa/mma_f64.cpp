@@ -18,7 +18,7 @@ void turn(const double* piece, double* out, unsigned stride) {
 void mma_f64(Warp& w, const Inst& i, uint32_t exec) {
   if (!whole_warp(w, i, exec)) return;
   const TensorConfig c = TensorConfig::unpack(i.imm);
-  const uint16_t* d = w.function->list_data + i.aux;
+  const uint16_t* d = w.code->list_data + i.aux;
   const uint16_t* a = d + c.d_registers();
   const uint16_t* b = a + c.a_registers();
   const uint16_t* from = b + c.b_registers();

@@ -28,7 +28,7 @@ void narrow(Warp& w, const Inst& i, uint32_t exec) {
 // D holds N elements of E.
 template <class D, class E, int N>
 void pack(Warp& w, const Inst& i, uint32_t exec) {
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   const CellOf<E>* part[N];
   for (int k = 0; k < N; ++k) part[k] = cells<E>(w, list[k]);
   each<D>(w, i.d, exec, [&](int l) {
@@ -40,7 +40,7 @@ void pack(Warp& w, const Inst& i, uint32_t exec) {
 }
 template <class D, class E, int N>
 void unpack(Warp& w, const Inst& i, uint32_t exec) {
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   CellOf<D> copy[32];  // a result may be the source itself
   memcpy(copy, cells<D>(w, i.a), sizeof(copy));
   for (int k = 0; k < N; ++k) {
@@ -51,7 +51,7 @@ void unpack(Warp& w, const Inst& i, uint32_t exec) {
 
 template <class T>
 void ld_param(Warp& w, const Inst& i, uint32_t exec) {
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   const LaunchView& launch = view(*w.worker);
   const int n = static_cast<int>(i.extra);
   for (int k = 0; k < n; ++k) {

@@ -6,8 +6,6 @@
 namespace sim::SIM_ISA {
 namespace {
 
-const Form& form_of(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
-
 // mul24, mad24: the low 24 bits of both factors; .lo the low 32 of 48 bits, .hi the high 32.
 template <bool Signed, bool High>
 uint32_t product24(uint32_t a, uint32_t b) {
@@ -53,7 +51,7 @@ uint32_t combined(Bool how, uint32_t r, uint32_t p) {
 // list: p, q. p is whether the result is not zero, combined with q.
 void lop3_predicate(Warp& w, const Inst& i, uint32_t exec) {
   const auto lut = static_cast<uint32_t>(i.imm);
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   uint32_t some = 0;
   each<uint32_t>(w, i.d, exec, [&](int l) {
     const uint32_t a = cells<uint32_t>(w, i.a)[l], b = cells<uint32_t>(w, i.b)[l],

@@ -46,6 +46,28 @@ struct Rounding {
   unsigned old = 0;
 };
 
+// A handler made for rounding to nearest, in another mode.
+template <Handler Nearest, Round Mode>
+void in_mode(Warp& w, const Inst& i, uint32_t exec) {
+  Rounding<Mode> mode;
+  Nearest(w, i, exec);
+}
+template <Handler Nearest>
+Handler by_mode(Round r) {
+  return r == Round::rz   ? SIM_RARE(in_mode<Nearest, Round::rz>)
+         : r == Round::rm ? SIM_RARE(in_mode<Nearest, Round::rm>)
+         : r == Round::rp ? SIM_RARE(in_mode<Nearest, Round::rp>)
+                          : Nearest;
+}
+
+// A handler whose result is then clamped to [0, 1]. Flushing commutes with that.
+template <Handler Plain, class F>
+void then_saturated(Warp& w, const Inst& i, uint32_t exec) {
+  Plain(w, i, exec);
+  const F* d = cells<F>(w, i.d);
+  each<F>(w, i.d, exec, [=](int l) { return saturated(d[l]); });
+}
+
 // To bfloat16 and float16, one rounding. Results are bits in the low half.
 SIM_INLINE uint32_t to_bf16_rn(float x) {
   const uint32_t b = bits_of(x);

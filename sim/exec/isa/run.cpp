@@ -160,7 +160,7 @@ RunResult settle(Warp& w) {
   for (int i = 0; i < w.strand_count; ++i) {
     const Strand& s = w.strands[i];
     w.pc = s.pc;
-    report(w, w.function->code_data[s.pc], Fault::divergent, __builtin_ctz(s.mask), 0, 0,
+    report(w, w.code->code_data[s.pc], Fault::divergent, __builtin_ctz(s.mask), 0, 0,
            Space::generic, false);
   }
   return RunResult::stopped;
@@ -169,7 +169,7 @@ RunResult settle(Warp& w) {
 // `kProfile`: also counts by instruction.
 template <bool kProfile>
 RunResult run_warp(Warp& w, uint64_t quantum) {
-  const Inst* const code = w.function->code_data;
+  const Inst* const code = w.code->code_data;
   uint64_t* const counts = w.worker->pc_counts;
   LineTally* const lines = w.worker->lines;
   if (kProfile) note_line(*w.worker, kNoTarget);

@@ -22,7 +22,7 @@ void allocate(Warp& w, const Inst& i, uint32_t exec) {
     if (at > depot || bytes[l] > depot - at) {
       const auto wanted = static_cast<uint32_t>(bytes[l] < 0xFFFFFFFF ? bytes[l] : 0xFFFFFFFF);
       return report(w, i, Fault::stack_overflow, static_cast<unsigned>(l),
-                    depot - w.function->local_bytes, wanted, Space::local, true);
+                    depot - w.code->local_bytes, wanted, Space::local, true);
     }
     for (uint64_t k = static_cast<uint64_t>(l) * depot + at, n = bytes[l]; n--; ++k) {
       w.local_defined[k / 64] &= ~(1ull << (k % 64));

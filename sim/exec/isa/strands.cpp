@@ -135,7 +135,7 @@ Step branch_table(Warp& w, const Inst& in, uint32_t exec, uint32_t pc) {
 
 bool try_release(Warp& w, int index) {
   Strand& s = w.strands[index];
-  const Inst& in = w.function->code_data[s.pc];
+  const Inst& in = w.code->code_data[s.pc];
   const uint32_t pc = s.pc, sync_mask = s.sync_mask;
   switch (s.parked) {
     case Parked::converge: {

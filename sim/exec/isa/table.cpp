@@ -9,16 +9,29 @@ extern const Isa kIsa;
 
 namespace {
 
-constexpr Handler (*kFamilies[])(const Form&) = {
-    base::resolve_rare, resolve_float,         resolve_half,        resolve_math,
-    resolve_compare,    resolve_select,        resolve_convert,     resolve_move,
-    resolve_memory,     base::resolve_atomic,  base::resolve_stack, resolve_warp,
-    resolve_mma,        resolve_matrix,        base::resolve_copy,  base::resolve_mbarrier,
-    base::resolve_bulk, base::resolve_cluster, resolve_wgmma,       resolve_integer};
+using Resolver = Handler (*)(const Form&);
+
+// `plain`: the same family in the plain build, which also knows the rare forms (SIM_RARE).
+struct Family {
+  Resolver own, plain;
+};
+#define SIM_FAMILY(NAME) \
+  { resolve_##NAME, base::resolve_##NAME }
+#define SIM_ONCE(NAME) \
+  { base::resolve_##NAME, nullptr }
+constexpr Family kFamilies[] = {
+    SIM_ONCE(rare),      SIM_FAMILY(float),  SIM_FAMILY(half),    SIM_FAMILY(math),
+    SIM_FAMILY(compare), SIM_FAMILY(select), SIM_FAMILY(convert), SIM_FAMILY(move),
+    SIM_FAMILY(memory),  SIM_ONCE(atomic),   SIM_ONCE(stack),     SIM_FAMILY(warp),
+    SIM_FAMILY(mma),     SIM_FAMILY(matrix), SIM_ONCE(copy),      SIM_ONCE(mbarrier),
+    SIM_ONCE(bulk),      SIM_ONCE(cluster),  SIM_FAMILY(wgmma),   SIM_FAMILY(integer)};
 
 Handler resolve(const Form& f) {
-  for (const auto family : kFamilies) {
-    if (Handler h = family(f)) return h;
+  for (const Family& family : kFamilies) {
+    if (Handler h = family.own(f)) return h;
+    if (Handler h = family.plain && family.plain != family.own ? family.plain(f) : nullptr) {
+      return h;
+    }
   }
   return nullptr;
 }

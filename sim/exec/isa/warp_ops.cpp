@@ -11,7 +11,7 @@ enum Mode { kShflUp, kShflDown, kShflBfly, kShflIdx };
 
 template <int M>
 void shfl(Warp& w, const Inst& i, uint32_t exec) {
-  const uint16_t* list = w.function->list_data + i.aux;
+  const uint16_t* list = w.code->list_data + i.aux;
   uint32_t a[32], b[32], c[32], r[32];
   memcpy(a, cells<uint32_t>(w, i.a), sizeof(a));
   memcpy(b, cells<uint32_t>(w, i.b), sizeof(b));

@@ -40,7 +40,7 @@ void read_a(const Warp& w, const WgmmaOp& op, const TensorConfig& c, uint32_t* w
     return gather_lines(c.a, shared, d, row + 8, a + 8, kTileRows);
   }
   if (c.a_in_registers) {
-    const uint16_t* list = w.function->list_data + op.inst->aux + c.d_registers();
+    const uint16_t* list = w.code->list_data + op.inst->aux + c.d_registers();
     for (unsigned r = 0; r < 4; ++r) {
       turn_piece(cells<uint32_t>(w, list[r]), words + r / 2 * 4 * kTileRows + r % 2 * 8, kTileRows);
     }
@@ -53,7 +53,7 @@ void read_a(const Warp& w, const WgmmaOp& op, const TensorConfig& c, uint32_t* w
 
 void product(Warp& w, const WgmmaOp& op) {
   const TensorConfig c = TensorConfig::unpack(op.inst->imm);
-  const uint16_t* list = w.function->list_data + op.inst->aux;
+  const uint16_t* list = w.code->list_data + op.inst->aux;
   const unsigned depth = c.words * 32u / element_bits(c.a);
   const unsigned registers = c.sum == Sum::f16 ? 2 : 4;  // of eight columns
   const TensorSum mode = view(*w.worker).tensor_sum;
