@@ -15,6 +15,12 @@ foreach(drop_in lathe_sim_cuda lathe_sim_nccl)
   endif()
 endforeach()
 
+# A compiler that came as a wheel is in no folder of the system: it is installed beside liblathe.so,
+# where lathe looks for it, so that whoever runs the program finds it.
+file(GLOB compiler ${PROJECT_SOURCE_DIR}/.deps/lib/libnvrtc.so.1[23]
+  ${PROJECT_SOURCE_DIR}/.deps/lib/libnvrtc-builtins.so.*.*)
+install(FILES ${compiler} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/lathe)
 install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/lathe-config.cmake.in

@@ -110,6 +110,7 @@ add_library(lathe_sim_core STATIC
   ptx/slots.cpp
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
+lathe_precompile(lathe_sim_core lathe_standard_headers standard_headers.h)
 target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)

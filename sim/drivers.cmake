@@ -5,6 +5,7 @@
 function(sim_shared target name version map)
   add_library(${target} MODULE ${ARGN})
   target_link_libraries(${target} PRIVATE lathe_options)
+  lathe_precompile(${target} lathe_standard_headers standard_headers.h)
   target_link_options(${target} PRIVATE -Wl,--version-script=${map}
     -Wl,-soname,lib${name}.so.${version} -Wl,-z,nodelete)
   set_target_properties(${target} PROPERTIES PREFIX lib OUTPUT_NAME ${name} SUFFIX .so.${version}

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Moving changes no key: relocation_test.py PROGRAM LIBRARY
+"""Moving changes no key: relocation_test.py BUILD_FOLDER
 
-The program and its library are copied to another prefix and run under another name, from another
-directory, as another user with another HOME, into another cache. The keys that they make, and the
-code under them, are the same byte by byte; and a cache that was moved serves a program that may not
-compile. What is read here is the files of the cache, by the layout that cache/entry.cpp states.
+What `cmake --install` leaves is put under another prefix and run under another name, from another
+directory, as another user with another HOME, into another cache. It finds its compiler there, the
+keys that it makes, and the code under them, are the same byte by byte; and a cache that was moved
+serves a program that may not compile. This test reads the files of the cache by the layout that
+cache/entry.cpp states.
 """
 import json
 import os
@@ -18,7 +19,8 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM, LIBRARY = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+INSTALLED = pathlib.Path(tempfile.mkdtemp(prefix="lathe-installed-"))
 ANY = [-1, -1, 64]
 MANIFEST = [
     {"op": "causal_conv1d", "options": {"activation": "silu"},
@@ -50,22 +52,23 @@ class Place:
     def __init__(self, folder, name="lathe", user=None):
         self.prefix, self.cache = folder / "prefix", folder / "cache"
         self.home, self.work = folder / "home", folder / "work"
-        for part in (self.prefix / "bin", self.prefix / "lib", self.home, self.work):
+        for part in (self.home, self.work):
             part.mkdir(parents=True)
+        # Hard links: a compiler from a wheel has 100 MB.
+        shutil.copytree(INSTALLED, self.prefix, symlinks=True, copy_function=os.link)
         self.program = self.prefix / "bin" / name
-        shutil.copy(PROGRAM, self.program)
-        for part in LIBRARY.parent.glob("liblathe.so*"):
-            shutil.copy(part, self.prefix / "lib" / part.name, follow_symlinks=False)
+        if name != "lathe":
+            os.rename(self.prefix / "bin" / "lathe", self.program)
         self.user = user
         (self.work / "manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in MANIFEST))
         if user is not None:
-            for path in [folder, *folder.rglob("*")]:
+            for path in [folder, self.home, self.work, *self.work.iterdir()]:
                 os.chown(path, user, user, follow_symlinks=False)
 
     def environment(self, **more):
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("LATHE_", "XDG_"))}
         return plain | {"HOME": str(self.home), "USER": self.home.parent.name, "LOGNAME": "somebody",
-                        "LD_LIBRARY_PATH": str(self.prefix / "lib"), "LATHE_CACHE_DIR": str(self.cache)} | more
+                        "LATHE_CACHE_DIR": str(self.cache)} | more
 
     def run(self, *words, **more):
         who = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
@@ -83,6 +86,9 @@ class Relocation(unittest.TestCase):
         cls.root = pathlib.Path(tempfile.mkdtemp(prefix="lathe-relocation-"))
         cls.root.chmod(0o755)  # another user goes through it
         cls.addClassCleanup(shutil.rmtree, cls.root, ignore_errors=True)
+        cls.addClassCleanup(shutil.rmtree, INSTALLED, ignore_errors=True)
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", INSTALLED], check=True, stdout=subprocess.DEVNULL)
+        INSTALLED.chmod(0o755)
         cls.here = Place(cls.root / "here")
         status, _, err = cls.here.warm()
         if status != 0 and "libnvrtc" in err:
@@ -117,7 +123,7 @@ class Relocation(unittest.TestCase):
 
     def test_a_compiler_in_another_place(self):
         candidates = [os.environ.get("LATHE_NVRTC", ""), "/usr/local/cuda/lib64/libnvrtc.so.13",
-                      str(LIBRARY.parent.parent.parent / ".deps/lib/libnvrtc.so.13")]
+                      str(INSTALLED / "lib/libnvrtc.so.13")]
         library = next((pathlib.Path(path).resolve() for path in candidates if path and os.path.exists(path)), None)
         if library is None:
             self.skipTest("the compiler's file was not found")

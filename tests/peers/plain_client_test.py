@@ -28,6 +28,9 @@ def find_nvrtc(include):
 
 
 def to_ptx(nvrtc, source, arch):
+    # NVRTC opens this one by its bare name: outside the system's folders it has to be there already.
+    for builtins in nvrtc.parent.glob("libnvrtc-builtins.so.*.*"):
+        ctypes.CDLL(str(builtins))
     library = ctypes.CDLL(str(nvrtc))
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     if library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"plain_client.cu", 0, None, None):
