@@ -385,7 +385,10 @@ LATHE_API lathe_status lathe_group_adopt(lathe_group** out, lathe_context* conte
  * Slurm (SLURM_PROCID, SLURM_NTASKS); sets that contradict each other are refused. Ranks meet at
  * MASTER_ADDR, on the port after MASTER_PORT (29500); where that is not set, in the folder that
  * LATHE_RENDEZVOUS_DIR names and all of them see; with NCCL_COMM_ID=host:port NCCL brings them
- * together. INVALID_ARGUMENT, TIMEOUT with the ranks that did not come, NCCL. */
+ * together. At MASTER_ADDR ranks prove to each other that they know LATHE_RENDEZVOUS_SECRET; if it
+ * is not set, rank 0 believes whoever connects, and the network must be trusted. The folder's files
+ * are believed if they belong to this user. After TIMEOUT the call may be repeated.
+ * INVALID_ARGUMENT, TIMEOUT with the ranks that did not come, NCCL. */
 LATHE_API lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context,
                                             int timeout_ms);
 /* Collective over the ranks of `group`: those that give the same `color` become a group, ordered by

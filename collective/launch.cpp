@@ -110,6 +110,7 @@ Status find_meeting_point(Launch& launch, const Lookup& lookup) {
     LATHE_ASSIGN(port, number("MASTER_PORT", *given, 1, 65534));
   }
   launch.port = port + 1;
+  launch.secret = lookup("LATHE_RENDEZVOUS_SECRET").value_or("");
   return {};
 }
 

@@ -18,6 +18,7 @@ struct Launch {
   std::string address;  // where rank 0 serves the unique id; empty if they meet in another way
   int port = 0;         // MASTER_PORT + 1: MASTER_PORT itself may be held by the launcher's store
   std::string folder;   // without an address: where the id is left, LATHE_RENDEZVOUS_DIR
+  std::string secret;   // LATHE_RENDEZVOUS_SECRET, which ranks prove at the address; may be ""
   bool nccl_finds_peers = false;  // NCCL_COMM_ID is set: every rank makes the same id
   std::string
       run;  // names this run and its restarts, so that an earlier one is never met; may be ""

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Joining a group from a launcher's environment: rank 0 serves the unique id, over TCP or through a
-// folder, once.
+// folder.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,9 @@ namespace lathe {
 Result<Launch> launch_from_environment();
 
 // Carries rank 0's id to every rank of the launch; `id` is read on rank 0 and written on the
-// others. TIMEOUT names the ranks that did not come, or the address that did not answer; a peer of
-// another run or of another world size is refused and named.
+// others. TIMEOUT names the ranks that did not come, or the address that did not answer; the call
+// may be repeated. A peer of another run, of another world size or with another secret is refused
+// and named.
 Status share_unique_id(const Launch& launch, UniqueId& id, int timeout_ms);
 
 // A group of the ranks the launcher started. With the drop-in, whose ranks are threads of one

@@ -1,252 +1,288 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Two kinds of files, each written under another name, flushed and renamed, so that whoever sees
-// one sees all of it:
+// Two kinds of files:
 //
-//   lathe-RUN-N.rank1   rank 1 asks: kMagic, world, rank (32 bits), a number that it has just drawn
-//   lathe-RUN-N.id      rank 0 answers: kMagic, world (32 bits), the id, the number of each rank
+//   lathe-RUN.rank1   rank 1's question: its nonce, drawn for this call; later also: it has the id
+//   lathe-RUN.id      rank 0's answer: the id, the meeting (a nonce of this call of rank 0), and
+//   the
+//                     nonce of every rank's question
 //
-// RUN holds the launcher's name of the run and its restart, N counts the meetings of a process. A
-// rank takes an answer only if it repeats its own number, so a file that a dead run left is never
-// believed, whatever it is called. It then removes its question, by which rank 0 knows that it has
-// the id; after the last rank 0 removes the answer.
+// RUN is the launcher's name of the run and its restart. One meeting goes like this:
+//
+//   1. Each rank writes its question and waits for an answer that repeats its nonce.
+//   2. Rank 0 waits until there is a question of every rank, then writes its answer. If a question
+//      changes it writes the answer again.
+//   3. A rank that has the id writes into its question of which meeting. Rank 0 is done when every
+//      question says that of this meeting, and removes all files.
+//
+// Nobody counts calls, so ranks that have failed before, each at another time and another number of
+// times, meet as soon as their calls overlap. These are the cases that the nonces decide:
+//
+//   - A rank believes no answer of an earlier run or meeting: that does not repeat its nonce.
+//   - A question that a dead rank left is answered, which nobody reads. Its rank is not counted
+//     before it confirms this meeting; when it comes, its new nonce makes rank 0 answer again.
+//   - A rank that gave up removes its question, so that rank 0 waits for its next one.
+//   - Rank 0 started again removes the old answer and draws another meeting, so that what ranks had
+//     confirmed to the old one does not count. A rank that took the old id fails in NCCL, as nobody
+//     is behind that id, and asks again.
+//   - No rank has the id before every rank has asked: where one is missing, all others fail here,
+//     where they can try again, and not in NCCL, where half of them would be waiting.
+//
+// Two live processes that take themselves for the same rank are not told apart here.
 #include "collective/rendezvous_folder.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <cstring>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "codegen/base/text.h"
+#include "collective/meeting_folder.h"
+#include "collective/rendezvous_messages.h"
 
 namespace lathe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
-constexpr char kMagic[8] = {'l', 'a', 't', 'h', 'e', '-', 'f', '1'};
-
-// Ranks run on machines of one kind; a file of the other byte order has another world.
-struct Question {
-  char magic[8];
-  uint32_t world, rank;
-  uint64_t number;
-};
-struct AnswerHead {
-  char magic[8];
-  uint32_t world, unused;
-  char id[NCCL_UNIQUE_ID_BYTES];
-};
-
-// A name that every file system takes.
-std::string safe(const std::string& run) {
-  std::string out;
+// A name that every file system takes. The digest keeps runs apart whose names differ elsewhere.
+std::string base_name(const std::string& run) {
+  std::string plain;
   for (const char c : run) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+    const bool taken = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                        c == '.' || c == '_';
-    if (plain) {
-      out += c;
-    } else if (!out.empty() && out.back() != '-') {
-      out += '-';
+    if (taken) {
+      plain += c;
+    } else if (!plain.empty() && plain.back() != '-') {
+      plain += '-';
     }
   }
-  return out.empty() ? "run" : out.substr(0, 100);
+  if (plain.empty()) plain = "run";
+  return text("lathe-", plain.substr(0, 100), "-", hex_of(sha256(run)).substr(0, 8));
 }
 
-// How often this rank, which is a thread in tests, has met the others of its run before.
-int next_meeting(const std::string& who) {
-  static std::mutex mutex;
-  static auto* const meetings = new std::map<std::string, int>;
-  const std::lock_guard lock(mutex);
-  return (*meetings)[who]++;
-}
-
+// What rank 0 and the other ranks have in common.
 class Meeting {
- public:
-  Meeting(const Launch& launch, int timeout_ms)
+ protected:
+  Meeting(const Launch& launch, MeetingFolder& folder, int timeout_ms)
       : launch_(launch),
+        folder_(folder),
         timeout_ms_(timeout_ms),
-        deadline_(Clock::now() + std::chrono::milliseconds(timeout_ms)) {
-    const std::string run = text(launch.folder, "/lathe-", safe(launch.run), "-");
-    base_ = text(run, next_meeting(text(run, launch.rank)));
-  }
+        deadline_(Clock::now() + milliseconds(timeout_ms)),
+        run_(sha256(launch.run)),
+        answer_(answer_name(launch.run)) {}
 
-  Status answer(const UniqueId& id);
-  Status ask(UniqueId& id);
-
- private:
-  std::string question_of(int rank) const { return text(base_, ".rank", rank); }
-  std::string answer_name() const { return base_ + ".id"; }
-  Status write(const std::string& name, const std::string& bytes) const;
-  std::optional<std::string> read(const std::string& name, size_t bytes) const;
+  std::string question_of(int rank) const { return question_name(launch_.run, rank); }
+  std::optional<Question> read_question(int rank);
+  std::optional<Answer> read_answer();
+  Status timeout(std::string said) const;
   // False at the deadline.
-  bool pause() {
-    if (Clock::now() >= deadline_) return false;
-    std::this_thread::sleep_for(pause_);
-    pause_ = std::min(pause_ * 2, std::chrono::milliseconds(100));
-    return true;
-  }
-  bool look_for_questions();
-  bool all_gone() const;
-  Status write_answer(const UniqueId& id) const;
-  Status missing_ranks() const;
+  bool pause();
 
   const Launch& launch_;
+  MeetingFolder& folder_;
   int timeout_ms_;
   Clock::time_point deadline_;
-  std::chrono::milliseconds pause_{1};
-  std::string base_;
-  // Rank 0's: what each rank has asked with, and whether it has the answer.
-  std::vector<std::optional<uint64_t>> numbers_;
-  std::vector<bool> gone_;
+  Sha256Digest run_;
+  std::string answer_;
+
+ private:
+  milliseconds pause_{1};
 };
 
-Status Meeting::write(const std::string& name, const std::string& bytes) const {
-  const std::string temporary = text(name, ".", getpid(), ".new");
-  const auto failed = [&](const char* what) -> Status {
-    const std::string why = std::strerror(errno);
-    (void)unlink(temporary.c_str());
-    return {Code::invalid_argument, text("LATHE_RENDEZVOUS_DIR is ", launch_.folder, ": cannot ",
-                                         what, " ", temporary, ": ", why)};
-  };
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return failed("create");
-  const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-  const bool flushed = written == static_cast<ssize_t>(bytes.size()) && fsync(fd) == 0;
-  if (close(fd) != 0 || !flushed) return failed("write");
-  if (rename(temporary.c_str(), name.c_str()) != 0) return failed("rename");
-  return {};
+bool Meeting::pause() {
+  const auto now = Clock::now();
+  if (now >= deadline_) return false;
+  std::this_thread::sleep_until(std::min(deadline_, now + pause_));
+  pause_ = std::min(pause_ * 2, milliseconds(100));
+  return true;
 }
 
-std::optional<std::string> Meeting::read(const std::string& name, size_t bytes) const {
-  const int fd = open(name.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string out(bytes, '\0');
-  const ssize_t found = ::read(fd, out.data(), bytes);
-  (void)close(fd);
-  if (found != static_cast<ssize_t>(bytes) || std::memcmp(out.data(), kMagic, sizeof kMagic) != 0) {
-    return std::nullopt;
+// A question of this run and of as many ranks.
+std::optional<Question> Meeting::read_question(int rank) {
+  const auto bytes = folder_.read(question_of(rank), kQuestionBytes);
+  const auto out = bytes ? decode_question(*bytes) : std::nullopt;
+  const bool ours = out && out->run == run_ && out->rank == static_cast<uint32_t>(rank) &&
+                    out->world == static_cast<uint32_t>(launch_.world);
+  return ours ? out : std::nullopt;
+}
+
+std::optional<Answer> Meeting::read_answer() {
+  const auto bytes = folder_.read(answer_, answer_bytes(static_cast<uint32_t>(launch_.world)));
+  const auto out = bytes ? decode_answer(*bytes) : std::nullopt;
+  return out && out->run == run_ ? out : std::nullopt;
+}
+
+Status Meeting::timeout(std::string said) const {
+  if (!folder_.refused().empty()) said += "; refused was " + folder_.refused();
+  return {Code::timeout, said};
+}
+
+// Rank 0's side.
+class Answering : private Meeting {
+ public:
+  Answering(const Launch& launch, MeetingFolder& folder, const UniqueId& id, const Nonce& meeting,
+            int timeout_ms)
+      : Meeting(launch, folder, timeout_ms), seats_(static_cast<size_t>(launch.world)) {
+    own_.run = run_;
+    own_.meeting = meeting;
+    own_.id = id;
   }
-  return out;
+  Status meet();
+
+ private:
+  struct Seat {
+    std::optional<Nonce> asked;
+    bool has_id = false;
+    bool came = false;  // it has asked once, and may have given up since
+    bool settled() const { return asked.has_value() || has_id; }
+  };
+  Status exchange();
+  bool look_for_questions();
+  Status write_answer();
+  template <typename Holds>
+  bool all(Holds holds) const {
+    return std::all_of(seats_.begin() + 1, seats_.end(), holds);
+  }
+  Status missing_ranks() const;
+  void clean_up();
+
+  Answer own_;
+  std::vector<Seat> seats_;  // by rank
+};
+
+Status Answering::meet() {
+  if (!folder_.remove(answer_)) {
+    const std::string why = reason(errno);
+    return {Code::invalid_argument, text("LATHE_RENDEZVOUS_DIR is ", folder_.path(),
+                                         ": cannot remove the old ", answer_, ": ", why)};
+  }
+  const Status status = exchange();
+  clean_up();
+  return status;
+}
+
+Status Answering::exchange() {
+  bool written = false;
+  for (;;) {
+    if (look_for_questions()) written = false;
+    if (all([](const Seat& seat) { return seat.has_id; })) return {};
+    // It is also written again if somebody has removed it.
+    if (all([](const Seat& seat) { return seat.settled(); }) && !(written && read_answer())) {
+      LATHE_TRY(write_answer());
+      written = true;
+    }
+    if (!pause()) return missing_ranks();
+  }
 }
 
 // Whether a rank has asked, or asked anew.
-bool Meeting::look_for_questions() {
+bool Answering::look_for_questions() {
   bool changed = false;
   for (int rank = 1; rank < launch_.world; ++rank) {
-    const auto r = static_cast<size_t>(rank);
-    if (gone_[r]) continue;
-    const auto bytes = read(question_of(rank), sizeof(Question));
-    if (!bytes) {
-      gone_[r] = numbers_[r].has_value() && access(question_of(rank).c_str(), F_OK) != 0;
-      continue;
+    Seat& seat = seats_[static_cast<size_t>(rank)];
+    const auto question = read_question(rank);
+    if (question && question->has_id) {
+      seat.has_id =
+          seat.has_id || (question->meeting == own_.meeting && seat.asked == question->nonce);
+    } else if (question) {
+      changed = changed || seat.asked != question->nonce;
+      if (seat.asked != question->nonce) seat = {question->nonce, false, true};
+    } else if (!seat.has_id) {
+      seat.asked.reset();
     }
-    Question question;
-    std::memcpy(&question, bytes->data(), sizeof question);
-    if (question.world != static_cast<uint32_t>(launch_.world)) continue;
-    changed = changed || numbers_[r] != question.number;
-    numbers_[r] = question.number;
   }
   return changed;
 }
 
-bool Meeting::all_gone() const {
-  for (size_t rank = 1; rank < gone_.size(); ++rank) {
-    if (!gone_[rank]) return false;
-  }
-  return true;
+Status Answering::write_answer() {
+  own_.nonces.clear();
+  for (const Seat& seat : seats_) own_.nonces.push_back(seat.asked.value_or(Nonce{}));
+  return folder_.write(answer_, encode(own_));
 }
 
-Status Meeting::write_answer(const UniqueId& id) const {
-  AnswerHead head{};
-  std::memcpy(head.magic, kMagic, sizeof kMagic);
-  head.world = static_cast<uint32_t>(launch_.world);
-  std::memcpy(head.id, id.bytes, sizeof head.id);
-  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
-  for (const auto& number : numbers_) {
-    const uint64_t value = number.value_or(0);
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  return write(answer_name(), bytes);
-}
-
-Status Meeting::missing_ranks() const {
+// Names the ranks that never came; if all came, those that gave up; else those that did not read.
+Status Answering::missing_ranks() const {
+  const bool all_came = all([](const Seat& seat) { return seat.came; });
+  const bool all_asked = all([](const Seat& seat) { return seat.settled(); });
   std::string missing;
   for (int rank = 1; rank < launch_.world; ++rank) {
-    if (!gone_[static_cast<size_t>(rank)]) missing += text(missing.empty() ? "" : ", ", rank);
+    const Seat& seat = seats_[static_cast<size_t>(rank)];
+    if (all_asked ? seat.has_id : all_came ? seat.settled() : seat.came) continue;
+    missing += text(missing.empty() ? "" : ", ", rank);
   }
-  return {Code::timeout, text("rank 0 waited ", timeout_ms_, " ms in ", launch_.folder,
-                              " (LATHE_RENDEZVOUS_DIR) for rank ", missing, " of ", launch_.world,
-                              ": no ", base_, ".rank*")};
+  const std::string what = all_asked  ? " to read " + answer_
+                           : all_came ? ", which had asked and gave up"
+                                      : ": no " + base_name(launch_.run) + ".rank*";
+  return timeout(text("rank 0 waited ", timeout_ms_, " ms in ", folder_.path(),
+                      " (LATHE_RENDEZVOUS_DIR) for rank ", missing, " of ", launch_.world, what));
 }
 
-Status Meeting::answer(const UniqueId& id) {
-  numbers_.resize(static_cast<size_t>(launch_.world));
-  gone_.resize(static_cast<size_t>(launch_.world));
-  Status status;
-  for (;;) {
-    if (look_for_questions()) {
-      status = write_answer(id);
-      if (!status.ok()) break;
-    }
-    if (all_gone()) break;
-    if (!pause()) {
-      status = missing_ranks();
-      break;
+// Removes the answer and what ranks have confirmed to it, but no question that waits for another.
+void Answering::clean_up() {
+  for (int rank = 1; rank < launch_.world; ++rank) {
+    const auto question = read_question(rank);
+    if (question && question->has_id && question->meeting == own_.meeting) {
+      (void)folder_.remove(question_of(rank));
     }
   }
-  (void)unlink(answer_name().c_str());
-  return status;
+  const auto answer = read_answer();
+  if (answer && answer->meeting == own_.meeting) (void)folder_.remove(answer_);
 }
 
-Status Meeting::ask(UniqueId& id) {
-  Question question{};
-  std::memcpy(question.magic, kMagic, sizeof kMagic);
-  question.world = static_cast<uint32_t>(launch_.world);
-  question.rank = static_cast<uint32_t>(launch_.rank);
-  std::random_device random;
-  // Never 0, which stands for a rank that has not asked.
-  question.number = (static_cast<uint64_t>(random()) << 32 | random()) | 1;
-  LATHE_TRY(write(question_of(launch_.rank),
-                  std::string(reinterpret_cast<const char*>(&question), sizeof question)));
-  const size_t numbers = static_cast<size_t>(launch_.world) * sizeof(uint64_t);
-  const size_t mine = sizeof(AnswerHead) + static_cast<size_t>(launch_.rank) * sizeof(uint64_t);
-  Status status;
-  for (;;) {
-    if (const auto bytes = read(answer_name(), sizeof(AnswerHead) + numbers)) {
-      uint64_t repeated = 0;
-      std::memcpy(&repeated, bytes->data() + mine, sizeof repeated);
-      if (repeated == question.number) {
-        std::memcpy(id.bytes, bytes->data() + offsetof(AnswerHead, id), sizeof id.bytes);
-        break;
-      }
-    }
-    if (!pause()) {
-      status = {Code::timeout, text("rank ", launch_.rank, " of ", launch_.world, " waited ",
-                                    timeout_ms_, " ms for rank 0 to write ", answer_name(), " for ",
-                                    launch_.world, " ranks (LATHE_RENDEZVOUS_DIR)")};
-      break;
-    }
+// The side of every other rank.
+class Asking : private Meeting {
+ public:
+  Asking(const Launch& launch, MeetingFolder& folder, const Nonce& nonce, int timeout_ms)
+      : Meeting(launch, folder, timeout_ms) {
+    own_.world = static_cast<uint32_t>(launch.world);
+    own_.rank = static_cast<uint32_t>(launch.rank);
+    own_.run = run_;
+    own_.nonce = nonce;
   }
-  (void)unlink(question_of(launch_.rank).c_str());
-  return status;
+  Status meet(UniqueId& id);
+
+ private:
+  Status write_question() const { return folder_.write(question_of(launch_.rank), encode(own_)); }
+
+  Question own_;
+};
+
+Status Asking::meet(UniqueId& id) {
+  LATHE_TRY(write_question());
+  do {
+    // It is written again if somebody has removed it.
+    if (!read_question(launch_.rank)) LATHE_TRY(write_question());
+    const auto answer = read_answer();
+    if (answer && answer->nonces[own_.rank] == own_.nonce) {
+      id = answer->id;
+      own_.has_id = true;
+      own_.meeting = answer->meeting;
+      return write_question();
+    }
+  } while (pause());
+  const auto question = read_question(launch_.rank);
+  if (question && question->nonce == own_.nonce) (void)folder_.remove(question_of(launch_.rank));
+  return timeout(text("rank ", launch_.rank, " of ", launch_.world, " waited ", timeout_ms_,
+                      " ms for rank 0 to write ", folder_.path(), "/", answer_, " for ",
+                      launch_.world, " ranks (LATHE_RENDEZVOUS_DIR)"));
 }
 
 }  // namespace
 
+std::string answer_name(const std::string& run) { return base_name(run) + ".id"; }
+
+std::string question_name(const std::string& run, int rank) {
+  return text(base_name(run), ".rank", rank);
+}
+
 Status share_by_folder(const Launch& launch, UniqueId& id, int timeout_ms) {
-  Meeting meeting(launch, timeout_ms);
-  return launch.rank == 0 ? meeting.answer(id) : meeting.ask(id);
+  LATHE_ASSIGN(MeetingFolder folder, MeetingFolder::open(launch.folder));
+  LATHE_ASSIGN(const Nonce nonce, draw_nonce());
+  if (launch.rank == 0) return Answering(launch, folder, id, nonce, timeout_ms).meet();
+  return Asking(launch, folder, nonce, timeout_ms).meet(id);
 }
 
 }  // namespace lathe

@@ -3,7 +3,6 @@
 // Non-blocking sockets under poll.
 #include "collective/socket.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,9 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <thread>
 
+#include "cache/directory.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -23,131 +22,156 @@ constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 bool wait_for(int fd, short events, Deadline deadline) {
   for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const int ms = static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
     pollfd item{fd, events, 0};
-    const int ready = poll(&item, 1, ms);
+    const int ready = poll(&item, 1, poll_ms(deadline));
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR) return false;
   }
 }
 
-// Transfers all of it; `transfer` is send or recv of what is left.
-template <typename Transfer>
-bool all(int fd, short events, size_t bytes, Deadline deadline, Transfer transfer) {
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t moved = transfer(done);
-    if (moved > 0) {
-      done += static_cast<size_t>(moved);
-    } else if (moved == 0) {
-      return false;
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd, events, deadline)) return false;
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
+bool not_now() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-Socket bound(int port, int& error) {
-  // IPv6 that also takes IPv4, else IPv4 where the kernel has no IPv6.
-  Socket six(socket(AF_INET6, SOCK_STREAM | kFlags, 0));
+// Bound to one address; a closed Socket and an errno if that cannot be.
+Socket bound(const sockaddr* address, socklen_t size, int& error) {
   const int on = 1, off = 0;
-  if (six.open()) {
-    setsockopt(six.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(six.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_addr = in6addr_any;
-    any.sin6_port = htons(static_cast<uint16_t>(port));
-    if (bind(six.fd(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0) return six;
-    error = errno;
-    if (error == EADDRINUSE) return {};
-  }
-  Socket four(socket(AF_INET, SOCK_STREAM | kFlags, 0));
-  if (four.open()) {
-    setsockopt(four.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in any{};
-    any.sin_family = AF_INET;
-    any.sin_addr.s_addr = htonl(INADDR_ANY);
-    any.sin_port = htons(static_cast<uint16_t>(port));
-    if (bind(four.fd(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0) return four;
+  Socket out(socket(address->sa_family, SOCK_STREAM | kFlags, 0));
+  if (out.open()) {
+    setsockopt(out.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->sa_family == AF_INET6) {
+      setsockopt(out.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
+    if (bind(out.fd(), address, size) == 0 && listen(out.fd(), SOMAXCONN) == 0) return out;
   }
   error = errno;
   return {};
 }
 
+// IPv6 that also takes IPv4, else IPv4 where the kernel has no IPv6.
+Socket bound_everywhere(int port, int& error) {
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = in6addr_any;
+  six.sin6_port = htons(static_cast<uint16_t>(port));
+  Socket out = bound(reinterpret_cast<const sockaddr*>(&six), sizeof six, error);
+  if (out.open() || error == EADDRINUSE) return out;
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_ANY);
+  four.sin_port = htons(static_cast<uint16_t>(port));
+  return bound(reinterpret_cast<const sockaddr*>(&four), sizeof four, error);
+}
+
+// The errno of a connection that was begun, once it is decided.
+int connection_error(int fd) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
 }  // namespace
+
+int poll_ms(Deadline when) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(when - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
+}
 
 Socket::~Socket() {
   if (fd_ >= 0) close(fd_);
 }
 
-bool Socket::send_all(const void* data, size_t bytes, Deadline deadline) const {
-  const auto* from = static_cast<const char*>(data);
-  return all(fd_, POLLOUT, bytes, deadline,
-             [&](size_t done) { return send(fd_, from + done, bytes - done, MSG_NOSIGNAL); });
+bool Socket::send_some(std::string& bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0) return not_now();
+    bytes.erase(0, static_cast<size_t>(sent));
+  }
+  return true;
 }
 
-bool Socket::receive_all(void* data, size_t bytes, Deadline deadline) const {
-  auto* to = static_cast<char*>(data);
-  return all(fd_, POLLIN, bytes, deadline,
-             [&](size_t done) { return recv(fd_, to + done, bytes - done, 0); });
+bool Socket::receive_some(std::string& out, size_t most) const {
+  const size_t before = out.size();
+  out.resize(before + most);
+  const ssize_t got = recv(fd_, out.data() + before, most, 0);
+  const bool goes_on = got > 0 || (got < 0 && not_now());
+  out.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return goes_on;
 }
 
-Result<Socket> listen_on(int port, Deadline deadline) {
+bool Socket::send_all(std::string_view bytes, Deadline deadline) const {
+  std::string left(bytes);
+  while (send_some(left)) {
+    if (left.empty()) return true;
+    if (!wait_for(fd_, POLLOUT, deadline)) return false;
+  }
+  return false;
+}
+
+bool Socket::receive_all(std::string& out, size_t bytes, Deadline deadline) const {
+  out.clear();
+  while (out.size() < bytes) {
+    const size_t before = out.size();
+    if (!receive_some(out, bytes - before)) return false;
+    if (out.size() == before && !wait_for(fd_, POLLIN, deadline)) return false;
+  }
+  return true;
+}
+
+Result<Listener> listen_on(const std::string& host, int port, Deadline deadline) {
+  const std::vector<Address> addresses = addresses_without_lookup(host, port);
   for (;;) {
-    int error = 0;
-    Socket out = bound(port, error);
-    if (out.open() && listen(out.fd(), SOMAXCONN) == 0) return out;
-    if (out.open()) error = errno;
-    const std::string what = text("cannot listen on port ", port, ": ", std::strerror(error));
-    if (error != EADDRINUSE) return Status(Code::internal, what);
-    if (std::chrono::steady_clock::now() >= deadline) return Status(Code::timeout, what);
+    int error = EADDRNOTAVAIL;
+    for (const Address& address : addresses) {
+      Socket out = bound(address.get(), address.size, error);
+      if (out.open()) return Listener{std::move(out), false};
+      if (error == EADDRINUSE) break;
+    }
+    if (error != EADDRINUSE) {
+      Socket out = bound_everywhere(port, error);
+      if (out.open()) return Listener{std::move(out), true};
+    }
+    const std::string failed = text("cannot listen on port ", port, ": ", reason(error));
+    if (error != EADDRINUSE) return Status(Code::internal, failed);
+    if (std::chrono::steady_clock::now() >= deadline) return Status(Code::timeout, failed);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
-Socket accept_from(const Socket& listener, Deadline deadline) {
-  while (wait_for(listener.fd(), POLLIN, deadline)) {
-    Socket out(accept4(listener.fd(), nullptr, nullptr, kFlags));
-    if (out.open()) return out;
-  }
-  return {};
+Socket accept_now(const Socket& listener, int& error) {
+  Socket out(accept4(listener.fd(), nullptr, nullptr, kFlags));
+  error = out.open() ? 0 : errno;
+  return out;
 }
 
-Socket connect_to(const std::string& host, int port, Deadline deadline, std::string& why) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (failed != 0) {
-    why = gai_strerror(failed);
-    return {};
-  }
-  Socket out;
-  for (const addrinfo* at = found; at != nullptr && !out.open(); at = at->ai_next) {
-    Socket attempt(socket(at->ai_family, SOCK_STREAM | kFlags, at->ai_protocol));
-    if (!attempt.open()) continue;
-    int error = connect(attempt.fd(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      error = ETIMEDOUT;
-      socklen_t size = sizeof error;
-      if (wait_for(attempt.fd(), POLLOUT, deadline)) {
-        getsockopt(attempt.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-      }
-    }
-    if (error == 0) {
-      out = std::move(attempt);
+Socket connect_to(const std::vector<Address>& addresses, Deadline deadline, std::string& why) {
+  std::vector<Socket> attempts;
+  for (const Address& address : addresses) {
+    Socket attempt(socket(address.bytes.ss_family, SOCK_STREAM | kFlags, 0));
+    if (attempt.open() && connect(attempt.fd(), address.get(), address.size) == 0) return attempt;
+    if (errno == EINPROGRESS) {
+      attempts.push_back(std::move(attempt));
     } else {
-      why = std::strerror(error);
+      why = reason(errno);
     }
   }
-  freeaddrinfo(found);
-  return out;
+  while (!attempts.empty()) {
+    std::vector<pollfd> items;
+    for (const Socket& attempt : attempts) items.push_back({attempt.fd(), POLLOUT, 0});
+    const int ready = poll(items.data(), items.size(), poll_ms(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      why = reason(ready == 0 ? ETIMEDOUT : errno);
+      break;
+    }
+    for (size_t i = items.size(); i-- > 0;) {
+      if (items[i].revents == 0) continue;
+      const int error = connection_error(attempts[i].fd());
+      if (error == 0) return std::move(attempts[i]);
+      why = reason(error);
+      attempts.erase(attempts.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return {};
 }
 
 }  // namespace lathe

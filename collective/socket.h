@@ -3,16 +3,16 @@
 // TCP with a deadline on every call: just enough to hand out a unique id.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "codegen/base/status.h"
+#include "collective/resolve.h"
 
 namespace lathe {
-
-using Deadline = std::chrono::steady_clock::time_point;
 
 class Socket {
  public:
@@ -28,19 +28,37 @@ class Socket {
   bool open() const { return fd_ >= 0; }
 
   // True once all bytes went through before the deadline.
-  bool send_all(const void* data, size_t bytes, Deadline deadline) const;
-  bool receive_all(void* data, size_t bytes, Deadline deadline) const;
+  bool send_all(std::string_view bytes, Deadline deadline) const;
+  bool receive_all(std::string& out, size_t bytes, Deadline deadline) const;
+
+  // Moves what can be moved without waiting: removes what was sent from `bytes`, or adds at most
+  // `most` bytes to `out`. False if the connection has ended.
+  bool send_some(std::string& bytes) const;
+  bool receive_some(std::string& out, size_t most) const;
 
  private:
   int fd_ = -1;
 };
 
-// Listens on every interface. TIMEOUT if the port is taken until the deadline (a previous run may
-// be about to leave it), INTERNAL for what waiting cannot mend.
-Result<Socket> listen_on(int port, Deadline deadline);
-// The next connection; a closed Socket at the deadline.
-Socket accept_from(const Socket& listener, Deadline deadline);
-// One attempt. A closed Socket and `why` if nobody answers.
-Socket connect_to(const std::string& host, int port, Deadline deadline, std::string& why);
+struct Listener {
+  Socket socket;
+  bool everywhere = false;  // on every interface, not on one address
+};
+
+// Listens on the address `host`, if it is a number (or "localhost") and one of this machine;
+// otherwise on every interface, since a name, or an address that a router translates, does not tell
+// by which of this machine's addresses the others reach it. TIMEOUT if the port is taken until the
+// deadline (a previous run may be about to leave it), INTERNAL for what waiting cannot mend.
+Result<Listener> listen_on(const std::string& host, int port, Deadline deadline);
+
+// A connection that is waiting to be accepted, or a closed Socket and an errno. EAGAIN: none.
+Socket accept_now(const Socket& listener, int& error);
+
+// Tries all addresses side by side; the first that answers is taken. A closed Socket and `why` if
+// none does before the deadline.
+Socket connect_to(const std::vector<Address>& addresses, Deadline deadline, std::string& why);
+
+// Milliseconds until `when`, for poll; never negative.
+int poll_ms(Deadline when);
 
 }  // namespace lathe

@@ -38,6 +38,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_NCCL", "libnccl.so.2", "Path of the communication library."},
       {"LATHE_RENDEZVOUS_DIR", "ranks meet at MASTER_ADDR",
        "Folder that all ranks of a launcher see, through which they meet."},
+      {"LATHE_RENDEZVOUS_SECRET", "everybody who reaches rank 0's port is believed to be a rank",
+       "Secret that all ranks of a launcher prove to each other where they meet at MASTER_ADDR."},
       {"NVRTC_APPEND_FLAGS", "none",
        "Read by the compiler itself; part of every cache key when set."},
   };

@@ -104,10 +104,13 @@ TEST_CASE("each launcher is understood") {
   }
 }
 
-TEST_CASE("the meeting point: default port, one rank without, NCCL's own") {
+TEST_CASE("the meeting point: default port, one rank without, a secret, NCCL's own") {
   Environment two = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}};
   CHECK(parse(two)->port == 29501);
   CHECK(parse({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->address.empty());
+  CHECK(parse(two)->secret.empty());
+  two["LATHE_RENDEZVOUS_SECRET"] = "key";
+  CHECK(parse(two)->secret == "key");
   two["LATHE_RENDEZVOUS_DIR"] = "/shared";
   CHECK(parse(two)->folder.empty());  // an address is faster
   two.erase("MASTER_ADDR");

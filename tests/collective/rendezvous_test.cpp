@@ -3,94 +3,26 @@
 // Ranks as threads that meet on the loopback interface.
 #include "collective/rendezvous.h"
 
-#include <arpa/inet.h>
-#include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <thread>
-#include <vector>
-
 #include "tests/collective/fakes.h"
+#include "tests/collective/rendezvous_cases.h"
 
 using namespace lathe;
-
-namespace {
-
-// A port that was free a moment ago.
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof any;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&any), size) == 0);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size);
-  close(fd);
-  return ntohs(any.sin_port);
-}
-
-Launch launch(int rank, int world, int port) {
-  Launch out;
-  out.launcher = "torchrun";
-  out.rank = rank;
-  out.world = world;
-  out.address = "127.0.0.1";
-  out.port = port;
-  out.run = "/run";
-  return out;
-}
-
-UniqueId some_id() {
-  UniqueId out;
-  for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; ++i) out.bytes[i] = static_cast<char>(3 * i + 1);
-  return out;
-}
-
-bool same(const UniqueId& a, const UniqueId& b) {
-  return std::memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
-}
-
-struct Met {
-  Status status;
-  UniqueId id{};
-};
-
-// All of them at once; rank 0 has some_id().
-std::vector<Met> meet(const std::vector<Launch>& launches, int timeout_ms) {
-  std::vector<Met> out(launches.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < launches.size(); ++i) {
-    threads.emplace_back([&, i] {
-      if (launches[i].rank == 0) out[i].id = some_id();
-      out[i].status = share_unique_id(launches[i], out[i].id, timeout_ms);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return out;
-}
-
-}  // namespace
+using namespace rendezvous;
 
 TEST_CASE("every rank gets rank 0's id, whoever comes first") {
   for (const int world : {1, 2, 9}) {
     const int port = free_port();
     std::vector<Launch> launches;
-    for (int rank = world - 1; rank >= 0; --rank) launches.push_back(launch(rank, world, port));
-    for (const Met& met : meet(launches, 20000)) {
-      REQUIRE_MESSAGE(met.status.ok(), met.status.text());
-      CHECK(same(met.id, some_id()));
-    }
+    for (int rank = world - 1; rank >= 0; --rank) launches.push_back(at_port(rank, world, port));
+    check_met(meet(launches, 20000));
   }
 }
 
 TEST_CASE("ranks that do not come are named; strangers do not count") {
   const int port = free_port();
-  Launch stranger = launch(1, 4, port);
+  Launch stranger = at_port(1, 4, port);
   stranger.run = "/yesterday";
-  const auto met = meet({launch(0, 4, port), launch(2, 4, port), stranger}, 700);
+  const auto met = meet({at_port(0, 4, port), at_port(2, 4, port), stranger}, 700);
   CHECK(met[0].status.code() == Code::timeout);
   CHECK_MESSAGE(met[0].status.text().find("rank 1, 3 of 4") != std::string::npos,
                 met[0].status.text());
@@ -102,7 +34,7 @@ TEST_CASE("ranks that do not come are named; strangers do not count") {
 
 TEST_CASE("another world size is an error on both sides") {
   const int port = free_port();
-  const auto met = meet({launch(0, 2, port), launch(1, 3, port)}, 700);
+  const auto met = meet({at_port(0, 2, port), at_port(1, 3, port)}, 700);
   CHECK(met[0].status.code() == Code::timeout);
   CHECK_MESSAGE(met[0].status.text().find("a rank 1 of 3") != std::string::npos,
                 met[0].status.text());
@@ -114,7 +46,7 @@ TEST_CASE("another world size is an error on both sides") {
 TEST_CASE("an address that does not answer is named") {
   const int port = free_port();
   UniqueId id{};
-  const Status status = share_unique_id(launch(1, 2, port), id, 50);
+  const Status status = share_unique_id(at_port(1, 2, port), id, 50);
   CHECK(status.code() == Code::timeout);
   CHECK(status.text().find("127.0.0.1 port " + std::to_string(port)) != std::string::npos);
 }
@@ -122,13 +54,10 @@ TEST_CASE("an address that does not answer is named") {
 TEST_CASE("a talker that is not of ours is turned away and the others are served") {
   const int port = free_port();
   std::thread noise([port] {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const sockaddr_in to = ipv4("127.0.0.1", port);
     for (int attempt = 0; attempt < 500; ++attempt) {
       const int fd = socket(AF_INET, SOCK_STREAM, 0);
-      if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
+      if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) {
         (void)!write(fd, "GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n", 36);
         char answer[8];
         CHECK(read(fd, answer, sizeof answer) <= 0);
@@ -146,10 +75,10 @@ TEST_CASE("a talker that is not of ours is turned away and the others are served
   Status status(Code::internal, "not run");
   std::thread server([port] {
     UniqueId id = some_id();
-    CHECK(share_unique_id(launch(0, 2, port), id, 20000).ok());
+    CHECK(share_unique_id(at_port(0, 2, port), id, 20000).ok());
   });
   noise.join();
-  status = share_unique_id(launch(1, 2, port), got, 20000);
+  status = share_unique_id(at_port(1, 2, port), got, 20000);
   server.join();
   CHECK(status.ok());
   CHECK(same(got, some_id()));
