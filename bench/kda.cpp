@@ -55,7 +55,7 @@ std::vector<KdaSize> gpu_sizes() {
 
 std::vector<KdaSize> tiny_sizes() {
   KdaSize plain;
-  plain.tokens = 160, plain.heads = 2, plain.key_dim = plain.value_dim = 64;
+  plain.tokens = 80, plain.heads = 1, plain.key_dim = plain.value_dim = 64;
   KdaSize packed = plain;
   packed.group = 2, packed.sequences = 3, packed.fused = true, packed.dtype = LATHE_F16;
   packed.gate = LATHE_F32;
