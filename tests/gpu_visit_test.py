@@ -15,7 +15,7 @@ import unittest
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
-from visit import machine, rows, runner, stages, state, summary, tuning  # noqa: E402
+from visit import machine, points, rows, runner, stages, state, summary, tuning  # noqa: E402
 
 # A bench over the cases a, b and c: bench/cases.h. What becomes of b stands for the word in place of DO.
 BENCH = """
@@ -226,6 +226,22 @@ class Results(Folder):
         self.assertIn("| attn forward | B1 bf16 | 10.0 (9.0 to 12.0) | 8.0 (8.0 to 8.0) | 1.25 |", lines)
         self.assertIn("first line", text)
         self.assertLess(text.count("more"), 20)
+
+    def test_points_of_plots(self):
+        head = "op,shape,dtype,us,us_p10,us_p90,TFLOP_per_s,minimum_MB,gpu\n"
+        (self.folder / "attn.csv").write_text(head + "forward,B1,bf16,10,9,12,100,2,NVIDIA H200\n"
+                                              "forward,B2,bf16,20,19,22,100,4,NVIDIA H200\n")
+        (self.folder / "peers_attn.csv").write_text("op,shape,dtype,impl,us\nforward,B1,bf16,torch_flash,15\n")
+        (self.folder / "attn-predicted.csv").write_text(
+            "op,shape,dtype,predicted_us,predicted_TFLOP_per_s,minimum_MB,predicted_gpu\n"
+            "forward,B2,bf16,18,111,4,h100\nforward,B2,bf16,16,125,4,h200\nforward,B9,bf16,1,1,1,h200\n")
+        found = [point for path in sorted(self.folder.glob("*.csv")) for point in points.points_of(path)]
+        (case, who), = points.beside_peers(found)["attn"]
+        self.assertEqual((case[2], who["lathe"].microseconds, who["torch_flash"].microseconds), ("B1", 10, 15))
+        self.assertEqual([(point.flops, point.bytes) for point in points.roofline(found)], [(1e9, 2e6), (2e9, 4e6)])
+        (told, measured), = points.predicted(found)
+        self.assertEqual((told.microseconds, told.gpu, measured.microseconds), (16, "h200", 20))
+        self.assertEqual(points.roofline([point for point in found if point.who == "predicted"])[0].gpu, "h100")
 
     def test_every_stage_fits_its_time(self):
         visit = self.visit()
