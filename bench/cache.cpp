@@ -196,24 +196,26 @@ Table bench_cache(const Settings& settings) {
   Table table({"who", "what", "kernels", "samples", "unit", "median", "p10", "p90", "contains"});
   const int warm = settings.runs > 0 ? settings.runs : 60,
             cold = settings.runs > 0 ? settings.runs : 7;
-  {
-    const Folder cache;
-    add_warm(&table, settings, cache.path(), "all", warm);
-  }
-  {
-    const Folder cache;
-    add_warm(&table, settings, cache.path(), "one", warm);
-  }
   const bool peers = settings.peers && have_peers(settings.folder);
-  if (peers) add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
-  add_cold(&table, settings, "one", "conv1d forward", cold);
-  add_cold(&table, settings, "conv", "conv1d forward and backward", cold);
-  if (peers) add_triton_cold(&table, settings, settings.runs > 0 ? settings.runs : 5);
-  for (const auto& [which, what] : {std::pair("attention", "flash attention forward, D 64"),
-                                    std::pair("kda", "kda forward, K 64")}) {
+  for (const char* problems : {"all", "one"}) {
+    if (!settings.only.empty()) break;
+    const Folder cache;
+    add_warm(&table, settings, cache.path(), problems, warm);
+  }
+  const int triton = settings.runs > 0 ? settings.runs : 5;
+  if (peers && settings.only.empty()) {
+    add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
+    add_triton_cold(&table, settings, triton);
+  }
+  for (const auto& [which, what] :
+       {std::pair("one", "conv1d forward"), std::pair("conv", "conv1d forward and backward"),
+        std::pair("attention", "flash attention forward, D 64"),
+        std::pair("attention_grouped", "flash attention forward, D 64, 4 heads a key head"),
+        std::pair("kda", "kda forward, K 64")}) {
+    if (std::string(what).find(settings.only) == std::string::npos) continue;
     add_cold(&table, settings, which, what, cold);
-    if (peers)
-      add_triton_forward(&table, settings, which, what, settings.runs > 0 ? settings.runs : 5);
+    if (peers && std::string(what).find("conv1d") == std::string::npos)
+      add_triton_forward(&table, settings, which, what, triton);
   }
   return table;
 }

@@ -16,7 +16,8 @@ struct TritonStart {
   std::vector<double> kernels;  // the forward; then the two of a backward, if they were wanted
 };
 
-// A cold forward of "attention" or "kda" in a new interpreter, without imports.
+// A cold forward of "attention", "attention_grouped" or "kda" in a new interpreter, without
+// imports.
 struct TritonForward {
   std::string versions;
   int kernels = 0;

@@ -35,10 +35,9 @@ int main(int argc, char** argv) {
       "kda, cache: beside Triton and flash-linear-attention, installed if need be (2.5 GB)");
   app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
       ->check(CLI::NonNegativeNumber);
-  app.add_option(
-      "--only", settings.only,
-      "sim, conv, attn, kda, processes, ring, sparse: the loops or shapes with this in their "
-      "name");
+  app.add_option("--only", settings.only,
+                 "sim, cache, conv, attn, kda, processes, ring, sparse: what has this in its "
+                 "name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);

@@ -11,11 +11,12 @@ import tempfile
 import time
 import types
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
-from visit import machine, points, rows, runner, stages, state, summary, tuning  # noqa: E402
+from visit import machine, pack, points, rows, runner, stages, state, summary, tuning  # noqa: E402
 
 # A bench over the cases a, b and c: bench/cases.h. What becomes of b stands for the word in place of DO.
 BENCH = """
@@ -250,6 +251,50 @@ class Results(Folder):
         for stage in stages.STAGES:
             for step in stages.steps_of(visit, stage):
                 self.assertLess(step.seconds, 200, step.name)
+
+
+class Pack(Folder):
+    def test_there_and_back(self):
+        here, there = self.folder / "here", self.folder / "there"
+        for name in ("bin/lathe", "bin/lathe_bench", "lib/liblathe.so.0", "sim/libcuda.so.1", "tests/conv_run_test",
+                     "tests/store_test"):
+            path = here / "build" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"I am {name}")
+            path.chmod(0o755)
+        (here / "build/lib/liblathe.so").symlink_to("liblathe.so.0")
+        (here / ".deps/lib").mkdir(parents=True)
+        for name in ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"):
+            (here / ".deps/lib" / name).write_text(name)
+        (here / "wheels").mkdir()
+        with zipfile.ZipFile(here / "wheels/fla-1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("fla/__init__.py", "")
+        os.environ.update(LATHE_BUILD=str(here / "build"), LATHE_GOLDEN=str(here / "none"))
+        folder = there / pack.PLACE
+        words = [str(folder), "--preset", "0", "--wheels", str(here / "wheels")]
+        self.assertEqual(pack.main(here, words + ["--limit", "0.0001"]), 1)
+        self.assertEqual(pack.main(here, words), 0)
+        told = []
+        pack.unpack(there, told.append)
+        self.assertEqual(told, [f"unpacking {name}" for name in ("nvrtc12", "nvrtc13", "programs", "wheels")])
+        self.assertEqual((there / "build/lib/liblathe.so").read_text(), "I am lib/liblathe.so.0")
+        self.assertTrue(os.access(there / "build/bin/lathe", os.X_OK))
+        self.assertTrue((there / "build/tests/conv_run_test").exists())
+        self.assertFalse((there / "build/tests/store_test").exists())  # needs no device
+        self.assertEqual({path.name for path in (there / ".deps/lib").iterdir()},
+                         {path.name for path in (here / ".deps/lib").iterdir()})
+        self.assertTrue((folder / "site/fla/__init__.py").exists())
+        pack.unpack(there, told.append)
+        self.assertEqual(len(told), 4)  # once
+
+    def test_a_tree_that_was_built_stays_as_it_is(self):
+        for name in (f"{pack.PLACE}/pack.json", "build/CMakeCache.txt"):
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}")
+        told = []
+        pack.unpack(self.folder, told.append)
+        self.assertEqual(told, [])
 
 
 if __name__ == "__main__":

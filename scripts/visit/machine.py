@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a visit runs on: processor, GPU, driver, compiler, and the peers that Python can import."""
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -51,6 +52,13 @@ def python_with_numpy():
         if output_of([python, "-c", "import numpy"], None) is not None:
             return python
     return sys.executable
+
+
+def nvrtc_of_python():
+    """Folders with an NVRTC that a Python package such as torch has brought; the library looks there last."""
+    spec = importlib.util.find_spec("nvidia")
+    bases = [pathlib.Path(base) for base in (spec.submodule_search_locations or [])] if spec else []
+    return sorted({path.parent for base in bases for path in base.glob("*/lib/libnvrtc.so.1[23]")})
 
 
 def processor():

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """What Triton takes to have the kernels of an attention forward or a KDA forward of flash-linear-attention ready for the
-driver, for `lathe_bench cache --peers`: attention_start.py attention|kda. One process, one line of JSON.
+driver, for `lathe_bench cache --peers`: attention_start.py
+attention|attention_grouped|kda. One process, one line of JSON.
 
 The package's own functions are called with tensors of the CPU, each kernel is compiled as its launch would have it, for
 sm_90 up to the cubin, and nothing is launched; no GPU or driver is there. A tuned kernel counts with one configuration,
@@ -19,7 +20,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
-TOKENS, HEADS, KV_HEADS, WIDTH = 256, 8, 2, 64  # lengths are parameters; the others as in bench/cache_problems.cpp
+TOKENS, HEADS, WIDTH = 256, 8, 64  # lengths are parameters; the others as in bench/cache_problems.cpp
 
 
 class Utils:
@@ -84,9 +85,9 @@ def noise(heads, width=WIDTH):
     return torch.randn(1, TOKENS, heads, width).bfloat16()
 
 
-def attention():
+def attention(kv_heads=HEADS):
     from fla.ops.attn.parallel import parallel_attn
-    q, k, v = noise(HEADS), noise(KV_HEADS), noise(KV_HEADS)
+    q, k, v = noise(HEADS), noise(kv_heads), noise(kv_heads)
     return lambda: parallel_attn(q, k, v)
 
 
@@ -106,7 +107,7 @@ def main():
     pretend()
     one_configuration()
     import fla
-    work = {"attention": attention, "kda": kda}[sys.argv[1]]()
+    work = {"attention": attention, "attention_grouped": lambda: attention(2), "kda": kda}[sys.argv[1]]()
     imported = time.perf_counter() - began
     hits = []
     triton.knobs.compilation.listener = lambda cache_hit, **_: hits.append(cache_hit)
