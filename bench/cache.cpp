@@ -23,6 +23,7 @@ namespace {
 
 struct Sample {
   double context_us = 0, plans_us = 0, plans_cpu_us = 0, process_us = 0;
+  double cpu_us = 0;  // of the context and the plans
   int kernels = 0, compiled = 0;
   std::string compiler;
 };
@@ -36,7 +37,7 @@ Sample parse(const std::string& output) {
   if (!std::getline(lines, header) || !std::getline(lines, line)) throw std::runtime_error(output);
   std::istringstream cells(line);
   cells >> sample.context_us >> comma >> sample.plans_us >> comma >> sample.plans_cpu_us >> comma >>
-      sample.kernels >> comma >> sample.compiled >> comma;
+      sample.cpu_us >> comma >> sample.kernels >> comma >> sample.compiled >> comma;
   if (!cells) throw std::runtime_error("a sample says '" + line + "'");
   std::getline(cells, sample.compiler);
   return sample;
@@ -150,20 +151,41 @@ void add_triton_cold(Table* table, const Settings& settings, int runs) {
   add(table, start.versions, "cold, conv1d forward and backward", 3, both, "ms", what);
 }
 
+void add_triton_forward(Table* table, const Settings& settings, const char* which, const char* what,
+                        int runs) {
+  std::vector<double> took, cpu;
+  TritonForward sample;
+  for (int run = 0; run < runs; ++run) {
+    const Folder cache;
+    sample = triton_forward(settings.folder, cache.path(), which);
+    took.push_back(sample.microseconds / 1000);
+    cpu.push_back(sample.processor_microseconds / 1000);
+  }
+  const char* contains =
+      "the package's function called, each kernel compiled for sm_90 to the cubin, one "
+      "configuration each; without imports";
+  add(table, sample.versions, std::string("cold, ") + what, sample.kernels, took, "ms", contains);
+  add(table, sample.versions, std::string("cold, ") + what + ", processor time", sample.kernels,
+      cpu, "ms", "the same, ptxas included");
+}
+
 void add_cold(Table* table, const Settings& settings, const char* problems, const char* what,
               int runs) {
-  std::vector<double> inside, process;
+  std::vector<double> inside, cpu, process;
   Sample sample;
   for (int run = 0; run < runs; ++run) {
     const Folder cache;
     sample = run_process(settings, cache.path(), problems);
     if (sample.compiled != sample.kernels) throw std::runtime_error("an empty cache had a kernel");
     inside.push_back((sample.context_us + sample.plans_us) / 1000);
+    cpu.push_back(sample.cpu_us / 1000);
     process.push_back(sample.process_us / 1000);
   }
   const std::string name = "lathe, " + sample.compiler;
   add(table, name, std::string("cold, ") + what, sample.kernels, inside, "ms",
       "first call to plan: the compiler opened, kernels compiled, published");
+  add(table, name, std::string("cold, ") + what + ", processor time", sample.kernels, cpu, "ms",
+      "the same");
   add(table, name, std::string("cold process, ") + what, sample.kernels, process, "ms",
       "the same and the process, exec to exit");
 }
@@ -174,19 +196,27 @@ Table bench_cache(const Settings& settings) {
   Table table({"who", "what", "kernels", "samples", "unit", "median", "p10", "p90", "contains"});
   const int warm = settings.runs > 0 ? settings.runs : 60,
             cold = settings.runs > 0 ? settings.runs : 7;
-  {
-    const Folder cache;
-    add_warm(&table, settings, cache.path(), "all", warm);
-  }
-  {
-    const Folder cache;
-    add_warm(&table, settings, cache.path(), "one", warm);
-  }
   const bool peers = settings.peers && have_peers(settings.folder);
-  if (peers) add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
-  add_cold(&table, settings, "one", "conv1d forward", cold);
-  add_cold(&table, settings, "conv", "conv1d forward and backward", cold);
-  if (peers) add_triton_cold(&table, settings, settings.runs > 0 ? settings.runs : 5);
+  for (const char* problems : {"all", "one"}) {
+    if (!settings.only.empty()) break;
+    const Folder cache;
+    add_warm(&table, settings, cache.path(), problems, warm);
+  }
+  const int triton = settings.runs > 0 ? settings.runs : 5;
+  if (peers && settings.only.empty()) {
+    add_triton_warm(&table, settings, settings.runs > 0 ? settings.runs : 7);
+    add_triton_cold(&table, settings, triton);
+  }
+  for (const auto& [which, what] :
+       {std::pair("one", "conv1d forward"), std::pair("conv", "conv1d forward and backward"),
+        std::pair("attention", "flash attention forward, D 64"),
+        std::pair("attention_grouped", "flash attention forward, D 64, 4 heads a key head"),
+        std::pair("kda", "kda forward, K 64")}) {
+    if (std::string(what).find(settings.only) == std::string::npos) continue;
+    add_cold(&table, settings, which, what, cold);
+    if (peers && std::string(what).find("conv1d") == std::string::npos)
+      add_triton_forward(&table, settings, which, what, triton);
+  }
   return table;
 }
 

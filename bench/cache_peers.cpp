@@ -23,19 +23,42 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
-}  // namespace
-
-TritonStart triton_start(const std::string& folder, const std::string& cache, bool both,
-                         bool cold) {
+// The line of JSON that a script of tests/peers prints.
+nlohmann::json answer_of(const std::string& folder, const std::string& cache,
+                         const std::string& script, const std::string& word) {
   const std::string peers = peers_of(folder).string();
   const std::string output =
       output_of("TRITON_CACHE_DIR='" + cache + "' LD_LIBRARY_PATH='" + peers + "/standins' '" +
-                peers + "/venv/bin/python' '" LATHE_SOURCE_DIR "/tests/peers/conv_start.py' " +
-                (both ? "both" : "forward") + " 2>/dev/null");
-  const auto answer = nlohmann::json::parse(output.substr(output.find('{')));
+                peers + "/venv/bin/python' '" LATHE_SOURCE_DIR "/tests/peers/" + script + "' " +
+                word + " 2>/dev/null");
+  return nlohmann::json::parse(output.substr(output.find('{')));
+}
+
+std::string versions_of(const nlohmann::json& answer) {
+  return "triton " + answer.at("triton").get<std::string>() + ", fla " +
+         answer.at("fla").get<std::string>();
+}
+
+}  // namespace
+
+TritonForward triton_forward(const std::string& folder, const std::string& cache,
+                             const std::string& what) {
+  const auto answer = answer_of(folder, cache, "attention_start.py", what);
+  TritonForward forward;
+  forward.versions = versions_of(answer);
+  forward.kernels = answer.at("kernels").get<int>();
+  forward.microseconds = answer.at("us").get<double>();
+  forward.processor_microseconds = answer.at("cpu_us").get<double>();
+  if (forward.kernels == 0 || answer.at("hits").get<int>() != 0)
+    throw std::runtime_error("Triton compiled nothing for " + what + ", or its cache had a kernel");
+  return forward;
+}
+
+TritonStart triton_start(const std::string& folder, const std::string& cache, bool both,
+                         bool cold) {
+  const auto answer = answer_of(folder, cache, "conv_start.py", both ? "both" : "forward");
   TritonStart start;
-  start.versions = "triton " + answer.at("triton").get<std::string>() + ", fla " +
-                   answer.at("fla").get<std::string>();
+  start.versions = versions_of(answer);
   start.import_us = answer.at("import_us").get<double>();
   for (const auto& kernel : answer.at("kernels")) {
     if (kernel.at("hit").get<bool>() == cold)

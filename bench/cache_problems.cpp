@@ -34,11 +34,14 @@ StartProblem conv_update(lathe_dtype dtype) {
           {}};
 }
 
-StartProblem attention(lathe_dtype dtype) {
+StartProblem attention(lathe_dtype dtype, int64_t kv_heads, bool backward) {
   Tensors tensors = {{"lse", LATHE_F32, {-1, 8, -1}}};
-  for (const char* name : {"q", "out", "dout", "dq"})
-    tensors.push_back({name, dtype, {-1, -1, 8, 64}});
-  for (const char* name : {"k", "v", "dk", "dv"}) tensors.push_back({name, dtype, {-1, -1, 2, 64}});
+  for (const char* name : {"q", "out"}) tensors.push_back({name, dtype, {-1, -1, 8, 64}});
+  for (const char* name : {"k", "v"}) tensors.push_back({name, dtype, {-1, -1, kv_heads, 64}});
+  if (backward) {
+    for (const char* name : {"dout", "dq"}) tensors.push_back({name, dtype, {-1, -1, 8, 64}});
+    for (const char* name : {"dk", "dv"}) tensors.push_back({name, dtype, {-1, -1, kv_heads, 64}});
+  }
   return {"flash_attention", tensors, {{"causal", "1"}}};
 }
 
@@ -64,10 +67,15 @@ StartProblem sparse(lathe_dtype dtype) {
   return {"sparse_flash_attention", tensors, {{"scale", "0.125"}, {"sparse_mode", "3"}}};
 }
 
-StartProblem kda(lathe_dtype dtype) {
-  Tensors tensors = {{"beta", dtype, {-1, -1, 8}}, {"dbeta", dtype, {-1, -1, 8}}};
-  for (const char* name : {"q", "k", "v", "g", "o", "do", "dq", "dk", "dv", "dg"})
+StartProblem kda(lathe_dtype dtype, bool backward) {
+  Tensors tensors = {{"beta", dtype, {-1, -1, 8}}};
+  for (const char* name : {"q", "k", "v", "g", "o"})
     tensors.push_back({name, dtype, {-1, -1, 8, 64}});
+  if (backward) {
+    tensors.push_back({"dbeta", dtype, {-1, -1, 8}});
+    for (const char* name : {"do", "dq", "dk", "dv", "dg"})
+      tensors.push_back({name, dtype, {-1, -1, 8, 64}});
+  }
   return {"kda", tensors, {{"use_qk_l2norm_in_kernel", "1"}}};
 }
 
@@ -98,15 +106,20 @@ apitest::Problem StartProblem::declare() const {
 std::vector<StartProblem> start_problems(const std::string& which) {
   if (which == "one") return {conv(LATHE_BF16, false)};
   if (which == "conv") return {conv(LATHE_BF16, true)};
-  if (which != "all") throw std::runtime_error("problems '" + which + "': all, one, conv");
+  if (which == "attention") return {attention(LATHE_BF16, 8, false)};
+  if (which == "attention_grouped") return {attention(LATHE_BF16, 2, false)};
+  if (which == "kda") return {kda(LATHE_BF16, false)};
+  if (which != "all")
+    throw std::runtime_error("problems '" + which +
+                             "': all, one, conv, attention, attention_grouped, kda");
   std::vector<StartProblem> out;
   for (const lathe_dtype dtype : {LATHE_BF16, LATHE_F16, LATHE_F32}) {
     out.push_back(conv(dtype, true));
     out.push_back(conv_update(dtype));
     out.push_back(kda_recurrent(dtype));
     if (dtype == LATHE_F32) continue;
-    out.push_back(kda(dtype));
-    out.push_back(attention(dtype));
+    out.push_back(kda(dtype, true));
+    out.push_back(attention(dtype, 2, true));
     out.push_back(decode(dtype));
     out.push_back(sparse(dtype));
   }

@@ -27,7 +27,9 @@ struct StartProblem {
 };
 
 // "all": every operator of one rank, forward and backward, in several types. "one": a kernel,
-// conv1d's forward. "conv": conv1d, forward and backward. Throws on another word.
+// conv1d's forward. "conv": conv1d, forward and backward. "attention", "attention_grouped",
+// "kda": a forward of each.
+// Throws on another word.
 std::vector<StartProblem> start_problems(const std::string& which);
 
 }  // namespace bench

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bench/attn_work.h"
+#include "bench/cases.h"
 #include "bench/clock.h"
 #include "bench/kda_call.h"
 #include "bench/kda_peers.h"
@@ -27,8 +28,12 @@ std::vector<std::string> cells(const KdaSize& size) {
   return {size.op(), size.text(), size.dtype_word()};
 }
 
+std::string name_of(const KdaSize& size) {
+  return size.op() + " " + size.text() + " " + size.dtype_word();
+}
+
 bool wanted(const KdaSize& size, const Settings& settings) {
-  return (size.op() + " " + size.text()).find(settings.only) != std::string::npos;
+  return name_of(size).find(settings.only) != std::string::npos;
 }
 
 // As published, where options are not told: as given, and with all of them in the kernels.
@@ -39,11 +44,22 @@ std::vector<KdaSize> gpu_sizes() {
   sizes.push_back(few);
   few.tokens = 1024, few.heads = 4;
   sizes.push_back(few);
+  few.batch = 8, few.tokens = 4096, few.heads = 32;  // two blocks for every multiprocessor
+  sizes.push_back(few);
   sizes.push_back(sizes[0]);
   sizes.back().fused = true;
   sizes.push_back(sizes[8]);
   sizes.back().fused = sizes.back().final_state = true;
   return with_backward(sizes);
+}
+
+std::vector<KdaSize> tiny_sizes() {
+  KdaSize plain;
+  plain.tokens = 80, plain.heads = 1, plain.key_dim = plain.value_dim = 64;
+  KdaSize packed = plain;
+  packed.group = 2, packed.sequences = 3, packed.fused = true, packed.dtype = LATHE_F16;
+  packed.gate = LATHE_F32;
+  return with_backward({plain, packed});
 }
 
 std::vector<KdaSize> sim_sizes(bool full) {
@@ -75,23 +91,27 @@ Table on_gpu(lathe_context* context, const Settings& settings) {
   const Clock clock(info.driver_path);
   const apitest::Memory cache(context, kCacheBytes);
   Table table({"op", "shape", "dtype", "us", "us_p10", "us_p90", "GB_per_s", "minimum_MB",
-               "workspace_MB", "published", "gpu", "driver"});
-  for (const KdaSize& size : gpu_sizes()) {
-    if (!wanted(size, settings)) continue;
-    const KdaCall call(context, size);
-    call.check();
-    const int samples = settings.runs > 0 ? settings.runs : 30;
-    const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
-    auto row = cells(size);
-    for (const auto& cell : {number(times.median, 2), number(times.low, 2), number(times.high, 2),
-                             number(size.minimum_bytes() / times.median / 1e3, 0),
-                             number(size.minimum_bytes() / 1e6, 2),
-                             number(static_cast<double>(call.workspace_bytes()) / 1e6, 2),
-                             nearest_published(size, "h100"), std::string(info.device_name),
-                             std::to_string(info.driver_version)}) {
-      row.push_back(cell);
-    }
-    table.add(std::move(row));
+               "workspace_MB", "least_Gop", "estimate_us", "published", "gpu", "driver"});
+  Cases cases(settings, &table);
+  for (const KdaSize& size : settings.tiny ? tiny_sizes() : gpu_sizes()) {
+    cases.run(name_of(size), [&] {
+      const KdaCall call(context, size);
+      call.check();
+      const int samples = settings.runs > 0 ? settings.runs : 30;
+      const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
+      auto row = cells(size);
+      for (const auto& cell :
+           {number(times.median, 2), number(times.low, 2), number(times.high, 2),
+            number(size.minimum_bytes() / times.median / 1e3, 0),
+            number(size.minimum_bytes() / 1e6, 2),
+            number(static_cast<double>(call.workspace_bytes()) / 1e6, 2),
+            number((size.state_ops() + size.block_ops()) / 1e9, 3),
+            number(call.estimate().microseconds, 2), nearest_published(size, "h100"),
+            std::string(info.device_name), std::to_string(info.driver_version)}) {
+        row.push_back(cell);
+      }
+      return row;
+    });
   }
   return table;
 }
@@ -100,23 +120,25 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "launches", "tensor_Mop", "tensor_per_state",
                "tensor_per_least", "memory_MB", "minimum_MB", "memory_ratio", "cache_ratio",
                "workspace_MB", "conflicts", "local_requests"});
-  for (const KdaSize& size : sim_sizes(settings.full)) {
-    if (!wanted(size, settings)) continue;
-    const KdaCall call(context, size);
-    const AttnCounts counts = attn_counts(call.counted());
-    const double least = size.minimum_bytes();
-    auto row = cells(size);
-    for (const auto& cell :
-         {std::to_string(counts.launches), number(counts.tensor_ops / 1e6, 0),
-          number(counts.tensor_ops / size.state_ops(), 3),
-          number(counts.tensor_ops / (size.state_ops() + size.block_ops()), 3),
-          number(counts.memory_bytes / 1e6, 3), number(least / 1e6, 3),
-          number(counts.memory_bytes / least, 3), number(counts.asked_bytes / least, 2),
-          number(static_cast<double>(call.workspace_bytes()) / 1e6, 3), number(counts.conflicts, 0),
-          number(counts.local_requests, 0)}) {
-      row.push_back(cell);
-    }
-    table.add(std::move(row));
+  Cases cases(settings, &table);
+  for (const KdaSize& size : settings.tiny ? tiny_sizes() : sim_sizes(settings.full)) {
+    cases.run(name_of(size), [&] {
+      const KdaCall call(context, size);
+      const AttnCounts counts = attn_counts(call.counted());
+      const double least = size.minimum_bytes();
+      auto row = cells(size);
+      for (const auto& cell :
+           {std::to_string(counts.launches), number(counts.tensor_ops / 1e6, 0),
+            number(counts.tensor_ops / size.state_ops(), 3),
+            number(counts.tensor_ops / (size.state_ops() + size.block_ops()), 3),
+            number(counts.memory_bytes / 1e6, 3), number(least / 1e6, 3),
+            number(counts.memory_bytes / least, 3), number(counts.asked_bytes / least, 2),
+            number(static_cast<double>(call.workspace_bytes()) / 1e6, 3),
+            number(counts.conflicts, 0), number(counts.local_requests, 0)}) {
+        row.push_back(cell);
+      }
+      return row;
+    });
   }
   return table;
 }

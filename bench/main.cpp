@@ -22,16 +22,22 @@ int main(int argc, char** argv) {
   app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--full", settings.full, "conv, attn, kda, sparse: larger shapes on the simulator");
-  app.add_flag("--predict", settings.predict, "kda: predicted times of published shapes");
+  app.add_flag("--predict", settings.predict,
+               "conv, attn, kda, sparse: predicted times of the shapes that are timed on a GPU");
+  app.add_flag("--tiny", settings.tiny, "conv, attn, kda, sparse: a few small shapes instead");
+  app.add_option(
+      "--append", settings.append,
+      "conv, attn, kda, sparse: add each row to this CSV when it is there, and leave out "
+      "what it has");
   app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
   app.add_flag(
       "--peers", settings.peers,
       "kda, cache: beside Triton and flash-linear-attention, installed if need be (2.5 GB)");
   app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
       ->check(CLI::NonNegativeNumber);
-  app.add_option(
-      "--only", settings.only,
-      "sim, attn, kda, processes, ring, sparse: the loops or shapes with this in their name");
+  app.add_option("--only", settings.only,
+                 "sim, cache, conv, attn, kda, processes, ring, sparse: what has this in its "
+                 "name");
   app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));
   app.require_subcommand(1);
@@ -64,7 +70,7 @@ int main(int argc, char** argv) {
     if (!arch.empty()) setenv("LATHE_TEST_ARCH", arch.c_str(), 1);
     settings.folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
     const auto table = verb(settings);
-    std::cout << (format == "csv" ? table.csv() : table.markdown());
+    if (settings.append.empty()) std::cout << (format == "csv" ? table.csv() : table.markdown());
   } catch (const std::exception& error) {
     std::cerr << "lathe_bench: " << error.what() << '\n';
     return 1;

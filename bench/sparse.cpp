@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bench/attn_work.h"
+#include "bench/cases.h"
 #include "bench/clock.h"
 #include "bench/sparse_call.h"
 #include "bench/verbs.h"
@@ -48,6 +49,21 @@ std::vector<SparseSize> gpu_sizes() {
   return with_backward(sizes);
 }
 
+// Those that some blocks of a grid can stand for: the deterministic backward follows lists that its
+// own kernels sort, and what blocks that did not run would have sorted is not there.
+std::vector<SparseSize> predicted_sizes() {
+  std::vector<SparseSize> sizes = gpu_sizes();
+  std::erase_if(sizes, [](const SparseSize& size) { return size.deterministic; });
+  return sizes;
+}
+
+std::vector<SparseSize> tiny_sizes() {
+  SparseSize split = latent(4, 128, 16, 48);
+  split.latent = false;
+  split.head_dim = split.value_dim = 64, split.rope_dim = 16;
+  return with_backward({split});
+}
+
 std::vector<SparseSize> sim_sizes(bool full) {
   const int64_t rows = full ? 64 : 8, keys = full ? 8192 : 1024, topk = full ? 2048 : 512;
   std::vector<SparseSize> sizes = {latent(rows, keys, 128, topk), latent(rows, keys, 64, topk),
@@ -61,9 +77,7 @@ std::vector<SparseSize> sim_sizes(bool full) {
 std::vector<std::string> cells(const SparseSize& size) {
   return {size.backward ? "backward" : "forward", size.text()};
 }
-bool wanted(const SparseSize& size, const Settings& settings) {
-  return (cells(size)[0] + " " + size.text()).find(settings.only) != std::string::npos;
-}
+std::string name_of(const SparseSize& size) { return cells(size)[0] + " " + size.text(); }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
   lathe_context_info info{};
@@ -71,22 +85,26 @@ Table on_gpu(lathe_context* context, const Settings& settings) {
   API(lathe_context_get_info(context, &info));
   const Clock clock(info.driver_path);
   const apitest::Memory cache(context, kCacheBytes);
-  Table table(
-      {"op", "shape", "us", "us_p10", "us_p90", "TFLOP_per_s", "listed_GB_per_s", "gpu", "driver"});
-  for (const SparseSize& size : gpu_sizes()) {
-    if (!wanted(size, settings)) continue;
-    const SparseCall call(context, size);
-    call.check(4);
-    const int samples = settings.runs > 0 ? settings.runs : 30;
-    const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
-    auto row = cells(size);
-    for (const auto& cell : {number(times.median, 2), number(times.low, 2), number(times.high, 2),
-                             number(size.flops() / times.median / 1e6, 1),
-                             number(size.listed_bytes() / times.median / 1e3, 0),
-                             std::string(info.device_name), std::to_string(info.driver_version)}) {
-      row.push_back(cell);
-    }
-    table.add(std::move(row));
+  Table table({"op", "shape", "us", "us_p10", "us_p90", "TFLOP_per_s", "listed_GB_per_s",
+               "minimum_MB", "estimate_us", "gpu", "driver"});
+  Cases cases(settings, &table);
+  for (const SparseSize& size : settings.tiny ? tiny_sizes() : gpu_sizes()) {
+    cases.run(name_of(size), [&] {
+      const SparseCall call(context, size);
+      call.check(4);
+      const int samples = settings.runs > 0 ? settings.runs : 30;
+      const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
+      auto row = cells(size);
+      for (const auto& cell :
+           {number(times.median, 2), number(times.low, 2), number(times.high, 2),
+            number(size.flops() / times.median / 1e6, 1),
+            number(size.listed_bytes() / times.median / 1e3, 0),
+            number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2),
+            std::string(info.device_name), std::to_string(info.driver_version)}) {
+        row.push_back(cell);
+      }
+      return row;
+    });
   }
   return table;
 }
@@ -105,29 +123,39 @@ std::string tile_of(const SparseCall& call) {
   throw std::runtime_error("no kernel has a tile");
 }
 
+std::vector<std::string> counted(lathe_context* context, const SparseSize& size, bool sampled) {
+  const SparseCall call(context, size);
+  apitest::take_report();
+  if (sampled) {
+    call.run(nullptr);
+    API(lathe_stream_synchronize(context, nullptr));
+  } else {
+    call.check(4);  // runs it once
+  }
+  const auto report = apitest::take_report();
+  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
+  const AttnCounts counts = attn_counts(report.launches);
+  auto row = cells(size);
+  for (const auto& cell :
+       {tile_of(call), std::to_string(counts.launches), number(counts.tensor_ops / size.flops(), 3),
+        number(counts.asked_bytes / size.listed_bytes(), 2), number(counts.memory_bytes / 1e6, 3),
+        number(size.minimum_bytes() / 1e6, 3), number(counts.conflicts, 0),
+        number(counts.local_requests, 0), number(counts.seconds * 1e6, 2), counts.bound,
+        counts.gpu}) {
+    row.push_back(cell);
+  }
+  return row;
+}
+
 Table on_simulator(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "tile", "launches", "tensor_per_listed", "asked_per_listed",
                "memory_MB", "minimum_MB", "conflicts", "local_requests", "predicted_us",
                "predicted_bound", "predicted_gpu"});
-  for (const SparseSize& size : sim_sizes(settings.full)) {
-    if (!wanted(size, settings)) continue;
-    const SparseCall call(context, size);
-    apitest::take_report();
-    call.check(4);  // runs it once
-    const auto report = apitest::take_report();
-    if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
-    const AttnCounts counts = attn_counts(report.launches);
-    auto row = cells(size);
-    for (const auto& cell :
-         {tile_of(call), std::to_string(counts.launches),
-          number(counts.tensor_ops / size.flops(), 3),
-          number(counts.asked_bytes / size.listed_bytes(), 2), number(counts.memory_bytes / 1e6, 3),
-          number(size.minimum_bytes() / 1e6, 3), number(counts.conflicts, 0),
-          number(counts.local_requests, 0), number(counts.seconds * 1e6, 2), counts.bound,
-          counts.gpu}) {
-      row.push_back(cell);
-    }
-    table.add(std::move(row));
+  Cases cases(settings, &table);
+  for (const SparseSize& size : settings.tiny      ? tiny_sizes()
+                                : settings.predict ? predicted_sizes()
+                                                   : sim_sizes(settings.full)) {
+    cases.run(name_of(size), [&] { return counted(context, size, settings.predict); });
   }
   return table;
 }
@@ -137,6 +165,7 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 Table bench_sparse(const Settings& settings) {
   // Enough to count distinct sectors; races and the like are for the tests to find.
   setenv("LATHE_SIM_CHECK", "memcheck", 0);
+  if (settings.predict) sample_blocks();
   const auto context = apitest::make_context();
   return apitest::on_simulator() ? on_simulator(context.get(), settings)
                                  : on_gpu(context.get(), settings);

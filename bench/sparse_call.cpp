@@ -146,6 +146,13 @@ void SparseCall::read_back(const char* name) {
                          nullptr));
 }
 
+lathe_estimate SparseCall::estimate() const {
+  lathe_estimate estimate{};
+  estimate.size = sizeof estimate;
+  API(lathe_plan_estimate(plan(), prepared_.order.data(), nullptr, &estimate));
+  return estimate;
+}
+
 SparseCall::Prepared SparseCall::prepare(const std::vector<const char*>& more,
                                          bool saved_forward) const {
   std::vector<const char*> names = {"q", "q_rope", "k", "k_rope", "indices", "out", "lse"};

@@ -37,6 +37,7 @@ class SparseCall {
   // Runs, and throws with the first sample that is farther from float64 than roundings explain.
   void check(int samples) const;
   const lathe_plan* plan() const { return prepared_.plan.get(); }
+  lathe_estimate estimate() const;
 
  private:
   struct Slot {

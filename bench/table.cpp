@@ -19,6 +19,12 @@ std::string quoted(const std::string& cell) {
   return out + '"';
 }
 
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string out;
+  for (size_t i = 0; i < cells.size(); ++i) out += (i ? "," : "") + quoted(cells[i]);
+  return out + "\n";
+}
+
 }  // namespace
 
 void Table::add(std::vector<std::string> row) {
@@ -48,15 +54,12 @@ std::string Table::markdown() const {
 }
 
 std::string Table::csv() const {
-  std::string out;
-  const auto line = [&](const std::vector<std::string>& cells) {
-    for (size_t i = 0; i < cells.size(); ++i) out += (i ? "," : "") + quoted(cells[i]);
-    out += "\n";
-  };
-  line(columns_);
-  for (const auto& row : rows_) line(row);
+  std::string out = csv_line(columns_);
+  for (const auto& row : rows_) out += csv_line(row);
   return out;
 }
+
+std::string Table::last_line() const { return csv_line(rows_.at(rows_.size() - 1)); }
 
 std::string number(double value, int digits) {
   char text[64];

@@ -15,6 +15,7 @@ class Table {
   void add(std::vector<std::string> row);
   std::string markdown() const;
   std::string csv() const;
+  std::string last_line() const;  // the row added last, as csv() has it
 
  private:
   std::vector<std::string> columns_;

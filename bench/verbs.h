@@ -12,11 +12,13 @@ namespace bench {
 struct Settings {
   int runs = 0;               // 0: the bench's own number
   bool full = false;          // full shapes on the simulator too
-  bool predict = false;       // kda: what a device would take at best, for published shapes
+  bool predict = false;       // predicted times of the shapes that are timed on a GPU
+  bool tiny = false;          // a few small shapes instead, on any device
   bool instructions = false;  // kda: of a block of 16 tokens
   bool peers = false;         // kda: beside the kernels of flash-linear-attention
   int tokens = 0;             // ring: of each rank; 0: the bench's own number
-  std::string only;           // sim: loops with this in their name
+  std::string only;           // loops, shapes or cases with this in their name
+  std::string append;         // rows go to the end of this file as they are made: bench/cases.h
   std::string isa;            // sim: this instruction set alone
   std::string folder;         // of this program, to find the null driver
 };

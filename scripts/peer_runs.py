@@ -1,35 +1,83 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts that time peers have in common: their arguments, and what they do without torch or a GPU."""
+"""What the scripts that time peers have in common: their arguments, what they do without torch or a GPU, and how they go
+on after a kill."""
 import csv
+import pathlib
 import sys
+
+ATTEMPTS = 2
+SKIPPED = 77  # as a test says that it lacks what it needs
+
+
+class Shapes:
+    """Shapes in turn. With a file, FILE.cases keeps what became of each, as bench/cases.h does: what is done, has failed,
+    or was begun by two processes that ended in its middle, is left out."""
+
+    def __init__(self, shapes, path):
+        self.shapes, self.notes, self.past = shapes, None, []
+        if path:
+            notes = pathlib.Path(path + ".cases")
+            self.past = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+            self.notes = open(notes, "a", encoding="utf-8", buffering=1)
+
+    def __iter__(self):
+        for shape in self.shapes:
+            name = " ".join(shape[:3])
+            ended = {f"done {name}", f"failed {name}"} & set(self.past)
+            if ended or self.past.count(f"begin {name}") >= ATTEMPTS:
+                continue
+            self.note("begin", name)
+            yield shape
+            self.note("done", name)
+
+    def note(self, word, name):
+        if self.notes:
+            self.notes.write(f"{word} {name}\n")
+
+
+def output(path, columns):
+    """A csv.writer whose rows are in the file when they are written."""
+    file = open(path, "a", newline="", encoding="utf-8", buffering=1) if path else sys.stdout
+    out = csv.writer(file, lineterminator="\n")
+    if not path or file.tell() == 0:
+        out.writerow(columns)
+    return out
 
 
 def run(doc, columns, shapes_of, measure, others=0):
-    """SCRIPT [--dry-run] SHAPES.csv and `others` words more: prints a CSV, and gives the exit code.
+    """SCRIPT [--dry-run] [--append FILE] SHAPES.csv and `others` words more: prints a CSV or adds to the file, and gives
+    the exit code.
 
-    `shapes_of` reads the file; `measure(torch, shapes, *words, out)` writes the rows.
+    `shapes_of` reads the shapes; `measure(torch, shapes, *words, out)` writes the rows of each shape in its turn.
     """
-    dry_run = "--dry-run" in sys.argv[1:]
-    paths = [word for word in sys.argv[1:] if not word.startswith("--")]
+    words = sys.argv[1:]
+    path = ""
+    if "--append" in words[:-1]:
+        at = words.index("--append")
+        path = words[at + 1]
+        del words[at:at + 2]
+    dry_run = "--dry-run" in words
+    paths = [word for word in words if not word.startswith("--")]
     if len(paths) != 1 + others:
         print(doc, file=sys.stderr)
         return 2
     shapes = shapes_of(paths[0])
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(columns)
+    out = output(path, columns)
     if not shapes:
         print(f"peers: no shapes in {paths[0]}", file=sys.stderr)
         return 1
     if dry_run:
+        for _ in Shapes(shapes, path):
+            pass
         return 0
     try:
         import torch
     except ImportError:
         print("peers: torch cannot be imported; none are timed", file=sys.stderr)
-        return 0
+        return SKIPPED
     if not torch.cuda.is_available():
         print("peers: torch finds no GPU; none are timed", file=sys.stderr)
-        return 0
-    measure(torch, shapes, *paths[1:], out)
+        return SKIPPED
+    measure(torch, Shapes(shapes, path), *paths[1:], out)
     return 0
