@@ -3,6 +3,7 @@
 // The watchdog's thread and its sleep.
 #include "collective/watchdog.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 
 #include <algorithm>
@@ -73,6 +74,21 @@ void run(Watchdog& dog) {
   }
 }
 
+Watchdog& the_watchdog();
+
+// A child of fork() has no watchdog, and needs none as CUDA refuses to work there; but it ends what
+// it has inherited, so none of the locks may be held by a thread that is not there.
+void lock_all() {
+  Watchdog& dog = the_watchdog();
+  dog.mutex.lock();
+  for (const auto& entry : dog.entries) entry->mutex.lock();
+}
+void unlock_all() {
+  Watchdog& dog = the_watchdog();
+  for (const auto& entry : dog.entries) entry->mutex.unlock();
+  dog.mutex.unlock();
+}
+
 // Threads may still use it while static objects go: it is never destroyed.
 Watchdog& the_watchdog() {
   static Watchdog& dog = *[] {
@@ -80,6 +96,8 @@ Watchdog& the_watchdog() {
     std::thread([made] { run(*made); }).detach();
     return made;
   }();
+  static const int registered = pthread_atfork(lock_all, unlock_all, unlock_all);
+  (void)registered;
   return dog;
 }
 

@@ -161,7 +161,19 @@ SIM_API cuInit(unsigned flags) {
     }
     open_reports(driver.options);
     make_devices(driver);
+    sim::refuse_forks();
     driver.initialized = true;
+    return CUDA_SUCCESS;
+  });
+}
+
+// Before cuInit: the architecture, for a client that must not change the process's environment. "":
+// LATHE_SIM_ARCH says.
+SIM_EXTRA void lathe_sim_choose_arch(const char* arch) {
+  guarded([&]() -> CUresult {
+    Driver& driver = Driver::get();
+    const Lock lock(driver.mutex);
+    driver.options.arch = arch == nullptr ? "" : arch;
     return CUDA_SUCCESS;
   });
 }

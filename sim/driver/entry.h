@@ -1,15 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How every exported function begins: initialised, not inside a host function, a live current
-// context, the lock, and no exception to the outside.
+// How every exported function begins: no forked child, initialised, not inside a host function, a
+// live current context, the lock, and no exception to the outside.
 #pragma once
 
 #include <cuda.h>
 
 #include <new>
 
+#include "sim/driver/forked.h"
 #include "sim/driver/state.h"
 
+// Entries of the simulator alone, lathe_sim_*, which clients find with dlsym.
+#define SIM_EXTRA extern "C" __attribute__((visibility("default")))
 #define SIM_API extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
 
 namespace sim::driver {
@@ -19,6 +22,7 @@ Context* current_context();
 
 template <typename F>
 CUresult guarded(F body) noexcept {
+  if (forked()) return CUDA_ERROR_NOT_INITIALIZED;
   try {
     return body();
   } catch (const std::bad_alloc&) {

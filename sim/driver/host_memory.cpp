@@ -1,6 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Pinned and registered host memory: the same address on every device.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "sim/driver/capture.h"
@@ -27,6 +31,19 @@ CUresult adopt(Driver& driver, Context& context, Block block) {
   block.device = context.device;
   driver.blocks[block.base] = std::move(block);
   return CUDA_SUCCESS;
+}
+
+// Whether the process has memory at all of these addresses. mincore fails where there is none.
+bool is_mapped(uint64_t address, uint64_t bytes) {
+  constexpr uint64_t kPages = 4096;  // asked about at once
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes > UINT64_MAX - address - page) return false;
+  unsigned char residence[kPages];
+  for (uint64_t at = address / page * page; at < address + bytes; at += kPages * page) {
+    const uint64_t length = std::min(address + bytes - at, kPages * page);
+    if (mincore(reinterpret_cast<void*>(at), length, residence) != 0) return false;
+  }
+  return true;
 }
 
 CUresult allocate_host(void** out, size_t bytes, unsigned flags) {
@@ -82,6 +99,7 @@ SIM_API cuMemHostRegister(void* address, size_t bytes, unsigned flags) {
     }
     const CUresult result = check_unsafe_in_capture(driver);
     if (result != CUDA_SUCCESS) return result;
+    if (!is_mapped(reinterpret_cast<uint64_t>(address), bytes)) return CUDA_ERROR_INVALID_VALUE;
     Block block;
     block.base = reinterpret_cast<uint64_t>(address);
     block.bytes = bytes;

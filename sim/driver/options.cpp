@@ -3,9 +3,11 @@
 // Reads LATHE_SIM_* into Options.
 #include "sim/driver/options.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <initializer_list>
 
+#include "sim/driver/environment.h"
 #include "sim/model/model.h"
 
 namespace sim::driver {
@@ -17,20 +19,12 @@ class Reader {
   explicit Reader(std::string* what) : what_(what) {}
   bool good() const { return good_; }
 
-  // "" if the variable is not set.
-  static std::string text(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  }
+  static std::string text(const char* name) { return environment_text(name); }
 
   uint64_t number(const char* name, uint64_t low, uint64_t high, uint64_t fallback) {
-    const std::string given = text(name);
-    if (!good_ || given.empty()) return fallback;
-    char* end = nullptr;
-    const unsigned long long value = std::strtoull(given.c_str(), &end, 0);
-    if (given[0] != '-' && *end == '\0' && value >= low && value <= high) return value;
-    refuse(name, given, std::to_string(low) + " to " + std::to_string(high));
-    return fallback;
+    uint64_t value = fallback;
+    if (good_) good_ = environment_number(name, low, high, &value, what_);
+    return value;
   }
 
   // The position of the variable's word among those allowed.
@@ -49,7 +43,7 @@ class Reader {
 
   void refuse(const char* name, const std::string& given, const std::string& allowed) {
     good_ = false;
-    *what_ = std::string(name) + " is \"" + given + "\"; allowed: " + allowed;
+    *what_ = refusal(name, given, allowed);
   }
 
  private:
@@ -90,9 +84,9 @@ uint32_t read_checks(Reader& reader, uint32_t fallback) {
 }
 
 // A device by its name, else the first of an architecture, else the usual one.
-Profile read_profile(Reader& reader) {
+Profile read_profile(Reader& reader, const std::string& chosen) {
   static constexpr char kGpu[] = "LATHE_SIM_GPU", kArch[] = "LATHE_SIM_ARCH";
-  const std::string gpu = Reader::text(kGpu), arch = Reader::text(kArch);
+  const std::string gpu = Reader::text(kGpu), arch = chosen.empty() ? Reader::text(kArch) : chosen;
   const Profile* found = find_profile(arch.empty() ? "sm_90a" : arch);
   if (found == nullptr) {
     reader.refuse(kArch, arch, "sm_80, sm_86, sm_89, sm_90, sm_90a");
@@ -122,11 +116,11 @@ void read_link(Reader& reader, Options* out) {
   if (given.empty()) return;
   char* end = nullptr;
   const double rate = std::strtod(given.c_str(), &end);
-  bool good = end != given.c_str() && rate > 0;
+  bool good = end != given.c_str() && rate > 0 && std::isfinite(rate);
   if (good && *end == ',') {
     const char* latency = end + 1;
     out->link_latency = 1e-6 * std::strtod(latency, &end);
-    good = end != latency && out->link_latency >= 0;
+    good = end != latency && out->link_latency >= 0 && std::isfinite(out->link_latency);
   }
   if (!good || *end != '\0') reader.refuse(kName, given, "GB/s above 0[,microseconds from 0]");
   out->link_bytes = 1e9 * rate;
@@ -138,8 +132,11 @@ bool read_options(Options* out, std::string* what) {
   Reader reader(what);
   out->report = Reader::text("LATHE_SIM_REPORT");
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
-  out->profile = read_profile(reader);
+  out->profile = read_profile(reader, out->arch);
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
+  if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
+    reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
+  }
   if (reader.good()) read_link(reader, out);
   if (reader.good()) out->check = read_checks(reader, out->check);
   out->devices = static_cast<int>(reader.number("LATHE_SIM_DEVICES", 1, 64, 1));

@@ -12,6 +12,7 @@ namespace sim::driver {
 
 struct Options {
   Profile profile;                 // LATHE_SIM_GPU, or LATHE_SIM_ARCH: the first with that arch
+  std::string arch;                // lathe_sim_choose_arch: in place of LATHE_SIM_ARCH
   int devices = 1;                 // LATHE_SIM_DEVICES
   uint64_t seed = 0;               // LATHE_SIM_SEED: order of streams, poison of fresh memory
   int threads = 0;                 // LATHE_SIM_THREADS: host threads that run one grid

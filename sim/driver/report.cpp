@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Writes findings and launches. Each line is one write, so several threads and processes may share
-// a file.
+// Writes findings and launches.
 #include "sim/driver/report.h"
 
 #include <unistd.h>
@@ -9,46 +8,17 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 
+#include "sim/driver/forked.h"
 #include "sim/driver/json_line.h"
+#include "sim/driver/line_file.h"
 
 namespace sim::driver {
 namespace {
 
-// A place for JSON lines, opened at the first.
-class Output {
- public:
-  void set(const std::string& where) {
-    const std::lock_guard lock(mutex_);
-    where_ = where;
-  }
-  bool wanted() {
-    const std::lock_guard lock(mutex_);
-    return !where_.empty();
-  }
-  void write(const JsonLine& line) {
-    const std::lock_guard lock(mutex_);
-    if (where_.empty()) return;
-    if (file_ == nullptr) file_ = where_ == "-" ? stderr : std::fopen(where_.c_str(), "ae");
-    if (file_ == nullptr) {
-      report_note(where_ + " cannot be written; nothing is reported there");
-      where_.clear();
-      return;
-    }
-    const std::string text = line.text() + "\n";
-    std::fwrite(text.data(), 1, text.size(), file_);
-    std::fflush(file_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::string where_;
-  std::FILE* file_ = nullptr;
-};
-
 struct Outputs {
-  Output findings, launches, timeline;
+  LineFile findings{"LATHE_SIM_REPORT"}, launches{"LATHE_SIM_COUNTERS"},
+      timeline{"LATHE_SIM_TIMELINE"};
   std::atomic<bool> quiet{false};
   std::atomic<int> exitcode{0};
   std::atomic<uint64_t> count{0};
@@ -100,14 +70,14 @@ JsonLine json(const Finding& finding, uint64_t bytes) {
 void tell(const Finding& finding, const JsonLine& line) {
   Outputs& out = outputs();
   out.count.fetch_add(1);
-  out.findings.write(line);
+  out.findings.write(line.text());
   if (!out.quiet) report_note(for_people(finding));
 }
 
 // Whatever status the program chose, one with findings did not succeed.
 void end_with_exitcode() {
   const Outputs& out = outputs();
-  if (out.count.load() == 0) return;
+  if (out.count.load() == 0 || forked()) return;
   std::fflush(nullptr);
   _exit(out.exitcode.load());
 }
@@ -126,14 +96,14 @@ void open_reports(const Options& options) {
 
 void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu) {
   for (const Finding& finding : outcome.findings) tell(finding, json(finding, finding.bytes));
-  Output& launches = outputs().launches;
+  LineFile& launches = outputs().launches;
   if (!launches.wanted()) return;
   JsonLine line;
   add_launch(line, grid, outcome, gpu);
-  launches.write(line);
+  launches.write(line.text());
 }
 
-void report_timeline(const JsonLine& line) { outputs().timeline.write(line); }
+void report_timeline(const JsonLine& line) { outputs().timeline.write(line.text()); }
 
 void report_leak(uint64_t address, uint64_t bytes, int device) {
   Finding finding;

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 
+#include "sim/driver/entry.h"
 #include "sim/driver/json_line.h"
 #include "sim/driver/report.h"
 #include "sim/driver/work.h"
 #include "sim/model/model.h"
-
-#define SIM_EXTRA extern "C" __attribute__((visibility("default")))
 
 namespace sim::driver {
 namespace {
@@ -67,9 +66,12 @@ void write_deed(const Stream& stream, uint64_t handle, const Deed& deed, double 
   report_timeline(line);
 }
 
-// With the lock; null before cuInit.
-Driver* live() {
+// The driver with its lock, if there is a timeline to keep; null before cuInit and in a forked
+// child, where the lock may be held by a thread that is not here.
+Driver* live(Lock* lock) {
+  if (forked()) return nullptr;
   Driver& driver = Driver::get();
+  *lock = Lock(driver.mutex);
   return driver.initialized && keeps_timeline(driver) ? &driver : nullptr;
 }
 
@@ -178,16 +180,16 @@ void host_saw(const Completion& completion) {
 using namespace sim::driver;
 
 SIM_EXTRA double lathe_sim_message_time(uint64_t bytes) {
-  const Lock lock(Driver::get().mutex);
-  const Driver* driver = live();
+  Lock lock;
+  const Driver* driver = live(&lock);
   if (driver == nullptr) return -1;
   const Options& options = driver->options;
   return kMicro * (options.link_latency + static_cast<double>(bytes) / options.link_bytes);
 }
 
 SIM_EXTRA double lathe_sim_event_time(CUevent handle) {
-  const Lock lock(Driver::get().mutex);
-  Driver* driver = live();
+  Lock lock;
+  Driver* driver = live(&lock);
   const auto event = driver == nullptr ? nullptr : driver->find<Event>(handle);
   return event && event->recorded ? time_of(*driver, *event->recorded) : 0;
 }
@@ -195,8 +197,8 @@ SIM_EXTRA double lathe_sim_event_time(CUevent handle) {
 SIM_EXTRA double lathe_sim_now() { return thread_state().begin; }
 
 SIM_EXTRA void lathe_sim_arrival(const void* address, const LatheSimTransfer* transfer) {
-  const Lock lock(Driver::get().mutex);
-  Driver* driver = live();
+  Lock lock;
+  Driver* driver = live(&lock);
   if (driver == nullptr || transfer == nullptr) return;
   driver->arrivals[reinterpret_cast<uint64_t>(address)] = {
       transfer->end,  transfer->begin,    transfer->name == nullptr ? "" : transfer->name,
@@ -204,8 +206,8 @@ SIM_EXTRA void lathe_sim_arrival(const void* address, const LatheSimTransfer* tr
 }
 
 SIM_EXTRA void lathe_sim_stream_rank(CUstream handle, int rank) {
-  const Lock lock(Driver::get().mutex);
-  Driver* driver = live();
+  Lock lock;
+  Driver* driver = live(&lock);
   const auto stream = driver == nullptr ? nullptr : driver->find<Stream>(handle);
   if (stream) stream->rank = rank;
 }
@@ -215,15 +217,15 @@ SIM_EXTRA void lathe_sim_thread_rank(int rank) {
 }
 
 SIM_EXTRA void lathe_sim_hide_stream(CUstream handle) {
-  const Lock lock(Driver::get().mutex);
-  Driver* driver = live();
+  Lock lock;
+  Driver* driver = live(&lock);
   const auto stream = driver == nullptr ? nullptr : driver->find<Stream>(handle);
   if (stream) stream->hidden = true;
 }
 
 SIM_EXTRA void lathe_sim_restart_timeline(const char* name) {
-  Lock lock(Driver::get().mutex);
-  Driver* driver = live();
+  Lock lock;
+  Driver* driver = live(&lock);
   if (driver == nullptr) return;
   const auto contexts = driver->contexts;  // more may come during a wait
   for (const auto& [context_handle, context] : contexts) {

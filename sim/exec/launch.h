@@ -158,6 +158,9 @@ struct Outcome {
   Counters counters;
 };
 
+// What LATHE_SIM_ISA may be on this machine, if it is something else; "": nothing to refuse.
+std::string isa_refused();
+
 // Blocks until the grid is done. Safe to call from several threads at once.
 Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
                  const Settings& settings);

@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <vector>
 
+#include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
 
 namespace sim {
@@ -37,21 +40,31 @@ Windows reserve() {
   return w;
 }
 
-const Isa& choose() {
+// What this machine can run, the best last.
+std::vector<const Isa*> available() {
+  std::vector<const Isa*> out = {&base::kIsa};
 #ifdef SIM_HAVE_X86_LEVELS
-  const char* wanted = std::getenv("LATHE_SIM_ISA");
-  auto is = [&](const char* name) { return wanted && std::strcmp(wanted, name) == 0; };
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
-  if (is("base")) return base::kIsa;
-  if (v4 && !is("avx2")) return avx512::kIsa;
-  if (v3) return avx2::kIsa;
+  if (v3) out.push_back(&avx2::kIsa);
+  if (v4) out.push_back(&avx512::kIsa);
 #endif
-  return base::kIsa;
+  return out;
+}
+
+// The one that LATHE_SIM_ISA names; null: it names none of them.
+const Isa* named() {
+  const char* wanted = std::getenv("LATHE_SIM_ISA");
+  const std::vector<const Isa*> all = available();
+  if (wanted == nullptr || *wanted == '\0') return all.back();
+  for (const Isa* each : all) {
+    if (std::strcmp(wanted, each->name) == 0) return each;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -62,8 +75,16 @@ const Windows& windows() {
 }
 
 const Isa& isa() {
-  static const Isa& kChosen = choose();
-  return kChosen;
+  static const Isa* const kChosen = named();
+  return kChosen ? *kChosen : *available().back();
+}
+
+std::string isa_refused() {
+  if (named() != nullptr) return "";
+  std::string allowed;
+  for (const Isa* each : available())
+    allowed += (allowed.empty() ? "" : ", ") + std::string(each->name);
+  return allowed + " (what this build has and this machine runs)";
 }
 
 uint64_t global_timer() {

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "abi/nccl.h"
+#include "sim/driver/forked.h"
 #include "sim/nccl/state.h"
 
 #define SIM_NCCL_API extern "C" __attribute__((visibility("default"))) ncclResult_t
@@ -14,6 +15,10 @@ namespace sim::nccl {
 
 template <typename F>
 ncclResult_t guarded(F body) noexcept {
+  if (forked()) {
+    return fail_call(ncclUnhandledCudaError,
+                     "CUDA was initialised before fork(), so this child cannot use it");
+  }
   try {
     return body();
   } catch (const std::bad_alloc&) {

@@ -9,6 +9,10 @@
 namespace sim::nccl {
 namespace {
 
+// They are threads of one process; each has a seat that is made when the first one comes.
+constexpr int kMostRanks = 65536;
+constexpr int kMostNamed = 16;  // of the ranks that are missing
+
 // Communicators whose ranks are still meeting, by their unique id. One that failed stays, so that
 // late ranks hear of it at once.
 std::map<std::string, std::shared_ptr<Clique>>& meetings() {
@@ -110,7 +114,11 @@ ncclResult_t join(State& state, Lock& lock, const std::string& id, int size, int
 ncclResult_t init_rank(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, bool blocking) {
   if (out == nullptr) return fail_call(ncclInvalidArgument, "comm is null");
   *out = nullptr;
-  if (size < 1 || rank < 0 || rank >= size) {
+  if (size < 1 || size > kMostRanks) {
+    return fail_call(ncclInvalidArgument, "nranks is " + std::to_string(size) + "; allowed: 1 to " +
+                                              std::to_string(kMostRanks));
+  }
+  if (rank < 0 || rank >= size) {
     return fail_call(ncclInvalidArgument, "rank is " + std::to_string(rank) + " of " +
                                               std::to_string(size) + "; allowed: 0 <= rank < n");
   }
@@ -154,10 +162,13 @@ ncclResult_t make_clique(State& state, const std::vector<ncclComm*>& ranks) {
 
 std::string missing(const Clique& clique) {
   std::string text;
+  int count = 0;
   for (int rank = 0; rank < clique.size(); ++rank) {
     if (clique.ranks[static_cast<size_t>(rank)] != nullptr) continue;
+    if (++count > kMostNamed) continue;
     text += (text.empty() ? "" : ", ") + std::to_string(rank);
   }
+  if (count > kMostNamed) text += " and " + std::to_string(count - kMostNamed) + " more";
   return text;
 }
 
@@ -235,8 +246,9 @@ SIM_NCCL_API ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, 
 
 SIM_NCCL_API ncclCommInitAll(ncclComm_t* out, int count, const int* devices) {
   return guarded([&]() -> ncclResult_t {
-    if (out == nullptr || count < 1) {
-      return fail_call(ncclInvalidArgument, "comms is null or there are no devices");
+    if (out == nullptr || count < 1 || count > kMostRanks) {
+      return fail_call(ncclInvalidArgument, "comms is null, or ndev is " + std::to_string(count) +
+                                                "; allowed: 1 to " + std::to_string(kMostRanks));
     }
     std::string what;
     if (driver_table(&what) == nullptr) return fail_call(ncclUnhandledCudaError, what);

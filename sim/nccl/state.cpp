@@ -4,8 +4,9 @@
 #include "sim/nccl/state.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "sim/driver/environment.h"
+#include "sim/driver/forked.h"
 #include "sim/driver/per_thread.h"
 
 namespace sim::nccl {
@@ -37,17 +38,26 @@ CUresult add_page(ncclComm* comm) {
 
 // Any thread may still be inside a call when static destructors run, so it is never destroyed.
 State& State::get() {
-  static State* state = new State;
+  static State* state = [] {
+    refuse_forks();
+    return new State;
+  }();
   return *state;
 }
 
+// driver_table() has refused what is not allowed.
 std::chrono::milliseconds timeout() {
   static const std::chrono::milliseconds value = [] {
-    const char* text = std::getenv("LATHE_SIM_NCCL_TIMEOUT_MS");
-    const long given = text != nullptr ? std::atol(text) : 0;
-    return std::chrono::milliseconds(given > 0 ? given : 30000);
+    std::string unused;
+    return read_timeout(&unused);
   }();
   return value;
+}
+
+std::chrono::milliseconds read_timeout(std::string* what) {
+  uint64_t given = 30000;
+  environment_number("LATHE_SIM_NCCL_TIMEOUT_MS", 1, INT32_MAX, &given, what);
+  return std::chrono::milliseconds(given);
 }
 
 ncclResult_t fail_call(ncclResult_t code, const std::string& text) {

@@ -145,6 +145,8 @@ constexpr size_t kFlagsPerPage = 1024;
 constexpr size_t kChunk = 256 * 1024;  // bytes reduced at a time
 
 std::chrono::milliseconds timeout();
+// LATHE_SIM_NCCL_TIMEOUT_MS; a value that is not allowed is told in `what`.
+std::chrono::milliseconds read_timeout(std::string* what);
 
 // Keeps `text` as this thread's last error and returns `code`.
 ncclResult_t fail_call(ncclResult_t code, const std::string& text);

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "sim/nccl/state.h"
+
 namespace sim::nccl {
 namespace {
 
@@ -23,6 +25,8 @@ void* open_driver() {
 }
 
 void load() {
+  (void)read_timeout(&failure);
+  if (!failure.empty()) return;
   void* library = open_driver();
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -4,8 +4,9 @@
 #include "sim/nccl/traffic.h"
 
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
+
+#include "sim/driver/environment.h"
+#include "sim/driver/line_file.h"
 
 namespace sim::nccl {
 namespace {
@@ -29,15 +30,23 @@ void add(const Call& call, Sums* sums) {
   }
 }
 
-void write(std::FILE* file, const ncclComm& comm, uint64_t hop, const Sums& sums) {
+std::string line_of(const ncclComm& comm, uint64_t hop, const Sums& sums) {
   const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::fprintf(file,
-               "{\"rank\":%d,\"world\":%d,\"hop\":%llu,\"sends\":%llu,\"receives\":%llu,"
-               "\"bytes_sent\":%llu,\"bytes_received\":%llu,\"collectives\":%llu,"
-               "\"collective_bytes\":%llu}\n",
-               comm.rank, comm.size, number(hop), number(sums.sends), number(sums.receives),
-               number(sums.sent), number(sums.received), number(sums.collectives),
-               number(sums.gathered));
+  char text[400];
+  std::snprintf(text, sizeof text,
+                "{\"rank\":%d,\"world\":%d,\"hop\":%llu,\"sends\":%llu,\"receives\":%llu,"
+                "\"bytes_sent\":%llu,\"bytes_received\":%llu,\"collectives\":%llu,"
+                "\"collective_bytes\":%llu}",
+                comm.rank, comm.size, number(hop), number(sums.sends), number(sums.receives),
+                number(sums.sent), number(sums.received), number(sums.collectives),
+                number(sums.gathered));
+  return text;
+}
+
+// Never destroyed: threads may outlive static destructors.
+LineFile& counters() {
+  static LineFile* file = new LineFile("LATHE_SIM_NCCL_COUNTERS");
+  return *file;
 }
 
 }  // namespace
@@ -46,14 +55,12 @@ void note_traffic(const std::vector<Queued>& calls) {
   std::map<std::pair<ncclComm*, CUstream>, Sums> hops;
   for (const Queued& each : calls) add(each.call, &hops[{each.comm, each.stream}]);
   // Looked up each time: a process may count one part of its work alone.
-  const char* path = std::getenv("LATHE_SIM_NCCL_COUNTERS");
-  const auto close = [](std::FILE* file) { std::fclose(file); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(
-      path != nullptr && *path != '\0' ? std::fopen(path, "a") : nullptr, close);
+  counters().set(environment_text("LATHE_SIM_NCCL_COUNTERS"));
   for (const auto& [key, sums] : hops) {
     const uint64_t hop = key.first->hops++;
-    if (file) write(file.get(), *key.first, hop, sums);
+    if (counters().wanted()) counters().write(line_of(*key.first, hop, sums));
   }
+  counters().close();
 }
 
 }  // namespace sim::nccl

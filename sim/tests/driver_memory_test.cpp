@@ -169,6 +169,10 @@ TEST_CASE("what is known about an address") {
   CHECK(cuda().mem_host_register(host.data(), 64, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   CHECK(cuda().mem_host_unregister(host.data()) == CUDA_SUCCESS);
   CHECK(cuda().mem_host_unregister(host.data()) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  for (const uintptr_t nowhere : {uintptr_t(0x1000), ~uintptr_t(0) - 8191}) {  // nothing is mapped
+    CHECK(cuda().mem_host_register(reinterpret_cast<void*>(nowhere), 4096, 0) ==
+          CUDA_ERROR_INVALID_VALUE);
+  }
   CHECK(cuda().mem_free(memory) == CUDA_SUCCESS);
 }
 

@@ -4,6 +4,7 @@
 #include "sim/tests/child.h"
 #include "sim/tests/driver_client.h"
 #include "sim/tests/driver_kernels.h"
+#include "sim/tests/nccl_client.h"
 
 using namespace sim::tests;
 
@@ -60,6 +61,11 @@ TEST_CASE("values that are not allowed end cuInit and are named") {
       {"LATHE_SIM_DEVICES", "0", "1 to 64"},
       {"LATHE_SIM_SEED", "-1", "0 to"},
       {"LATHE_SIM_QUIET", "yes", "0 to 1"},
+      {"LATHE_SIM_ISA", "zz", "base"},
+      {"LATHE_SIM_SEED", " 1", "0 to"},
+      {"LATHE_SIM_SEED", "99999999999999999999", "0 to"},
+      {"LATHE_SIM_LINK", "inf", "GB/s"},
+      {"LATHE_SIM_LINK", "20,inf", "GB/s"},
   };
   for (const auto& each : cases) {
     CAPTURE(each.name);
@@ -70,6 +76,57 @@ TEST_CASE("values that are not allowed end cuInit and are named") {
   }
   CHECK(in_child({{"LATHE_SIM_GPU", "a100"}, {"LATHE_SIM_ARCH", "sm_90"}}, start).status ==
         CUDA_ERROR_NO_DEVICE);
+}
+
+TEST_CASE("a file that cannot be written is told once") {
+  const struct {
+    const char *name, *path, *says;
+  } cases[] = {
+      {"LATHE_SIM_COUNTERS", "/nope/x", "No such file"},
+      {"LATHE_SIM_COUNTERS", "/dev/full", "No space left"},
+      {"LATHE_SIM_TIMELINE", "/dev/full", "No space left"},
+  };
+  for (const auto& each : cases) {
+    CAPTURE(each.name);
+    const Child child = in_child({{each.name, each.path}}, [] { return run_add(0); });
+    CHECK(child.status == 0);
+    const std::string note = std::string("lathe sim: ") + each.name + ": " + each.path +
+                             " cannot be written: " + each.says;
+    const size_t at = child.error.find(note);
+    CHECK_MESSAGE(at != std::string::npos, child.error);
+    CHECK(child.error.find("cannot be written", at + note.size()) == std::string::npos);
+  }
+}
+
+// One rank that reduces with itself.
+int run_alone() {
+  const int device = 0;
+  ncclComm_t comm = nullptr;
+  if (nccl().comm_init_all(&comm, 1, &device) != ncclSuccess) {
+    std::fprintf(stderr, "%s\n", nccl().get_last_error(nullptr));
+    return 1;
+  }
+  CUcontext context = nullptr;
+  cuda().device_primary_ctx_retain(&context, 0);
+  cuda().ctx_push_current(context);
+  void* const data = pointer(some(64));
+  for (int turn = 0; turn < 2; ++turn) {
+    nccl().all_reduce(data, data, 4, ncclFloat32, ncclSum, comm, nullptr);
+    cuda().ctx_synchronize();
+  }
+  nccl().comm_destroy(comm);
+  return 0;
+}
+
+TEST_CASE("NCCL's variables are looked at in the same way") {
+  const Child unwritable = in_child({{"LATHE_SIM_NCCL_COUNTERS", "/nope/x"}}, run_alone);
+  CHECK(unwritable.status == 0);
+  const std::string note = "lathe sim: LATHE_SIM_NCCL_COUNTERS: /nope/x cannot be written";
+  CHECK(has(unwritable.error, note));
+  CHECK(lines(unwritable.error) == 1);
+  const Child late = in_child({{"LATHE_SIM_NCCL_TIMEOUT_MS", "soon"}}, run_alone);
+  CHECK(late.status == 1);
+  CHECK(has(late.error, "LATHE_SIM_NCCL_TIMEOUT_MS is \"soon\"; allowed: 1 to "));
 }
 
 TEST_CASE("values that are allowed") {

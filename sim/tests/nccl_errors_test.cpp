@@ -54,6 +54,22 @@ void expect(ncclResult_t error, const std::string& first, const std::string& sec
 
 }  // namespace
 
+TEST_CASE("a world that no process has is refused before anything is taken") {
+  const Primary primary(0);
+  ncclUniqueId id;
+  REQUIRE(nccl().get_unique_id(&id) == ncclSuccess);
+  for (const int world : {65537, 1000000000, 0}) {
+    ncclComm_t comm = nullptr;
+    CHECK(nccl().comm_init_rank(&comm, world, id, 0) == ncclInvalidArgument);
+    CHECK(comm == nullptr);
+    CHECK(contains(nccl().get_last_error(nullptr), "nranks is " + std::to_string(world)));
+  }
+  ncclComm_t comm = nullptr;  // and one that is allowed waits, and names a few of the missing
+  CHECK(nccl().comm_init_rank(&comm, 65536, id, 0) == ncclRemoteError);
+  CHECK(contains(nccl().get_last_error(nullptr), "1, 2, 3"));
+  CHECK(contains(nccl().get_last_error(nullptr), "and 65519 more"));
+}
+
 TEST_CASE("counts that differ") {
   expect(ncclInvalidUsage, "rank 0 calls AllReduce #0 (count 4, int32, sum)",
          "rank 1 calls AllReduce #0 (count 5, int32, sum)", [](Rank& rank, CUdeviceptr data) {

@@ -107,28 +107,16 @@ bool test_called(CellOf<typename Reader<T>::cell> a, CellOf<typename Reader<T>::
 template <class V>
 constexpr Compare opposite(Compare c) {
   constexpr bool kOrdered = V(0.5) == V(0);  // integers have no NaN
-  switch (c) {
-    case Compare::equ:
-      return Compare::ne;
-    case Compare::neu:
-      return Compare::eq;
-    case Compare::ltu:
-      return Compare::ge;
-    case Compare::leu:
-      return Compare::gt;
-    case Compare::gtu:
-      return Compare::le;
-    case Compare::geu:
-      return Compare::lt;
-    case Compare::ne:
-      return kOrdered ? Compare::eq : c;
-    case Compare::ge:
-      return kOrdered ? Compare::lt : c;
-    case Compare::le:
-      return kOrdered ? Compare::gt : c;
-    default:
-      return c;
-  }
+  return c == Compare::equ              ? Compare::ne
+         : c == Compare::neu            ? Compare::eq
+         : c == Compare::ltu            ? Compare::ge
+         : c == Compare::leu            ? Compare::gt
+         : c == Compare::gtu            ? Compare::le
+         : c == Compare::geu            ? Compare::lt
+         : kOrdered && c == Compare::ne ? Compare::eq
+         : kOrdered && c == Compare::ge ? Compare::lt
+         : kOrdered && c == Compare::le ? Compare::gt
+                                        : c;
 }
 template <Compare C, class T, bool Ftz>
 void setp_plain(Warp& w, const Inst& i, uint32_t exec) {

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Children by fork() have none of the library's threads, and its locks as they happened to be. So
+// every call of such a child is refused before it takes a lock, as NVIDIA's driver does it.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+
+namespace sim {
+
+inline std::atomic<bool> is_forked_child{false};
+
+// Whether this process was forked from one that used the library.
+inline bool forked() { return is_forked_child.load(std::memory_order_relaxed); }
+
+// From here on a child cannot use the library; called when it is used first.
+inline void refuse_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { is_forked_child = true; });
+  (void)registered;
+}
+
+}  // namespace sim
