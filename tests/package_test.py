@@ -59,12 +59,17 @@ SCRIPTS = [("torchrun.sh", {"HEAD": "n0", "NODES": "2", "GPUS": "8"},
             "--rdzv-endpoint n0:29400 --rdzv-id lathe "),
            ("mpirun.sh", {"RANKS": "4", "HOSTS": "h", "HEAD": "n0", "MPI": "Open MPI"},
             "mpirun -np 4 -hostfile h -x MASTER_ADDR -x MASTER_PORT "),
+           ("mpirun.sh", {"HEAD": "n0", "MPI": "Open MPI", "LATHE_RENDEZVOUS_SECRET": "key"},
+            "mpirun -np 1 -x MASTER_ADDR -x MASTER_PORT -x LATHE_RENDEZVOUS_SECRET "),
+           ("mpirun.sh", {"HEAD": "n0", "MPI": "Intel", "LATHE_RENDEZVOUS_SECRET": "key"},
+            "mpirun -np 1 -genvlist MASTER_ADDR,MASTER_PORT,LATHE_RENDEZVOUS_SECRET "),
            ("mpirun.sh", {"SHARED": "/s", "MPI": "Intel"},
             "mpirun -np 1 -genvlist LATHE_RENDEZVOUS_DIR "),
            ("slurm.sh", {"SHARED": "/s"}, "srun --gpu-bind=none "),
            ("slurm.sh", {"SLURM_JOB_ID": "120007", "SLURM_JOB_NODELIST": "n[0-1]"},
             "srun --gpu-bind=none ")]
-PLACES = ["MASTER=: DIR=", "MASTER=n0:29500 DIR=", "MASTER=: DIR=/s", "MASTER=: DIR=/s",
+PLACES = ["MASTER=: DIR=", "MASTER=n0:29500 DIR=", "MASTER=n0:29500 DIR=", "MASTER=n0:29500 DIR=",
+          "MASTER=: DIR=/s", "MASTER=: DIR=/s",
           "MASTER=n0:20014 DIR="]
 
 
