@@ -105,5 +105,28 @@ class Kda(unittest.TestCase):
         self.assertIn("no shapes in", done.stderr)
 
 
+class Shapes(unittest.TestCase):
+    def test_what_a_file_has_is_left_out(self):
+        runs = importlib.import_module("peer_runs")
+        shapes = [("forward", name, "bf16", {}) for name in ("B1", "B2", "B3")]
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(pathlib.Path(folder, "peers.csv"))
+            turn = iter(runs.Shapes(shapes, path))
+            self.assertEqual([next(turn)[1], next(turn)[1]], ["B1", "B2"])  # and killed in B2
+            self.assertEqual([shape[1] for shape in runs.Shapes(shapes, path)], ["B2", "B3"])
+            self.assertEqual(list(runs.Shapes(shapes, path)), [])
+            pathlib.Path(path + ".cases").write_text("begin forward B1 bf16\n" * 2)
+            self.assertEqual([shape[1] for shape in runs.Shapes(shapes, path)], ["B2", "B3"])
+            self.assertEqual([shape[1] for shape in runs.Shapes(shapes, "")], ["B1", "B2", "B3"])
+
+    def test_rows_are_appended_under_one_header(self):
+        runs = importlib.import_module("peer_runs")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "peers.csv")
+            for number in (1, 2):
+                runs.output(str(path), ["op", "us"]).writerow(["forward", number])
+            self.assertEqual(path.read_text(), "op,us\nforward,1\nforward,2\n")
+
+
 if __name__ == "__main__":
     unittest.main()

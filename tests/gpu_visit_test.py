@@ -244,6 +244,16 @@ class Results(Folder):
         self.assertEqual((told.microseconds, told.gpu, measured.microseconds), (16, "h200", 20))
         self.assertEqual(points.roofline([point for point in found if point.who == "predicted"])[0].gpu, "h100")
 
+    def test_nothing_but_tuning_and_its_times_uses_what_was_tuned(self):
+        visit = self.visit()
+        (self.folder / "problems.jsonl").write_text('{"op":"kda","tensors":{"q":["bf16",[1,9,1,64]]}}\n')
+        (self.folder / "tuned.txt").write_text("")
+        (self.folder / "tests").mkdir()
+        (self.folder / "tests/conv_run_test").write_text("")
+        chosen = {stage: {step.env.get("LATHE_TUNED") for step in stages.steps_of(visit, stage)} for stage in stages.STAGES}
+        self.assertEqual(chosen, {"check": {"off"}, "times": {"off"}, "tune": {None}, "suite": {"off"},
+                                  "retime": {str(self.folder / "tuned.txt")}})
+
     def test_every_stage_fits_its_time(self):
         visit = self.visit()
         for stage in ("times", "retime"):

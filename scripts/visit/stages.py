@@ -20,19 +20,20 @@ GOLDEN = {"causal_conv1d": ("--ranks", "1,2,3"), "causal_conv1d_update": (), "fl
 SUITE = ("conv_", "attention_", "kda_", "sparse_", "shard_", "ranks_")
 NOT_ON_A_DEVICE = ("counters_test", "_traffic_test")  # they read what only the simulator counts
 TINY_SUITE = ("sparse_repeat_test",)
+RULES = {"LATHE_TUNED": "off"}  # what rules choose, also where an earlier run has tuned
 PEERS = {"conv": "gpu_peers.py", "attn": "gpu_attention_peers.py", "kda": "gpu_kda_peers.py"}
 
 
 def first_stage(visit):
     """Small shapes of every operator, forward and backward, against float64; then golden vectors."""
     for verb in VERBS:
-        yield bench(visit, "check", verb, f"smoke_{verb}.csv", 60, ["--tiny", "--runs", "3"], wrong=True)
+        yield bench(visit, "check", verb, f"smoke_{verb}.csv", 60, ["--tiny", "--runs", "3"], env=RULES, wrong=True)
     for operator, more in GOLDEN.items():
         if visit.tiny and operator != "causal_conv1d_update":
             continue
         command = [machine.python_with_numpy(), visit.root / "tests/golden_test.py", visit.build / "bin/lathe", visit.root, operator,
                    *more, "--device", visit.device, "--arch", visit.archs, "--jobs", str(visit.jobs)]
-        yield Step("check", f"golden_{operator}", command, 90, wrong=True)
+        yield Step("check", f"golden_{operator}", command, 90, env=RULES, wrong=True)
 
 
 def bench(visit, stage, verb, rows, seconds, more=(), **options):
@@ -43,8 +44,8 @@ def bench(visit, stage, verb, rows, seconds, more=(), **options):
 
 
 def times(visit):
-    # What rules choose, also where an earlier stage has tuned; each problem is noted for the tuner.
-    env = {"LATHE_TUNED": "off", "LATHE_RECORD": str(visit.folder / tuning.PROBLEMS)}
+    # Each problem is noted for the tuner.
+    env = {**RULES, "LATHE_RECORD": str(visit.folder / tuning.PROBLEMS)}
     seconds = {"conv": 40, "kda": 70, "attn": 140, "sparse": 50}
     for verb in ("conv", "kda", "attn", "sparse"):
         yield bench(visit, "times", verb, f"{verb}.csv", seconds[verb], env=env, wrong=True)
@@ -54,7 +55,7 @@ def times(visit):
         if visit.tiny and verb != "launch":
             continue
         command = [visit.build / "bin/lathe_bench", verb, "--device", visit.device, "--format", "csv"]
-        yield Step("times", verb, command + (["--runs", "3"] if visit.tiny else []), 30, output=f"{verb}.csv", env=env)
+        yield Step("times", verb, command + (["--runs", "3"] if visit.tiny else []), 30, output=f"{verb}.csv", env=RULES)
 
 
 def peers(visit, verb):
@@ -64,7 +65,7 @@ def peers(visit, verb):
     command.append(visit.folder / f"{verb}.csv")
     if verb == "kda":
         command.append(visit.build / "lib/liblathe.so")
-    return Step("times", f"peers_{verb}", command, 50, rows=f"peers_{verb}.csv")
+    return Step("times", f"peers_{verb}", command, 50, rows=f"peers_{verb}.csv", env=RULES)
 
 
 def tune(visit):
@@ -86,7 +87,7 @@ def retime(visit):
     env = {"LATHE_TUNED": str(visit.folder / tuning.TUNED)}
     seconds = {"conv": 40, "kda": 70, "attn": 140, "sparse": 50}
     if not (visit.folder / tuning.TUNED).exists():
-        env = {"LATHE_TUNED": "off"}
+        env = RULES
     for verb in VERBS:
         yield bench(visit, "retime", verb, f"tuned_{verb}.csv", seconds[verb], env=env, wrong=True)
 
@@ -99,7 +100,7 @@ def suite(visit):
             continue
         if visit.device == "cuda" and name.endswith(NOT_ON_A_DEVICE):
             continue
-        yield Step("suite", name, [program], 100, wrong=True)
+        yield Step("suite", name, [program], 100, env=RULES, wrong=True)
 
 
 def steps_of(visit, stage):
