@@ -4,10 +4,8 @@
 #include "codegen/nvrtc.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <nvrtc.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +15,7 @@
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"
+#include "codegen/saved_unit.h"
 #include "codegen/snippets.h"
 
 namespace lathe {
@@ -86,24 +85,6 @@ class HeldInterrupt {
  private:
   sigset_t before_ = {};
 };
-
-// Keeps the text of a unit that failed; empty if even that fails.
-std::string save_unit(const std::string& unit) {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  if (error) return {};
-  std::string name = (folder / "lathe-XXXXXX.cu").string();
-  const int file = mkostemps(name.data(), 3, O_CLOEXEC);
-  if (file < 0) return {};
-  size_t done = 0;
-  while (done < unit.size()) {
-    const ssize_t wrote = write(file, unit.data() + done, unit.size() - done);
-    if (wrote <= 0) break;
-    done += static_cast<size_t>(wrote);
-  }
-  close(file);
-  return done == unit.size() ? name : std::string{};
-}
 
 // What the first comment lines of the PTX say about the compiler.
 std::string banner_of(const std::string& ptx) {
@@ -270,7 +251,7 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
     return Status(Code::compile_failed, *told);
   }
   if (result != NVRTC_SUCCESS) {
-    const std::string saved = save_unit(unit);
+    const std::string saved = save_failed_unit(unit);
     return Status(Code::compile_failed,
                   text(unit.substr(0, unit.find('\n')), "\n", api_->error_string(result),
                        "; options:", option_text, "; unit saved in ",

@@ -43,8 +43,7 @@ class Compiler {
   static const std::vector<std::string>& options();
 
   // `arch` is "sm_90a"; `snippets` are what the unit includes beside the embedded files. On failure
-  // the text holds the log, the options and the path of the saved unit (in the temporary
-  // directory). With `log` nothing is saved and the compiler's own words go there, snippets under
+  // the text holds the log, the options and the path of the saved unit (saved_unit.h). With `log` nothing is saved and the compiler's own words go there, snippets under
   // their files.
   Result<CompiledUnit> compile(const std::string& unit, const std::string& arch,
                                const std::vector<Snippet>& snippets = {},
