@@ -21,23 +21,34 @@ namespace {
 constexpr const char* kPlaces[] = {"/", "/../../.deps/lib/", "/../.deps/lib/"};
 constexpr const char* kToolKit = "/usr/local/cuda/lib64/";
 
-// The files to try, in order.
-std::vector<std::string> candidates(const std::string& path) {
-  if (!path.empty()) return {path};
-  if (const auto named = environment("LATHE_NVRTC")) return {*named};
-  std::vector<std::string> files = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  const auto add_both = [&](const std::string& folder) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) files.push_back(folder + name);
-  };
+// The folders to look in after the loader's.
+std::vector<std::string> places() {
+  std::vector<std::string> folders;
   Dl_info self{};
   if (dladdr(reinterpret_cast<const void*>(&compiler_search), &self) != 0 &&
       self.dli_fname != nullptr) {
     const std::string own = self.dli_fname;
     const size_t slash = own.rfind('/');
     const std::string folder = slash == own.npos ? "." : own.substr(0, slash);
-    for (const char* place : kPlaces) add_both(folder + place);
+    for (const char* place : kPlaces) folders.push_back(folder + place);
   }
-  add_both(kToolKit);
+  folders.push_back(kToolKit);
+  return folders;
+}
+
+// The files to try, in order.
+std::vector<std::string> candidates(const std::string& path, int driver_version) {
+  if (!path.empty()) return {path};
+  if (const auto named = environment("LATHE_NVRTC")) return {*named};
+  std::vector<std::string> files, too_new;
+  for (const int major : {13, 12}) {
+    const std::string name = text("libnvrtc.so.", major);
+    auto& list = driver_loads(major, driver_version) ? files : too_new;
+    list.push_back(name);
+    for (const std::string& folder : places()) list.push_back(folder + name);
+  }
+  files.push_back("libnvrtc.so");
+  files.insert(files.end(), too_new.begin(), too_new.end());
   return files;
 }
 
@@ -103,16 +114,16 @@ std::string loaded_file(const std::string& name) {
 
 }  // namespace
 
-std::vector<CompilerCandidate> compiler_candidates(const std::string& path) {
+std::vector<CompilerCandidate> compiler_candidates(const std::string& path, int driver_version) {
   std::vector<CompilerCandidate> all;
-  for (const std::string& file : candidates(path)) all.push_back({file, file});
+  for (const std::string& file : candidates(path, driver_version)) all.push_back({file, file});
   return all;
 }
 
-std::vector<CompilerCandidate> compiler_files(const std::string& path) {
+std::vector<CompilerCandidate> compiler_files(const std::string& path, int driver_version) {
   std::vector<CompilerCandidate> all;
   const std::vector<std::string> folders = own_folders();
-  for (const std::string& name : candidates(path)) {
+  for (const std::string& name : candidates(path, driver_version)) {
     if (name.find('/') == name.npos) {
       if (const std::string loaded = loaded_file(name); !loaded.empty()) {
         all.push_back({name, loaded});
@@ -127,10 +138,10 @@ std::vector<CompilerCandidate> compiler_files(const std::string& path) {
   return all;
 }
 
-CompilerSearch compiler_search() {
+CompilerSearch compiler_search(int driver_version) {
   CompilerSearch search;
   if (getauxval(AT_SECURE) != 0 || compiler_is_loaded()) return search;
-  search.candidates = candidates({});
+  search.candidates = candidates({}, driver_version);
   search.folders = loader_folders();
   search.answerable = !search.folders.empty();
   return search;

@@ -131,14 +131,16 @@ const std::vector<std::string>& Compiler::options() {
   return options;
 }
 
-Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path) {
+Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path,
+                                                       int driver_version) {
   std::shared_ptr<Compiler> compiler(new Compiler());
   if (in_own_process()) {
-    LATHE_ASSIGN(compiler->processes_,
-                 CompileProcesses::open(compiler_files(path), appended_flags()));
+    LATHE_ASSIGN(compiler->processes_, CompileProcesses::open(compiler_files(path, driver_version),
+                                                              driver_version, appended_flags()));
     compiler->facts_ = compiler->processes_->facts();
   } else {
-    LATHE_ASSIGN(compiler->library_, NvrtcLibrary::open(compiler_candidates(path)));
+    LATHE_ASSIGN(compiler->library_,
+                 NvrtcLibrary::open(compiler_candidates(path, driver_version), driver_version));
     compiler->facts_ = compiler->library_->facts();
   }
   return std::shared_ptr<const Compiler>(std::move(compiler));

@@ -32,9 +32,11 @@ struct CompiledUnit {
 // Thread-safe.
 class Compiler {
  public:
-  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else libnvrtc.so.13, .so.12,
-  // unversioned, else the wheel folder beside the library. Fails naming what was tried.
-  static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {});
+  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else the newest of the usual names and
+  // places whose code a driver of this CUDA version loads (driver_loads(); 0: any driver). Fails
+  // naming what was tried or what is needed.
+  static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {},
+                                                      int driver_version = 0);
 
   // "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
   const std::string& identity() const { return facts_.identity; }

@@ -111,19 +111,25 @@ int visit_object(dl_phdr_info* object, size_t, void* data) {
   return 1;
 }
 
-void* open_first(const std::vector<CompilerCandidate>& candidates, std::string* asked,
-                 std::string* tried) {
-  const std::lock_guard<std::mutex> guard(loader_mutex());
-  for (const CompilerCandidate& candidate : candidates) {
-    void* library = dlopen(candidate.file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library != nullptr) {
-      *asked = candidate.asked;
-      return library;
-    }
-    const char* why = dlerror();
-    *tried += "\n  " + candidate.file + ": " + (why == nullptr ? "not found" : why);
+std::string version_text(int major, int minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+// Why no candidate would do. `newer`: those that opened and are too new for the driver.
+Status none_of(const std::string& tried, const std::string& newer, int driver_version) {
+  if (newer.empty()) {
+    return Status(Code::compile_failed,
+                  "the compiler library NVRTC could not be opened; set LATHE_NVRTC to "
+                  "libnvrtc.so.13 or .so.12. Tried:" +
+                      tried);
   }
-  return nullptr;
+  const int major = driver_version / 1000;
+  const std::string needed = std::to_string(major);
+  return Status(Code::compile_failed,
+                "the driver, of CUDA " + version_text(major, driver_version % 1000 / 10) +
+                    ", loads no code of a newer major version; found is " + newer +
+                    ", needed is NVRTC " + needed + ": pip install nvidia-cuda-nvrtc-cu" + needed +
+                    " and set LATHE_NVRTC to its libnvrtc.so." + needed);
 }
 
 }  // namespace
@@ -131,6 +137,22 @@ void* open_first(const std::vector<CompilerCandidate>& candidates, std::string* 
 std::mutex& loader_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+bool driver_loads(int compiler_major, int driver_version) {
+  return driver_version == 0 || compiler_major <= driver_version / 1000;
+}
+
+int major_of_identity(std::string_view identity) {
+  constexpr std::string_view kName = "nvrtc ";
+  int major = 0;
+  if (identity.substr(0, kName.size()) != kName) return 0;
+  for (size_t i = kName.size(); i < identity.size() && identity[i] >= '0' && identity[i] <= '9';
+       ++i) {
+    major = major * 10 + (identity[i] - '0');
+    if (major > 1000) return 0;
+  }
+  return major;
 }
 
 std::string build_id_of(const void* address) {
@@ -160,42 +182,53 @@ bool NvrtcLibrary::resolve_all(void* library) {
          resolve(library, "nvrtcGetCUBIN", &api_->cubin);
 }
 
-Result<std::shared_ptr<const NvrtcLibrary>> NvrtcLibrary::open(
-    const std::vector<CompilerCandidate>& candidates) {
-  std::shared_ptr<NvrtcLibrary> opened(new NvrtcLibrary());
-  CompilerFacts& facts = opened->facts_;
-  std::string tried;
-  void* const library = open_first(candidates, &facts.asked, &tried);
-  if (library == nullptr) {
-    return Status(Code::compile_failed,
-                  "the compiler library NVRTC could not be opened; set LATHE_NVRTC to "
-                  "libnvrtc.so.13 or .so.12. Tried:" +
-                      tried);
-  }
-  Api& api = *opened->api_;
-  const bool complete = opened->resolve_all(library);
-  if (!complete || api.version(&facts.major, &facts.minor) != NVRTC_SUCCESS || facts.major < 12) {
-    return Status(Code::compile_failed, "NVRTC " + std::to_string(facts.major) + "." +
-                                            std::to_string(facts.minor) +
-                                            " is too old; needed is 12.0 or later");
-  }
+void NvrtcLibrary::take_facts() {
+  const Api& api = *api_;
   const auto* const inside = reinterpret_cast<const void*>(api.version);
   Dl_info where{};
   if (dladdr(inside, &where) != 0) {
-    facts.path = where.dli_fname;
-    hold_builtins(facts.path, facts.major, facts.minor);
+    facts_.path = where.dli_fname;
+    hold_builtins(facts_.path, facts_.major, facts_.minor);
   }
   const std::string id = build_id_of(inside);
-  facts.identity = "nvrtc " + std::to_string(facts.major) + "." + std::to_string(facts.minor) +
-                   " " + (id.empty() ? "no-build-id" : id);
+  facts_.identity =
+      "nvrtc " + version_text(facts_.major, facts_.minor) + " " + (id.empty() ? "no-build-id" : id);
   int count = 0;
-  if (api.arch_count(&count) == NVRTC_SUCCESS && count > 0) {
-    std::vector<int> numbers(static_cast<size_t>(count));
-    if (api.archs(numbers.data()) == NVRTC_SUCCESS) {
-      for (const int number : numbers) facts.archs.push_back("sm_" + std::to_string(number));
+  if (api.arch_count(&count) != NVRTC_SUCCESS || count <= 0) return;
+  std::vector<int> numbers(static_cast<size_t>(count));
+  if (api.archs(numbers.data()) != NVRTC_SUCCESS) return;
+  for (const int number : numbers) facts_.archs.push_back("sm_" + std::to_string(number));
+}
+
+Result<std::shared_ptr<const NvrtcLibrary>> NvrtcLibrary::open(
+    const std::vector<CompilerCandidate>& candidates, int driver_version) {
+  std::string tried, newer;
+  const std::lock_guard<std::mutex> guard(loader_mutex());
+  for (const CompilerCandidate& candidate : candidates) {
+    void* const library = dlopen(candidate.file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr) {
+      const char* const why = dlerror();
+      tried += "\n  " + candidate.file + ": " + (why == nullptr ? "not found" : why);
+      continue;
+    }
+    std::shared_ptr<NvrtcLibrary> opened(new NvrtcLibrary());
+    CompilerFacts& facts = opened->facts_;
+    facts.asked = candidate.asked;
+    if (!opened->resolve_all(library) ||
+        opened->api_->version(&facts.major, &facts.minor) != NVRTC_SUCCESS || facts.major < 12) {
+      return Status(Code::compile_failed, "NVRTC " + version_text(facts.major, facts.minor) + " (" +
+                                              candidate.file +
+                                              ") is too old; needed is 12.0 or later");
+    }
+    if (driver_loads(facts.major, driver_version)) {
+      opened->take_facts();
+      return std::shared_ptr<const NvrtcLibrary>(std::move(opened));
+    }
+    if (newer.empty()) {
+      newer = "NVRTC " + version_text(facts.major, facts.minor) + " (" + candidate.file + ")";
     }
   }
-  return std::shared_ptr<const NvrtcLibrary>(std::move(opened));
+  return none_of(tried, newer, driver_version);
 }
 
 CompileOutcome NvrtcLibrary::compile(const CompileJob& job) const {

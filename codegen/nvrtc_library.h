@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/base/status.h"
@@ -43,6 +44,16 @@ struct CompileOutcome {
   std::string log, cubin, ptx;
 };
 
+// Whether a driver of this CUDA version (12040 is 12.4; 0: there is none, and all is well) loads
+// what a compiler of this major version makes. NVIDIA's rule ("CUDA minor version compatibility"):
+// a driver loads machine code (cubin) of every minor version of its own major version and of older
+// major versions, never of a newer one. With PTX it is stricter: a driver translates PTX of its own
+// version and older. A cubin is what lathe loads first, so the major version decides.
+bool driver_loads(int compiler_major, int driver_version);
+
+// The major version in CompilerFacts::identity; 0 if there is none.
+int major_of_identity(std::string_view identity);
+
 // The loader orders the names that dlopen writes before those who read them, by a lock that no tool
 // sees which looks for races. Held while a library is opened or the loaded ones are listed.
 std::mutex& loader_mutex();
@@ -54,9 +65,9 @@ std::string build_id_of(const void* address);
 // registers handlers that outlive any one object.
 class NvrtcLibrary {
  public:
-  // The first candidate that opens. Fails naming what was tried.
+  // The first candidate that opens and whose code the driver loads. Fails naming what was tried.
   static Result<std::shared_ptr<const NvrtcLibrary>> open(
-      const std::vector<CompilerCandidate>& candidates);
+      const std::vector<CompilerCandidate>& candidates, int driver_version);
   ~NvrtcLibrary();
 
   const CompilerFacts& facts() const { return facts_; }
@@ -65,6 +76,7 @@ class NvrtcLibrary {
  private:
   NvrtcLibrary();
   bool resolve_all(void* library);  // false: some function is missing
+  void take_facts();
   struct Api;
   std::unique_ptr<Api> api_;
   CompilerFacts facts_;

@@ -35,7 +35,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_LOCK_TIMEOUT_MS", "60000",
        "How long to wait for another process that compiles the same kernel, or for a turn "
        "to compile."},
-      {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12", "Path of the compiler library."},
+      {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12, as the driver allows",
+       "Path of the compiler library."},
       {"LATHE_COMPILE_PROCESS", "on",
        "off: NVRTC runs in the user's own process, where no limit holds for a user's text."},
       {"LATHE_COMPILE_MAX_BYTES", "4294967296",

@@ -55,8 +55,9 @@ Pool& pool() {
   return *found;
 }
 
-std::string key_of(const std::vector<CompilerCandidate>& candidates, int64_t bytes) {
-  std::string key = std::to_string(bytes);
+std::string key_of(const std::vector<CompilerCandidate>& candidates, int driver_version,
+                   int64_t bytes) {
+  std::string key = text(driver_version, ' ', bytes);
   for (const CompilerCandidate& each : candidates) key += '\n' + each.asked + '\n' + each.file;
   return key;
 }
@@ -79,9 +80,11 @@ void give_back(Idle process) {
   all.idle.push_back(std::move(process));
 }
 
-std::string opening_for(const std::vector<CompilerCandidate>& candidates, int64_t bytes) {
+std::string opening_for(const std::vector<CompilerCandidate>& candidates, int driver_version,
+                        int64_t bytes) {
   MessageWriter opening(MessageKind::open);
   opening.number(bytes);
+  opening.number(driver_version);
   opening.number(static_cast<int64_t>(candidates.size()));
   for (const CompilerCandidate& candidate : candidates) {
     opening.text(candidate.asked);
@@ -159,8 +162,8 @@ CompilerFacts read_facts(MessageReader* reader, std::string* file) {
   return facts;
 }
 
-Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int64_t bytes,
-                   const std::string& append_flags) {
+Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int driver_version,
+                   int64_t bytes, const std::string& append_flags) {
   const auto spawned = spawn_compile_process(append_flags);
   if (!spawned.ok()) {
     return Status(Code::compile_failed, text("the compile process could not be started (",
@@ -170,15 +173,15 @@ Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int64_t byt
   Idle process;
   process.process = *spawned;
   std::string message;
-  send_bytes(process.process.socket, opening_for(candidates, bytes));
+  send_bytes(process.process.socket, opening_for(candidates, driver_version, bytes));
   End end;
   end.how = receive_message(process.process.socket, milliseconds_now() + kOpenMs, &message);
   MessageReader reader(message);
   const MessageKind kind = end.how == Received::message ? reader.kind() : MessageKind::last_words;
   if (kind == MessageKind::facts) {
     process.facts = read_facts(&reader, &process.file);
-    process.asked = key_of(candidates, bytes);
-    process.opened = key_of({{process.facts.asked, process.file}}, bytes);
+    process.asked = key_of(candidates, driver_version, bytes);
+    process.opened = key_of({{process.facts.asked, process.file}}, 0, bytes);
     return process;
   }
   end_process(process.process);
@@ -233,14 +236,16 @@ std::optional<CompileOutcome> ask(int socket, const std::string& request, int64_
 }  // namespace
 
 Result<std::shared_ptr<const CompileProcesses>> CompileProcesses::open(
-    const std::vector<CompilerCandidate>& candidates, const std::string& append_flags) {
+    const std::vector<CompilerCandidate>& candidates, int driver_version,
+    const std::string& append_flags) {
   std::shared_ptr<CompileProcesses> opened(new CompileProcesses());
   opened->append_flags_ = append_flags;
   opened->memory_bytes_ = environment_number("LATHE_COMPILE_MAX_BYTES", kDefaultBytes);
   opened->seconds_ = environment_number("LATHE_COMPILE_SECONDS", kDefaultSeconds);
-  std::optional<Idle> process = take_idle(key_of(candidates, opened->memory_bytes_));
+  std::optional<Idle> process =
+      take_idle(key_of(candidates, driver_version, opened->memory_bytes_));
   if (!process) {
-    LATHE_ASSIGN(process, start(candidates, opened->memory_bytes_, append_flags));
+    LATHE_ASSIGN(process, start(candidates, driver_version, opened->memory_bytes_, append_flags));
   }
   opened->facts_ = process->facts;
   opened->file_ = process->file;
@@ -251,13 +256,13 @@ Result<std::shared_ptr<const CompileProcesses>> CompileProcesses::open(
 Result<CompileOutcome> CompileProcesses::compile(const CompileJob& job, bool limited) const {
   const int64_t seconds = limited ? seconds_ : 0;
   const std::vector<CompilerCandidate> same = {{facts_.asked, file_}};
-  const std::string key = key_of(same, memory_bytes_);
+  const std::string key = key_of(same, 0, memory_bytes_);
   const std::string request = request_for(job, seconds);
   while (true) {
     std::optional<Idle> process = take_idle(key);
     const bool waited = process.has_value();
     if (!waited) {
-      LATHE_ASSIGN(process, start(same, memory_bytes_, append_flags_));
+      LATHE_ASSIGN(process, start(same, 0, memory_bytes_, append_flags_));
     }
     if (process->facts.identity != facts_.identity) {
       end_process(process->process);

@@ -18,10 +18,12 @@ namespace lathe {
 // Thread-safe; also after fork(), where the child starts processes of its own.
 class CompileProcesses {
  public:
-  // Starts a process with the first candidate that opens there. LATHE_COMPILE_MAX_BYTES and
+  // Starts a process with the first candidate that opens there and suits the driver, whose version
+  // is as for driver_loads(). LATHE_COMPILE_MAX_BYTES and
   // LATHE_COMPILE_SECONDS are read here.
   static Result<std::shared_ptr<const CompileProcesses>> open(
-      const std::vector<CompilerCandidate>& candidates, const std::string& append_flags);
+      const std::vector<CompilerCandidate>& candidates, int driver_version,
+      const std::string& append_flags);
 
   const CompilerFacts& facts() const { return facts_; }
 

@@ -12,7 +12,7 @@
 namespace lathe {
 
 enum class MessageKind : int64_t {
-  open = 1,  // to the process: memory limit, candidates, embedded headers. The answer: facts
+  open = 1,  // to the process: memory limit, driver, candidates, headers. The answer: facts
   compile,   // to the process: seconds, unit, options, headers. The answer: begun, then outcome
   facts,
   failure,  // in place of facts: a text

@@ -124,13 +124,14 @@ class Worker {
   bool open(MessageReader* reader) {
     const int64_t bytes = reader->number();
     if (bytes > 0) limit_to(RLIMIT_AS, static_cast<rlim_t>(bytes));
+    const int driver_version = static_cast<int>(reader->number());
     std::vector<CompilerCandidate> candidates(static_cast<size_t>(reader->number()));
     for (CompilerCandidate& candidate : candidates) {
       candidate.asked = reader->text();
       candidate.file = reader->text();
     }
     headers_ = read_headers(reader, &held_);
-    const auto opened = NvrtcLibrary::open(candidates);
+    const auto opened = NvrtcLibrary::open(candidates, driver_version);
     if (!opened.ok()) {
       MessageWriter failure(MessageKind::failure);
       failure.text(opened.status().text());

@@ -81,7 +81,7 @@ void install(const std::string& which, const std::string& path) {
 
 std::optional<std::string> recalled(const TemporaryDirectory& place) {
   const auto store = Store::open(place / "cache");
-  return CompilerMemo(*store).recall();
+  return CompilerMemo(*store, 0).recall();
 }
 
 // A cache that remembers compiler A at place/a, with one kernel.
@@ -136,6 +136,13 @@ TEST_CASE("another LATHE_NVRTC is another question, and each has its answer") {
     CHECK(start(warm.place) == remembered(kB));
   }
   CHECK(start(warm.place) == remembered(kA));
+}
+
+TEST_CASE("a compiler that the driver is too old for is not remembered to it") {
+  const Warm warm;
+  const auto store = Store::open(warm.place / "cache");
+  CHECK(CompilerMemo(*store, 13000).recall() == kA);
+  CHECK(CompilerMemo(*store, 12090).recall() == std::nullopt);
 }
 
 TEST_CASE("a file that has only just changed is not noted") {
