@@ -64,11 +64,15 @@ std::string simulator_line() {
               text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)), "");
 }
 
+// The compiler for the driver there is: NVIDIA's, else the simulator's.
 std::string compiler_line() {
-  auto compiler = Compiler::open();
+  auto driver = open_driver(DeviceChoice::cuda);
+  if (!driver.ok()) driver = open_driver(DeviceChoice::sim);
+  auto compiler = Compiler::open({}, driver.ok() ? (*driver)->version : 0);
   if (!compiler.ok()) {
     return line("nvrtc", false, compiler.status().text(),
-                "install the CUDA tool kit's NVRTC 12 or 13, or set LATHE_NVRTC to its file");
+                "install NVRTC of the driver's CUDA version or older, 12 at least (pip install "
+                "nvidia-cuda-nvrtc-cu12), or set LATHE_NVRTC to its file");
   }
   return line("nvrtc", true, text((*compiler)->path(), " ", (*compiler)->identity()), "");
 }

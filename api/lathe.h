@@ -22,7 +22,8 @@
  * - Contexts and plans are immutable or locked inside: use them from any thread. A problem or group
  *   belongs to one thread at a time.
  * - No function prints, exits, aborts or throws. Messages go to the sink of lathe_set_log.
- * - SIGINT waits in a thread while that one compiles: NVRTC would handle it, and exit.
+ * - Signals stay the program's, in every thread: NVRTC, which has handlers of its own, runs in a
+ *   process of its own. The program gets no SIGCHLD and no child to wait for.
  * - Streams are CUstream values passed as void*; NULL is the legacy default stream. Device pointers
  *   are plain addresses. Tensors are DLPack's.
  */

@@ -136,7 +136,8 @@ bool holds(const FileSystem& fs, std::string_view saw) {
 
 }  // namespace
 
-CompilerMemo::CompilerMemo(Store& store) : store_(store), search_(compiler_search()) {
+CompilerMemo::CompilerMemo(Store& store, int driver_version)
+    : store_(store), driver_version_(driver_version), search_(compiler_search(driver_version)) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   begun_ = nanoseconds(now);
@@ -151,6 +152,8 @@ std::optional<std::string> CompilerMemo::recall() const {
   while (const auto record = take_record(&left)) {
     if (record->search != wanted) continue;
     if (!holds(store_.files(), record->saw)) return std::nullopt;
+    // LATHE_NVRTC names the same file to each driver, and not each takes it.
+    if (!driver_loads(major_of_identity(record->identity), driver_version_)) return std::nullopt;
     return std::string(record->identity);
   }
   return std::nullopt;

@@ -72,7 +72,8 @@ struct Registry::State {
   std::shared_ptr<const Device> device;
   std::string arch;
   const bool may_compile = compiling_allowed();
-  SharedCompiler compiler{tiers->store()};
+  const int driver_version = device ? device->driver().version : 0;
+  SharedCompiler compiler{tiers->store(), driver_version};
   const std::vector<std::string>& options = Compiler::options();
 
   struct Loaded {
@@ -125,7 +126,10 @@ Registry::~Registry() = default;
 // The compiler's identity is in the key: without one, each that the tiers know is tried.
 Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
     const EmittedKernel& kernel, const std::string& why_not_compiled, Origin& origin) {
-  const std::vector<std::string> identities = tiers->compilers();
+  std::vector<std::string> identities = tiers->compilers();
+  const size_t too_new = std::erase_if(identities, [this](const std::string& identity) {
+    return !driver_loads(major_of_identity(identity), driver_version);
+  });
   Key last;
   for (const std::string& identity : identities) {
     LATHE_ASSIGN(last, key_of(kernel, identity));
@@ -137,7 +141,9 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
   std::string why = text(kernel.spec.kernel, " is not cached in ", tiers->names(), ", and ",
                          why_not_compiled, "\n");
   if (identities.empty()) {
-    why += "no compiler has published there yet; spec=" + kernel.spec_text;
+    why += too_new > 0 ? "the compilers that published there are too new for the driver; spec="
+                       : "no compiler has published there yet; spec=";
+    why += kernel.spec_text;
   } else {
     const std::string nearest = tiers->nearest_difference(last);
     why += last.text;

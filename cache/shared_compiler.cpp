@@ -9,8 +9,8 @@ namespace lathe {
 Result<std::shared_ptr<const Compiler>> SharedCompiler::open() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!compiler_) {
-    const CompilerMemo memo(store_);
-    LATHE_ASSIGN(compiler_, Compiler::open());
+    const CompilerMemo memo(store_, driver_version_);
+    LATHE_ASSIGN(compiler_, Compiler::open({}, driver_version_));
     memo.note(*compiler_);
   }
   return compiler_;
@@ -20,7 +20,7 @@ Result<std::string> SharedCompiler::identity() {
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (compiler_) return compiler_->identity();
-    if (!recalled_) remembered_ = CompilerMemo(store_).recall();
+    if (!recalled_) remembered_ = CompilerMemo(store_, driver_version_).recall();
     recalled_ = true;
     if (remembered_) return *remembered_;
   }
@@ -29,7 +29,7 @@ Result<std::string> SharedCompiler::identity() {
   // turn; without a lock, or if somebody takes too long, each opens its own.
   static const Key kTurn{digest("which compiler"), "which compiler"};
   const Store::Lock turn = store_.lock(kTurn);
-  if (auto noted = CompilerMemo(store_).recall()) {
+  if (auto noted = CompilerMemo(store_, driver_version_).recall()) {
     const std::lock_guard<std::mutex> guard(mutex_);
     remembered_ = noted;
     return *noted;

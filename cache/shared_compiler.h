@@ -17,7 +17,9 @@ namespace lathe {
 // Thread-safe.
 class SharedCompiler {
  public:
-  explicit SharedCompiler(Store& store) : store_(store) {}
+  // `driver_version`: of the driver that loads the code; 0: not known.
+  SharedCompiler(Store& store, int driver_version)
+      : store_(store), driver_version_(driver_version) {}
 
   Result<std::shared_ptr<const Compiler>> open();
   // Of the compiler that is open, or that would be, if it is known which that is; else it is
@@ -26,6 +28,7 @@ class SharedCompiler {
 
  private:
   Store& store_;
+  const int driver_version_;
   std::mutex mutex_;
   std::shared_ptr<const Compiler> compiler_;  // guarded by mutex_, as are the following
   std::optional<std::string> remembered_;     // its identity, while it is not open

@@ -7,7 +7,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <ctime>
 
@@ -25,18 +24,6 @@ constexpr size_t kWindowBytes = size_t{64} << 10;
 constexpr time_t kTouchAfterSeconds = 3600;
 
 constexpr int64_t kDefaultMaxBytes = int64_t{2} << 30;
-
-// A whole number of the environment, or what holds without it.
-int64_t number_setting(const char* name, int64_t fallback) {
-  const auto value = environment(name);
-  if (!value) return fallback;
-  int64_t out = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), out);
-  if (error == std::errc() && end == value->data() + value->size() && out >= 0) return out;
-  log_message(LogLevel::warning,
-              text(name, " is '", *value, "', allowed are whole numbers from 0; using ", fallback));
-  return fallback;
-}
 
 std::string temporary_name() {
   uint64_t random = 0;
@@ -75,9 +62,9 @@ std::shared_ptr<Store> Store::open(const std::string& root, const FileSystem& fs
   std::shared_ptr<Store> store(new Store);
   store->state_ = std::make_unique<State>(fs);
   store->state_->lock_timeout_ms =
-      number_setting("LATHE_LOCK_TIMEOUT_MS", store->state_->lock_timeout_ms);
+      environment_number("LATHE_LOCK_TIMEOUT_MS", store->state_->lock_timeout_ms);
   store->state_->max_bytes =
-      static_cast<uint64_t>(number_setting("LATHE_CACHE_MAX_BYTES", kDefaultMaxBytes));
+      static_cast<uint64_t>(environment_number("LATHE_CACHE_MAX_BYTES", kDefaultMaxBytes));
   store->state_->take(open_root(store->state_->fs, root));
   return store;
 }

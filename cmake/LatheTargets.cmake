@@ -52,15 +52,18 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/.deps/lib)
 endif()
 find_package(Threads REQUIRED)
 
-add_library(lathe_options INTERFACE)
-target_include_directories(lathe_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-target_include_directories(lathe_options SYSTEM INTERFACE ${LATHE_cuda_INCLUDE})
-target_link_libraries(lathe_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+add_library(lathe_plain_options INTERFACE)
+target_include_directories(lathe_plain_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_include_directories(lathe_plain_options SYSTEM INTERFACE
+  ${LATHE_cuda_INCLUDE})
+target_link_libraries(lathe_plain_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 # restrict: g++ 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105651).
-target_compile_options(lathe_options INTERFACE
+target_compile_options(lathe_plain_options INTERFACE
   -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${LATHE_WERROR}>:-Werror>)
+add_library(lathe_options INTERFACE)
+target_link_libraries(lathe_options INTERFACE lathe_plain_options)
 # enum: a C caller may pass any int where an enum stands; refusing it is the library's work and the
 # tests', so looking at it must be allowed.
 if(LATHE_SANITIZE)

@@ -7,7 +7,7 @@ find_package(Python3 3.9 COMPONENTS Interpreter REQUIRED)
 # sanitized` runs them.
 set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_)")
 if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
-  string(JOIN "|" LATHE_SANITIZED registry store lock tiers bundle mix compiler_memo tune collective nccl
+  string(JOIN "|" LATHE_SANITIZED registry store lock tiers bundle mix compiler_memo tune compile_process collective nccl
     driver api "sim_(atomic|control|print|threads)")
 else()
   set(LATHE_SANITIZED ".")

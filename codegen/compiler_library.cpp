@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Finding and identifying libnvrtc.
 #include "codegen/compiler_library.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
@@ -22,27 +21,34 @@ namespace {
 constexpr const char* kPlaces[] = {"/", "/../../.deps/lib/", "/../.deps/lib/"};
 constexpr const char* kToolKit = "/usr/local/cuda/lib64/";
 
-// The loader's own lock orders the name that dlopen writes before those who read it, but no tool
-// that looks for races sees that lock.
-std::mutex names_mutex;
-
-// The files to try, in order.
-std::vector<std::string> candidates(const std::string& path) {
-  if (!path.empty()) return {path};
-  if (const auto named = environment("LATHE_NVRTC")) return {*named};
-  std::vector<std::string> files = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  const auto add_both = [&](const std::string& folder) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) files.push_back(folder + name);
-  };
+// The folders to look in after the loader's.
+std::vector<std::string> places() {
+  std::vector<std::string> folders;
   Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&build_id_of), &self) != 0 &&
+  if (dladdr(reinterpret_cast<const void*>(&compiler_search), &self) != 0 &&
       self.dli_fname != nullptr) {
     const std::string own = self.dli_fname;
     const size_t slash = own.rfind('/');
     const std::string folder = slash == own.npos ? "." : own.substr(0, slash);
-    for (const char* place : kPlaces) add_both(folder + place);
+    for (const char* place : kPlaces) folders.push_back(folder + place);
   }
-  add_both(kToolKit);
+  folders.push_back(kToolKit);
+  return folders;
+}
+
+// The files to try, in order.
+std::vector<std::string> candidates(const std::string& path, int driver_version) {
+  if (!path.empty()) return {path};
+  if (const auto named = environment("LATHE_NVRTC")) return {*named};
+  std::vector<std::string> files, too_new;
+  for (const int major : {13, 12}) {
+    const std::string name = text("libnvrtc.so.", major);
+    auto& list = driver_loads(major, driver_version) ? files : too_new;
+    list.push_back(name);
+    for (const std::string& folder : places()) list.push_back(folder + name);
+  }
+  files.push_back("libnvrtc.so");
+  files.insert(files.end(), too_new.begin(), too_new.end());
   return files;
 }
 
@@ -53,7 +59,7 @@ bool compiler_is_loaded() {
     const char* name = slash == nullptr ? object->dlpi_name : slash + 1;
     return std::strstr(name, "nvrtc") == nullptr ? 0 : 1;  // its soname may be the usual one
   };
-  const std::lock_guard<std::mutex> guard(names_mutex);
+  const std::lock_guard<std::mutex> guard(loader_mutex());
   return dl_iterate_phdr(visit, nullptr) != 0;
 }
 
@@ -64,7 +70,8 @@ std::vector<std::string> loader_folders() {
   Dl_info self{};
   void* object = nullptr;  // a link_map, which is what glibc's handles are
   Dl_serinfo size{};
-  if (dladdr1(reinterpret_cast<const void*>(&build_id_of), &self, &object, RTLD_DL_LINKMAP) == 0 ||
+  if (dladdr1(reinterpret_cast<const void*>(&compiler_search), &self, &object, RTLD_DL_LINKMAP) ==
+          0 ||
       dlinfo(object, RTLD_DI_SERINFOSIZE, &size) != 0) {
     return {};
   }
@@ -82,75 +89,62 @@ std::vector<std::string> loader_folders() {
 #endif
 }
 
-}  // namespace
-
-std::string build_id_of(const void* address) {
-  struct Search {
-    ElfW(Addr) base;
-    std::string id;
-  };
-  Dl_info where{};
-  if (dladdr(address, &where) == 0) return {};
-  Search search{reinterpret_cast<ElfW(Addr)>(where.dli_fbase), {}};
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        auto* wanted = static_cast<Search*>(data);
-        if (object->dlpi_addr != wanted->base) return 0;
-        for (int i = 0; i < object->dlpi_phnum; ++i) {
-          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-          if (segment.p_type != PT_NOTE) continue;
-          const auto* note = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
-          const char* end = note + segment.p_memsz;
-          while (note + sizeof(ElfW(Nhdr)) <= end) {
-            ElfW(Nhdr) header;
-            std::memcpy(&header, note, sizeof(header));
-            const char* name = note + sizeof(header);
-            const char* bytes = name + (header.n_namesz + 3u) / 4u * 4u;
-            if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
-                std::memcmp(name, "GNU", 4) == 0) {
-              constexpr char kHex[] = "0123456789abcdef";
-              for (unsigned b = 0; b < header.n_descsz; ++b) {
-                wanted->id += kHex[static_cast<unsigned char>(bytes[b]) >> 4];
-                wanted->id += kHex[bytes[b] & 15];
-              }
-              return 1;
-            }
-            note = bytes + (header.n_descsz + 3u) / 4u * 4u;
-          }
-        }
-        return 1;
-      },
-      &search);
-  return search.id;
+// Those that another program's loader would not search: all but the system's, which come last. Any
+// program's loader searches these, behind its list of known libraries.
+std::vector<std::string> own_folders() {
+  std::vector<std::string> folders = loader_folders();
+  while (!folders.empty() &&
+         (folders.back().starts_with("/lib") || folders.back().starts_with("/usr/lib"))) {
+    folders.pop_back();
+  }
+  return folders;
 }
 
-CompilerSearch compiler_search() {
+// The file of the loaded object that dlopen answers this name with; empty if there is none.
+std::string loaded_file(const std::string& name) {
+  const std::lock_guard<std::mutex> guard(loader_mutex());
+  void* const object = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (object == nullptr) return {};
+  link_map* map = nullptr;
+  const bool found = dlinfo(object, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr;
+  const std::string file = found ? map->l_name : "";
+  dlclose(object);
+  return file;
+}
+
+}  // namespace
+
+std::vector<CompilerCandidate> compiler_candidates(const std::string& path, int driver_version) {
+  std::vector<CompilerCandidate> all;
+  for (const std::string& file : candidates(path, driver_version)) all.push_back({file, file});
+  return all;
+}
+
+std::vector<CompilerCandidate> compiler_files(const std::string& path, int driver_version) {
+  std::vector<CompilerCandidate> all;
+  const std::vector<std::string> folders = own_folders();
+  for (const std::string& name : candidates(path, driver_version)) {
+    if (name.find('/') == name.npos) {
+      if (const std::string loaded = loaded_file(name); !loaded.empty()) {
+        all.push_back({name, loaded});
+      }
+      for (const std::string& folder : folders) {
+        const std::string file = folder + '/' + name;
+        if (access(file.c_str(), F_OK) == 0) all.push_back({name, file});
+      }
+    }
+    all.push_back({name, name});
+  }
+  return all;
+}
+
+CompilerSearch compiler_search(int driver_version) {
   CompilerSearch search;
   if (getauxval(AT_SECURE) != 0 || compiler_is_loaded()) return search;
-  search.candidates = candidates({});
+  search.candidates = candidates({}, driver_version);
   search.folders = loader_folders();
   search.answerable = !search.folders.empty();
   return search;
-}
-
-Result<void*> open_compiler_library(const std::string& path, std::string* asked) {
-  std::string tried;
-  void* library = nullptr;
-  const std::lock_guard<std::mutex> guard(names_mutex);
-  for (const std::string& file : candidates(path)) {
-    library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library != nullptr && asked != nullptr) *asked = file;
-    if (library != nullptr) break;
-    const char* why = dlerror();
-    tried += text("\n  ", file, ": ", why == nullptr ? "not found" : why);
-  }
-  if (library == nullptr) {
-    return Status(Code::compile_failed,
-                  "the compiler library NVRTC could not be opened; set LATHE_NVRTC to "
-                  "libnvrtc.so.13 or .so.12. Tried:" +
-                      tried);
-  }
-  return library;
 }
 
 }  // namespace lathe

@@ -1,29 +1,33 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The shared object behind nvrtc.h: where it is looked for, and which build it is.
+// Where the compiler library is looked for.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "codegen/base/status.h"
+#include "codegen/nvrtc_library.h"
 
 namespace lathe {
 
-// dlopen of `path` if not empty, else of LATHE_NVRTC, else of the usual names and places. `asked`:
-// the one that opened. Fails naming what was tried.
-Result<void*> open_compiler_library(const std::string& path, std::string* asked = nullptr);
+// The files to try, in order: `path` if not empty, else LATHE_NVRTC, else the usual names and
+// places: the newest major version everywhere, then the next, and behind all others what is too new
+// for a driver of this version (as for driver_loads()). A name without a slash is for the loader of
+// this process.
+std::vector<CompilerCandidate> compiler_candidates(const std::string& path, int driver_version);
 
-// What decides which file open_compiler_library() opens, without opening any.
+// The same for another process, whose loader knows neither what is loaded here nor the run paths of
+// this library: the file of a loaded object of that name, then the files in loader_folders().
+std::vector<CompilerCandidate> compiler_files(const std::string& path, int driver_version);
+
+// What decides which file NvrtcLibrary::open(compiler_candidates({}, driver_version)) opens,
+// without opening any.
 struct CompilerSearch {
   std::vector<std::string> candidates;  // in order; one without a slash is looked for in...
   std::vector<std::string> folders;     // ...these, in order, and in the loader's own cache
   bool answerable = false;  // false: an object of that name is loaded and would be the answer, the
                             // loader does not tell its folders, or privileges are raised
 };
-CompilerSearch compiler_search();
-
-// The GNU build id of the loaded object that holds `address`, in hex; empty if it has none.
-std::string build_id_of(const void* address);
+CompilerSearch compiler_search(int driver_version);
 
 }  // namespace lathe

@@ -1,42 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The compiler library: found with dlopen, identified by its build id, called with fixed options.
+// The compiler with its fixed options: what it is asked, and what its answers mean.
 #include "codegen/nvrtc.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 
-#include "abi/nvrtc.h"
 #include "codegen/base/env.h"
+#include "codegen/base/log.h"
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"
+#include "codegen/saved_unit.h"
 #include "codegen/snippets.h"
 
 namespace lathe {
-
-struct Compiler::Api {
-  int major = 0, minor = 0;
-  decltype(&nvrtcVersion) version = nullptr;
-  decltype(&nvrtcGetErrorString) error_string = nullptr;
-  decltype(&nvrtcGetNumSupportedArchs) arch_count = nullptr;
-  decltype(&nvrtcGetSupportedArchs) archs = nullptr;
-  decltype(&nvrtcCreateProgram) create = nullptr;
-  decltype(&nvrtcDestroyProgram) destroy = nullptr;
-  decltype(&nvrtcCompileProgram) compile = nullptr;
-  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
-  decltype(&nvrtcGetProgramLog) log = nullptr;
-  decltype(&nvrtcGetPTXSize) ptx_size = nullptr;
-  decltype(&nvrtcGetPTX) ptx = nullptr;
-  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
-  decltype(&nvrtcGetCUBIN) cubin = nullptr;
-};
 
 namespace {
 
@@ -87,24 +67,6 @@ class HeldInterrupt {
   sigset_t before_ = {};
 };
 
-// Keeps the text of a unit that failed; empty if even that fails.
-std::string save_unit(const std::string& unit) {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  if (error) return {};
-  std::string name = (folder / "lathe-XXXXXX.cu").string();
-  const int file = mkostemps(name.data(), 3, O_CLOEXEC);
-  if (file < 0) return {};
-  size_t done = 0;
-  while (done < unit.size()) {
-    const ssize_t wrote = write(file, unit.data() + done, unit.size() - done);
-    if (wrote <= 0) break;
-    done += static_cast<size_t>(wrote);
-  }
-  close(file);
-  return done == unit.size() ? name : std::string{};
-}
-
 // What the first comment lines of the PTX say about the compiler.
 std::string banner_of(const std::string& ptx) {
   std::string banner;
@@ -126,53 +88,36 @@ bool poisons_the_process(const std::string& flags) {
          flags.find("--Ofast-compile") != std::string::npos;
 }
 
-// One program of the compiler, destroyed on every way out.
-template <typename Destroy>
-struct Program {
-  explicit Program(Destroy function) : destroy(function) {}
-  ~Program() {
-    if (handle != nullptr) destroy(&handle);
+// Whether the compiler runs in a process of its own.
+bool in_own_process() {
+  const auto value = environment("LATHE_COMPILE_PROCESS");
+  if (!value || *value == "on") return true;
+  if (*value == "off") return false;
+  log_message(LogLevel::warning,
+              text("LATHE_COMPILE_PROCESS is '", *value, "', allowed are on and off; taken as on"));
+  return true;
+}
+
+// Name and text of each, one after another.
+std::vector<std::string> headers_of(const std::vector<Snippet>& snippets) {
+  std::vector<std::string> headers;
+  for (const Snippet& snippet : snippets) {
+    headers.push_back(snippet.header());
+    headers.push_back(snippet_header_text(snippet));
   }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  Destroy destroy;
-  nvrtcProgram handle = nullptr;
-};
-
-template <typename Size, typename Get>
-std::string fetch(nvrtcProgram program, Size size_of, Get get) {
-  size_t size = 0;
-  if (size_of(program, &size) != NVRTC_SUCCESS || size == 0) return {};
-  std::string bytes(size, '\0');
-  if (get(program, bytes.data()) != NVRTC_SUCCESS) return {};
-  return bytes;
+  return headers;
 }
 
-// Text comes with its terminating zero.
-std::string without_zero(std::string value) {
-  while (!value.empty() && value.back() == '\0') value.pop_back();
-  return value;
-}
-
-// NVRTC opens its builtins by bare name and says nothing about where it lies itself, so outside the
-// system's folders (a wheel) it finds them only if they are loaded already. Failing is fine.
-void hold_builtins(const std::string& compiler_path, int major, int minor) {
-  const auto folder = std::filesystem::path(compiler_path).parent_path();
-  const auto file = folder / text("libnvrtc-builtins.so.", major, ".", minor);
-  dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-}
-
-template <typename Function>
-bool resolve(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  return *function != nullptr;
+// "option score_mod: bias.cuh", or the first line of a unit without snippets.
+std::string subject(const std::string& unit, const std::vector<Snippet>& snippets) {
+  std::string names;
+  for (const Snippet& snippet : snippets) {
+    names += text(names.empty() ? "option " : ", option ", snippet.name, ": ", snippet.file);
+  }
+  return names.empty() ? unit.substr(0, unit.find('\n')) : names;
 }
 
 }  // namespace
-
-Compiler::Compiler() : api_(std::make_unique<Api>()) {}
-// The library stays loaded: it starts threads and registers handlers that outlive any one object.
-Compiler::~Compiler() = default;
 
 const std::vector<std::string>& Compiler::options() {
   static const std::vector<std::string> options = [] {
@@ -186,43 +131,29 @@ const std::vector<std::string>& Compiler::options() {
   return options;
 }
 
-Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path) {
+Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path,
+                                                       int driver_version) {
   std::shared_ptr<Compiler> compiler(new Compiler());
-  LATHE_ASSIGN(void* const library, open_compiler_library(path, &compiler->asked_));
-  Api& api = *compiler->api_;
-  const bool complete = resolve(library, "nvrtcVersion", &api.version) &&
-                        resolve(library, "nvrtcGetErrorString", &api.error_string) &&
-                        resolve(library, "nvrtcGetNumSupportedArchs", &api.arch_count) &&
-                        resolve(library, "nvrtcGetSupportedArchs", &api.archs) &&
-                        resolve(library, "nvrtcCreateProgram", &api.create) &&
-                        resolve(library, "nvrtcDestroyProgram", &api.destroy) &&
-                        resolve(library, "nvrtcCompileProgram", &api.compile) &&
-                        resolve(library, "nvrtcGetProgramLogSize", &api.log_size) &&
-                        resolve(library, "nvrtcGetProgramLog", &api.log) &&
-                        resolve(library, "nvrtcGetPTXSize", &api.ptx_size) &&
-                        resolve(library, "nvrtcGetPTX", &api.ptx) &&
-                        resolve(library, "nvrtcGetCUBINSize", &api.cubin_size) &&
-                        resolve(library, "nvrtcGetCUBIN", &api.cubin);
-  if (!complete || api.version(&api.major, &api.minor) != NVRTC_SUCCESS || api.major < 12) {
-    return Status(Code::compile_failed, text("NVRTC ", api.major, ".", api.minor,
-                                             " is too old; needed is 12.0 or later"));
-  }
-  Dl_info where{};
-  if (dladdr(reinterpret_cast<const void*>(api.version), &where) != 0) {
-    compiler->path_ = where.dli_fname;
-    hold_builtins(compiler->path_, api.major, api.minor);
-  }
-  const std::string id = build_id_of(reinterpret_cast<const void*>(api.version));
-  compiler->identity_ =
-      text("nvrtc ", api.major, ".", api.minor, " ", id.empty() ? "no-build-id" : id);
-  int count = 0;
-  if (api.arch_count(&count) == NVRTC_SUCCESS && count > 0) {
-    std::vector<int> numbers(static_cast<size_t>(count));
-    if (api.archs(numbers.data()) == NVRTC_SUCCESS) {
-      for (const int number : numbers) compiler->archs_.push_back(text("sm_", number));
-    }
+  if (in_own_process()) {
+    LATHE_ASSIGN(compiler->processes_, CompileProcesses::open(compiler_files(path, driver_version),
+                                                              driver_version, appended_flags()));
+    compiler->facts_ = compiler->processes_->facts();
+  } else {
+    LATHE_ASSIGN(compiler->library_,
+                 NvrtcLibrary::open(compiler_candidates(path, driver_version), driver_version));
+    compiler->facts_ = compiler->library_->facts();
   }
   return std::shared_ptr<const Compiler>(std::move(compiler));
+}
+
+Result<CompileOutcome> Compiler::compile_job(const CompileJob& job, bool users_text) const {
+  if (processes_) return processes_->compile(job, users_text);
+  CompileJob whole = job;
+  for (const TemplateFile& file : template_files()) {
+    whole.headers.push_back({file.name, file.text.data()});
+  }
+  const HeldInterrupt held_back;
+  return library_->compile(whole);
 }
 
 Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::string& arch,
@@ -234,57 +165,46 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
                        "': -G and -Ofc would alter every later compile of this process"));
   }
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<std::string> options = fixed_options();
-  options.push_back("-arch=" + arch);
+  CompileJob job{unit, fixed_options(), {}};
+  job.options.push_back("-arch=" + arch);
   // NVRTC's own cache (since 12.9) looks for the driver and swallows the report; ours replaces it.
-  if (api_->major > 12 || api_->minor >= 9) options.push_back("-no-cache");
-  std::vector<const char*> arguments, names, texts;
+  if (facts_.major > 12 || facts_.minor >= 9) job.options.push_back("-no-cache");
   std::string option_text;
-  for (const std::string& option : options) {
-    arguments.push_back(option.c_str());
-    option_text += ' ' + option;
+  for (const std::string& option : job.options) option_text += ' ' + option;
+  const std::vector<std::string> held = headers_of(snippets);
+  for (size_t i = 0; i < held.size(); i += 2) {
+    job.headers.push_back({held[i].c_str(), held[i + 1].c_str()});
   }
-  for (const TemplateFile& file : template_files()) {
-    names.push_back(file.name);
-    texts.push_back(file.text.data());
+  auto answered = compile_job(job, !snippets.empty());
+  if (!answered.ok()) {
+    return Status(answered.status().code(),
+                  text(subject(unit, snippets), ": ", answered.status().text()));
   }
-  std::vector<std::string> held;
-  held.reserve(2 * snippets.size());
+  CompileOutcome& outcome = *answered;
   for (const Snippet& snippet : snippets) {
-    names.push_back(held.emplace_back(snippet.header()).c_str());
-    texts.push_back(held.emplace_back(snippet_header_text(snippet)).c_str());
+    outcome.log = name_snippet_file(std::move(outcome.log), snippet);
   }
-
-  Program program(api_->destroy);
-  nvrtcResult result = api_->create(&program.handle, unit.c_str(), "/lathe/entry.cu",
-                                    static_cast<int>(names.size()), texts.data(), names.data());
-  std::string log;
-  if (result == NVRTC_SUCCESS) {
-    const HeldInterrupt held_back;
-    result = api_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
-    log = without_zero(fetch(program.handle, api_->log_size, api_->log));
-    for (const Snippet& snippet : snippets) log = name_snippet_file(std::move(log), snippet);
-  }
-  if (result != NVRTC_SUCCESS && told != nullptr) {
-    *told = log.empty() ? std::string(api_->error_string(result)) : log;
+  if (!outcome.error.empty() && told != nullptr) {
+    *told = outcome.log.empty() ? outcome.error : outcome.log;
     return Status(Code::compile_failed, *told);
   }
-  if (result != NVRTC_SUCCESS) {
-    const std::string saved = save_unit(unit);
-    return Status(Code::compile_failed,
-                  text(unit.substr(0, unit.find('\n')), "\n", api_->error_string(result),
-                       "; options:", option_text, "; unit saved in ",
-                       saved.empty() ? "no file (it could not be written)" : saved, "\n", log));
+  if (!outcome.error.empty()) {
+    const std::string saved = save_failed_unit(unit);
+    return Status(
+        Code::compile_failed,
+        text(unit.substr(0, unit.find('\n')), "\n", outcome.error, "; options:", option_text,
+             "; unit saved in ", saved.empty() ? "no file (it could not be written)" : saved, "\n",
+             outcome.log));
   }
   CompiledUnit compiled;
-  compiled.cubin = fetch(program.handle, api_->cubin_size, api_->cubin);
-  compiled.ptx = without_zero(fetch(program.handle, api_->ptx_size, api_->ptx));
+  compiled.cubin = std::move(outcome.cubin);
+  compiled.ptx = std::move(outcome.ptx);
   if (compiled.cubin.empty() || compiled.ptx.empty()) {
     return Status(Code::compile_failed,
                   text("NVRTC gave ", compiled.cubin.size(), " bytes of cubin and ",
                        compiled.ptx.size(), " of PTX for ", arch, "; options:", option_text));
   }
-  compiled.report = parse_compile_log(log);
+  compiled.report = parse_compile_log(outcome.log);
   compiled.report.ptx_banner = banner_of(compiled.ptx);
   compiled.report.milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

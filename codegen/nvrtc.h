@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC by dlopen: unit -> cubin, PTX, registers, spills; or COMPILE_FAILED with the whole log.
+// NVRTC: unit -> cubin, PTX, registers, spills; or COMPILE_FAILED with the whole log. It runs in a
+// process of its own (codegen/process/), or in this one with LATHE_COMPILE_PROCESS=off.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "codegen/base/status.h"
+#include "codegen/nvrtc_library.h"
+#include "codegen/process/compile_process.h"
 #include "codegen/spec.h"
 #include "codegen/templates.h"
 
@@ -26,38 +29,39 @@ struct CompiledUnit {
   CompileReport report;
 };
 
-// Thread-safe. Held for the life of the process once opened.
+// Thread-safe.
 class Compiler {
  public:
-  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else libnvrtc.so.13, .so.12,
-  // unversioned, else the wheel folder beside the library. Fails naming what was tried.
-  static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {});
+  // Opens libnvrtc: `path` if not empty, else LATHE_NVRTC, else the newest of the usual names and
+  // places whose code a driver of this CUDA version loads (driver_loads(); 0: any driver). Fails
+  // naming what was tried or what is needed.
+  static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {},
+                                                      int driver_version = 0);
 
   // "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
-  const std::string& identity() const { return identity_; }
-  const std::string& path() const { return path_; }
-  const std::string& asked() const { return asked_; }  // the name or path that led to path()
-  const std::vector<std::string>& archs() const { return archs_; }  // "sm_90", ...
+  const std::string& identity() const { return facts_.identity; }
+  const std::string& path() const { return facts_.path; }
+  const std::string& asked() const { return facts_.asked; }  // the name or path that led to path()
+  const std::vector<std::string>& archs() const { return facts_.archs; }  // "sm_90", ...
 
   // Options that can alter bytes, sorted: what goes into the key. -arch is in the key apart.
   static const std::vector<std::string>& options();
 
   // `arch` is "sm_90a"; `snippets` are what the unit includes beside the embedded files. On failure
-  // the text holds the log, the options and the path of the saved unit (in the temporary
-  // directory). With `log` nothing is saved and the compiler's own words go there, snippets under
+  // the text holds the log, the options and the path of the saved unit (saved_unit.h). With
+  // `log` nothing is saved and the compiler's own words go there, snippets under
   // their files.
   Result<CompiledUnit> compile(const std::string& unit, const std::string& arch,
                                const std::vector<Snippet>& snippets = {},
                                std::string* log = nullptr) const;
 
-  ~Compiler();
-
  private:
-  Compiler();
-  struct Api;
-  std::unique_ptr<Api> api_;
-  std::string identity_, path_, asked_;
-  std::vector<std::string> archs_;
+  Compiler() = default;
+  Result<CompileOutcome> compile_job(const CompileJob& job, bool users_text) const;
+  // One of the two.
+  std::shared_ptr<const CompileProcesses> processes_;
+  std::shared_ptr<const NvrtcLibrary> library_;
+  CompilerFacts facts_;
 };
 
 // Reads "Used 31 registers", stack frame, spills and static shared memory of `entry` from a log.

@@ -21,7 +21,7 @@ INSTALLED = {"CLI/CLI.hpp", "cuda.h", "dlpack/dlpack.h", "doctest/doctest.h", "l
              "xxhash.h"}
 SYSTEM = {"dirent.h", "dlfcn.h", "elf.h", "fcntl.h", "limits.h", "link.h", "math.h", "netdb.h", "poll.h",
           "pthread.h", "sched.h", "semaphore.h", "signal.h", "spawn.h", "stddef.h", "stdint.h", "stdio.h",
-          "stdlib.h", "string.h", "unistd.h", "xmmintrin.h"}
+          "stdlib.h", "string.h", "time.h", "unistd.h", "xmmintrin.h"}
 SYSTEM_FOLDERS = {"arpa", "linux", "net", "netinet", "sys"}
 SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')

@@ -5,8 +5,12 @@
 
 #include <sys/auxv.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+
+#include "codegen/base/log.h"
+#include "codegen/base/text.h"
 
 namespace lathe {
 
@@ -31,7 +35,15 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_LOCK_TIMEOUT_MS", "60000",
        "How long to wait for another process that compiles the same kernel, or for a turn "
        "to compile."},
-      {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12", "Path of the compiler library."},
+      {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12, as the driver allows",
+       "Path of the compiler library."},
+      {"LATHE_COMPILE_PROCESS", "on",
+       "off: NVRTC runs in the user's own process, where no limit holds for a user's text."},
+      {"LATHE_COMPILE_MAX_BYTES", "4294967296",
+       "Address space that a compile process may take; 0: no limit."},
+      {"LATHE_COMPILE_SECONDS", "60",
+       "Processor time for compiling a unit with a user's text, and a tenth of what it may take on "
+       "the clock; 0: no limit."},
       {"LATHE_DEVICE", "auto", "auto, cuda or sim: which driver library is opened."},
       {"LATHE_SIM_DIR", "the folder sim beside the library",
        "Folder of the simulator's libcuda.so.1 and libnccl.so.2."},
@@ -51,6 +63,17 @@ std::optional<std::string> environment(const char* name) {
     if (std::strcmp(variable.name, name) == 0) return environment_raw(name);
   }
   return std::nullopt;
+}
+
+int64_t environment_number(const char* name, int64_t fallback) {
+  const auto value = environment(name);
+  if (!value) return fallback;
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), out);
+  if (error == std::errc() && end == value->data() + value->size() && out >= 0) return out;
+  log_message(LogLevel::warning,
+              text(name, " is '", *value, "', allowed are whole numbers from 0; using ", fallback));
+  return fallback;
 }
 
 std::optional<std::string> environment_raw(const char* name) {

@@ -3,6 +3,7 @@
 // The only reader of the environment: one table, which README's is checked against.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,8 +22,11 @@ const std::vector<EnvironmentVariable>& environment_table();
 // privileges (AT_SECURE). Never called on the launch path.
 std::optional<std::string> environment(const char* name);
 
-// The same for a variable that another program defines and that is not a setting of ours: what a
-// launcher says about ranks (collective/launch.cpp).
+// A whole number from 0; `fallback` if unset, or, with a warning, if it is anything else.
+int64_t environment_number(const char* name, int64_t fallback);
+
+// Like environment(), for a variable that another program defines and that is not a setting of
+// ours: what a launcher says about ranks (collective/launch.cpp).
 std::optional<std::string> environment_raw(const char* name);
 
 }  // namespace lathe

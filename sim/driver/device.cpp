@@ -180,7 +180,10 @@ SIM_EXTRA void lathe_sim_choose_arch(const char* arch) {
 
 SIM_API cuDriverGetVersion(int* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = 13000;
+  // It may be asked before cuInit, which refuses what is wrong in the environment.
+  Options options;
+  std::string what;
+  *out = read_options(&options, &what) ? options.driver_version : Options().driver_version;
   return CUDA_SUCCESS;
 }
 

@@ -69,6 +69,19 @@ bool runs_on(const std::string& target, const Profile& profile) {
   return std::stoi(digits) <= profile.major * 10 + profile.minor;
 }
 
+// 84 for ".version 8.4"; 0 if it is not said.
+int ptx_version_of(const std::string& text) {
+  const size_t at = text.find(".version");
+  int major = 0, minor = 0;
+  if (at == std::string::npos) return 0;
+  if (std::sscanf(text.c_str() + at, ".version %3d.%1d", &major, &minor) != 2) return 0;
+  return 10 * major + minor;
+}
+
+std::string spelt(int version) {
+  return std::to_string(version / 10) + "." + std::to_string(version % 10);
+}
+
 void fill(void** values, int buffer, int size, const std::string& text) {
   if (size < 0) return;
   const size_t capacity = reinterpret_cast<uintptr_t>(values[size]) & 0xffffffffu;
@@ -147,7 +160,7 @@ CUresult read_file(const char* path, std::string* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult parse_image(const void* image, const Profile& profile,
+CUresult parse_image(const void* image, const Profile& profile, int newest_ptx,
                      std::shared_ptr<const sim::Module>* out, std::string* log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string text;
@@ -156,6 +169,11 @@ CUresult parse_image(const void* image, const Profile& profile,
   if (text.find(".version") == std::string::npos) {
     *log = "the image is neither PTX (it has no .version), nor ELF, nor a fat binary";
     return text.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_PTX;
+  }
+  if (const int version = ptx_version_of(text); newest_ptx > 0 && version > newest_ptx) {
+    *log = "the PTX is of version " + spelt(version) + ", the driver translates versions up to " +
+           spelt(newest_ptx);
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   std::shared_ptr<const sim::Module> code = sim::Module::parse(text, log);
   if (!code) return CUDA_ERROR_INVALID_PTX;

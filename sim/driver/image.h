@@ -24,9 +24,10 @@ class JitOptions {
 };
 
 // Parses NUL-terminated PTX, or the PTX inside a fat binary. 200 if it is none of the known
-// formats, 209 for machine code only or code for another device, 218 for what does not parse.
+// formats, 209 for machine code only or code for another device, 218 for what does not parse, 222
+// for PTX newer than `newest_ptx` (Options::ptx_version).
 // Without the lock: large modules take a while.
-CUresult parse_image(const void* image, const Profile& profile,
+CUresult parse_image(const void* image, const Profile& profile, int newest_ptx,
                      std::shared_ptr<const sim::Module>* out, std::string* log);
 
 // The PTX text in an image: itself, or inside a fat binary. 209 for machine code only.

@@ -70,7 +70,8 @@ SIM_API cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* optio
     std::shared_ptr<const sim::Module> code;
     std::string log;
     lock.unlock();
-    result = parse_image(image, driver.devices[0]->profile, &code, &log);
+    result =
+        parse_image(image, driver.devices[0]->profile, driver.options.ptx_version, &code, &log);
     lock.lock();
     const std::chrono::duration<double> seconds = Clock::now() - start;
     jit.write("", result == CUDA_SUCCESS ? "" : log, seconds.count());

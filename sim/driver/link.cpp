@@ -105,14 +105,15 @@ SIM_API cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pat
 
 // The text is tried here, so that what is wrong with it is in the linker's log.
 SIM_API cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
-  return with_link(state, [&](Driver&, Lock& lock, Context& context, auto& link) -> CUresult {
+  return with_link(state, [&](Driver& all, Lock& lock, Context& context, auto& link) -> CUresult {
     if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (link->text.empty()) return refuse(*link, CUDA_ERROR_INVALID_IMAGE, "nothing to link");
     const sim::Profile profile = context.device->profile;
     std::shared_ptr<const sim::Module> code;
     std::string log;
     lock.unlock();
-    const CUresult result = parse_image(link->text.c_str(), profile, &code, &log);
+    const CUresult result =
+        parse_image(link->text.c_str(), profile, all.options.ptx_version, &code, &log);
     lock.lock();
     if (result != CUDA_SUCCESS) return refuse(*link, result, log);
     const std::chrono::duration<double> seconds = Clock::now() - link->start;

@@ -39,7 +39,7 @@ CUresult load_module(CUmodule* out, const void* image, unsigned count, CUjit_opt
     std::shared_ptr<const sim::Module> code;
     std::string log;
     lock.unlock();
-    result = parse_image(image, context.device->profile, &code, &log);
+    result = parse_image(image, context.device->profile, driver.options.ptx_version, &code, &log);
     lock.lock();
     if (!context.alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     std::shared_ptr<Module> module;

@@ -106,6 +106,18 @@ Profile read_profile(Reader& reader, const std::string& chosen) {
   return profile;
 }
 
+// The newest PTX that a driver translates, as 84 for 8.4: release notes of the PTX ISA.
+int newest_ptx(int driver_version) {
+  static constexpr struct {
+    int driver, ptx;
+  } kVersions[] = {{13010, 91}, {13000, 90}, {12090, 88}, {12080, 87}, {12070, 86}, {12050, 85},
+                   {12040, 84}, {12030, 83}, {12020, 82}, {12010, 81}, {12000, 80}};
+  for (const auto& each : kVersions) {
+    if (driver_version >= each.driver) return each.ptx;
+  }
+  return 0;
+}
+
 // Gigabytes per second, then microseconds; what is not given is the device's own.
 void read_link(Reader& reader, Options* out) {
   static constexpr char kName[] = "LATHE_SIM_LINK";
@@ -139,6 +151,12 @@ bool read_options(Options* out, std::string* what) {
   }
   if (reader.good()) read_link(reader, out);
   if (reader.good()) out->check = read_checks(reader, out->check);
+  out->driver_version =
+      static_cast<int>(reader.number("LATHE_SIM_DRIVER_VERSION", 12000, 13010, 13000));
+  // Without a choice any PTX runs that the simulator understands.
+  if (!Reader::text("LATHE_SIM_DRIVER_VERSION").empty()) {
+    out->ptx_version = newest_ptx(out->driver_version);
+  }
   out->devices = static_cast<int>(reader.number("LATHE_SIM_DEVICES", 1, 64, 1));
   out->seed = reader.number("LATHE_SIM_SEED", 0, UINT64_MAX, 0);
   out->threads = static_cast<int>(reader.number("LATHE_SIM_THREADS", 0, 1024, 0));

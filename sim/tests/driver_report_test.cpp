@@ -59,6 +59,7 @@ TEST_CASE("values that are not allowed end cuInit and are named") {
       {"LATHE_SIM_TENSOR_SUM", "fast", "exact, sequential, coarse"},
       {"LATHE_SIM_ERROR_EXITCODE", "256", "0 to 255"},
       {"LATHE_SIM_DEVICES", "0", "1 to 64"},
+      {"LATHE_SIM_DRIVER_VERSION", "11080", "12000 to 13010"},
       {"LATHE_SIM_SEED", "-1", "0 to"},
       {"LATHE_SIM_QUIET", "yes", "0 to 1"},
       {"LATHE_SIM_ISA", "zz", "base"},
@@ -127,6 +128,41 @@ TEST_CASE("NCCL's variables are looked at in the same way") {
   const Child late = in_child({{"LATHE_SIM_NCCL_TIMEOUT_MS", "soon"}}, run_alone);
   CHECK(late.status == 1);
   CHECK(has(late.error, "LATHE_SIM_NCCL_TIMEOUT_MS is \"soon\"; allowed: 1 to "));
+}
+
+namespace {
+
+// Loads kernels in PTX of a version; the driver's version is what LATHE_SIM_DRIVER_VERSION says.
+int load_ptx(const std::string& version, int driver_version) {
+  int answered = 0;
+  if (cuda().driver_get_version(&answered) != CUDA_SUCCESS || answered != driver_version) return 1;
+  CUcontext context = nullptr;
+  cuda().init(0);
+  cuda().device_primary_ctx_retain(&context, 0);
+  cuda().ctx_push_current(context);
+  std::string text = kernels();
+  text.replace(text.find("8.0"), 3, version);
+  CUmodule module = nullptr;
+  const CUresult result = cuda().module_load_data(&module, text.c_str());
+  return result == CUDA_SUCCESS ? 0 : result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? 2 : 3;
+}
+
+}  // namespace
+
+TEST_CASE("an older driver takes no newer PTX") {
+  const struct {
+    int driver;
+    const char* ptx;
+    int status;
+  } cases[] = {{12040, "8.4", 0}, {12040, "8.5", 2}, {12040, "9.0", 2},
+               {12000, "8.0", 0}, {12000, "8.1", 2}, {12060, "8.5", 0},
+               {12060, "8.6", 2}, {13000, "9.0", 0}, {13000, "9.1", 2}};
+  for (const auto& each : cases) {
+    CAPTURE(each.driver);
+    CAPTURE(std::string(each.ptx));
+    const Environment old = {{"LATHE_SIM_DRIVER_VERSION", std::to_string(each.driver)}};
+    CHECK(in_child(old, [&] { return load_ptx(each.ptx, each.driver); }).status == each.status);
+  }
 }
 
 TEST_CASE("values that are allowed") {

@@ -1,15 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A start that knows the compiler without opening it, and everything that must make it open it. The
-// compilers are fakes that differ in their build ids; what opens one is a process of its own,
-// because a library that was opened once would answer from then on.
+// compilers are fakes that differ in their build ids; what opens one is a process of its own, as a
+// compile process that waits would answer from then on.
 #include "cache/compiler_memo.h"
 
 #include <doctest/doctest.h>
-#include <link.h>
 #include <sys/stat.h>
 
-#include <cstring>
 #include <thread>
 
 #include "cache/registry.h"
@@ -32,14 +30,6 @@ KernelSpec conv_spec(int width) {
   return *conv_kernels(problem, *facts_of_arch("sm_90a"), false)->forward;
 }
 
-bool compiler_is_open() {
-  return dl_iterate_phdr(
-             [](dl_phdr_info* object, size_t, void*) {
-               return std::strstr(object->dlpi_name, "libnvrtc") == nullptr ? 0 : 1;
-             },
-             nullptr) != 0;
-}
-
 // What a process that wants one kernel saw: its origin, whether the compiler is open now, and which
 // compiler made the kernel.
 struct Start {
@@ -58,8 +48,8 @@ void start_here(const std::string& cache, int width, const std::string& report) 
   const auto built = registry.build(conv_spec(width));
   const std::string what = built.ok() ? word((*built)->origin) : built.status().text();
   const auto identity = built.ok() ? *(*built)->entry->metadata.find("nvrtc") : "";
-  write_file(report,
-             text(what, "\n", compiler_is_open() ? "opened" : "not opened", "\n", identity));
+  write_file(report, text(what, "\n", compile_processes_started() > 0 ? "opened" : "not opened",
+                          "\n", identity));
 }
 
 Start read_start(const std::string& report) {
@@ -91,7 +81,7 @@ void install(const std::string& which, const std::string& path) {
 
 std::optional<std::string> recalled(const TemporaryDirectory& place) {
   const auto store = Store::open(place / "cache");
-  return CompilerMemo(*store).recall();
+  return CompilerMemo(*store, 0).recall();
 }
 
 // A cache that remembers compiler A at place/a, with one kernel.
@@ -146,6 +136,13 @@ TEST_CASE("another LATHE_NVRTC is another question, and each has its answer") {
     CHECK(start(warm.place) == remembered(kB));
   }
   CHECK(start(warm.place) == remembered(kA));
+}
+
+TEST_CASE("a compiler that the driver is too old for is not remembered to it") {
+  const Warm warm;
+  const auto store = Store::open(warm.place / "cache");
+  CHECK(CompilerMemo(*store, 13000).recall() == kA);
+  CHECK(CompilerMemo(*store, 12090).recall() == std::nullopt);
 }
 
 TEST_CASE("a file that has only just changed is not noted") {

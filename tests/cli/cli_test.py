@@ -7,6 +7,7 @@ import sys
 import harness
 from bundle_cases import BundleCases
 from cache_cases import CacheCases
+from driver_cases import DriverCases
 from example_cases import ExampleCases
 from explain_cases import ExplainCases
 from input_cases import InputCases
@@ -23,6 +24,7 @@ from warm_cases import WarmCases
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
+                           "driver": DriverCases,
                            "tools": ToolCases, "explain": ExplainCases,
                            "picture": PictureCases,
                            "tune": TuneCases,

@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Messages are put together with +: streams would triple the size of the compile process.
+#include "codegen/nvrtc_library.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include <cstring>
+
+#include "abi/nvrtc.h"
+
+namespace lathe {
+
+struct NvrtcLibrary::Api {
+  decltype(&nvrtcVersion) version = nullptr;
+  decltype(&nvrtcGetErrorString) error_string = nullptr;
+  decltype(&nvrtcGetNumSupportedArchs) arch_count = nullptr;
+  decltype(&nvrtcGetSupportedArchs) archs = nullptr;
+  decltype(&nvrtcCreateProgram) create = nullptr;
+  decltype(&nvrtcDestroyProgram) destroy = nullptr;
+  decltype(&nvrtcCompileProgram) compile = nullptr;
+  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
+  decltype(&nvrtcGetProgramLog) log = nullptr;
+  decltype(&nvrtcGetPTXSize) ptx_size = nullptr;
+  decltype(&nvrtcGetPTX) ptx = nullptr;
+  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
+  decltype(&nvrtcGetCUBIN) cubin = nullptr;
+};
+
+namespace {
+
+// One program of the compiler, destroyed on every way out.
+template <typename Destroy>
+struct Program {
+  explicit Program(Destroy function) : destroy(function) {}
+  ~Program() {
+    if (handle != nullptr) destroy(&handle);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  Destroy destroy;
+  nvrtcProgram handle = nullptr;
+};
+
+template <typename Size, typename Get>
+std::string fetch(nvrtcProgram program, Size size_of, Get get) {
+  size_t size = 0;
+  if (size_of(program, &size) != NVRTC_SUCCESS || size == 0) return {};
+  std::string bytes(size, '\0');
+  if (get(program, bytes.data()) != NVRTC_SUCCESS) return {};
+  return bytes;
+}
+
+// Text comes with its terminating zero.
+std::string without_zero(std::string value) {
+  while (!value.empty() && value.back() == '\0') value.pop_back();
+  return value;
+}
+
+// NVRTC opens its builtins by bare name and says nothing about where it lies itself, so outside the
+// system's folders (a wheel) it finds them only if they are loaded already. Failing is fine.
+void hold_builtins(const std::string& path, int major, int minor) {
+  const std::string file = path.substr(0, path.rfind('/') + 1) + "libnvrtc-builtins.so." +
+                           std::to_string(major) + "." + std::to_string(minor);
+  dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+template <typename Function>
+bool resolve(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+// The build id in the notes of one segment; empty if it is not there.
+std::string build_id_in(const char* note, const char* end) {
+  constexpr char kHex[] = "0123456789abcdef";
+  while (note + sizeof(ElfW(Nhdr)) <= end) {
+    ElfW(Nhdr) header;
+    std::memcpy(&header, note, sizeof(header));
+    const char* name = note + sizeof(header);
+    const char* bytes = name + (header.n_namesz + 3u) / 4u * 4u;
+    if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
+        std::memcmp(name, "GNU", 4) == 0) {
+      std::string id;
+      for (unsigned b = 0; b < header.n_descsz; ++b) {
+        id += kHex[static_cast<unsigned char>(bytes[b]) >> 4];
+        id += kHex[bytes[b] & 15];
+      }
+      return id;
+    }
+    note = bytes + (header.n_descsz + 3u) / 4u * 4u;
+  }
+  return {};
+}
+
+struct BuildIdSearch {
+  ElfW(Addr) base;
+  std::string id;
+};
+
+int visit_object(dl_phdr_info* object, size_t, void* data) {
+  auto* search = static_cast<BuildIdSearch*>(data);
+  if (object->dlpi_addr != search->base) return 0;
+  for (int i = 0; i < object->dlpi_phnum && search->id.empty(); ++i) {
+    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    const auto* note = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
+    search->id = build_id_in(note, note + segment.p_memsz);
+  }
+  return 1;
+}
+
+std::string version_text(int major, int minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+// Why no candidate would do. `newer`: those that opened and are too new for the driver.
+Status none_of(const std::string& tried, const std::string& newer, int driver_version) {
+  if (newer.empty()) {
+    return Status(Code::compile_failed,
+                  "the compiler library NVRTC could not be opened; set LATHE_NVRTC to "
+                  "libnvrtc.so.13 or .so.12. Tried:" +
+                      tried);
+  }
+  const int major = driver_version / 1000;
+  const std::string needed = std::to_string(major);
+  return Status(Code::compile_failed,
+                "the driver, of CUDA " + version_text(major, driver_version % 1000 / 10) +
+                    ", loads no code of a newer major version; found is " + newer +
+                    ", needed is NVRTC " + needed + ": pip install nvidia-cuda-nvrtc-cu" + needed +
+                    " and set LATHE_NVRTC to its libnvrtc.so." + needed);
+}
+
+}  // namespace
+
+std::mutex& loader_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+bool driver_loads(int compiler_major, int driver_version) {
+  return driver_version == 0 || compiler_major <= driver_version / 1000;
+}
+
+int major_of_identity(std::string_view identity) {
+  constexpr std::string_view kName = "nvrtc ";
+  int major = 0;
+  if (identity.substr(0, kName.size()) != kName) return 0;
+  for (size_t i = kName.size(); i < identity.size() && identity[i] >= '0' && identity[i] <= '9';
+       ++i) {
+    major = major * 10 + (identity[i] - '0');
+    if (major > 1000) return 0;
+  }
+  return major;
+}
+
+std::string build_id_of(const void* address) {
+  Dl_info where{};
+  if (dladdr(address, &where) == 0) return {};
+  BuildIdSearch search{reinterpret_cast<ElfW(Addr)>(where.dli_fbase), {}};
+  dl_iterate_phdr(visit_object, &search);
+  return search.id;
+}
+
+NvrtcLibrary::NvrtcLibrary() : api_(std::make_unique<Api>()) {}
+NvrtcLibrary::~NvrtcLibrary() = default;
+
+bool NvrtcLibrary::resolve_all(void* library) {
+  return resolve(library, "nvrtcVersion", &api_->version) &&
+         resolve(library, "nvrtcGetErrorString", &api_->error_string) &&
+         resolve(library, "nvrtcGetNumSupportedArchs", &api_->arch_count) &&
+         resolve(library, "nvrtcGetSupportedArchs", &api_->archs) &&
+         resolve(library, "nvrtcCreateProgram", &api_->create) &&
+         resolve(library, "nvrtcDestroyProgram", &api_->destroy) &&
+         resolve(library, "nvrtcCompileProgram", &api_->compile) &&
+         resolve(library, "nvrtcGetProgramLogSize", &api_->log_size) &&
+         resolve(library, "nvrtcGetProgramLog", &api_->log) &&
+         resolve(library, "nvrtcGetPTXSize", &api_->ptx_size) &&
+         resolve(library, "nvrtcGetPTX", &api_->ptx) &&
+         resolve(library, "nvrtcGetCUBINSize", &api_->cubin_size) &&
+         resolve(library, "nvrtcGetCUBIN", &api_->cubin);
+}
+
+void NvrtcLibrary::take_facts() {
+  const Api& api = *api_;
+  const auto* const inside = reinterpret_cast<const void*>(api.version);
+  Dl_info where{};
+  if (dladdr(inside, &where) != 0) {
+    facts_.path = where.dli_fname;
+    hold_builtins(facts_.path, facts_.major, facts_.minor);
+  }
+  const std::string id = build_id_of(inside);
+  facts_.identity =
+      "nvrtc " + version_text(facts_.major, facts_.minor) + " " + (id.empty() ? "no-build-id" : id);
+  int count = 0;
+  if (api.arch_count(&count) != NVRTC_SUCCESS || count <= 0) return;
+  std::vector<int> numbers(static_cast<size_t>(count));
+  if (api.archs(numbers.data()) != NVRTC_SUCCESS) return;
+  for (const int number : numbers) facts_.archs.push_back("sm_" + std::to_string(number));
+}
+
+Result<std::shared_ptr<const NvrtcLibrary>> NvrtcLibrary::open(
+    const std::vector<CompilerCandidate>& candidates, int driver_version) {
+  std::string tried, newer;
+  const std::lock_guard<std::mutex> guard(loader_mutex());
+  for (const CompilerCandidate& candidate : candidates) {
+    void* const library = dlopen(candidate.file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr) {
+      const char* const why = dlerror();
+      tried += "\n  " + candidate.file + ": " + (why == nullptr ? "not found" : why);
+      continue;
+    }
+    std::shared_ptr<NvrtcLibrary> opened(new NvrtcLibrary());
+    CompilerFacts& facts = opened->facts_;
+    facts.asked = candidate.asked;
+    if (!opened->resolve_all(library) ||
+        opened->api_->version(&facts.major, &facts.minor) != NVRTC_SUCCESS || facts.major < 12) {
+      return Status(Code::compile_failed, "NVRTC " + version_text(facts.major, facts.minor) + " (" +
+                                              candidate.file +
+                                              ") is too old; needed is 12.0 or later");
+    }
+    if (driver_loads(facts.major, driver_version)) {
+      opened->take_facts();
+      return std::shared_ptr<const NvrtcLibrary>(std::move(opened));
+    }
+    if (newer.empty()) {
+      newer = "NVRTC " + version_text(facts.major, facts.minor) + " (" + candidate.file + ")";
+    }
+  }
+  return none_of(tried, newer, driver_version);
+}
+
+CompileOutcome NvrtcLibrary::compile(const CompileJob& job) const {
+  std::vector<const char*> options, names, texts;
+  for (const std::string& option : job.options) options.push_back(option.c_str());
+  for (const CompileHeader& header : job.headers) {
+    names.push_back(header.name);
+    texts.push_back(header.text);
+  }
+  CompileOutcome outcome;
+  Program program(api_->destroy);
+  nvrtcResult result = api_->create(&program.handle, job.unit.c_str(), "/lathe/entry.cu",
+                                    static_cast<int>(names.size()), texts.data(), names.data());
+  if (result == NVRTC_SUCCESS) {
+    result = api_->compile(program.handle, static_cast<int>(options.size()), options.data());
+    outcome.log = without_zero(fetch(program.handle, api_->log_size, api_->log));
+  }
+  if (result != NVRTC_SUCCESS) {
+    const char* const word = api_->error_string(result);
+    outcome.error = word == nullptr || *word == '\0' ? "unknown error of NVRTC" : word;
+    return outcome;
+  }
+  outcome.cubin = fetch(program.handle, api_->cubin_size, api_->cubin);
+  outcome.ptx = without_zero(fetch(program.handle, api_->ptx_size, api_->ptx));
+  return outcome;
+}
+
+}  // namespace lathe
