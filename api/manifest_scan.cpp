@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/boundary.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -45,7 +46,7 @@ class Scan final : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& name) override {
     if (names_.back().insert(name).second) return true;
-    wrong_ = text("the line has '", name.substr(0, kMostWords), "' twice; allowed is once");
+    wrong_ = text("the line has ", in_quotes(name), " twice; allowed is once");
     return false;
   }
   bool parse_error(std::size_t, const std::string&,

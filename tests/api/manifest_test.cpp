@@ -166,6 +166,9 @@ TEST_CASE("what is refused is named, with what is allowed") {
        {"only one"}},
       {R"({"op":"causal_conv1d_update","tensors":{},"group":{"world":2}})", {"cannot be split"}},
       {"{\"op\":\"kda\",\"tensors\":{},\"options\":{\"scale\":\"\xFF\"}}", {"no JSON"}},
+      {R"({"\u001b[31mX":1})", {R"(the field '\x1b[31mX')"}},
+      {R"({"a\nb":1,"a\nb":1})", {R"('a\x0ab' twice)"}},
+      {R"({"op":"kda","tensors":{"q\n\u009b":1}})", {R"(tensor q\x0a\xc2\x9b is 1)"}},
   };
   for (const auto& each : cases) {
     CAPTURE(each.line.substr(0, 120));

@@ -311,7 +311,7 @@ class InputCases(Case):
         self.refused("output_final_state.*inf", options=["output_final_state=inf"])
         self.refused("speed", options=["speed=9"])
         self.refused("expected key=value", options=["activation"])
-        self.refused("activation is given twice", options=["activation=none", "activation=silu"])
+        self.refused('"activation" is given twice', options=["activation=none", "activation=silu"])
         self.refused("output_final_state", update(), op="causal_conv1d_update", options=["output_final_state=1"])
 
     def test_arguments(self):
@@ -339,6 +339,15 @@ class InputCases(Case):
             self.assert_refused((process.returncode, out, err), "--output is")
         self.input.unlink()
         self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:]), "no such file")
+
+    def test_what_a_terminal_would_obey_is_escaped(self):
+        save(self.input, conv())
+        for words in (["--set", "\x1b[31mX=1"], ["--tensor", "\x1b[31m"], ["--\x1b[31m"]):
+            with self.subTest(words=words):
+                status, out, err = self.lathe(*self.command("causal_conv1d")[1:], *words)
+                self.assertEqual(status, 2)
+                self.assertNotIn("\x1b", err)
+                self.assertIn("\\x1b[31m", err)
 
     def test_files(self):
         save(self.input, conv())

@@ -228,7 +228,7 @@ class ToolCases(Case):
     def test_explain_refuses(self):
         for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),
                                (["--tensor", "x=f32:1,a,3"], "extent is"), ([], "neither --input nor --tensor"),
-                               ([*X, "--tensor", "x=f32:1"], "x is given twice"),
+                               ([*X, "--tensor", "x=f32:1"], '"x" is given twice'),
                                ([*X, "--device", "abacus"], "abacus"), ([*X, "--arch", "sm_7"], "sm_7")):
             with self.subTest(words=words):
                 self.assert_refused(self.lathe("explain", "causal_conv1d", *words), pattern)
