@@ -590,8 +590,9 @@ LATHE_API lathe_status lathe_cache_list(lathe_context* context, const char** lin
  * Many kernels in one file: made from a cache, merged, unpacked into another, or opened in place by
  * LATHE_BUNDLES. The same entries make the same bytes. A file that is no sound bundle, has another
  * version, or is not the user's or root's alone to write is INVALID_ARGUMENT with the reason;
- * CACHE_IO if it cannot be read or written. New files take the place of old ones whole, or not at
- * all. Any thread may call any of these. */
+ * CACHE_IO if it cannot be read or written. New files take the place of regular files whole, or not
+ * at all; any other kind of file, a symbolic link too, stays and is INVALID_ARGUMENT. Any thread
+ * may call any of these. */
 
 typedef struct lathe_bundle_report {
   size_t size;             /* in: sizeof(lathe_bundle_report) */
