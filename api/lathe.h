@@ -626,6 +626,20 @@ LATHE_API lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report
 LATHE_API lathe_status lathe_bundle_list(const char* path, const char** lines,
                                          lathe_bundle_report* out);
 
+/* ---- files
+ * ------------------------------------------------------------------------------------------------
+ * A file that appears whole or not at all, as bundles do: written under a random name beside
+ * `path`, synced and renamed. Only a regular file is replaced: a symbolic link (which is not
+ * followed), a device, a pipe, a folder and a path without a file's name are INVALID_ARGUMENT.
+ * CACHE_IO if the disk or the folder refuses, which the text names; what was at `path` is then
+ * still there. */
+
+/* Whether lathe_file_write can work, before time is spent on what is to be written. */
+LATHE_API lathe_status lathe_file_check(const char* path);
+/* Writes `count` pieces one after another; a piece of 0 bytes may be NULL. */
+LATHE_API lathe_status lathe_file_write(const char* path, const void* const* pieces,
+                                        const size_t* bytes, size_t count);
+
 /* ---- tuned choices
  * -------------------------------------------------------------------------------------- */
 

@@ -337,6 +337,13 @@ class InputCases(Case):
             process = self.start(self.command("causal_conv1d", output=output))
             out, err = process.communicate(timeout=60)
             self.assert_refused((process.returncode, out, err), "--output is")
+        with tempfile.TemporaryDirectory() as other:
+            link = pathlib.Path(other, "link")
+            link.symlink_to(pathlib.Path(other, "target"))
+            self.assert_refused(self.lathe(*self.command("causal_conv1d", output=link)[1:]), "a symbolic link")
+        before = self.input.read_bytes()
+        self.assert_refused(self.lathe(*self.command("causal_conv1d", output=self.input)[1:]), "the file of --input")
+        self.assertEqual(self.input.read_bytes(), before)
         self.input.unlink()
         self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:]), "no such file")
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "api/cli/failure.h"
+#include "api/cli/output.h"
 
 using namespace lathe::cli;
 namespace fs = std::filesystem;
@@ -113,8 +114,24 @@ TEST_CASE("a failed write leaves nothing") {
   fs::create_directory(folder / "taken");
   CHECK_THROWS_AS(write_safetensors_file(folder / "taken", sample()), Failure);
   CHECK(folder.files() == 1);
-  CHECK_THROWS_AS(check_output_path(folder / "taken"), Failure);
-  CHECK_THROWS_AS(check_output_path(folder / "no/where"), Failure);
+  CHECK_THROWS_AS(check_output("--output", folder / "taken"), Failure);
+  CHECK_THROWS_AS(check_output("--output", folder / "no/where"), Failure);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("writing follows no link, neither of its own name nor of a temporary one") {
+  const Folder folder;
+  write(folder / "victim", "precious");
+  fs::create_symlink(folder / "victim", folder / "link");
+  // The name that a temporary file had before names were random.
+  fs::create_symlink(folder / "victim", folder / ("a.tmp." + std::to_string(getpid())));
+  write_safetensors_file(folder / "a", sample());
+  CHECK(fs::symlink_status(folder / "a").type() == fs::file_type::regular);
+  CHECK_THROWS_AS(write_safetensors_file(folder / "link", sample()), Failure);
+  CHECK(fs::is_symlink(folder / "link"));
+  std::ostringstream text;
+  text << std::ifstream(folder / "victim").rdbuf();
+  CHECK(text.str() == "precious");
 }
 
 TEST_CASE("every truncation is refused") {

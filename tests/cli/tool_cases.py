@@ -72,8 +72,13 @@ class ToolCases(Case):
             self.assertEqual([step["mask"] for step in ring["steps"]], ["causal", "skip", "causal", "full"])
             self.assertIn("world_size is 0", refused["error"])
             answered.unlink()
-            for bad, part in ((("plan", "rings", *command[2:]), "'rings'"),
-                              ((*command[:2], "--input", folder + "/none", *command[4:]), "none cannot be read")):
+            link = pathlib.Path(folder, "link")
+            link.symlink_to(answered)
+            for bad, part in (((*command[:4], "--output", str(link)), "a symbolic link"), (("plan", "rings", *command[2:]), "'rings'"),
+                              ((*command[:2], "--input", folder + "/none", *command[4:]), "none\", which cannot be read"),
+                              ((*command[:4], "--output", str(asked)), "the file of --input"),
+                              ((*command[:4], "--output", folder), "a folder"),
+                              ((*command, "--svg", str(answered)), "the file of --output")):
                 status, out, err = self.lathe(*bad)
                 self.assertEqual((status, out), (2, ""))
                 self.assertIn(part, err)
