@@ -371,7 +371,7 @@ class InputCases(Case):
         bad = {
             "8 bytes of header length": good[:5],
             "header length is": struct.pack("<Q", 1 << 60) + good[8:],
-            "not valid JSON": good[:8] + b"}" + good[9:],
+            "not valid JSON": good[:9] + b"}" + good[10:],
             "bytes of data": good[:-1],
             "the file has": good + b"\0",
             "takes 1280 bytes": lie(lambda h: h["x"].update(data_offsets=[0, 1276])),

@@ -134,6 +134,33 @@ TEST_CASE("writing follows no link, neither of its own name nor of a temporary o
   CHECK(text.str() == "precious");
 }
 
+// Reading took a minute for 40,000 and an hour for these.
+TEST_CASE("a header of 100,000 tensors is read") {
+  const Folder folder;
+  std::string header = "{";
+  for (int i = 0; i < 100000; ++i) {
+    header += (i == 0 ? "\"t" : ",\"t") + std::to_string(i) +
+              R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  write(folder / "a", file_text(header + "}", 0));
+  CHECK(read_safetensors_header(folder / "a").size() == 100000);
+  write(folder / "a", file_text(header + R"(,"t7":{}})", 0));
+  CHECK(refusal(folder / "a").find("\"t7\" stands twice") != std::string::npos);
+}
+
+TEST_CASE("a header begins with a brace and is all of its text") {
+  using namespace std::string_literals;
+  const Folder folder;
+  for (const std::string& header :
+       {" {}"s, "\xef\xbb\xbf{}"s, "\n{}"s, "{}\0garbage"s, "{}\0"s, "{}{}"s, "\0{}"s}) {
+    CAPTURE(header);
+    write(folder / "a", file_text(header, 0));
+    CHECK(refusal(folder / "a").find("the header is not") != std::string::npos);
+  }
+  write(folder / "a", file_text("{}   ", 0));
+  CHECK(read_safetensors(folder / "a").empty());
+}
+
 TEST_CASE("every truncation is refused") {
   const Folder folder;
   const std::string whole = written(sample());
