@@ -347,6 +347,15 @@ class InputCases(Case):
         self.input.unlink()
         self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:]), "no such file")
 
+    def test_no_value_is_empty(self):
+        save(self.input, conv())
+        for words in (["--ranks", ""], ["--ranks="], ["--cache-dir", ""], ["--arch", ""], ["--device", ""], ["--set", ""]):
+            with self.subTest(words=words):
+                self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:], *words), "lathe: --")
+        command = ["run", "causal_conv1d", "--input", self.input, "--output"]
+        self.assert_refused(self.lathe(*command, ""), '--output is "", but needs a value')
+        self.assert_refused(self.lathe("cache", "stat", "--cache-dir", ""), '--cache-dir is "", but needs a value')
+
     def test_what_a_terminal_would_obey_is_escaped(self):
         save(self.input, conv())
         for words in (["--set", "\x1b[31mX=1"], ["--tensor", "\x1b[31m"], ["--\x1b[31m"]):
