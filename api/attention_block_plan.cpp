@@ -139,7 +139,7 @@ Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   Estimate out;
   if (is_empty(extent)) return out;
-  AttentionMask all;
+  AttentionSequences all;
   all.queries = extent.seq_q, all.keys = extent.seq_k;
   const AttentionCost row = attention_forward_cost(request_.problem, spec(), extent, {all});
   // out is float32 and, but for the first step, read as well.

@@ -75,7 +75,7 @@ class AttentionWork final : public Work {
   Status run_forward(const Call& call, const AttentionShape& shape, const Lists& lists) const;
   Status run_backward(const Call& call, const AttentionShape& shape, const Backward& backward,
                       const Lists& lists) const;
-  std::vector<AttentionMask> even_lengths(const AttentionShape& shape) const;
+  std::vector<AttentionSequences> even_lengths(const AttentionShape& shape) const;
 
   AttentionRequest request_;
   DeviceFacts facts_;
@@ -246,25 +246,29 @@ Status AttentionWork::run(const Call& call) const {
   return kernels_.backward ? run_backward(call, extent, backward, lists) : Status();
 }
 
-// Packed lengths are on the device: the estimate takes them as even.
-std::vector<AttentionMask> AttentionWork::even_lengths(const AttentionShape& shape) const {
-  std::vector<AttentionMask> sequences;
-  const int64_t parts = request_.problem.packed ? shape.sequences : 1;
-  for (int64_t b = 0; b < shape.sequences; ++b) {
-    const int64_t part = request_.problem.packed ? b : 0;
-    const auto length = [&](int64_t tokens) {
-      return tokens / parts + (part < tokens % parts ? 1 : 0);
-    };
-    sequences.push_back(
-        {length(shape.seq_q), length(shape.seq_k), request_.window_left, request_.window_right});
+// Packed lengths are on the device: the estimate takes them as even. The first of them have one
+// token more where tokens do not divide, so that there are three kinds of sequences at most.
+std::vector<AttentionSequences> AttentionWork::even_lengths(const AttentionShape& shape) const {
+  const int64_t count = shape.sequences, parts = request_.problem.packed ? count : 1;
+  if (count == 0) return {};
+  const int64_t more_q = shape.seq_q % parts, more_k = shape.seq_k % parts;
+  std::vector<AttentionSequences> out;
+  int64_t begin = 0;
+  for (const int64_t end : {std::min(more_q, more_k), std::max(more_q, more_k), count}) {
+    if (end <= begin) continue;
+    const AttentionMask mask = {shape.seq_q / parts + (begin < more_q ? 1 : 0),
+                                shape.seq_k / parts + (begin < more_k ? 1 : 0),
+                                request_.window_left, request_.window_right};
+    out.push_back({mask, end - begin});
+    begin = end;
   }
-  return sequences;
+  return out;
 }
 
 Result<Estimate> AttentionWork::estimate(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
-  const std::vector<AttentionMask> sequences = even_lengths(extent);
+  const std::vector<AttentionSequences> sequences = even_lengths(extent);
   Estimate out;
   const auto add = [&out, this](const AttentionCost& cost, uint64_t bytes) {
     out.cost.minimum_bytes += cost.minimum_bytes;

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "api/boundary.h"
+#include "codegen/base/printable.h"
 #include "codegen/snippets.h"
 
 namespace lathe {
@@ -28,7 +29,8 @@ Status read_scalar(const lathe_problem& problem, const char* name, float* out) {
   double number = 0;
   std::from_chars(value.data(), value.data() + value.size(), number);
   if (std::abs(number) > FLT_MAX) {
-    return invalid(text("option ", name, " is '", value, "', which float32 does not hold"));
+    return invalid(
+        text("option ", name, " is ", in_quotes(value), ", which float32 does not hold"));
   }
   *out = static_cast<float>(number);
   return {};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codegen/base/log.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -37,7 +38,7 @@ LastError& last_error() {
 lathe_status report(Code code, const char* text) noexcept {
   LastError& last = last_error();
   try {
-    last.text = text;
+    last.text = printable(text);
     last.shown = last.text.c_str();
   } catch (...) {
     last.shown = "out of host memory while keeping the text of a failure";

@@ -41,15 +41,21 @@ inline Status require(const void* pointer, const char* argument) {
   return pointer ? Status() : invalid(text(argument, " is NULL, but must be given"));
 }
 
+// Checks the size that a struct says it has. No struct of any version comes near kMost: a larger
+// size is memory that the caller has not set.
+inline Status check_size(size_t size, size_t least, const char* name) {
+  constexpr size_t kMost = 4096;
+  if (size >= least && size <= kMost) return {};
+  return invalid(text(name, "size is ", size, ", but must be at least ", least, " and at most ",
+                      kMost, ": set it to the sizeof of the struct"));
+}
+
 // Reads a struct whose first member is its size: what this version does not know must be zero.
 template <typename T>
 Status take_sized(const T* from, const char* argument, T* to) {
   size_t size;
   std::memcpy(&size, from, sizeof(size));
-  if (size < sizeof(T)) {
-    return invalid(text(argument, ".size is ", size, ", but must be at least ", sizeof(T),
-                        ": set it to the sizeof of the struct"));
-  }
+  LATHE_TRY(check_size(size, sizeof(T), text(argument, ".").c_str()));
   const char* bytes = reinterpret_cast<const char*>(from);
   for (size_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
@@ -67,9 +73,7 @@ Status check_sized(const T* out) {
   LATHE_TRY(require(out, "out"));
   size_t size;
   std::memcpy(&size, out, sizeof(size));
-  if (size >= sizeof(T)) return {};
-  return invalid(text("out->size is ", size, ", but must be at least ", sizeof(T),
-                      ": set it to the sizeof of the struct"));
+  return check_size(size, sizeof(T), "out->");
 }
 
 // Writes such a struct after check_sized; members of later versions become zero.

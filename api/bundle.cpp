@@ -9,6 +9,7 @@
 #include "api/boundary.h"
 #include "api/context.h"
 #include "api/tuned_bundle.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -91,8 +92,8 @@ Result<std::vector<Digest>> parse_keys(const char* const* keys, size_t count) {
     LATHE_TRY(require(keys[i], text("keys[", i, "]").c_str()));
     const auto key = parse_digest(keys[i]);
     if (!key)
-      return invalid(
-          text("keys[", i, "] is '", keys[i], "', but a key has 32 hexadecimal digits (0-9, a-f)"));
+      return invalid(text("keys[", i, "] is ", in_quotes(keys[i]),
+                          ", but a key has 32 hexadecimal digits (0-9, a-f)"));
     out.push_back(*key);
   }
   return out;

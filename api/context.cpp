@@ -9,6 +9,7 @@
 #include "api/boundary.h"
 #include "api/tune_choices.h"
 #include "codegen/base/env.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -25,7 +26,7 @@ Result<lathe_device_kind> kind_of(lathe_device_kind asked) {
   // The library never falls back, so auto means the real device; the program may do otherwise.
   if (word == "cuda" || word == "auto") return LATHE_DEVICE_CUDA;
   if (word == "sim") return LATHE_DEVICE_SIM;
-  return invalid(text("LATHE_DEVICE is '", word, "'; allowed are auto, cuda and sim"));
+  return invalid(text("LATHE_DEVICE is ", in_quotes(word), "; allowed are auto, cuda and sim"));
 }
 
 // A context without a device may be of a GPU by its name as well.
@@ -37,7 +38,7 @@ Status check_arch(const std::string& arch, lathe_device_kind kind) {
   if (kind == LATHE_DEVICE_NONE) {
     for (const std::string& gpu : known_gpus()) allowed += ", " + gpu;
   }
-  return invalid(text("arch is '", arch, "'; allowed are ", allowed));
+  return invalid(text("arch is ", in_quotes(arch), "; allowed are ", allowed));
 }
 
 // "sm_90a" runs what "sm_90" runs: the profile is the number.

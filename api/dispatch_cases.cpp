@@ -42,12 +42,33 @@ Json words_of_reverse(const Dispatch& dispatch, bool copies) {
   return out;
 }
 
-CopyTable copies_of(const Json& table, bool copies) {
-  if (copies) return table.get<CopyTable>();
+// Numbers of JSON that an entry of a table takes, in all the tables of an answer that have it.
+constexpr int64_t kEntry = 16;
+
+// The rows of `name`, a list of lists.
+const Json& rows_of(const PlanCase& input, const char* name) {
+  const Json& table = input.at(name);
+  bool good = table.is_array();
+  for (const Json& row : table) good = good && row.is_array();
+  if (!good) throw Refused(text(name, " is ", shown(table), "; allowed is a list for each rank"));
+  return table;
+}
+
+Table table_of(const PlanCase& input, const char* name, int64_t low, int64_t high) {
+  Table out;
+  for (const Json& row : rows_of(input, name)) out.push_back(integers_of(row, name, low, high));
+  return out;
+}
+
+// Destinations, or where `copies` is set lists of them.
+CopyTable copies_of(const PlanCase& input, const char* name, bool copies) {
   CopyTable out;
-  for (const auto& rank : table.get<Table>()) {
-    auto& row = out.emplace_back();
-    for (const int64_t to : rank) row.push_back({to});
+  for (const Json& row : rows_of(input, name)) {
+    auto& to = out.emplace_back();
+    for (const Json& shard : row) {
+      to.push_back(copies ? integers_of(shard, name, kNowhere, kMostRanks)
+                          : std::vector{integer_of(shard, name, kNowhere, kMostRanks)});
+    }
   }
   return out;
 }
@@ -60,13 +81,16 @@ bool has_copies(const Json& table) {
   return false;
 }
 
-DocumentShards shards_of(const Json& table) {
+DocumentShards shards_of(const PlanCase& input) {
   DocumentShards out;
-  for (const Json& rank : table) {
+  for (const Json& rank : rows_of(input, "shards")) {
     auto& row = out.emplace_back();
     for (const Json& shard : rank) {
-      row.push_back(
-          {shard.at(0).get<int64_t>(), shard.at(1).get<int64_t>(), shard.at(2).get<int64_t>()});
+      const std::vector<int64_t> three = integers_of(shard, "a number of shards", 0, INT_MAX);
+      if (three.size() != 3) {
+        throw Refused(text("a shard is ", shown(shard), "; allowed is [document, start, length]"));
+      }
+      row.push_back({three[0], three[1], three[2]});
     }
   }
   return out;
@@ -83,10 +107,24 @@ Json words(const DocumentShards& shards) {
   return out;
 }
 
-Json dispatch_queries(const Json& input) {
+int64_t entries_of(const DispatchRecord& record) {
+  int64_t out = 0;
+  for (const auto& rank : record.dst_rank) {
+    for (const auto& shard : rank) out += static_cast<int64_t>(shard.size()) + 1;
+  }
+  return out;
+}
+void list_entries(const PlanCase& input, const Dispatch& dispatch) {
+  const auto world = static_cast<int64_t>(dispatch.forward.num_recv_tokens.size());
+  input.list("entries", entries_of(dispatch.forward) + entries_of(dispatch.reverse), kEntry);
+  input.list("pairs of ranks", world * world, 2);
+}
+
+Json dispatch_queries(const PlanCase& input) {
   const bool copies = has_copies(input.at("dispatch"));
   const Dispatch dispatch = accepted(
-      dispatch_query(input.at("seq_len").get<Table>(), copies_of(input.at("dispatch"), copies)));
+      dispatch_query(table_of(input, "seq_len", 0, INT_MAX), copies_of(input, "dispatch", copies)));
+  list_entries(input, dispatch);
   return {{"forward", words(dispatch.forward, copies)},
           {"reverse", words_of_reverse(dispatch, copies)}};
 }
@@ -138,9 +176,9 @@ Json words(const std::vector<SharedContext>& contexts) {
   return out;
 }
 
-Json dispatch_documents(const Json& input) {
-  const DocumentShards shards = shards_of(input.at("shards"));
-  const Table dst = input.at("dst").get<Table>();
+Json dispatch_documents(const PlanCase& input) {
+  const DocumentShards shards = shards_of(input);
+  const Table dst = table_of(input, "dst", kNowhere, kMostRanks);
   const DocumentTables tables = accepted(document_tables(shards, dst));
   CopyTable targets;
   for (const auto& rank : tables.q_dispatch) {
@@ -148,7 +186,14 @@ Json dispatch_documents(const Json& input) {
     for (const int64_t to : rank) row.push_back({to});
   }
   const Dispatch queries = accepted(dispatch_query(tables.seq_len, targets));
-  const Dispatch keys = dispatch_kv(tables);
+  const Dispatch keys = accepted(dispatch_kv(tables));
+  list_entries(input, queries);
+  list_entries(input, keys);
+  const std::vector<SharedContext> contexts = shared_contexts(shards, dst);
+  for (const SharedContext& each : contexts) {
+    input.list("shared shards", static_cast<int64_t>(each.queries.size() + each.keys.size()),
+               2 * kEntry);
+  }
   const AttentionLayout layout =
       attention_layout(tables.seq_len, tables.q_to_num_kv_token, tables.q_dispatch);
   return {{"inputs", words(tables)},
@@ -162,21 +207,26 @@ Json dispatch_documents(const Json& input) {
             {"max_q", layout.max_q},
             {"max_kv", layout.max_kv},
             {"num_shards", layout.num_shards}}},
-          {"dedup", words(shared_contexts(shards, dst))}};
+          {"dedup", words(contexts)}};
 }
 
-Json plan_shards(const Json& input) {
-  const DocumentShards shards = shards_of(input.at("shards"));
-  const auto world = input.at("world_size").get<int64_t>();
+Json plan_shards(const PlanCase& input) {
+  const DocumentShards shards = shards_of(input);
+  const int world = input.world();
   if (world != static_cast<int64_t>(shards.size())) {
     throw Refused(text("world_size is ", world, ", but shards are of ", shards.size(), " ranks"));
   }
-  const auto eps = input.at("eps").get<std::vector<int64_t>>();
-  if (eps.size() != 2) throw Refused(text("eps is ", input.at("eps").dump(), ", must be [n, d]"));
-  const PlannerLimits limits = {eps[0], eps[1], input.at("align").get<int64_t>(),
-                                input.at("q_bytes").get<int64_t>(),
-                                input.at("kv_bytes").get<int64_t>()};
+  const std::vector<int64_t> eps = input.integers("eps", 0, INT_MAX);
+  if (eps.size() != 2) {
+    throw Refused(text("eps is ", shown(input.at("eps")), "; allowed is [n, d]"));
+  }
+  const PlannerLimits limits = {eps[0], eps[1], input.integer("align", 1, INT_MAX),
+                                input.integer("q_bytes", 0, INT_MAX),
+                                input.integer("kv_bytes", 0, INT_MAX)};
   const BalancedPlan plan = accepted(balance_shards(shards, limits));
+  for (const auto& rank : plan.shards) {
+    input.list("shards", static_cast<int64_t>(rank.size()), kEntry);
+  }
   return {{"out_shards", words(plan.shards)},
           {"dst", plan.dst},
           {"load", plan.load},

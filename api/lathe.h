@@ -594,8 +594,9 @@ LATHE_API lathe_status lathe_cache_list(lathe_context* context, const char** lin
  * Many kernels in one file: made from a cache, merged, unpacked into another, or opened in place by
  * LATHE_BUNDLES. The same entries make the same bytes. A file that is no sound bundle, has another
  * version, or is not the user's or root's alone to write is INVALID_ARGUMENT with the reason;
- * CACHE_IO if it cannot be read or written. New files take the place of old ones whole, or not at
- * all. Any thread may call any of these. */
+ * CACHE_IO if it cannot be read or written. New files take the place of regular files whole, or not
+ * at all; any other kind of file, a symbolic link too, stays and is INVALID_ARGUMENT. Any thread
+ * may call any of these. */
 
 typedef struct lathe_bundle_report {
   size_t size;             /* in: sizeof(lathe_bundle_report) */
@@ -628,6 +629,20 @@ LATHE_API lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report
  * without the last field. Of a damaged one kernel and arch are "?". `out` may be NULL. */
 LATHE_API lathe_status lathe_bundle_list(const char* path, const char** lines,
                                          lathe_bundle_report* out);
+
+/* ---- files
+ * ------------------------------------------------------------------------------------------------
+ * A file that appears whole or not at all, as bundles do: written under a random name beside
+ * `path`, synced and renamed. Only a regular file is replaced: a symbolic link (which is not
+ * followed), a device, a pipe, a folder and a path without a file's name are INVALID_ARGUMENT.
+ * CACHE_IO if the disk or the folder refuses, which the text names; what was at `path` is then
+ * still there. */
+
+/* Whether lathe_file_write can work, before time is spent on what is to be written. */
+LATHE_API lathe_status lathe_file_check(const char* path);
+/* Writes `count` pieces one after another; a piece of 0 bytes may be NULL. */
+LATHE_API lathe_status lathe_file_write(const char* path, const void* const* pieces,
+                                        const size_t* bytes, size_t count);
 
 /* ---- tuned choices
  * -------------------------------------------------------------------------------------- */

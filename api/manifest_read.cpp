@@ -12,6 +12,7 @@
 #include "api/manifest.h"
 #include "api/manifest_scan.h"
 #include "api/option_text.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -50,15 +51,14 @@ Status check_fields(const Json& object, std::string_view where,
       all += text(all.empty() ? "" : ", ", each);
     }
     if (!found) {
-      return invalid(
-          text(where, " has the field '", name.substr(0, kMostShown), "'; allowed are ", all));
+      return invalid(text(where, " has the field ", in_quotes(name), "; allowed are ", all));
     }
   }
   return {};
 }
 
 Status read_tensor(lathe_problem* problem, const std::string& name, const Json& value) {
-  const std::string field = "tensor " + name.substr(0, kMostShown);
+  const std::string field = "tensor " + escaped(name);
   const bool good =
       value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_array();
   if (!good) return wrong(field, value, "[dtype, [extents]], such as [\"bf16\", [1, -1, 4096]]");
@@ -101,7 +101,7 @@ Status read_option(lathe_problem* problem, const std::string& name, const Json& 
   if (value.is_string() && value.get<std::string>().find('\0') == std::string::npos) {
     return set(LATHE_OPTION_STRING, value.get<std::string>());
   }
-  return wrong("option " + name.substr(0, kMostShown), value, "a number or a text");
+  return wrong("option " + escaped(name), value, "a number or a text");
 }
 
 Status read_group(lathe_problem* problem, const Json& value) {
@@ -179,7 +179,7 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
     return read_option(problem.get(), name, value);
   }));
   LATHE_TRY(for_each(line, "snippets", [&](const std::string& name, const Json& value) -> Status {
-    if (!value.is_string()) return wrong("snippet " + name.substr(0, kMostShown), value, "a text");
+    if (!value.is_string()) return wrong("snippet " + escaped(name), value, "a text");
     return set_option_text(problem.get(), name.c_str(), value.get<std::string>());
   }));
   if (line.contains("alignment")) {

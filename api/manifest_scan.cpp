@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/boundary.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -15,6 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostWords = 200;
+// No operator has as many tensors or options; finding a name in the value goes through all of them.
+constexpr size_t kMostNames = 256;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 class Scan final : public nlohmann::json_sax<Json> {
  public:
@@ -44,8 +48,13 @@ class Scan final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(string_t& name) override {
+    if (names_.back().size() == kMostNames) {
+      wrong_ = text("an object of the line has more than ", kMostNames, " names; allowed are ",
+                    kMostNames);
+      return false;
+    }
     if (names_.back().insert(name).second) return true;
-    wrong_ = text("the line has '", name.substr(0, kMostWords), "' twice; allowed is once");
+    wrong_ = text("the line has ", in_quotes(name), " twice; allowed is once");
     return false;
   }
   bool parse_error(std::size_t, const std::string&,
@@ -76,6 +85,13 @@ class Scan final : public nlohmann::json_sax<Json> {
 Result<Json> scan_json(std::string_view given, size_t most_bytes, int most_depth) {
   if (given.size() > most_bytes) {
     return invalid(text("the line has ", given.size(), " bytes; allowed are ", most_bytes));
+  }
+  // The parser takes a byte 0 for the end of the text, and passes over a byte order mark.
+  if (const size_t zero = given.find('\0'); zero != given.npos) {
+    return invalid(text("byte ", zero, " of the line is 0; allowed is JSON text"));
+  }
+  if (given.starts_with(kByteOrderMark)) {
+    return invalid("the line begins with a byte order mark; allowed is the { of an object");
   }
   Scan scan(most_depth);
   if (!Json::sax_parse(given.begin(), given.end(), &scan)) return invalid(scan.wrong());

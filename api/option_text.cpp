@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "api/boundary.h"
+#include "codegen/base/printable.h"
 #include "codegen/snippets.h"
 
 namespace lathe {
@@ -62,12 +63,12 @@ Status set_option_text(lathe_problem* problem, const char* name, std::string byt
       if (!takes_file(op.info.options[i])) continue;
       all += text(all.empty() ? "" : ", ", op.info.options[i].name);
     }
-    return invalid(text(op.info.name, " has no option '", name, "' that is a text; it has ",
-                        all.empty() ? "none" : all));
+    return invalid(text(op.info.name, " has no option ", in_quotes(name),
+                        " that is a text; it has ", all.empty() ? "none" : all));
   }
   if (problem->options[index]) {
-    return invalid(
-        text("option ", name, " is set twice, to '", *problem->options[index], "' and to a text"));
+    return invalid(text("option ", name, " is set twice, to ", in_quotes(*problem->options[index]),
+                        " and to a text"));
   }
   const std::string file = text("<", name, ">");
   LATHE_TRY(keep_text(problem, name, file, std::move(bytes)));

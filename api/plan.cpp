@@ -19,6 +19,7 @@
 #include "api/shard_rows.h"
 #include "api/sparse_plan.h"
 #include "api/tune_choices.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -249,7 +250,8 @@ lathe_status lathe_plan_slot(const lathe_plan* plan, const char* name, size_t* o
       }
       declared += (i ? ", " : "") + std::string(plan->slots[i].name);
     }
-    return invalid(text("the plan has no tensor '", name, "'; declared are ", declared));
+    return invalid(
+        text("the plan has no tensor ", lathe::in_quotes(name), "; declared are ", declared));
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include "api/boundary.h"
 #include "api/option_text.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -47,7 +48,8 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
   const Operator& op = *problem.op;
   const int index = find_tensor(op, name);
   if (index < 0) {
-    return invalid(text(op.info.name, " has no tensor '", name, "'; it has ", tensor_names(op)));
+    return invalid(
+        text(op.info.name, " has no tensor ", in_quotes(name), "; it has ", tensor_names(op)));
   }
   const lathe_operator_tensor& tensor = op.info.tensors[index];
   if (tensor.alias_of) {
@@ -160,7 +162,8 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
   const Operator& op = *problem->op;
   const int index = find_option(op, name);
   if (index < 0) {
-    return invalid(text(op.info.name, " has no option '", name, "'; it has ", option_names(op)));
+    return invalid(
+        text(op.info.name, " has no option ", in_quotes(name), "; it has ", option_names(op)));
   }
   const lathe_operator_option& option = op.info.options[index];
   const bool widens = given == LATHE_OPTION_INT && option.type == LATHE_OPTION_DOUBLE;
@@ -169,11 +172,12 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
                         type_text(given), " (", value, "); allowed are ", option.allowed));
   }
   if (!is_allowed(option, value)) {
-    return invalid(text("option ", name, " is '", value, "'; allowed are ", option.allowed));
+    return invalid(
+        text("option ", name, " is ", in_quotes(value), "; allowed are ", option.allowed));
   }
   if (problem->options[index]) {
-    return invalid(text("option ", name, " is set twice, to '", *problem->options[index],
-                        "' and to '", value, "'"));
+    return invalid(text("option ", name, " is set twice, to ", in_quotes(*problem->options[index]),
+                        " and to ", in_quotes(value)));
   }
   if (takes_file(option) && value != option.fallback) {
     LATHE_TRY(read_option_text(problem, name, value));
@@ -257,8 +261,8 @@ lathe_status lathe_problem_create(lathe_problem** out, const char* op) {
     LATHE_TRY(require(op, "op"));
     const lathe::Operator* found = lathe::find_operator(op);
     if (!found) {
-      return invalid(
-          lathe::text("there is no operator '", op, "'; there are ", lathe::operator_names()));
+      return invalid(lathe::text("there is no operator ", lathe::in_quotes(op), "; there are ",
+                                 lathe::operator_names()));
     }
     auto problem = std::make_unique<lathe_problem>();
     problem->op = found;

@@ -1,30 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One open, one write and one close for each new line: what is appended by one write stays in one
-// piece between processes, and no descriptor lives on in children.
+// The file is opened and closed for each new line: no descriptor lives on in children.
 #include "api/record.h"
 
 #include <cerrno>
-#include <cstring>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "api/manifest.h"
+#include "cache/directory.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
-namespace {
-
-// Without a bound a call that is interrupted over and over would be a hang.
-template <typename Call>
-auto patiently(Call call) {
-  auto result = call();
-  for (int i = 0; i < 1000 && result < 0 && errno == EINTR; ++i) result = call();
-  return result;
-}
-
-}  // namespace
 
 Recorder::Recorder(std::string path, const FileSystem& fs) : path_(std::move(path)), fs_(fs) {}
 
@@ -49,24 +39,50 @@ void Recorder::note(const lathe_problem& problem) {
 }
 
 std::string Recorder::append(const std::string& line) const {
-  const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  const int file = patiently([&] { return fs_.open(path_.c_str(), flags, 0600); });
-  if (file < 0) return std::strerror(errno);
+  constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+  Opened file = open_at(fs_, AT_FDCWD, path_.c_str(), kFlags, 0600);
+  if (!file) return reason(file.error);
   struct stat about = {};
-  std::string why;
-  if (patiently([&] { return fs_.fstat(file, &about); }) != 0) {
-    why = std::strerror(errno);
-  } else if (!S_ISREG(about.st_mode)) {
-    why = "it is no regular file";
-  } else {
-    const ssize_t written = patiently([&] { return fs_.write(file, line.data(), line.size()); });
-    if (written < 0) why = std::strerror(errno);
-    if (written >= 0 && static_cast<size_t>(written) < line.size()) {
-      why = text("only ", written, " of ", line.size(), " bytes were written");
-    }
-  }
-  if (fs_.close(file) != 0 && errno != EINTR && why.empty()) why = std::strerror(errno);
+  if (uninterrupted([&] { return fs_.fstat(file.fd(), &about); }) != 0) return reason(errno);
+  if (!S_ISREG(about.st_mode)) return "it is no regular file";
+  std::string why = append_to(file.fd(), line);
+  if (const int error = file.file.close(); error != 0 && why.empty()) why = reason(error);
   return why;
+}
+
+// One write under a lock, so that a part of a line, which a full disk leaves, can be taken back
+// before anybody adds to it. Where there are no locks, or somebody keeps one, lines are still kept
+// apart: each is one write at the end of the file.
+std::string Recorder::append_to(int file, const std::string& line) const {
+  const bool locked = lock(file);
+  struct stat before = {};
+  if (uninterrupted([&] { return fs_.fstat(file, &before); }) != 0) return reason(errno);
+  char last = '\n';
+  const auto read_last = [&] { return fs_.pread(file, &last, 1, before.st_size - 1); };
+  if (before.st_size > 0 && uninterrupted(read_last) < 0) return reason(errno);
+  const std::string bytes = last == '\n' ? line : "\n" + line;
+  const ssize_t written =
+      uninterrupted([&] { return fs_.write(file, bytes.data(), bytes.size()); });
+  if (written < 0) return reason(errno);
+  if (static_cast<size_t>(written) == bytes.size()) return "";
+  const auto restore = [&] { return fs_.ftruncate(file, before.st_size); };
+  const bool restored = locked && uninterrupted(restore) == 0;
+  return text("only ", written, " of ", bytes.size(), " bytes were written",
+              restored ? "" : ", and could not be taken back");
+}
+
+// Holds the whole file until its descriptor is closed; gives up after a tenth of a second.
+bool Recorder::lock(int file) const {
+  constexpr int kAttempts = 50;
+  constexpr std::chrono::milliseconds kPause(2);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    struct flock whole = {};
+    whole.l_type = F_WRLCK;
+    if (uninterrupted([&] { return fs_.lock(file, F_OFD_SETLK, &whole); }) == 0) return true;
+    if (errno != EAGAIN && errno != EACCES) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
 }
 
 void Recorder::warn(const std::string& why) {

@@ -28,6 +28,8 @@ class Recorder {
  private:
   // Why it failed; empty if it did not. `line` ends in a newline.
   std::string append(const std::string& line) const;
+  std::string append_to(int file, const std::string& line) const;
+  bool lock(int file) const;
   void warn(const std::string& why);
 
   const std::string path_;

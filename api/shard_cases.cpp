@@ -6,6 +6,7 @@
 #include <climits>
 #include <cmath>
 
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 #include "collective/balance.h"
 #include "collective/ring.h"
@@ -21,35 +22,23 @@ Json word_or_null(const char* word) { return word ? Json(word) : Json(); }
 Json rank_or_null(int rank) { return rank == kNoRank ? Json() : Json(rank); }
 Json words(const Interval& interval) { return {interval.begin, interval.end}; }
 
-int world_of(const Json& input) {
-  const int64_t world = input.at("world_size").get<int64_t>();
-  accepted(check_world(world));
-  return static_cast<int>(world);
-}
-std::vector<int64_t> lengths_of(const Json& input) {
-  auto cu_seqlens = input.at("cu_seqlens").get<std::vector<int64_t>>();
-  accepted(check_cu_seqlens(cu_seqlens, -1));
-  return cu_seqlens;
-}
-bool flag_of(const Json& input, const char* name) {
-  const auto found = input.find(name);
-  if (found == input.end() || found->is_null()) return false;
-  return found->is_boolean() ? found->get<bool>() : found->get<int64_t>() != 0;
-}
-Interval interval_of(const Json& ends) {
-  const auto found = ends.get<std::vector<int64_t>>();
-  if (found.size() != 2 || found[1] < found[0] || std::abs(found[0]) > INT_MAX ||
-      std::abs(found[1]) > INT_MAX) {
-    throw Refused(text("interval is ", ends.dump(), "; allowed are [begin, end] of 32 bits"));
+// Numbers of JSON that a thing with named fields takes the memory of.
+constexpr int64_t kFields = 64;
+
+Interval interval_of(const PlanCase& input, const char* name) {
+  const std::vector<int64_t> found = input.integers(name, -INT_MAX, INT_MAX);
+  if (found.size() != 2 || found[1] < found[0] || found[1] - found[0] > INT_MAX) {
+    throw Refused(text(name, " is ", shown(input.at(name)), "; allowed is [begin, end] of 0 to ",
+                       INT_MAX, " tokens"));
   }
   return {found[0], found[1]};
 }
 
 // Whether parts are twice the ranks; `other` is what the second layout is called.
-bool is_folded(const Json& input, const char* other) {
-  const auto layout = input.at("layout").get<std::string>();
+bool is_folded(const PlanCase& input, const char* other) {
+  const std::string layout = input.word("layout");
   if (layout != "contiguous" && layout != other) {
-    throw Refused(text("layout is '", layout, "'; allowed are contiguous, ", other));
+    throw Refused(text("layout is ", in_quotes(layout), "; allowed are contiguous, ", other));
   }
   return layout == other;
 }
@@ -96,10 +85,10 @@ Json zigzag_fields(const PartContext& front, const PartContext& back) {
 }
 
 // As strict as flash-linear-attention: equal parts, and a token for every rank.
-Json cp_context(const Json& input) {
+Json cp_context(const PlanCase& input) {
   const bool folded = is_folded(input, "zigzag");
-  const int world = world_of(input);
-  const std::vector<int64_t> cu_seqlens = lengths_of(input);
+  const int world = input.world();
+  const std::vector<int64_t> cu_seqlens = input.cu_seqlens();
   const int64_t tokens = cu_seqlens.back(), parts = int64_t{folded ? 2 : 1} * world;
   if (tokens < world) {
     throw Refused(text("there are ", tokens, " tokens; must be at least world_size = ", world));
@@ -108,6 +97,7 @@ Json cp_context(const Json& input) {
     throw Refused(text("there are ", tokens, " tokens; must be a multiple of ",
                        folded ? "2 * world_size = " : "world_size = ", parts));
   }
+  input.list("parts", parts, kFields);
   const auto contexts = contexts_of(cu_seqlens, world, folded);
   Json ranks = Json::array();
   for (int rank = 0; rank < world; ++rank) {
@@ -117,10 +107,11 @@ Json cp_context(const Json& input) {
   return {{"ranks", ranks}};
 }
 
-Json cp_context_ragged(const Json& input) {
+Json cp_context_ragged(const PlanCase& input) {
   const bool folded = is_folded(input, "head_tail");
-  const int world = world_of(input);
-  const auto contexts = contexts_of(lengths_of(input), world, folded);
+  const int world = input.world();
+  input.list("parts", int64_t{folded ? 2 : 1} * world, kFields);
+  const auto contexts = contexts_of(input.cu_seqlens(), world, folded);
   Json parts = Json::array();
   std::vector<int64_t> bounds = {0};
   for (const PartContext& part : contexts) {
@@ -138,17 +129,20 @@ Json cp_context_ragged(const Json& input) {
   return {{"part_bounds", bounds}, {"parts", parts}};
 }
 
-Json balancers(const Json& input) {
-  const auto kind = input.at("kind").get<std::string>();
-  const int world = world_of(input);
-  const bool strict = flag_of(input, "strict");
+Json balancers(const PlanCase& input) {
+  const std::string kind = input.word("kind");
+  const int world = input.world();
+  const bool strict = input.flag("strict");
   if (kind == "ptrr_groups") {
-    const auto cost = input.at("cost").get<std::vector<int64_t>>();
+    const std::vector<int64_t> cost = input.integers("cost", 0, INT64_MAX);
+    input.list("ranks", world, 2);
     return {{"groups", accepted(ptrr_groups(cost, world, strict))}};
   }
   const Balance balance = accepted(balance_of(kind));
-  const std::vector<int64_t> cu_seqlens = lengths_of(input);
-  const int64_t block_size = balance == Balance::ptrr ? input.at("block_size").get<int64_t>() : 1;
+  const std::vector<int64_t> cu_seqlens = input.cu_seqlens();
+  const int64_t block_size = balance == Balance::ptrr ? input.integer("block_size", 1, INT_MAX) : 1;
+  input.list("tokens", cu_seqlens.back(), 3);  // with what a block of each may cost
+  input.list("ranks", world, 2);
   const auto layout = accepted(shard_layout(balance, cu_seqlens, world, block_size, strict));
   const std::vector<int64_t> indices = shard_indices(layout);
   Json out = {{"indices", indices},
@@ -158,15 +152,16 @@ Json balancers(const Json& input) {
   return out;
 }
 
-Json schedule_of_ring(const Json& input) {
-  const int world = world_of(input);
-  const Balance balance = accepted(balance_of(input.at("balance").get<std::string>()));
+Json schedule_of_ring(const PlanCase& input) {
+  const int world = input.world();
+  const Balance balance = accepted(balance_of(input.word("balance")));
   if (balance != Balance::none && balance != Balance::head_tail) {
-    throw Refused(text("balance is ", input.at("balance").dump(), "; allowed are none, head_tail"));
+    throw Refused(text("balance is ", shown(input.at("balance")), "; allowed are none, head_tail"));
   }
   const bool head_tail = balance == Balance::head_tail;
+  input.list("steps", int64_t{world} * world, kFields);
   Json steps = Json::array();
-  for (const RingStep& step : ring_schedule(world, flag_of(input, "causal"), head_tail)) {
+  for (const RingStep& step : ring_schedule(world, input.flag("causal"), head_tail)) {
     steps.push_back({{"rank", step.rank},
                      {"step", step.step},
                      {"owner", step.owner},
@@ -182,24 +177,20 @@ Json schedule_of_ring(const Json& input) {
   return {{"steps", steps}};
 }
 
-Json rule_of_pair(const Json& input) {
-  int64_t window[2];
-  for (const int side : {0, 1}) {
-    const char* name = side == 0 ? "left" : "right";
-    window[side] = input.at(name).get<int64_t>();
-    if (window[side] >= -1) continue;
-    throw Refused(text(name, " is ", window[side], "; allowed are -1, for none, and more"));
-  }
-  const PairRule rule = pair_rule(interval_of(input.at("q")), interval_of(input.at("kv")),
-                                  input.at("offset").get<int64_t>(), window[0], window[1]);
+Json rule_of_pair(const PlanCase& input) {
+  const int64_t left = input.integer("left", -1, INT_MAX);  // -1: none
+  const int64_t right = input.integer("right", -1, INT_MAX);
+  const PairRule rule = pair_rule(interval_of(input, "q"), interval_of(input, "kv"),
+                                  input.integer("offset", -INT_MAX, INT_MAX), left, right);
   return {{"kind", kPairWords[static_cast<int>(rule.kind)]},
           {"shift", rule.shift},
           {"visible", rule.visible}};
 }
 
-Json slices_of_gather(const Json& input) {
+Json slices_of_gather(const PlanCase& input) {
+  input.list("ranks", input.world(), kFields);
   const auto slices =
-      accepted(gather_slices(lengths_of(input), world_of(input), flag_of(input, "causal")));
+      accepted(gather_slices(input.cu_seqlens(), input.world(), input.flag("causal")));
   Json ranks = Json::array();
   for (size_t rank = 0; rank < slices.size(); ++rank) {
     const GatherSlice& slice = slices[rank];
@@ -213,15 +204,13 @@ Json slices_of_gather(const Json& input) {
   return {{"ranks", ranks}};
 }
 
-Json conv_halo(const Json& input) {
+Json conv_halo(const PlanCase& input) {
   constexpr int64_t kLeastWidth = 2, kMostWidth = 8;
   const bool folded = is_folded(input, "head_tail");
-  const int world = world_of(input);
-  const std::vector<int64_t> cu_seqlens = lengths_of(input);
-  const int64_t width = input.at("width").get<int64_t>();
-  if (width < kLeastWidth || width > kMostWidth) {
-    throw Refused(text("width is ", width, "; allowed are ", kLeastWidth, " to ", kMostWidth));
-  }
+  const int world = input.world();
+  const std::vector<int64_t> cu_seqlens = input.cu_seqlens();
+  const int64_t width = input.integer("width", kLeastWidth, kMostWidth);
+  input.list("parts", int64_t{folded ? 2 : 1} * world, kFields);
   const Partition partition = even_partition(cu_seqlens.back(), folded ? 2 * world : world);
   Json parts = Json::array();
   const auto add = [&](int rank, int part) {
@@ -247,14 +236,14 @@ double number_of(const Json& value) {
   if (word == "-inf") return -HUGE_VAL;
   if (word == "inf") return HUGE_VAL;
   if (word == "nan") return NAN;
-  throw Refused(text("'", word, "' is no number; allowed words are -inf, inf, nan"));
+  throw Refused(text(in_quotes(word), " is no number; allowed words are -inf, inf, nan"));
 }
 Json word_of(double value) {
   if (std::isnan(value)) return "nan";
   return std::isinf(value) ? Json(value < 0 ? "-inf" : "inf") : Json(value);
 }
 
-Json merge(const Json& input) {
+Json merge(const PlanCase& input) {
   std::vector<PartialResult> parts;
   for (const Json& part : input.at("parts")) {
     parts.push_back({number_of(part.at(0)), number_of(part.at(1))});

@@ -3,6 +3,7 @@
 // Cases of lathe_shard_plan: from the words of JSON to the pure functions of collective/ and back.
 #pragma once
 
+#include <climits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -26,10 +27,46 @@ inline void accepted(const Status& status) {
   if (!status.ok()) throw Refused(status.text());
 }
 
+// "VALUE" cut short, for messages.
+std::string shown(const Json& value);
+
+// A whole number from `low` to `high`: how every number of a case is read. `name` is for messages.
+int64_t integer_of(const Json& value, const char* name, int64_t low, int64_t high);
+std::vector<int64_t> integers_of(const Json& value, const char* name, int64_t low, int64_t high);
+
+// The inputs of one case, and the room that is left for answers in this call.
+class PlanCase {
+ public:
+  PlanCase(const Json& input, int64_t* room) : input_(input), room_(room) {}
+
+  const Json& at(const char* name) const;
+  std::string word(const char* name) const;
+  bool flag(const char* name) const;  // false if it is not there
+  int64_t integer(const char* name, int64_t low, int64_t high) const;
+  int64_t length(const char* name) const { return integer(name, 0, INT_MAX); }
+  std::vector<int64_t> integers(const char* name, int64_t low, int64_t high) const;
+  int world() const;
+  std::vector<int64_t> cu_seqlens() const;
+
+  // Takes the room of `count` things of an answer, each of which is so many numbers of JSON.
+  // Refuses more than is left.
+  void list(const char* things, int64_t count, int64_t numbers) const;
+
+ private:
+  const Json& input_;
+  int64_t* room_;
+};
+
+// Numbers that the answers of one call may list: about a gigabyte while they are made.
+constexpr int64_t kMostPlanNumbers = int64_t{1} << 23;
+
+// What lathe_shard_plan lends, with room for so many numbers.
+Result<std::string> shard_answers(const std::string& kind, const char* input, int64_t room);
+
 // One kind of question: a case's inputs to its results.
 struct ShardKind {
   const char* name;
-  Json (*answer)(const Json& input);
+  Json (*answer)(const PlanCase& input);
 };
 
 // Cuts of a sequence axis, rings and gathers; and the exchange of shards for balance.

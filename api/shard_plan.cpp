@@ -4,6 +4,8 @@
 #include "api/boundary.h"
 #include "api/lathe.h"
 #include "api/shard_cases.h"
+#include "codegen/base/printable.h"
+#include "collective/shard.h"
 
 namespace lathe {
 namespace {
@@ -18,20 +20,23 @@ Result<const ShardKind*> kind_of(const std::string& name) {
   for (const ShardKind& kind : kShardKinds) look(kind);
   for (const ShardKind& kind : kDispatchKinds) look(kind);
   if (found) return found;
-  return invalid(text("kind is '", name, "'; allowed are ", known));
+  return invalid(text("kind is ", in_quotes(name), "; allowed are ", known));
 }
 
-Json answer(const ShardKind& kind, const Json& input) {
+Json answer(const ShardKind& kind, const Json& input, int64_t* room) {
   try {
-    return kind.answer(input);
+    return kind.answer(PlanCase(input, room));
   } catch (const Refused& refused) {
     return {{"error", refused.what()}};
-  } catch (const Json::exception& error) {  // a field that is missing or of another type
+  } catch (const Json::exception& error) {  // a value of another type
     return {{"error", text(kind.name, ": ", error.what())}};
   }
 }
 
-Result<std::string> answers(const ShardKind& kind, const char* input) {
+}  // namespace
+
+Result<std::string> shard_answers(const std::string& kind, const char* input, int64_t room) {
+  LATHE_ASSIGN(const ShardKind* found, kind_of(kind));
   const Json asked = Json::parse(input, nullptr, false);
   if (asked.is_discarded()) return invalid("input is not JSON");
   const auto cases = asked.is_object() ? asked.find("cases") : asked.end();
@@ -39,11 +44,77 @@ Result<std::string> answers(const ShardKind& kind, const char* input) {
     return invalid("input has no list 'cases'; it must be {\"cases\": [{...}]}");
   }
   Json out = Json::array();
-  for (const Json& each : *cases) out.push_back(answer(kind, each));
-  return Json{{"cases", out}}.dump(1);
+  for (const Json& each : *cases) out.push_back(answer(*found, each, &room));
+  return Json{{"cases", out}}.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace
+std::string shown(const Json& value) {
+  return escaped(value.dump(-1, ' ', true, Json::error_handler_t::replace));
+}
+
+int64_t integer_of(const Json& value, const char* name, int64_t low, int64_t high) {
+  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t{INT64_MAX}
+                                               : value.is_number_integer();
+  const int64_t found = fits ? value.get<int64_t>() : 0;
+  if (fits && found >= low && found <= high) return found;
+  throw Refused(
+      text(name, " is ", shown(value), "; allowed are whole numbers from ", low, " to ", high));
+}
+
+std::vector<int64_t> integers_of(const Json& value, const char* name, int64_t low, int64_t high) {
+  if (!value.is_array()) throw Refused(text(name, " is ", shown(value), "; allowed is a list"));
+  std::vector<int64_t> out;
+  out.reserve(value.size());
+  for (const Json& each : value) out.push_back(integer_of(each, name, low, high));
+  return out;
+}
+
+const Json& PlanCase::at(const char* name) const {
+  if (!input_.is_object())
+    throw Refused(text("a case is ", shown(input_), "; allowed is an object"));
+  const auto found = input_.find(name);
+  if (found == input_.end()) throw Refused(text(name, " is missing"));
+  return *found;
+}
+
+std::string PlanCase::word(const char* name) const {
+  const Json& value = at(name);
+  if (value.is_string()) return value.get<std::string>();
+  throw Refused(text(name, " is ", shown(value), "; allowed is a text"));
+}
+
+bool PlanCase::flag(const char* name) const {
+  if (!input_.is_object() || !input_.contains(name) || input_[name].is_null()) return false;
+  const Json& value = input_[name];
+  if (value.is_boolean()) return value.get<bool>();
+  if (value == 0 || value == 1) return value == 1;
+  throw Refused(text(name, " is ", shown(value), "; allowed are true and false"));
+}
+
+int64_t PlanCase::integer(const char* name, int64_t low, int64_t high) const {
+  return integer_of(at(name), name, low, high);
+}
+
+std::vector<int64_t> PlanCase::integers(const char* name, int64_t low, int64_t high) const {
+  return integers_of(at(name), name, low, high);
+}
+
+int PlanCase::world() const { return static_cast<int>(integer("world_size", 1, kMostRanks)); }
+
+std::vector<int64_t> PlanCase::cu_seqlens() const {
+  std::vector<int64_t> out = integers("cu_seqlens", 0, INT_MAX);
+  accepted(check_cu_seqlens(out, -1));
+  return out;
+}
+
+void PlanCase::list(const char* things, int64_t count, int64_t numbers) const {
+  if (count > *room_ / numbers) {
+    throw Refused(text("the answer has ", count, " ", things, "; allowed are ", *room_ / numbers,
+                       ", of ", kMostPlanNumbers / numbers, " in the answers of one call"));
+  }
+  *room_ -= count * numbers;
+}
+
 }  // namespace lathe
 
 extern "C" lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out) {
@@ -52,8 +123,7 @@ extern "C" lathe_status lathe_shard_plan(const char* kind, const char* input, co
     LATHE_TRY(lathe::require(kind, "kind"));
     LATHE_TRY(lathe::require(input, "input"));
     LATHE_TRY(lathe::require(out, "out"));
-    LATHE_ASSIGN(const lathe::ShardKind* found, lathe::kind_of(kind));
-    LATHE_ASSIGN(lent, lathe::answers(*found, input));
+    LATHE_ASSIGN(lent, lathe::shard_answers(kind, input, lathe::kMostPlanNumbers));
     *out = lent.c_str();
     return {};
   });

@@ -7,6 +7,7 @@
 #include "api/attention_plan.h"
 #include "api/boundary.h"
 #include "api/sparse_plan.h"
+#include "codegen/base/printable.h"
 
 namespace lathe {
 namespace {
@@ -130,7 +131,7 @@ Status read_scale(const lathe_problem& problem, float* out) {
   *out = number > FLT_MAX ? 0 : static_cast<float>(number);
   if (*out > 0) return {};
   return invalid(
-      text("option scale is '", value, "', which float32 does not hold; allowed are >0"));
+      text("option scale is ", in_quotes(value), ", which float32 does not hold; allowed are >0"));
 }
 
 }  // namespace

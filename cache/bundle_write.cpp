@@ -1,23 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Writing bundles: entries are read twice, once for the head and once to be copied, so that a
-// bundle of any size needs the memory of one entry. The file is made beside its place and renamed.
-#include <sys/random.h>
-#include <unistd.h>
-
+// bundle of any size needs the memory of one entry.
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <set>
 
 #include "cache/bundle.h"
 #include "cache/nearest.h"
+#include "cache/new_file.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
 namespace {
-
-constexpr int64_t kTemporarySeconds = 3600;  // no writing takes as long
 
 // One entry to be written: where it comes from, and what it was when it was looked at.
 struct Chosen {
@@ -25,96 +20,6 @@ struct Chosen {
   EntrySource* from = nullptr;
   uint64_t length = 0;
   Digest content;
-};
-
-struct Place {
-  std::string directory, name;
-};
-
-Result<Place> split(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  Place place;
-  place.directory = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  place.name = slash == path.npos ? path : path.substr(slash + 1);
-  if (place.name.empty() || place.name == "." || place.name == "..")
-    return Status(Code::invalid_argument, text("bundle '", path, "' is not the name of a file"));
-  return place;
-}
-
-Status failed(const std::string& path, const std::string& step, int error) {
-  return Status(Code::cache_io,
-                text("bundle ", path, " cannot be written (", step, ": ", reason(error), ")"));
-}
-
-// The file while it is being written; removed again unless it was put in its place.
-class NewFile {
- public:
-  NewFile(const FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
-  NewFile(const NewFile&) = delete;
-  ~NewFile() {
-    if (name_.empty()) return;
-    uninterrupted([&] { return fs_.unlinkat(directory_.fd(), name_.c_str(), 0); });
-  }
-
-  Status create() {
-    LATHE_ASSIGN(place_, split(path_));
-    directory_ = open_at(fs_, AT_FDCWD, place_.directory.c_str(), O_RDONLY | O_DIRECTORY);
-    if (!directory_) return failed(path_, "open its directory", directory_.error);
-    uint64_t random = 0;
-    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-      random = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    const std::string name = text(prefix(), getpid(), ".", random);
-    file_ =
-        open_at(fs_, directory_.fd(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-    if (!file_) return failed(path_, "create a temporary file", file_.error);
-    name_ = name;
-    sweep();
-    return {};
-  }
-
-  Status write(std::string_view bytes) {
-    const int error = write_all(fs_, file_.fd(), bytes);
-    return error ? failed(path_, "write", error) : Status();
-  }
-
-  Status put_in_place() {
-    if (uninterrupted([&] { return fs_.fsync(file_.fd()); }) != 0)
-      return failed(path_, "sync", errno);
-    if (const int error = file_.file.close()) return failed(path_, "close", error);
-    if (uninterrupted([&] {
-          return fs_.renameat(directory_.fd(), name_.c_str(), directory_.fd(), place_.name.c_str());
-        }) != 0)
-      return failed(path_, "rename", errno);
-    name_.clear();
-    // It is in place. Some file systems cannot sync a directory, which is no failure.
-    if (uninterrupted([&] { return fs_.fsync(directory_.fd()); }) != 0 && errno != EINVAL)
-      return failed(path_, "sync its directory", errno);
-    return {};
-  }
-
- private:
-  std::string prefix() const { return "." + place_.name + ".tmp."; }
-
-  // Processes that were killed left theirs. Times are compared with that of our own new file: a
-  // server may have another clock.
-  void sweep() const {
-    struct stat ours, theirs;
-    std::vector<std::string> names;
-    if (fs_.fstat(file_.fd(), &ours) != 0) return;
-    if (list_names(fs_, directory_.fd(), names) != 0) return;
-    for (const std::string& name : names) {
-      if (name.compare(0, prefix().size(), prefix()) != 0 || name == name_) continue;
-      if (fs_.fstatat(directory_.fd(), name.c_str(), &theirs, AT_SYMLINK_NOFOLLOW) != 0) continue;
-      if (theirs.st_mtime < ours.st_mtime - kTemporarySeconds)
-        uninterrupted([&] { return fs_.unlinkat(directory_.fd(), name.c_str(), 0); });
-    }
-  }
-
-  FileSystem fs_;
-  std::string path_;
-  Place place_;
-  Opened directory_{{}, ENOENT}, file_{{}, ENOENT};
-  std::string name_;  // of the temporary file, while there is one
 };
 
 // Keys with the first source that has each, ascending.
@@ -188,7 +93,7 @@ Result<BundleReport> write_bundle(const std::string& path, std::vector<Chosen> c
   if (all_of_them && report.bad > 0)
     return Status(Code::cache_io, text("bundle ", path, " was not written: ", report.bad,
                                        " entries changed meanwhile; try again"));
-  NewFile file(fs, path);
+  NewFile file("bundle", path, fs);
   LATHE_TRY(file.create());
   const std::string bytes = encode_head(head.information, head.items);
   LATHE_TRY(file.write(bytes));

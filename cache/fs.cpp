@@ -31,6 +31,7 @@ const FileSystem& real_fs() {
       [](int fd, int command, struct flock* what) { return ::fcntl(fd, command, what); },
       ::getdents64,
       ::pread,
+      ::ftruncate,
   };
   return table;
 }

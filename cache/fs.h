@@ -28,6 +28,7 @@ struct FileSystem {
   int (*lock)(int fd, int command, struct flock* what);  // fcntl with F_OFD_SETLK
   ssize_t (*getdents)(int fd, void* to, size_t bytes);   // struct dirent64, one after another
   ssize_t (*pread)(int fd, void* to, size_t bytes, off_t at);
+  int (*ftruncate)(int fd, off_t bytes);
 };
 
 const FileSystem& real_fs();

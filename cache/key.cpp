@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 #include "codegen/templates.h"
 
@@ -19,7 +20,7 @@ constexpr size_t kUsualBytes = 2048;
 Status append(std::string& out, std::string_view name, std::string_view value) {
   if (value.find('\n') != value.npos)
     return Status(Code::invalid_argument,
-                  text("the ", name, " of a cache key holds a newline: '", value, "'"));
+                  text("the ", name, " of a cache key holds a newline: ", in_quotes(value)));
   for (const std::string_view part : {name, std::string_view("="), value, std::string_view("\n")})
     out += part;
   return {};

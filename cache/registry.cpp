@@ -12,6 +12,7 @@
 #include "cache/shared_compiler.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 #include "codegen/snippets.h"
 #include "codegen/source.h"
@@ -54,7 +55,7 @@ bool compiling_allowed() {
   if (!value || *value == "on") return true;
   if (*value == "off") return false;
   log_message(LogLevel::warning,
-              text("LATHE_JIT is '", *value, "', allowed are on and off; taken as on"));
+              text("LATHE_JIT is ", in_quotes(*value), ", allowed are on and off; taken as on"));
   return true;
 }
 

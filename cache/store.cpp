@@ -4,15 +4,15 @@
 // never an error for a cache that cannot be used, and the next run is healthy.
 #include "cache/store.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <ctime>
 
+#include "cache/new_file.h"
 #include "cache/store_state.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -24,13 +24,6 @@ constexpr size_t kWindowBytes = size_t{64} << 10;
 constexpr time_t kTouchAfterSeconds = 3600;
 
 constexpr int64_t kDefaultMaxBytes = int64_t{2} << 30;
-
-std::string temporary_name() {
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-    random = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  return text(".tmp.", getpid(), ".", random);
-}
 
 }  // namespace
 
@@ -205,40 +198,13 @@ int Store::State::publish(const Entry& entry, std::string& step) {
   Opened shard = open_shard(entry.key.digest, true);
   if (!shard) return shard.error;
 
-  step = "create a temporary file";
-  std::string temporary;
-  Opened file;
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    temporary = temporary_name();
-    file =
-        open_at(fs, shard.fd(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    if (file.error != EEXIST) break;
-  }
-  if (!file) return file.error;
-
-  const std::string name = entry_name(entry.key.digest);
-  const auto write = [&] {
-    step = "write";
-    if (const int error = write_all(fs, file.fd(), encode_entry(entry))) return error;
-    step = "sync the file";
-    if (uninterrupted([&] { return fs.fsync(file.fd()); }) != 0) return errno;
-    step = "close the file";
-    if (const int error = file.file.close()) return error;
-    step = "rename";
-    if (uninterrupted([&] {
-          return fs.renameat(shard.fd(), temporary.c_str(), shard.fd(), name.c_str());
-        }) != 0)
-      return errno;
-    return 0;
-  };
-  if (const int error = write()) {
-    uninterrupted([&] { return fs.unlinkat(shard.fd(), temporary.c_str(), 0); });
-    return error;
-  }
-  // The entry is in place. Some file systems cannot sync a directory, which is no failure.
-  step = "sync the shard";
-  if (uninterrupted([&] { return fs.fsync(shard.fd()); }) != 0 && errno != EINVAL) return errno;
-  return 0;
+  TemporaryFile file(fs, shard.fd(), ".tmp.");
+  int error = file.create(0600);
+  if (error == 0) error = file.write(encode_entry(entry));
+  if (error == 0) error = file.rename_to(entry_name(entry.key.digest).c_str());
+  if (error == 0) error = file.sync_directory();
+  step = file.step();
+  return error;
 }
 
 bool Store::put(const Entry& entry) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <tuple>
 
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -92,7 +93,7 @@ Status read_field(std::string_view name, std::string_view value, TunedRecord* re
                     : name == "nvrtc"      ? keep(&record->nvrtc)
                     : name == "sources"    ? keep(&record->sources)
                                            : keep(&record->others[std::string(name)]);
-  return good ? Status() : wrong(text(name, " is '", value, "'"));
+  return good ? Status() : wrong(text(name, " is ", in_quotes(value)));
 }
 
 std::string field(const char* name, const std::string& value) {
@@ -149,7 +150,7 @@ Result<TunedRecord> parse_tuned_record(std::string_view line) {
   if (!is_name(parts[0])) return wrong("the kernel is no name");
   for (const size_t i : {1, 2, 3}) {
     if (!are_words(parts[i])) {
-      return wrong(text("'", parts[i].substr(0, 80), "' is not a list of NAME=VALUE"));
+      return wrong(text(in_quotes(parts[i]), " is not a list of NAME=VALUE"));
     }
   }
   TunedRecord record;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "codegen/base/log.h"
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -74,8 +75,8 @@ size_t TunedChoices::choose(const Question& question) const {
   const auto at = std::find(candidates.begin(), candidates.end(), choice);
   if (at == candidates.end()) {
     ++ignored_;
-    log_message(LogLevel::info, text("the tuned choice '", choice, "' of ", question.kernel,
-                                     " is not offered and was ignored"));
+    log_message(LogLevel::info, text("the tuned choice ", in_quotes(choice), " of ",
+                                     question.kernel, " is not offered and was ignored"));
     return 0;
   }
   ++used_;

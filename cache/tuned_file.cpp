@@ -4,12 +4,11 @@
 // temp + fsync + rename under the store's lock.
 #include "cache/tuned_file.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "cache/new_file.h"
 #include "cache/store_state.h"
 #include "codegen/base/text.h"
 
@@ -20,14 +19,6 @@ constexpr const char* kDirectory = "tuned";
 constexpr const char* kTemporary = ".tmp.";
 constexpr off_t kMostBytes = off_t{4} << 20;
 constexpr time_t kStaleSeconds = 3600;
-
-std::string temporary_name() {
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random)) {
-    random = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  }
-  return text(kTemporary, getpid(), ".", random);
-}
 
 // Its byte of the lock file; kernels' keys have other texts.
 Key lock_key(const std::string& name) {
@@ -136,33 +127,17 @@ Status TunedFile::publish(int directory, const std::string& bytes) const {
     return Status(Code::cache_io, text("tuned choices ", path(), " cannot be saved (", step, ": ",
                                        reason(error), ")"));
   };
-  const std::string temporary = temporary_name();
-  Opened file =
-      open_at(fs, directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!file) return failed("create a temporary file", file.error);
   struct stat fresh = {};
-  const auto write = [&](const char** step) -> int {
-    *step = "write";
-    if (const int error = write_all(fs, file.fd(), bytes)) return error;
-    *step = "sync the file";
-    if (uninterrupted([&] { return fs.fsync(file.fd()); }) != 0) return errno;
-    *step = "examine the file";
-    if (uninterrupted([&] { return fs.fstat(file.fd(), &fresh); }) != 0) return errno;
-    *step = "close the file";
-    if (const int error = file.file.close()) return error;
-    *step = "rename";
-    const auto rename = [&] {
-      return fs.renameat(directory, temporary.c_str(), directory, name_.c_str());
-    };
-    return uninterrupted(rename) != 0 ? errno : 0;
-  };
-  const char* step = "";
-  if (const int error = write(&step)) {
-    uninterrupted([&] { return fs.unlinkat(directory, temporary.c_str(), 0); });
-    return failed(step, error);
-  }
+  TemporaryFile file(fs, directory, kTemporary);
+  int error = file.create(0600);
+  if (error == 0) error = file.write(bytes);
+  if (error != 0) return failed(file.step(), error);
+  if (uninterrupted([&] { return fs.fstat(file.fd(), &fresh); }) != 0)
+    return failed("examine the file", errno);
+  error = file.rename_to(name_.c_str());
+  if (error != 0) return failed(file.step(), error);
   // The file is in place: what fails from here on is only less durable, or less tidy.
-  uninterrupted([&] { return fs.fsync(directory); });
+  file.sync_directory();
   sweep(directory, fresh);
   return {};
 }

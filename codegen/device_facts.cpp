@@ -8,6 +8,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -99,7 +100,7 @@ Result<DeviceFacts> facts_of_arch(const std::string& arch) {
     return facts;
   }
   return Status(Code::unsupported,
-                text("architecture '", arch, "' is not supported; supported are ",
+                text("architecture ", in_quotes(arch), " is not supported; supported are ",
                      joined(supported_archs())));
 }
 
@@ -114,7 +115,7 @@ Result<DeviceFacts> facts_of_gpu(const std::string& gpu) {
     if (lower(gpu) == each.name) return facts_of(each);
   }
   return Status(Code::unsupported,
-                text("GPU '", gpu, "' is not known; known are ", joined(known_gpus())));
+                text("GPU ", in_quotes(gpu), " is not known; known are ", joined(known_gpus())));
 }
 
 void add_published_rates(const std::string& driver_name, DeviceFacts* facts) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -23,13 +24,31 @@ void append(Interval interval, std::vector<Interval>* to) {
   if (interval.size() > 0) to->push_back(interval);
 }
 
-// Chunks r and 2W - 1 - r of [begin, end) to rank r.
+Status check_count(const char* what, int64_t count) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (count <= kMost) return {};
+  return invalid(text("the layout has ", count, " ", what, "; allowed are ", kMost));
+}
+
+// Chunks r and 2W - 1 - r of [begin, end) to rank r. A document of fewer tokens than chunks has
+// mostly empty ones, which are passed over: the work is at most the document's tokens.
 void deal_head_tail(Interval document, int world, ShardLayout* layout) {
-  for (int rank = 0; rank < world; ++rank) {
-    for (const int64_t part : {int64_t{rank}, int64_t{2} * world - 1 - rank}) {
-      append(chunk(part, document.begin, document.size(), int64_t{2} * world), &(*layout)[rank]);
-    }
+  const int64_t parts = int64_t{2} * world, tokens = document.size();
+  for (int64_t i = 0; i < std::min(tokens, parts); ++i) {
+    // The chunk that holds token i is the last one that begins at or before it.
+    const int64_t part = tokens < parts ? ((i + 1) * parts - 1) / tokens : i;
+    append(chunk(part, document.begin, tokens, parts),
+           &(*layout)[head_tail_rank(static_cast<int>(part), world)]);
   }
+}
+
+// Intervals of per_document, at most.
+int64_t documents_intervals(const std::vector<int64_t>& cu_seqlens, int world) {
+  int64_t out = 0;
+  for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
+    out += std::min(cu_seqlens[n + 1] - cu_seqlens[n], int64_t{2} * world);
+  }
+  return out;
 }
 
 Result<ShardLayout> deal_blocks(const std::vector<int64_t>& cu_seqlens, int world,
@@ -38,6 +57,7 @@ Result<ShardLayout> deal_blocks(const std::vector<int64_t>& cu_seqlens, int worl
     return invalid(text("block_size is ", block_size, "; allowed are 1 and more"));
   const int64_t length = cu_seqlens.back();
   if (strict) LATHE_TRY(check_multiple("the length is", length, block_size, "block_size"));
+  LATHE_TRY(check_count("blocks", length / block_size + (length % block_size != 0)));
   LATHE_ASSIGN(const auto groups,
                ptrr_groups(causal_block_costs(cu_seqlens, block_size), world, strict));
   ShardLayout layout(world);
@@ -56,7 +76,8 @@ Result<Balance> balance_of(const std::string& word) {
   if (word == "head_tail") return Balance::head_tail;
   if (word == "per_document") return Balance::per_document;
   if (word == "ptrr") return Balance::ptrr;
-  return invalid(text("balance is '", word, "'; allowed are none, head_tail, per_document, ptrr"));
+  return invalid(
+      text("balance is ", in_quotes(word), "; allowed are none, head_tail, per_document, ptrr"));
 }
 
 Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
@@ -77,6 +98,7 @@ Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu
       deal_head_tail({0, length}, world, &layout);
       break;
     case Balance::per_document:
+      LATHE_TRY(check_count("intervals", documents_intervals(cu_seqlens, world)));
       for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
         const Interval document = {cu_seqlens[n], cu_seqlens[n + 1]};
         if (strict) {

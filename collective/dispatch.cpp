@@ -4,6 +4,7 @@
 #include "collective/dispatch.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <tuple>
 
@@ -13,6 +14,15 @@ namespace lathe {
 namespace {
 
 Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
+
+// A table has a row for every rank, as wide as the longest one: a few shards on one of many ranks
+// make large ones.
+Status check_table(const char* columns, int64_t ranks, int64_t width, int64_t copies = 1) {
+  constexpr int64_t kMost = int64_t{1} << 22;
+  if (width <= kMost / std::max<int64_t>(ranks, 1) / std::max<int64_t>(copies, 1)) return {};
+  return invalid(text("a table of ", ranks, " ranks has ", width, " ", columns, " of ", copies,
+                      " copies; allowed are ", kMost, " entries"));
+}
 
 // A shard as the reverse of a record names it, in the order of a rank's receive buffer.
 struct Arrival {
@@ -63,9 +73,11 @@ void count_tokens(const Table& sent, Dispatch* out) {
   }
 }
 
-void name_arrivals(const std::vector<std::vector<Arrival>>& arrivals, DispatchRecord* reverse) {
+Status name_arrivals(const std::vector<std::vector<Arrival>>& arrivals, DispatchRecord* reverse) {
   size_t longest = 0;
   for (const auto& list : arrivals) longest = std::max(longest, list.size());
+  LATHE_TRY(check_table("arrivals", static_cast<int64_t>(arrivals.size()),
+                        static_cast<int64_t>(longest)));
   for (auto list : arrivals) {
     reverse->num_seqs.push_back(static_cast<int64_t>(list.size()));
     list.resize(longest);
@@ -77,11 +89,13 @@ void name_arrivals(const std::vector<std::vector<Arrival>>& arrivals, DispatchRe
       lengths.push_back(arrival.length);
     }
   }
+  return {};
 }
 
 Status check_dispatch(const Table& seq_len, const CopyTable& dispatch) {
   const auto world = static_cast<int64_t>(seq_len.size());
   LATHE_TRY(check_world(world));
+  LATHE_TRY(check_table("ranks", world, world));
   if (dispatch.size() != seq_len.size()) {
     return invalid(text("dispatch has ", dispatch.size(), " ranks, seq_len ", world));
   }
@@ -90,10 +104,17 @@ Status check_dispatch(const Table& seq_len, const CopyTable& dispatch) {
       return invalid(text("dispatch[", i, "] has ", dispatch[i].size(), " shards, seq_len[", i,
                           "] ", seq_len[i].size()));
     }
+    int64_t tokens = 0;  // of the rank's buffer
     for (size_t j = 0; j < seq_len[i].size(); ++j) {
-      if (seq_len[i][j] < 0) {
+      const int64_t length = seq_len[i][j];
+      if (length < 0 || length > INT_MAX) {
         return invalid(
-            text("seq_len[", i, "][", j, "] is ", seq_len[i][j], ", must not be below 0"));
+            text("seq_len[", i, "][", j, "] is ", length, "; allowed are 0 to ", INT_MAX));
+      }
+      tokens += length;
+      if (tokens > INT_MAX) {
+        return invalid(
+            text("seq_len[", i, "] has ", tokens, " tokens; allowed are 0 to ", INT_MAX));
       }
       for (const int64_t to : dispatch[i][j]) {
         if (to >= kNowhere && to < world) continue;
@@ -154,28 +175,53 @@ Result<Dispatch> dispatch_query(const Table& seq_len, const CopyTable& dispatch)
       }
     }
   }
-  name_arrivals(arrivals, &out.reverse);
+  LATHE_TRY(name_arrivals(arrivals, &out.reverse));
   count_tokens(sent, &out);
   return out;
 }
 
-Result<DocumentTables> document_tables(const DocumentShards& shards, const Table& dst) {
+namespace {
+
+// A shard in the chain of its document.
+struct Link {
+  int64_t start, length, rank, shard;
+  bool operator<(const Link& other) const {
+    return std::tie(start, length, rank, shard) <
+           std::tie(other.start, other.length, other.rank, other.shard);
+  }
+};
+using Chains = std::map<int64_t, std::vector<Link>>;
+
+// Each shard begins where those before it end, and goes somewhere if it has tokens.
+Status check_chain(int64_t document, const std::vector<Link>& chain, const Table& dst) {
+  int64_t next = 0;
+  for (const Link& link : chain) {
+    if (link.start != next) {
+      return invalid(text("shards[", link.rank, "][", link.shard, "] of document ", document,
+                          " starts at ", link.start, "; the shards before it end at ", next));
+    }
+    next += link.length;
+    if (next > INT_MAX) {
+      return invalid(
+          text("document ", document, " has ", next, " tokens; allowed are 0 to ", INT_MAX));
+    }
+    if (link.length > 0 && dst[link.rank][link.shard] < 0) {
+      return invalid(text("dst[", link.rank, "][", link.shard, "] is -1, but the shard has ",
+                          link.length, " tokens; allowed are 0 to ", dst.size() - 1));
+    }
+  }
+  return {};
+}
+
+// The shards of each document by their start, checked.
+Result<Chains> chains_of(const DocumentShards& shards, const Table& dst) {
   const size_t world = shards.size();
   LATHE_TRY(check_world(static_cast<int64_t>(world)));
-  size_t most = 0;
+  if (dst.size() != world) return invalid(text("dst has ", dst.size(), " ranks, shards ", world));
   Table lengths;
   CopyTable targets;
-  struct Link {
-    int64_t start, length, rank, shard;
-    bool operator<(const Link& other) const {
-      return std::tie(start, length, rank, shard) <
-             std::tie(other.start, other.length, other.rank, other.shard);
-    }
-  };
-  std::map<int64_t, std::vector<Link>> chains;
-  if (dst.size() != world) return invalid(text("dst has ", dst.size(), " ranks, shards ", world));
+  Chains chains;
   for (size_t i = 0; i < world; ++i) {
-    most = std::max(most, shards[i].size());
     auto& row = lengths.emplace_back();
     auto& to = targets.emplace_back();
     for (size_t j = 0; j < shards[i].size(); ++j) {
@@ -187,27 +233,40 @@ Result<DocumentTables> document_tables(const DocumentShards& shards, const Table
     for (const int64_t d : dst[i]) to.push_back({d});
   }
   LATHE_TRY(check_dispatch(lengths, targets));
+  for (auto& [document, chain] : chains) {
+    std::sort(chain.begin(), chain.end());
+    LATHE_TRY(check_chain(document, chain, dst));
+  }
+  return chains;
+}
+
+}  // namespace
+
+Status check_documents(const DocumentShards& shards, const Table& dst) {
+  return chains_of(shards, dst).status();
+}
+
+Result<DocumentTables> document_tables(const DocumentShards& shards, const Table& dst) {
+  LATHE_ASSIGN(const Chains chains, chains_of(shards, dst));
+  const size_t world = shards.size();
+  size_t most = 0;
   DocumentTables out;
+  for (const auto& rank : shards) most = std::max(most, rank.size());
+  for (const auto& [document, chain] : chains) {
+    out.copies = std::max(out.copies, static_cast<int64_t>(chain.size()));
+  }
+  LATHE_TRY(
+      check_table("shards", static_cast<int64_t>(world), static_cast<int64_t>(most), out.copies));
   const auto table = [&](int64_t value) { return Table(world, std::vector<int64_t>(most, value)); };
   out.seq_len = table(0), out.q_dispatch = table(kNowhere), out.kv_context_size = table(0);
   out.q_to_num_kv_token = table(0), out.q_to_num_kv_seq = table(0), out.chain = table(kNowhere);
-  for (auto& [document, chain] : chains) {
-    std::sort(chain.begin(), chain.end());
-    out.copies = std::max(out.copies, static_cast<int64_t>(chain.size()));
-    int64_t next = 0, place = 0;
+  for (const auto& [document, chain] : chains) {
+    int64_t place = 0;
     for (const Link& link : chain) {
-      if (link.start != next) {
-        return invalid(text("shards[", link.rank, "][", link.shard, "] of document ", document,
-                            " starts at ", link.start, "; the shards before it end at ", next));
-      }
-      next += link.length;
       const auto [i, j] = std::pair(link.rank, link.shard);
-      if (link.length > 0 && dst[i][j] < 0) {
-        return invalid(text("dst[", i, "][", j, "] is -1, but the shard has ", link.length,
-                            " tokens; allowed are 0 to ", world - 1));
-      }
       out.seq_len[i][j] = link.length, out.q_dispatch[i][j] = dst[i][j];
-      out.kv_context_size[i][j] = link.start, out.q_to_num_kv_token[i][j] = next;
+      out.kv_context_size[i][j] = link.start;
+      out.q_to_num_kv_token[i][j] = link.start + link.length;
       out.chain[i][j] = place++, out.q_to_num_kv_seq[i][j] = place;
     }
   }
@@ -225,7 +284,7 @@ Result<DocumentTables> document_tables(const DocumentShards& shards, const Table
   return out;
 }
 
-Dispatch dispatch_kv(const DocumentTables& tables) {
+Result<Dispatch> dispatch_kv(const DocumentTables& tables) {
   const size_t world = tables.seq_len.size();
   Dispatch out;
   out.forward.dst_rank = like(tables.user_rank, kNowhere);
@@ -262,7 +321,7 @@ Dispatch dispatch_kv(const DocumentTables& tables) {
       }
     }
   }
-  name_arrivals(arrivals, &out.reverse);
+  LATHE_TRY(name_arrivals(arrivals, &out.reverse));
   count_tokens(sent, &out);
   return out;
 }

@@ -53,9 +53,11 @@ struct DocumentTables {
   std::vector<int64_t> num_seqs;
 };
 Result<DocumentTables> document_tables(const DocumentShards& shards, const Table& dst);
+// Only what that refuses: documents with gaps, or whose shards go nowhere.
+Status check_documents(const DocumentShards& shards, const Table& dst);
 
 // Keys and values, a copy for every query shard that needs them: each finds its context whole.
-Dispatch dispatch_kv(const DocumentTables& tables);
+Result<Dispatch> dispatch_kv(const DocumentTables& tables);
 
 // What a packed causal kernel is given at each destination, shards in the order of arrival.
 struct AttentionLayout {

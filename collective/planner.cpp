@@ -5,6 +5,7 @@
 #include "collective/planner.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <optional>
 
@@ -44,12 +45,29 @@ class Planner {
       for (const DocumentShard& shard : shards[rank]) {
         items_.push_back({shard, rank, rank, lengths[shard.document]});
         const int64_t pairs = pairs_of(items_.back(), true, shard.length);
-        load_[rank] += pairs, total_ += pairs;
+        load_[rank] = static_cast<int64_t>(std::min<Wide>(Wide{load_[rank]} + pairs, INT64_MAX));
+        total_ += pairs;
       }
     }
   }
   const std::vector<int64_t>& load() const { return load_; }
   const std::vector<Item>& items() const { return items_; }
+
+  // Loads are counted in 64 bits.
+  Status check_total() const {
+    if (total_ <= INT64_MAX) return {};
+    return {Code::invalid_argument,
+            text("the documents have ", static_cast<double>(total_),
+                 " pairs of queries and keys; allowed are up to ", INT64_MAX)};
+  }
+  // Each step looks at all shards, of which it may make one more.
+  Status check_looks() const {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    if (looks_ <= kMost) return {};
+    return {Code::invalid_argument,
+            text("balancing ", items_.size(), " shards looks at more than ", kMost,
+                 " of them, which is what is allowed: let eps or align be larger")};
+  }
 
   // Moves one piece; false if the loads are even enough or nothing fits.
   bool step() {
@@ -109,6 +127,7 @@ class Planner {
   }
   std::optional<Candidate> find(int64_t high, int64_t low, Wide budget) const {
     std::optional<Candidate> best;
+    looks_ += 2 * static_cast<int64_t>(items_.size());
     const std::map<int64_t, int64_t> there = keys_at(low);
     for (size_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
@@ -143,22 +162,25 @@ class Planner {
   }
 
   PlannerLimits limits_;
-  int64_t world_, total_ = 0;
+  int64_t world_;
+  Wide total_ = 0;
+  mutable int64_t looks_ = 0;
   std::vector<int64_t> load_;
   std::vector<Item> items_;
 };
 
 Status check_limits(const PlannerLimits& limits) {
-  const auto least = [](const char* name, int64_t value, int64_t least_value) -> Status {
-    if (value >= least_value) return {};
+  // The products of loads with these are counted in 128 bits.
+  const auto within = [](const char* name, int64_t value, int64_t least) -> Status {
+    if (value >= least && value <= INT_MAX) return {};
     return {Code::invalid_argument,
-            text(name, " is ", value, "; allowed are ", least_value, " and more")};
+            text(name, " is ", value, "; allowed are ", least, " to ", INT_MAX)};
   };
-  LATHE_TRY(least("eps[0]", limits.tolerance, 0));
-  LATHE_TRY(least("eps[1]", limits.of, 1));
-  LATHE_TRY(least("align", limits.align, 1));
-  LATHE_TRY(least("q_bytes", limits.q_bytes, 0));
-  return least("kv_bytes", limits.kv_bytes, 0);
+  LATHE_TRY(within("eps[0]", limits.tolerance, 0));
+  LATHE_TRY(within("eps[1]", limits.of, 1));
+  LATHE_TRY(within("align", limits.align, 1));
+  LATHE_TRY(within("q_bytes", limits.q_bytes, 0));
+  return within("kv_bytes", limits.kv_bytes, 0);
 }
 
 }  // namespace
@@ -169,12 +191,12 @@ Result<BalancedPlan> balance_shards(const DocumentShards& shards, const PlannerL
   for (size_t rank = 0; rank < shards.size(); ++rank) {
     at_home[rank].assign(shards[rank].size(), static_cast<int64_t>(rank));
   }
-  const auto whole = document_tables(shards, at_home);  // refuses documents with gaps
-  if (!whole.ok()) return whole.status();
+  LATHE_TRY(check_documents(shards, at_home));
   Planner planner(shards, limits);
+  LATHE_TRY(planner.check_total());
   BalancedPlan plan;
   plan.load_before = planner.load();
-  while (planner.step()) continue;
+  while (planner.step()) LATHE_TRY(planner.check_looks());
   plan.load = planner.load();
   plan.shards.resize(shards.size()), plan.dst.resize(shards.size());
   for (const Item& item : planner.items()) {

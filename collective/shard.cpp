@@ -4,6 +4,7 @@
 #include "collective/shard.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "codegen/base/text.h"
 
@@ -80,7 +81,6 @@ Status check_partition(const std::vector<int64_t>& bounds) {
 }
 
 Status check_world(int64_t world) {
-  constexpr int64_t kMostRanks = 1 << 20;
   if (world >= 1 && world <= kMostRanks) return {};
   return {Code::invalid_argument, text("world_size is ", world, "; allowed are 1 to ", kMostRanks)};
 }
@@ -90,6 +90,10 @@ Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length) 
     return {Code::invalid_argument, "cu_seqlens is empty, must have at least one offset, 0"};
   }
   LATHE_TRY(check_offsets("cu_seqlens", cu_seqlens));
+  if (cu_seqlens.back() > INT_MAX) {
+    return {Code::invalid_argument, text("cu_seqlens[", cu_seqlens.size() - 1, "] is ",
+                                         cu_seqlens.back(), "; allowed are 0 to ", INT_MAX)};
+  }
   if (length >= 0 && cu_seqlens.back() != length) {
     return {Code::invalid_argument,
             text("cu_seqlens[", cu_seqlens.size() - 1, "] is ", cu_seqlens.back(),

@@ -28,6 +28,7 @@ struct Partition {
 };
 Partition even_partition(int64_t length, int world);
 Status check_partition(const std::vector<int64_t>& bounds);
+constexpr int64_t kMostRanks = 1 << 20;
 Status check_world(int64_t world);
 
 // Twice as many parts as ranks, part p held by rank p or, behind the middle, by rank 2W - 1 - p.
@@ -35,7 +36,7 @@ inline int head_tail_rank(int part, int world) {
   return part < world ? part : 2 * world - 1 - part;
 }
 
-// INVALID_ARGUMENT unless first is 0, last is `length` (-1: any) and nothing decreases.
+// INVALID_ARGUMENT unless first is 0, last is `length` (-1: up to INT_MAX) and nothing decreases.
 Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length);
 
 // The rank-local view of packed sequences. Of a contiguous cut part p is rank p's.

@@ -147,13 +147,13 @@ Action add_cache(CLI::App* app) {
   bundle(list, "the file to list");
   auto* pack =
       add("pack", "kernels into one file, to be shipped or searched in place", pack_bundle);
-  bundle(pack, "the file to write")->required();
+  bundle(pack, "the file to write; a link is not followed")->required();
   pack->add_option("--key", options->keys, "only these, from whichever tier has them");
   pack->add_flag("--tiers", options->tiers, "all of every tier, not of the user's directory alone");
   auto* unpack = add("unpack", "a bundle's kernels into the user's directory", unpack_bundle);
   bundle(unpack, "the file to read")->required();
   auto* merge = add("merge", "several bundles into one", merge_bundles);
-  bundle(merge, "the file to write")->required();
+  bundle(merge, "the file to write; a link is not followed")->required();
   merge->add_option("FROM", options->from, "the files to read")->required();
   auto* trim = add("trim", "remove what was used longest ago", trim_cache);
   trim->add_option("--max-bytes", options->max_bytes, "what may stay: 500, 20M, 2G")->required();

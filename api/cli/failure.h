@@ -26,8 +26,11 @@ struct Failure : std::runtime_error {
 // Turns a failed call of the library into a Failure with the library's own text.
 void check(lathe_status status);
 
-// For messages: in quotes, control characters escaped, long text cut, so that it stays one line.
+// For messages: in quotes, control characters and what is no UTF-8 escaped, long text cut, so that
+// it stays one line.
 std::string in_quotes(const std::string& text);
+// A whole message, with the same escapes but newlines and tabs as they are.
+std::string printable(const std::string& text);
 // "a, b, c"
 template <typename List>
 std::string joined(const List& list) {

@@ -30,6 +30,16 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return kBadInput;
 }
 
+// An option given as "" is an unset variable of a shell, and no value of any option here.
+void check_values_given(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) refuse(option->get_name() + " is \"\", but needs a value");
+    }
+  }
+  for (const CLI::App* verb : app.get_subcommands()) check_values_given(*verb);
+}
+
 int run_program(int count, char** words) {
   CLI::App app("lathe: CUDA kernels made at run time, for the problem at hand", "lathe");
   app.set_version_flag("--version", std::string("lathe ") + lathe_version());
@@ -48,6 +58,7 @@ int run_program(int count, char** words) {
   } catch (const CLI::ParseError& error) {
     return parse_error(app, error);
   }
+  check_values_given(app);
   lathe_set_log(log_line, nullptr);
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
   for (size_t i = 0; i < verbs.size(); ++i) {

@@ -89,7 +89,8 @@ Problem problem_from(const ProblemOptions& options) {
   }
   for (const std::string& text : options.tensors) {
     const auto [name, spec] = parse_tensor(text);
-    if (!specs.emplace(name, spec).second) refuse("--tensor " + name + " is given twice");
+    if (!specs.emplace(name, spec).second)
+      refuse("--tensor " + in_quotes(name) + " is given twice");
   }
   return make_problem(op, parse_settings(options.set), specs);
 }

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "api/cli/options.h"
+#include "api/cli/output.h"
 #include "api/cli/schedule_picture.h"
 #include "api/cli/verbs.h"
 
@@ -18,10 +19,16 @@ struct PlanOptions {
   bool picture = false;
 };
 
-void write_text(const char* option, const std::string& path, const std::string& text) {
-  std::ofstream to(path, std::ios::binary);
-  to << text;
-  if (!to.flush()) fail(std::string(option) + " " + path + " cannot be written");
+std::string read_text(const char* option, const std::string& path) {
+  std::ifstream from(path, std::ios::binary);
+  std::ostringstream text;
+  if (from) text << from.rdbuf();
+  if (!from) refuse(std::string(option) + " is " + in_quotes(path) + ", which cannot be read");
+  if (text.view().find('\0') != std::string_view::npos) {
+    refuse(std::string(option) + " is " + in_quotes(path) +
+           ", which holds a byte 0; allowed is JSON text");
+  }
+  return text.str();
 }
 
 // Of the cases that were not refused.
@@ -38,17 +45,21 @@ std::vector<Schedule> schedules_of(const std::string& asked, const char* answers
 int answer(const PlanOptions& options) {
   const bool drawn = !options.svg.empty() || options.picture;
   if (drawn && options.kind != "ring_schedule") {
-    refuse("--svg and --picture draw ring_schedule, not " + options.kind);
+    refuse("--svg and --picture draw ring_schedule, not " + in_quotes(options.kind));
   }
-  std::ifstream from(options.input, std::ios::binary);
-  if (!from) refuse("--input " + options.input + " cannot be read");
-  std::ostringstream text;
-  text << from.rdbuf();
+  check_apart("--output", options.output, "--input", options.input);
+  check_output("--output", options.output);
+  if (!options.svg.empty()) {
+    check_apart("--svg", options.svg, "--input", options.input);
+    check_apart("--svg", options.svg, "--output", options.output);
+    check_output("--svg", options.svg);
+  }
+  const std::string text = read_text("--input", options.input);
   const char* answers = nullptr;
-  check(lathe_shard_plan(options.kind.c_str(), text.str().c_str(), &answers));
-  const auto schedules = drawn ? schedules_of(text.str(), answers) : std::vector<Schedule>();
-  write_text("--output", options.output, std::string(answers) + "\n");
-  if (!options.svg.empty()) write_text("--svg", options.svg, picture_svg(schedules));
+  check(lathe_shard_plan(options.kind.c_str(), text.c_str(), &answers));
+  const auto schedules = drawn ? schedules_of(text, answers) : std::vector<Schedule>();
+  write_output("--output", options.output, std::string(answers) + "\n");
+  if (!options.svg.empty()) write_output("--svg", options.svg, picture_svg(schedules));
   for (size_t i = 0; options.picture && i < schedules.size(); ++i) {
     std::printf("%s%s", i == 0 ? "" : "\n", picture_text(schedules[i], 0).c_str());
   }
@@ -62,8 +73,11 @@ Action add_plan(CLI::App* app) {
   const auto options = std::make_shared<PlanOptions>();
   verb->add_option("kind", options->kind, "what is asked, such as ring_schedule")->required();
   verb->add_option("--input", options->input, "JSON: {\"cases\": [{...}]}")->required();
-  verb->add_option("--output", options->output, "JSON with an answer to each case")->required();
-  verb->add_option("--svg", options->svg, "ring_schedule: draws the schedules into this file");
+  verb->add_option("--output", options->output,
+                   "JSON with an answer to each case; a link is not followed")
+      ->required();
+  verb->add_option("--svg", options->svg,
+                   "ring_schedule: draws the schedules into this file; a link is not followed");
   verb->add_flag("--picture", options->picture, "ring_schedule: draws them in the terminal");
   return [options] { return answer(*options); };
 }

@@ -260,7 +260,7 @@ Settings parse_settings(const std::vector<std::string>& texts) {
       refuse("--set is " + in_quotes(text) + ", expected key=value");
     }
     const std::string key = text.substr(0, equals);
-    if (!seen.insert(key).second) refuse("--set " + key + " is given twice");
+    if (!seen.insert(key).second) refuse("--set " + in_quotes(key) + " is given twice");
     out.emplace_back(key, text.substr(equals + 1));
   }
   return out;

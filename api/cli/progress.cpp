@@ -7,6 +7,8 @@
 
 #include <cstdio>
 
+#include "api/cli/failure.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -31,7 +33,7 @@ std::string seconds_text(double seconds) {
 void say(const std::string& text) {
   std::lock_guard lock(screen);
   wipe();
-  std::fprintf(stderr, "lathe: %s\n", text.c_str());
+  std::fprintf(stderr, "lathe: %s\n", printable(text).c_str());
 }
 
 Progress::Progress(std::string stage)

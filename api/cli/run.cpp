@@ -3,6 +3,7 @@
 // `lathe run`: one operator on safetensors files.
 #include "api/cli/run.h"
 
+#include "api/cli/output.h"
 #include "api/cli/pairs.h"
 #include "api/cli/progress.h"
 #include "api/cli/safetensors.h"
@@ -30,7 +31,8 @@ int run(const RunOptions& options) {
 void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::string>& devices) {
   add_operator(verb, &options->op);
   verb->add_option("--input", options->input, "safetensors file with the inputs")->required();
-  verb->add_option("--output", options->output, "safetensors file to write")->required();
+  verb->add_option("--output", options->output, "safetensors file to write; a link is not followed")
+      ->required();
   add_set_flag(verb, &options->set);
   add_rank_flags(verb, &options->ranks);
   add_device_flags(verb, &options->device, devices);
@@ -51,7 +53,8 @@ Task load_task(const RunOptions& options) {
   const auto* op = find_operator(options.op);
   task.ranks = parse_ranks(options.ranks, op);
   const Settings settings = parse_settings(options.set);
-  check_output_path(options.output);
+  check_apart("--output", options.output, "--input", options.input);
+  check_output("--output", options.output);
   task.inputs = read_safetensors(options.input);
   Specs specs;
   for (const auto& [name, tensor] : task.inputs) {

@@ -9,10 +9,9 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 
 #include "api/cli/failure.h"
+#include "api/cli/json_names.h"
 
 namespace lathe::cli {
 namespace {
@@ -87,24 +86,11 @@ class Reader {
     reject("tensor " + in_quotes(name) + ": " + why);
   }
 
-  // JSON whose names are unique: a second entry of one name would hide the first.
   Json parse(const std::string& text) const {
-    std::vector<std::set<std::string>> names;
-    std::optional<std::string> twice;
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-      if (event == Json::parse_event_t::object_start) names.emplace_back();
-      if (event == Json::parse_event_t::object_end) names.pop_back();
-      if (event == Json::parse_event_t::key && !names.empty()) {
-        const auto name = value.get<std::string>();
-        if (!names.back().insert(name).second && !twice) twice = name;
-      }
-      return true;
-    };
-    const Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
-    if (json.is_discarded()) reject("the header is not valid JSON");
-    if (!json.is_object()) reject("the header is not a JSON object");
-    if (twice) reject("the name " + in_quotes(*twice) + " stands twice in the header");
-    return json;
+    constexpr int kMostDepth = 3;  // the header, a tensor, its shape
+    const std::string wrong = wrong_with_object(text, kMostDepth);
+    if (!wrong.empty()) reject(wrong);
+    return Json::parse(text);
   }
 
   void check_metadata(const Json& entry) const {

@@ -17,10 +17,7 @@ Specs read_safetensors_header(const std::filesystem::path& path);
 
 // In order of their names, the data 8-byte aligned, without metadata.
 void write_safetensors(std::ostream& out, const TensorMap& tensors);
-
-// Appears under `path` complete or not at all: written beside it, then renamed.
+// The same into the file of --output: output.h.
 void write_safetensors_file(const std::filesystem::path& path, const TensorMap& tensors);
-// Refuses a path where the above cannot work, before any time is spent on what is to be written.
-void check_output_path(const std::filesystem::path& path);
 
 }  // namespace lathe::cli

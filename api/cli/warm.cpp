@@ -5,6 +5,7 @@
 
 #include "api/cli/interrupt.h"
 #include "api/cli/options.h"
+#include "api/cli/output.h"
 #include "api/cli/verbs.h"
 #include "api/cli/warm_manifest.h"
 #include "api/cli/warm_report.h"
@@ -50,7 +51,8 @@ std::vector<WarmTarget> open_targets(const WarmOptions& options) {
       targets.push_back(open_target("", gpu, options.cache_dir));
       const std::string& arch = served.emplace_back(targets.back().arch);
       if (archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end()) continue;
-      refuse("--gpu " + gpu + " runs " + arch + ", which is not in --arch " + options.arch);
+      refuse("--gpu " + in_quotes(gpu) + " runs " + arch + ", which is not in --arch " +
+             in_quotes(options.arch));
     }
   }
   for (const std::string& arch : archs) {
@@ -107,6 +109,7 @@ int warm(const WarmOptions& options) {
     refuse("manifest " + in_quotes(options.manifest) +
            " has no problem, so there is nothing for --bundle");
   }
+  if (!options.bundle.empty()) check_output("--bundle", options.bundle);
   const Interrupt interrupt;
   const std::vector<WarmTarget> targets = open_targets(options);
   lathe_warming* raw = nullptr;
@@ -165,8 +168,10 @@ Action add_warm(CLI::App* app) {
   verb->add_option("--cache-dir", options->cache_dir, "which cache to fill");
   verb->add_option("--jobs", options->jobs,
                    "compile this many kernels at once (default: by cores and memory)");
-  verb->add_option("--bundle", options->bundle,
-                   "and pack the kernels of the manifest into this file, if all of them are there");
+  verb->add_option(
+      "--bundle", options->bundle,
+      "and pack the kernels of the manifest into this file, if all of them are there; a link "
+      "is not followed");
   add_json_flag(verb, &options->json);
   return [options] { return warm(*options); };
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "codegen/base/log.h"
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -71,8 +72,8 @@ int64_t environment_number(const char* name, int64_t fallback) {
   int64_t out = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), out);
   if (error == std::errc() && end == value->data() + value->size() && out >= 0) return out;
-  log_message(LogLevel::warning,
-              text(name, " is '", *value, "', allowed are whole numbers from 0; using ", fallback));
+  log_message(LogLevel::warning, text(name, " is ", in_quotes(*value),
+                                      ", allowed are whole numbers from 0; using ", fallback));
   return fallback;
 }
 

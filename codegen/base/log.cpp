@@ -5,6 +5,8 @@
 
 #include <mutex>
 
+#include "codegen/base/printable.h"
+
 namespace lathe {
 namespace {
 
@@ -36,7 +38,7 @@ void log_message(LogLevel level, const std::string& text) {
     user = sink().user;
   }
   // Called without the lock: a sink may log or change the sink.
-  if (function != nullptr) function(user, static_cast<int>(level), text.c_str());
+  if (function != nullptr) function(user, static_cast<int>(level), printable(text).c_str());
 }
 
 }  // namespace lathe

@@ -76,6 +76,22 @@ int64_t attention_list_entries(const KernelSpec& spec, const AttentionShape& sha
 uint64_t attention_forward_workspace_bytes(const AttentionProblem& problem,
                                            const AttentionShape& shape, int64_t splits);
 
+// As many sequences of the same lengths, which for packed input are on the device, and windows.
+// Costs take the time of one of them, however many there are.
+struct AttentionSequences : AttentionMask {
+  int64_t count = 1;
+};
+
+// Pairs of a row and a key that a mask keeps.
+uint64_t attention_kept_pairs(const AttentionMask& mask);
+
+// A cost looks at one of so many neighbouring tiles and takes it for all of them: 1, which is
+// exact, unless there are more than 2^18 tiles, of which each is then much like the next.
+int64_t attention_tile_stride(int64_t tiles);
+
+// The largest number where a count has passed it.
+uint64_t attention_bounded(unsigned __int128 count);
+
 // What a call must move and compute at least, and what its tiles do.
 struct AttentionCost {
   uint64_t minimum_bytes = 0;  // every input read once, every output written once
@@ -83,9 +99,8 @@ struct AttentionCost {
   uint64_t flops = 0;          // 2 (D + DV) per query head and kept pair
   uint64_t tile_flops = 0;     // the same over all pairs of the visited blocks, padded widths
 };
-// One mask per sequence: its lengths, which for packed input are on the device, and its windows.
 AttentionCost attention_forward_cost(const AttentionProblem& problem, const KernelSpec& spec,
                                      const AttentionShape& shape,
-                                     const std::vector<AttentionMask>& sequences);
+                                     const std::vector<AttentionSequences>& sequences);
 
 }  // namespace lathe

@@ -112,6 +112,6 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
                                       const AttentionBackwardKernels& kernels,
                                       const AttentionShape& shape,
                                       const AttentionBackwardLaunch& launch,
-                                      const std::vector<AttentionMask>& sequences);
+                                      const std::vector<AttentionSequences>& sequences);
 
 }  // namespace lathe

@@ -103,11 +103,13 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
 }
 
+using Wide = unsigned __int128;
+
 AttentionCost attention_backward_cost(const AttentionProblem& problem,
                                       const AttentionBackwardKernels& kernels,
                                       const AttentionShape& shape,
                                       const AttentionBackwardLaunch& launch,
-                                      const std::vector<AttentionMask>& sequences) {
+                                      const std::vector<AttentionSequences>& sequences) {
   const uint64_t element = bytes_of(problem.element), head = problem.head_dim,
                  value = problem.value_dim;
   const uint64_t rows = launch.rows * shape.heads, keys = launch.keys * shape.kv_heads;
@@ -127,24 +129,29 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
     cost.bytes += launch.keys * shape.heads * (head + value) * 2 * 4 +
                   launch.keys * (columns - shape.kv_heads) * (head + value) * element;
   }
-  uint64_t seen = 0;  // rows of all heads by the blocks that walk over them
-  for (const AttentionMask& mask : sequences) {
-    for (int64_t row = 0; row < mask.queries; ++row) {
-      const int64_t kept = std::max<int64_t>(0, mask.last_key(row) - mask.first_key(row) + 1);
-      cost.flops += 2 * (3 * head + 2 * value) * shape.heads * kept;
-    }
-    for (int64_t first = 0; first < mask.keys; first += tile) {
+  Wide seen = 0, flops = 0, tile_flops = 0;  // seen: rows of all heads by the blocks that walk them
+  const Wide heads = static_cast<uint64_t>(shape.heads);
+  for (const AttentionSequences& mask : sequences) {
+    const Wide count = static_cast<uint64_t>(mask.count);
+    flops += count * 2 * (3 * head + 2 * value) * heads * attention_kept_pairs(mask);
+    const int64_t tiles = ceil_div(mask.keys, tile), stride = attention_tile_stride(tiles);
+    for (int64_t at = 0; at < tiles; at += stride) {
+      const int64_t alike = std::min(stride, tiles - at), first = (at + alike / 2) * tile;
       const int64_t end = std::min(first + tile, mask.keys);
       const BlockRange range = attention_query_blocks(mask, first, end, block);
       if (range.size() == 0) continue;
-      seen += shape.heads * (std::min(range.end * block, mask.queries) - range.begin * block);
-      cost.tile_flops += 2 * padded * shape.heads * range.size() * block * tile;
+      const Wide all = count * static_cast<uint64_t>(alike) * heads;
+      const int64_t rows_seen = std::min(range.end * block, mask.queries) - range.begin * block;
+      seen += all * static_cast<uint64_t>(rows_seen);
+      tile_flops += all * 2 * padded * static_cast<uint64_t>(range.size() * block * tile);
     }
   }
+  cost.flops = attention_bounded(flops);
+  cost.tile_flops = attention_bounded(tile_flops);
   // Each visit reads q, dout, lse2 and error of its rows and adds to their dq.
   const uint64_t visit = (head + value) * element + 2 * 4 + (launch.accumulators ? head * 4 : 0);
   const uint64_t once = rows * (head + value) * element;
-  cost.bytes += seen * visit + rows * value * element;
+  cost.bytes = attention_bounded(cost.bytes + seen * visit + rows * value * element);
   cost.bytes -= std::min(cost.bytes, once);  // q and dout are in the minimum once
   return cost;
 }

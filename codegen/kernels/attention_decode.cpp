@@ -241,7 +241,7 @@ AttentionCost attention_decode_cost(const AttentionProblem& problem, const Kerne
                                     int64_t splits) {
   const AttentionShape all = {shape.batch, shape.heads, shape.kv_heads, shape.queries,
                               shape.most_keys()};
-  const std::vector<AttentionMask> sequences(static_cast<size_t>(shape.batch), mask);
+  const std::vector<AttentionSequences> sequences = {{mask, shape.batch}};
   KernelSpec packed = spec;  // the forward's count of visits, with all heads of a group in a tile
   packed.constants.push_back(Constant::flag("pack_gqa", "kPackGqa", true));
   AttentionCost cost = attention_forward_cost(problem, packed, all, sequences);

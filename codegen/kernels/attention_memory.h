@@ -25,7 +25,7 @@ uint64_t attention_bytes_again(const KernelSpec& spec, const DeviceFacts& facts,
 // of the heads in progress, else once for each round of blocks, which walk the keys together.
 uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,
                                 const AttentionShape& shape,
-                                const std::vector<AttentionMask>& sequences,
+                                const std::vector<AttentionSequences>& sequences,
                                 const DeviceFacts& facts);
 // The same of a backward, whose blocks walk the rows of q, dout and the sums of dq. `cost`: that of
 // attention_backward_cost.
@@ -33,7 +33,7 @@ uint64_t attention_backward_memory_bytes(const AttentionProblem& problem,
                                          const AttentionBackwardKernels& kernels,
                                          const AttentionShape& shape,
                                          const AttentionBackwardLaunch& launch,
-                                         const std::vector<AttentionMask>& sequences,
+                                         const std::vector<AttentionSequences>& sequences,
                                          const AttentionCost& cost, const DeviceFacts& facts);
 
 }  // namespace lathe

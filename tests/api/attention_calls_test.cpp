@@ -95,6 +95,29 @@ TEST_CASE("nothing to write: no launch") {
   CHECK(packed.run().ok());
 }
 
+// Each of the first three took from eight seconds to minutes, or the memory of 2^30 masks.
+TEST_CASE("an estimate takes no time of each sequence, row or tile") {
+  constexpr int64_t kMany = int64_t{1} << 30;
+  const auto estimate = [](Fixture& fixture) {
+    const auto call = fixture.call(lathe::Look::shapes);
+    REQUIRE_MESSAGE(call.ok(), call.status().text());
+    const auto found = fixture.work->estimate(*call);
+    REQUIRE_MESSAGE(found.ok(), found.status().text());
+    return found->cost;
+  };
+  Fixture fixture(kBatched);
+  fixture.batched(kMany, 0, 16);
+  CHECK(estimate(fixture).flops == 0);
+  fixture.batched(1, kMany, kMany);
+  CHECK(estimate(fixture).flops == UINT64_MAX);
+  Fixture packed(kPacked);
+  packed.packed(kMany / 16, 5, 7);
+  CHECK(estimate(packed).flops == 5 * 2 * (64 + 128) * 8);
+  // Rows 2 2 1 1 1, keys 3 3 3 2 2: 19 pairs.
+  packed.packed(5, 7, 13);
+  CHECK(estimate(packed).flops == 19 * 2 * (64 + 128) * 8);
+}
+
 TEST_CASE("calls that do not fit are refused before a launch") {
   const auto refused = [](Fixture& fixture, std::vector<const char*> parts,
                           Code code = Code::invalid_argument) {

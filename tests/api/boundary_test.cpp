@@ -93,6 +93,26 @@ TEST_CASE("a longer struct is given with zeros behind what is known") {
   CHECK(check_sized(static_cast<Sized*>(nullptr)).code() == Code::invalid_argument);
 }
 
+TEST_CASE("a size that no struct has is refused, and nothing is read or written by it") {
+  for (const size_t size : {size_t{4097}, size_t{100000}, ~size_t{0}}) {
+    CAPTURE(size);
+    Sized in = {size, 1, 2}, out = {size, 9, 9}, to = {};
+    for (const Status& refused : {take_sized(&in, "options", &to), check_sized(&out)}) {
+      CHECK(refused.code() == Code::invalid_argument);
+      CHECK(refused.text().find("size is " + std::to_string(size)) != std::string::npos);
+      CHECK(refused.text().find("at least 16 and at most 4096") != std::string::npos);
+    }
+  }
+  struct {
+    Sized known;
+    char rest[4096 - sizeof(Sized)];
+  } whole = {};
+  whole.known.size = sizeof whole;
+  Sized to = {};
+  CHECK(take_sized(&whole.known, "options", &to).ok());
+  CHECK(check_sized(&whole.known).ok());
+}
+
 TEST_CASE("the version is that of the header") {
   CHECK(std::string(lathe_version()) == std::to_string(LATHE_VERSION_MAJOR) + "." +
                                             std::to_string(LATHE_VERSION_MINOR) + "." +

@@ -105,6 +105,13 @@ TEST_CASE("what is not canonical is read, and becomes it") {
           R"({"op":"kda","tensors":{},"group":{"world":1,"flags":[]}})");
 }
 
+// {"n0":0,"n1":0,...}: reading these took hours.
+std::string many_names(int count) {
+  std::string out = "{";
+  for (int i = 0; i < count; ++i) out += (i ? ",\"n" : "\"n") + std::to_string(i) + "\":0";
+  return out + "}";
+}
+
 TEST_CASE("what is refused is named, with what is allowed") {
   const struct {
     std::string line;
@@ -166,6 +173,12 @@ TEST_CASE("what is refused is named, with what is allowed") {
        {"only one"}},
       {R"({"op":"causal_conv1d_update","tensors":{},"group":{"world":2}})", {"cannot be split"}},
       {"{\"op\":\"kda\",\"tensors\":{},\"options\":{\"scale\":\"\xFF\"}}", {"no JSON"}},
+      {std::string("{\"op\":\"kda\",\"tensors\":{}}\0garbage", 33), {"byte 25 of the line is 0"}},
+      {"\xEF\xBB\xBF{\"op\":\"kda\",\"tensors\":{}}", {"byte order mark"}},
+      {R"({"\u001b[31mX":1})", {R"(the field '\x1b[31mX')"}},
+      {R"({"a\nb":1,"a\nb":1})", {R"('a\x0ab' twice)"}},
+      {R"({"op":"kda","tensors":{"q\n\u009b":1}})", {R"(tensor q\x0a\xc2\x9b is 1)"}},
+      {R"({"op":"kda","tensors":)" + many_names(200000) + "}", {"more than 256 names"}},
   };
   for (const auto& each : cases) {
     CAPTURE(each.line.substr(0, 120));

@@ -144,6 +144,62 @@ TEST_CASE("threads and processes record into one file, in whole lines") {
   }
 }
 
+// How many lines there are, each of which is a problem's.
+size_t sound_lines(const std::string& path) {
+  const std::vector<std::string> lines = lines_of(path);
+  for (const std::string& line : lines) {
+    CAPTURE(line);
+    lathe_problem* problem = nullptr;
+    CHECK(lathe_problem_parse(&problem, line.data(), line.size()) == LATHE_OK);
+    lathe_problem_destroy(problem);
+  }
+  return lines.size();
+}
+
+TEST_CASE("a line of which a full disk takes only a part is taken back") {
+  const test::Folder folder;
+  const std::string file = folder.path + "/problems.jsonl";
+  Recorder(file).note(*conv(8).problem);
+  lathe::FileSystem full = lathe::real_fs();
+  full.write = [](int fd, const void* from, size_t bytes) -> ssize_t {
+    return lathe::real_fs().write(fd, from, bytes / 2);
+  };
+  for (const int64_t channels : {16, 24}) {
+    Log log;
+    Recorder(file, full).note(*conv(channels).problem);
+    CHECK(log.warnings().size() == 1);
+    CHECK(sound_lines(file) == 1);
+  }
+  Recorder(file).note(*conv(16).problem);
+  CHECK(sound_lines(file) == 2);
+}
+
+TEST_CASE("a line behind a text without a newline begins one") {
+  const test::Folder folder;
+  const std::string file = folder.path + "/problems.jsonl";
+  std::ofstream(file) << R"({"op":"causal_conv1d","ten)";
+  Recorder(file).note(*conv(8).problem);
+  const std::vector<std::string> lines = lines_of(file);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == R"({"op":"causal_conv1d","ten)");
+  CHECK(lines[1].front() == '{');
+  CHECK(lines[1].back() == '}');
+}
+
+TEST_CASE("a process that waits with the file locked keeps nobody waiting") {
+  const test::Folder folder;
+  const std::string file = folder.path + "/problems.jsonl";
+  Recorder(file).note(*conv(8).problem);
+  const int held = open(file.c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(held >= 0);
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  REQUIRE(fcntl(held, F_OFD_SETLK, &whole) == 0);
+  Recorder(file).note(*conv(16).problem);
+  CHECK(sound_lines(file) == 2);
+  close(held);
+}
+
 TEST_CASE("a file that cannot be written is one warning") {
   const test::Folder folder;
   const std::string link = folder.path + "/link", pipe = folder.path + "/pipe";
@@ -174,7 +230,11 @@ TEST_CASE("every file call may fail") {
       const FaultyFileSystem faulty(fault);
       Recorder recorder(file, faulty.table());
       recorder.note(*conv(8).problem);
-      CHECK(log.warnings().size() == (wrong == EINTR || !faulty.reached() ? 0u : 1u));
+      // A lock that fails costs nothing: without a warning the line is there.
+      const bool told = !log.warnings().empty();
+      CHECK(log.warnings().size() <= 1);
+      if (wrong == EINTR || !faulty.reached()) CHECK_FALSE(told);
+      if (!told) CHECK(lines_of(file).size() == 1);
       // Whole lines or none.
       for (const std::string& line : lines_of(file)) CHECK(line.back() == '}');
       if (!faulty.reached()) break;

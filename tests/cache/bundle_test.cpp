@@ -261,6 +261,34 @@ TEST_CASE("what may not be trusted or is no file is refused, with the remedy") {
   CHECK(why_refused(place / "b/below").find("Not a directory") != std::string::npos);
 }
 
+TEST_CASE("a bundle takes the place of a file or of nothing: links, pipes and folders stay") {
+  const TemporaryDirectory place;
+  Entries entries({sample_entry("a")});
+  pack_all(place / "from", {{sample_entry("a")}});
+  REQUIRE(mkfifo((place / "pipe").c_str(), 0600) == 0);
+  files::create_symlink(place / "from", place / "link");
+  files::create_symlink(place / "nowhere", place / "dangling");
+  files::create_directory(place / "folder");
+  const std::pair<const char*, const char*> targets[] = {{"pipe", "a pipe"},
+                                                         {"link", "a symbolic link"},
+                                                         {"dangling", "a symbolic link"},
+                                                         {"folder", "a folder"}};
+  for (const auto& [name, kind] : targets) {
+    CAPTURE(name);
+    const std::string path = place / name;
+    const auto before = files::symlink_status(path).type();
+    for (const auto& report :
+         {pack_bundle(path, {&entries}, nullptr, {}), merge_bundles(path, {place / "from"})}) {
+      CHECK(report.status().code() == Code::invalid_argument);
+      CHECK(report.status().text().find(kind) != std::string::npos);
+      CHECK(report.status().text().find("regular file") != std::string::npos);
+    }
+    CHECK(files::symlink_status(path).type() == before);
+  }
+  CHECK_FALSE(files::exists(place / "nowhere"));
+  CHECK(std::distance(files::directory_iterator(place.path()), {}) == 5);
+}
+
 TEST_CASE("a bundle that cannot be put in its place says which step failed") {
   const TemporaryDirectory place;
   Entries entries({sample_entry("a")});
@@ -274,7 +302,7 @@ TEST_CASE("a bundle that cannot be put in its place says which step failed") {
   fails(place / "", Code::invalid_argument, "not the name of a file");
   fails(place / "none/b", Code::cache_io, "open its directory");
   files::create_directory(place / "folder");
-  fails(place / "folder", Code::cache_io, "rename");
+  fails(place / "folder", Code::invalid_argument, "is a folder");
   CHECK(count_files(place.path(), ".tmp.") == 0);
 }
 

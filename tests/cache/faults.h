@@ -78,6 +78,7 @@ class FaultyFileSystem {
         [](int fd, void* to, size_t bytes, off_t at) -> ssize_t {
           return fails() ? -1 : real_fs().pread(fd, to, limited(bytes), at);
         },
+        [](int fd, off_t bytes) { return fails() ? -1 : real_fs().ftruncate(fd, bytes); },
     };
     return faulty;
   }

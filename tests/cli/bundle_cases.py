@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import tempfile
 
 from harness import Case, conv, save
 
@@ -126,6 +127,28 @@ class BundleCases(Case):
             with self.subTest(words=words):
                 self.assert_refused(self.lathe("cache", *words), pattern, code)
         self.assertEqual(self.lathe("cache", "pack")[0], 2)
+
+    def test_what_is_no_regular_file_is_not_replaced(self):
+        with tempfile.TemporaryDirectory() as other:
+            pipe, link, manifest = (pathlib.Path(other, name) for name in ("pipe", "link", "manifest"))
+            os.mkfifo(pipe)
+            link.symlink_to(pipe)
+            manifest.write_text(json.dumps({"op": "causal_conv1d", "tensors": {
+                "x": ["f32", [-1, -1, 16]], "weight": ["f32", [16, 4]], "y": ["f32", [-1, -1, 16]]}}) + "\n")
+            for path, kind in ((pipe, "a pipe"), (link, "a symbolic link"), (pathlib.Path(other), "a folder")):
+                for words in (["cache", "pack", path], ["cache", "merge", path, path],
+                              ["warm", manifest, "--arch", "sm_90a", "--bundle", path]):
+                    if words[1] == "merge":
+                        words[3] = self.bundle_outside(other)
+                    with self.subTest(words=words):
+                        self.assert_refused(self.lathe(*words), kind)
+            self.assertTrue(pipe.is_fifo() and link.is_symlink())
+
+    def bundle_outside(self, folder):
+        path = pathlib.Path(folder, "bundle")
+        if not path.exists():
+            self.cache_verb("pack", path)
+        return path
 
     def test_damage_is_told_and_costs_one_kernel(self):
         bundle, _ = self.packed()

@@ -311,7 +311,7 @@ class InputCases(Case):
         self.refused("output_final_state.*inf", options=["output_final_state=inf"])
         self.refused("speed", options=["speed=9"])
         self.refused("expected key=value", options=["activation"])
-        self.refused("activation is given twice", options=["activation=none", "activation=silu"])
+        self.refused('"activation" is given twice', options=["activation=none", "activation=silu"])
         self.refused("output_final_state", update(), op="causal_conv1d_update", options=["output_final_state=1"])
 
     def test_arguments(self):
@@ -337,8 +337,33 @@ class InputCases(Case):
             process = self.start(self.command("causal_conv1d", output=output))
             out, err = process.communicate(timeout=60)
             self.assert_refused((process.returncode, out, err), "--output is")
+        with tempfile.TemporaryDirectory() as other:
+            link = pathlib.Path(other, "link")
+            link.symlink_to(pathlib.Path(other, "target"))
+            self.assert_refused(self.lathe(*self.command("causal_conv1d", output=link)[1:]), "a symbolic link")
+        before = self.input.read_bytes()
+        self.assert_refused(self.lathe(*self.command("causal_conv1d", output=self.input)[1:]), "the file of --input")
+        self.assertEqual(self.input.read_bytes(), before)
         self.input.unlink()
         self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:]), "no such file")
+
+    def test_no_value_is_empty(self):
+        save(self.input, conv())
+        for words in (["--ranks", ""], ["--ranks="], ["--cache-dir", ""], ["--arch", ""], ["--device", ""], ["--set", ""]):
+            with self.subTest(words=words):
+                self.assert_refused(self.lathe(*self.command("causal_conv1d")[1:], *words), "lathe: --")
+        command = ["run", "causal_conv1d", "--input", self.input, "--output"]
+        self.assert_refused(self.lathe(*command, ""), '--output is "", but needs a value')
+        self.assert_refused(self.lathe("cache", "stat", "--cache-dir", ""), '--cache-dir is "", but needs a value')
+
+    def test_what_a_terminal_would_obey_is_escaped(self):
+        save(self.input, conv())
+        for words in (["--set", "\x1b[31mX=1"], ["--tensor", "\x1b[31m"], ["--\x1b[31m"]):
+            with self.subTest(words=words):
+                status, out, err = self.lathe(*self.command("causal_conv1d")[1:], *words)
+                self.assertEqual(status, 2)
+                self.assertNotIn("\x1b", err)
+                self.assertIn("\\x1b[31m", err)
 
     def test_files(self):
         save(self.input, conv())
@@ -355,7 +380,7 @@ class InputCases(Case):
         bad = {
             "8 bytes of header length": good[:5],
             "header length is": struct.pack("<Q", 1 << 60) + good[8:],
-            "not valid JSON": good[:8] + b"}" + good[9:],
+            "not valid JSON": good[:9] + b"}" + good[10:],
             "bytes of data": good[:-1],
             "the file has": good + b"\0",
             "takes 1280 bytes": lie(lambda h: h["x"].update(data_offsets=[0, 1276])),

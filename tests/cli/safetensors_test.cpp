@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "api/cli/failure.h"
+#include "api/cli/output.h"
 
 using namespace lathe::cli;
 namespace fs = std::filesystem;
@@ -113,8 +114,51 @@ TEST_CASE("a failed write leaves nothing") {
   fs::create_directory(folder / "taken");
   CHECK_THROWS_AS(write_safetensors_file(folder / "taken", sample()), Failure);
   CHECK(folder.files() == 1);
-  CHECK_THROWS_AS(check_output_path(folder / "taken"), Failure);
-  CHECK_THROWS_AS(check_output_path(folder / "no/where"), Failure);
+  CHECK_THROWS_AS(check_output("--output", folder / "taken"), Failure);
+  CHECK_THROWS_AS(check_output("--output", folder / "no/where"), Failure);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("writing follows no link, neither of its own name nor of a temporary one") {
+  const Folder folder;
+  write(folder / "victim", "precious");
+  fs::create_symlink(folder / "victim", folder / "link");
+  // The name that a temporary file had before names were random.
+  fs::create_symlink(folder / "victim", folder / ("a.tmp." + std::to_string(getpid())));
+  write_safetensors_file(folder / "a", sample());
+  CHECK(fs::symlink_status(folder / "a").type() == fs::file_type::regular);
+  CHECK_THROWS_AS(write_safetensors_file(folder / "link", sample()), Failure);
+  CHECK(fs::is_symlink(folder / "link"));
+  std::ostringstream text;
+  text << std::ifstream(folder / "victim").rdbuf();
+  CHECK(text.str() == "precious");
+}
+
+// Reading took a minute for 40,000 and an hour for these.
+TEST_CASE("a header of 100,000 tensors is read") {
+  const Folder folder;
+  std::string header = "{";
+  for (int i = 0; i < 100000; ++i) {
+    header += (i == 0 ? "\"t" : ",\"t") + std::to_string(i) +
+              R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  write(folder / "a", file_text(header + "}", 0));
+  CHECK(read_safetensors_header(folder / "a").size() == 100000);
+  write(folder / "a", file_text(header + R"(,"t7":{}})", 0));
+  CHECK(refusal(folder / "a").find("\"t7\" stands twice") != std::string::npos);
+}
+
+TEST_CASE("a header begins with a brace and is all of its text") {
+  using namespace std::string_literals;
+  const Folder folder;
+  for (const std::string& header :
+       {" {}"s, "\xef\xbb\xbf{}"s, "\n{}"s, "{}\0garbage"s, "{}\0"s, "{}{}"s, "\0{}"s}) {
+    CAPTURE(header);
+    write(folder / "a", file_text(header, 0));
+    CHECK(refusal(folder / "a").find("the header is not") != std::string::npos);
+  }
+  write(folder / "a", file_text("{}   ", 0));
+  CHECK(read_safetensors(folder / "a").empty());
 }
 
 TEST_CASE("every truncation is refused") {

@@ -72,8 +72,13 @@ class ToolCases(Case):
             self.assertEqual([step["mask"] for step in ring["steps"]], ["causal", "skip", "causal", "full"])
             self.assertIn("world_size is 0", refused["error"])
             answered.unlink()
-            for bad, part in ((("plan", "rings", *command[2:]), "'rings'"),
-                              ((*command[:2], "--input", folder + "/none", *command[4:]), "none cannot be read")):
+            link = pathlib.Path(folder, "link")
+            link.symlink_to(answered)
+            for bad, part in (((*command[:4], "--output", str(link)), "a symbolic link"), (("plan", "rings", *command[2:]), "'rings'"),
+                              ((*command[:2], "--input", folder + "/none", *command[4:]), "none\", which cannot be read"),
+                              ((*command[:4], "--output", str(asked)), "the file of --input"),
+                              ((*command[:4], "--output", folder), "a folder"),
+                              ((*command, "--svg", str(answered)), "the file of --output")):
                 status, out, err = self.lathe(*bad)
                 self.assertEqual((status, out), (2, ""))
                 self.assertIn(part, err)
@@ -228,7 +233,7 @@ class ToolCases(Case):
     def test_explain_refuses(self):
         for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),
                                (["--tensor", "x=f32:1,a,3"], "extent is"), ([], "neither --input nor --tensor"),
-                               ([*X, "--tensor", "x=f32:1"], "x is given twice"),
+                               ([*X, "--tensor", "x=f32:1"], '"x" is given twice'),
                                ([*X, "--device", "abacus"], "abacus"), ([*X, "--arch", "sm_7"], "sm_7")):
             with self.subTest(words=words):
                 self.assert_refused(self.lathe("explain", "causal_conv1d", *words), pattern)

@@ -317,7 +317,7 @@ TEST_CASE("attention backward: five products per kept pair, and the blocks that 
   const auto cost_of = [&](const AttentionShape& shape, const AttentionMask& mask) {
     const auto launch =
         attention_backward_launch(problem, kernels, facts("sm_80"), shape, {true, true, true});
-    const std::vector<AttentionMask> sequences(static_cast<size_t>(shape.sequences), mask);
+    const std::vector<AttentionSequences> sequences = {{mask, shape.sequences}};
     return attention_backward_cost(problem, kernels, shape, launch, sequences);
   };
   const AttentionCost whole = cost_of({8, 4, 4, 1024, 512}, {1024, 512, -1, -1});

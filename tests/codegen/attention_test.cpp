@@ -219,7 +219,7 @@ TEST_CASE("attention: only split keys need a workspace") {
 TEST_CASE("attention: cost without a mask is that of the formulas") {
   const AttentionProblem problem = forward_of(64, 64);
   const AttentionShape shape{2, 8, 2, 1024, 512};
-  const std::vector<AttentionMask> sequences(2, AttentionMask{1024, 512, -1, -1});
+  const std::vector<AttentionSequences> sequences = {{{1024, 512, -1, -1}, 2}};
   const AttentionCost cost = attention_forward_cost(problem, spec_of(problem), shape, sequences);
   CHECK(cost.flops == 4ull * 2 * 8 * 1024 * 512 * 64);
   CHECK(cost.tile_flops == cost.flops);
@@ -227,6 +227,60 @@ TEST_CASE("attention: cost without a mask is that of the formulas") {
   CHECK(cost.minimum_bytes == rows * (64 + 64) * 2 + rows * 4 + keys * (64 + 64) * 2);
   // 8 tiles of each of the 4 heads of a key head read its keys.
   CHECK(cost.bytes - cost.minimum_bytes == keys * (8 * 4 - 1) * (64 + 64) * 2);
+}
+
+TEST_CASE("attention: pairs that a mask keeps, as counted one by one") {
+  for (const int64_t queries : {0, 1, 3, 7}) {
+    for (const int64_t keys : {0, 1, 4, 9}) {
+      for (const int64_t left : {-1, 0, 2, 20}) {
+        for (const int64_t right : {-1, 0, 3, 20}) {
+          const AttentionMask mask = {queries, keys, left, right};
+          uint64_t kept = 0;
+          for (int64_t row = 0; row < queries; ++row) {
+            for (int64_t key = 0; key < keys; ++key) {
+              kept += mask.first_key(row) <= key && key <= mask.last_key(row);
+            }
+          }
+          CAPTURE(queries);
+          CAPTURE(keys);
+          CAPTURE(left);
+          CAPTURE(right);
+          CHECK(attention_kept_pairs(mask) == kept);
+        }
+      }
+    }
+  }
+  const int64_t most = (int64_t{1} << 31) - 1;
+  const uint64_t all = static_cast<uint64_t>(most) * static_cast<uint64_t>(most);
+  CHECK(attention_kept_pairs({most, most, -1, INT64_MAX}) == all);
+  CHECK(attention_kept_pairs({most, most, -1, 0}) == (all + static_cast<uint64_t>(most)) / 2);
+}
+
+TEST_CASE("attention: cost of many sequences and of very long ones takes no time of each") {
+  AttentionProblem problem = forward_of(64, 64);
+  problem.local = true;
+  const AttentionMask mask = {200, 300, 50, 0};
+  const AttentionCost one =
+      attention_forward_cost(problem, spec_of(problem), {1, 2, 2, 200, 300}, {{mask, 1}});
+  const AttentionShape shape{int64_t{1} << 30, 2, 2, 200, 300};
+  const AttentionCost many =
+      attention_forward_cost(problem, spec_of(problem), shape, {{mask, shape.sequences}});
+  CHECK(many.flops == one.flops << 30);
+  CHECK(many.tile_flops == one.tile_flops << 30);
+  CHECK(many.bytes == one.bytes << 30);
+  CHECK(many.minimum_bytes == one.minimum_bytes << 30);
+
+  // 2^31 - 1 tokens: 2^62 pairs of each head are more than 64 bits of operations.
+  const int64_t most = (int64_t{1} << 31) - 1;
+  const AttentionCost longest = attention_forward_cost(
+      problem, spec_of(problem), {1, 2, 2, most, most}, {{{most, most, -1, -1}, 1}});
+  CHECK(longest.flops == UINT64_MAX);
+  // Of a diagonal, half of the pairs, to a ten-thousandth: one tile speaks for its neighbours.
+  const int64_t tokens = int64_t{1} << 27;
+  const AttentionCost diagonal = attention_forward_cost(
+      problem, spec_of(problem), {1, 1, 1, tokens, tokens}, {{{tokens, tokens, -1, 0}, 1}});
+  CHECK(static_cast<double>(diagonal.tile_flops) / static_cast<double>(diagonal.flops) ==
+        doctest::Approx(1).epsilon(1e-4));
 }
 
 TEST_CASE("attention: cost of a diagonal counts the tiles that it crosses, and no more") {

@@ -103,7 +103,7 @@ TEST_CASE("attention: keys and values come from memory once while a cache holds 
   const KernelSpec spec = *attention_kernels(problem, facts)->forward;
   const int64_t kTokens = 16384;  // 8 MiB of keys and values a head
   const AttentionShape shape{1, 8, 2, kTokens, kTokens};
-  const std::vector<AttentionMask> sequences{{kTokens, kTokens, -1, -1}};
+  const std::vector<AttentionSequences> sequences{{{kTokens, kTokens, -1, -1}}};
   const AttentionCost whole = attention_forward_cost(problem, spec, shape, sequences);
   CHECK(attention_memory_bytes(problem, spec, shape, sequences, facts) == whole.minimum_bytes);
 
@@ -116,7 +116,7 @@ TEST_CASE("attention: keys and values come from memory once while a cache holds 
 
   // Never more than each tile reading its own, nor anything for a sequence without rows.
   const AttentionShape few{1, 8, 8, 100, kTokens};
-  const std::vector<AttentionMask> short_rows{{100, kTokens, -1, -1}};
+  const std::vector<AttentionSequences> short_rows{{{100, kTokens, -1, -1}}};
   CHECK(attention_memory_bytes(problem, spec, few, short_rows, facts) ==
         attention_forward_cost(problem, spec, few, short_rows).bytes);
 }
@@ -130,7 +130,7 @@ TEST_CASE("attention: a backward moves what lies between its launches, and walks
       *attention_backward_kernels(problem, facts, AttentionHeadChoice{true, false});
   const int64_t kTokens = 65536, kHeads = 4;
   const AttentionShape shape{1, kHeads, kHeads, kTokens, kTokens};
-  const std::vector<AttentionMask> sequences{{kTokens, kTokens, -1, -1}};
+  const std::vector<AttentionSequences> sequences{{{kTokens, kTokens, -1, -1}}};
   const AttentionBackwardLaunch launch =
       attention_backward_launch(problem, kernels, facts, shape, {true, true, true, false});
   const AttentionCost cost = attention_backward_cost(problem, kernels, shape, launch, sequences);

@@ -144,7 +144,7 @@ TEST_CASE("dispatch: every query shard finds its document's beginning, whole and
     const Drawn drawn = draw(random);
     const auto tables = document_tables(drawn.shards, drawn.dst);
     REQUIRE(tables.ok());
-    const Dispatch dispatch = dispatch_kv(*tables);
+    const Dispatch dispatch = *dispatch_kv(*tables);
     const auto before = home(drawn.shards);
     Table counts;
     const auto there = sent_forward(dispatch.forward, before, &counts);
@@ -191,8 +191,8 @@ TEST_CASE("dispatch: shared contexts send a key shard once and hold the same key
     const Drawn drawn = draw(random);
     const auto tables = document_tables(drawn.shards, drawn.dst);
     REQUIRE(tables.ok());
-    for (const int64_t tokens : dispatch_kv(*tables).forward.num_total_recv_tokens)
-      copied += tokens;
+    const Dispatch copies = *dispatch_kv(*tables);
+    for (const int64_t tokens : copies.forward.num_total_recv_tokens) copied += tokens;
     const auto contexts = shared_contexts(drawn.shards, drawn.dst);
     for (const SharedContext& context : contexts) {
       shared += context.kv_tokens;

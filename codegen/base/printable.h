@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Text from outside in messages: nothing in it may move the cursor, change colours or look like a
+// line of ours.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lathe {
+
+// A name or a value: control characters and what is no UTF-8 as \xNN, cut after about 100 bytes.
+std::string escaped(std::string_view text);
+// The same between single quotes.
+std::string in_quotes(std::string_view text);
+
+// A whole message: the same escapes, but newlines and tabs stay.
+std::string printable(std::string_view text);
+
+}  // namespace lathe
