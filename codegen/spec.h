@@ -35,6 +35,8 @@ struct Snippet {
   std::string header() const { return "snippet/" + name + ".cuh"; }     // without a file of its own
   std::string adapter() const { return "attention/" + name + ".cuh"; }  // the template around it
   std::string type() const;  // what the adapter defines: "ScoreMod"
+  // SHA-256 of the text, in hex: in a key it stands for the text, whoever wrote that.
+  std::string digest() const;
 };
 
 struct KernelSpec {
