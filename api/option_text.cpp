@@ -37,6 +37,7 @@ Result<std::string> read_text(const char* option, const std::string& path) {
 
 // `file`: what messages call the text.
 Status keep_text(lathe_problem* problem, const char* option, std::string file, std::string bytes) {
+  drop_byte_order_mark(&bytes);
   Snippet snippet{option, std::move(file), std::move(bytes)};
   LATHE_TRY(check_snippet_text(snippet));
   problem->snippets.push_back(std::move(snippet));

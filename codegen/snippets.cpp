@@ -1,72 +1,166 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Reading a snippet's text, by tokens: comments and literals say nothing.
+// What a snippet's text may hold, and the text that the compiler is given for it.
 #include "codegen/snippets.h"
 
 #include <algorithm>
-#include <cctype>
+#include <initializer_list>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "codegen/base/text.h"
+#include "codegen/snippet_text.h"
 
 namespace lathe {
 namespace {
 
-bool is_word(char letter) {
-  return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';
+using Tokens = std::vector<SnippetToken>;
+using Kind = SnippetToken::Kind;
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+bool one_of(std::string_view word, std::initializer_list<const char*> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-struct Token {
-  std::string_view text;  // a word, or one other character
-  int line = 1;
+// Why no snippet has this word; null if it may.
+const char* why_not(std::string_view word) {
+  struct Rule {
+    std::initializer_list<const char*> words;
+    const char* why;
+  };
+  static const Rule kRules[] = {
+      {{"asm", "__asm__", "__asm"},
+       "a snippet has no inline assembly: it is a pure function of its arguments"},
+      {{"__shared__", "__global__"}, "a snippet has neither shared memory nor kernels of its own"},
+      {{"__has_include", "__has_include_next", "__has_embed"},
+       "a snippet asks for no file: the kernel would depend on what its key does not hold"},
+      {{"__TIME__", "__DATE__", "__TIMESTAMP__"},
+       "a snippet has no time: the kernel would depend on when it is compiled"},
+      {{"_Pragma", "__pragma"}, "a snippet has no pragmas but #pragma unroll and nounroll"},
+      {{"extern"}, "a snippet has nothing extern: what it may use is there without"},
+      {{"lathe"}, "a snippet names nothing of namespace lathe: what it may use has a plain name"},
+      {{"__builtin_constant_p"},
+       "a snippet has no __builtin_constant_p: it is the same function in every kernel"},
+  };
+  if (word.starts_with("lathe_")) word = "lathe";
+  for (const Rule& rule : kRules) {
+    if (std::find(rule.words.begin(), rule.words.end(), word) != rule.words.end()) return rule.why;
+  }
+  return nullptr;
+}
+
+// The token behind tokens[i] of the same line that begins with #; null if there is none.
+const SnippetToken* next_of(const Tokens& tokens, size_t i) {
+  const bool there = i + 1 < tokens.size() && tokens[i + 1].directive && !tokens[i + 1].first;
+  return there ? &tokens[i + 1] : nullptr;
+}
+
+bool begins_directive(const SnippetToken& token) { return token.first && token.directive; }
+
+struct Macro {
+  int line = 1;  // of the first #define or #undef
+  bool defined = false, undefined = false;
 };
 
-// Past a quoted literal that begins at `at`, or to the end of its line.
-size_t skip_literal(std::string_view text, size_t at) {
-  const char quote = text[at++];
-  while (at < text.size() && text[at] != quote && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
-  return std::min(at + 1, text.size());
-}
-
-// Past a comment that begins at `at`.
-size_t skip_comment(std::string_view text, size_t at) {
-  const bool block = text[at + 1] == '*';
-  const size_t end = text.find(block ? "*/" : "\n", at + (block ? 2 : 0));
-  return end == text.npos ? text.size() : end + (block ? 2 : 0);
-}
-
-std::vector<Token> tokens(std::string_view text) {
-  std::vector<Token> out;
-  int line = 1;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = at + 1;
-    const char letter = text[at];
-    const bool comment =
-        letter == '/' && end < text.size() && (text[end] == '/' || text[end] == '*');
-    if (comment) {
-      end = skip_comment(text, at);
-    } else if (letter == '"' || (letter == '\'' && (at == 0 || !is_word(text[at - 1])))) {
-      end = skip_literal(text, at);  // after a digit it separates digits
-    } else if (is_word(letter)) {
-      while (end < text.size() && is_word(text[end])) ++end;
-      out.push_back({text.substr(at, end - at), line});
-    } else if (std::isspace(static_cast<unsigned char>(letter)) == 0) {
-      out.push_back({text.substr(at, 1), line});
-    }
-    line += static_cast<int>(std::count(text.begin() + at, text.begin() + end, '\n'));
-    at = end;
+// By name, what a text defines or undefines anywhere.
+std::map<std::string, Macro> macros_of(const Tokens& tokens) {
+  std::map<std::string, Macro> macros;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const SnippetToken* word = begins_directive(tokens[i]) ? next_of(tokens, i) : nullptr;
+    const SnippetToken* name = word != nullptr ? next_of(tokens, i + 1) : nullptr;
+    const bool about = word != nullptr && (word->text == "define" || word->text == "undef");
+    if (!about || name == nullptr || name->kind != Kind::word) continue;
+    Macro& macro = macros.try_emplace(name->text, Macro{name->line}).first->second;
+    (word->text == "define" ? macro.defined : macro.undefined) = true;
   }
-  return out;
+  return macros;
 }
+
+// Directives, one after another: why one may not be there.
+class Directives {
+ public:
+  explicit Directives(const Tokens& tokens) {
+    for (const auto& [name, macro] : macros_of(tokens)) {
+      if (macro.defined) defined_.insert(name);
+    }
+  }
+
+  // `i`: the # of the line.
+  std::string refuse(const Tokens& tokens, size_t i) {
+    const SnippetToken* name = next_of(tokens, i);
+    if (name == nullptr) return {};  // a # alone says nothing
+    const std::string& word = name->text;
+    const SnippetToken* about = next_of(tokens, i + 1);
+    if (one_of(word, {"if", "ifdef", "ifndef"})) ++depth_;
+    if (one_of(word, {"elif", "else", "endif"}) && depth_ == 0) {
+      return text("a snippet has no #", word, " without an #if before it");
+    }
+    if (word == "endif") --depth_;
+    if (one_of(word, {"if", "ifdef", "ifndef", "elif", "else", "endif", "error"})) return {};
+    if (word == "define") return {};
+    if (word == "undef") {
+      const bool own = about == nullptr || defined_.count(about->text) != 0;
+      return own ? std::string() : "a snippet undefines only macros of its own";
+    }
+    if (word == "pragma") {
+      if (about != nullptr && one_of(about->text, {"unroll", "nounroll"})) return {};
+      return "a snippet has no pragmas but #pragma unroll and nounroll";
+    }
+    if (word.starts_with("include") || word == "import" || word == "embed") {
+      return "a snippet includes nothing: what it may use is there without";
+    }
+    return text("a snippet has no #", word,
+                "; allowed are define, undef, if, ifdef, ifndef, elif, else, endif, error and "
+                "pragma unroll");
+  }
+  bool open() const { return depth_ > 0; }
+
+ private:
+  std::set<std::string> defined_;
+  int depth_ = 0;  // of #if
+};
 
 Status refuse(const Snippet& snippet, const std::string& what) {
   return Status(Code::invalid_argument, text("option ", snippet.name, ": ", snippet.file, what));
 }
 
+Status refuse_at(const Snippet& snippet, int line, const std::string& what) {
+  return refuse(snippet, text("(", line, "): ", what));
+}
+
+// Before there are tokens.
+Status check_bytes(const Snippet& snippet) {
+  const std::string& bytes = snippet.text;
+  if (bytes.size() > kMostSnippetBytes) {
+    return refuse(snippet,
+                  text(" has ", bytes.size(), " bytes; allowed are 1 to ", kMostSnippetBytes));
+  }
+  if (bytes.find('\0') != bytes.npos) return refuse(snippet, " has a zero byte; allowed is text");
+  if (const int line = line_that_is_not_utf8(bytes); line > 0) {
+    return refuse_at(snippet, line, "a snippet is UTF-8");
+  }
+  if (bytes.starts_with(kByteOrderMark)) {
+    return refuse_at(snippet, 1, "a snippet has no byte order mark");
+  }
+  for (const char* trigraph : {"\?\?=", "\?\?/"}) {
+    const size_t at = bytes.find(trigraph);
+    if (at == bytes.npos) continue;
+    const auto lines = std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
+    return refuse_at(snippet, static_cast<int>(lines) + 1, "a snippet has no trigraphs");
+  }
+  return {};
+}
+
 }  // namespace
 
+void drop_byte_order_mark(std::string* text) {
+  if (text->starts_with(kByteOrderMark)) text->erase(0, kByteOrderMark.size());
+}
+
 bool snippet_mentions(std::string_view text, std::string_view identifier, int* line) {
-  for (const Token& token : tokens(text)) {
+  for (const SnippetToken& token : read_snippet(text).all) {
     if (token.text != identifier) continue;
     if (line != nullptr) *line = token.line;
     return true;
@@ -75,36 +169,59 @@ bool snippet_mentions(std::string_view text, std::string_view identifier, int* l
 }
 
 Status check_snippet_text(const Snippet& snippet) {
-  const std::string& text = snippet.text;
-  if (text.size() > kMostSnippetBytes) {
-    return refuse(
-        snippet, lathe::text(" has ", text.size(), " bytes; allowed are 1 to ", kMostSnippetBytes));
-  }
-  if (text.find('\0') != text.npos) return refuse(snippet, " has a zero byte; allowed is text");
-  const std::vector<Token> all = tokens(text);
-  if (all.empty()) {
+  LATHE_TRY(check_bytes(snippet));
+  const SnippetTokens read = read_snippet(snippet.text);
+  if (!read.problem.empty()) return refuse_at(snippet, read.line, read.problem);
+  if (read.all.empty()) {
     return refuse(snippet, " is empty; it must define the function " + snippet.name);
   }
-  for (size_t i = 0; i < all.size(); ++i) {
-    const std::string_view word = all[i].text;
-    const auto at_line = [&](const char* what) {
-      return refuse(snippet, lathe::text("(", all[i].line, "): ", what));
-    };
-    if (word == "#" && i + 1 < all.size() && all[i + 1].text.starts_with("include")) {
-      return at_line("a snippet includes nothing: what it may use is there without");
+  Directives directives(read.all);
+  for (size_t i = 0; i < read.all.size(); ++i) {
+    const SnippetToken& token = read.all[i];
+    if (token.text == "##") return refuse_at(snippet, token.line, "a snippet joins no words by ##");
+    if (const char* why = token.kind == Kind::word ? why_not(token.text) : nullptr) {
+      return refuse_at(snippet, token.line, why);
     }
-    if (word == "asm" || word == "__asm__" || word == "__asm") {
-      return at_line("a snippet has no inline assembly: it is a pure function of its arguments");
-    }
-    if (word == "__shared__" || word == "__global__") {
-      return at_line("a snippet has neither shared memory nor kernels of its own");
-    }
+    if (!begins_directive(token)) continue;
+    const std::string why = directives.refuse(read.all, i);
+    if (!why.empty()) return refuse_at(snippet, token.line, why);
+  }
+  if (directives.open()) {
+    return refuse_at(snippet, read.all.back().line, "a snippet ends each #if with an #endif");
   }
   return {};
 }
 
+// What the compiler is told before and behind a text, so that its macros end with it. It may define
+// what is a macro already behind #ifndef: to define it in another way is an error.
+struct MacroEnds {
+  std::string before = "#pragma nv_diag_error 47\n", after = "#pragma nv_diag_default 47\n";
+
+  MacroEnds(const Snippet& snippet, const std::map<std::string, Macro>& macros) {
+    for (const auto& [name, macro] : macros) {
+      if (macro.undefined) {
+        before += text("#ifdef ", name, "\n#line ", macro.line, " \"", snippet.header(),
+                       "\"\n#error ", name, " is a macro of the compiler\n#endif\n");
+        after += text("#undef ", name, "\n");
+      } else {
+        before += text("#ifdef ", name, "\n#define lathe_had_", name, "\n#endif\n");
+        after += text("#ifndef lathe_had_", name, "\n#undef ", name, "\n#endif\n#undef lathe_had_",
+                      name, "\n");
+      }
+    }
+  }
+};
+
+// The text stands in a namespace whose name it cannot know, as that is made of the text: a text
+// that closes it, to say something outside, cannot open it again, and the struct that is declared
+// before the text is not completed behind it.
 std::string snippet_header_text(const Snippet& snippet) {
-  return text("#line 1 \"", snippet.header(), "\"\n", snippet.text, "\n");
+  const MacroEnds macros(snippet, macros_of(read_snippet(snippet.text).all));
+  const std::string own = snippet.digest().substr(0, 32);
+  const std::string mark = "every_brace_is_closed_" + own;
+  return text(macros.before, "inline namespace text_", own, " {\nstruct ", mark, ";\n#line 1 \"",
+              snippet.header(), "\"\n", snippet.text, "\n", macros.after, "struct ", mark,
+              " {};\n}\nstatic_assert(sizeof(text_", own, "::", mark, ") == 1, \"\");\n");
 }
 
 std::string name_snippet_file(std::string log, const Snippet& snippet) {

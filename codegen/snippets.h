@@ -16,20 +16,25 @@ namespace lathe {
 
 inline constexpr size_t kMostSnippetBytes = 256 * 1024;
 
-// Empty, too large, or with what no pure function needs: zero bytes, include lines, inline
-// assembly. INVALID_ARGUMENT with option, file and line.
+// INVALID_ARGUMENT with option, file and line for a text that is empty, too large or no UTF-8, or
+// that has what no pure function needs: directives that open files or say more than #define and
+// #if, assembly, ##, names of the templates, the time. After it the compiler opens no file for the
+// text.
 Status check_snippet_text(const Snippet& snippet);
+// Editors begin a file of UTF-8 with one.
+void drop_byte_order_mark(std::string* text);
 
 // Whether the text has this identifier outside comments and literals. `line`: where first.
 bool snippet_mentions(std::string_view text, std::string_view identifier, int* line = nullptr);
 
-// What the compiler reads for "snippet/<name>.cuh".
+// What the compiler reads for "snippet/<name>.cuh": the text, then the end of its macros, and a
+// check that it left its namespace as it found it.
 std::string snippet_header_text(const Snippet& snippet);
 // The compiler's log with the caller's file in place of that name.
 std::string name_snippet_file(std::string log, const Snippet& snippet);
 
-// A kernel that calls each function of one snippet of `spec` once, with the captures that it has
-// there, and stores the results: nothing else of it may touch memory.
+// A kernel that calls each function of one snippet of `spec` once, with any arguments and captures,
+// and stores the results: nothing else of it may touch memory.
 KernelSpec snippet_probe_spec(const KernelSpec& spec, const Snippet& snippet);
 // INVALID_ARGUMENT with option and file if the text does not compile (the compiler's log, with the
 // file's lines), lacks a function, has one of another signature, or is not pure.

@@ -28,20 +28,34 @@ void append_member(std::string* to, const Constant& constant) {
   }
 }
 
-// The struct Config and all that it needs.
-std::string config(const KernelSpec& spec) {
-  std::string members;
-  for (const Constant& constant : spec.constants) append_member(&members, constant);
-  append(&members, {"  static constexpr int kThreads = ", std::to_string(spec.threads),
-                    ", kSmemBytes = ", std::to_string(spec.smem_bytes), ";\n};\n"});
-  if (spec.snippets.empty()) return "using namespace lathe;\nstruct Config {\n" + members;
-  std::string adapters, types;
-  for (const Snippet& snippet : spec.snippets) {
-    adapters += "#include \"" + snippet.adapter() + "\"\n";
-    types += " using " + snippet.type() + " = lathe::" + snippet.type() + ";";
+std::string config_of(const KernelSpec& spec) {
+  std::string members, types;
+  const bool apart = !spec.snippets.empty();  // in Constants, which the Config has as well
+  for (const Constant& constant : spec.constants) {
+    if (!apart || !constant.is_capture()) append_member(&members, constant);
   }
-  return "namespace lathe {\nstruct Constants {\n" + members + "}\n" + adapters +
-         "using namespace lathe;\nstruct Config : Constants {" + types + " };\n";
+  for (const Snippet& snippet : spec.snippets) {
+    append(&types, {"  using ", snippet.type(), " = lathe::", snippet.type(), ";\n"});
+  }
+  append(&members, {"  static constexpr int kThreads = ", std::to_string(spec.threads),
+                    ", kSmemBytes = ", std::to_string(spec.smem_bytes), ";\n"});
+  return std::string("using namespace lathe;\nstruct Config ") +
+         (apart ? ": Constants {\n" : "{\n") + members + types + "};\n";
+}
+
+// Snippets come before anything that only some kernels have: what a snippet sees, and so what it
+// is, is the same in all that include it.
+std::string before_source(const KernelSpec& spec) {
+  if (spec.snippets.empty()) return {};
+  std::string captures, adapters;
+  for (const Constant& constant : spec.constants) {
+    if (constant.is_capture()) append_member(&captures, constant);
+  }
+  for (const Snippet& snippet : spec.snippets) {
+    append(&adapters, {"#include \"", snippet.adapter(), "\"\n"});
+  }
+  return std::string("#include \"") + spec.loads + "\"\nnamespace lathe {\nstruct Constants {\n" +
+         captures + "};\n}\n" + adapters;
 }
 
 }  // namespace
@@ -57,10 +71,12 @@ std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const 
                  spec_text,
                  " arch=",
                  arch,
-                 "\n#include \"",
+                 "\n",
+                 before_source(spec),
+                 "#include \"",
                  spec.source,
                  "\"\n",
-                 config(spec),
+                 config_of(spec),
                  "static_assert(sizeof(",
                  spec.params,
                  ") == ",
@@ -85,9 +101,12 @@ std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const 
   }
   // One block per multiprocessor is asked for explicitly: left to itself, ptxas spills a few bytes
   // to reach the next step of occupancy.
-  append(&unit,
-         {"extern \"C\" __global__ void __launch_bounds__(Config::kThreads, 1)\nentry(",
-          "const __grid_constant__ ", spec.params, " p) { ", spec.kernel, "<Config>(p); }\n"});
+  // With snippets it is in a namespace, so that no type that they know leads to its name.
+  const bool inside = !spec.snippets.empty();
+  append(&unit, {inside ? "namespace lathe {\n" : "",
+                 "extern \"C\" __global__ void __launch_bounds__(Config::kThreads, 1)\nentry(",
+                 "const __grid_constant__ ", spec.params, " p) { ", spec.kernel, "<Config>(p); }\n",
+                 inside ? "}\n" : ""});
   return unit;
 }
 

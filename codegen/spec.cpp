@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cctype>
 
-#include "codegen/base/digest.h"
+#include "codegen/base/sha256.h"
 
 namespace lathe {
 
@@ -34,6 +34,8 @@ std::string Snippet::type() const {
   return words;
 }
 
+std::string Snippet::digest() const { return hex_of(sha256(text)); }
+
 std::string KernelSpec::text() const {
   std::string result;
   result.reserve(512);
@@ -49,7 +51,7 @@ std::string KernelSpec::text() const {
     }
   }
   for (const Snippet& snippet : snippets) {
-    result += ' ' + snippet.name + '=' + digest(snippet.text).hex();
+    result += ' ' + snippet.name + '=' + snippet.digest();
   }
   result += " threads=" + std::to_string(threads);
   return result += " smem=" + std::to_string(smem_bytes);

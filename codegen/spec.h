@@ -20,6 +20,9 @@ struct Constant {
   Kind kind = Kind::integer;
   long long value = 0;  // the Dtype, the integer or 0/1
 
+  // The type of a captured array: all that snippets may know of a kernel.
+  bool is_capture() const { return name.starts_with("capture_"); }
+
   static Constant type(std::string name, std::string member, Dtype dtype);
   static Constant integer(std::string name, std::string member, long long value);
   static Constant flag(std::string name, std::string member, bool value);
@@ -35,6 +38,8 @@ struct Snippet {
   std::string header() const { return "snippet/" + name + ".cuh"; }     // without a file of its own
   std::string adapter() const { return "attention/" + name + ".cuh"; }  // the template around it
   std::string type() const;  // what the adapter defines: "ScoreMod"
+  // SHA-256 of the text, in hex: in a key it stands for the text, whoever wrote that.
+  std::string digest() const;
 };
 
 struct KernelSpec {
@@ -48,7 +53,9 @@ struct KernelSpec {
   int threads = 0;
   int smem_bytes = 0;  // dynamic shared memory, asserted against the template's own sum
   std::vector<Constant> constants;  // in the template's order
-  std::vector<Snippet> snippets;    // mostly none
+  std::vector<Snippet> snippets;    // mostly none; mask_mod before score_mod
+  // With snippets: what reads captured arrays for them.
+  const char* loads = "attention/capture_loads.cuh";
 
   // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture. A
   // snippet is there with its digest.

@@ -3,6 +3,7 @@
 // What snippets add to the flash attention family: their text in its specs, and the kernels
 // that make lists of blocks of a mask_mod.
 #include <cstddef>
+#include <string_view>
 
 #include "codegen/base/integers.h"
 #include "codegen/base/text.h"
@@ -38,8 +39,12 @@ void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char*
     spec->constants.push_back(
         Constant::type(text("capture_", i), text("Capture", i), *problem.captures[i]));
   }
-  for (const Snippet& snippet : problem.snippets) {
-    if (only == nullptr || snippet.name == only) spec->snippets.push_back(snippet);
+  // Some kernels have the mask_mod alone: it is first, so that nothing of score_mod changes it.
+  for (const std::string_view name : {"mask_mod", "score_mod"}) {
+    for (const Snippet& snippet : problem.snippets) {
+      const bool asked = only == nullptr || snippet.name == only;
+      if (asked && snippet.name == name) spec->snippets.push_back(snippet);
+    }
   }
 }
 

@@ -4,12 +4,6 @@
 #pragma once
 #include "attention/snippet_functions.cuh"
 
-namespace lathe {
-namespace snippet {
-using Captures = ::lathe::Captures<::lathe::Constants>;
-}  // namespace snippet
-}  // namespace lathe
-
 namespace snippet_mask_mod {
 using namespace lathe::snippet;
 #include "snippet/mask_mod.cuh"
@@ -28,7 +22,7 @@ template <class... Given>
 __device__ void mask_tile_of(long, Given...);
 
 struct MaskMod {
-  using I = Exactly<int>;
+  using I = snippet::Exactly<int>;
   using C = snippet::Captures;
   using Plain = decltype(mask_mod_of(0, I(), I(), I(), I()));
   using Full = decltype(mask_mod_of(0, I(), I(), I(), I(), *(C*)0));
@@ -42,7 +36,7 @@ struct MaskMod {
                 "must define __device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx), "
                 "or the same "
                 "with a last parameter const Captures& captures");
-  static_assert(kHasTile || Same<PlainTile, Absent>::kValue,
+  static_assert(kHasTile || Same<PlainTile, snippet::Absent>::kValue,
                 "must define mask_tile, if at all, as __device__ int mask_tile(int batch, int "
                 "head, int q0, int "
                 "q1, int k0, int k1), or the same with a last parameter const Captures& captures");
@@ -50,16 +44,19 @@ struct MaskMod {
   // Whether query q keeps key k.
   static __device__ __forceinline__ bool keep(int batch, int head, int q, int k,
                                               const AttentionCaptures& given) {
-    return call<kCaptures>(C(given), batch, given.first_head + head, q, k);
+    return call<kCaptures>(captures(given), batch, given.first_head + head, q, k);
   }
   // Of the queries q0 to q1 - 1 and the keys k0 to k1 - 1: 0 keeps none, 1 some, 2 all.
   static __device__ __forceinline__ int tile(int batch, int head, int q0, int q1, int k0, int k1,
                                              const AttentionCaptures& given) {
-    return call_tile<kCapturesTile, kPlainTile>(C(given), batch, given.first_head + head, q0, q1,
-                                                k0, k1);
+    return call_tile<kCapturesTile, kPlainTile>(captures(given), batch, given.first_head + head, q0,
+                                                q1, k0, k1);
   }
 
  private:
+  static __device__ __forceinline__ C captures(const AttentionCaptures& given) {
+    return C(given.array, given.count, given.scalar);
+  }
   template <bool kWithCaptures, class... Given>
   static __device__ __forceinline__ bool call(const C& captures, Given... given) {
     if constexpr (kWithCaptures) {

@@ -6,12 +6,6 @@
 #pragma once
 #include "attention/snippet_functions.cuh"
 
-namespace lathe {
-namespace snippet {
-using Captures = ::lathe::Captures<::lathe::Constants>;
-}  // namespace snippet
-}  // namespace lathe
-
 namespace snippet_score_mod {
 using namespace lathe::snippet;
 #include "snippet/score_mod.cuh"
@@ -34,8 +28,8 @@ template <class... Given>
 __device__ void score_mod_bwd_of(long, Given...);
 
 struct ScoreMod {
-  using F = Exactly<float>;
-  using I = Exactly<int>;
+  using F = snippet::Exactly<float>;
+  using I = snippet::Exactly<int>;
   using C = snippet::Captures;
   using Plain = decltype(score_mod_of(0, F(), I(), I(), I(), I()));
   using Full = decltype(score_mod_of(0, F(), I(), I(), I(), I(), *(C*)0));
@@ -50,7 +44,7 @@ struct ScoreMod {
       "must define __device__ float score_mod(float score, int batch, int head, int q_idx, int "
       "kv_idx), or the same with a last parameter const Captures& captures");
   static_assert(
-      kHasBwd || Same<PlainBwd, Absent>::kValue,
+      kHasBwd || Same<PlainBwd, snippet::Absent>::kValue,
       "must define score_mod_bwd, if at all, as __device__ float score_mod_bwd(float dscore, float "
       "score, int batch, int head, int q_idx, int kv_idx), or the same with a last "
       "parameter const Captures& captures");
@@ -58,16 +52,19 @@ struct ScoreMod {
   // x4 of x3, the score after softcap and ALiBi.
   static __device__ __forceinline__ float apply(float score, int batch, int head, int q, int k,
                                                 const AttentionCaptures& given) {
-    return call<kCaptures>(C(given), score, batch, given.first_head + head, q, k);
+    return call<kCaptures>(captures(given), score, batch, given.first_head + head, q, k);
   }
   // The gradient of x3 from that of x4.
   static __device__ __forceinline__ float backward(float dscore, float score, int batch, int head,
                                                    int q, int k, const AttentionCaptures& given) {
-    return call_bwd<kCapturesBwd, kPlainBwd>(C(given), dscore, score, batch,
+    return call_bwd<kCapturesBwd, kPlainBwd>(captures(given), dscore, score, batch,
                                              given.first_head + head, q, k);
   }
 
  private:
+  static __device__ __forceinline__ C captures(const AttentionCaptures& given) {
+    return C(given.array, given.count, given.scalar);
+  }
   template <bool kWithCaptures, class... Given>
   static __device__ __forceinline__ float call(const C& captures, Given... given) {
     if constexpr (kWithCaptures) {

@@ -34,6 +34,7 @@ foreach(name
     attention_dispatch
     attention_f32
     attention_heads
+    attention_mods
     attention_options
     attention_ranks
     attention_ranks_counters

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record, warm, ship: manifests, what warming reports, interruptions, and runs without a compiler."""
 import json
+import os
 import signal
 import subprocess
 import time
@@ -93,6 +94,37 @@ class WarmCases(Case):
                 self.assertEqual((status, out), (2, ""), err)
                 self.assertRegex(err, "line 3: .*" + pattern)
                 self.assertFalse((self.folder / "cache").exists())
+
+    def test_a_text_of_a_manifest_opens_no_file(self):
+        """Nothing of a secret file is printed, and a file that never ends is not waited for."""
+        secret, pipe = self.folder / "secret", self.folder / "pipe"
+        secret.write_text("a-secret-word:*:20228\n")
+        os.mkfifo(pipe)
+        shapes = {name: ["bf16", [-1, -1, 2, 64]] for name in ("q", "k", "v", "out")}
+        mods = {"score_mod": "__device__ float score_mod(float s, int, int, int, int) { return s; }\n",
+                "mask_mod": "__device__ bool mask_mod(int, int, int, int) { return true; }\n"}
+        spellings = ["#include \"{}\"", "%:include \"{}\"", "#\\\ninclude \"{}\"", "#inc\\\nlude \"{}\"",
+                     "#inc\\\r\nlude \"{}\"", "%\\\n:include_next \"{}\"", "/**/ # /**/ import <{}>",
+                     "int x = L'\"'; \n#include \"{}\"\n int y = L'\"';", "#if __has_include(\"{}\")\n#endif",
+                     "#if __has_\\\ninclude_next(\"{}\")\n#endif", "int x[] = {{\n#embed \"{}\"\n}};",
+                     "# 1 \"{}\"\nint x = y;", "#line 1 \"{}\"\nint x = y;", "// \\ \n#include \"{}\"",
+                     "#define J(a, b) a##b\nJ(as, m)(\".incbin \\\"{}\\\"\");"]
+        for spelling in spellings:
+            for name, text in mods.items():
+                for file in (secret, pipe):
+                    with self.subTest(spelling=spelling, mod=name, file=file.name):
+                        path = self.manifest({"op": "flash_attention", "tensors": {**shapes, "lse": ["f32", [-1, 2, -1]]},
+                                              "snippets": {name: text + spelling.format(file) + "\n"}})
+                        process = self.start([harness.PROGRAM, *self.words(path, "--arch", "sm_90a")])
+                        try:
+                            out, err = process.communicate(timeout=60)
+                        except subprocess.TimeoutExpired:
+                            process.kill()
+                            process.communicate()
+                            self.fail("it waits for the file")
+                        self.assertEqual((process.returncode, out), (2, ""), err)
+                        self.assertNotIn("secret-word", err)
+                        self.assertRegex(err, f"line 1: option {name}: .*a snippet")
 
     def test_bad_flags_are_named(self):
         path = self.manifest(line())

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a snippet may be: by its text, by the compiler's word, and by the PTX of its probe; and that
-// its bytes, never its place, are in what names a kernel.
+// What a snippet may be by its text, what the compiler is given for it, and that its bytes, never
+// its place, are in what names a kernel.
 #include "codegen/snippets.h"
 
 #include <doctest/doctest.h>
@@ -23,6 +23,10 @@ std::string body(const std::string& text) {
          text + "}\n";
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+
 AttentionProblem problem_with(std::vector<Snippet> snippets) {
   AttentionProblem problem;
   problem.forward = problem.backward = true;
@@ -31,42 +35,100 @@ AttentionProblem problem_with(std::vector<Snippet> snippets) {
   return problem;
 }
 
-std::string probe(const Compiler& compiler, const Snippet& snippet) {
-  AttentionProblem problem = problem_with({snippet});
-  problem.captures[1] = Dtype::f16;
-  const KernelSpec spec = *attention_kernels(problem, *facts_of_arch("sm_80"))->forward;
-  const Status status = probe_snippet(snippet_probe_spec(spec, snippet), compiler, "sm_80");
-  CHECK((status.ok() || status.code() == Code::invalid_argument));
-  return status.text();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
-
 }  // namespace
 
 TEST_CASE("texts are refused by their tokens, with file and line") {
-  CHECK(check_snippet_text(score_mod(body("return score;"))).ok());
-  CHECK(check_snippet_text(score_mod("// #include <x>, asm\n/* asm */ const char* s = \"asm\";"))
-            .ok());
-  CHECK(check_snippet_text(score_mod("int basm = 1'000, asm_ = 2;")).ok());
-  const auto refused = [](const std::string& text, const std::string& expected) {
+  for (const std::string& good : {
+           body("return score;"),
+           std::string("// #include <x>, asm\n/* asm */ const char* s = \"asm\", t = '#';"),
+           std::string("int basm = 1'000, asm_ = 2; // don't ## \xc3\xa9"),
+           std::string("#define TWO(x) \\\n  (2 * (x))\r\n#if defined(TWO) && 1 // \"\n#else\n"
+                       "#endif\n#\n#pragma unroll 4\n#pragma nounroll\n#undef TWO\nint i;"),
+           std::string("#define A \\\r\n 1\r\nint a = A;\r\n"),
+           std::string("template <int kN> __device__ int f(float x = 1.e+5f) { return kN; }"),
+       }) {
+    CAPTURE(good);
+    const Status status = check_snippet_text(score_mod(good));
+    CHECK(status.text() == "");
+  }
+  const std::pair<std::string, const char*> bad[] = {
+      {"", " is empty"},
+      {"  // nothing\n/* either */", " is empty"},
+      {std::string("a\0b", 3), " has a zero byte"},
+      {std::string(kMostSnippetBytes + 1, 'x'), " has 262145 bytes; allowed are 1 to 262144"},
+      {"int a;\n// \xe9", "(2): a snippet is UTF-8"},
+      {"\xef\xbb\xbfint a;", "(1): a snippet has no byte order mark"},
+      {"\n\nvoid f() { asm(\"\"); }", "(3): a snippet has no inline assembly"},
+      {"void f() { __asm__(\"\"); }", "(1): a snippet has no inline assembly"},
+      {"void f() { a\\\nsm(\"\"); }", "(1): a snippet has no inline assembly"},
+      {"#if 0\nasm\n#endif", "(2): a snippet has no inline assembly"},
+      {"__device__ float f() {\n  __shared__ float s;", "(2): a snippet has neither shared memory"},
+      {"#define J(a, b) a##b\n", "(1): a snippet joins no words by ##"},
+      {"#define J(a, b) a %:%: b\n", "(1): a snippet joins no words by ##"},
+      {"#define J(a, b) a #\\\n# b\n", "(1): a snippet joins no words by ##"},
+      {"const char* s = R\"(\n)\";", "(1): a snippet has no raw strings"},
+      {"const char* s = u8R\"x(\n)x\";", "(1): a snippet has no raw strings"},
+      {"int a = 'b;\n", "(1): a snippet ends each literal in its line"},
+      {"int a;\n/* b", "(2): a snippet ends the comments that it begins"},
+      {"int \\u0061sm;", "(1): a snippet has a backslash only in literals"},
+      {"int a; // b \\ \n#include \"c\"", "(1): a snippet has no blanks after a backslash"},
+      {"int a; // b \\", "(1): a snippet does not end in a backslash"},
+      {"int a; // b?\?/\n#include \"c\"", "(1): a snippet has no trigraphs"},
+      {"?\?=include \"c\"", "(1): a snippet has no trigraphs"},
+      {"#if 1\nint a;", "(2): a snippet ends each #if with an #endif"},
+      {"int a;\n#endif\n#if 1", "(2): a snippet has no #endif without an #if before it"},
+      {"#undef __device__\n", "(1): a snippet undefines only macros of its own"},
+      {"#pragma once\n", "(1): a snippet has no pragmas but"},
+      {"_Pragma(\"once\")\n", "(1): a snippet has no pragmas but"},
+      {"#line 7 \"a\"\n", "(1): a snippet has no #line; allowed are define,"},
+      {"int a;\n# 7 \"a\"\n", "(2): a snippet has no #7; allowed are define,"},
+      {"extern \"C\" int a;", "(1): a snippet has nothing extern"},
+      {"int a = ::lathe::b;", "(1): a snippet names nothing of namespace lathe"},
+      {"#ifdef lathe_had_A\n#endif", "(1): a snippet names nothing of namespace lathe"},
+      {"int a = __builtin_constant_p(1);", "(1): a snippet has no __builtin_constant_p"},
+      {"const char* s = __TIME__;", "(1): a snippet has no time"},
+      {"const char* s = __DA\\\nTE__;", "(1): a snippet has no time"},
+  };
+  for (const auto& [text, expected] : bad) {
+    CAPTURE(text);
     const Status status = check_snippet_text(score_mod(text));
     CAPTURE(status.text());
     CHECK(status.code() == Code::invalid_argument);
-    CHECK(contains(status.text(), "option score_mod: dir/mine.cuh" + expected));
-  };
-  refused("", " is empty");
-  refused("  // nothing\n/* either */", " is empty");
-  refused("\n#include <cmath>\n", "(2): a snippet includes nothing");
-  refused("/*\n*/ # include_next \"a\"", "(2): a snippet includes nothing");
-  refused("\n\nvoid f() { asm(\"\"); }", "(3): a snippet has no inline assembly");
-  refused("void f() { __asm__(\"\"); }", "(1): a snippet has no inline assembly");
-  refused("__device__ float f() {\n  __shared__ float s;",
-          "(2): a snippet has neither shared memory");
-  refused(std::string("a\0b", 3), " has a zero byte");
-  refused(std::string(kMostSnippetBytes + 1, 'x'), " has 262145 bytes; allowed are 1 to 262144");
+    CHECK(contains(status.text(), std::string("option score_mod: dir/mine.cuh") + expected));
+  }
+}
+
+TEST_CASE("no spelling of a directive that opens a file is taken") {
+  for (const char* opening :
+       {"#include <cmath>", "#\\\ninclude \"a\"", "#inc\\\r\nlude \"a\"", "%:include \"a\"",
+        "%\\\n:include \"a\"", "\v\f # include_next \"a\"", "/*\n*/ # /* b */ include \"a\"",
+        "/*a*/%:/**/include MACRO", "int a = L'\"';\n#include \"a\"\nint b = L'\"';",
+        "int a = 1'0;\n#include \"a\"\n// '", "#import \"a\"", "#embed \"a\"",
+        "#if __has_include(\"a\")\n#endif", "#define ASK __has_include_next\n",
+        "#if __has_\\\nembed(\"a\")\n#endif"}) {
+    CAPTURE(opening);
+    const Status status = check_snippet_text(score_mod("int before;\n" + std::string(opening)));
+    CHECK(status.code() == Code::invalid_argument);
+    CHECK((contains(status.text(), "): a snippet includes nothing") ||
+           contains(status.text(), "): a snippet asks for no file")));
+  }
+}
+
+TEST_CASE("the compiler is given the text, the end of its macros and the end of its namespace") {
+  const Snippet snippet = score_mod("\n#undef B\n#define A(x) x\n#define B 1\nint a = A(B);");
+  CHECK(check_snippet_text(snippet).text() == "");
+  const std::string own = snippet.digest().substr(0, 32);
+  CHECK(snippet_header_text(snippet) ==
+        "#pragma nv_diag_error 47\n#ifdef A\n#define lathe_had_A\n#endif\n#ifdef B\n#line 2 "
+        "\"snippet/score_mod.cuh\"\n#error B is a macro of the compiler\n#endif\ninline namespace "
+        "text_" +
+            own + " {\nstruct every_brace_is_closed_" + own +
+            ";\n#line 1 \"snippet/score_mod.cuh\"\n" + snippet.text +
+            "\n#pragma nv_diag_default 47\n#ifndef lathe_had_A\n#undef A\n#endif\n#undef "
+            "lathe_had_A\n"
+            "#undef B\nstruct every_brace_is_closed_" +
+            own + " {};\n}\nstatic_assert(sizeof(text_" + own + "::every_brace_is_closed_" + own +
+            ") == 1, \"\");\n");
 }
 
 TEST_CASE("identifiers are found as whole words of the code") {
@@ -78,92 +140,6 @@ TEST_CASE("identifiers are found as whole words of the code") {
   CHECK_FALSE(snippet_mentions("/* score_mod_bwd", "score_mod_bwd"));
 }
 
-TEST_CASE("impurity is read off the instructions") {
-  const auto ptx = [](const std::string& line) {
-    return "// st.global here\n.visible .entry entry(\n\t.param .b32 p\n)\n{\n\t.reg .f32 "
-           "\t%f<4>;\n$L1:\n"
-           "\tld.param.f32 \t%f1, [p];\n" +
-           line + "\n\tst.weak.global.f32 [%rd1], %f1;\n\tret;\n}\n";
-  };
-  for (const char* pure :
-       {"", "\t@%p1 bra \t$L1;", "\t{ add.f32 %f1, %f2, %f3; }", "\tld.const.f32 \t%f1, [table];",
-        "\tst.local.f32 \t[%SP+4], %f1;", "\tmov.u64 \t%SPL, __local_depot0;",
-        "\tcall.uni (retval0), \n\t_Z6helperf, \n\t(\n\tparam0\n\t);", "\tsetp.lt.s32 %p1, %r1, 0;",
-        ".global .align 4 .f32 _ZN17snippet_score_mod4kCapE = 0f41F00000;"}) {
-    CAPTURE(pure);
-    CHECK(impurity_of(ptx(pure)) == "");
-  }
-  const std::pair<const char*, const char*> impure[] = {
-      {"\tst.global.f32 \t[%rd2], %f1;", "writes memory (st.global.f32)"},
-      {"\t@%p1 st.f32 \t[%rd2], %f1;", "writes memory (st.f32)"},
-      {"\tld.global.nc.f32 \t%f1, [%rd2];", "reads memory that is not captured"},
-      {"\tld.global.f32 \t%f1, [_ZN17snippet_score_mod1xE];", "keeps a variable in memory"},
-      {"\tatom.global.add.u32 \t%r1, [%rd2], 1;", "atomic"},
-      {"\tred.global.add.u32 \t[%rd2], 1;", "atomic"},
-      {"\tbar.sync \t0;", "barrier"},
-      {"\tshfl.sync.bfly.b32 \t%r1, %r2, 1, 31, -1;", "other threads"},
-      {"\tmov.u32 \t%r1, %tid.x;", "(%tid.x)"},
-      {"\tmov.u64 \t%rd1, %clock64;", "(%clock64)"},
-      {"\tmov.u32 \t%r1, %laneid;", "(%laneid)"},
-      {"\ttrap;", "does more than compute (trap)"},
-      {".extern .func (.param .b32 r) vprintf", "vprintf"}};
-  for (const auto& [line, expected] : impure) {
-    CAPTURE(line);
-    CHECK(contains(impurity_of(ptx(line)), expected));
-  }
-}
-
-TEST_CASE("a probe takes pure functions and says what is wrong with others") {
-  const auto opened = Compiler::open();
-  if (!opened.ok()) {
-    MESSAGE("skipped, no compiler: ", opened.status().text());
-    return;
-  }
-  const Compiler& compiler = **opened;
-  for (const std::string& good :
-       {std::string("constexpr int kA = 3; const float kB = 2;\n#define TWICE(x) (2 * (x))\n"
-                    "static __device__ __noinline__ float helper(float x) { return tanhf(x); }\n") +
-            body("return q_idx > kA ? minus_infinity() : TWICE(helper(score)) + kB;"),
-        "__constant__ const float table[4] = {1, 2, 3, 4};\n" +
-            body("float own[3] = {1, 2, 3}; return score + table[head & 3] + own[q_idx % 3];"),
-        body("return sinf(score) + expf(score) + powf(score, 1.5f) + softcap(alibi(score, 1, 2), "
-             "3);"),
-        std::string("__device__ float score_mod(float x, int, int, int q, int, const Captures& c) {"
-                    "  return x + c.get<1>(q) + c.scalar(2) + c.scalar(q); }")}) {
-    CAPTURE(good);
-    CHECK(probe(compiler, score_mod(good)) == "");
-  }
-  const std::pair<std::string, std::string> bad[] = {
-      {"\n\n" + body("return scor;"), "does not compile\ndir/mine.cuh(3): error: identifier"},
-      {"float f(float x) { return x; }", "must define __device__ float score_mod(float score, int"},
-      {"__device__ double score_mod(double x, int, int, int, int) { return x; }", "must define"},
-      {"__device__ float score_mod(float x, int, int, int, long) { return x; }", "must define"},
-      {body("return score;") + "__device__ float score_mod_bwd(float x) { return x; }",
-       "must define score_mod_bwd, if at all, as"},
-      {"__device__ float score_mod(float x, int, int, int q, int, const Captures& c) {"
-       "  return x + c.get<0>(q); }",
-       "that is not among the tensors capture_0 to capture_3"},
-      {"__device__ float sum;\n" + body("return sum += score;"), "keeps a variable in memory"},
-      {body("static int n = 0; return score + n++;"), "keeps a variable in memory"},
-      {body("*(float*)(long long)q_idx = score; return score;"), "writes memory"},
-      {body("return *(const float*)(long long)q_idx;"), "reads memory that is not captured"},
-      {body("__syncthreads(); return score;"), "has a barrier"},
-      {body("atomicAdd((int*)(long long)q_idx, 1); return score;"), "atomic"},
-      {body("printf(\"%f\", score); return score;"), "calls what is not in it"},
-      {body("return score + threadIdx.x;"), "depends on the thread or the machine (%tid.x)"}};
-  for (const auto& [text, expected] : bad) {
-    CAPTURE(text);
-    const std::string found = probe(compiler, score_mod(text));
-    CAPTURE(found);
-    CHECK(contains(found, "option score_mod: dir/mine.cuh "));
-    CHECK(contains(found, expected));
-  }
-  const Snippet mask = {"mask_mod", "m.cuh",
-                        "__device__ int mask_mod(int, int, int, int) { return 1; }"};
-  CHECK(contains(probe(compiler, mask),
-                 "option mask_mod: m.cuh must define __device__ bool mask_mod"));
-}
-
 TEST_CASE("the bytes of a snippet name a kernel, its file does not; the units stay short") {
   const DeviceFacts facts = *facts_of_arch("sm_80");
   const std::string mask_text = "__device__ bool mask_mod(int, int, int, int) { return true; }";
@@ -172,7 +148,7 @@ TEST_CASE("the bytes of a snippet name a kernel, its file does not; the units st
   const KernelSpec spec = *attention_kernels(problem, facts)->forward;
   CHECK(contains(spec.text(),
                  " listed=1 capture_0=f32 capture_1=f16 capture_2=i32 capture_3=i64 "
-                 "score_mod="));
+                 "mask_mod="));
   problem.snippets[0].file = "elsewhere.cuh";
   const KernelSpec moved = *attention_kernels(problem, facts)->forward;
   CHECK(moved.text() == spec.text());

@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include "codegen/base/digest.h"
 #include "codegen/kernels/conv.h"
+#include "tests/twin_texts.h"
 
 using namespace lathe;
 
@@ -20,6 +22,19 @@ TEST_CASE("text lists the constants in their order, then threads and shared memo
   CHECK(spec.text() == "scale x=bf16 width=4 bias=1 silu=0 threads=64 smem=1024");
   CHECK(spec.constant("width") == 4);
   CHECK(spec.constant("x") == static_cast<long long>(Dtype::bf16));
+}
+
+TEST_CASE("texts that were made to have one XXH3 are two kernels") {
+  const std::string one = twins::score_mod('2', '5'), other = twins::score_mod('5', '2');
+  REQUIRE(one != other);
+  REQUIRE(digest(one) == digest(other));
+  KernelSpec spec, twin;
+  spec.snippets = {{"score_mod", "", one}}, twin.snippets = {{"score_mod", "", other}};
+  CHECK(spec.text() != twin.text());
+  spec.snippets = {{"score_mod", "", "abc"}};
+  CHECK(spec.text() ==
+        " score_mod=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad threads=0 "
+        "smem=0");
 }
 
 TEST_CASE("golden text of the causal_conv1d kernels") {
