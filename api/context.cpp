@@ -58,8 +58,8 @@ SimProfile& sim_profile() {
 
 Status open_device(const std::string& arch, int ordinal, lathe_context* context) {
   const bool sim = context->kind == LATHE_DEVICE_SIM;
-  if (sim) LATHE_TRY(choose_sim_profile(arch));
-  LATHE_ASSIGN(auto driver, open_driver(sim ? DeviceChoice::sim : DeviceChoice::cuda));
+  if (sim) LATHE_TRY(check_sim_profile(arch));
+  LATHE_ASSIGN(auto driver, open_driver(sim ? DeviceChoice::sim : DeviceChoice::cuda, arch));
   LATHE_ASSIGN(context->device, Device::open(std::move(driver), ordinal, arch));
   context->facts = context->device->facts();
   if (sim) sim_opened(context->facts.arch);
@@ -98,15 +98,10 @@ Status create(const lathe_context_options& options, lathe_context* context) {
 
 }  // namespace
 
-Status choose_sim_profile(const std::string& arch) {
+Status check_sim_profile(const std::string& arch) {
   SimProfile& profile = sim_profile();
   const std::lock_guard<std::mutex> lock(profile.mutex);
-  if (arch.empty()) return {};
-  if (profile.opened.empty()) {
-    // The simulator reads it when it is opened, which happens next.
-    setenv("LATHE_SIM_ARCH", arch.c_str(), 1);
-    return {};
-  }
+  if (arch.empty() || profile.opened.empty()) return {};
   if (profile_of(profile.opened) != profile_of(arch)) {
     return invalid(text("arch is ", arch, ", but this process has opened the simulator as ",
                         profile.opened, "; it has one profile for the whole process"));

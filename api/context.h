@@ -45,8 +45,8 @@ Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
                                                          const KernelSpec& spec,
                                                          const std::function<void()>& busy = {});
 
-// The simulator has one profile in a process: the first caller picks it.
-Status choose_sim_profile(const std::string& arch);
+// The simulator has one profile in a process, that of the first context: whether `arch` is it.
+Status check_sim_profile(const std::string& arch);
 void sim_opened(const std::string& arch);
 
 // CACHE_IO, with the reason, if the cache is in memory only.

@@ -66,8 +66,8 @@ CopyTable copies_of(const PlanCase& input, const char* name, bool copies) {
   for (const Json& row : rows_of(input, name)) {
     auto& to = out.emplace_back();
     for (const Json& shard : row) {
-      to.push_back(copies ? integers_of(shard, name, kNowhere, kMostRanks)
-                          : std::vector{integer_of(shard, name, kNowhere, kMostRanks)});
+      to.push_back(copies ? integers_of(shard, name, kNowhere, kMostWorld)
+                          : std::vector{integer_of(shard, name, kNowhere, kMostWorld)});
     }
   }
   return out;
@@ -178,7 +178,7 @@ Json words(const std::vector<SharedContext>& contexts) {
 
 Json dispatch_documents(const PlanCase& input) {
   const DocumentShards shards = shards_of(input);
-  const Table dst = table_of(input, "dst", kNowhere, kMostRanks);
+  const Table dst = table_of(input, "dst", kNowhere, kMostWorld);
   const DocumentTables tables = accepted(document_tables(shards, dst));
   CopyTable targets;
   for (const auto& rank : tables.q_dispatch) {

@@ -7,6 +7,7 @@
 
 #include "api/boundary.h"
 #include "collective/rendezvous.h"
+#include "collective/world.h"
 
 namespace lathe {
 namespace {
@@ -21,7 +22,9 @@ NcclChoice choice_of(const lathe_context& context) {
 constexpr int kDefaultTimeoutMs = 60000;
 
 Status check_place(int world, int rank, int timeout_ms) {
-  if (world < 1) return invalid(text("world is ", world, ", but must be 1 or more"));
+  if (world < 1 || world > kMostWorld) {
+    return invalid(text("world is ", world, "; allowed are 1 to ", kMostWorld));
+  }
   if (rank < 0 || rank >= world) {
     return invalid(text("rank is ", rank, "; allowed are 0 to ", world - 1));
   }

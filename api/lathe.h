@@ -24,6 +24,9 @@
  * - No function prints, exits, aborts or throws. Messages go to the sink of lathe_set_log.
  * - Signals stay the program's, in every thread: NVRTC, which has handlers of its own, runs in a
  *   process of its own. The program gets no SIGCHLD and no child to wait for.
+ * - A child of fork() cannot use a device that its parent used: CUDA refuses, and so does the
+ *   simulator. Calls that need the device answer LATHE_CUDA there, with that reason; _destroy
+ *   and whatever needs no device work.
  * - Streams are CUstream values passed as void*; NULL is the legacy default stream. Device pointers
  *   are plain addresses. Tensors are DLPack's.
  */
@@ -373,8 +376,8 @@ LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTenso
 #define LATHE_UNIQUE_ID_BYTES 128
 /* Made by one rank and carried to the others by the caller's own means. */
 LATHE_API lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]);
-/* Collective: returns when all `world` ranks have called it, or TIMEOUT. With the simulator the
- * ranks are threads of one process. `timeout_ms` 0: 60000. */
+/* Collective: returns when all `world` ranks, 1 to 65536, have called it, or TIMEOUT. With the
+ * simulator the ranks are threads of one process. `timeout_ms` 0: 60000. */
 LATHE_API lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
                                           const char id[LATHE_UNIQUE_ID_BYTES], int world, int rank,
                                           int timeout_ms);

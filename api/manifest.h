@@ -11,13 +11,13 @@
 
 #include "api/problem.h"
 #include "codegen/base/status.h"
+#include "collective/world.h"
 
 namespace lathe {
 
 // A line has at most this many bytes: room for three snippets of the largest size, every character
 // escaped.
 inline constexpr size_t kMostLineBytes = 8 << 20;
-inline constexpr int kMostWorld = 65536;
 
 // The canonical text, ASCII, without a newline. Fails where a text is no UTF-8.
 Result<std::string> problem_text(const lathe_problem& problem);

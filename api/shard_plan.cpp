@@ -6,6 +6,7 @@
 #include "api/shard_cases.h"
 #include "codegen/base/printable.h"
 #include "collective/shard.h"
+#include "collective/world.h"
 
 namespace lathe {
 namespace {
@@ -99,7 +100,7 @@ std::vector<int64_t> PlanCase::integers(const char* name, int64_t low, int64_t h
   return integers_of(at(name), name, low, high);
 }
 
-int PlanCase::world() const { return static_cast<int>(integer("world_size", 1, kMostRanks)); }
+int PlanCase::world() const { return static_cast<int>(integer("world_size", 1, kMostWorld)); }
 
 std::vector<int64_t> PlanCase::cu_seqlens() const {
   std::vector<int64_t> out = integers("cu_seqlens", 0, INT_MAX);

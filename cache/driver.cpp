@@ -129,9 +129,17 @@ void* open_library(DeviceChoice choice, std::string& path, std::string& tried) {
   return nullptr;
 }
 
+// Not through the environment: other threads may read it, and children inherit it.
+void choose_arch(void* library, const std::string& arch) {
+  using Choose = void (*)(const char*);
+  const auto choose = reinterpret_cast<Choose>(dlsym(library, "lathe_sim_choose_arch"));
+  if (choose != nullptr) choose(arch.c_str());
+}
+
 Status initialise(const Driver& driver, DeviceChoice choice) {
   const CUresult result = driver.cuInit(0);
   if (result == CUDA_SUCCESS) return {};
+  if (result == CUDA_ERROR_NOT_INITIALIZED) return check(driver, result, "cuInit");
   const char* remedy = choice == DeviceChoice::cuda ? kRemedy : "";
   if (result == CUDA_ERROR_STUB_LIBRARY)
     return no_device(text(driver.path, " is the tool kit's stub, not a driver", remedy));
@@ -154,7 +162,8 @@ std::vector<std::string> sim_library_paths(const std::string& file) {
           folder + "/sim/" + file};
 }
 
-Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice) {
+Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice,
+                                                  const std::string& sim_arch) {
   Opened& all = opened();
   const std::lock_guard<std::mutex> guard(all.mutex);
   std::shared_ptr<const Driver>& known = all.drivers[static_cast<int>(choice)];
@@ -173,6 +182,7 @@ Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice) {
                           "; set LATHE_SIM_DIR to the folder of the simulator's ", kLibrary));
   }
   LATHE_TRY(fill(library, *driver));
+  if (choice == DeviceChoice::sim) choose_arch(library, sim_arch);
   LATHE_TRY(initialise(*driver, choice));
   LATHE_TRY(check(*driver, driver->cuDriverGetVersion(&driver->version), "cuDriverGetVersion"));
   all.libraries[static_cast<int>(choice)] = library;
@@ -185,6 +195,13 @@ Status check(const Driver& driver, CUresult result, const char* call) {
   const char *name = nullptr, *sentence = nullptr;
   if (driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) name = "unknown error";
   if (driver.cuGetErrorString(result, &sentence) != CUDA_SUCCESS || !sentence) sentence = "";
+  // Every driver that is open here has been initialised, so there is one way to this answer.
+  if (result == CUDA_ERROR_NOT_INITIALIZED) {
+    sentence =
+        "CUDA was initialised in the parent of this process before fork(), so this process cannot "
+        "use it; start it with exec (Python: the start method \"spawn\"), or fork before the first "
+        "context";
+  }
   return Status(Code::cuda, text(call, ": ", name, " (", static_cast<int>(result), ")",
                                  *sentence ? ": " : "", sentence));
 }

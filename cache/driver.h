@@ -77,7 +77,9 @@ std::vector<std::string> sim_library_paths(const std::string& file);
 
 // Opens the library once per process and choice; later calls return the same table. Fails with
 // NO_DEVICE, naming what was tried and, for cuda, that the simulator exists (LATHE_DEVICE=sim).
-Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice);
+// `sim_arch`: the architecture of the simulator's devices; empty: the environment's.
+Result<std::shared_ptr<const Driver>> open_driver(DeviceChoice choice,
+                                                  const std::string& sim_arch = {});
 
 // CUDA, with the call, the error's name and its sentence; ok for CUDA_SUCCESS.
 Status check(const Driver& driver, CUresult result, const char* call);

@@ -10,13 +10,14 @@
 
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
+#include "collective/world.h"
 
 namespace lathe {
 namespace {
 
 Status check_place(int world, int rank, int timeout_ms) {
-  if (world < 1) {
-    return {Code::invalid_argument, text("world is ", world, ", must be at least 1")};
+  if (world < 1 || world > kMostWorld) {
+    return {Code::invalid_argument, text("world is ", world, ", must be 1..", kMostWorld)};
   }
   if (rank < 0 || rank >= world) {
     return {Code::invalid_argument, text("rank is ", rank, ", must be 0..", world - 1)};

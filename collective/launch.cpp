@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "codegen/base/text.h"
+#include "collective/world.h"
 
 namespace lathe {
 namespace {
@@ -33,7 +34,6 @@ constexpr Launcher kLaunchers[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 constexpr int kDefaultPort = 29500;
-constexpr int kLargestWorld = 1 << 20;
 
 Result<int> number(const char* name, const std::string& value, int low, int high) {
   int out = 0;
@@ -52,10 +52,10 @@ Result<std::optional<Launch>> read(const Launcher& launcher, const Lookup& looku
   if (!rank || !world) return std::optional<Launch>();
   Launch out;
   out.launcher = launcher.name;
-  LATHE_ASSIGN(out.world, number(launcher.world, *world, 1, kLargestWorld));
+  LATHE_ASSIGN(out.world, number(launcher.world, *world, 1, kMostWorld));
   LATHE_ASSIGN(out.rank, number(launcher.rank, *rank, 0, out.world - 1));
   if (const auto local = lookup(launcher.local_rank)) {
-    LATHE_ASSIGN(out.local_rank, number(launcher.local_rank, *local, 0, kLargestWorld));
+    LATHE_ASSIGN(out.local_rank, number(launcher.local_rank, *local, 0, kMostWorld));
   }
   for (const char* name : launcher.run) {
     const auto part = name == nullptr ? std::nullopt : lookup(name);

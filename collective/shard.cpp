@@ -7,6 +7,7 @@
 #include <climits>
 
 #include "codegen/base/text.h"
+#include "collective/world.h"
 
 namespace lathe {
 namespace {
@@ -81,8 +82,8 @@ Status check_partition(const std::vector<int64_t>& bounds) {
 }
 
 Status check_world(int64_t world) {
-  if (world >= 1 && world <= kMostRanks) return {};
-  return {Code::invalid_argument, text("world_size is ", world, "; allowed are 1 to ", kMostRanks)};
+  if (world >= 1 && world <= kMostWorld) return {};
+  return {Code::invalid_argument, text("world_size is ", world, "; allowed are 1 to ", kMostWorld)};
 }
 
 Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length) {

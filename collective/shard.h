@@ -28,7 +28,6 @@ struct Partition {
 };
 Partition even_partition(int64_t length, int world);
 Status check_partition(const std::vector<int64_t>& bounds);
-constexpr int64_t kMostRanks = 1 << 20;
 Status check_world(int64_t world);
 
 // Twice as many parts as ranks, part p held by rank p or, behind the middle, by rank 2W - 1 - p.

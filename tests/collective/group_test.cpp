@@ -87,8 +87,9 @@ TEST_CASE("places that do not exist are refused before anything is called") {
     int world, rank, timeout_ms;
     const char* says;
   };
-  for (const Bad& bad : {Bad{0, 0, 0, "world is 0"}, Bad{2, 2, 0, "rank is 2, must be 0..1"},
-                         Bad{2, -1, 0, "rank is -1"}, Bad{2, 0, -5, "-5 ms"}}) {
+  for (const Bad& bad :
+       {Bad{0, 0, 0, "world is 0"}, Bad{2, 2, 0, "rank is 2, must be 0..1"},
+        Bad{65537, 0, 0, "65536"}, Bad{2, -1, 0, "rank is -1"}, Bad{2, 0, -5, "-5 ms"}}) {
     fakes::Rank rank;
     const auto group = create(rank, bad.world, bad.rank, bad.timeout_ms);
     CHECK(group.status().code() == Code::invalid_argument);
