@@ -8,38 +8,53 @@
 
 #include "bench/verbs.h"
 
+namespace {
+
+struct Words {
+  std::string format = "markdown", device, arch;
+};
+
+void add_options(CLI::App* app, bench::Settings* settings, Words* words) {
+  app->add_option("--format", words->format, "how the table is printed")
+      ->check(CLI::IsMember({"markdown", "csv"}))
+      ->capture_default_str();
+  app->add_option("--device", words->device, "sim or cuda; default: LATHE_TEST_DEVICE, else sim")
+      ->check(CLI::IsMember({"sim", "cuda"}));
+  app->add_option("--arch", words->arch,
+                  "what to compile for, such as sm_80; default: LATHE_TEST_ARCH");
+  app->add_option("--runs", settings->runs, "samples; default: the bench's own number")
+      ->check(CLI::NonNegativeNumber);
+  app->add_flag("--full", settings->full,
+                "conv, attn, kda, sparse: larger shapes on the simulator");
+  app->add_flag("--predict", settings->predict,
+                "conv, attn, kda, sparse: predicted times of the shapes that are timed on a GPU");
+  app->add_flag("--tiny", settings->tiny, "conv, attn, kda, sparse: a few small shapes instead");
+  app->add_option(
+      "--append", settings->append,
+      "conv, attn, kda, sparse: add each row to this CSV when it is there, and leave out "
+      "what it has");
+  app->add_flag("--instructions", settings->instructions, "kda: instructions of 16 tokens");
+  app->add_flag(
+      "--peers", settings->peers,
+      "kda, cache: beside Triton and flash-linear-attention, installed if need be (2.5 GB)");
+  app->add_option("--tokens", settings->tokens, "ring: tokens of each rank; default: 8192")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--only", settings->only,
+                  "sim, cache, conv, attn, kda, processes, ring, sparse: what has this in its "
+                  "name");
+  app->add_option("--isa", settings->isa,
+                  "sim: one instruction set; default: each this machine has")
+      ->check(CLI::IsMember({"base", "avx2", "avx512"}));
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("Times lathe and counts what its kernels move. Results are checked first.",
                "lathe_bench");
   bench::Settings settings;
-  std::string format = "markdown", device, arch;
-  app.add_option("--format", format, "how the table is printed")
-      ->check(CLI::IsMember({"markdown", "csv"}))
-      ->capture_default_str();
-  app.add_option("--device", device, "sim or cuda; default: LATHE_TEST_DEVICE, else sim")
-      ->check(CLI::IsMember({"sim", "cuda"}));
-  app.add_option("--arch", arch, "what to compile for, such as sm_80; default: LATHE_TEST_ARCH");
-  app.add_option("--runs", settings.runs, "samples; default: the bench's own number")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("--full", settings.full, "conv, attn, kda, sparse: larger shapes on the simulator");
-  app.add_flag("--predict", settings.predict,
-               "conv, attn, kda, sparse: predicted times of the shapes that are timed on a GPU");
-  app.add_flag("--tiny", settings.tiny, "conv, attn, kda, sparse: a few small shapes instead");
-  app.add_option(
-      "--append", settings.append,
-      "conv, attn, kda, sparse: add each row to this CSV when it is there, and leave out "
-      "what it has");
-  app.add_flag("--instructions", settings.instructions, "kda: instructions of 16 tokens");
-  app.add_flag(
-      "--peers", settings.peers,
-      "kda, cache: beside Triton and flash-linear-attention, installed if need be (2.5 GB)");
-  app.add_option("--tokens", settings.tokens, "ring: tokens of each rank; default: 8192")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--only", settings.only,
-                 "sim, cache, conv, attn, kda, processes, ring, sparse: what has this in its "
-                 "name");
-  app.add_option("--isa", settings.isa, "sim: one instruction set; default: each this machine has")
-      ->check(CLI::IsMember({"base", "avx2", "avx512"}));
+  Words words;
+  add_options(&app, &settings, &words);
   app.require_subcommand(1);
   app.fallthrough();
 
@@ -66,11 +81,12 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   try {
-    if (!device.empty()) setenv("LATHE_TEST_DEVICE", device.c_str(), 1);
-    if (!arch.empty()) setenv("LATHE_TEST_ARCH", arch.c_str(), 1);
+    if (!words.device.empty()) setenv("LATHE_TEST_DEVICE", words.device.c_str(), 1);
+    if (!words.arch.empty()) setenv("LATHE_TEST_ARCH", words.arch.c_str(), 1);
     settings.folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
     const auto table = verb(settings);
-    if (settings.append.empty()) std::cout << (format == "csv" ? table.csv() : table.markdown());
+    if (settings.append.empty())
+      std::cout << (words.format == "csv" ? table.csv() : table.markdown());
   } catch (const std::exception& error) {
     std::cerr << "lathe_bench: " << error.what() << '\n';
     return 1;
