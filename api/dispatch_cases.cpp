@@ -4,6 +4,7 @@
 #include "api/shard_cases.h"
 #include "codegen/base/text.h"
 #include "collective/planner.h"
+#include "collective/world.h"
 
 namespace lathe {
 namespace {
