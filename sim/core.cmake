@@ -111,6 +111,12 @@ add_library(lathe_sim_core STATIC
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
 lathe_precompile(lathe_sim_core lathe_standard_headers standard_headers.h)
+lathe_unity(lathe_sim_core
+  decode "^ptx/decode(_[a-su-z][a-z]*)?[.]cpp$"
+  ptx "^ptx/(flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
+  check "^check/(clocks|race)"
+  async "^exec/async/"
+  exec "^exec/(barrier|block|cluster|counters|findings|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
 target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)

@@ -25,12 +25,18 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/graph_nodes.cpp ${driver}/link.cpp ${driver}/managed.cpp ${driver}/peer.cpp
   ${driver}/stream_attribute.cpp ${driver}/stream_memory.cpp ${driver}/virtual_memory.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
+lathe_unity(lathe_sim_cuda
+  graphs "/(graph[a-z_]*|capture|event|worker)[.]cpp$"
+  memory "/(memory|host_memory|managed|pool|copy|transfer|virtual_memory|peer|pointer)[.]cpp$"
+  modules "/(module|library|link|image|function|launch|sampled|tensor_map)[.]cpp$"
+  contexts "/driver/(compat|context|context_config|device|device_info|errors|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
 sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
   ${nccl}/arrival.cpp ${nccl}/call.cpp ${nccl}/collectives.cpp ${nccl}/comm.cpp ${nccl}/group.cpp ${nccl}/init.cpp
   ${nccl}/match.cpp ${nccl}/progress.cpp ${nccl}/reduce.cpp ${nccl}/state.cpp ${nccl}/table.cpp
   ${nccl}/timeline.cpp ${nccl}/traffic.cpp ${nccl}/transfer.cpp)
+lathe_unity(lathe_sim_nccl all "/nccl/")
 
 # Tests are ordinary clients: they open the built libraries by path.
 function(sim_client_test name)
