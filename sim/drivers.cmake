@@ -29,7 +29,7 @@ lathe_unity(lathe_sim_cuda
   graphs "/(graph[a-z_]*|capture|event|worker)[.]cpp$"
   memory "/(memory|host_memory|managed|pool|copy|transfer|virtual_memory|peer|pointer)[.]cpp$"
   modules "/(module|library|link|image|function|launch|sampled|tensor_map)[.]cpp$"
-  contexts "/driver/(compat|context|context_config|device|device_info|errors|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
+  contexts "/driver/(context|context_config|device|device_info|errors|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
 sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
