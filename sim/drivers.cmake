@@ -26,10 +26,10 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/stream_attribute.cpp ${driver}/stream_memory.cpp ${driver}/virtual_memory.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
 lathe_unity(lathe_sim_cuda
-  graphs "/(graph[a-z_]*|capture|event|worker)[.]cpp$"
+  graphs "/(graph|graph_branches|capture|event|worker)[.]cpp$"
   memory "/(memory|host_memory|managed|pool|copy|transfer|virtual_memory|peer|pointer)[.]cpp$"
   modules "/(module|library|link|image|function|launch|sampled|tensor_map)[.]cpp$"
-  contexts "/driver/(context|context_config|device|device_info|errors|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
+  contexts "/driver/(context|context_config|device|device_info|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
 sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map

@@ -3,11 +3,16 @@
 // How the demo's problems are made: seeded inputs, tensor by tensor.
 #pragma once
 
+#include <cmath>
 #include <random>
 
 #include "api/cli/demo_cases.h"
 
 namespace lathe::cli {
+
+// Inputs of KDA from noise: a decay below 0, and a step between 0 and 1.
+inline double decay(double noise) { return -0.2 * std::abs(noise); }
+inline double step(double noise) { return 1 / (1 + std::exp(-noise)); }
 
 // Normal enough, and the same on every machine, which <random>'s distributions do not promise.
 class Noise {

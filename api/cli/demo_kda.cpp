@@ -150,8 +150,6 @@ Expected kda_reference(const Problem& problem, const TensorMap& inputs) {
 
 namespace {
 
-double decay(double noise) { return -0.2 * std::abs(noise); }
-double step(double noise) { return 1 / (1 + std::exp(-noise)); }
 double small(double noise) { return noise / 8; }  // rows of 64 about as long as 1
 
 Builder rows(const char* title, const char* op, uint64_t seed, int64_t batch, int64_t tokens) {

@@ -44,8 +44,6 @@ struct Session {
 };
 
 double number_of(double noise) { return noise; }
-double decay(double noise) { return -0.2 * std::abs(noise); }
-double step(double noise) { return 1 / (1 + std::exp(-noise)); }
 
 HostTensor viewed(HostTensor tensor, std::vector<int64_t> shape) {
   tensor.spec.shape = std::move(shape);

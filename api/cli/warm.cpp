@@ -90,13 +90,13 @@ WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std:
   return {path, {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}}};
 }
 
-struct Watch {
+struct WarmWatch {
   WarmProgress* progress;
   const Interrupt* interrupt;
 };
 
 int count_kernel(void* user, size_t done, size_t total, size_t compiled) {
-  const Watch& watch = *static_cast<Watch*>(user);
+  const WarmWatch& watch = *static_cast<WarmWatch*>(user);
   watch.progress->count(done, total, compiled);
   return watch.interrupt->asked();
 }
@@ -125,7 +125,7 @@ int warm(const WarmOptions& options) {
   }
   {
     WarmProgress progress;
-    Watch watch = {&progress, &interrupt};
+    WarmWatch watch = {&progress, &interrupt};
     (void)lathe_warming_run(raw, jobs, count_kernel, &watch);
   }
   const bool good = all_there(raw);

@@ -32,7 +32,7 @@ struct Parent {
     REQUIRE(nccl().comm_init_all(&comm, 1, &device) == ncclSuccess);
     REQUIRE(nccl().all_reduce(reinterpret_cast<void*>(memory), reinterpret_cast<void*>(memory), 4,
                               ncclFloat32, ncclSum, comm,
-                              reinterpret_cast<cudaStream_t>(stream)) == ncclSuccess);
+                              reinterpret_cast<CUstream>(stream)) == ncclSuccess);
     REQUIRE(cuda().stream_synchronize(stream) == CUDA_SUCCESS);
   }
 };
