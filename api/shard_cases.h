@@ -60,7 +60,7 @@ class PlanCase {
 // Numbers that the answers of one call may list: about a gigabyte while they are made.
 constexpr int64_t kMostPlanNumbers = int64_t{1} << 23;
 
-// What lathe_shard_plan lends, with room for so many numbers.
+// Holds what lathe_shard_plan lends, with room for so many numbers.
 Result<std::string> shard_answers(const std::string& kind, const char* input, int64_t room);
 
 // One kind of question: a case's inputs to its results.

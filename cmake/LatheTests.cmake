@@ -95,3 +95,10 @@ function(lathe_test name)
     add_dependencies(sanitized_tests ${name})
   endif()
 endfunction()
+
+# The tests that scripts/test leaves to --thorough: each takes ten seconds or more with nothing cached,
+# and what it looks at is also seen by shorter ones, named behind it. A regular expression for ctest.
+set(LATHE_THOROUGH
+@@THOROUGH@@)
+list(JOIN LATHE_THOROUGH "$|^" names)
+file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "^${names}$\n")

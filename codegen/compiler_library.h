@@ -20,7 +20,7 @@ std::vector<CompilerCandidate> compiler_candidates(const std::string& path, int 
 // this library: the file of a loaded object of that name, then the files in loader_folders().
 std::vector<CompilerCandidate> compiler_files(const std::string& path, int driver_version);
 
-// What decides which file NvrtcLibrary::open(compiler_candidates({}, driver_version)) opens,
+// This decides which file NvrtcLibrary::open(compiler_candidates({}, driver_version)) opens,
 // without opening any.
 struct CompilerSearch {
   std::vector<std::string> candidates;  // in order; one without a slash is looked for in...

@@ -16,8 +16,8 @@ namespace {
 
 using Names = std::set<std::string_view>;
 
-// What the opcode before the first dot may be: arithmetic, moves and control flow. Whatever is not
-// here touches memory, other threads or the machine.
+// The opcode before the first dot may be one of these: arithmetic, moves and control flow. Whatever
+// is not here touches memory, other threads or the machine.
 constexpr std::string_view kPureOpcodes[] = {
     "abs",  "add",  "addc",  "and",   "bfe",      "bfi",   "bfind", "bmsk",  "bra",  "brev",
     "brx",  "call", "clz",   "cnot",  "copysign", "cos",   "cvt",   "cvta",  "div",  "dp2a",

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a snippet's text may hold, and the text that the compiler is given for it.
+// Decides what a snippet's text may hold, and makes the text that the compiler gets for it.
 #include "codegen/snippets.h"
 
 #include <algorithm>
@@ -192,7 +192,7 @@ Status check_snippet_text(const Snippet& snippet) {
   return {};
 }
 
-// What the compiler is told before and behind a text, so that its macros end with it. It may define
+// The compiler reads this before and behind a text, so that its macros end with it. It may define
 // what is a macro already behind #ifndef: to define it in another way is an error.
 struct MacroEnds {
   std::string before = "#pragma nv_diag_error 47\n", after = "#pragma nv_diag_default 47\n";

@@ -27,7 +27,7 @@ void drop_byte_order_mark(std::string* text);
 // Whether the text has this identifier outside comments and literals. `line`: where first.
 bool snippet_mentions(std::string_view text, std::string_view identifier, int* line = nullptr);
 
-// What the compiler reads for "snippet/<name>.cuh": the text, then the end of its macros, and a
+// The compiler reads this for "snippet/<name>.cuh": the text, then the end of its macros, and a
 // check that it left its namespace as it found it.
 std::string snippet_header_text(const Snippet& snippet);
 // The compiler's log with the caller's file in place of that name.

@@ -31,7 +31,7 @@ class MeetingFolder {
   bool remove(const std::string& name) const;
 
   const std::string& path() const { return path_; }
-  // What was found last in place of a file that was asked for; empty if nothing was.
+  // Names what was found last in place of a file that was asked for; empty if nothing was.
   const std::string& refused() const { return refused_; }
 
  private:

@@ -63,7 +63,7 @@ std::string base_name(const std::string& run) {
   return text("lathe-", plain.substr(0, 100), "-", hex_of(sha256(run)).substr(0, 8));
 }
 
-// What rank 0 and the other ranks have in common.
+// Rank 0 and the other ranks share this.
 class Meeting {
  protected:
   Meeting(const Launch& launch, MeetingFolder& folder, int timeout_ms)

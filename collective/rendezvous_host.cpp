@@ -181,7 +181,7 @@ bool Host::goes_on(Peer& peer) {
   }
 }
 
-// What a connection has come to.
+// Says how far a connection has come.
 void Host::note(const Peer& peer) {
   if (peer.talk.confirmed()) {
     const auto rank = static_cast<size_t>(peer.talk.welcomed());

@@ -39,7 +39,7 @@ int ask(const std::string& host, int port, int flags, std::vector<Address>& out)
 
 }  // namespace
 
-// What the thread leaves; owned by it and by who waits.
+// Holds what the thread leaves; the thread and whoever waits own it.
 struct NameLookup::Pending {
   std::mutex mutex;
   std::condition_variable changed;

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moving changes no key: relocation_test.py BUILD_FOLDER
 
-What `cmake --install` leaves is put under another prefix and run under another name, from another
+The tree that `cmake --install` leaves is put under another prefix and run under another name, from another
 directory, as another user with another HOME, into another cache. It finds its compiler there, the
 keys that it makes, and the code under them, are the same byte by byte; and a cache that was moved
 serves a program that may not compile. This test reads the files of the cache by the layout that

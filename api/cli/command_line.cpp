@@ -21,7 +21,7 @@ void log_line(void*, int level, const char* text) {
   if (level <= verbosity) say((level == 1 ? "warning: " : "") + std::string(text));
 }
 
-// What CLI11 found wrong, as one line. Help and version are not errors.
+// Says what CLI11 found wrong, in one line. Help and version are not errors.
 int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
   std::string text = error.what();

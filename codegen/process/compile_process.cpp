@@ -214,7 +214,7 @@ std::string request_for(const CompileJob& job, int64_t seconds) {
 std::optional<CompileOutcome> ask(int socket, const std::string& request, int64_t deadline_ms,
                                   bool* begun, End* end) {
   std::string message;
-  // What a process says before it ends is read even if it takes no request any more.
+  // The last words of a process that ends are read even if it takes no request any more.
   send_bytes(socket, request);
   while ((end->how = receive_message(socket, deadline_ms, &message)) == Received::message) {
     MessageReader reader(message);

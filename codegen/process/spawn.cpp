@@ -55,7 +55,7 @@ constexpr int kPidfd = CLONE_PIDFD;
 
 using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
 
-// What the processes need and what they answer. They allocate nothing.
+// These are the requests and the answers of the processes. They allocate nothing.
 struct Order {
   Clone clone;
   int image, socket, open_max;

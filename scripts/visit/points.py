@@ -76,7 +76,7 @@ def beside_peers(points):
     cases = {}
     for point in points:
         if point.who not in ("predicted", "lathe tuned"):
-            # Of two of the same name the later counts: kda's own is timed once more in turns with its peer.
+            # The later one of two with the same name counts: kda's own is timed once more in turns with its peer.
             cases.setdefault(point.case(), {})[point.who] = point
     out = {}
     for case, who in cases.items():

@@ -143,7 +143,7 @@ class Runner:
             code, ended = self.once(step, deadline, cases)
             open_cases, failed, now = cases_of(cases)
             if ended == "timeout":
-                # What is begun stays so: the next run takes it up once more.
+                # A stage that is begun stays so: the next run takes it up once more.
                 return ("partial" if now > began else "timeout"), f"{step.seconds:.0f} s were not enough for all"
             if code == SKIPPED:
                 return "skipped", self.last_line(step)

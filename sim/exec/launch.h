@@ -158,7 +158,8 @@ struct Outcome {
   Counters counters;
 };
 
-// What LATHE_SIM_ISA may be on this machine, if it is something else; "": nothing to refuse.
+// Names the values that LATHE_SIM_ISA may have on this machine, if it has another one; "": nothing
+// to refuse.
 std::string isa_refused();
 
 // Blocks until the grid is done. Safe to call from several threads at once.

@@ -40,7 +40,7 @@ Windows reserve() {
   return w;
 }
 
-// What this machine can run, the best last.
+// Lists what this machine can run, the best last.
 std::vector<const Isa*> available() {
   std::vector<const Isa*> out = {&base::kIsa};
 #ifdef SIM_HAVE_X86_LEVELS

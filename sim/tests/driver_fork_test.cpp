@@ -13,7 +13,7 @@ using sim::tests::nccl;
 
 constexpr unsigned kDeadline = 60;  // seconds; a child that hangs dies of SIGALRM, status -1
 
-// What a parent has before it forks: work done, so that the library's threads exist.
+// A parent has this before it forks: work done, so that the library's threads exist.
 struct Parent {
   CUcontext context = nullptr;
   CUstream stream = nullptr;

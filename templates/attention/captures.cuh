@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel hands to its snippets beside their arguments: snippet_functions.cuh says how they
+// A kernel hands this to its snippets beside their arguments: snippet_functions.cuh says how they
 // read it.
 #pragma once
 #include "attention/snippets.cuh"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What stands for capture_loads.cuh where a snippet is compiled to be looked at: an element is a
+// This stands for capture_loads.cuh where a snippet is compiled to be looked at: an element is a
 // value from nowhere, of which the compiler knows nothing, not even that it is no NaN or the same
 // as before. Every load that is left is the snippet's own.
 #pragma once

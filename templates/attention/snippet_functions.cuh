@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a snippet may use beside the compiler's own functions: namespace lathe::snippet, visible in
+// A snippet may use this beside the compiler's own functions: namespace lathe::snippet, visible in
 // it by plain names. With softcap() and alibi() a score_mod equals the options bit for bit. A
 // snippet meets no type of another namespace of ours, not even that of a private member: with a
 // type come the functions of its namespace, and some are declared behind the snippet and not in

@@ -275,7 +275,7 @@ TEST_CASE("attention: cost of many sequences and of very long ones takes no time
   const AttentionCost longest = attention_forward_cost(
       problem, spec_of(problem), {1, 2, 2, most, most}, {{{most, most, -1, -1}, 1}});
   CHECK(longest.flops == UINT64_MAX);
-  // Of a diagonal, half of the pairs, to a ten-thousandth: one tile speaks for its neighbours.
+  // A diagonal leaves half of the pairs, to a ten-thousandth: one tile speaks for its neighbours.
   const int64_t tokens = int64_t{1} << 27;
   const AttentionCost diagonal = attention_forward_cost(
       problem, spec_of(problem), {1, 1, 1, tokens, tokens}, {{{tokens, tokens, -1, 0}, 1}});

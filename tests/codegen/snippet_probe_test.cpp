@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a snippet may be by the compiler's word, and by the PTX of its probe.
+// Tests what a snippet may be by the compiler's word, and by the PTX of its probe.
 #include <doctest/doctest.h>
 
 #include "codegen/kernels/attention_backward.h"
@@ -211,7 +211,7 @@ TEST_CASE("a probe tells the compiler's words, not what followed from them") {
     CAPTURE(found);
     CHECK(contains(found, expected));
   }
-  // What one defines, the other does not have.
+  // The other text does not have what one defines.
   const Snippet mask = {
       "mask_mod", "m.cuh",
       "#define NEAR 4\n__device__ bool mask_mod(int, int, int, int) { return NEAR; }"};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the instructions of a probe do: labels, braces and lines hide nothing, and memory is judged
-// by where its address comes from.
+// Tests what the instructions of a probe do: labels, braces and lines hide nothing, and memory is
+// judged by where its address comes from.
 #include <doctest/doctest.h>
 
 #include "codegen/snippets.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a snippet may be by its text, what the compiler is given for it, and that its bytes, never
-// its place, are in what names a kernel.
+// Tests what a snippet may be by its text, what the compiler is given for it, and that its bytes,
+// never its place, are in what names a kernel.
 #include "codegen/snippets.h"
 
 #include <doctest/doctest.h>

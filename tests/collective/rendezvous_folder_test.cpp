@@ -58,7 +58,7 @@ Question question_of(const Launch& launch, char value) {
   return out;
 }
 
-// What a rank 0 that is gone has written for questions with these nonces.
+// Writes what a rank 0 that is gone has written for questions with these nonces.
 Answer answer_of(const Launch& launch, const std::vector<Nonce>& nonces) {
   Answer out;
   out.run = sha256(launch.run);
@@ -255,7 +255,7 @@ TEST_CASE("folder: nothing in place of a file holds a rank beyond its timeout, o
       const Folder folder;
       const Victim victim(folder);
       const Launch self = launch(folder, rank, 2);
-      // What rank 0 reads is removed only by a rank; what a rank reads, by rank 0.
+      // Only a rank removes what rank 0 reads; only rank 0 removes what a rank reads.
       const std::string name = rank == 0 ? question_name(self.run, 1) : answer_name(self.run);
       if (!each.plant((folder.path() / name).string(), victim.path)) continue;
       auto alone = std::async(std::launch::async, [&] { return meet({self}, 60)[0].status; });

@@ -58,7 +58,7 @@ void compile_under_handler() {
   sigaction(SIGINT, &before, nullptr);
 }
 
-// What a process hands on to those that it starts.
+// A process hands this on to those that it starts.
 std::string describe_process() {
   sigset_t blocked;
   sigprocmask(SIG_BLOCK, nullptr, &blocked);
