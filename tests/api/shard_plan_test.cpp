@@ -151,9 +151,6 @@ TEST_CASE("lathe_shard_plan: a case that would not end is refused, and others en
       {"ring_schedule", R"({"world_size": 65536, "balance": "none"})", "allowedare"},
       {"balancers", balancers("none", 2, "[0, 2147483647]"), "allowedare"},
       {"balancers", balancers("ptrr", 2, "[0, 2147483647]"), "allowedare"},
-      {"cp_context_ragged", R"({"layout": "head_tail", "world_size": 65536,
-                                "cu_seqlens": [0, 2147483647]})",
-       "allowedare"},
       {"dispatch_query",
        R"({"seq_len": )" + repeated("[1]", 40000) + R"(, "dispatch": )" + repeated("[0]", 40000) +
            "}",
@@ -171,6 +168,10 @@ TEST_CASE("lathe_shard_plan: a case that would not end is refused, and others en
       "balancers",
       (R"({"cases": [)" + balancers("per_document", 1 << 16, numbers(1000, 3)) + "]}").c_str());
   CHECK(contains(many, R"("indices":[2,5,8,)"));
+  const std::string ragged = answer("cp_context_ragged",
+                                    R"({"cases": [{"layout": "head_tail", "world_size": 65536,
+                                                   "cu_seqlens": [0, 2147483647]}]})");
+  CHECK(contains(ragged, R"("part_bounds":[0,16383,)"));
 }
 
 TEST_CASE("lathe_shard_plan: many cases in one call share a bound") {

@@ -30,7 +30,9 @@ bool no_compiler() {
   return true;
 }
 
+// The compiler runs in each process itself, so that its maps tell who opened it.
 crowd::Outcome run(int processes, int keys, const std::string& cache) {
+  const Environment here("LATHE_COMPILE_PROCESS", "off");
   return crowd::run(processes, cache, make, [keys](int index) {
     std::vector<int> numbers(keys);
     std::iota(numbers.begin(), numbers.end(), 0);
