@@ -82,8 +82,9 @@ if(LATHE_SANITIZE)
 endif()
 
 # lathe_precompile(TARGET OWNER HEADER [OPTION...]): the sources of TARGET read HEADER precompiled. OWNER
-# names the target that holds the precompiled file, made with OPTIONs at the first call; g++ wants that
-# its users are compiled alike (-Winvalid-pch).
+# names the target that holds the precompiled file, made with OPTIONs at the first call. Its users are
+# compiled alike: g++ refuses some differences (-Winvalid-pch), and takes the level of optimisation from
+# the precompiled file whatever the source is given.
 option(LATHE_PRECOMPILE "Precompile the headers that most files use" ON)
 function(lathe_precompile target owner header)
   if(NOT LATHE_PRECOMPILE)

@@ -21,7 +21,7 @@ add_library(lathe_api_testing STATIC
   api/sparse_options.cpp
   )
 lathe_compile_fast(lathe_api_testing)
-lathe_precompile(lathe_api_testing lathe_standard_headers standard_headers.h)
+lathe_precompile(lathe_api_testing lathe_quick_headers standard_headers.h)
 target_link_libraries(lathe_api_testing PUBLIC lathe lathe_options nlohmann_json::nlohmann_json)
 # Compiled kernels are shared by the tests and kept between runs; keys are content.
 target_compile_definitions(lathe_api_testing PRIVATE
