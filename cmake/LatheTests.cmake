@@ -5,7 +5,9 @@ find_package(Python3 3.9 COMPONENTS Interpreter REQUIRED)
 # The tests that scripts/test runs again under the sanitizers: host code, without the long numerics on
 # the simulator and without what only compiles kernels. `sanitized_tests` builds them, `ctest -L
 # sanitized` runs them.
-set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_)")
+# Nor those whose forked children end in an orderly way: the leak detector takes what the parent's
+# threads hold, which a child does not have, for lost.
+set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_|driver_fork_test$|fork_test$)")
 if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
   string(JOIN "|" LATHE_SANITIZED registry store lock tiers bundle mix compiler_memo tune compile_process collective nccl
     driver api "sim_(atomic|control|print|threads)")
