@@ -87,8 +87,11 @@ function(lathe_fuzz name)
     list(APPEND libraries $<TARGET_FILE:${library}>)
   endforeach()
   set(program ${CMAKE_BINARY_DIR}/fuzz/${name}_fuzz)
+  # A unit of the libraries (lathe_unity) may hold a named source beside others that are needed. The
+  # instrumented object comes first on the line, and the first definition is the one that is used.
   add_custom_command(OUTPUT ${program}
-    COMMAND ${LATHE_CLANGXX} -fsanitize=fuzzer,address,undefined ${objects} -Wl,--start-group ${libraries}
+    COMMAND ${LATHE_CLANGXX} -fsanitize=fuzzer,address,undefined ${objects} -Wl,--allow-multiple-definition
+      -Wl,--start-group ${libraries}
       -Wl,--end-group -Wl,-rpath,${CMAKE_LIBRARY_OUTPUT_DIRECTORY} -lpthread -ldl -o ${program}
     DEPENDS ${objects} ${arg_LIBRARIES} COMMENT "Linking fuzz target ${name}" VERBATIM)
   add_custom_target(fuzz_${name} DEPENDS ${program})
