@@ -9,25 +9,42 @@
 #include "sim/driver/work.h"
 
 namespace sim::driver {
+namespace {
+
+// Gives memory up once: at the latest when it goes itself, as where a queue is dropped before the
+// action that holds it has run. What stayed known would be in the way of whoever gets the address
+// next.
+struct Release {
+  std::vector<Memory*> memories;
+  uint64_t base = 0;
+  std::shared_ptr<char> host;
+
+  void now() {
+    for (Memory* memory : memories) memory->release(base);
+    memories.clear();
+    host.reset();  // not before: its address may be given out again
+  }
+  ~Release() { now(); }
+};
+
+}  // namespace
 
 Action forget_block(Driver& driver, uint64_t base) {
   const Block block = driver.blocks.at(base);
   driver.blocks.erase(base);
   if (block.pool) block.pool->used -= block.bytes;
-  if (block.pool && !block.pool->peers.empty()) {
-    return [base, &driver] {
-      for (auto& device : driver.devices) device->memory->release(base);
-      return CUDA_SUCCESS;
-    };
+  const bool shared = block.pool && !block.pool->peers.empty();
+  const bool own = block.kind == MemoryKind::device || block.kind == MemoryKind::managed;
+  auto release = std::make_shared<Release>();
+  release->base = base;
+  release->host = block.host;
+  if (own && !shared) {
+    release->memories = {block.device->memory.get()};
+  } else {  // seen by every device
+    for (auto& device : driver.devices) release->memories.push_back(device->memory.get());
   }
-  if (block.kind == MemoryKind::device || block.kind == MemoryKind::managed) {
-    return [base, memory = block.device->memory.get()] {
-      memory->release(base);
-      return CUDA_SUCCESS;
-    };
-  }
-  return [base, &driver, host = block.host] {  // seen by every device
-    for (auto& device : driver.devices) device->memory->release(base);
+  return [release] {
+    release->now();
     return CUDA_SUCCESS;
   };
 }

@@ -192,6 +192,24 @@ TEST_CASE("stream-ordered memory is gone from its point of the stream on") {
   CHECK(cuda().stream_destroy(stream) == CUDA_SUCCESS);
 }
 
+TEST_CASE("what waits to be given up when a context ends is given up") {
+  alignas(4096) static char page[4096];
+  for (int round = 0; round < 2; ++round) {
+    const Primary primary;
+    void* flag = nullptr;
+    REQUIRE(cuda().mem_host_alloc(&flag, 4, 0) == CUDA_SUCCESS);
+    std::memset(flag, 0, 4);
+    CHECK(cuda().mem_host_register(page, sizeof page, 0) == CUDA_SUCCESS);
+    CUstream stream = nullptr;
+    REQUIRE(cuda().stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    // For a value that nobody writes: the call below returns as nothing goes on.
+    CHECK(cuda().stream_wait_value32(stream, reinterpret_cast<CUdeviceptr>(flag), 1,
+                                     CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS);
+    CHECK(cuda().mem_host_unregister(page) == CUDA_SUCCESS);
+    CHECK(cuda().device_primary_ctx_reset(0) == CUDA_SUCCESS);
+  }
+}
+
 TEST_CASE("threads allocate, copy and free at once") {
   const Primary primary;
   std::vector<std::thread> threads;
