@@ -75,7 +75,7 @@ class Meeting {
         answer_(answer_name(launch.run)) {}
 
   std::string question_of(int rank) const { return question_name(launch_.run, rank); }
-  std::optional<Question> read_question(int rank);
+  std::optional<MeetingQuestion> read_question(int rank);
   std::optional<Answer> read_answer();
   Status timeout(std::string said) const;
   // False at the deadline.
@@ -101,7 +101,7 @@ bool Meeting::pause() {
 }
 
 // A question of this run and of as many ranks.
-std::optional<Question> Meeting::read_question(int rank) {
+std::optional<MeetingQuestion> Meeting::read_question(int rank) {
   const auto bytes = folder_.read(question_of(rank), kQuestionBytes);
   const auto out = bytes ? decode_question(*bytes) : std::nullopt;
   const bool ours = out && out->run == run_ && out->rank == static_cast<uint32_t>(rank) &&
@@ -247,7 +247,7 @@ class Asking : private Meeting {
  private:
   Status write_question() const { return folder_.write(question_of(launch_.rank), encode(own_)); }
 
-  Question own_;
+  MeetingQuestion own_;
 };
 
 Status Asking::meet(UniqueId& id) {

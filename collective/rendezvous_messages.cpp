@@ -115,7 +115,7 @@ Sha256Digest host_code(std::string_view secret, std::string_view greeting,
   return code(secret, "lathe host says:", greeting, challenge, reply);
 }
 
-std::string encode(const Question& question) {
+std::string encode(const MeetingQuestion& question) {
   std::string out(kQuestionMagic);
   put(out, question.has_id ? kHasId : kAsks);
   put(out, question.world);
@@ -126,9 +126,9 @@ std::string encode(const Question& question) {
   return out;
 }
 
-std::optional<Question> decode_question(std::string_view bytes) {
+std::optional<MeetingQuestion> decode_question(std::string_view bytes) {
   if (!is_message(bytes, kQuestionMagic, kQuestionBytes)) return std::nullopt;
-  Question out;
+  MeetingQuestion out;
   uint32_t kind = 0;
   Fields fields(bytes);
   fields.get(kind);

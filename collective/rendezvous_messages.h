@@ -70,7 +70,7 @@ Sha256Digest host_code(std::string_view secret, std::string_view greeting,
 
 // A rank's file. At first it asks for the id; once the rank has the id the file says of which
 // meeting.
-struct Question {
+struct MeetingQuestion {
   bool has_id = false;
   uint32_t world = 0, rank = 0;
   Sha256Digest run{};
@@ -78,8 +78,8 @@ struct Question {
   Nonce meeting{};  // zeros while it asks
 };
 constexpr size_t kQuestionBytes = kMagicBytes + 12 + 32 + 16 + 16;
-std::string encode(const Question& question);
-std::optional<Question> decode_question(std::string_view bytes);
+std::string encode(const MeetingQuestion& question);
+std::optional<MeetingQuestion> decode_question(std::string_view bytes);
 
 // Rank 0's file.
 struct Answer {

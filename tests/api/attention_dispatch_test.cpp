@@ -149,7 +149,7 @@ TEST_CASE("dispatch: a backward of its own") {
 TEST_CASE(
     "dispatch: two groups whatever the plan, the bytes of its moves, none if nothing leaves") {
   CallShape s = packed({70, 3, 24});
-  std::vector<HopCount> hops;
+  std::vector<NcclCount> hops;
   Split split = split_of(s, 3, LATHE_BALANCE_NONE);
   split.hops = &hops;
   equals_one_rank(causal(s), split);
@@ -175,7 +175,7 @@ TEST_CASE(
                             rows(plan->gradients) * s.kv_heads * width * 4;
   uint64_t sent = 0, received = 0;
   std::map<int, int> groups;
-  for (const HopCount& hop : hops) {
+  for (const NcclCount& hop : hops) {
     sent += hop.sent, received += hop.received;
     ++groups[hop.rank];
     CHECK(hop.collectives == 0);

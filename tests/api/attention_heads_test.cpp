@@ -123,7 +123,7 @@ TEST_CASE("heads: snippets are told of all heads, not of those that are here") {
 
 TEST_CASE("heads: one group there, one back, and no byte of the own share") {
   CallShape s{.heads = 4, .kv_heads = 4, .batch = 2, .queries = 40, .keys = 40};
-  std::vector<HopCount> hops;
+  std::vector<NcclCount> hops;
   Split split = split_of(s, 4, LATHE_BALANCE_HEAD_TAIL);
   split.hops = &hops;
   equals_one_rank(make_call(s), split);
@@ -131,7 +131,7 @@ TEST_CASE("heads: one group there, one back, and no byte of the own share") {
   const uint64_t rows = 2 * 10 * 3;  // of the batch, of a rank, heads of others
   const uint64_t there = rows * (2 * 16 + 2 * 24) * 2, back = rows * ((2 * 16 + 2 * 24) * 2 + 4);
   uint64_t all = 0;
-  for (const HopCount& hop : hops) {
+  for (const NcclCount& hop : hops) {
     CHECK((hop.sent == there || hop.sent == back));
     CHECK(hop.sent == hop.received);
     CHECK(hop.collectives == 0);

@@ -19,7 +19,7 @@
 namespace apitest {
 
 // What one rank handed to NCCL in one go.
-struct HopCount {
+struct NcclCount {
   int rank = 0;
   uint64_t sends = 0, receives = 0, sent = 0, received = 0, collectives = 0;
 };
@@ -31,9 +31,9 @@ struct Split {
   int64_t length = 0, key_length = -1;
   std::vector<int64_t> cu_seqlens, cu_seqlens_k;  // packed
   std::vector<int64_t> bounds;
-  int runs = 1;                           // of one plan, one after another: all alike
-  std::vector<HopCount>* hops = nullptr;  // where those of the last run go
-  int64_t token_gap = 0;                  // elements between rows of activations
+  int runs = 1;                            // of one plan, one after another: all alike
+  std::vector<NcclCount>* hops = nullptr;  // where those of the last run go
+  int64_t token_gap = 0;                   // elements between rows of activations
 };
 
 // Of a tensor's dimensions the one that is cut; -1: none.
@@ -201,8 +201,8 @@ class Traffic {
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
 
-  std::vector<HopCount> hops() const {
-    std::vector<HopCount> out;
+  std::vector<NcclCount> hops() const {
+    std::vector<NcclCount> out;
     std::ifstream file(path_);
     for (std::string line; std::getline(file, line);) {
       const auto hop = nlohmann::json::parse(line);

@@ -44,13 +44,13 @@ void put(const Folder& folder, const std::string& name, const std::string& bytes
   std::ofstream(folder.path() / name, std::ios::binary) << bytes;
 }
 
-std::optional<Question> question(const Folder& folder, const Launch& launch) {
+std::optional<MeetingQuestion> question(const Folder& folder, const Launch& launch) {
   std::ifstream file(folder.path() / question_name(launch.run, launch.rank), std::ios::binary);
   return decode_question(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-Question question_of(const Launch& launch, char value) {
-  Question out;
+MeetingQuestion question_of(const Launch& launch, char value) {
+  MeetingQuestion out;
   out.world = static_cast<uint32_t>(launch.world);
   out.rank = static_cast<uint32_t>(launch.rank);
   out.run = sha256(launch.run);
@@ -181,7 +181,7 @@ TEST_CASE("folder: a rank that took the id of a rank 0 that is gone does not cou
   const Folder folder;
   const Launch one = launch(folder, 1, 2);
   auto early = std::async(std::launch::async, [&] { return meet({one}, kLong); });
-  std::optional<Question> asked;
+  std::optional<MeetingQuestion> asked;
   while (!(asked = question(folder, one))) std::this_thread::sleep_for(milliseconds(1));
   const std::string dead = encode(answer_of(one, {Nonce{}, asked->nonce}));
   put(folder, "dead", dead);
@@ -204,7 +204,7 @@ TEST_CASE("folder: what a dead run of the same name left is not believed") {
       CAPTURE(confirmed);
       const Folder folder;
       for (int rank = 1; rank < 3; ++rank) {
-        Question old = question_of(any[rank], static_cast<char>('a' + rank));
+        MeetingQuestion old = question_of(any[rank], static_cast<char>('a' + rank));
         old.has_id = confirmed;
         if (confirmed) old.meeting = nonce('d');
         put(folder, question_name(any[1].run, rank), encode(old));

@@ -66,7 +66,7 @@ TEST_CASE("messages: a reply, with the verdicts there are") {
 
 TEST_CASE("messages: a question, asking and confirmed") {
   for (const bool has_id : {false, true}) {
-    Question question;
+    MeetingQuestion question;
     question.has_id = has_id;
     question.world = 5;
     question.rank = 4;
