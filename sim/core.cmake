@@ -110,7 +110,11 @@ add_library(lathe_sim_core STATIC
   ptx/slots.cpp
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
-lathe_precompile(lathe_sim_core lathe_standard_headers standard_headers.h)
+if(LATHE_SANITIZE)  # with headers of its own, as it alone is optimised
+  lathe_precompile(lathe_sim_core lathe_sim_headers standard_headers.h ${LATHE_SIM_OPTIMIZE})
+else()
+  lathe_precompile(lathe_sim_core lathe_standard_headers standard_headers.h)
+endif()
 lathe_unity(lathe_sim_core
   decode "^ptx/decode(_[a-su-z][a-z]*)?[.]cpp$"
   ptx "^ptx/(flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
