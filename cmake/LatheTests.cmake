@@ -86,6 +86,24 @@ function(lathe_limit name)
   endif()
 endfunction()
 
+# The tests that scripts/test leaves to --thorough: each takes ten seconds or more with nothing cached,
+# and what it looks at is also seen by shorter ones. Regular expressions for ctest. Their programs are
+# built by the target thorough_tests.
+set(LATHE_THOROUGH
+  attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
+  attention_ranks_test attention_repeat_test attention_snippets_test conv_numerics_test conv_ranks_test
+  golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_kda_ranks
+  kda_adversarial_test kda_counters_test kda_isolation_test
+  kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test
+  sparse_ranks_test templates_attention_compile_test templates_kda_compile_test templates_kda_walk_test
+  templates_sparse_compile_test templates_test
+  templates_attention_block_test templates_attention_block_backward_test templates_attention_ring_test
+  templates_kda_segments_test templates_kda_gradients_test)
+list(JOIN LATHE_THOROUGH "$|^" LATHE_THOROUGH_PATTERN)
+set(LATHE_THOROUGH_PATTERN "^${LATHE_THOROUGH_PATTERN}$")
+file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "${LATHE_THOROUGH_PATTERN}\n")
+add_custom_target(thorough_tests)
+
 # lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
 function(lathe_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
@@ -101,6 +119,10 @@ function(lathe_test name)
   else()
     add_test(NAME ${name} COMMAND ${name})
   endif()
+  if(name MATCHES "${LATHE_THOROUGH_PATTERN}")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(thorough_tests ${name})
+  endif()
   lathe_limit(${name})
   if(name MATCHES "${LATHE_MEMOIZED}")
     lathe_memoize(${name})
@@ -112,16 +134,18 @@ function(lathe_test name)
   endif()
 endfunction()
 
-# The tests that scripts/test leaves to --thorough: each takes ten seconds or more with nothing cached,
-# and what it looks at is also seen by shorter ones, named behind it. A regular expression for ctest.
-set(LATHE_THOROUGH
-  attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
-  attention_ranks_test attention_repeat_test attention_snippets_test conv_numerics_test conv_ranks_test
-  golden_flash_attention_ranks golden_kda_ranks kda_adversarial_test kda_counters_test kda_isolation_test
-  kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test
-  sparse_ranks_test templates_attention_compile_test templates_kda_compile_test templates_kda_walk_test
-  templates_sparse_compile_test templates_test
-  templates_attention_block_test templates_attention_block_backward_test templates_attention_ring_test
-  templates_kda_segments_test templates_kda_gradients_test)
-list(JOIN LATHE_THOROUGH "$|^" names)
-file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "^${names}$\n")
+# lathe_parts(NAME TEST COUNT [FROM K]): tests NAME_K to NAME_<COUNT-1>, each a part of the cases that
+# the program TEST has a sample of otherwise (tests/shard.h): scripts/test --exhaustive.
+function(lathe_parts name test count)
+  cmake_parse_arguments(arg "" "FROM" "" ${ARGN})
+  if(NOT arg_FROM)
+    set(arg_FROM 0)
+  endif()
+  math(EXPR last "${count} - 1")
+  foreach(part RANGE ${arg_FROM} ${last})
+    add_test(NAME ${name}_${part} CONFIGURATIONS Exhaustive COMMAND ${test})
+    set_tests_properties(${name}_${part} PROPERTIES LABELS exhaustive
+      TIMEOUT 1200 ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
+    lathe_memoize(${name}_${part})
+  endforeach()
+endfunction()

@@ -77,20 +77,10 @@ target_link_libraries(attention_counters_test PRIVATE lathe_codegen)  # what the
 target_compile_definitions(attention_counters_test PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 
-# The first part of the combinations always runs; all of them: scripts/test --exhaustive.
-function(option_parts family count)
-  math(EXPR last "${count} - 1")
-  foreach(part RANGE 1 ${last})
-    add_test(NAME ${family}_options_${part} CONFIGURATIONS Exhaustive
-      COMMAND ${family}_options_test)
-    set_tests_properties(${family}_options_${part} PROPERTIES LABELS exhaustive
-      TIMEOUT 600 ENVIRONMENT "LATHE_TEST_SHARD=${part}/${count}")
-    lathe_memoize(${family}_options_${part})
-  endforeach()
-endfunction()
-option_parts(attention 8)
-option_parts(kda 15)
-option_parts(sparse 16)
+# Combinations of options: the release suite has the first part of each.
+lathe_parts(attention_options attention_options_test 8 FROM 1)
+lathe_parts(kda_options kda_options_test 15 FROM 1)
+lathe_parts(sparse_options sparse_options_test 16 FROM 1)
 
 add_test(NAME package_test COMMAND ${Python3_EXECUTABLE}
   ${CMAKE_CURRENT_SOURCE_DIR}/package_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})

@@ -8,26 +8,13 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <set>
+
+#include "tests/shard.h"
 
 using namespace apitest;
 
 namespace {
-
-struct ShardOfTests {
-  unsigned index = 0, count = 16;
-};
-
-ShardOfTests chosen_shard() {
-  ShardOfTests shard;
-  const char* text = std::getenv("LATHE_TEST_SHARD");
-  if (text == nullptr) return shard;
-  const int found = std::sscanf(text, "%u/%u", &shard.index, &shard.count);
-  REQUIRE_MESSAGE((found == 2 && shard.index < shard.count), "LATHE_TEST_SHARD is ", text);
-  return shard;
-}
 
 TEST_CASE("sparse attention: at least 300 combinations of options") {
   size_t cases = 0;
@@ -36,7 +23,7 @@ TEST_CASE("sparse attention: at least 300 combinations of options") {
 }
 
 TEST_CASE("sparse attention: combinations of options against float64") {
-  const ShardOfTests shard = chosen_shard();
+  const testing::Shard shard = testing::chosen_shard(16);
   const Context context = make_context();
   const auto groups = sparse_options();
   size_t cases = 0;

@@ -4,10 +4,8 @@
 // width of 128 they keep everything in registers.
 //
 // Every architecture has some widths and sets of options of the table, the next one the next;
-// with LATHE_TEST_ALL=1 each has all.
+// with LATHE_TEST_SHARD=3/12 it is a part of all of them.
 #include <doctest/doctest.h>
-
-#include <cstdlib>
 
 #include "codegen/kernels/attention_backward.h"
 #include "tests/templates/compile_jobs.h"
@@ -67,7 +65,7 @@ void add_jobs(const AttentionProblem& problem, bool apart, const std::string& ar
 TEST_CASE("attention compiles for every architecture, without spills up to a width of 128") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
-  const bool all = std::getenv("LATHE_TEST_ALL") != nullptr;
+  const bool all = testing::shard_is_chosen();
   compile_test::Jobs jobs;
   const auto& archs = supported_archs();
   for (size_t a = 0; a < archs.size(); ++a) {
@@ -84,10 +82,10 @@ TEST_CASE("attention compiles for every architecture, without spills up to a wid
       }
     }
   }
-  const std::vector<compile_test::Job> list = jobs.list();
+  const std::vector<compile_test::Job> list = jobs.list(testing::chosen_shard(1));
   const compile_test::Outcome outcome = compile_test::compile(*nvrtc, list);
   for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
-  CHECK(outcome.covered.size() == 4 * archs.size());
+  if (!all) CHECK(outcome.covered.size() == 4 * archs.size());
   for (const auto& [kernel, registers] : outcome.registers) {
     MESSAGE(kernel, ": at most ", registers, " registers");
   }

@@ -20,9 +20,12 @@ void Jobs::add(const KernelSpec& spec, const std::string& arch, bool may_spill) 
   by_unit_.emplace(emit_unit(spec, arch), Job{spec, arch, may_spill});
 }
 
-std::vector<Job> Jobs::list() const {
+std::vector<Job> Jobs::list(const testing::Shard& shard) const {
   std::vector<Job> jobs;
-  for (const auto& [unit, job] : by_unit_) jobs.push_back(job);
+  size_t number = 0;
+  for (const auto& [unit, job] : by_unit_) {
+    if (shard.has(number++)) jobs.push_back(job);
+  }
   return jobs;
 }
 

@@ -12,6 +12,7 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/spec.h"
+#include "tests/shard.h"
 
 namespace compile_test {
 
@@ -25,7 +26,7 @@ struct Job {
 class Jobs {
  public:
   void add(const lathe::KernelSpec& spec, const std::string& arch, bool may_spill = false);
-  std::vector<Job> list() const;
+  std::vector<Job> list(const testing::Shard& shard = {}) const;
 
  private:
   std::map<std::string, Job> by_unit_;

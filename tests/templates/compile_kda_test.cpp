@@ -4,10 +4,8 @@
 // inputs up to a width of 128 they keep everything in registers, but for the early starts.
 //
 // Every other architecture has one of the widths and sets of options of the table, the next one the
-// next; with LATHE_TEST_ALL=1 each has all.
+// next; with LATHE_TEST_SHARD=3/32 it is a part of all of them.
 #include <doctest/doctest.h>
-
-#include <cstdlib>
 
 #include "codegen/kernels/kda_chunked.h"
 #include "templates/params/kda.h"
@@ -91,7 +89,7 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
 TEST_CASE("chunked kda compiles for every architecture, of 16 bits without spills up to 128") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
-  const bool all = std::getenv("LATHE_TEST_ALL") != nullptr;
+  const bool all = testing::shard_is_chosen();
   compile_test::Jobs jobs;
   const auto& archs = supported_archs();
   for (size_t a = 0; a < archs.size(); ++a) {
@@ -105,7 +103,7 @@ TEST_CASE("chunked kda compiles for every architecture, of 16 bits without spill
       }
     }
   }
-  const std::vector<compile_test::Job> list = jobs.list();
+  const std::vector<compile_test::Job> list = jobs.list(testing::chosen_shard(1));
   const compile_test::Outcome outcome = compile_test::compile(*nvrtc, list);
   for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
   for (const auto& [kernel, registers] : outcome.registers) {
