@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "api/lathe.h"
-#include "codegen/base/status.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 
@@ -32,13 +31,6 @@ lathe_status boundary(Body&& body) noexcept {
   } catch (...) {
     return report(Code::internal, "an unknown exception");
   }
-}
-
-inline Status invalid(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
-
-// INVALID_ARGUMENT if a required pointer argument is NULL.
-inline Status require(const void* pointer, const char* argument) {
-  return pointer ? Status() : invalid(text(argument, " is NULL, but must be given"));
 }
 
 // Checks the size that a struct says it has. No struct of any version comes near kMost: a larger

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Groups: made from a unique id, adopted, or met through a launcher's environment.
-#include "api/group.h"
+#include "ops/group.h"
 
 #include <cstring>
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "api/problem.h"
 #include "codegen/base/status.h"
 #include "collective/world.h"
+#include "ops/problem.h"
 
 namespace lathe {
 

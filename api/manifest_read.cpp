@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "api/boundary.h"
-#include "api/group.h"
 #include "api/manifest.h"
 #include "api/manifest_scan.h"
-#include "api/option_text.h"
 #include "codegen/base/printable.h"
+#include "ops/group.h"
+#include "ops/option_text.h"
 
 namespace lathe {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "api/boundary.h"
-#include "api/group.h"
 #include "api/manifest.h"
-#include "api/option_text.h"
+#include "ops/group.h"
+#include "ops/option_text.h"
 
 namespace lathe {
 namespace {

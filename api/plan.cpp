@@ -5,21 +5,12 @@
 
 #include <atomic>
 
-#include "api/attention_block.h"
-#include "api/attention_dispatch.h"
-#include "api/attention_heads.h"
-#include "api/attention_plan.h"
-#include "api/attention_sharded.h"
 #include "api/boundary.h"
 #include "api/build_kernels.h"
-#include "api/convert.h"
-#include "api/decode_plan.h"
-#include "api/kda_plan.h"
 #include "api/manifest.h"
-#include "api/shard_rows.h"
-#include "api/sparse_plan.h"
 #include "api/tune_choices.h"
 #include "codegen/base/printable.h"
+#include "ops/check.h"
 
 namespace lathe {
 namespace {
@@ -90,19 +81,6 @@ Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* con
 
 }  // namespace
 
-Status Sections::add(std::initializer_list<int64_t> factors, int64_t* offset, int64_t* bytes) {
-  auto size = checked_product("the workspace", factors);
-  LATHE_TRY(size);
-  *offset = total_;
-  if (bytes) *bytes = *size;
-  if (__builtin_add_overflow(total_, *size, &total_) ||
-      __builtin_add_overflow(total_, kSectionBytes - 1, &total_)) {
-    return invalid("the workspace passes 2^63 bytes");
-  }
-  total_ -= total_ % kSectionBytes;
-  return {};
-}
-
 Status require_ranks(const lathe_plan& plan) {
   if (!plan.group || plan.group->connected()) return {};
   return invalid(
@@ -131,58 +109,9 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
     return invalid(text("the shard is of rank ", shard.rank, " of ", shard.layout.world(),
                         ", the group of rank ", plan.group->rank(), " of ", world));
   }
-  const bool chain = plan.op->family == Family::conv || plan.op->family == Family::kda;
-  if (!chain || shard.contiguous()) return {};
+  if (!plan.op->chain || shard.contiguous()) return {};
   return invalid(
       text(plan.op->info.name, " is a chain over the tokens: the shard's balance must be none"));
-}
-
-Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem, const Extents& promised,
-                                        const DeviceFacts& facts) {
-  Group* group = problem.group ? problem.group->group.get() : nullptr;
-  if (problem.op->family == Family::attention) {
-    const bool ranks = group && group->world() > 1;
-    const unsigned moves = problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS);
-    if (ranks && !moves) return make_attention_sharded(problem, promised, facts, group);
-    LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
-    if (ranks && moves == LATHE_DISPATCH) {
-      return AttentionDispatch::make(problem, request, promised, facts, group);
-    }
-    if (ranks) return make_attention_heads(problem, request, promised, facts, group);
-    return make_attention(request, facts);
-  }
-  if (problem.op->family == Family::attention_block) {
-    return make_attention_block(problem, promised, facts);
-  }
-  if (problem.op->family == Family::attention_block_bwd) {
-    return make_attention_block_bwd(problem, promised, facts);
-  }
-  if (problem.op->family == Family::attention_delta) {
-    return make_attention_delta(problem, promised, facts);
-  }
-  if (problem.op->family == Family::lse_merge) return make_lse_merge(problem, promised);
-  if (problem.op->family == Family::attention_decode) {
-    LATHE_ASSIGN(const DecodeRequest request, decode_request(problem, promised));
-    return make_attention_decode(request, facts);
-  }
-  if (problem.op->family == Family::kda) {
-    LATHE_ASSIGN(const KdaRequest request, kda_request(problem, promised));
-    return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
-                    problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
-  }
-  if (problem.op->family == Family::kda_recurrent) {
-    LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
-    return make_kda_recurrent(request, facts);
-  }
-  if (problem.op->family == Family::sparse_attention) {
-    LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
-    LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
-    return make_sparse(request, facts, ranks);
-  }
-  if (problem.op->family == Family::shard_rows) return make_shard_rows(problem, promised);
-  LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
-  if (problem.op->family == Family::conv_update) return make_conv_update(conv, facts);
-  return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
 }
 
 Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
@@ -225,7 +154,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       plan->digests = lathe::digests_of(*problem);
     }
     LATHE_ASSIGN(plan->work,
-                 lathe::make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
+                 make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
     const Status loaded = lathe::take_kernels(plan.get());
     const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);

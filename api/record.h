@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
-#include "api/problem.h"
 #include "cache/fs.h"
 #include "codegen/base/digest.h"
+#include "ops/problem.h"
 
 namespace lathe {
 

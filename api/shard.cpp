@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How sequence axes are cut, what plans make of that, and a rank's view of packed sequences on it.
 #include "api/boundary.h"
-#include "api/group.h"
+#include "ops/group.h"
 
 namespace lathe {
 namespace {

@@ -3,9 +3,9 @@
 // What a plan makes of a shard before its first run. All ranks come here with the same: a rank that
 // is about to do something else is found out now, by name, where later it would be a hang.
 #include "api/boundary.h"
-#include "api/group.h"
 #include "api/plan.h"
 #include "collective/agreement.h"
+#include "ops/group.h"
 
 namespace lathe {
 namespace {

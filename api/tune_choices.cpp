@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-#include "api/convert.h"
 #include "cache/tuned_file.h"
 #include "codegen/base/digest.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
 #include "codegen/templates.h"
+#include "ops/check.h"
 
 namespace lathe {
 namespace {

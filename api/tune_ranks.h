@@ -3,8 +3,8 @@
 // Tuning over ranks: votes by NCCL, and choices that all ranks have alike.
 #pragma once
 
-#include "api/group.h"
 #include "api/tune_race.h"
+#include "ops/group.h"
 
 namespace lathe {
 

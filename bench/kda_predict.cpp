@@ -10,7 +10,7 @@
 
 #include "bench/chain.h"
 #include "bench/kda_call.h"
-#include "codegen/kernels/kda_chunked.h"
+#include "ops/kda/chunked_kernels.h"
 #include "sim/model/model.h"
 
 namespace bench {

@@ -7,7 +7,7 @@
 
 #include "cache/driver.h"
 #include "cache/entry.h"
-#include "codegen/kernels/launch_shape.h"
+#include "codegen/launch_shape.h"
 #include "codegen/spec.h"
 
 namespace lathe {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "codegen/device_facts.h"
-#include "codegen/kernels/launch_shape.h"
+#include "codegen/launch_shape.h"
 
 namespace lathe {
 

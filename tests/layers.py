@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layer law, proved on the include lines: layers.py ROOT
 
-templates <- codegen <- cache <- collective <- api: a folder includes only from itself and from
-those to its left. sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
+templates <- codegen <- cache <- collective <- ops <- api: a folder includes only from itself and from
+those to its left. In ops/ a family's folder may include what families share, and of another family
+its kernels alone; what they share, and api/, may name no family. The tables of ops/ are written with
+the structs of lathe.h. sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
 the program. The program (api/cli) sees the public header and nothing else of ours. Files in
 templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
@@ -15,7 +17,7 @@ import pathlib
 import re
 import sys
 
-ORDER = ["templates", "codegen", "cache", "collective", "api"]
+ORDER = ["templates", "codegen", "cache", "collective", "ops", "api"]
 # cuda.h is the only one of a vendor: everything else of NVIDIA's is declared in abi/.
 INSTALLED = {"CLI/CLI.hpp", "cuda.h", "dlpack/dlpack.h", "doctest/doctest.h", "lathe.h", "nlohmann/json.hpp",
              "xxhash.h"}
@@ -29,6 +31,7 @@ INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # begins with "snippet" is text of a caller and comes with the spec.
 DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "sparse", "snippet"}
 PROGRAM_SEES = {"api/lathe.h"}
+TABLES_SEE = {"api/lathe.h"}
 
 
 def breach(path, included, quoted):
@@ -63,8 +66,23 @@ def breach(path, included, quoted):
     if seen in ("sim", "tests", "bench"):
         return f"{layer}/ may not include {seen}/"
     if seen in ORDER and ORDER.index(seen) > ORDER.index(layer):
-        return f"{layer}/ may not include {seen}/"
-    return None
+        if layer != "ops" or included not in TABLES_SEE:
+            return f"{layer}/ may not include {seen}/"
+    return family_breach(path, included)
+
+
+def family_breach(path, included):
+    """The same for families, the folders of ops/."""
+    parts = included.split("/")
+    family = parts[1] if parts[0] == "ops" and len(parts) > 2 else None
+    own = path[1] if path[0] == "ops" and len(path) > 2 else None
+    if path[0] == "ops" and own and path[-1].split(".")[0].endswith("kernels") and parts[0] in ("cache", "collective"):
+        return f"kernels of a family are functions of integers: they may not include {parts[0]}/"
+    if family is None or family == own or path[0] not in ("ops", "api"):
+        return None
+    if own and parts[-1].endswith("kernels.h"):
+        return None
+    return f"{'/'.join(path[:2]) if own else path[0] + '/'} may not name the family {family}"
 
 
 def check(root):

@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "api/attention_plan.h"
-#include "api/convert.h"
+#include "ops/attention/run.h"
+#include "ops/check.h"
 #include "tests/api/attention_problems.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "codegen/kernels/attention_memory.h"
+#include "ops/attention/memory.h"
 #include "tests/api/large_attention.h"
 #include "tests/ref/attention_tiles.h"
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <functional>
 
-#include "api/attention_plan.h"
-#include "api/convert.h"
+#include "ops/attention/run.h"
+#include "ops/check.h"
 #include "tests/api/attention_problems.h"
 
 namespace {

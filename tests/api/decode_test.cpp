@@ -7,8 +7,8 @@
 #include <functional>
 #include <map>
 
-#include "api/convert.h"
-#include "api/decode_plan.h"
+#include "ops/attention/decode_run.h"
+#include "ops/check.h"
 #include "tests/api/support.h"
 
 namespace {

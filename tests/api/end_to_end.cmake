@@ -73,7 +73,7 @@ foreach(name
 endforeach()
 
 target_link_libraries(attention_dispatch_test PRIVATE lathe_collective)  # the plan's own bytes
-target_link_libraries(attention_counters_test PRIVATE lathe_codegen)  # what the choice counts on
+target_link_libraries(attention_counters_test PRIVATE lathe_ops)  # what the choice counts on
 target_compile_definitions(attention_counters_test PRIVATE
   LATHE_TEST_CACHE_DIR="${CMAKE_BINARY_DIR}/test-cache")
 

@@ -8,8 +8,8 @@
 
 #include <map>
 
-#include "api/convert.h"
-#include "api/kda_plan.h"
+#include "ops/check.h"
+#include "ops/kda/request.h"
 #include "tests/api/support.h"
 
 namespace test {

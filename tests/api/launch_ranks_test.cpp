@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "codegen/kernels/conv.h"
 #include "collective/conv_halo.h"
+#include "ops/conv/kernels.h"
 #include "tests/api/launch_world.h"
 
 namespace {

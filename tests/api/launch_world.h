@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "api/group.h"
 #include "api/plan.h"
+#include "ops/group.h"
 #include "templates/params/conv.h"
 #include "tests/api/support.h"
 #include "tests/collective/fakes.h"

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <random>
 
-#include "api/option_text.h"
-#include "api/problem.h"
+#include "ops/option_text.h"
+#include "ops/problem.h"
 #include "tests/api/support.h"
 
 namespace {

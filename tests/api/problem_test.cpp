@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad problems, by table: each refusal names the tensor or option, what was found and what is
 // allowed.
-#include "api/problem.h"
+#include "ops/problem.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <functional>
 
-#include "api/convert.h"
+#include "ops/check.h"
+#include "ops/conv/run.h"
 #include "tests/api/support.h"
 
 namespace {

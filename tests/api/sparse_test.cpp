@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "api/convert.h"
-#include "api/sparse_plan.h"
+#include "ops/check.h"
+#include "ops/sparse/run.h"
 #include "tests/api/support.h"
 
 namespace {

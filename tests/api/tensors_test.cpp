@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Bad tensors of a call, by table: what every run checks on the host.
-#include "api/tensors.h"
+#include "ops/tensors.h"
 
 #include <doctest/doctest.h>
 
 #include <functional>
 #include <map>
 
-#include "api/convert.h"
+#include "ops/check.h"
 #include "tests/api/support.h"
 
 namespace {

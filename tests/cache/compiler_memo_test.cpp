@@ -12,7 +12,7 @@
 
 #include "cache/registry.h"
 #include "codegen/base/text.h"
-#include "codegen/kernels/conv.h"
+#include "ops/conv/kernels.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "codegen/kernels/conv.h"
 #include "codegen/nvrtc.h"
+#include "ops/conv/kernels.h"
 
 namespace lathe::test {
 

@@ -8,7 +8,7 @@
 
 #include <thread>
 
-#include "codegen/kernels/conv.h"
+#include "ops/conv/kernels.h"
 #include "tests/cache/fake_table.h"
 #include "tests/cache/registry_kernels.h"
 #include "tests/cache/support.h"

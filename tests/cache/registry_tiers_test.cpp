@@ -7,7 +7,7 @@
 
 #include "cache/bundle.h"
 #include "cache/registry.h"
-#include "codegen/kernels/conv.h"
+#include "ops/conv/kernels.h"
 #include "tests/cache/registry_kernels.h"
 #include "tests/cache/support.h"
 

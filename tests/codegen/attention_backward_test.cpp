@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The backward of flash attention on the host: which tiles, constants, grids, workspace and cost.
-#include "codegen/kernels/attention_backward.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
+
+#include "ops/attention/backward_kernels.h"
 
 using namespace lathe;
 

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The block step on the host: visits of pairs against every pair of row and key, specs, workspace.
-#include "codegen/kernels/attention_block.h"
-
 #include <doctest/doctest.h>
 
 #include <random>
 
-#include "codegen/kernels/lse_merge.h"
+#include "ops/attention/block_kernels.h"
+#include "ops/attention/merge_kernels.h"
 
 using namespace lathe;
 

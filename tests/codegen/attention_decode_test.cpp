@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention_decode on the host: specs, the choice of kernels, splits and sizes.
-#include "codegen/kernels/attention_decode.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
+
+#include "ops/attention/decode_kernels.h"
 
 using namespace lathe;
 

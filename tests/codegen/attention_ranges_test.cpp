@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Block ranges against masks of single pairs, and the heuristics against worked values.
-#include "codegen/kernels/attention_ranges.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
 #include <vector>
+
+#include "ops/attention/ranges.h"
 
 using namespace lathe;
 

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The flash attention family on the host: which tiles, which constants, which grids, what cost.
-#include "codegen/kernels/attention.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
+
+#include "ops/attention/kernels.h"
 
 using namespace lathe;
 

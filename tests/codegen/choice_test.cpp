@@ -8,13 +8,13 @@
 #include <functional>
 #include <set>
 
-#include "codegen/kernels/attention_backward.h"
-#include "codegen/kernels/attention_block.h"
-#include "codegen/kernels/attention_decode.h"
-#include "codegen/kernels/conv.h"
-#include "codegen/kernels/kda.h"
-#include "codegen/kernels/kda_chunked.h"
-#include "codegen/kernels/sparse_backward.h"
+#include "ops/attention/backward_kernels.h"
+#include "ops/attention/block_kernels.h"
+#include "ops/attention/decode_kernels.h"
+#include "ops/conv/kernels.h"
+#include "ops/kda/chunked_kernels.h"
+#include "ops/kda/kernels.h"
+#include "ops/sparse/backward_kernels.h"
 
 using namespace lathe;
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The causal_conv1d family on the host: which kernels, which constants, which grids, what cost.
-#include "codegen/kernels/conv.h"
-
 #include <doctest/doctest.h>
+
+#include "ops/conv/kernels.h"
 
 using namespace lathe;
 

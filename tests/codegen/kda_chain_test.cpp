@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the walks of chunked KDA are said to take, against what `lathe_bench kda --instructions`
 // counted, and as the shape grows.
-#include "codegen/kernels/kda_chain.h"
-
 #include <doctest/doctest.h>
 
 #include "codegen/prediction.h"
+#include "ops/kda/chain.h"
 
 using namespace lathe;
 

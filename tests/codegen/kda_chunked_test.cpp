@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Chunked KDA: specs, tiles, grids, workspaces and costs.
-#include "codegen/kernels/kda_chunked.h"
-
 #include <doctest/doctest.h>
+
+#include "ops/kda/chunked_kernels.h"
 
 using namespace lathe;
 

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Segments of chunked KDA: the choice against worked values, specs, grids and costs.
-#include "codegen/kernels/kda_segments.h"
-
 #include <doctest/doctest.h>
 
+#include "ops/kda/segments.h"
 #include "templates/params/kda_chunked.h"
 
 using namespace lathe;

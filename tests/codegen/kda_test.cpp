@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The KDA family's specs, tiles, grids and costs.
-#include "codegen/kernels/kda.h"
+#include "templates/params/kda.h"
 
 #include <doctest/doctest.h>
 
-#include "templates/params/kda.h"
+#include "ops/kda/kernels.h"
 
 using namespace lathe;
 

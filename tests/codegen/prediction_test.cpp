@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "codegen/kernels/attention.h"
-#include "codegen/kernels/attention_memory.h"
+#include "ops/attention/kernels.h"
+#include "ops/attention/memory.h"
 
 using namespace lathe;
 

@@ -3,8 +3,8 @@
 // Tests what a snippet may be by the compiler's word, and by the PTX of its probe.
 #include <doctest/doctest.h>
 
-#include "codegen/kernels/attention_backward.h"
 #include "codegen/snippets.h"
+#include "ops/attention/backward_kernels.h"
 
 using namespace lathe;
 

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "codegen/kernels/attention_backward.h"
 #include "codegen/source.h"
+#include "ops/attention/backward_kernels.h"
 
 using namespace lathe;
 

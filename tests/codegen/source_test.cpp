@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "codegen/kernels/conv.h"
+#include "ops/conv/kernels.h"
 
 using namespace lathe;
 

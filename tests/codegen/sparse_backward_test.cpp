@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The backward of sparse attention on the host: which tiles, constants, chunks, workspace and cost.
-#include "codegen/kernels/sparse_backward.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
+
+#include "ops/sparse/backward_kernels.h"
 
 using namespace lathe;
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The sparse attention family's specs, tiles, grids, splits and costs.
-#include "codegen/kernels/sparse.h"
-
 #include <doctest/doctest.h>
+
+#include "ops/sparse/kernels.h"
 
 using namespace lathe;
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "codegen/base/digest.h"
-#include "codegen/kernels/conv.h"
+#include "ops/conv/kernels.h"
 #include "tests/twin_texts.h"
 
 using namespace lathe;

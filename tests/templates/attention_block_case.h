@@ -12,9 +12,9 @@
 #include <memory>
 #include <random>
 
-#include "codegen/kernels/attention_block.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/attention/block_kernels.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"

@@ -3,8 +3,6 @@
 // attention_append, attention_decode and attention_combine on the simulator, under every checker,
 // against attention over the same keys in one piece, in double. Pages are shuffled, and whatever no
 // sequence owns holds NaN.
-#include "codegen/kernels/attention_decode.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/attention/decode_kernels.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention.h"
 #include "tests/numbers.h"

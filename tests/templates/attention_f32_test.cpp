@@ -8,9 +8,9 @@
 #include <cmath>
 #include <random>
 
-#include "codegen/kernels/attention.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/attention/kernels.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention.h"
 #include "tests/numbers.h"

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <random>
 
-#include "codegen/kernels/attention_backward.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/attention/backward_kernels.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"

@@ -12,9 +12,9 @@
 #include <cstdlib>
 
 #include "codegen/base/text.h"
-#include "codegen/kernels/attention.h"
-#include "codegen/kernels/attention_block.h"
 #include "codegen/source.h"
+#include "ops/attention/block_kernels.h"
+#include "ops/attention/kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;

@@ -6,12 +6,12 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "codegen/kernels/conv.h"
-#include "codegen/kernels/exchange.h"
-#include "codegen/kernels/kda.h"
-#include "codegen/kernels/moves.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/conv/kernels.h"
+#include "ops/exchange_kernels.h"
+#include "ops/kda/kernels.h"
+#include "ops/move_kernels.h"
 #include "templates/params/kda.h"
 #include "tests/templates/compile_jobs.h"
 

@@ -7,7 +7,7 @@
 // with LATHE_TEST_SHARD=3/12 it is a part of all of them.
 #include <doctest/doctest.h>
 
-#include "codegen/kernels/attention_backward.h"
+#include "ops/attention/backward_kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;

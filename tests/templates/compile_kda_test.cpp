@@ -7,7 +7,7 @@
 // next; with LATHE_TEST_SHARD=3/32 it is a part of all of them.
 #include <doctest/doctest.h>
 
-#include "codegen/kernels/kda_chunked.h"
+#include "ops/kda/chunked_kernels.h"
 #include "templates/params/kda.h"
 #include "tests/templates/compile_jobs.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels between exchanges on the simulator, under every checker, against plain loops: every
 // vector, type and stride, what indices outside mean, and sums whose order shows in their bits.
-#include "codegen/kernels/exchange.h"
+#include "templates/params/exchange.h"
 
 #include <doctest/doctest.h>
 
@@ -11,8 +11,8 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/exchange_kernels.h"
 #include "sim/tests/kernel_run.h"
-#include "templates/params/exchange.h"
 #include "tests/numbers.h"
 
 using lathe::Dtype;

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <random>
 
-#include "codegen/kernels/kda.h"
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/kda/kernels.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/kda.h"
 #include "tests/compare.h"

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "codegen/kernels/kda_segments.h"
+#include "ops/kda/segments.h"
 #include "tests/ref/kda_backward.h"
 #include "tests/templates/kda_case.h"
 

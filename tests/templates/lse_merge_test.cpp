@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lse_merge on the simulator, under every checker, against the definition in double: rows that are
 // empty on either side or both, sinks, every type and width, strides, and any order of many blocks.
-#include "codegen/kernels/lse_merge.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
+#include "ops/attention/merge_kernels.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention_merge.h"
 #include "tests/numbers.h"

@@ -6,19 +6,19 @@
 #include <set>
 #include <string>
 
-#include "codegen/kernels/attention_backward.h"
-#include "codegen/kernels/attention_block.h"
-#include "codegen/kernels/attention_decode.h"
-#include "codegen/kernels/conv.h"
-#include "codegen/kernels/exchange.h"
-#include "codegen/kernels/kda_chunked.h"
-#include "codegen/kernels/kda_segments.h"
-#include "codegen/kernels/lse_merge.h"
-#include "codegen/kernels/moves.h"
-#include "codegen/kernels/sparse_backward.h"
-#include "codegen/kernels/sparse_ranks.h"
 #include "codegen/snippets.h"
 #include "codegen/templates.h"
+#include "ops/attention/backward_kernels.h"
+#include "ops/attention/block_kernels.h"
+#include "ops/attention/decode_kernels.h"
+#include "ops/attention/merge_kernels.h"
+#include "ops/conv/kernels.h"
+#include "ops/exchange_kernels.h"
+#include "ops/kda/chunked_kernels.h"
+#include "ops/kda/segments.h"
+#include "ops/move_kernels.h"
+#include "ops/sparse/backward_kernels.h"
+#include "ops/sparse/ranks_kernels.h"
 
 using namespace lathe;
 

@@ -4,7 +4,7 @@
 // expected of the gradients.
 #pragma once
 
-#include "codegen/kernels/sparse_backward.h"
+#include "ops/sparse/backward_kernels.h"
 #include "tests/templates/sparse_case.h"
 
 namespace sparse_case {

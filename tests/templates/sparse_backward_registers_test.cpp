@@ -9,9 +9,9 @@
 #include <cstdio>
 
 #include "codegen/base/text.h"
-#include "codegen/kernels/sparse_backward.h"
-#include "codegen/kernels/sparse_ranks.h"
 #include "codegen/source.h"
+#include "ops/sparse/backward_kernels.h"
+#include "ops/sparse/ranks_kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codegen/kernels/sparse.h"
+#include "ops/sparse/kernels.h"
 #include "tests/templates/sparse_case.h"
 
 using lathe::SparseProblem;

@@ -10,8 +10,8 @@
 #include <cstdio>
 
 #include "codegen/base/text.h"
-#include "codegen/kernels/sparse.h"
 #include "codegen/source.h"
+#include "ops/sparse/kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Grids, workspace and cost of the backward of flash attention: arithmetic on shapes alone.
+#include <algorithm>
+#include <initializer_list>
+
+#include "codegen/base/integers.h"
+#include "ops/attention/backward_kernels.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kPartAlignment = 256;  // of each part of the workspace
+constexpr int64_t kColumnsOfThread = 8;  // in finish
+
+// Blocks of one head of a sequence: one for each tile of keys, or, where each has an accumulator of
+// dq to itself, as many as it takes to fill the device.
+int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFacts& facts,
+                  const AttentionShape& shape) {
+  const int64_t tiles = ceil_div(shape.seq_k, keys);
+  const int64_t columns = bounded_product({shape.sequences, shape.heads});
+  if (!problem.deterministic || columns == 0 || tiles == 0) return tiles;
+  return std::clamp<int64_t>(ceil_div(facts.multiprocessors, columns), 1, tiles);
+}
+
+bool apart(const AttentionProblem& problem, int64_t keys, const DeviceFacts& facts,
+           const AttentionShape& shape) {
+  if (shape.heads <= shape.kv_heads) return false;
+  // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
+  const int64_t parts = problem.packed && !problem.deterministic ? 1 : shape.sequences;
+  const int64_t blocks =
+      bounded_product({parts, shape.kv_heads, slices_of(problem, keys, facts, shape)});
+  return blocks * 10 < facts.multiprocessors * 8;
+}
+
+// The part of the workspace behind those before it.
+bool add_part(int64_t* total, int64_t* offset, std::initializer_list<int64_t> factors) {
+  int64_t bytes = 4;
+  for (const int64_t factor : factors) {
+    if (__builtin_mul_overflow(bytes, factor, &bytes)) return false;
+  }
+  *offset = *total;
+  if (__builtin_add_overflow(*total, bytes, total) ||
+      __builtin_add_overflow(*total, kPartAlignment - 1, total)) {
+    return false;
+  }
+  *total -= *total % kPartAlignment;
+  return true;
+}
+
+}  // namespace
+
+bool attention_heads_apart(const AttentionProblem& problem, const AttentionBackwardTile& tile,
+                           const DeviceFacts& facts, const AttentionShape& shape) {
+  return apart(problem, tile.keys, facts, shape);
+}
+
+AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& problem,
+                                                  const AttentionBackwardKernels& kernels,
+                                                  const DeviceFacts& facts,
+                                                  const AttentionShape& shape,
+                                                  const AttentionGradients& wanted) {
+  AttentionBackwardLaunch out;
+  const int64_t parts = problem.packed ? 1 : shape.sequences;
+  out.rows = parts * shape.seq_q, out.keys = parts * shape.seq_k;
+  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.constant("m"));
+  out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
+  if (problem.backward) {
+    const int64_t keys = kernels.main().constant("n");
+    out.apart = !kernels.together || (kernels.apart && apart(problem, keys, facts, shape));
+    out.slices = slices_of(problem, keys, facts, shape);
+    out.main_blocks =
+        bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});
+    out.accumulators = !wanted.dq              ? 0
+                       : problem.deterministic ? std::max<int64_t>(out.slices, 1)
+                                               : 1;
+  }
+  const int threads = kernels.finish.threads;
+  const auto blocks = [&](int64_t rows, int64_t heads, int64_t width) {
+    return ceil_div(bounded_product({rows, heads, width / kColumnsOfThread}), threads);
+  };
+  if (wanted.dq) out.dq_blocks = blocks(out.rows, shape.heads, problem.head_dim);
+  if (out.apart && wanted.dk) out.dk_blocks = blocks(out.keys, shape.kv_heads, problem.head_dim);
+  if (out.apart && wanted.dv) out.dv_blocks = blocks(out.keys, shape.kv_heads, problem.value_dim);
+  if (wanted.dsinks) out.dsinks_blocks = ceil_div(shape.heads, threads / 32);
+  return out;
+}
+
+Result<AttentionBackwardWorkspace> attention_backward_workspace(
+    const AttentionProblem& problem, const AttentionShape& shape,
+    const AttentionBackwardLaunch& launch) {
+  AttentionBackwardWorkspace out;
+  const int64_t heads = shape.heads, rows = launch.rows;
+  const bool dk = launch.dk_blocks > 0, dv = launch.dv_blocks > 0;
+  const bool fits =
+      add_part(&out.total, &out.lse2, {heads, rows}) &&
+      add_part(&out.total, &out.error, {heads, rows}) &&
+      add_part(&out.total, &out.dq_sums, {launch.accumulators, rows, heads, problem.head_dim}) &&
+      add_part(&out.total, &out.dk_parts, {dk ? launch.keys : 0, heads, problem.head_dim}) &&
+      add_part(&out.total, &out.dv_parts, {dv ? launch.keys : 0, heads, problem.value_dim}) &&
+      add_part(&out.total, &out.dsinks_parts, {problem.dsinks ? launch.prepare_tiles : 0, heads});
+  if (fits) return out;
+  return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+}
+
+using Wide = unsigned __int128;
+
+AttentionCost attention_backward_cost(const AttentionProblem& problem,
+                                      const AttentionBackwardKernels& kernels,
+                                      const AttentionShape& shape,
+                                      const AttentionBackwardLaunch& launch,
+                                      const std::vector<AttentionSequences>& sequences) {
+  const uint64_t element = bytes_of(problem.element), head = problem.head_dim,
+                 value = problem.value_dim;
+  const uint64_t rows = launch.rows * shape.heads, keys = launch.keys * shape.kv_heads;
+  AttentionCost cost;
+  const uint64_t row_values = problem.dlse ? 2 : 1;                              // lse, and dlse
+  cost.minimum_bytes = rows * (2 * (head + value) * element + row_values * 4) +  // q dq out dout
+                       keys * 2 * (head + value) * element +                     // k dk v dv
+                       4 * shape.heads * ((problem.dsinks ? 2 : 0) + (problem.alibi ? 1 : 0));
+  // Beyond that: lse2 and error written and read, dout read again, dq accumulated, zeroed and read.
+  cost.bytes = cost.minimum_bytes + rows * (2 * 2 * 4 + launch.accumulators * 2 * head * 4);
+  if (!problem.backward) return cost;
+  const KernelSpec& main = kernels.main();
+  const int64_t block = main.constant("m"), tile = main.constant("n");
+  const uint64_t columns = launch.apart ? shape.heads : shape.kv_heads;
+  const uint64_t padded = 3 * main.constant("width") + 2 * main.constant("value_width");
+  if (launch.apart) {  // parts of dk and dv written and read; k and v read for each query head
+    cost.bytes += launch.keys * shape.heads * (head + value) * 2 * 4 +
+                  launch.keys * (columns - shape.kv_heads) * (head + value) * element;
+  }
+  Wide seen = 0, flops = 0, tile_flops = 0;  // seen: rows of all heads by the blocks that walk them
+  const Wide heads = static_cast<uint64_t>(shape.heads);
+  for (const AttentionSequences& mask : sequences) {
+    const Wide count = static_cast<uint64_t>(mask.count);
+    flops += count * 2 * (3 * head + 2 * value) * heads * attention_kept_pairs(mask);
+    const int64_t tiles = ceil_div(mask.keys, tile), stride = attention_tile_stride(tiles);
+    for (int64_t at = 0; at < tiles; at += stride) {
+      const int64_t alike = std::min(stride, tiles - at), first = (at + alike / 2) * tile;
+      const int64_t end = std::min(first + tile, mask.keys);
+      const BlockRange range = attention_query_blocks(mask, first, end, block);
+      if (range.size() == 0) continue;
+      const Wide all = count * static_cast<uint64_t>(alike) * heads;
+      const int64_t rows_seen = std::min(range.end * block, mask.queries) - range.begin * block;
+      seen += all * static_cast<uint64_t>(rows_seen);
+      tile_flops += all * 2 * padded * static_cast<uint64_t>(range.size() * block * tile);
+    }
+  }
+  cost.flops = attention_bounded(flops);
+  cost.tile_flops = attention_bounded(tile_flops);
+  // Each visit reads q, dout, lse2 and error of its rows and adds to their dq.
+  const uint64_t visit = (head + value) * element + 2 * 4 + (launch.accumulators ? head * 4 : 0);
+  const uint64_t once = rows * (head + value) * element;
+  cost.bytes = attention_bounded(cost.bytes + seen * visit + rows * value * element);
+  cost.bytes -= std::min(cost.bytes, once);  // q and dout are in the minimum once
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Tiles and specs of the backward of flash attention.
+#include "ops/attention/backward_kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "codegen/base/text.h"
+#include "codegen/choice.h"
+#include "templates/params/attention_backward.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kPlaceBytes = 128;  // where the block's keys and queries lie
+// Of 255 registers of a thread; the rest holds addresses, operands and the masks of a row.
+constexpr int kMostAccumulators = 224;
+constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
+
+// Narrow heads: many keys a block, whose dk and dv fill the registers of eight warps, and two
+// copies of the queries in flight where they are small. Wide heads: two warps share 16 keys.
+// Behind the first come those for less shared memory, and what else a measurement may prefer: the
+// last two share 32 keys between two warps, which reads 19 % less of shared memory at width 128 for
+// 16 % more instructions.
+constexpr AttentionBackwardTile kTiles[] = {
+    {64, 128, 2, 8, 1}, {64, 128, 1, 8, 1}, {64, 64, 1, 4, 1}, {64, 64, 1, 8, 2},
+    {32, 64, 1, 8, 2},  {32, 32, 1, 4, 2},  {64, 64, 2, 4, 1}, {32, 128, 2, 8, 1},
+    {64, 128, 1, 8, 2}, {64, 64, 1, 4, 2},
+};
+
+// float32 (attention/operand.cuh): three planes leave room for few rows, and both of two warps that
+// share keys compute their scores.
+constexpr AttentionBackwardTile kSplitTiles[] = {
+    {32, 64, 1, 4, 1}, {32, 32, 1, 2, 1}, {16, 32, 1, 2, 1},
+    {16, 32, 1, 4, 2}, {16, 16, 1, 2, 2}, {32, 32, 1, 4, 2},
+};
+
+bool is_split(const AttentionProblem& problem) { return problem.element == Dtype::f32; }
+std::span<const AttentionBackwardTile> tiles_of(const AttentionProblem& problem) {
+  if (is_split(problem)) return kSplitTiles;
+  return kTiles;
+}
+
+int widest(const AttentionProblem& problem) {
+  return std::max(attention_padded_width(problem.head_dim),
+                  attention_padded_width(problem.value_dim));
+}
+
+// The warps share dq out, rows by columns: two or four of them a panel of 64 columns, two half a
+// panel.
+bool divides_dq(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
+  for (const int ways : {1, 2, 4}) {
+    const int blocks = tile.rows / 16 * ways;
+    const bool columns = ways < 4 || attention_padded_width(problem.head_dim) % 64 == 0;
+    if (columns && blocks >= tile.warps && blocks % tile.warps == 0) return true;
+  }
+  return false;
+}
+
+bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
+          const DeviceFacts& facts) {
+  // 32 keys a warp leave no registers for the columns of dq where heads are wide.
+  const bool twofold = tile.keys * tile.width_warps > 16 * tile.warps;
+  return attention_backward_smem(problem, tile) <= facts.shared_bytes_per_block &&
+         attention_backward_accumulators(problem, tile) <= kMostAccumulators &&
+         !(twofold && widest(problem) > 128) && divides_dq(problem, tile);
+}
+
+// The first that fits, of those with the widths shared where they are over 128, and with two
+// copies of the queries where they are at most 96.
+const AttentionBackwardTile* preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
+  const int width = widest(problem);
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
+    if ((tile.width_warps == 2) != (width > 128) || (tile.stages == 2 && width > 96)) continue;
+    if (fits(problem, tile, facts)) return &tile;
+  }
+  return nullptr;
+}
+
+// Without packed lengths the type of the offsets changes nothing: one word for all.
+Constant offsets_of(const AttentionProblem& problem) {
+  return Constant::type("cu", "CuSeqlens", problem.packed ? problem.cu_seqlens : Dtype::i32);
+}
+
+KernelSpec prepare_spec(const AttentionProblem& problem) {
+  KernelSpec spec;
+  spec.kernel = "attention_backward_prepare";
+  spec.source = "attention/attention_backward_prepare.cuh";
+  spec.params = "AttentionBackwardPrepareParams";
+  spec.params_bytes = sizeof(AttentionBackwardPrepareParams);
+  spec.last_field = "tiles";
+  spec.last_field_offset = offsetof(AttentionBackwardPrepareParams, tiles);
+  spec.smem = "AttentionBackwardPrepareSmem";
+  spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
+  spec.threads = kPrepareThreads;
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      offsets_of(problem),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", kPrepareRows),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("sinks", "kSinks", problem.dsinks),
+      Constant::flag("dlse", "kDlse", problem.dlse),
+  };
+  return spec;
+}
+
+KernelSpec finish_spec(const AttentionProblem& problem) {
+  KernelSpec spec;
+  spec.kernel = "attention_backward_finish";
+  spec.source = "attention/attention_backward_finish.cuh";
+  spec.params = "AttentionBackwardFinishParams";
+  spec.params_bytes = sizeof(AttentionBackwardFinishParams);
+  spec.last_field = "softmax_scale";
+  spec.last_field_offset = offsetof(AttentionBackwardFinishParams, softmax_scale);
+  spec.threads = kFinishThreads;
+  spec.constants = {Constant::type("element", "Element", problem.element)};
+  return spec;
+}
+
+}  // namespace
+
+int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  const int elements = tile.keys * (width + value_width) +
+                       tile.rows * (tile.stages * width + value_width) +
+                       (is_split(problem) ? 1 : tile.width_warps) * tile.rows * tile.keys;
+  return (is_split(problem) ? 6 : 2) * elements + 2 * 4 * tile.rows + kPlaceBytes +
+         attention_queue_bytes(problem);
+}
+
+int attention_backward_accumulators(const AttentionProblem& problem,
+                                    const AttentionBackwardTile& tile) {
+  const int threads = 32 * tile.warps;
+  const int widths =
+      attention_padded_width(problem.head_dim) + attention_padded_width(problem.value_dim);
+  const int scores = 2 * tile.rows * (is_split(problem) ? tile.width_warps : 1);
+  return tile.keys * (widths + scores) / threads;
+}
+
+std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
+                                                                 const DeviceFacts& facts) {
+  std::vector<AttentionBackwardTile> candidates;
+  const AttentionBackwardTile* first = preferred(problem, facts);
+  if (first) candidates.push_back(*first);
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
+    if (&tile != first && fits(problem, tile, facts)) candidates.push_back(tile);
+  }
+  return candidates;
+}
+
+Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
+                                                        const DeviceFacts& facts, bool apart) {
+  const auto candidates = attention_backward_candidates(problem, facts);
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "stages", "width_warps"},
+                [&](const AttentionBackwardTile& tile) {
+                  return attention_backward_spec(problem, tile, apart);
+                });
+  }
+  int least = attention_backward_smem(problem, tiles_of(problem).front());
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
+    if (attention_backward_accumulators(problem, tile) > kMostAccumulators) continue;
+    least = std::min(least, attention_backward_smem(problem, tile));
+  }
+  return Status(Code::unsupported, text("flash_attention: a block of the backward needs at least ",
+                                        least, " bytes of shared memory, ", facts.arch, " allows ",
+                                        facts.shared_bytes_per_block));
+}
+
+KernelSpec attention_backward_spec(const AttentionProblem& problem,
+                                   const AttentionBackwardTile& tile, bool apart) {
+  KernelSpec spec;
+  spec.kernel = "attention_backward";
+  spec.source = "attention/attention_backward.cuh";
+  spec.params = "AttentionBackwardParams";
+  spec.params_bytes = sizeof(AttentionBackwardParams);
+  spec.last_field = "softcap";
+  spec.last_field_offset = offsetof(AttentionBackwardParams, softcap);
+  spec.smem = "AttentionBackwardSmem";
+  spec.smem_bytes = attention_backward_smem(problem, tile);
+  spec.threads = 32 * tile.warps;
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      offsets_of(problem),
+      Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", tile.rows),
+      Constant::integer("n", "kTileN", tile.keys),
+      Constant::integer("stages", "kStages", tile.stages),
+      Constant::integer("width_warps", "kWidthWarps", tile.width_warps),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("local", "kLocal", problem.local),
+      Constant::flag("softcap", "kSoftcap", problem.softcap),
+      Constant::flag("alibi", "kAlibi", problem.alibi),
+      Constant::flag("deterministic", "kDeterministic", problem.deterministic),
+      Constant::flag("heads_apart", "kHeadsApart", apart),
+  };
+  add_snippets(problem, &spec);
+  return spec;
+}
+
+Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
+                                                            const DeviceFacts& facts,
+                                                            const AttentionHeadChoice& heads) {
+  LATHE_TRY(attention_check(problem));
+  AttentionBackwardKernels kernels;
+  kernels.prepare = prepare_spec(problem);
+  kernels.finish = finish_spec(problem);
+  if (!problem.backward) return kernels;
+  LATHE_ASSIGN(const AttentionBackwardTile tile,
+               attention_backward_choose(problem, facts, heads.apart && !heads.together));
+  if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);
+  if (heads.apart) kernels.apart = attention_backward_spec(problem, tile, true);
+  if (problem.snippet("mask_mod") != nullptr) {
+    kernels.mask_queries = attention_mask_queries_spec(problem, kernels.main());
+  }
+  return kernels;
+}
+
+}  // namespace lathe

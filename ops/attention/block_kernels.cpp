@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention/block_kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "codegen/base/integers.h"
+#include "codegen/choice.h"
+#include "templates/params/attention.h"
+#include "templates/params/attention_backward.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // of each part of a workspace
+
+constexpr int64_t kRegisterStep = 8;       // of a thread, as the device gives them
+constexpr int64_t kReservedShared = 1024;  // of each block of threads, by the system
+constexpr int64_t kMostProduct = int64_t{1} << 50;
+
+// a * b, or what no grid and no workspace has.
+int64_t bounded_product(int64_t a, int64_t b) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product)) return kMostProduct;
+  return std::min(product, kMostProduct);
+}
+
+// Constants that both kinds of a block step fix.
+AttentionProblem block_problem(AttentionProblem problem) {
+  problem.packed = problem.sinks = problem.pack_gqa = false;
+  // Rows of other pairs are masked by the code that masks by window.
+  problem.local = problem.local || problem.pairs;
+  return problem;
+}
+
+// A kernel without constants.
+KernelSpec small_spec(const std::string& kernel, const std::string& params, size_t bytes,
+                      const std::string& last_field, size_t offset) {
+  KernelSpec spec;
+  spec.kernel = kernel;
+  spec.source = "attention/" + kernel + ".cuh";
+  spec.params = params;
+  spec.params_bytes = static_cast<int>(bytes);
+  spec.last_field = last_field;
+  spec.last_field_offset = static_cast<int>(offset);
+  spec.threads = 128;
+  return spec;
+}
+
+int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
+
+}  // namespace
+
+KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile) {
+  KernelSpec spec = attention_forward_spec(block_problem(problem), tile);
+  spec.kernel = "attention_block";
+  spec.source = "attention/attention_block.cuh";
+  spec.params = "AttentionBlockParams";
+  spec.params_bytes = sizeof(AttentionBlockParams);
+  spec.last_field = "first";
+  spec.last_field_offset = offsetof(AttentionBlockParams, first);
+  spec.smem = "AttentionBlockSmem";
+  for (Constant& constant : spec.constants) {
+    if (constant.name == "listed") constant.value = 0;  // it makes its visits as it goes
+  }
+  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
+  return spec;
+}
+
+KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
+                                         const AttentionBackwardTile& tile) {
+  KernelSpec spec = attention_backward_spec(block_problem(problem), tile, false);
+  spec.kernel = "attention_block_backward";
+  spec.source = "attention/attention_block_backward.cuh";
+  spec.params = "AttentionBlockBackwardParams";
+  spec.params_bytes = sizeof(AttentionBlockBackwardParams);
+  spec.last_field = "first_keys";
+  spec.last_field_offset = offsetof(AttentionBlockBackwardParams, first_keys);
+  spec.smem = "AttentionBlockBackwardSmem";
+  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
+  return spec;
+}
+
+KernelSpec attention_positions_spec() {
+  return small_spec("attention_positions", "AttentionPositionsParams",
+                    sizeof(AttentionPositionsParams), "run",
+                    offsetof(AttentionPositionsParams, run));
+}
+KernelSpec attention_block_prepare_spec() {
+  return small_spec("attention_block_prepare", "AttentionBlockPrepareParams",
+                    sizeof(AttentionBlockPrepareParams), "reserved",
+                    offsetof(AttentionBlockPrepareParams, reserved));
+}
+KernelSpec attention_block_finish_spec() {
+  return small_spec("attention_block_finish", "AttentionBlockFinishParams",
+                    sizeof(AttentionBlockFinishParams), "first",
+                    offsetof(AttentionBlockFinishParams, first));
+}
+
+Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
+                                                      const DeviceFacts& facts) {
+  LATHE_TRY(attention_check(problem));
+  AttentionBlockKernels kernels;
+  if (problem.forward) {
+    const AttentionProblem own = block_problem(problem);
+    LATHE_TRY(attention_choose(own, without_choices(facts)));
+    const auto spec_of = [&](const AttentionTile& tile) {
+      return attention_block_spec(problem, tile);
+    };
+    kernels.forward =
+        spec_of(pick(attention_candidates(own, facts), facts, {"m", "n", "stages"}, spec_of));
+  }
+  if (problem.backward) {
+    const AttentionProblem own = block_problem(problem);
+    LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
+    const auto spec_of = [&](const AttentionBackwardTile& tile) {
+      return attention_block_backward_spec(problem, tile);
+    };
+    kernels.prepare = attention_block_prepare_spec();
+    kernels.backward = spec_of(pick(attention_backward_candidates(own, facts), facts,
+                                    {"m", "n", "stages", "width_warps"}, spec_of));
+    if (problem.deterministic) kernels.finish = attention_block_finish_spec();
+  }
+  if (problem.positions) kernels.positions = attention_positions_spec();
+  return kernels;
+}
+
+std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPair>& pairs,
+                                                  int64_t window_left, int64_t window_right,
+                                                  int64_t row_begin, int64_t row_end,
+                                                  int64_t block) {
+  std::vector<AttentionVisit> visits;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const AttentionPair& pair = pairs[i];
+    const int64_t first = std::max(row_begin, pair.qa), last = std::min(row_end, pair.qb);
+    if (first >= last || pair.ka >= pair.kb) continue;
+    // The ranges of a sequence whose diagonals end `shift` columns further right than its rows:
+    // one of as many rows as make the offset of the lengths the shift.
+    AttentionMask mask;
+    mask.keys = pair.kb - pair.ka;
+    mask.queries = mask.keys - pair.shift;
+    mask.window_left = window_left;
+    mask.window_right = window_right;
+    const KeyBlocks blocks = attention_key_blocks(mask, first - pair.qa, last - pair.qa, block);
+    const bool whole = pair.qa <= row_begin && row_end <= pair.qb;
+    for (int64_t n = blocks.all.end - 1; n >= blocks.all.begin; --n) {
+      const bool full = whole && blocks.full.begin <= n && n < blocks.full.end;
+      visits.push_back({static_cast<int64_t>(i), pair.ka + n * block,
+                        std::min(pair.ka + (n + 1) * block, pair.kb), !full});
+    }
+  }
+  return visits;
+}
+
+int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
+                             int64_t sm_margin, int64_t tiles) {
+  if (spec.constant("persistent") == 0) return tiles;
+  const int64_t used = ceil_div(registers, kRegisterStep) * kRegisterStep * spec.threads;
+  const int64_t at_once = std::min(
+      facts.registers_per_multiprocessor / used,
+      facts.shared_bytes_per_multiprocessor / (int64_t{spec.smem_bytes} + kReservedShared));
+  const int64_t free = std::max<int64_t>(facts.multiprocessors - sm_margin, 1);
+  return std::min(tiles, free * std::max<int64_t>(at_once, 1));
+}
+
+int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run) {
+  return ceil_div(ceil_div(count, run), spec.threads / 32);
+}
+
+uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys) {
+  if (forward.constant("pairs") != 0) return 0;
+  return static_cast<uint64_t>(aligned(ceil_div(keys, forward.constant("n")) * 2 * 4));
+}
+
+Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
+    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionShape& shape, bool first) {
+  AttentionBlockBackwardLaunch out;
+  const KernelSpec& main = *kernels.backward;
+  const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
+  const int64_t columns = bounded_product(shape.sequences, shape.kv_heads);
+  out.slices = tiles;
+  if (problem.deterministic && columns > 0) {
+    const int64_t filling = ceil_div(facts.multiprocessors, columns);
+    out.slices = std::min(tiles, std::max<int64_t>(filling, 1));
+  }
+  out.main_blocks = bounded_product(out.slices, columns);
+  out.lse2_values = bounded_product(shape.sequences, shape.heads * shape.seq_q);
+  if (out.lse2_values >= kMostProduct) {
+    return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  }
+  const int64_t cells = out.lse2_values * problem.head_dim;
+  if (problem.deterministic) {
+    if (__builtin_mul_overflow(cells / 4, out.slices, &out.sum_chunks) ||
+        out.sum_chunks > (int64_t{1} << 58)) {
+      return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+    }
+    out.finish_blocks = ceil_div(cells / 4, kernels.finish->threads);
+  } else if (first) {
+    out.dq_chunks = cells / 4;
+  }
+  out.prepare_blocks =
+      ceil_div(out.lse2_values + out.sum_chunks + out.dq_chunks, kernels.prepare->threads);
+  out.sums = aligned(out.lse2_values * 4);
+  out.ranges = out.sums + aligned(out.sum_chunks * 16);
+  const int64_t runs = ceil_div(shape.seq_q, main.constant("m"));
+  out.total = out.ranges + (problem.positions ? aligned(runs * 2 * 4) : 0);
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The block step of ring attention on the host: its kernels, which blocks of keys its tiles visit,
+// workspace and costs. Pure functions of integers; tiles are those of the forward.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ops/attention/backward_kernels.h"
+
+namespace lathe {
+
+struct AttentionBlockKernels {
+  std::optional<KernelSpec> positions;  // ranges of positions, before all others
+  std::optional<KernelSpec> forward;
+  std::optional<KernelSpec> prepare, backward;
+  std::optional<KernelSpec> finish;  // of a deterministic backward
+};
+// UNSUPPORTED as attention_kernels.
+Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
+                                                      const DeviceFacts& facts);
+// The same with a tile that the caller picked from the candidates.
+KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile);
+KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
+                                         const AttentionBackwardTile& tile);
+KernelSpec attention_positions_spec();
+KernelSpec attention_block_prepare_spec();
+KernelSpec attention_block_finish_spec();
+
+// Rows [qa, qb) see keys [ka, kb); with i and j counted from qa and ka, row i keeps key j iff
+// -window_left <= j - i - shift <= window_right, where negative windows are unlimited.
+struct AttentionPair {
+  int64_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0;
+};
+// A block of keys that a tile of rows visits; `masked`: it may hold a pair that is not kept.
+struct AttentionVisit {
+  int64_t pair = 0;
+  int64_t begin = 0, end = 0;  // keys
+  bool masked = false;
+  bool operator==(const AttentionVisit&) const = default;
+};
+// Of the rows [row_begin, row_end), in order. Pairs ascend by qa.
+std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPair>& pairs,
+                                                  int64_t window_left, int64_t window_right,
+                                                  int64_t row_begin, int64_t row_end,
+                                                  int64_t block);
+
+// Blocks of threads for `tiles` tiles or slices: as many, or, persistent, those that the device
+// holds at once on all multiprocessors but `sm_margin`. `registers`: of a thread, as it was
+// compiled.
+int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
+                             int64_t sm_margin, int64_t tiles);
+
+// Warps of attention_positions for `count` positions in runs of `run`.
+int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run);
+// Ranges of the positions of key blocks; pairs need none.
+uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys);
+
+// The backward of one call. Without `deterministic` dq is added to where the caller has it.
+struct AttentionBlockBackwardLaunch {
+  int64_t slices = 0;  // blocks of one key head, and accumulators of dq if deterministic
+  int64_t prepare_blocks = 0, main_blocks = 0, finish_blocks = 0;
+  int64_t lse2_values = 0, sum_chunks = 0;            // of prepare; a chunk is four float32
+  int64_t dq_chunks = 0;                              // of dq that prepare zeroes
+  int64_t lse2 = 0, sums = 0, ranges = 0, total = 0;  // offsets and bytes of the workspace
+};
+// `first`: dq is written. INVALID_ARGUMENT where the workspace passes 2^63.
+Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
+    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionShape& shape, bool first = false);
+
+}  // namespace lathe

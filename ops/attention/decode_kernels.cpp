@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Specs, splits and geometry of flash_attention_decode.
+#include "ops/attention/decode_kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "codegen/base/integers.h"
+#include "codegen/base/text.h"
+#include "codegen/choice.h"
+#include "templates/params/attention.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kElementBytes = 2, kRowEntryBytes = 16;
+constexpr int kRows[] = {16, 32, 64};
+// Of tiles in the table of splits: more than any device has room for side by side.
+constexpr int64_t kMostTableRows = 1024;
+// More leave too few registers for the query and the copies' addresses: ptxas spills.
+constexpr int kMostAccumulators = 160;
+constexpr int kAppendThreads = 128, kCombineThreads = 128;
+
+int rows_for(int64_t rows) {
+  for (const int each : kRows) {
+    if (rows <= each) return each;
+  }
+  return kRows[std::size(kRows) - 1];
+}
+
+// Warps that share the rows of a tile: each owns at least 16 keys of a block.
+int key_warps(const AttentionTile& tile) { return tile.warps * 16 / tile.rows; }
+
+// float32 registers of a thread for out, scores and their 16-bit copy. A warp owns 16 rows.
+int accumulators(const AttentionProblem& problem, const AttentionTile& tile) {
+  const int scores = tile.keys / key_warps(tile) / 2;
+  return attention_padded_width(problem.value_dim) / 2 + scores + scores / 2;
+}
+
+std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
+  const int64_t ratio = std::max<int64_t>(rows.ratio, 1);
+  if (rows.queries >= 0 && rows.ratio >= 0) return {rows_for(rows.queries * ratio)};
+  const int least = rows_for(ratio), most = kRows[std::size(kRows) - 1];
+  return least == most ? std::vector<int>{most} : std::vector<int>{least, most};
+}
+
+KernelSpec append_spec() {
+  KernelSpec spec;
+  spec.kernel = "attention_append";
+  spec.source = "attention/attention_append.cuh";
+  spec.params = "AttentionAppendParams";
+  spec.params_bytes = sizeof(AttentionAppendParams);
+  spec.last_field = "v_words";
+  spec.last_field_offset = offsetof(AttentionAppendParams, v_words);
+  spec.threads = kAppendThreads;
+  return spec;
+}
+
+KernelSpec combine_spec(const AttentionProblem& problem) {
+  KernelSpec spec;
+  spec.kernel = "attention_combine";
+  spec.source = "attention/attention_combine.cuh";
+  spec.params = "AttentionCombineParams";
+  spec.params_bytes = sizeof(AttentionCombineParams);
+  spec.last_field = "splits";
+  spec.last_field_offset = offsetof(AttentionCombineParams, splits);
+  spec.threads = kCombineThreads;
+  spec.constants = {Constant::type("element", "Element", problem.element),
+                    Constant::flag("sinks", "kSinks", problem.sinks)};
+  return spec;
+}
+
+}  // namespace
+
+int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  const int block = tile.keys * (kElementBytes * (width + value_width) + kRowEntryBytes);
+  const int tiles = kElementBytes * tile.rows * width + tile.stages * block;
+  const int merge = key_warps(tile) * tile.rows * 4 * (value_width + 8 + 2);
+  return std::max(tiles, merge);
+}
+
+std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& problem,
+                                                       const DeviceFacts& facts, int rows) {
+  std::vector<AttentionTile> candidates;
+  int best = 0;
+  for (const int keys : {64, 32}) {
+    const int warps = std::max(rows / 16, std::min(4, rows / 16 * keys / 16));
+    for (const int stages : {4, 3, 2}) {
+      const AttentionTile tile = {rows, keys, stages, warps};
+      const int bytes = attention_decode_smem(problem, tile);
+      if (bytes > facts.shared_bytes_per_block) continue;
+      if (accumulators(problem, tile) > kMostAccumulators) continue;
+      // Most keys in flight with a second block beside it; else the smallest of the largest.
+      const bool two = 2 * (bytes + 1024) <= facts.shared_bytes_per_multiprocessor;
+      const int rank = (two ? 100 : 50 - 10 * stages) + (keys == 64 ? 20 : 0) + stages;
+      if (rank > best) {
+        best = rank;
+        candidates.insert(candidates.begin(), tile);
+      } else {
+        candidates.push_back(tile);
+      }
+    }
+  }
+  return candidates;
+}
+
+KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile) {
+  KernelSpec spec;
+  spec.kernel = "attention_decode";
+  spec.source = "attention/attention_decode.cuh";
+  spec.params = "AttentionDecodeParams";
+  spec.params_bytes = sizeof(AttentionDecodeParams);
+  spec.last_field = "splits";
+  spec.last_field_offset = offsetof(AttentionDecodeParams, splits);
+  spec.smem = "AttentionDecodeSmem";
+  spec.smem_bytes = attention_decode_smem(problem, tile);
+  spec.threads = 32 * tile.warps;
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", tile.rows),
+      Constant::integer("n", "kTileN", tile.keys),
+      Constant::integer("stages", "kStages", tile.stages),
+      Constant::flag("local", "kLocal", problem.local),
+      Constant::flag("softcap", "kSoftcap", problem.softcap),
+      Constant::flag("alibi", "kAlibi", problem.alibi),
+      Constant::flag("sinks", "kSinks", problem.sinks),
+  };
+  add_snippets(problem, &spec);
+  return spec;
+}
+
+Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& problem,
+                                                        const DeviceFacts& facts,
+                                                        const AttentionDecodeRows& rows) {
+  AttentionDecodeKernels kernels;
+  for (const int each : tile_rows(rows)) {
+    const auto candidates = attention_decode_candidates(problem, facts, each);
+    if (candidates.empty()) {
+      return Status(Code::unsupported,
+                    text("flash_attention_decode: a block of head widths ", problem.head_dim,
+                         " and ", problem.value_dim, " needs more shared memory than the ",
+                         facts.shared_bytes_per_block, " bytes of ", facts.arch));
+    }
+    const auto spec_of = [&](const AttentionTile& tile) {
+      return attention_decode_spec(problem, tile);
+    };
+    kernels.decode.push_back(spec_of(pick(candidates, facts, {"n", "stages"}, spec_of)));
+  }
+  if (problem.append) kernels.append = append_spec();
+  if (problem.split) kernels.combine = combine_spec(problem);
+  return kernels;
+}
+
+size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
+                             const AttentionDecodeShape& shape) {
+  size_t pick = 0;
+  while (pick + 1 < kernels.decode.size() &&
+         kernels.decode[pick].constant("m") < shape.queries * shape.ratio()) {
+    ++pick;
+  }
+  return pick;
+}
+
+int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape) {
+  return ceil_div(shape.queries * shape.ratio(), spec.constant("m"));
+}
+
+// With `tiles` too many for splits there is nothing to look up; with fewer, the answer depends on
+// them and on the most splits allowed.
+AttentionSplitTable::AttentionSplitTable(int multiprocessors)
+    : multiprocessors_(multiprocessors),
+      rows_(std::min<int64_t>(ceil_div(multiprocessors * 8ll, 10), kMostTableRows)),
+      columns_(std::min<int64_t>(SplitQuestion().limit, multiprocessors)) {
+  for (int64_t tiles = 1; tiles <= rows_; ++tiles) {
+    const auto row = attention_num_splits_by_blocks(tiles, multiprocessors, columns_);
+    table_.insert(table_.end(), row.begin(), row.end());
+  }
+}
+
+int64_t AttentionSplitTable::splits(const SplitQuestion& question) const {
+  if (question.tiles < 1 || question.tiles > rows_ || question.key_blocks < 1) {
+    return attention_num_splits(question);
+  }
+  const int64_t most = std::min(question.key_blocks, columns_);
+  return table_[static_cast<size_t>((question.tiles - 1) * columns_ + most - 1)];
+}
+
+int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
+                                const AttentionDecodeShape& shape,
+                                const AttentionSplitTable& chosen, int64_t wanted) {
+  if (!problem.split) return 1;
+  SplitQuestion question;
+  question.query_blocks = attention_decode_tiles(spec, shape);
+  question.tiles = question.query_blocks * shape.kv_heads * shape.batch;
+  question.multiprocessors = chosen.multiprocessors();
+  question.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
+  question.kv_bytes = shape.most_keys() * (problem.head_dim + problem.value_dim) * kElementBytes;
+  question.masked = problem.local;
+  return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(question), question.key_blocks);
+}
+
+int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
+                                           const AttentionDecodeShape& shape, int64_t splits) {
+  return splits > 1 ? splits * shape.rows() * problem.value_dim * 4 : 0;
+}
+
+uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
+                                          const AttentionDecodeShape& shape, int64_t splits) {
+  const AttentionShape all = {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0};
+  return attention_forward_workspace_bytes(problem, all, splits);
+}
+
+int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,
+                                int64_t splits) {
+  return attention_decode_tiles(spec, shape) * shape.kv_heads * shape.batch * splits;
+}
+int64_t attention_append_blocks(const AttentionDecodeShape& shape) {
+  return shape.batch * shape.queries;
+}
+int64_t attention_combine_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape) {
+  return ceil_div(shape.rows(), spec.threads / 32);
+}
+
+// Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994: with
+// 2^(shift - 1) < divisor <= 2^shift the error of magic is too small to show below 2^32.
+FastDivision fast_division(int64_t divisor) {
+  FastDivision out;
+  while ((int64_t{1} << out.shift) < divisor) ++out.shift;
+  const uint64_t above = (uint64_t{1} << out.shift) - static_cast<uint64_t>(divisor);
+  out.magic = static_cast<uint32_t>((above << 32) / static_cast<uint64_t>(divisor) + 1);
+  return out;
+}
+
+AttentionCost attention_decode_cost(const AttentionProblem& problem, const KernelSpec& spec,
+                                    const AttentionDecodeShape& shape, const AttentionMask& mask,
+                                    int64_t splits) {
+  const AttentionShape all = {shape.batch, shape.heads, shape.kv_heads, shape.queries,
+                              shape.most_keys()};
+  const std::vector<AttentionSequences> sequences = {{mask, shape.batch}};
+  KernelSpec packed = spec;  // the forward's count of visits, with all heads of a group in a tile
+  packed.constants.push_back(Constant::flag("pack_gqa", "kPackGqa", true));
+  AttentionCost cost = attention_forward_cost(problem, packed, all, sequences);
+  const uint64_t added = problem.append ? 2 * shape.batch * shape.queries * shape.kv_heads *
+                                              (problem.head_dim + problem.value_dim) * kElementBytes
+                                        : 0;
+  cost.minimum_bytes += added;
+  cost.bytes += added + 2 * (splits > 1 ? splits * shape.rows() * (problem.value_dim + 1) * 4 : 0);
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention_decode on the host: which kernels a problem needs, into how many parts a call
+// cuts its keys, how large the grids are and what is moved. Pure functions of integers.
+#pragma once
+
+#include "ops/attention/kernels.h"
+
+namespace lathe {
+
+// The kernel with the fewest rows that hold all queries of a key head is the one to launch.
+struct AttentionDecodeKernels {
+  std::vector<KernelSpec> decode;  // by rows of a tile, ascending; not empty
+  std::optional<KernelSpec> append, combine;
+};
+// What the problem promises: queries of a sequence and query heads of a key head; -1: not known.
+// A number of queries that varies from call to call is served by two kernels, one for a single
+// query and one for many.
+struct AttentionDecodeRows {
+  int64_t queries = -1, ratio = -1;
+};
+Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& problem,
+                                                        const DeviceFacts& facts,
+                                                        const AttentionDecodeRows& rows);
+KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile);
+
+// Tiles of `rows` rows that fit the device, the default first. Fewer rows than four warps own leave
+// warps that share the keys of a block; stages are chosen so that two blocks share a
+// multiprocessor, as far as its memory allows.
+std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& problem,
+                                                       const DeviceFacts& facts, int rows);
+int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile);
+
+struct AttentionDecodeShape {
+  int64_t batch = 0, queries = 0, heads = 0, kv_heads = 0;
+  int64_t pages = 0, page = 0, table_width = 0;  // P, page and M
+
+  int64_t ratio() const { return kv_heads > 0 ? heads / kv_heads : 0; }
+  int64_t rows() const { return batch * heads * queries; }
+  int64_t most_keys() const { return page * table_width; }  // of a sequence
+};
+
+// Index into `decode`.
+size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
+                             const AttentionDecodeShape& shape);
+// The number of splits of every launch: attention_num_splits is a search, too long for one.
+class AttentionSplitTable {
+ public:
+  AttentionSplitTable() = default;
+  explicit AttentionSplitTable(int multiprocessors);
+  int64_t splits(const SplitQuestion& question) const;  // of the device it was made for
+  int64_t multiprocessors() const { return multiprocessors_; }
+
+ private:
+  int64_t multiprocessors_ = 0, rows_ = 0, columns_ = 0;
+  std::vector<uint8_t> table_;  // [tiles - 1][most splits - 1]
+};
+// `wanted` 0: chosen. A function of capacities, never of lengths.
+int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
+                                const AttentionDecodeShape& shape,
+                                const AttentionSplitTable& chosen, int64_t wanted);
+// The partial results of `splits` parts: first every o, then every lse.
+int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
+                                           const AttentionDecodeShape& shape, int64_t splits);
+uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
+                                          const AttentionDecodeShape& shape, int64_t splits);
+int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape);
+// All in x. A launch may have at most 2^31 - 1 blocks: the caller compares these first.
+int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,
+                                int64_t splits);
+int64_t attention_append_blocks(const AttentionDecodeShape& shape);
+int64_t attention_combine_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape);
+
+// n / divisor = (high word of n * magic + n) >> shift for every 0 <= n < 2^31. 1 <= divisor.
+struct FastDivision {
+  uint32_t magic = 0;
+  int shift = 0;
+};
+FastDivision fast_division(int64_t divisor);
+
+// With every sequence as long as its table allows: lengths are on the device.
+AttentionCost attention_decode_cost(const AttentionProblem& problem, const KernelSpec& spec,
+                                    const AttentionDecodeShape& shape, const AttentionMask& mask,
+                                    int64_t splits);
+
+}  // namespace lathe

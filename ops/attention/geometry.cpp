@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Grids, workspace and costs of the flash attention kernels: arithmetic on shapes alone.
+#include <algorithm>
+
+#include "codegen/base/integers.h"
+#include "ops/attention/kernels.h"
+
+namespace lathe {
+namespace {
+
+constexpr uint64_t kPartAlignment = 256;  // of each part of a workspace
+
+// Query heads that are rows of one tile, and columns of tiles in the grid.
+int64_t packed_ratio(const KernelSpec& spec, const AttentionShape& shape) {
+  return spec.constant("pack_gqa") != 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
+}
+int64_t grid_heads(const KernelSpec& spec, const AttentionShape& shape) {
+  return spec.constant("pack_gqa") != 0 ? shape.kv_heads : shape.heads;
+}
+
+using Wide = unsigned __int128;
+
+// Pairs of rows and keys whose key is at most `limit` behind the row.
+uint64_t pairs_up_to(int64_t rows, int64_t keys, int64_t limit) {
+  // Row i has min(keys, i + limit + 1) of them, where that is positive.
+  const int64_t first = std::clamp<int64_t>(-limit, 0, rows);  // the first row with any
+  const int64_t whole = std::clamp<int64_t>(keys - limit - 1, first, rows);  // with all
+  const uint64_t sums = static_cast<uint64_t>(first + limit + 1 + whole + limit);
+  return static_cast<uint64_t>(whole - first) * sums / 2 +
+         static_cast<uint64_t>(rows - whole) * static_cast<uint64_t>(keys);
+}
+
+// Over the tiles of one column of a sequence: keys read, counting those of each tile.
+struct Visits {
+  Wide keys = 0, blocks = 0;
+};
+Visits visits(const KernelSpec& spec, const AttentionMask& mask, int64_t ratio) {
+  const int64_t rows = spec.constant("m"), block = spec.constant("n");
+  const int64_t tiles = ceil_div(mask.queries * ratio, rows), stride = attention_tile_stride(tiles);
+  Visits sum;
+  for (int64_t tile = 0; tile < tiles; tile += stride) {
+    const int64_t count = std::min(stride, tiles - tile);
+    const BlockRange own = attention_tile_rows(tile + count / 2, rows, ratio, mask.queries);
+    const BlockRange all = attention_key_blocks(mask, own.begin, own.end, block).all;
+    const int64_t keys =
+        std::max<int64_t>(0, std::min(all.end * block, mask.keys) - all.begin * block);
+    sum.blocks += static_cast<Wide>(all.size()) * static_cast<Wide>(count);
+    sum.keys += static_cast<Wide>(keys) * static_cast<Wide>(count);
+  }
+  return sum;
+}
+
+}  // namespace
+
+uint64_t attention_kept_pairs(const AttentionMask& mask) {
+  if (mask.queries <= 0 || mask.keys <= 0) return 0;
+  const int64_t most = mask.queries + mask.keys;  // a wider window keeps no more
+  const int64_t left = std::min(mask.window_left, most), right = std::min(mask.window_right, most);
+  const auto up_to = [&](int64_t limit) { return pairs_up_to(mask.queries, mask.keys, limit); };
+  const uint64_t behind = right < 0 ? up_to(most) : up_to(mask.offset() + right);
+  return behind - (left < 0 ? 0 : up_to(mask.offset() - left - 1));
+}
+
+int64_t attention_tile_stride(int64_t tiles) {
+  constexpr int64_t kMostTiles = int64_t{1} << 18;
+  return tiles <= kMostTiles ? 1 : ceil_div(tiles, kMostTiles);
+}
+
+uint64_t attention_bounded(unsigned __int128 count) {
+  return static_cast<uint64_t>(std::min<Wide>(count, UINT64_MAX));
+}
+
+int64_t attention_tiles(const KernelSpec& spec, const AttentionShape& shape) {
+  return ceil_div(shape.seq_q * packed_ratio(spec, shape), spec.constant("m"));
+}
+
+int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& shape) {
+  return attention_tiles(spec, shape) * grid_heads(spec, shape) * shape.sequences;
+}
+
+Grid attention_forward_grid(const KernelSpec& spec, const AttentionShape& shape) {
+  return {static_cast<unsigned>(attention_forward_blocks(spec, shape)), 1, 1};
+}
+
+uint64_t attention_forward_workspace_bytes(const AttentionProblem& problem,
+                                           const AttentionShape& shape, int64_t splits) {
+  if (splits <= 1) return 0;
+  const uint64_t rows = shape.seq_q * (problem.packed ? 1 : shape.sequences);
+  const uint64_t bytes = splits * shape.heads * rows * (problem.value_dim + 1) * 4;
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
+
+AttentionCost attention_forward_cost(const AttentionProblem& problem, const KernelSpec& spec,
+                                     const AttentionShape& shape,
+                                     const std::vector<AttentionSequences>& sequences) {
+  const uint64_t widths = problem.head_dim + problem.value_dim, element = bytes_of(problem.element);
+  const uint64_t padded = spec.constant("width") + spec.constant("value_width");
+  const int64_t ratio = packed_ratio(spec, shape);
+  const uint64_t columns = grid_heads(spec, shape),
+                 tile_pairs = spec.constant("m") * spec.constant("n");
+  Wide minimum = 0, bytes = 0, flops = 0, tile_flops = 0;
+  for (const AttentionSequences& mask : sequences) {
+    const Wide count = static_cast<uint64_t>(mask.count);
+    const Wide rows = static_cast<Wide>(shape.heads) * static_cast<uint64_t>(mask.queries);
+    const Wide own = rows * (widths * element + 4);  // q, out and lse
+    const Wide keys = static_cast<Wide>(shape.kv_heads) * static_cast<uint64_t>(mask.keys);
+    const Visits visited = visits(spec, mask, ratio);
+    minimum += count * (own + keys * widths * element);
+    bytes += count * (own + columns * visited.keys * widths * element);
+    flops += count * 2 * widths * static_cast<uint64_t>(shape.heads) * attention_kept_pairs(mask);
+    tile_flops += count * 2 * padded * columns * visited.blocks * tile_pairs;
+  }
+  const uint64_t options = 4 * shape.heads * ((problem.sinks ? 1 : 0) + (problem.alibi ? 1 : 0));
+  AttentionCost cost;
+  cost.minimum_bytes = attention_bounded(minimum + options);
+  cost.bytes = attention_bounded(bytes + options);
+  cost.flops = attention_bounded(flops);
+  cost.tile_flops = attention_bounded(tile_flops);
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Specs of the flash attention family: which kernels a problem needs and with which constants.
+#include "ops/attention/kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "codegen/base/text.h"
+#include "codegen/choice.h"
+#include "templates/params/attention.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWidths[] = {64, 96, 128, 192, 256};
+constexpr int kQueueBytes = 256;  // of visits, in a block step
+// A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
+// the first bound ptxas spills a few words for some options and architectures, which only a
+// measurement can allow; above the second it spills in every step.
+constexpr int kSafeAccumulators = 160, kMostAccumulators = 224;
+
+// Rows first, which decide how often k and v are read, then copies in flight, then few warps, which
+// share each load of k and v between more products. A warp owns 16 or 32 rows.
+constexpr AttentionTile kTiles[] = {
+    {128, 64, 2, 4}, {64, 64, 2, 4},  {128, 64, 1, 8}, {64, 64, 1, 4},   {128, 64, 2, 8},
+    {128, 64, 1, 4}, {128, 32, 2, 4}, {64, 32, 2, 4},  {128, 128, 1, 8}, {64, 32, 1, 4},
+};
+
+// float32 operands are three bfloat16 planes (attention/operand.cuh): tiles of half the elements,
+// and one copy, since the threads that split it cannot run ahead. Rows first, then whole warps.
+constexpr AttentionTile kSplitTiles[] = {
+    {128, 32, 1, 8}, {64, 32, 1, 4}, {64, 16, 1, 4}, {32, 32, 1, 2}, {32, 16, 1, 2},
+};
+
+std::span<const AttentionTile> tiles_of(const AttentionProblem& problem) {
+  if (problem.element == Dtype::f32) return kSplitTiles;
+  return kTiles;
+}
+
+// Of an element of a tile.
+int element_bytes(const AttentionProblem& problem) { return problem.element == Dtype::f32 ? 6 : 2; }
+
+bool fits(const AttentionProblem& problem, const AttentionTile& tile, const DeviceFacts& facts) {
+  return attention_forward_smem(problem, tile) <= facts.shared_bytes_per_block &&
+         attention_forward_accumulators(problem, tile) <= kMostAccumulators;
+}
+
+// Which of kTiles to begin with. Narrow heads: two copies in flight behind four warps of 32 rows,
+// eight of 16 where registers are short, or half the rows where 128 would all but fill the shared
+// memory. Wide heads: their accumulators want eight warps, or half the rows, and leave room for one
+// copy.
+const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
+  if (std::max(problem.head_dim, problem.value_dim) <= 128) {
+    const int bytes = attention_forward_smem(problem, kTiles[0]);
+    if (4 * bytes > 3 * facts.shared_bytes_per_block) return kTiles[1];
+    // What a snippet needs is not known, but that it needs some.
+    const bool safe = attention_forward_accumulators(problem, kTiles[0]) <= kSafeAccumulators &&
+                      problem.snippets.empty();
+    return safe ? kTiles[0] : kTiles[4];
+  }
+  return fits(problem, kTiles[2], facts) ? kTiles[2] : kTiles[3];
+}
+
+}  // namespace
+
+Status attention_check(const AttentionProblem& problem) {
+  if (problem.element != Dtype::f16 && problem.element != Dtype::bf16 &&
+      problem.element != Dtype::f32) {
+    return Status(Code::unsupported, text("flash_attention: q is ", word(problem.element),
+                                          "; allowed are f16, bf16, f32"));
+  }
+  if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
+    return Status(Code::unsupported, text("flash_attention: cu_seqlens is ",
+                                          word(problem.cu_seqlens), "; allowed are i32, i64"));
+  }
+  for (const int width : {problem.head_dim, problem.value_dim}) {
+    if (width < 8 || width > 256 || width % 8 != 0) {
+      return Status(Code::unsupported, text("flash_attention: head width is ", width,
+                                            "; allowed are multiples of 8 up to 256"));
+    }
+  }
+  return {};
+}
+
+int attention_padded_width(int width) {
+  return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
+}
+
+int attention_queue_bytes(const AttentionProblem& problem) {
+  return problem.pairs || problem.positions ? kQueueBytes : 0;
+}
+
+int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  return element_bytes(problem) *
+             (tile.rows * width + tile.stages * tile.keys * (width + value_width)) +
+         attention_queue_bytes(problem);
+}
+
+int attention_forward_accumulators(const AttentionProblem& problem, const AttentionTile& tile) {
+  const int threads = 32 * tile.warps;
+  const int out = tile.rows * attention_padded_width(problem.value_dim) / threads;
+  const int scores = tile.rows * tile.keys / threads;
+  return out + scores + scores / 2;
+}
+
+std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
+                                                const DeviceFacts& facts) {
+  std::vector<AttentionTile> candidates;
+  for (const AttentionTile& tile : tiles_of(problem)) {
+    if (fits(problem, tile, facts)) candidates.push_back(tile);
+  }
+  if (problem.element == Dtype::f32) return candidates;
+  const auto first = std::find(candidates.begin(), candidates.end(), preferred(problem, facts));
+  if (first != candidates.end()) std::rotate(candidates.begin(), first, first + 1);
+  // Along a diagonal a square tile wastes least: it is tried right after the default.
+  if (problem.local && candidates.size() > 2) {
+    const auto square = std::find_if(candidates.begin() + 1, candidates.end(),
+                                     [](const auto& tile) { return tile.rows == tile.keys; });
+    if (square != candidates.end()) std::rotate(candidates.begin() + 1, square, square + 1);
+  }
+  return candidates;
+}
+
+Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts) {
+  const std::vector<AttentionTile> candidates = attention_candidates(problem, facts);
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "stages"},
+                [&](const AttentionTile& tile) { return attention_forward_spec(problem, tile); });
+  }
+  int least = attention_forward_smem(problem, tiles_of(problem).front());
+  for (const AttentionTile& tile : tiles_of(problem)) {
+    if (attention_forward_accumulators(problem, tile) > kMostAccumulators) continue;
+    least = std::min(least, attention_forward_smem(problem, tile));
+  }
+  return Status(Code::unsupported,
+                text("flash_attention: a block needs at least ", least, " bytes of shared memory, ",
+                     facts.arch, " allows ", facts.shared_bytes_per_block));
+}
+
+KernelSpec attention_forward_spec(const AttentionProblem& problem, const AttentionTile& tile) {
+  KernelSpec spec;
+  spec.kernel = "attention_forward";
+  spec.source = "attention/attention_forward.cuh";
+  spec.params = "AttentionForwardParams";
+  spec.params_bytes = sizeof(AttentionForwardParams);
+  spec.last_field = "softcap";
+  spec.last_field_offset = offsetof(AttentionForwardParams, softcap);
+  spec.smem = "AttentionForwardSmem";
+  spec.smem_bytes = attention_forward_smem(problem, tile);
+  spec.threads = 32 * tile.warps;
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      // Without packed lengths the type of the offsets changes nothing: one word for all.
+      Constant::type("cu", "CuSeqlens", problem.packed ? problem.cu_seqlens : Dtype::i32),
+      Constant::integer("width", "kWidth", width),
+      Constant::integer("value_width", "kValueWidth", value_width),
+      Constant::integer("m", "kTileM", tile.rows),
+      Constant::integer("n", "kTileN", tile.keys),
+      Constant::integer("stages", "kStages", tile.stages),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("local", "kLocal", problem.local),
+      Constant::flag("softcap", "kSoftcap", problem.softcap),
+      Constant::flag("alibi", "kAlibi", problem.alibi),
+      Constant::flag("sinks", "kSinks", problem.sinks),
+      Constant::flag("pack_gqa", "kPackGqa", problem.pack_gqa),
+      Constant::flag("listed", "kListed", problem.snippet("mask_mod") != nullptr),
+  };
+  add_snippets(problem, &spec);
+  return spec;
+}
+
+Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
+                                           const DeviceFacts& facts) {
+  LATHE_TRY(attention_check(problem));
+  AttentionKernels kernels;
+  if (problem.forward) {
+    LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
+    kernels.forward = attention_forward_spec(problem, tile);
+    if (problem.snippet("mask_mod") != nullptr) {
+      kernels.mask_blocks = attention_mask_blocks_spec(problem, *kernels.forward);
+    }
+  }
+  return kernels;
+}
+
+}  // namespace lathe

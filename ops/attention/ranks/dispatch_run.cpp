@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One call of attention by dispatch: rows go out in one hop, a step computes over whole contexts,
+// results go home in one hop. A backward in the same call needs no hop of its own: its upstream
+// gradients go out with the queries.
+#include "codegen/base/invalid.h"
+#include "ops/attention/ranks/dispatch.h"
+
+namespace lathe {
+namespace {
+
+namespace att = attention;
+
+}  // namespace
+
+// The steps of one call, in their order. What waits for what: moves that read what others write are
+// launches of their own; hops wait for the stream and the stream for them.
+class DispatchRun {
+ public:
+  DispatchRun(const AttentionDispatch& work, const Call& call, const DispatchLaid& laid)
+      : work_(work), call_(call), laid_(laid), prepared_(*laid.prepared) {}
+
+  Status operator()() {
+    LATHE_TRY(go_out());
+    LATHE_TRY(exchange(true));
+    LATHE_TRY(arrive());
+    LATHE_TRY(compute());
+    LATHE_TRY(set_out_for_home());
+    LATHE_TRY(exchange(false));
+    return come_home();
+  }
+
+ private:
+  using Side = RowMover::Side;
+  const AttentionRequest& asked() const { return work_.request_; }
+  const RowRoute& route(const DispatchTensor& each) const {
+    if (each.keys) return prepared_.keys_there;
+    return each.there ? prepared_.queries_there : prepared_.queries_back;
+  }
+  char* at(int64_t offset) const { return call_.workspace + offset; }
+  const DispatchSpot& spot(const DispatchTensor& each) const { return laid_.spots[each.tensor]; }
+  int64_t heads(const DispatchTensor& each) const {
+    return each.keys ? laid_.kv_heads : laid_.heads;
+  }
+  int64_t row(const DispatchTensor& each) const { return laid_.batch * heads(each) * each.width; }
+  int64_t tokens(const DispatchTensor& each) const {
+    const Layout& layout = call_.shard->layout;
+    const int rank = call_.shard->rank;
+    return each.keys ? layout.key_tokens(rank) : layout.query_tokens(rank);
+  }
+  char* home_of(const DispatchTensor& each) const {
+    return spot(each).direct ? call_.tensors[each.tensor].data : at(spot(each).home);
+  }
+  RowMover mover() const { return RowMover(work_.kernels_, call_.stream); }
+
+  // Compact rows: token after token, of all rows of the batch and all heads.
+  Side compact(char* data, const DispatchTensor& each, const DeviceTable* index = nullptr) const {
+    Side side;
+    side.view = {data, row(each), heads(each) * each.width, each.width, each.width, each.bytes};
+    side.index = index ? index->data() : nullptr;
+    return side;
+  }
+  // The caller's tensor.
+  Side local(const DispatchTensor& each) const {
+    const Tensor& tensor = call_.tensors[each.tensor];
+    const auto& s = tensor.stride;
+    Side side;
+    side.view = {tensor.data, 0, 0, 0, each.width, each.bytes};
+    RowView& view = side.view;
+    if (work_.packed()) {
+      view.token = s[each.rows ? 1 : 0], view.head = s[each.rows ? 0 : 1];
+    } else {
+      view.batch = s[0], view.token = s[each.rows ? 2 : 1], view.head = s[each.rows ? 1 : 2];
+    }
+    return side;
+  }
+  // Numbers of rows as steps take them: [batch, heads, arrived tokens].
+  Side dense(const DispatchTensor& each) const {
+    Side side;
+    side.view = {at(spot(each).dense), 1, laid_.heads * prepared_.queries, prepared_.queries, 1, 4};
+    return side;
+  }
+  Status move(RowMover* mover, const DispatchTensor& each, const Side& from, const Side& to,
+              int64_t count) const {
+    return mover->add(from, to, count, laid_.batch, heads(each));
+  }
+
+  Status go_out();
+  Status arrive();
+  Status compute();
+  Status clear(int64_t offset, int64_t bytes) const;
+  Status gradients();
+  Status round_rows(int64_t from, char* to, int64_t rows, int64_t row_heads, int64_t width) const;
+  Status set_out_for_home();
+  Status come_home();
+  Status exchange(bool there) const;
+  Status add_key_gradients() const;
+  Status add_dsinks() const;
+
+  // dk and dv, as far as they are asked for.
+  struct KeyGradient {
+    DispatchTensor tensor;
+    int64_t sums = 0;  // float32
+  };
+  size_t key_gradients(KeyGradient (&out)[2]) const;
+
+  const AttentionDispatch& work_;
+  const Call& call_;
+  const DispatchLaid& laid_;
+  const DispatchPrepared& prepared_;
+};
+
+size_t DispatchRun::key_gradients(KeyGradient (&out)[2]) const {
+  size_t count = 0;
+  const int64_t bytes = work_.narrow_ ? bytes_of(asked().problem.element) : 4;
+  const auto add = [&](bool wanted, int tensor, int64_t width, int64_t sums) {
+    if (wanted) out[count++] = {{tensor, true, false, false, width, bytes}, sums};
+  };
+  add(asked().gradients.dk, att::dk, asked().problem.head_dim, laid_.dk);
+  add(asked().gradients.dv, att::dv, asked().problem.value_dim, laid_.dv);
+  return count;
+}
+
+Status DispatchRun::go_out() {
+  RowMover compacted = mover(), packed = mover();
+  for (const DispatchTensor& each : work_.tensors_) {
+    if (!each.there) continue;
+    if (!spot(each).direct) {
+      LATHE_TRY(
+          move(&compacted, each, local(each), compact(at(spot(each).home), each), tokens(each)));
+    }
+    const RowRoute& way = route(each);
+    if (way.send_rows.data()) {
+      LATHE_TRY(move(&packed, each, compact(home_of(each), each, &way.send_rows),
+                     compact(at(spot(each).sent), each), way.moves.sent()));
+    }
+    LATHE_TRY(move(&packed, each, compact(home_of(each), each, &way.own_from),
+                   compact(at(spot(each).far), each, &way.own_to),
+                   static_cast<int64_t>(way.moves.own_from.size())));
+  }
+  LATHE_TRY(compacted.launch());
+  return packed.launch();
+}
+
+Status DispatchRun::arrive() {
+  RowMover scattered = mover(), turned = mover();
+  for (const DispatchTensor& each : work_.tensors_) {
+    if (!each.there) continue;
+    const RowRoute& way = route(each);
+    if (way.receive_rows.data()) {
+      LATHE_TRY(move(&scattered, each, compact(at(spot(each).received), each),
+                     compact(at(spot(each).far), each, &way.receive_rows), way.moves.received()));
+    }
+    if (each.rows) {
+      LATHE_TRY(
+          move(&turned, each, compact(at(spot(each).far), each), dense(each), prepared_.queries));
+    }
+  }
+  LATHE_TRY(scattered.launch());
+  return turned.launch();
+}
+
+Status DispatchRun::compute() {
+  const auto run = [&](const std::unique_ptr<Part>& part, Call inner) {
+    inner.stream = call_.stream;
+    inner.workspace = at(laid_.inner);
+    inner.workspace_bytes = static_cast<size_t>(laid_.inner_bytes);
+    return part->work().run(inner);
+  };
+  if (asked().problem.dsinks) {  // what pads it is read as well
+    const int64_t share = laid_.padded_heads() * 4;
+    LATHE_TRY(clear(laid_.dsinks + call_.shard->rank * share, share));
+  }
+  if (work_.step_) LATHE_TRY(run(work_.step_, work_.step_call(call_, laid_)));
+  if (work_.merge_) LATHE_TRY(run(work_.merge_, work_.merge_call(call_, laid_)));
+  if (work_.delta_) LATHE_TRY(run(work_.delta_, work_.delta_call(call_, laid_)));
+  if (!work_.gradient_) return {};
+  const int64_t width = asked().problem.head_dim, values = asked().problem.value_dim;
+  const int64_t kv_heads = laid_.batch * laid_.kv_heads;
+  LATHE_TRY(clear(laid_.dq, prepared_.queries * laid_.batch * laid_.heads * width * 4));
+  LATHE_TRY(clear(laid_.dk, prepared_.keys * kv_heads * width * 4));
+  LATHE_TRY(clear(laid_.dv, prepared_.keys * kv_heads * values * 4));
+  LATHE_TRY(run(work_.gradient_, work_.gradient_call(call_, laid_)));
+  return gradients();
+}
+
+Status DispatchRun::clear(int64_t offset, int64_t bytes) const {
+  if (bytes == 0) return {};
+  const Driver& driver = work_.group_->device().driver();
+  return check(driver,
+               driver.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(at(offset)), 0,
+                                      static_cast<size_t>(bytes), call_.stream),
+               "cuMemsetD8Async");
+}
+
+Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row_heads,
+                               int64_t width) const {
+  RowSum sum = {};
+  sum.slots = at(from);
+  sum.to = to;
+  sum.token = sum.to_token = row_heads * width;
+  sum.group = sum.to_head = width;
+  sum.tokens = static_cast<int>(rows), sum.batch_rows = 1;
+  sum.heads = static_cast<int>(row_heads), sum.columns = static_cast<int>(width);
+  sum.terms = 1, sum.own_at = static_cast<int>(kMaxExtent);
+  RowAdder adder(*work_.round_, call_.stream);
+  LATHE_TRY(adder.add(sum));
+  return adder.launch();
+}
+
+// As they travel: dq rounded, it has met all its keys; dk and dv only on request.
+Status DispatchRun::gradients() {
+  if (!work_.rounds()) return {};
+  if (asked().gradients.dq) {
+    LATHE_TRY(round_rows(laid_.dq, at(laid_.spots[att::dq].far), prepared_.queries,
+                         laid_.batch * laid_.heads, asked().problem.head_dim));
+  }
+  if (!work_.narrow_) return {};
+  KeyGradient all[2];
+  for (size_t i = 0; i < key_gradients(all); ++i) {
+    LATHE_TRY(round_rows(all[i].sums, at(spot(all[i].tensor).far), prepared_.keys,
+                         laid_.batch * laid_.kv_heads, all[i].tensor.width));
+  }
+  return {};
+}
+
+Status DispatchRun::set_out_for_home() {
+  RowMover turned = mover(), packed = mover();
+  for (const DispatchTensor& each : work_.tensors_) {
+    if (each.there) continue;
+    if (each.rows) {
+      LATHE_TRY(
+          move(&turned, each, dense(each), compact(at(spot(each).far), each), prepared_.queries));
+    }
+    const RowRoute& way = route(each);
+    const char* far = at(spot(each).far);
+    if (way.send_rows.data()) {
+      LATHE_TRY(move(&packed, each, compact(const_cast<char*>(far), each, &way.send_rows),
+                     compact(at(spot(each).sent), each), way.moves.sent()));
+    }
+    LATHE_TRY(move(&packed, each, compact(const_cast<char*>(far), each, &way.own_from),
+                   compact(home_of(each), each, &way.own_to),
+                   static_cast<int64_t>(way.moves.own_from.size())));
+  }
+  KeyGradient all[2];
+  const RowRoute& way = prepared_.gradients;
+  for (size_t i = 0; i < key_gradients(all) && way.send_rows.data(); ++i) {
+    const DispatchTensor& each = all[i].tensor;
+    LATHE_TRY(move(&packed, each, compact(at(spot(each).far), each, &way.send_rows),
+                   compact(at(spot(each).sent), each), way.moves.sent()));
+  }
+  LATHE_TRY(turned.launch());
+  return packed.launch();
+}
+
+Status DispatchRun::come_home() {
+  RowMover scattered = mover(), local_rows = mover();
+  for (const DispatchTensor& each : work_.tensors_) {
+    if (each.there) continue;
+    const RowRoute& way = route(each);
+    if (way.receive_rows.data()) {
+      LATHE_TRY(move(&scattered, each, compact(at(spot(each).received), each),
+                     compact(home_of(each), each, &way.receive_rows), way.moves.received()));
+    }
+    if (!spot(each).direct) {
+      LATHE_TRY(
+          move(&local_rows, each, compact(at(spot(each).home), each), local(each), tokens(each)));
+    }
+  }
+  LATHE_TRY(scattered.launch());
+  LATHE_TRY(local_rows.launch());
+  if (work_.add_keys_) LATHE_TRY(add_key_gradients());
+  return asked().problem.dsinks ? add_dsinks() : Status();
+}
+
+Status DispatchRun::exchange(bool there) const {
+  std::array<RowTransfer, att::count> tensors;
+  size_t count = 0;
+  for (const DispatchTensor& each : work_.tensors_) {
+    if (each.there != there) continue;
+    const RowRoute& way = route(each);
+    char* near = home_of(each);
+    char* far = at(spot(each).far);
+    char* from = way.send_rows.data() ? at(spot(each).sent) : there ? near : far;
+    char* to = way.receive_rows.data() ? at(spot(each).received) : there ? far : near;
+    tensors[count++] = {&way.moves, from, to, row(each) * each.bytes};
+  }
+  KeyGradient all[2];
+  const RowRoute& way = prepared_.gradients;
+  for (size_t i = 0; !there && i < key_gradients(all); ++i) {
+    const DispatchTensor& each = all[i].tensor;
+    char* from = at(way.send_rows.data() ? spot(each).sent : spot(each).far);
+    tensors[count++] = {&way.moves, from, at(spot(each).received), row(each) * each.bytes};
+  }
+  if (!there && asked().problem.dsinks && work_.reduces_) {
+    char* shares = at(laid_.dsinks);
+    tensors[count++] = {&prepared_.shares, shares, shares, laid_.padded_heads() * 4};
+  }
+  const Hop hop = hop_of(std::span(tensors).first(count), there ? "dispatch" : "dispatch's results",
+                         prepared_.sends, prepared_.receives);
+  if (is_empty(hop)) return {};
+  LATHE_TRY(post_after(*work_.group_, hop, call_.stream));
+  return work_.group_->stream_after_exchange(call_.stream);
+}
+
+Status DispatchRun::add_key_gradients() const {
+  RowAdder adder(*work_.add_keys_, call_.stream);
+  KeyGradient all[2];
+  for (size_t i = 0; i < key_gradients(all); ++i) {
+    const DispatchTensor& each = all[i].tensor;
+    const Side to = local(each);
+    RowSum sum = {};
+    sum.slots = at(spot(each).received);
+    sum.own = at(spot(each).far);
+    sum.first = prepared_.sum_first.data(), sum.list = prepared_.sum_terms.data();
+    sum.slot_rows = static_cast<int>(prepared_.plan.slot_tokens[call_.shard->rank]);
+    sum.to = to.view.data;
+    sum.token = row(each), sum.batch = heads(each) * each.width, sum.head = each.width;
+    sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
+    sum.tokens = static_cast<int>(tokens(each));
+    sum.batch_rows = static_cast<int>(laid_.batch), sum.heads = static_cast<int>(heads(each));
+    sum.columns = static_cast<int>(each.width);
+    LATHE_TRY(adder.add(sum));
+  }
+  return adder.launch();
+}
+
+// Over the ranks, if that was asked for.
+Status DispatchRun::add_dsinks() const {
+  const int64_t padded = laid_.padded_heads();
+  const int64_t own = call_.shard->rank * padded * 4;
+  RowSum sum = {};
+  sum.slots = at(laid_.dsinks + (work_.reduces_ ? 0 : own));
+  sum.to = at(laid_.dsinks_sum);
+  sum.group = padded;
+  sum.tokens = sum.batch_rows = sum.heads = 1;
+  sum.columns = static_cast<int>(padded);
+  sum.terms = work_.reduces_ ? work_.group_->world() : 1;
+  sum.own_at = static_cast<int>(kMaxExtent);
+  RowAdder adder(*work_.add_sinks_, call_.stream);
+  LATHE_TRY(adder.add(sum));
+  LATHE_TRY(adder.launch());
+  RowMover moves = mover();
+  Side from, to;
+  from.view = {at(laid_.dsinks_sum), 0, 0, 1};
+  to.view = {call_.tensors[att::dsinks].data, 0, 0, 1};
+  LATHE_TRY(moves.add(from, to, 1, 1, laid_.heads));
+  return moves.launch();
+}
+
+Status AttentionDispatch::run(const Call& call) const {
+  LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(laid.total)));
+  return DispatchRun(*this, call, laid)();
+}
+
+// The parts, and the rows that are laid out before a hop and behind it.
+Result<Estimate> AttentionDispatch::estimate(const Call& call) const {
+  LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
+  Estimate out;
+  const auto add = [&](const std::unique_ptr<Part>& part, const Call& inner) -> Status {
+    LATHE_ASSIGN(const Estimate of, part->work().estimate(inner));
+    out.launches += of.launches;
+    out.cost.minimum_bytes += of.cost.minimum_bytes, out.cost.bytes += of.cost.bytes;
+    out.cost.flops += of.cost.flops, out.cost.tensor_ops += of.cost.tensor_ops;
+    return {};
+  };
+  if (step_) LATHE_TRY(add(step_, step_call(call, laid)));
+  if (merge_) LATHE_TRY(add(merge_, merge_call(call, laid)));
+  if (delta_) LATHE_TRY(add(delta_, delta_call(call, laid)));
+  if (gradient_) LATHE_TRY(add(gradient_, gradient_call(call, laid)));
+  for (const DispatchTensor& each : tensors_) {
+    const int64_t heads = each.keys ? laid.kv_heads : laid.heads;
+    const int64_t rows = each.keys ? laid.prepared->keys : laid.prepared->queries;
+    out.cost.bytes +=
+        2 * static_cast<uint64_t>(rows * laid.batch * heads * each.width * each.bytes);
+  }
+  out.launches += 2;
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What one rank launches, computes and sends. Of a step that sees few of the keys only what it sees
+// is counted as computed.
+#include "ops/attention/ranks/sharded_run.h"
+
+namespace lathe {
+
+struct AttentionTally {
+  Estimate sum;
+
+  Status add(const Part& part, const Call& call, double share = 1) {
+    LATHE_ASSIGN(const Estimate one, part.work().estimate(call));
+    sum.launches += one.launches;
+    sum.cost.minimum_bytes += one.cost.minimum_bytes;
+    sum.cost.bytes += one.cost.bytes;
+    sum.cost.flops += static_cast<uint64_t>(static_cast<double>(one.cost.flops) * share);
+    return {};
+  }
+  void kernel(uint64_t bytes) {
+    if (bytes == 0) return;
+    ++sum.launches;
+    sum.cost.bytes += bytes;
+    sum.cost.minimum_bytes += bytes;
+  }
+};
+
+double AttentionRankRun::share_seen(int i, const KeyBlock& keys) const {
+  const double all = static_cast<double>(rows_) * static_cast<double>(keys.k.tokens);
+  return all > 0 ? static_cast<double>(at_round(i).visible) / all : 0;
+}
+
+Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
+  const int64_t half = element(), travels = bytes_of(work_.travelling());
+  // Keys or gradients of a block: a launch each, of which a value is read and written.
+  const auto block_pair = [&](int64_t tokens, int64_t bytes, bool k, bool v) {
+    const int64_t row = batch_ * tokens * kv_heads_ * bytes;
+    if (k) tally->kernel(static_cast<uint64_t>(row * problem().head_dim));
+    if (v) tally->kernel(static_cast<uint64_t>(row * problem().value_dim));
+  };
+  const bool forward = problem().forward, backward = problem().backward;
+  for (int i = 0; packs_ && i < (forward ? 1 : 0) + (backward && !keeps_gathered() ? 1 : 0); ++i) {
+    block_pair(own_tokens(), 2 * half, true, true);
+  }
+  for (int i = 0; i < count(); ++i) {
+    if (i > 0 && at_round(i).pairs.empty()) continue;
+    const KeyBlock keys = keys_of(i);
+    const double seen = share_seen(i, keys);
+    if (forward) {
+      const Part& part = i == 0 ? *work_.first_ : *work_.next_;
+      LATHE_TRY(tally->add(part, step_call(part, i, keys), seen));
+    }
+    if (!backward) continue;
+    const Part& part = i == 0 ? *work_.gradients_first_ : *work_.gradients_next_;
+    LATHE_TRY(tally->add(part, gradients_call(part, i, keys, block(0, keys.k.tokens, 4)), seen));
+    const bool arrived = !work_.gathers() && i > 0 && at_round(i - 1).receive_gradients;
+    const bool rounded =
+        travels != 4 && !arrived && (work_.gathers() ? i > 0 : bool(at_round(0).send_gradients));
+    if (rounded) block_pair(keys.k.tokens, 4 + travels, true, true);
+    if (arrived) {
+      tally->kernel(static_cast<uint64_t>(key_elements(keys.k.tokens) * (4 + 2 * travels)));
+    }
+  }
+  const AttentionGradients& wanted = work_.request_.gradients;
+  if (backward) block_pair(own_tokens(), travels + half, wanted.dk, wanted.dv);
+  return {};
+}
+
+Result<Estimate> AttentionRankRun::estimate() {
+  AttentionTally tally;
+  for (int64_t s = 0; s < slices(); ++s) {
+    take(s);
+    LATHE_TRY(estimate_slice(&tally));
+    add_exchange(&tally.sum);
+  }
+  take_all();
+  if (work_.finish_) LATHE_TRY(tally.add(*work_.finish_, finish_call()));
+  if (work_.delta_) LATHE_TRY(tally.add(*work_.delta_, delta_call()));
+  const int64_t dq = batch_ * rows_ * heads_ * problem().head_dim * (4 + element());
+  if (work_.request_.gradients.dq) tally.kernel(static_cast<uint64_t>(dq));
+  return tally.sum;
+}
+
+void AttentionRankRun::add_exchange(Estimate* out) const {
+  const auto add = [&](const ExchangeCounts& counts) {
+    const uint64_t token = static_cast<uint64_t>(key_elements(1));
+    out->exchanges += static_cast<uint64_t>(counts.groups);
+    out->exchange_bytes += token * (counts.key_tokens * element() +
+                                    counts.gradient_tokens * bytes_of(work_.travelling()));
+  };
+  if (problem().forward) add(forward_exchange(rounds()));
+  if (problem().backward) {
+    add(backward_exchange(rounds(), work_.gathers() && keeps_gathered()));
+  }
+}
+
+}  // namespace lathe

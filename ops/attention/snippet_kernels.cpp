@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What snippets add to the flash attention family: their text in its specs, and the kernels
+// that make lists of blocks of a mask_mod.
+#include <cstddef>
+#include <string_view>
+
+#include "codegen/base/integers.h"
+#include "codegen/base/text.h"
+#include "ops/attention/backward_kernels.h"
+#include "templates/params/attention.h"
+#include "templates/params/attention_backward.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWarps = 8;           // as many tiles are classified at once
+constexpr int kKeyTileBytes = 128;  // KeyTile::kBytes of attention/key_tile.cuh
+
+// What the two makers of lists have in common: the tiles of the kernel that walks them.
+KernelSpec lists_of(const AttentionProblem& problem, const KernelSpec& walker) {
+  KernelSpec spec;
+  spec.threads = 32 * kWarps;
+  for (const Constant& constant : walker.constants) {
+    for (const char* name : {"cu", "m", "n", "packed", "local", "pack_gqa"}) {
+      if (constant.name == name) spec.constants.push_back(constant);
+    }
+  }
+  add_snippets(problem, &spec, "mask_mod");
+  return spec;
+}
+
+}  // namespace
+
+void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char* only) {
+  if (problem.snippets.empty()) return;
+  for (size_t i = 0; i < problem.captures.size(); ++i) {
+    if (!problem.captures[i]) continue;
+    spec->constants.push_back(
+        Constant::type(text("capture_", i), text("Capture", i), *problem.captures[i]));
+  }
+  // Some kernels have the mask_mod alone: it is first, so that nothing of score_mod changes it.
+  for (const std::string_view name : {"mask_mod", "score_mod"}) {
+    for (const Snippet& snippet : problem.snippets) {
+      const bool asked = only == nullptr || snippet.name == only;
+      if (asked && snippet.name == name) spec->snippets.push_back(snippet);
+    }
+  }
+}
+
+KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker) {
+  KernelSpec spec = lists_of(problem, walker);
+  spec.kernel = "attention_mask_blocks";
+  spec.source = "attention/attention_mask_blocks.cuh";
+  spec.params = "AttentionForwardParams";
+  spec.params_bytes = sizeof(AttentionForwardParams);
+  spec.last_field = "softcap";
+  spec.last_field_offset = offsetof(AttentionForwardParams, softcap);
+  spec.smem = "AttentionMaskBlocksSmem";
+  spec.smem_bytes = 4 * kWarps;
+  return spec;
+}
+
+KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker) {
+  KernelSpec spec = lists_of(problem, walker);
+  spec.kernel = "attention_mask_queries";
+  spec.source = "attention/attention_mask_queries.cuh";
+  spec.params = "AttentionBackwardParams";
+  spec.params_bytes = sizeof(AttentionBackwardParams);
+  spec.last_field = "softcap";
+  spec.last_field_offset = offsetof(AttentionBackwardParams, softcap);
+  spec.smem = "AttentionMaskQueriesSmem";
+  spec.smem_bytes = kKeyTileBytes + 4 * kWarps;
+  // A list is one query head's, whether or not a block of the backward has several.
+  spec.constants.push_back(Constant::flag("heads_apart", "kHeadsApart", true));
+  return spec;
+}
+
+int64_t attention_key_tiles(const KernelSpec& walker, const AttentionShape& shape) {
+  return ceil_div(shape.seq_k, walker.constant("n"));
+}
+
+int64_t attention_query_entries(const KernelSpec& walker, const AttentionShape& shape) {
+  return ceil_div(shape.seq_q, walker.constant("m"));
+}
+
+int64_t attention_lists(const KernelSpec& spec, const AttentionProblem& problem,
+                        const AttentionShape& shape) {
+  const int64_t heads = spec.constant("pack_gqa") != 0 ? shape.kv_heads : shape.heads;
+  const int64_t tiles = attention_tiles(spec, shape);
+  return heads * (problem.packed ? tiles + shape.sequences : tiles * shape.sequences);
+}
+
+int64_t attention_list_entries(const KernelSpec& spec, const AttentionShape& shape) {
+  return ceil_div(shape.seq_k, spec.constant("n"));
+}
+
+}  // namespace lathe

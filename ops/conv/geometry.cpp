@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Grids, buffers and costs of the causal_conv1d kernels: arithmetic on shapes alone.
+#include <algorithm>
+
+#include "codegen/base/integers.h"
+#include "ops/conv/kernels.h"
+
+namespace lathe {
+namespace {
+
+int64_t vector_of(const KernelSpec& spec) {
+  return spec.constant("vector") / bytes_of(static_cast<Dtype>(spec.constant("x")));
+}
+int64_t channel_tiles(const KernelSpec& spec, const ConvShape& shape) {
+  return ceil_div(shape.channels, 32 * vector_of(spec));
+}
+int64_t warps_of(const KernelSpec& spec) { return spec.threads / 32; }
+
+Grid line(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
+
+// Rows read before, or after, the runs of tokens that warps walk, in all rows of the batch.
+struct ExtraRows {
+  uint64_t before = 0, after = 0;
+};
+ExtraRows extra_rows(const KernelSpec& spec, const ConvShape& shape) {
+  const int64_t tokens = spec.constant("tokens"), reach = spec.constant("width") - 1;
+  const int64_t runs = ceil_div(shape.tokens, tokens);
+  if (runs == 0) return {};
+  const int64_t before = (runs - 1 + spec.constant("halo")) * reach;
+  // The last run but one looks ahead only as far as the last one reaches.
+  const int64_t after =
+      runs < 2 ? 0 : (runs - 2) * reach + std::min(reach, shape.tokens - (runs - 1) * tokens);
+  return {static_cast<uint64_t>(shape.batch * before), static_cast<uint64_t>(shape.batch * after)};
+}
+
+uint64_t filter_bytes(const ConvProblem& problem, const ConvShape& shape) {
+  return static_cast<uint64_t>(shape.channels) * (problem.width + (problem.bias ? 1 : 0)) *
+         bytes_of(problem.weight);
+}
+
+uint64_t state_bytes(const ConvProblem& problem, const ConvShape& shape) {
+  return static_cast<uint64_t>(shape.sequences * shape.channels) * problem.width *
+         bytes_of(problem.x);
+}
+
+}  // namespace
+
+int64_t conv_tiles(const KernelSpec& spec, int64_t tokens) {
+  return ceil_div(tokens, spec.constant("tokens") * warps_of(spec));
+}
+
+int64_t conv_state_tiles(const KernelSpec& spec, const ConvShape& shape) {
+  if (shape.channels == 0) return 0;
+  int64_t items = 0;  // one per warp
+  if (spec.kernel == "causal_conv1d") {
+    items = spec.constant("final_state") != 0 ? shape.sequences : 0;
+  } else {
+    items = (spec.constant("dinitial_state") != 0 ? shape.sequences : 0) +
+            (spec.constant("halo") != 0 ? shape.batch : 0);
+  }
+  return ceil_div(items, warps_of(spec));
+}
+
+Grid conv_grid(const KernelSpec& spec, const ConvShape& shape, int64_t tiles, int64_t state_tiles) {
+  return line(channel_tiles(spec, shape) * (shape.batch * tiles + state_tiles));
+}
+
+Grid conv_weight_grad_grid(const KernelSpec&, const ConvShape& shape) {
+  return line(ceil_div(shape.channels, 32));
+}
+
+Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape) {
+  return line(channel_tiles(spec, shape) * ceil_div(shape.batch, warps_of(spec)));
+}
+
+Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape) {
+  return line(ceil_div(shape.channels, vector_of(spec) * spec.threads) * shape.batch);
+}
+
+uint64_t conv_partials_bytes(const KernelSpec& backward, const ConvShape& shape) {
+  return static_cast<uint64_t>(shape.batch * conv_tiles(backward, shape.tokens)) *
+         (backward.constant("width") + 1) * shape.channels * 4;
+}
+
+Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape) {
+  const uint64_t row = static_cast<uint64_t>(shape.channels) * bytes_of(problem.x);
+  const uint64_t rows = static_cast<uint64_t>(shape.batch * shape.tokens);
+  const uint64_t taps = 2ull * problem.width * rows * shape.channels;  // operations of one filter
+  const uint64_t filter = filter_bytes(problem, shape), state = state_bytes(problem, shape);
+  Cost cost;
+  const auto both = [&cost](uint64_t bytes) { cost.minimum_bytes += bytes, cost.bytes += bytes; };
+  if (kernels.forward) {
+    both((2 + (problem.residual ? 1 : 0)) * rows * row);
+    both((problem.initial_state ? state : 0) + (problem.final_state ? state : 0));
+    cost.minimum_bytes += filter;
+    cost.bytes += extra_rows(*kernels.forward, shape).before * row +
+                  filter * shape.batch * conv_tiles(*kernels.forward, shape.tokens);
+    cost.flops += taps;
+  }
+  if (kernels.backward) {
+    const bool reads_x = problem.silu || problem.weight_grad;
+    ExtraRows extra = extra_rows(*kernels.backward, shape);
+    if (!problem.backward) extra.after = 0;  // only dx needs what comes after a run
+    const uint64_t tiles = shape.batch * conv_tiles(*kernels.backward, shape.tokens);
+    both((1 + (problem.backward ? 1 : 0) + (reads_x ? 1 : 0)) * rows * row);
+    both((problem.initial_state ? state : 0) + (problem.dfinal_state ? state : 0) +
+         (problem.dinitial_state ? state : 0));
+    cost.minimum_bytes += filter;
+    cost.bytes += extra.after * row + filter * tiles;
+    if (reads_x) cost.bytes += (extra.before + (problem.silu ? extra.after : 0)) * row;
+    cost.flops += taps * (1 + (problem.silu ? 1 : 0) + (problem.weight_grad ? 1 : 0));
+    if (problem.weight_grad) {
+      both(filter);
+      // Partials are written once and read once; without a bias their last row is not touched.
+      cost.bytes += 2 * tiles * shape.channels * 4 * (problem.width + (problem.bias ? 1 : 0));
+    }
+  }
+  if (kernels.update) {
+    const uint64_t batch = static_cast<uint64_t>(shape.batch);
+    both((2 + (problem.residual ? 1 : 0) + 2 * problem.width) * batch * row);
+    cost.minimum_bytes += filter;
+    cost.bytes += filter * ceil_div(shape.batch, warps_of(*kernels.update));
+    cost.flops += 2ull * problem.width * batch * shape.channels;
+  }
+  return cost;
+}
+
+}  // namespace lathe

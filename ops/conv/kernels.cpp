@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Specs of the causal_conv1d family: which kernels a problem needs and with which constants.
+#include "ops/conv/kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+
+#include "codegen/base/text.h"
+#include "codegen/choice.h"
+#include "templates/params/conv.h"
+
+namespace lathe {
+namespace {
+
+// The bytes of shared memory any device gives without asking for more.
+constexpr int kDefaultShared = 48 * 1024;
+// Rows in flight of the update kernel's block: so many sequences share one staged filter.
+constexpr int kUpdateWarps = 8;
+constexpr int kWeightGradWarps = 8;
+constexpr int kHaloThreads = 128;
+
+constexpr bool is_float(Dtype dtype) {
+  return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
+}
+
+// Bytes per access, bounded where the window, the filter and its gradient must fit in registers:
+// wide filters halve the forward, the backward keeps four channels per thread.
+int forward_vector(const ConvProblem& problem) {
+  const int limit = bytes_of(problem.x) == 2 && problem.width > 4 ? 8 : 16;
+  return std::min(problem.vector_bytes, limit);
+}
+int four_channels(const ConvProblem& problem) {
+  return std::min(problem.vector_bytes, 4 * bytes_of(problem.x));
+}
+int two_channels(const ConvProblem& problem) {
+  return std::min(problem.vector_bytes, 2 * bytes_of(problem.x));
+}
+
+// The shared-memory sums of the templates, which the emitted units assert. tap_pitch is that of
+// templates/common/copy.cuh.
+int tap_pitch(int rows, int channels) { return channels + (32 / rows + 3) / 4 * 4; }
+
+struct SharedParts {
+  int filter = 0, state = 0;  // bytes
+};
+SharedParts shared_parts(const ConvProblem& problem, int vector) {
+  const int pitch = tap_pitch(problem.width, 32 * vector / bytes_of(problem.x));
+  return {4 * pitch * (problem.width + (problem.bias ? 1 : 0)), 4 * pitch * problem.width};
+}
+
+int forward_smem(const ConvProblem& problem, const ConvTile& tile) {
+  const SharedParts parts = shared_parts(problem, forward_vector(problem));
+  const bool states = problem.initial_state || problem.final_state;
+  return parts.filter + (states ? tile.warps * parts.state : 0);
+}
+
+int backward_smem(const ConvProblem& problem, const ConvTile& tile) {
+  const int vector = four_channels(problem);
+  const SharedParts parts = shared_parts(problem, vector);
+  const bool states = problem.initial_state || problem.dfinal_state || problem.dinitial_state;
+  const int walk = parts.filter + (states ? tile.warps * parts.state : 0);
+  const int sums = 4 * tile.warps * (problem.width + 1) * 32 * vector / bytes_of(problem.x);
+  return problem.weight_grad ? std::max(walk, sums) : walk;
+}
+
+int update_smem(const ConvProblem& problem) {
+  const int vector = two_channels(problem);
+  return shared_parts(problem, vector).filter + kUpdateWarps * 32 * vector * problem.width;
+}
+
+KernelSpec make_spec(const char* stem, const char* params, int params_bytes, const char* last_field,
+                     size_t last_field_offset) {
+  KernelSpec spec;
+  spec.kernel = stem;
+  spec.source = text("conv/", stem, ".cuh");
+  spec.params = params;
+  spec.params_bytes = params_bytes;
+  spec.last_field = last_field;
+  spec.last_field_offset = static_cast<int>(last_field_offset);
+  return spec;
+}
+#define LATHE_CONV_SPEC(stem, Params, field) \
+  make_spec(stem, #Params, sizeof(Params), #field, offsetof(Params, field))
+
+void add_common(KernelSpec* spec, const ConvProblem& problem, bool weight, int vector) {
+  auto& constants = spec->constants;
+  constants.push_back(Constant::type("x", "Element", problem.x));
+  if (weight) constants.push_back(Constant::type("weight", "WeightElement", problem.weight));
+  // Without packed lengths the type of the offsets changes nothing: one word for all.
+  constants.push_back(
+      Constant::type("offsets", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32));
+  constants.push_back(Constant::integer("width", "kWidth", problem.width));
+  constants.push_back(Constant::integer("vector", "kVectorBytes", vector));
+}
+
+// A kernel whose warps walk runs of tokens; `own` are the constants that the other one lacks.
+KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile, int vector,
+                     std::initializer_list<Constant> own) {
+  add_common(&spec, problem, true, vector);
+  auto& constants = spec.constants;
+  constants.push_back(Constant::integer("tokens", "kTokens", tile.tokens));
+  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
+  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
+  constants.insert(constants.end(), own);
+  constants.push_back(Constant::flag("packed", "kPacked", problem.packed));
+  constants.push_back(Constant::flag("halo", "kHalo", problem.halo));
+  spec.threads = 32 * tile.warps;
+  return spec;
+}
+
+KernelSpec forward_spec(const ConvProblem& problem, const ConvTile& tile) {
+  KernelSpec spec =
+      walk_spec(LATHE_CONV_SPEC("causal_conv1d", ConvForwardParams, reserved), problem, tile,
+                forward_vector(problem),
+                {Constant::flag("residual", "kResidual", problem.residual),
+                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                 Constant::flag("final_state", "kFinalState", problem.final_state)});
+  spec.smem = "ConvForwardSmem";
+  spec.smem_bytes = forward_smem(problem, tile);
+  return spec;
+}
+
+KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
+  KernelSpec spec =
+      walk_spec(LATHE_CONV_SPEC("causal_conv1d_bwd", ConvBackwardParams, state_tiles), problem,
+                tile, four_channels(problem),
+                {Constant::flag("dx", "kDx", problem.backward),
+                 Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
+                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                 Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
+                 Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
+  spec.smem = "ConvBackwardSmem";
+  spec.smem_bytes = backward_smem(problem, tile);
+  return spec;
+}
+
+KernelSpec update_spec(const ConvProblem& problem) {
+  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_update", ConvUpdateParams, channels);
+  auto& constants = spec.constants;
+  constants.push_back(Constant::type("x", "Element", problem.x));
+  constants.push_back(Constant::type("weight", "WeightElement", problem.weight));
+  constants.push_back(Constant::integer("width", "kWidth", problem.width));
+  constants.push_back(Constant::integer("vector", "kVectorBytes", two_channels(problem)));
+  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
+  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
+  constants.push_back(Constant::flag("residual", "kResidual", problem.residual));
+  spec.smem = "ConvUpdateSmem";
+  spec.smem_bytes = update_smem(problem);
+  spec.threads = 32 * kUpdateWarps;
+  return spec;
+}
+
+// `by_tap`: the sums stay float32 rows of channels, [W, D] and [D], as the partials are.
+KernelSpec weight_grad_spec(const ConvProblem& problem, bool by_tap) {
+  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_weight_grad", ConvWeightGradParams, channels);
+  auto& constants = spec.constants;
+  constants.push_back(Constant::type("output", "Output", by_tap ? Dtype::f32 : problem.weight));
+  constants.push_back(Constant::integer("width", "kWidth", problem.width));
+  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
+  constants.push_back(Constant::flag("by_tap", "kByTap", by_tap));
+  spec.smem = "ConvWeightGradSmem";
+  spec.smem_bytes = 4 * kWeightGradWarps * (problem.width + 1) * tap_pitch(problem.width, 32);
+  spec.threads = 32 * kWeightGradWarps;
+  return spec;
+}
+
+void add_halo_kernels(ConvKernels* kernels, const ConvProblem& problem, bool backward) {
+  KernelSpec pack = LATHE_CONV_SPEC("causal_conv1d_halo_pack", ConvHaloPackParams, end);
+  add_common(&pack, problem, false, problem.vector_bytes);
+  pack.constants.push_back(Constant::flag("initial_state", "kInitialState", problem.initial_state));
+  KernelSpec join = LATHE_CONV_SPEC("causal_conv1d_halo_join", ConvHaloJoinParams, begin);
+  add_common(&join, problem, false, problem.vector_bytes);
+  KernelSpec add = LATHE_CONV_SPEC("causal_conv1d_halo_add", ConvHaloAddParams, end);
+  add_common(&add, problem, false, four_channels(problem));
+  add.constants.push_back(
+      Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state));
+  for (KernelSpec* spec : {&pack, &join, &add}) {
+    spec->constants.push_back(Constant::flag("packed", "kPacked", problem.packed));
+    spec->threads = kHaloThreads;
+  }
+  kernels->halo_pack = std::move(pack);
+  kernels->halo_join = std::move(join);
+  if (backward) kernels->halo_add = std::move(add);
+}
+
+Status check(const ConvProblem& problem) {
+  if (!is_float(problem.x) || !is_float(problem.weight)) {
+    return Status(Code::unsupported, text("causal_conv1d: x is ", word(problem.x), " and weight ",
+                                          word(problem.weight), "; allowed are f32, f16, bf16"));
+  }
+  if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
+    return Status(Code::unsupported, text("causal_conv1d: cu_seqlens is ", word(problem.cu_seqlens),
+                                          "; allowed are i32, i64"));
+  }
+  if (problem.width < 2 || problem.width > 8) {
+    return Status(Code::unsupported,
+                  text("causal_conv1d: width is ", problem.width, "; allowed are 2 to 8"));
+  }
+  const int bytes = problem.vector_bytes;
+  if ((bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) || bytes < bytes_of(problem.x)) {
+    return Status(Code::unsupported,
+                  text("causal_conv1d: accesses of ", bytes, " bytes for ", word(problem.x),
+                       "; allowed are 2, 4, 8, 16, at least one element"));
+  }
+  return {};
+}
+
+int shared_limit(const DeviceFacts& facts) {
+  return std::min(kDefaultShared, facts.shared_bytes_per_block);
+}
+
+Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
+  if (bytes <= shared_limit(facts)) return {};
+  return Status(Code::unsupported,
+                text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ",
+                     facts.arch, " allows ", shared_limit(facts)));
+}
+
+constexpr ConvTile kTiles[] = {{64, 4}, {128, 4}, {32, 4}, {64, 8}, {32, 8}, {128, 2}};
+
+int tile_smem(const ConvProblem& problem, const ConvTile& tile) {
+  return std::max(forward_smem(problem, tile), backward_smem(problem, tile));
+}
+
+}  // namespace
+
+std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts) {
+  std::vector<ConvTile> candidates;
+  for (const ConvTile& tile : kTiles) {
+    if (tile_smem(problem, tile) <= shared_limit(facts)) candidates.push_back(tile);
+  }
+  return candidates;
+}
+
+Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& facts) {
+  const std::vector<ConvTile> candidates = conv_candidates(problem, facts);
+  if (!candidates.empty()) return candidates.front();
+  int least = tile_smem(problem, kTiles[0]);
+  for (const ConvTile& tile : kTiles) least = std::min(least, tile_smem(problem, tile));
+  return check_shared("causal_conv1d", least, facts);
+}
+
+Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
+                                 bool reduce_over_ranks) {
+  LATHE_TRY(check(problem));
+  const bool backward = problem.backward || problem.weight_grad || problem.dinitial_state;
+  ConvKernels kernels;
+  if (problem.forward || backward) LATHE_TRY(conv_choose(problem, facts));
+  const auto walk = [&](auto spec_of) {
+    const auto of = [&](const ConvTile& tile) { return spec_of(problem, tile); };
+    return of(pick(conv_candidates(problem, facts), facts, {"tokens"}, of));
+  };
+  if (problem.forward) kernels.forward = walk(forward_spec);
+  if (backward) kernels.backward = walk(backward_spec);
+  if (problem.weight_grad) {
+    kernels.weight_grad = weight_grad_spec(problem, reduce_over_ranks);
+    if (reduce_over_ranks) kernels.weight_grad_cast = weight_grad_spec(problem, false);
+  }
+  if (problem.halo && (problem.forward || backward)) {
+    add_halo_kernels(&kernels, problem, backward);
+  }
+  if (problem.update) kernels.update = update_spec(problem);
+  for (const auto* spec : {&kernels.weight_grad, &kernels.update}) {
+    if (*spec) LATHE_TRY(check_shared((*spec)->kernel.c_str(), (*spec)->smem_bytes, facts));
+  }
+  return kernels;
+}
+
+}  // namespace lathe

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// causal_conv1d behind the plan: how a call becomes parameters, launches and messages.
+#pragma once
+
+#include <algorithm>
+
+#include "collective/conv_halo.h"
+#include "ops/conv/kernels.h"
+#include "ops/work.h"
+#include "templates/params/conv.h"
+
+namespace lathe {
+
+// Where a rank's part lies, and the shape the kernels' geometry depends on.
+struct ConvPart {
+  int64_t length = 0, begin = 0, end = 0;
+  ConvShape shape;
+};
+ConvPart conv_part(const Call& call);
+
+// The fields that say where a part lies, of any parameter struct that has them.
+template <typename Params>
+void fill_part(const ConvPart& part, Params* p) {
+  p->batch = static_cast<int>(part.shape.batch);
+  p->channels = static_cast<int>(part.shape.channels);
+  p->sequences = static_cast<int>(part.shape.sequences);
+  p->length = static_cast<int>(part.length);
+  p->begin = static_cast<int>(part.begin);
+  if constexpr (requires { p->end; }) p->end = static_cast<int>(part.end);
+}
+
+inline void fill_strides(const Tensor& tensor, long long* batch, long long* token) {
+  *batch = tensor.stride[0];
+  *token = tensor.stride[1];
+}
+
+// Token tiles [first, first + tiles) of a part and its state tiles; nothing if there are neither.
+template <typename Params>
+Status launch_tiles(const Kernel& kernel, const KernelSpec& spec, const ConvShape& shape, Params p,
+                    int first, int tiles, int state_tiles, CUstream stream) {
+  p.first_tile = first;
+  p.tiles = std::max(tiles, 0);
+  p.state_tiles = state_tiles;
+  if (p.tiles == 0 && p.state_tiles == 0) return {};
+  return kernel.launch(conv_grid(spec, shape, p.tiles, p.state_tiles), &p, stream);
+}
+
+// Offsets of the sections of the workspace. Those that a call has no use for have no bytes.
+struct ConvWorkspace {
+  int64_t partials = 0;                    // float32 [B * tiles, W + 1, D]
+  int64_t sums = 0;                        // float32 [W + 1, D], all-reduced over the ranks
+  int64_t rows = 0;                        // [W - 1, B, D]: this part's tail rows
+  int64_t received = 0;                    // a message of rows from each source
+  int64_t halo = 0;                        // [W - 1, B, D]: joined from several messages
+  int64_t dhalo = 0;                       // float32 [W - 1, B, D]
+  int64_t dreceived = 0;                   // a message of dhalo from each destination
+  int64_t row_bytes = 0, dhalo_bytes = 0;  // of one message
+  size_t total = 0;
+};
+
+class ConvWork final : public Work {
+ public:
+  ConvWork(const ConvProblem& problem, ConvKernels kernels, Group* group, bool reduce);
+
+  const std::vector<KernelSpec>& specs() const override { return specs_; }
+  void bind(const std::vector<PlanKernel>& kernels) override;
+  Result<size_t> workspace_bytes(const Call& call) const override;
+  Status run(const Call& call) const override;
+  Result<Estimate> estimate(const Call& call) const override;
+
+ private:
+  friend struct ShardedConv;
+  struct Loaded {
+    std::shared_ptr<const Kernel> forward, backward, weight_grad, weight_grad_cast;
+    std::shared_ptr<const Kernel> halo_pack, halo_join, halo_add;
+  };
+
+  // The halo's plan of a call; without ranks an empty one.
+  HaloPlan halo(const Call& call) const;
+  Result<ConvWorkspace> lay_out(const Call& call, const ConvPart& part, const HaloPlan& halo) const;
+  ConvForwardParams forward_params(const Call& call, const ConvPart& part) const;
+  ConvBackwardParams backward_params(const Call& call, const ConvPart& part,
+                                     const ConvWorkspace& workspace) const;
+  Status weight_grad(const Call& call, const ConvPart& part, const ConvWorkspace& workspace) const;
+  // The launches of one rank among several: conv_sharded.cpp.
+  Status run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
+                     const ConvWorkspace& workspace) const;
+
+  ConvProblem problem_;
+  ConvKernels kernels_;
+  std::vector<KernelSpec> specs_;
+  Loaded loaded_;
+  Group* group_;  // null: one rank
+  bool reduce_;
+};
+
+// A width of the filter that kernels are made for.
+Status check_conv(const lathe_problem& problem, const Extents& promised);
+
+// After check_problem.
+Result<ConvProblem> conv_problem(const lathe_problem& problem, const Extents& promised, int world);
+
+// Chooses kernels; compiles nothing.
+Result<std::unique_ptr<Work>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,
+                                        Group* group, bool reduce_parameter_grads);
+Result<std::unique_ptr<Work>> make_conv_update(const ConvProblem& problem,
+                                               const DeviceFacts& facts);
+
+}  // namespace lathe

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Uploads of tables.
+#include "ops/device_table.h"
+
+namespace lathe {
+
+// On a stream of its own: other streams of the context may wait for ranks that come here first.
+Result<DeviceTable> DeviceTable::upload(const Device& device, std::span<const std::byte> bytes) {
+  DeviceTable out;
+  if (bytes.empty()) return out;
+  const Driver& driver = device.driver();
+  const Device::Scope scope(device);
+  LATHE_TRY(scope.status());
+  LATHE_TRY(check(driver, driver.cuMemAlloc(&out.address_, bytes.size()), "cuMemAlloc"));
+  out.device_ = &device;
+  CUstream stream = nullptr;
+  LATHE_TRY(
+      check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  Status status =
+      check(driver, driver.cuMemcpyHtoDAsync(out.address_, bytes.data(), bytes.size(), stream),
+            "cuMemcpyHtoDAsync");
+  if (status.ok()) {
+    status = check(driver, driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  }
+  (void)driver.cuStreamDestroy(stream);
+  LATHE_TRY(status);
+  return out;
+}
+
+DeviceTable::~DeviceTable() {
+  if (device_ == nullptr) return;
+  const Device::Scope scope(*device_);
+  (void)device_->driver().cuMemFree(address_);
+}
+
+}  // namespace lathe

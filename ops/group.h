@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The C objects for ranks: a group and the cut of a sequence axis.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/choice.h"
+#include "collective/group.h"
+#include "collective/layout.h"
+
+struct lathe_context;
+
+struct lathe_group {
+  lathe_context* context = nullptr;
+  std::shared_ptr<lathe::Group> group;
+  // What lathe_group_share_tuned agreed on, and its digest; null and 0: nothing tuned is used.
+  std::shared_ptr<const lathe::Choices> choices;
+  uint64_t choices_digest = 0;
+};
+
+namespace lathe {
+
+// What a plan made of a shard before its first run: tables on the device, schedules. Immutable.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+};
+
+}  // namespace lathe
+
+struct lathe_shard {
+  lathe::Layout layout;
+  int rank = 0;
+  lathe::PartContext view;  // of the last lathe_shard_view_of
+
+  struct ForPlan {
+    uint64_t plan = 0;  // lathe_plan::id
+    std::unique_ptr<const lathe::Prepared> prepared;
+  };
+  std::vector<ForPlan> prepared;
+
+  bool contiguous() const { return layout.balance == lathe::Balance::none; }
+  // Null if the shard was not prepared for the plan.
+  const lathe::Prepared* find(uint64_t plan) const;
+};

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Grids, workspace and cost of chunked KDA: arithmetic on shapes alone.
+#include <algorithm>
+#include <initializer_list>
+
+#include "codegen/base/integers.h"
+#include "ops/kda/chunked_kernels.h"
+#include "ops/workspace_parts.h"
+#include "templates/params/kda.h"
+#include "templates/params/kda_chunked.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kFinishColumns = 32;  // of a block
+
+KdaSegmentShape segments_of(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  return {shape.sequences, shape.value_heads, shape.segments, problem.key_dim, problem.value_dim};
+}
+
+// Packed rows of no sequence are padding, which somebody has to write.
+KdaChunkedShape with_padding(const KdaProblem& problem, KdaChunkedShape shape) {
+  if (problem.packed && shape.tokens > 0) shape.sequences = std::max<int64_t>(shape.sequences, 1);
+  return shape;
+}
+
+}  // namespace
+
+int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  return problem.packed ? shape.tokens : shape.sequences * shape.tokens;
+}
+
+int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size) {
+  return problem.packed ? shape.tokens / size + shape.sequences : ceil_div(shape.tokens, size);
+}
+
+int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape) {
+  const int64_t chunks = kda_chunks(problem, with_padding(problem, shape), kKdaChunk);
+  return problem.packed ? chunks : shape.sequences * chunks;
+}
+
+int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk) {
+  return ceil_div(problem.value_dim, walk.threads / 2);
+}
+
+int64_t KdaLaunch::count() const {
+  return (summary() > 0) + (merge > 0) + (forward > 0) + (scan() > 0) + (backward > 0) +
+         (finish > 0);
+}
+
+int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts) {
+  constexpr int kReserved = 1024;          // shared memory of a block for the system
+  constexpr int kRegistersOfThread = 256;  // of which a walk takes most
+  const int by_shared = facts.shared_bytes_per_multiprocessor / (walk.smem_bytes + kReserved);
+  const int by_registers = facts.registers_per_multiprocessor / (kRegistersOfThread * walk.threads);
+  return int64_t{facts.multiprocessors} * std::max(1, std::min(by_shared, by_registers));
+}
+
+int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const DeviceFacts& facts, const KdaChunkedShape& shape, int asked) {
+  const int64_t chunks = ceil_div(shape.tokens, kKdaChunk);  // of the longest sequence, at most
+  const bool cut = problem.segmented || problem.warmup;
+  if (!cut || chunks == 0 || shape.sequences == 0) return 1;
+  if (asked > 0) return std::min<int64_t>(asked, chunks);
+  const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
+  KdaSegmentQuestion question;
+  question.heads = bounded_product({shape.sequences, shape.value_heads});
+  question.value_tiles = kda_value_tiles(problem, walk);
+  question.key_tiles = ceil_div(problem.key_dim, walk.threads / 2);
+  question.tokens =
+      problem.packed ? shape.tokens / std::max<int64_t>(shape.sequences, 1) : shape.tokens;
+  question.blocks_at_once = kda_blocks_at_once(walk, facts);
+  // A call that gives o as well walks in one direction at a time.
+  question.forward = problem.forward || problem.recomputes();
+  question.back = kernels.scan && !problem.forward;
+  question.ranks = problem.ranks;
+  return kda_choose_segments(question);
+}
+
+KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const KdaChunkedShape& shape) {
+  KdaLaunch out;
+  const int64_t rows = kda_rows(problem, shape);
+  const auto walk = [&](const KernelSpec& spec, const KdaChunkedShape& of) {
+    return bounded_product(
+        {of.sequences, of.value_heads, kda_value_tiles(problem, spec), of.segments});
+  };
+  // Without tokens there are only states, which are handed through.
+  if (kernels.forward && (rows > 0 || problem.final_state)) {
+    out.forward = walk(*kernels.forward, with_padding(problem, shape));
+  }
+  if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
+    out.scan_back = walk(*kernels.scan, shape);
+    if (problem.recomputes() && rows > 0) out.scan_forward = out.scan_back;
+  }
+  if (kernels.summary && rows > 0) {
+    const KdaSegmentShape segments = segments_of(problem, shape);
+    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
+    out.summary_forward = blocks.forward, out.summary_back = blocks.back;
+    if (kernels.merge) out.merge = kda_merge_blocks(*kernels.merge, segments);
+  }
+  if (kernels.backward && rows > 0) {
+    out.backward = bounded_product({kda_slots(problem, shape), shape.heads});
+  }
+  if (kernels.finish) {
+    const int64_t rates = problem.dA_log ? shape.value_heads : 0;
+    const int64_t biases =
+        problem.ddt_bias ? bounded_product({shape.value_heads, problem.key_dim}) : 0;
+    out.finish = ceil_div(biases, kFinishColumns) + ceil_div(rates, kFinishColumns);
+  }
+  return out;
+}
+
+Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedShape& shape,
+                                   bool saved_outside) {
+  KdaWorkspace out;
+  const bool walks_back = problem.backward || problem.dinitial_state;
+  const int64_t rows = kda_rows(problem, shape), slots = kda_slots(problem, shape);
+  const int64_t heads = shape.value_heads, k = problem.key_dim, v = problem.value_dim;
+  const int64_t element = bytes_of(problem.element);
+  const int64_t saved = problem.backward && !saved_outside ? 1 : 0;
+  KdaSegmentShape segments = segments_of(problem, shape);
+  if (!problem.segmented) segments.segments = 1;
+  WorkspaceParts parts;
+  parts.add(&out.summaries, 4, {kda_end_numbers(segments)});
+  parts.add(&out.transitions, 4, {kda_transition_numbers(segments)});
+  parts.add(&out.grad_ends, 4, {walks_back ? kda_end_numbers(segments) : 0});
+  parts.add(&out.saved_values, element, {saved, rows, heads, v});
+  parts.add(&out.saved_states, element, {saved, slots, heads, v, k});
+  parts.add(&out.value_grads, element, {walks_back ? rows : 0, heads, v});
+  parts.add(&out.state_grads, element, {walks_back ? slots : 0, heads, v, k});
+  parts.add(&out.rate_sums, 4, {problem.dA_log ? slots : 0, heads});
+  parts.add(&out.bias_sums, 4, {problem.ddt_bias ? slots : 0, heads, k});
+  out.total = parts.total();
+  if (parts.fits()) return out;
+  return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+}
+
+Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                      const KdaChunkedShape& shape, int64_t chunk_size) {
+  const int64_t rows = kda_rows(problem, shape), slots = kda_slots(problem, shape);
+  const int64_t heads = shape.heads, value_heads = shape.value_heads;
+  const int64_t k = problem.key_dim, v = problem.value_dim, width = kda_padded_keys(problem);
+  const int64_t element = bytes_of(problem.element), gate = bytes_of(problem.gate);
+  const int64_t beta = bytes_of(problem.beta);
+  const uint64_t keys = unsigned_product({rows, heads, k, element});          // q, or k
+  const uint64_t values = unsigned_product({rows, value_heads, v, element});  // v, o, do, ...
+  const uint64_t gates = unsigned_product({rows, value_heads, k * gate + beta});
+  const uint64_t state = unsigned_product({value_heads, k, v, 4});  // of one sequence
+  const uint64_t states = unsigned_product({shape.sequences}) * state;
+  const uint64_t slot_states = unsigned_product({slots, value_heads, k, v, element});
+  const KdaLaunch launch = kda_launch(problem, kernels, shape);
+  Cost cost;
+  // Blocks of 16 tokens of all value heads, each made ready by every block of threads that has
+  // values of the head: pairs of their rows at four levels of the columns, 7 products 16 x 8 x 16
+  // for 16 columns, or 3 where a gate's bound lets them do. Then products with the state and with
+  // the squares of 16 tokens; 16-bit rows of sums count twice, in two parts.
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const bool bounded = problem.gate_kind == kKdaGateBounded && problem.element != Dtype::f16;
+  const auto walk = [&](const KernelSpec& spec, int64_t states_read, int64_t squares) {
+    const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * (spec.threads / 2);
+    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, terms});
+    cost.tensor_ops += blocks * unsigned_product({tiles, width, (bounded ? 3 : 7) * 2 * 8 * 16});
+    cost.tensor_ops +=
+        blocks * unsigned_product(
+                     {covered, 2 * kKdaBlock, (states_read + parts) * width + squares * kKdaBlock});
+    // Value heads that share q and k, and tiles of V, walk side by side: L2 reads memory once.
+    cost.bytes += 2 * keys + gates;
+  };
+  if (launch.summary() > 0) {
+    const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
+                                            segments_of(problem, shape), rows);
+    cost.bytes += segments.bytes, cost.tensor_ops += segments.tensor_ops;
+    cost.flops += segments.flops;
+  }
+  if (launch.forward > 0) {
+    walk(*kernels.forward, 2, 2 * parts);
+    const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
+    const int64_t chunks =
+        kda_chunks(problem, shape, chunk_size) * (problem.packed ? 1 : shape.sequences);
+    const uint64_t chunk_states = problem.chunk_states ? unsigned_product({chunks}) * state : 0;
+    cost.minimum_bytes += 2 * keys + gates + 2 * values + moved_states + chunk_states;
+    cost.bytes += 2 * values + moved_states + chunk_states;
+    if (problem.saves) cost.bytes += values + slot_states;
+    cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
+  }
+  if (launch.scan() > 0) {
+    walk(*kernels.scan, 2, 1 + parts);
+    if (problem.recomputes()) walk(*kernels.scan, 1, parts);
+    const uint64_t moved_states = (problem.dht + problem.dinitial_state) * states;
+    const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
+    cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's
+    cost.bytes += 2 * values + slot_states + moved_states;  // do, and gradients of what is kept
+    if (problem.recomputes()) cost.bytes += 2 * values + slot_states + made_again;
+    cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
+    if (problem.recomputes()) cost.flops += 4 * unsigned_product({rows, value_heads, k, v});
+  }
+  if (launch.backward > 0) {
+    const int64_t padded = ceil_div(v, 64) * 64;
+    const uint64_t chunks = unsigned_product({slots, value_heads});
+    // do h, y h and vn dh; the pairs of do and y with vn; and along K what those give q and k: ten
+    // squares of 16 tokens in each of four sums; and of the four squares on the diagonal, whose
+    // pairs go by four levels, three products of each level.
+    cost.tensor_ops += chunks * unsigned_product({3 * 2 * 64, width, padded});
+    cost.tensor_ops += chunks * unsigned_product({2 * 10 * 2 * 16 * 16, padded});
+    cost.tensor_ops += chunks * unsigned_product({(4 * 10 + 4 * 4 * 3) * 2 * 16 * 16, width});
+    cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
+    if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
+    // Beside them do, y and vn, and h and dh. For each pass over columns of K a block reads the
+    // first three again, 48 KB of a chunk, which L2 still holds.
+    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * values + 2 * slot_states;
+    cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
+  }
+  if (launch.finish > 0) {
+    cost.bytes +=
+        unsigned_product({slots, value_heads, 4 * 2 * (k * problem.ddt_bias + problem.dA_log)});
+  }
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Chunked KDA on the host: tiles, specs, grids, workspace and cost of its launches. Pure functions
+// of integers.
+//
+// The forward is one walk over the tokens. The backward walks back, and forward once more unless
+// the forward has left what that gives; then chunks of 64 tokens go on their own, and the gradients
+// of A_log and dt_bias are summed over them.
+#pragma once
+
+#include "ops/kda/kernels.h"
+#include "ops/kda/segments.h"
+
+namespace lathe {
+
+// Of a walk: a block owns the values of a head that its warps have in registers, 16 each, and
+// prepares as many blocks of 16 tokens at once. Part of the spec, a function of the widths and
+// never of a length, a batch or a number of heads.
+struct KdaWalkTile {
+  int warps = 8;
+
+  int values() const { return 16 * warps; }
+  bool operator==(const KdaWalkTile&) const = default;
+};
+
+// K as kernels have it: 64, 128, 192 or 256.
+int kda_padded_keys(const KdaProblem& problem);
+// Shared memory: a prepared block for each warp, and rows of v.
+int kda_walk_smem(const KdaProblem& problem, const KdaWalkTile& tile);
+int kda_backward_smem(const KdaProblem& problem);
+
+// All configurations worth trying, the default first. The tuner and choose() share this list.
+std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const DeviceFacts& facts);
+// UNSUPPORTED if the device's shared memory is too small for any of them.
+Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
+
+struct KdaChunkedKernels {
+  std::optional<KernelSpec> summary;   // kda_summary, before the walks of both directions
+  std::optional<KernelSpec> compose;   // kda_compose
+  std::optional<KernelSpec> merge;     // kda_merge
+  std::optional<KernelSpec> forward;   // kda_forward
+  std::optional<KernelSpec> scan;      // kda_backward_scan
+  std::optional<KernelSpec> backward;  // kda_backward
+  std::optional<KernelSpec> finish;    // kda_backward_finish
+};
+Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
+// The walks with a tile that the caller picked from the candidates.
+KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile);
+KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile);
+KernelSpec kda_backward_spec(const KdaProblem& problem);
+KernelSpec kda_backward_finish_spec();
+
+// Blocks of a walk that the device has room for.
+int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts);
+
+// Geometry. T tokens of each of the batch's rows, or of all packed sequences.
+struct KdaChunkedShape {
+  int64_t sequences = 0, heads = 0, value_heads = 0;
+  int64_t tokens = 0;
+  int64_t segments = 1;  // of a sequence
+};
+int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape);   // tokens of all
+int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // params/kda_chunked.h
+// Chunks of `size` tokens that chunk_states has, at most: packed lengths are on the device.
+int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
+int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);
+// Into how many segments a call cuts its sequences; `asked` as the option: 0 leaves it to the
+// shape. A problem that is neither segmented nor warmed up has one.
+int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const DeviceFacts& facts, const KdaChunkedShape& shape, int asked);
+
+// Blocks of each launch of one call, all in x; 0: there is nothing for it to do. A launch may have
+// at most 2^31 - 1, which the caller compares; no number here wraps around.
+struct KdaLaunch {
+  int64_t summary_forward = 0, summary_back = 0;  // of one launch
+  int64_t merge = 0;
+  int64_t forward = 0;
+  int64_t scan_forward = 0, scan_back = 0;  // of one launch
+  int64_t backward = 0;
+  int64_t finish = 0;
+
+  int64_t summary() const { return summary_forward + summary_back; }
+  int64_t scan() const { return scan_forward + scan_back; }
+  int64_t count() const;  // launches
+};
+KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                     const KdaChunkedShape& shape);
+
+// Offsets of the parts of the workspace; a part that a call has no use for has no bytes.
+// `saved_outside`: what the forward leaves has tensors of its own.
+struct KdaWorkspace {
+  int64_t summaries = 0;     // float32 [N, segments, HV, V, K]
+  int64_t transitions = 0;   // float32 [N, segments, HV, K, K]
+  int64_t grad_ends = 0;     // float32 [N, segments, HV, V, K]
+  int64_t saved_values = 0;  // [rows, HV, V] of the inputs' type
+  int64_t saved_states = 0;  // [slots, HV, V, K]
+  int64_t value_grads = 0;   // as saved_values
+  int64_t state_grads = 0;   // as saved_states
+  int64_t rate_sums = 0;     // float32 [slots, HV]
+  int64_t bias_sums = 0;     // float32 [slots, HV, K]
+  int64_t total = 0;
+};
+// INVALID_ARGUMENT where the sum passes 2^63.
+Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedShape& shape,
+                                   bool saved_outside);
+
+// Every tensor once is the minimum; bytes count what the launches read of memory and write, of what
+// L2 holds once, tensor operations what their matrix instructions do.
+Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                      const KdaChunkedShape& shape, int64_t chunk_size);
+
+}  // namespace lathe

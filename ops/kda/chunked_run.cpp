@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The plan of `kda`: which kernels it holds, the workspace of a call, the launches.
+#include "ops/kda/chunked_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codegen/base/invalid.h"
+#include "ops/kda/chain.h"
+
+namespace lathe {
+namespace {
+
+// Positions of tokens that are fetched ahead are added in 32 bits.
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
+Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
+
+}  // namespace
+
+KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels,
+                 Group* group, bool reduce)
+    : request_(request),
+      facts_(facts),
+      kernels_(std::move(kernels)),
+      group_(group),
+      reduce_(reduce) {
+  for (const auto* spec : {&kernels_.summary, &kernels_.compose, &kernels_.merge, &kernels_.forward,
+                           &kernels_.scan, &kernels_.backward, &kernels_.finish}) {
+    if (*spec) specs_.push_back(**spec);
+  }
+}
+
+void KdaWork::bind(const std::vector<PlanKernel>& kernels) {
+  size_t next = 0;
+  for (const auto& [spec, loaded] :
+       {std::pair(&kernels_.summary, &summary_), std::pair(&kernels_.compose, &compose_),
+        std::pair(&kernels_.merge, &merge_), std::pair(&kernels_.forward, &forward_),
+        std::pair(&kernels_.scan, &scan_), std::pair(&kernels_.backward, &backward_),
+        std::pair(&kernels_.finish, &finish_)}) {
+    if (*spec) *loaded = kernels[next++].loaded;
+  }
+}
+
+KdaChunkedShape KdaWork::shape(const Call& call) const {
+  if (problem().ranks) return part_shape(call);
+  const Extents& extents = call.extents;
+  KdaChunkedShape out;
+  out.sequences = extents[Letter::N];
+  out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
+  out.tokens = extents[Letter::T];
+  out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
+  return out;
+}
+
+Result<KdaLaunch> KdaWork::check(const Call& call, const KdaChunkedShape& shape) const {
+  if (problem().ranks) LATHE_TRY(check_part(call));
+  LATHE_TRY(check_kda_extents(call.extents, problem().packed));
+  LATHE_TRY(check_kda_chunks(call.extents, problem().packed, request_.chunk_size));
+  if (shape.tokens > kMostTokens) {
+    return Status(Code::unsupported,
+                  text("q has T = ", shape.tokens, "; allowed are 0 to ", kMostTokens));
+  }
+  if (kernels_.scan && shape.heads > 0 && shape.value_heads == 0) {
+    return invalid(text("v has HV = 0 and q has H = ", shape.heads,
+                        "; allowed with a backward are HV that are a multiple of H from H on"));
+  }
+  const KdaLaunch launch = kda_launch(problem(), kernels_, shape);
+  for (const int64_t blocks : {launch.summary(), launch.merge, launch.forward, launch.scan(),
+                               launch.backward, launch.finish}) {
+    if (blocks <= kMaxExtent) continue;
+    return Status(
+        Code::unsupported,
+        text("v of ", shape.sequences, " sequences, ", shape.value_heads, " value heads and ",
+             shape.tokens, " tokens needs more than ", kMaxExtent, " blocks; split the batch"));
+  }
+  return launch;
+}
+
+Result<size_t> KdaWork::workspace_bytes(const Call& call) const {
+  const KdaChunkedShape extent = shape(call);
+  LATHE_TRY(check(call, extent));
+  LATHE_ASSIGN(const KdaWorkspace workspace,
+               kda_workspace(problem(), extent, request_.saved_outside));
+  if (!problem().ranks) return static_cast<size_t>(workspace.total);
+  LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
+  return static_cast<size_t>(ranks.total);
+}
+
+// What segments start from, for the walks of both directions.
+Status KdaWork::run_segments(const KdaCall& of) const {
+  if (of.launch.summary() > 0) {
+    const KdaSummaryParams p = kda_summary_params(of, walk());
+    LATHE_TRY(summary_->launch(grid_of(of.launch.summary()), &p, of.call.stream));
+  }
+  return run_merge(of);
+}
+
+Status KdaWork::run_merge(const KdaCall& of) const {
+  if (of.launch.merge == 0) return {};
+  const KdaMergeParams p = kda_merge_params(of);
+  return merge_->launch(grid_of(of.launch.merge), &p, of.call.stream);
+}
+
+Status KdaWork::run_forward(const KdaCall& of) const {
+  if (of.launch.forward == 0) return {};
+  const KdaForwardParams p = kda_forward_params(of, walk());
+  return forward_->launch(grid_of(of.launch.forward), &p, of.call.stream);
+}
+
+Status KdaWork::run_backward(const KdaCall& of) const {
+  const KdaLaunch& launch = of.launch;
+  if (launch.scan() > 0) {
+    const KdaBackwardScanParams p = kda_scan_params(of, walk());
+    LATHE_TRY(scan_->launch(grid_of(launch.scan()), &p, of.call.stream));
+  }
+  if (launch.backward > 0) {
+    const KdaBackwardParams p = kda_backward_params(of, walk());
+    LATHE_TRY(backward_->launch(grid_of(launch.backward), &p, of.call.stream));
+  }
+  if (launch.finish == 0) return {};
+  const KdaBackwardFinishParams p = kda_finish_params(of);
+  return finish_->launch(grid_of(launch.finish), &p, of.call.stream);
+}
+
+Status KdaWork::run(const Call& call) const {
+  if (problem().ranks) return run_sharded(call);
+  const KdaChunkedShape extent = shape(call);
+  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
+  LATHE_ASSIGN(const KdaWorkspace workspace,
+               kda_workspace(problem(), extent, request_.saved_outside));
+  LATHE_TRY(call.check_workspace(workspace.total));
+  const KdaCall of = {request_, extent, launch, workspace, call, {}};
+  LATHE_TRY(run_segments(of));
+  LATHE_TRY(run_forward(of));
+  return run_backward(of);
+}
+
+Result<Estimate> KdaWork::estimate(const Call& call) const {
+  const KdaChunkedShape extent = shape(call);
+  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
+  Estimate out;
+  out.launches = static_cast<uint64_t>(launch.count());
+  out.cost = kda_chunked_cost(problem(), kernels_, extent, request_.chunk_size);
+  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, extent, facts_);
+  if (problem().ranks) add_exchange(call, extent, &out);
+  return out;
+}
+
+namespace {
+
+// Whether a call may come to have more than one segment: one of few and long sequences, unless the
+// problem promises otherwise.
+bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
+             const DeviceFacts& facts) {
+  KdaChunkedShape shape = request.promised;
+  if (shape.sequences == kUnknown) shape.sequences = 1;
+  if (shape.value_heads == kUnknown) shape.value_heads = 1;
+  if (shape.tokens == kUnknown) shape.tokens = kMostTokens;
+  return kda_segments(request.problem, kernels, facts, shape, request.segments) > 1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFacts& facts,
+                                       Group* group, bool reduce_parameter_grads) {
+  KdaRequest request = asked;
+  request.problem.ranks = group && group->world() > 1;
+  if (request.problem.ranks && request.problem.warmup) {
+    return invalid(
+        "option warmup_segments is set and the problem has a group; allowed with one is 0: the "
+        "states that ranks exchange are exact");
+  }
+  LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(request.problem, facts));
+  if (request.problem.segmented && !may_cut(request, kernels, facts)) {
+    request.problem.segmented = false;
+    LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
+  }
+  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, facts, std::move(kernels),
+                                                         request.problem.ranks ? group : nullptr,
+                                                         reduce_parameter_grads));
+}
+
+}  // namespace lathe

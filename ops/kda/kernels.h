@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The KDA family on the host: which kernels a problem needs, with which tiles, how large their
+// grids are and what they move. Pure functions of integers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "codegen/base/status.h"
+#include "codegen/device_facts.h"
+#include "codegen/spec.h"
+#include "ops/conv/kernels.h"  // Grid, Cost
+#include "ops/kernel_problems.h"
+
+namespace lathe {
+
+// How a block of kda_recurrent divides K and V: part of the spec, a function of the widths and
+// never of a length, a batch or a number of heads.
+struct KdaRecurrentTile {
+  int key_lanes = 16;  // lanes of a warp over K, 8 or 16; the others go over V
+  int warps = 4;       // side by side along V
+
+  int columns() const { return 4 * (32 / key_lanes) * warps; }
+  bool operator==(const KdaRecurrentTile&) const = default;
+};
+
+// All configurations worth trying, the default first. The tuner and choose() share this list.
+std::vector<KdaRecurrentTile> kda_recurrent_candidates(const KdaProblem& problem,
+                                                       const DeviceFacts& facts);
+// UNSUPPORTED if the device's shared memory is too small for any of them.
+Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const DeviceFacts& facts);
+// Shared memory of a block: two buffers of one token per warp.
+int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile);
+
+// UNSUPPORTED, by name, for types and widths that no kernel of the family has.
+Status kda_check(const KdaProblem& problem);
+
+struct KdaKernels {
+  std::optional<KernelSpec> recurrent;
+};
+Result<KdaKernels> kda_kernels(const KdaProblem& problem, const DeviceFacts& facts);
+// The same with a tile that the caller picked from the candidates.
+KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile);
+
+// Geometry. `rows`: tokens of all sequences.
+struct KdaShape {
+  int64_t sequences = 0, heads = 0, value_heads = 0;
+  int64_t rows = 0;
+};
+// One block per tile of V, value head and sequence, all in x. A launch may have at most 2^31 - 1
+// blocks: the caller compares this number, of one sequence, first.
+int64_t kda_recurrent_blocks(const KernelSpec& spec, const KdaShape& shape);
+Grid kda_recurrent_grid(const KernelSpec& spec, const KdaShape& shape);
+
+// Which states a call of kda_recurrent reads and writes.
+struct KdaStateTraffic {
+  bool initial = false, final = false;  // without a pool; with one every state is
+};
+Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const KdaShape& shape,
+                        const KdaStateTraffic& states);
+
+}  // namespace lathe

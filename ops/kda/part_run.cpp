@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda on one rank among several, before it runs: what is made of a shard, the shape and the
+// workspace of its part, and what all of it costs.
+#include <algorithm>
+
+#include "codegen/base/invalid.h"
+#include "ops/kda/chain.h"
+#include "ops/kda/chunked_run.h"
+#include "ops/kda/prepared.h"
+#include "ops/workspace_parts.h"
+
+namespace lathe {
+namespace {
+
+// Chunks are counted from the starts of sequences: a part that begins within one would leave states
+// that are none of the whole's.
+Status check_chunks(const Layout& layout, int64_t chunk) {
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    const KdaStatesPlan plan = kda_states_plan(layout, rank);
+    if (plan.carried_tokens % chunk == 0) continue;
+    return invalid(text("chunk_states is declared with chunk_size ", chunk, ", and rank ", rank,
+                        " begins ", plan.carried_tokens, " tokens into sequence ", plan.first,
+                        "; allowed are multiples of chunk_size (the shard's bounds)"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const Prepared>> KdaWork::prepare(const lathe_shard& shard) const {
+  if (!problem().ranks) return std::unique_ptr<const Prepared>();
+  const Layout& layout = shard.layout;
+  if (problem().packed != layout.packed) {
+    return invalid(text("cu_seqlens is ", problem().packed ? "" : "not ",
+                        "declared, but the shard was made ", layout.packed ? "with" : "without",
+                        " lengths (lathe_shard_options.cu_seqlens)"));
+  }
+  if (problem().chunk_states) LATHE_TRY(check_chunks(layout, request_.chunk_size));
+  auto out = std::make_unique<KdaPrepared>();
+  out->plan = kda_states_plan(layout, shard.rank);
+  out->messages = kda_messages(out->plan, kernels_.summary->constant("states") != 0,
+                               kernels_.summary->constant("grads") != 0);
+  out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
+  out->sends.reserve(out->messages.sends.size());
+  out->receives.reserve(out->messages.receives.size());
+  if (problem().packed) {
+    const Device& device = group_->device();
+    LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(device)
+                                                 : out->upload<int32_t>(device));
+  }
+  return std::unique_ptr<const Prepared>(std::move(out));
+}
+
+Status KdaWork::check_part(const Call& call) const {
+  if (!call.prepared) {
+    return invalid("the shard is not prepared for this plan: lathe_shard_prepare comes first");
+  }
+  const int64_t sequences = call.extents[Letter::N];
+  if (problem().packed && sequences != prepared_of(call).sequences) {
+    return invalid(text("cu_seqlens has N + 1 = ", sequences + 1, " offsets; those of the shard ",
+                        "are ", prepared_of(call).sequences + 1));
+  }
+  return {};
+}
+
+KdaChunkedShape KdaWork::part_shape(const Call& call) const {
+  KdaChunkedShape out;
+  if (!call.prepared) return out;  // which check_part refuses
+  const KdaStatesPlan& plan = prepared_of(call).plan;
+  const Extents& extents = call.extents;
+  out.sequences = plan.sequences() * (problem().packed ? 1 : extents[Letter::N]);
+  out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
+  out.tokens = extents[Letter::T];
+  out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
+  return out;
+}
+
+Result<KdaRankWorkspace> KdaWork::rank_workspace(const Call& call,
+                                                 const KdaChunkedShape& shape) const {
+  const KdaStatesPlan& plan = prepared_of(call).plan;
+  LATHE_ASSIGN(const KdaWorkspace workspace,
+               kda_workspace(problem(), shape, request_.saved_outside));
+  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  const int64_t heads = shape.value_heads, k = problem().key_dim, v = problem().value_dim;
+  const auto before = static_cast<int64_t>(plan.before.size());
+  const auto after = static_cast<int64_t>(plan.after.size());
+  KdaRankWorkspace out;
+  WorkspaceParts parts;
+  int64_t start = 0;
+  parts.add(&start, 1, {workspace.total});
+  parts.add(&out.end, 4, {plan.open, rows, heads, v, k});
+  parts.add(&out.map, 4, {plan.whole(), rows, heads, k, k});
+  parts.add(&out.grad, 4, {plan.carried, rows, heads, v, k});
+  parts.add(&out.ends, 4, {before, rows, heads, v, k});
+  parts.add(&out.end_maps, 4, {before, rows, heads, k, k});
+  parts.add(&out.grads, 4, {after, rows, heads, v, k});
+  parts.add(&out.grad_maps, 4, {after, rows, heads, k, k});
+  out.total = parts.total();
+  if (!parts.fits()) return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  out.state_bytes = static_cast<size_t>(4 * rows * heads * v * k);
+  out.map_bytes = static_cast<size_t>(4 * rows * heads * k * k);
+  return out;
+}
+
+// What one rank does not: summaries that are handed on, and their composition. Messages are no
+// launches.
+void KdaWork::add_exchange(const Call& call, const KdaChunkedShape& shape, Estimate* out) const {
+  const KdaStatesPlan& plan = prepared_of(call).plan;
+  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  if (plan.sequences() == 0 || rows == 0 || shape.value_heads == 0) return;
+  const bool states = kernels_.summary->constant("states") != 0;
+  const bool grads = kernels_.summary->constant("grads") != 0;
+  const auto tokens = [&](int64_t local) {
+    return rows * (plan.cu_seqlens[local + 1] - plan.cu_seqlens[local]);
+  };
+  KdaPartWalks walks;
+  walks.states = states, walks.maps = plan.whole();
+  const auto forth = states ? static_cast<int64_t>(plan.before.size()) : 0;
+  const auto back = grads ? static_cast<int64_t>(plan.after.size()) : 0;
+  walks.links = std::max<int64_t>(forth - 1, 0) + std::max<int64_t>(back - 1, 0);
+  for (int64_t step = 1; step < std::max(forth, back); step *= kKdaComposeRadix) ++out->launches;
+  const bool hands_on = (plan.open && (states || plan.whole())) || (plan.carried && grads);
+  if (hands_on) ++out->launches;
+  if (hands_on && shape.segments == 1) {
+    if (plan.open && (states || plan.whole())) walks.forth = tokens(plan.sequences() - 1);
+    if (plan.carried && grads) walks.back = tokens(0);
+    const int64_t columns = kernels_.summary->threads / 2;
+    const int64_t width =
+        (walks.forth > 0 ? states * problem().value_dim + walks.maps * problem().key_dim : 0) +
+        (walks.back > 0 ? problem().value_dim : 0);
+    const int64_t blocks = rows * shape.value_heads * ((width + columns - 1) / columns);
+    out->cost.chain_cycles += kda_walk_cycles(problem(), *kernels_.summary, blocks,
+                                              std::max(walks.forth, walks.back) / rows, facts_);
+  }
+  const Cost more =
+      kda_part_cost(problem(), *kernels_.summary,
+                    {rows, shape.value_heads, 1, problem().key_dim, problem().value_dim}, walks);
+  out->cost.bytes += more.bytes, out->cost.flops += more.flops;
+  out->cost.tensor_ops += more.tensor_ops;
+}
+
+}  // namespace lathe

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda on one rank among several: summaries of the sequences that the part's ends cut, one exchange
+// of them, their composition, and one rank's launches on what it gives.
+#include <algorithm>
+
+#include "codegen/base/invalid.h"
+#include "collective/conv_halo.h"
+#include "collective/exchange.h"
+#include "ops/kda/chunked_run.h"
+#include "ops/kda/prepared.h"
+
+namespace lathe {
+namespace {
+
+Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
+
+}  // namespace
+
+// The steps of one call, on the stack.
+struct ShardedKda {
+  const KdaWork& work;
+  const KdaPrepared& prepared;
+  const KdaRankWorkspace& ranks;
+  const KdaCall& of;
+  int64_t rows;
+
+  const KdaStatesPlan& plan() const { return prepared.plan; }
+  char* at(int64_t offset) const { return of.call.workspace + offset; }
+  int before() const { return static_cast<int>(plan().before.size()); }
+  int after() const { return static_cast<int>(plan().after.size()); }
+  bool states() const { return has(*work.kernels_.summary, "states"); }
+  bool grads() const { return has(*work.kernels_.summary, "grads"); }
+  static bool has(const KernelSpec& spec, const char* part) { return spec.constant(part) != 0; }
+  int64_t last() const { return of.shape.sequences - rows; }
+  KdaSegmentShape segment_shape(int64_t sequences) const {
+    return {sequences, of.shape.value_heads, of.shape.segments, work.problem().key_dim,
+            work.problem().value_dim};
+  }
+
+  Status summarize() const;
+  Status compose_segments() const;
+  Status exchange() const;
+  Status compose_parts() const;
+  Status launch_compose(KdaComposeParams p) const;
+  int used(int64_t local) const;
+};
+
+// Of one segment the walks themselves leave what is sent, and only of the sequences that are cut.
+Status ShardedKda::summarize() const {
+  KdaSummaryParams p = kda_summary_params(of, work.walk());
+  int64_t blocks = of.launch.summary();
+  if (of.shape.segments == 1) {
+    const KdaSummaryBlocks each = kda_summary_each(*work.kernels_.summary, segment_shape(1));
+    const bool forth = plan().open && (states() || plan().whole());
+    const int64_t forward = forth ? rows * each.forward : 0;
+    const int64_t back = plan().carried && grads() ? rows * each.back : 0;
+    // The kernel counts sequences from the first local one: what it writes of the last lies here.
+    const int64_t skipped = forth ? last() : 0;
+    p.forward_blocks = static_cast<int>(forward);
+    p.forward_skipped = static_cast<int>(skipped * each.forward);
+    p.summaries = at(ranks.end - skipped * static_cast<int64_t>(ranks.state_bytes) / rows);
+    p.transitions = at(ranks.map - skipped * static_cast<int64_t>(ranks.map_bytes) / rows);
+    p.grad_ends = at(ranks.grad);
+    blocks = forward + back;
+  }
+  if (blocks == 0) return {};
+  return work.summary_->launch(grid_of(blocks), &p, of.call.stream);
+}
+
+// Segments of a local sequence that have tokens.
+int ShardedKda::used(int64_t local) const {
+  const bool packed = work.problem().packed;
+  const int64_t count =
+      packed ? plan().cu_seqlens[local + 1] - plan().cu_seqlens[local] : of.shape.tokens;
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t length = ceil_div(ceil_div(count, kKdaChunk), of.shape.segments) * kKdaChunk;
+  return count == 0 ? 0 : static_cast<int>(ceil_div(count, length));
+}
+
+Status ShardedKda::launch_compose(KdaComposeParams p) const {
+  const auto blocks = [&](const KdaComposeSide& side) -> int64_t {
+    if (side.elements == 0) return 0;
+    return kda_compose_blocks(segment_shape(rows), side.elements, p.step, p.radix);
+  };
+  const int64_t forward = blocks(p.forward), back = blocks(p.back);
+  p.forward_blocks = static_cast<int>(forward);
+  p.sequences = static_cast<int>(rows), p.value_heads = static_cast<int>(of.shape.value_heads);
+  p.key_dim = work.problem().key_dim, p.value_dim = work.problem().value_dim;
+  if (forward + back == 0) return {};
+  return work.compose_->launch(grid_of(forward + back), &p, of.call.stream);
+}
+
+// The part's map from those of the segments of the sequence that is cut.
+Status ShardedKda::compose_segments() const {
+  if (of.shape.segments == 1) return {};
+  const KdaWorkspace& w = of.workspace;
+  const int64_t heads = of.shape.value_heads, each = of.shape.segments * heads;
+  const auto state = static_cast<int64_t>(ranks.state_bytes) / (rows * heads);
+  const auto map = static_cast<int64_t>(ranks.map_bytes) / (rows * heads);
+  KdaComposeParams p = {};
+  p.radix = static_cast<int>(of.shape.segments), p.step = 1;
+  const auto side = [&](int64_t ends, int64_t run, int64_t to, int64_t element_runs, int elements) {
+    KdaComposeSide out = {};
+    out.ends = at(ends + run * state), out.transitions = at(w.transitions + run * map);
+    out.to_ends = at(to), out.to_transitions = at(ranks.map);
+    out.sequence_runs = each, out.element_runs = element_runs, out.elements = elements;
+    return out;
+  };
+  if (plan().open && states()) {
+    p.forward = side(w.summaries, last() * each, ranks.end, heads, used(last()));
+    p.forward.maps = plan().whole();
+  }
+  if (plan().carried && grads()) {
+    const int count = used(0);
+    p.back = side(w.grad_ends, (count - 1) * heads, ranks.grad, -heads, count);
+    p.back.maps = plan().whole() && !states();
+  }
+  return launch_compose(p);
+}
+
+Status ShardedKda::exchange() const {
+  const auto transfer = [&](const KdaMessage& message, bool sends) -> Transfer {
+    const bool map = message.kind == KdaMessage::map;
+    const size_t bytes = map ? ranks.map_bytes : ranks.state_bytes;
+    int64_t place = map ? ranks.map : message.forth ? ranks.end : ranks.grad;
+    if (!sends) {
+      place = message.forth ? (map ? ranks.end_maps : ranks.ends)
+                            : (map ? ranks.grad_maps : ranks.grads);
+    }
+    return {message.peer, at(place) + static_cast<size_t>(message.slot) * bytes, bytes};
+  };
+  prepared.sends.clear(), prepared.receives.clear();
+  for (const KdaMessage& message : prepared.messages.sends) {
+    prepared.sends.push_back(transfer(message, true));
+  }
+  for (const KdaMessage& message : prepared.messages.receives) {
+    prepared.receives.push_back(transfer(message, false));
+  }
+  const Hop hop = {prepared.sends, prepared.receives, "kda's exchange of states"};
+  if (is_empty(hop)) return {};
+  const Status posted = post_after(*work.group_, hop, of.call.stream);
+  // Whatever happened, the caller's stream ends after the exchange.
+  const Status joined = work.group_->stream_after_exchange(of.call.stream);
+  return posted.ok() ? joined : posted;
+}
+
+// What the parts before make of the first sequence's state, and those behind of the last one's
+// gradient: a tree, in the slots of the messages.
+Status ShardedKda::compose_parts() const {
+  const int64_t runs = rows * of.shape.value_heads;
+  const int forth = states() ? before() : 0, back = grads() ? after() : 0;
+  KdaComposeParams p = {};
+  p.radix = kKdaComposeRadix;
+  p.forward.ends = p.forward.to_ends = at(ranks.ends);
+  p.forward.transitions = p.forward.to_transitions = at(ranks.end_maps);
+  p.forward.element_runs = runs;
+  const auto farthest = static_cast<size_t>(std::max(back - 1, 0));
+  p.back.ends = p.back.to_ends = at(ranks.grads) + farthest * ranks.state_bytes;
+  p.back.transitions = p.back.to_transitions = at(ranks.grad_maps) + farthest * ranks.map_bytes;
+  p.back.element_runs = -runs;
+  p.forward.sequence_runs = p.back.sequence_runs = of.shape.value_heads;
+  for (p.step = 1; p.step < std::max(forth, back); p.step *= p.radix) {
+    p.forward.elements = p.step < forth ? forth : 0;
+    p.back.elements = p.step < back ? back : 0;
+    LATHE_TRY(launch_compose(p));
+  }
+  return {};
+}
+
+Status KdaWork::run_sharded(const Call& call) const {
+  const KdaChunkedShape extent = shape(call);
+  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
+  LATHE_ASSIGN(const KdaWorkspace workspace,
+               kda_workspace(problem(), extent, request_.saved_outside));
+  LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(ranks.total)));
+  const KdaPrepared& prepared = prepared_of(call);
+  const KdaStatesPlan& plan = prepared.plan;
+  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  KdaPartOf part = {true, plan.first, prepared.table.data(), {}};
+  const size_t farthest = plan.after.empty() ? 0 : plan.after.size() - 1;
+  part.carry.states = call.workspace + ranks.ends;
+  part.carry.grads = call.workspace + ranks.grads + farthest * ranks.state_bytes;
+  part.carry.carried = static_cast<int>(plan.carried ? rows : 0);
+  part.carry.open = static_cast<int>(extent.sequences - (plan.open ? rows : 0));
+  const KdaCall of = {request_, extent, launch, workspace, call, part};
+  const ShardedKda sharded = {*this, prepared, ranks, of, rows};
+  if (rows > 0 && extent.value_heads > 0) {
+    LATHE_TRY(sharded.summarize());
+    LATHE_TRY(sharded.compose_segments());
+    LATHE_TRY(sharded.exchange());
+    LATHE_TRY(sharded.compose_parts());
+  }
+  LATHE_TRY(run_merge(of));
+  LATHE_TRY(run_forward(of));
+  LATHE_TRY(run_backward(of));
+  return reduce_gradients(call);
+}
+
+Status KdaWork::reduce_gradients(const Call& call) const {
+  if (!reduce_) return {};
+  const auto heads = static_cast<size_t>(call.extents[Letter::HV]);
+  const auto keys = static_cast<size_t>(problem().key_dim);
+  if (problem().dA_log) {
+    LATHE_TRY(all_reduce_f32(*group_, call.tensors[kda::dA_log].data, heads, call.stream));
+  }
+  if (!problem().ddt_bias) return {};
+  return all_reduce_f32(*group_, call.tensors[kda::ddt_bias].data, heads * keys, call.stream);
+}
+
+}  // namespace lathe

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_recurrent behind the plan: one kernel, no workspace.
+#include <algorithm>
+#include <utility>
+
+#include "codegen/base/invalid.h"
+#include "ops/kda/request.h"
+#include "templates/params/kda.h"
+
+namespace lathe {
+namespace {
+
+// Positions of tokens that are fetched ahead are added in 32 bits.
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
+class KdaRecurrentWork final : public Work {
+ public:
+  KdaRecurrentWork(const KdaRequest& request, const KdaKernels& kernels)
+      : request_(request), specs_{*kernels.recurrent} {}
+
+  const std::vector<KernelSpec>& specs() const override { return specs_; }
+  void bind(const std::vector<PlanKernel>& kernels) override { kernel_ = kernels[0].loaded; }
+  Result<size_t> workspace_bytes(const Call& call) const override;
+  Result<Estimate> estimate(const Call& call) const override;
+  Status run(const Call& call) const override;
+
+ private:
+  const KernelSpec& spec() const { return specs_[0]; }
+  const KdaProblem& problem() const { return request_.problem; }
+  static KdaShape shape(const Call& call) {
+    const Extents& extents = call.extents;
+    return {extents[Letter::N], extents[Letter::H], extents[Letter::HV],
+            extents[Letter::B] * extents[Letter::T]};
+  }
+  // Packed rows of no sequence are padding, which somebody has to write.
+  KdaShape grid_shape(KdaShape shape) const {
+    if (problem().packed) shape.sequences = std::max<int64_t>(shape.sequences, 1);
+    return shape;
+  }
+  // Nothing to write, neither a row nor a state.
+  bool is_empty(const Call& call) const {
+    const KdaShape shape = grid_shape(KdaRecurrentWork::shape(call));
+    const bool states = request_.final_state && call.extents[Letter::N] > 0;
+    return shape.sequences == 0 || shape.value_heads == 0 || (shape.rows == 0 && !states);
+  }
+  // What a problem with open extents leaves to its calls.
+  Status check(const Call& call) const;
+  KdaRecurrentParams params(const Call& call) const;
+  void fill_states(const Call& call, KdaRecurrentParams* p) const;
+
+  KdaRequest request_;
+  std::vector<KernelSpec> specs_;
+  std::shared_ptr<const Kernel> kernel_;
+};
+
+Status KdaRecurrentWork::check(const Call& call) const {
+  LATHE_TRY(check_kda_extents(call.extents, problem().packed));
+  const int64_t tokens = call.extents[Letter::T];
+  if (tokens > kMostTokens) {
+    return Status(Code::unsupported,
+                  text("q has T = ", tokens, "; allowed are 0 to ", kMostTokens));
+  }
+  KdaShape one = grid_shape(shape(call));
+  const int64_t sequences = std::max<int64_t>(std::exchange(one.sequences, 1), 1);
+  if (kda_recurrent_blocks(spec(), one) <= kMaxExtent / sequences) return {};
+  return Status(Code::unsupported,
+                text("v of ", sequences, " sequences and ", one.value_heads,
+                     " value heads needs more than ", kMaxExtent, " blocks; split the batch"));
+}
+
+Result<size_t> KdaRecurrentWork::workspace_bytes(const Call& call) const {
+  LATHE_TRY(check(call));
+  return size_t{0};
+}
+
+void KdaRecurrentWork::fill_states(const Call& call, KdaRecurrentParams* p) const {
+  const auto& t = call.tensors;
+  const bool pool = problem().states != kKdaStatesPlain;
+  const Tensor& in = t[pool ? kda_recurrent::state_pool : kda_recurrent::initial_state];
+  const Tensor& out = t[pool ? kda_recurrent::state_pool : kda_recurrent::final_state];
+  p->state_in = in.data;
+  p->state_out = out.data;
+  p->in_slot_stride = in.stride[0];
+  p->in_head_stride = in.stride[1];
+  p->in_row_stride = in.stride[2];
+  p->out_slot_stride = out.stride[0];
+  p->out_head_stride = out.stride[1];
+  p->out_row_stride = out.stride[2];
+  if (!pool) return;
+  p->state_indices = t[kda_recurrent::state_indices].data;
+  p->num_accepted_tokens = t[kda_recurrent::num_accepted_tokens].data;
+  p->slots = static_cast<int>(call.extents[Letter::S]);
+  p->columns = static_cast<int>(std::max<int64_t>(call.extents[Letter::spec], 0));
+}
+
+KdaRecurrentParams KdaRecurrentWork::params(const Call& call) const {
+  namespace of = kda_recurrent;
+  const auto& t = call.tensors;
+  KdaRecurrentParams p = {};
+  p.q = t[of::q].data;
+  p.k = t[of::k].data;
+  p.v = t[of::v].data;
+  p.g = t[of::g].data;
+  p.beta = t[of::beta].data;
+  p.A_log = t[of::A_log].data;
+  p.dt_bias = t[of::dt_bias].data;
+  p.cu_seqlens = t[of::cu_seqlens].data;
+  p.o = t[of::o].data;
+  const auto strides = [](const Tensor& from, long long* batch, long long* token, long long* head) {
+    *batch = from.stride[0], *token = from.stride[1];
+    if (head) *head = from.stride[2];
+  };
+  strides(t[of::q], &p.q_batch_stride, &p.q_token_stride, &p.q_head_stride);
+  strides(t[of::k], &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
+  strides(t[of::v], &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
+  strides(t[of::g], &p.g_batch_stride, &p.g_token_stride, &p.g_head_stride);
+  strides(t[of::beta], &p.beta_batch_stride, &p.beta_token_stride, nullptr);
+  strides(t[of::o], &p.o_batch_stride, &p.o_token_stride, &p.o_head_stride);
+  fill_states(call, &p);
+  p.sequences = static_cast<int>(call.extents[Letter::N]);
+  p.heads = static_cast<int>(call.extents[Letter::H]);
+  p.value_heads = static_cast<int>(call.extents[Letter::HV]);
+  p.tokens = static_cast<int>(call.extents[Letter::T]);
+  p.scale = request_.scale;
+  p.lower_bound = request_.lower_bound;
+  p.beta_factor = request_.beta_factor;
+  return p;
+}
+
+Status KdaRecurrentWork::run(const Call& call) const {
+  LATHE_TRY(check(call));
+  if (is_empty(call)) return {};
+  const KdaRecurrentParams p = params(call);
+  return kernel_->launch(kda_recurrent_grid(spec(), grid_shape(shape(call))), &p, call.stream);
+}
+
+Result<Estimate> KdaRecurrentWork::estimate(const Call& call) const {
+  LATHE_TRY(check(call));
+  Estimate out;
+  if (is_empty(call)) return out;
+  out.launches = 1;
+  out.cost = kda_recurrent_cost(problem(), spec(), shape(call),
+                                {request_.initial_state, request_.final_state});
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Work>> make_kda_recurrent(const KdaRequest& request,
+                                                 const DeviceFacts& facts) {
+  LATHE_ASSIGN(const KdaKernels kernels, kda_kernels(request.problem, facts));
+  return std::unique_ptr<Work>(std::make_unique<KdaRecurrentWork>(request, kernels));
+}
+
+}  // namespace lathe

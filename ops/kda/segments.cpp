@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Segments of chunked KDA: arithmetic on shapes, and two specs that follow from a walk's.
+#include "ops/kda/segments.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <initializer_list>
+#include <string_view>
+
+#include "codegen/base/integers.h"
+#include "codegen/base/text.h"
+#include "templates/params/kda_chunked.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kMergeRows = 8, kMergeStages = 3;  // kda_merge.cuh
+
+// A chain of fewer costs more than it saves: the summaries are the walk once more, of V + K
+// columns.
+constexpr int kLeastSegments = 4;
+constexpr int64_t kLeastLength = 256;
+// Of the time of one segment at most this; and as good as the best, for the fewest segments.
+constexpr double kWorthwhile = 0.9;
+// In the time a walk takes for a token, about 0.1 us: a link of the chain, the two launches.
+constexpr int64_t kLinkTokens = 16, kLaunchTokens = 64;
+
+int columns_of(const KernelSpec& walk) { return walk.threads / 2; }  // 16 a warp
+
+// Constants of a walk that say what it stores or starts from: a summary has its own.
+bool is_of_the_walk_alone(const Constant& constant) {
+  for (const std::string_view member :
+       {"kInitialState", "kFinalState", "kChunkStates", "kOutput", "kSaved", "kFinalStateGrad",
+        "kInitialStateGrad", "kRanks"}) {
+    if (constant.member == member) return true;
+  }
+  return false;
+}
+
+// In tokens of one walk: the launches of a call in `segments`.
+int64_t time_of(const KdaSegmentQuestion& question, int64_t segments) {
+  const int64_t walks = (question.forward + question.back) * question.value_tiles;
+  const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
+  const auto waves = [&](int64_t blocks) { return ceil_div(blocks, question.blocks_at_once); };
+  const int64_t walk = length * waves(bounded_product({question.heads, walks, segments}));
+  if (segments == 1 && !question.ranks) return walk;
+  const int64_t ends = question.ranks ? segments : segments - 1;
+  const int64_t transitions = question.ranks ? segments : segments - 2;
+  const int64_t summaries =
+      bounded_product({question.heads, walks * ends + question.key_tiles * transitions});
+  return walk + length * waves(summaries) + transitions * kLinkTokens + kLaunchTokens;
+}
+
+}  // namespace
+
+int kda_merge_smem(int padded_keys) {
+  const int inner = padded_keys <= 64 ? 64 : padded_keys <= 128 ? 32 : 16;
+  return 4 * padded_keys * (kMergeStages * inner + 2 * kMergeRows);
+}
+
+KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
+  KernelSpec spec = walk;
+  spec.kernel = "kda_summary";
+  spec.source = "kda/kda_summary.cuh";
+  spec.params = "KdaSummaryParams";
+  spec.params_bytes = sizeof(KdaSummaryParams);
+  spec.last_field = "reserved";
+  spec.last_field_offset = offsetof(KdaSummaryParams, reserved);
+  spec.constants.erase(
+      std::remove_if(spec.constants.begin(), spec.constants.end(), is_of_the_walk_alone),
+      spec.constants.end());
+  for (const Constant& constant :
+       {Constant::flag("states", "kStates", parts.states),
+        Constant::flag("initial", "kInitialState", parts.states && parts.initial_state),
+        Constant::flag("grads", "kGrads", parts.grads),
+        Constant::flag("dht", "kFinalStateGrad", parts.grads && parts.dht)}) {
+    spec.constants.push_back(constant);
+  }
+  return spec;
+}
+
+KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
+  KernelSpec spec;
+  spec.kernel = "kda_merge";
+  spec.source = "kda/kda_merge.cuh";
+  spec.params = "KdaMergeParams";
+  spec.params_bytes = sizeof(KdaMergeParams);
+  spec.last_field = "segments";
+  spec.last_field_offset = offsetof(KdaMergeParams, segments);
+  const int width = static_cast<int>(walk.constant("width"));
+  spec.smem = "KdaMergeSmem";
+  spec.smem_bytes = kda_merge_smem(width);
+  spec.threads = width;
+  spec.constants = {
+      Constant::type("cu", "Offset", static_cast<Dtype>(walk.constant("cu"))),
+      Constant::integer("width", "kWidth", width),
+      Constant::flag("packed", "kPacked", walk.constant("packed") != 0),
+      Constant::flag("states", "kStates", parts.states),
+      Constant::flag("grads", "kGrads", parts.grads),
+      Constant::flag("ranks", "kRanks", walk.constant("ranks") != 0),
+  };
+  return spec;
+}
+
+KernelSpec kda_compose_spec(const KernelSpec& walk) {
+  KernelSpec spec;
+  spec.kernel = "kda_compose";
+  spec.source = "kda/kda_compose.cuh";
+  spec.params = "KdaComposeParams";
+  spec.params_bytes = sizeof(KdaComposeParams);
+  spec.last_field = "reserved";
+  spec.last_field_offset = offsetof(KdaComposeParams, reserved);
+  const int width = static_cast<int>(walk.constant("width"));
+  spec.smem = "KdaComposeSmem";
+  spec.smem_bytes = kda_merge_smem(width);
+  spec.threads = width;
+  spec.constants = {Constant::integer("width", "kWidth", width)};
+  return spec;
+}
+
+KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
+  KernelSpec spec = forward;
+  spec.kernel = "kda_forward_warmup";
+  spec.source = "kda/kda_forward_warmup.cuh";
+  return spec;
+}
+
+KdaSummaryBlocks kda_summary_each(const KernelSpec& summary, const KdaSegmentShape& shape) {
+  KdaSummaryBlocks blocks;
+  const int64_t columns = columns_of(summary);
+  const int64_t values = ceil_div(shape.value_dim, columns);
+  const int64_t tiles =
+      (summary.constant("states") != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
+  const auto of = [&shape](int64_t each) {
+    return bounded_product({shape.value_heads, shape.segments, each});
+  };
+  blocks.forward = of(tiles);
+  if (summary.constant("grads") != 0) blocks.back = of(values);
+  return blocks;
+}
+
+KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape) {
+  if (shape.segments <= 1) return {};
+  const KdaSummaryBlocks each = kda_summary_each(summary, shape);
+  return {bounded_product({shape.sequences, each.forward}),
+          bounded_product({shape.sequences, each.back})};
+}
+
+int64_t kda_merge_blocks(const KernelSpec& merge, const KdaSegmentShape& shape) {
+  if (shape.segments <= (merge.constant("ranks") != 0 ? 1 : 2)) return 0;
+  const int64_t chains = merge.constant("states") + merge.constant("grads");
+  return bounded_product(
+      {shape.sequences, shape.value_heads, ceil_div(shape.value_dim, kMergeRows), chains});
+}
+
+int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix) {
+  const int64_t runs = ceil_div(elements, int64_t{step} * radix);
+  return bounded_product(
+      {runs, shape.sequences, shape.value_heads,
+       ceil_div(shape.value_dim, kMergeRows) + ceil_div(shape.key_dim, kMergeRows)});
+}
+
+int64_t kda_end_numbers(const KdaSegmentShape& shape) {
+  if (shape.segments <= 1) return 0;
+  return bounded_product(
+      {shape.sequences, shape.value_heads, shape.segments, shape.value_dim, shape.key_dim});
+}
+
+int64_t kda_transition_numbers(const KdaSegmentShape& shape) {
+  if (shape.segments <= 1) return 0;
+  return bounded_product(
+      {shape.sequences, shape.value_heads, shape.segments, shape.key_dim, shape.key_dim});
+}
+
+Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
+                       const KernelSpec& merge, const KdaSegmentShape& shape, int64_t rows) {
+  Cost cost;
+  if (shape.segments <= 1) return cost;
+  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
+  const int64_t columns = columns_of(summary), segments = shape.segments;
+  const int64_t heads = shape.sequences * shape.value_heads;
+  const int64_t states = summary.constant("states"), grads = summary.constant("grads");
+  const int64_t values = ceil_div(v, columns), keys = ceil_div(k, columns);
+  // As many walks of a segment by a block of threads, of `segments` of them a whole sequence.
+  const int64_t walks = (states + grads) * values * (segments - 1) + keys * (segments - 2);
+  const int64_t row =
+      2 * k * bytes_of(problem.element) + k * bytes_of(problem.gate) + bytes_of(problem.beta);
+  const int64_t value_row = v * bytes_of(problem.element);
+  const auto share = [&](int64_t each, int64_t walked) {  // of all tokens
+    return unsigned_product({rows, shape.value_heads, each, walked}) /
+           static_cast<uint64_t>(segments);
+  };
+  cost.bytes += share(row, walks) + share(value_row, (states + grads) * (segments - 1));
+  // Per block of 16 tokens what the walks do, without the output.
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const int64_t block =
+      7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
+  cost.tensor_ops += share(terms * block, walks) / kKdaBlock;
+  // Numbers written by the summaries and read by the walks, and twice by the chain.
+  const int64_t links = std::max<int64_t>(segments - 2, 0);
+  const uint64_t ends = unsigned_product({heads, states + grads, v, k, 4});
+  const uint64_t transitions = unsigned_product({heads, k, k, 4, links});
+  cost.bytes += 2 * ends * static_cast<uint64_t>(segments - 1) + transitions;
+  if (kda_merge_blocks(merge, shape) > 0) {
+    const uint64_t times = static_cast<uint64_t>((states + grads) * ceil_div(v, kMergeRows));
+    cost.bytes += 2 * ends * static_cast<uint64_t>(links) + transitions * times;
+    cost.flops += 2 * unsigned_product({heads, states + grads, v, k, k, links});
+  }
+  return cost;
+}
+
+Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
+                   const KdaSegmentShape& shape, const KdaPartWalks& walks) {
+  Cost cost;
+  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
+  const int64_t heads = shape.value_heads, columns = columns_of(summary);
+  const int64_t values = ceil_div(v, columns), keys = ceil_div(k, columns);
+  const int64_t element = bytes_of(problem.element);
+  const int64_t row = 2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const int64_t block =
+      7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
+  const auto walk = [&](int64_t tokens, int64_t with_values, int64_t with_maps) {
+    const int64_t tiles = with_values * values + with_maps * keys;
+    if (tokens == 0 || tiles == 0) return;
+    cost.bytes += unsigned_product({tokens, heads, row + with_values * v * element});
+    cost.bytes +=
+        unsigned_product({shape.sequences, heads, 4 * k, with_values * v + with_maps * k});
+    cost.tensor_ops += unsigned_product({ceil_div(tokens, kKdaBlock), heads, terms * block, tiles});
+  };
+  walk(walks.forth, walks.states, walks.maps);
+  walk(walks.back, 1, 0);
+  // Every link reads a transition for each eight rows, and the numbers of the rows once.
+  const int64_t links = walks.links * shape.sequences * heads;
+  cost.bytes += unsigned_product({links, 4 * k, k * ceil_div(v, kMergeRows) + 2 * v});
+  cost.flops += 2 * unsigned_product({links, v, k, k});
+  return cost;
+}
+
+int kda_choose_segments(const KdaSegmentQuestion& question) {
+  const int64_t walks = question.forward + question.back;
+  if (walks == 0 || question.heads <= 0 || question.blocks_at_once <= 0) return 1;
+  if (bounded_product({question.heads, walks, question.value_tiles}) >= question.blocks_at_once) {
+    return 1;
+  }
+  const int64_t most = std::min<int64_t>(kKdaMostSegments, question.tokens / kLeastLength);
+  const int64_t whole = time_of(question, 1);
+  int64_t least = whole;
+  for (int64_t n = kLeastSegments; n <= most; ++n) least = std::min(least, time_of(question, n));
+  if (static_cast<double>(least) > kWorthwhile * static_cast<double>(whole)) return 1;
+  int segments = kLeastSegments;
+  while (kWorthwhile * static_cast<double>(time_of(question, segments)) >
+         static_cast<double>(least)) {
+    ++segments;
+  }
+  return segments;
+}
+
+}  // namespace lathe

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Texts that options name. They are read once, when the option is set.
+#include "ops/option_text.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "codegen/base/invalid.h"
+#include "codegen/base/printable.h"
+#include "codegen/snippets.h"
+
+namespace lathe {
+namespace {
+
+// The whole of a small file; fails naming the option, the file and why.
+Result<std::string> read_text(const char* option, const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    return invalid(text("option ", option, " is '", path, "', which ", why));
+  };
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status))
+    return refuse("does not exist; allowed are none and a file of text");
+  if (!std::filesystem::is_regular_file(status)) {
+    return refuse("is no file; allowed are none and a file of text");
+  }
+  std::ifstream file(path, std::ios::binary);
+  // One byte more than allowed, so that a larger one is noticed and not read.
+  std::string bytes(kMostSnippetBytes + 1, '\0');
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && !file.eof()) {
+    return refuse("cannot be read");
+  }
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
+
+// `file`: what messages call the text.
+Status keep_text(lathe_problem* problem, const char* option, std::string file, std::string bytes) {
+  drop_byte_order_mark(&bytes);
+  Snippet snippet{option, std::move(file), std::move(bytes)};
+  LATHE_TRY(check_snippet_text(snippet));
+  problem->snippets.push_back(std::move(snippet));
+  return {};
+}
+
+}  // namespace
+
+bool takes_file(const lathe_operator_option& option) {
+  return option.type == LATHE_OPTION_STRING && listed(option.allowed, '|', "FILE");
+}
+
+Status read_option_text(lathe_problem* problem, const char* option, const std::string& path) {
+  LATHE_ASSIGN(std::string bytes, read_text(option, path));
+  return keep_text(problem, option, path, std::move(bytes));
+}
+
+Status set_option_text(lathe_problem* problem, const char* name, std::string bytes) {
+  const Operator& op = *problem->op;
+  const int index = find_option(op, name);
+  if (index < 0 || !takes_file(op.info.options[index])) {
+    std::string all;
+    for (size_t i = 0; i < op.info.option_count; ++i) {
+      if (!takes_file(op.info.options[i])) continue;
+      all += text(all.empty() ? "" : ", ", op.info.options[i].name);
+    }
+    return invalid(text(op.info.name, " has no option ", in_quotes(name),
+                        " that is a text; it has ", all.empty() ? "none" : all));
+  }
+  if (problem->options[index]) {
+    return invalid(text("option ", name, " is set twice, to ", in_quotes(*problem->options[index]),
+                        " and to a text"));
+  }
+  const std::string file = text("<", name, ">");
+  LATHE_TRY(keep_text(problem, name, file, std::move(bytes)));
+  problem->options[index] = file;
+  return {};
+}
+
+}  // namespace lathe

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What a caller has declared, as the C functions leave it: each call is checked on its own here,
+// and all together in convert.h when a plan is made.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/choice.h"
+#include "codegen/spec.h"
+#include "ops/schema.h"
+
+namespace lathe {
+
+struct Declared {
+  bool given = false;
+  Dtype dtype = Dtype::f32;
+  Shape shape;  // which of the table's
+  std::array<int64_t, kMaxRank> extents{};
+};
+
+}  // namespace lathe
+
+struct lathe_problem {
+  const lathe::Operator* op = nullptr;
+  std::array<lathe::Declared, lathe::kMaxTensors> tensors;  // as in the table
+  std::vector<std::optional<std::string>> options;          // as in the table, checked
+  std::vector<lathe::Snippet> snippets;                     // the texts of those that take a FILE
+  int alignment = 16;
+  lathe_group* group = nullptr;
+  unsigned group_flags = 0;
+  std::shared_ptr<lathe_group> said_group;  // of a problem that was read: only its world is known
+  std::shared_ptr<const lathe::Choices> choices;  // in place of what was tuned; null: that
+  int64_t first_head = 0;  // of a part: its first head among all, as snippets count them
+
+  bool has(int tensor) const { return tensors[tensor].given; }
+  // The shape of a declared tensor, as the options have it.
+  lathe::Shape shape(int tensor) const;
+  // Of a declared tensor: whether a run writes it.
+  bool writes(int tensor) const;
+  // The value that holds: what was set, or the table's default.
+  std::string option(const char* name) const;
+};
+
+namespace lathe {
+
+// As the C functions: lathe_problem_tensor, and the setters of options, of which `given` is the
+// type; text fits every option.
+Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
+               const int64_t* shape);
+Status set_alignment(lathe_problem& problem, int64_t bytes);
+// What lathe_problem_group says to these flags.
+Status check_group_flags(const Operator& op, unsigned flags);
+Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
+                  const std::string& value);
+
+}  // namespace lathe

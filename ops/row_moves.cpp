@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Tables, launches and messages of rows on their way.
+#include "ops/row_moves.h"
+
+#include "codegen/base/text.h"
+#include "ops/move_kernels.h"
+
+namespace lathe {
+namespace {
+
+// Elements as words of this kernel.
+RowPlaces places(const RowMover::Side& side, int64_t word_bytes) {
+  const auto words = [&](int64_t elements) {
+    return static_cast<long long>(elements * side.view.element_bytes / word_bytes);
+  };
+  RowPlaces out = {};
+  out.data = side.view.data;
+  out.index = side.index;
+  out.token = words(side.view.token);
+  out.batch = words(side.view.batch);
+  out.head = words(side.view.head);
+  out.group = words(side.group);
+  out.heads = static_cast<int>(side.heads);
+  out.skip_at = static_cast<int>(side.skip_at);
+  out.skip = static_cast<int>(side.skip);
+  return out;
+}
+
+}  // namespace
+
+Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows) {
+  return DeviceTable::upload(device, std::as_bytes(rows));
+}
+
+Result<RowRoute> RowRoute::make(const Device& device, RankMoves moves) {
+  RowRoute out;
+  LATHE_ASSIGN(out.send_rows, table_of(device, moves.send_rows));
+  LATHE_ASSIGN(out.receive_rows, table_of(device, moves.receive_rows));
+  LATHE_ASSIGN(out.own_from, table_of(device, moves.own_from));
+  LATHE_ASSIGN(out.own_to, table_of(device, moves.own_to));
+  out.moves = std::move(moves);
+  return out;
+}
+
+Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t batch, int64_t heads,
+                     int64_t repeat) {
+  const int64_t row_bytes = from.view.row_bytes();
+  const bool wide = row_bytes % 16 == 0;
+  const int64_t word_bytes = wide ? 16 : 4;
+  LATHE_ASSIGN(const int64_t words,
+               checked_product("rows", {tokens, batch, heads, row_bytes / word_bytes}));
+  if (words == 0) return {};
+  if (words > kMaxExtent) {
+    return Status(Code::unsupported,
+                  text("a tensor of this rank has ", words, " words of ", word_bytes,
+                       " bytes to exchange; allowed are 0 to ", kMaxExtent));
+  }
+  MoveRowsParams& params = wide ? wide_ : narrow_;
+  const Kernel& kernel = wide ? *kernels_.wide : *kernels_.narrow;
+  const int before = params.count == 0 ? 0 : params.moves[params.count - 1].last_block;
+  const int64_t last = before + move_rows_blocks(kernel.spec(), words);
+  if (params.count == kMaxRowMoves || last > kMaxExtent) {
+    LATHE_TRY(launch(kernel, &params));
+    return add(from, to, tokens, batch, heads, repeat);
+  }
+  RowMove& move = params.moves[params.count++];
+  move.from = places(from, word_bytes);
+  move.to = places(to, word_bytes);
+  move.tokens = static_cast<int>(tokens);
+  move.batch = static_cast<int>(batch);
+  move.heads = static_cast<int>(heads);
+  move.words = static_cast<int>(row_bytes / word_bytes);
+  move.repeat = static_cast<int>(repeat);
+  move.last_block = static_cast<int>(last);
+  return {};
+}
+
+Status RowMover::launch(const Kernel& kernel, MoveRowsParams* params) {
+  if (params->count == 0) return {};
+  const auto blocks = static_cast<unsigned>(params->moves[params->count - 1].last_block);
+  const Status status = kernel.launch({blocks, 1, 1}, params, stream_);
+  params->count = 0;
+  return status;
+}
+
+Status RowMover::launch() {
+  LATHE_TRY(launch(*kernels_.wide, &wide_));
+  return launch(*kernels_.narrow, &narrow_);
+}
+
+Status RowAdder::add(const RowSum& sum) {
+  LATHE_ASSIGN(const int64_t columns,
+               checked_product("a sum", {sum.tokens, sum.batch_rows, sum.heads, sum.columns}));
+  if (columns == 0) return {};
+  if (params_.count == kMaxRowSums) LATHE_TRY(launch());
+  const int64_t before = params_.count == 0 ? 0 : params_.sums[params_.count - 1].last_block;
+  const int64_t last = before + sum_rows_blocks(kernel_.spec(), columns);
+  if (columns > kMaxExtent || last > kMaxExtent) {
+    return Status(Code::unsupported, text("a gradient of this rank has ", columns,
+                                          " elements; allowed are 0 to ", kMaxExtent));
+  }
+  RowSum& added = params_.sums[params_.count++];
+  added = sum;
+  added.last_block = static_cast<int>(last);
+  return {};
+}
+
+Status RowAdder::launch() {
+  if (params_.count == 0) return {};
+  const auto blocks = static_cast<unsigned>(params_.sums[params_.count - 1].last_block);
+  const Status status = kernel_.launch({blocks, 1, 1}, &params_, stream_);
+  params_.count = 0;
+  return status;
+}
+
+Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
+           std::span<Transfer> receives) {
+  size_t sent = 0, received = 0;
+  for (const RowTransfer& tensor : tensors) {
+    const auto bytes = [&](int64_t rows) { return static_cast<size_t>(rows * tensor.row_bytes); };
+    for (const Piece& piece : tensor.moves->sends) {
+      sends[sent++] = {piece.peer, tensor.from + bytes(piece.row), bytes(piece.rows)};
+    }
+    for (const Piece& piece : tensor.moves->receives) {
+      receives[received++] = {piece.peer, tensor.to + bytes(piece.row), bytes(piece.rows)};
+    }
+  }
+  return {sends.first(sent), receives.first(received), name, 0};
+}
+
+}  // namespace lathe

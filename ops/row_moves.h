@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Rows on their way between ranks: kernels that pack and unpack them, tables of rows on the device,
+// and the messages of a hop that carries several tensors.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "collective/exchange.h"
+#include "collective/moves.h"
+#include "ops/device_table.h"
+#include "ops/parts.h"
+#include "templates/params/moves.h"
+
+namespace lathe {
+
+// Not for the launch path. No rows: null.
+Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows);
+
+// What one rank does for a list of moves, with its tables on the device.
+struct RowRoute {
+  RankMoves moves;
+  DeviceTable send_rows, receive_rows, own_from, own_to;
+
+  static Result<RowRoute> make(const Device& device, RankMoves moves);
+};
+
+// The kernels, among those of a plan.
+struct RowKernels {
+  std::shared_ptr<const Kernel> wide, narrow;  // words of 16 bytes, and of 4
+};
+
+// Where rows [tokens, batch, heads] of one tensor lie; strides and width in elements.
+struct RowView {
+  void* data = nullptr;
+  int64_t token = 0, batch = 0, head = 0;
+  int64_t width = 1, element_bytes = 4;
+
+  int64_t row_bytes() const { return width * element_bytes; }
+};
+
+// Moves that one launch makes; a launch goes out early where there are more than it takes. On the
+// stack of a run: nothing is allocated.
+class RowMover {
+ public:
+  RowMover(const RowKernels& kernels, CUstream stream) : kernels_(kernels), stream_(stream) {}
+
+  struct Side {
+    RowView view;
+    const void* index = nullptr;  // int32 rows
+    int64_t heads = kMaxExtent;   // of a group
+    int64_t group = 0;            // stride, in elements
+    int64_t skip_at = kMaxExtent, skip = 0;
+  };
+  // UNSUPPORTED for 2^31 words or more.
+  Status add(const Side& from, const Side& to, int64_t tokens, int64_t batch, int64_t heads,
+             int64_t repeat = 1);
+  Status launch();
+
+ private:
+  Status launch(const Kernel& kernel, MoveRowsParams* params);
+
+  const RowKernels& kernels_;
+  CUstream stream_;
+  MoveRowsParams wide_ = {}, narrow_ = {};
+};
+
+// Sums that one launch makes, of kernel sum_rows. On the stack of a run.
+class RowAdder {
+ public:
+  RowAdder(const Kernel& kernel, CUstream stream) : kernel_(kernel), stream_(stream) {}
+
+  // Fills last_block. UNSUPPORTED for 2^31 elements or more.
+  Status add(const RowSum& sum);
+  Status launch();
+
+ private:
+  const Kernel& kernel_;
+  CUstream stream_;
+  SumRowsParams params_ = {};
+};
+
+// One tensor of a hop: rows of `row_bytes`, from the buffer that messages leave to that where they
+// arrive. A buffer that no message touches may be null.
+struct RowTransfer {
+  const RankMoves* moves = nullptr;
+  char* from = nullptr;
+  char* to = nullptr;
+  int64_t row_bytes = 0;
+};
+// Fills the spans, which have room enough, and gives the hop.
+Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
+           std::span<Transfer> receives);
+
+}  // namespace lathe

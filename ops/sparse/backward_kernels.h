@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The backward of sparse attention on the host: tiles, specs, grids, workspace and cost of its
+// launches. Pure functions of integers.
+//
+// A block of the main kernel owns a row and some of its heads, so gradients of queries have one
+// writer and are the same bit for bit in every run. Those of keys are float32 sums that many rows
+// add to: in no order, or, deterministic, in that of the rows. Then rows come in chunks, and what
+// each entry of their lists contributes goes through the workspace.
+#pragma once
+
+#include "ops/sparse/kernels.h"
+
+namespace lathe {
+
+struct SparseBackwardTile {
+  int heads = 32;  // M: query heads of a block
+  int keys = 32;   // N: keys of a step
+  int stages = 1;  // copies of the keys in flight
+  int warps = 8;   // four or eight, of which two or four share 16 heads
+
+  int groups() const { return warps * 16 / heads; }
+  bool operator==(const SparseBackwardTile&) const = default;
+};
+
+// Shared memory of a block: q, dout, the stages of k and v, weights and their gradients, partial
+// scores, the list, two float32 of each head.
+int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile& tile);
+// float32 registers of a thread that hold dq.
+int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackwardTile& tile);
+
+// All tiles worth trying on the device, the default first.
+std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& problem,
+                                                           const DeviceFacts& facts);
+// UNSUPPORTED if the device's shared memory is too small for any of them.
+Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
+                                                  const DeviceFacts& facts);
+
+struct SparseBackwardKernels {
+  KernelSpec prepare, finish;
+  std::optional<KernelSpec> main;                  // none if only dsinks is asked for
+  std::optional<KernelSpec> ranges, fill, gather;  // deterministic: behind each chunk of rows
+};
+Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,
+                                                      const DeviceFacts& facts);
+// The same with a tile that the caller picked from the candidates.
+SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,
+                                            const SparseBackwardTile& tile);
+
+// The outputs that are wanted; they may be fewer than the kernels could give. With values in keys
+// dk has the gradients of both, and there is no dv.
+struct SparseGradients {
+  bool dq = false, dk = false, dv = false, dsinks = false;  // dq and dk: with rotary parts
+};
+
+// Offsets of the parts of the workspace, each a multiple of 256 bytes; a part that a call has no
+// use for has no bytes. What `prepare` zeroes lies together: zeroed .. zeroed_end.
+struct SparseBackwardWorkspace {
+  int64_t delta = 0;         // float32 [rows, H]
+  int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]
+  int64_t zeroed = 0;
+  int64_t dk_sums = 0;  // float32 [keys, HK, D + R]
+  int64_t dv_sums = 0;  // float32 [keys, HK, DV]
+  int64_t counts = 0;   // int32 [keys, HK, chunk]
+  int64_t cursor = 0;   // int32
+  int64_t zeroed_end = 0;
+  int64_t slots = 0;    // float32 [chunk, HK, head_tiles, entries, widths]
+  int64_t listed = 0;   // int32 [chunk, HK, entries]
+  int64_t lengths = 0;  // int32 [chunk, HK]
+  int64_t ranges = 0;   // int32 [keys, HK, 2]
+  int64_t index = 0;    // int32 [chunk, HK, entries]
+  int64_t total = 0;
+};
+
+// Grids and layout of one call: functions of capacities, never of lengths.
+struct SparseBackwardLaunch {
+  int64_t rows = 0, keys = 0;  // of all sequences
+  int64_t head_tiles = 0;
+  int64_t prepare_tiles = 0, prepare_blocks = 0;
+  // Rows of a launch of the main kernel: all, or as many as the workspace has room for.
+  int64_t chunk = 0, chunks = 0;
+  int64_t row_blocks = 0;     // of a row, in the main kernel
+  int64_t ranges_blocks = 0;  // behind each chunk; fill has a block for each row and key head
+  int64_t gather_blocks = 0;
+  int64_t dk_blocks = 0, dv_blocks = 0, dsinks_blocks = 0;  // of finish
+  SparseBackwardWorkspace workspace;
+
+  int64_t finish_blocks() const { return dk_blocks + dv_blocks + dsinks_blocks; }
+  int64_t zero_chunks() const { return (workspace.zeroed_end - workspace.zeroed) / 16; }
+};
+// What the slots of a chunk may take, if one row does not take more.
+inline constexpr int64_t kSparseChunkBytes = int64_t{1} << 30;
+// INVALID_ARGUMENT where a number passes what the kernels count with.
+Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem,
+                                                    const SparseBackwardKernels& kernels,
+                                                    const SparseShape& shape,
+                                                    const SparseGradients& wanted);
+
+// Five products per row, head and listed key, as if no entry were skipped; bytes count what the
+// launches read and write.
+Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKernels& kernels,
+                          const SparseShape& shape, const SparseBackwardLaunch& launch,
+                          int64_t cached = 0);
+
+}  // namespace lathe

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Grids, splits, workspace and cost of the sparse attention family.
+#include <algorithm>
+
+#include "codegen/base/integers.h"
+#include "ops/sparse/kernels.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kElementBytes = 2, kFloatBytes = 4, kIndexBytes = 4;
+// A part of a list must pay for its block and for its partial result: at least so many steps.
+constexpr int64_t kLeastSteps = 4;
+
+uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+int64_t sparse_head_tiles(const KernelSpec& spec, const SparseShape& shape) {
+  return ceil_div(shape.group(), spec.constant("m"));
+}
+
+int64_t sparse_forward_blocks(const KernelSpec& spec, const SparseShape& shape, int64_t splits) {
+  return shape.rows() * shape.kv_heads * sparse_head_tiles(spec, shape) * splits;
+}
+
+int64_t sparse_combine_blocks(const KernelSpec& spec, const SparseShape& shape) {
+  return ceil_div(shape.rows() * shape.heads, spec.threads / 32);
+}
+
+int64_t sparse_splits(const SparseProblem& problem, const KernelSpec& spec,
+                      const SparseShape& shape, int64_t multiprocessors, int64_t wanted) {
+  if (!problem.split || wanted == 1) return 1;
+  const int64_t steps = ceil_div(shape.listed(), spec.constant("n"));
+  const int64_t most = std::clamp<int64_t>(steps, 1, kMostSparseSplits);
+  if (wanted > 0) return std::min(wanted, most);
+  const int64_t blocks = sparse_forward_blocks(spec, shape, 1);
+  if (blocks <= 0) return 1;
+  return std::clamp<int64_t>(multiprocessors / blocks, 1,
+                             std::clamp<int64_t>(steps / kLeastSteps, 1, most));
+}
+
+SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& shape,
+                               int64_t splits) {
+  SparsePartials out;
+  if (splits <= 1) return out;
+  const auto rows = static_cast<uint64_t>(splits * shape.rows() * shape.heads);
+  out.maxima = aligned(rows * static_cast<uint64_t>(problem.value_dim) * kFloatBytes);
+  out.sums = out.maxima + aligned(rows * kFloatBytes);
+  out.total = out.sums + aligned(rows * kFloatBytes);
+  return out;
+}
+
+// As of dense attention, whose tiles share keys too: FlashAttention-3's scheduler groups heads by
+// 32 MiB on a device of 50 MiB.
+int64_t sparse_cached_bytes(const DeviceFacts& facts) { return int64_t{facts.l2_bytes} * 16 / 25; }
+
+Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
+                         const SparseShape& shape, int64_t splits, int64_t cached) {
+  const int64_t width = problem.head_dim + problem.rope_dim, values = problem.value_dim;
+  const int64_t rows = shape.rows(), key_width = width + (problem.values_in_keys ? 0 : values);
+  const int64_t listed = rows * shape.kv_heads * shape.listed();
+  const int64_t keys = shape.sequences * shape.seq_k * shape.kv_heads;
+  const int64_t own = rows * shape.heads * ((width + values) * kElementBytes + 3 * kFloatBytes) +
+                      rows * shape.kv_heads * shape.topk * kIndexBytes;
+  Cost cost;
+  cost.minimum_bytes =
+      static_cast<uint64_t>(own + std::min(listed, keys) * key_width * kElementBytes);
+  const int64_t tiles = sparse_head_tiles(spec, shape);
+  const int64_t partial =
+      splits > 1 ? 2 * splits * rows * shape.heads * (values + 2) * kFloatBytes : 0;
+  const bool kept = keys * key_width * kElementBytes <= cached;
+  const int64_t gathered = kept ? std::min(listed, keys) : listed * tiles;
+  cost.bytes = static_cast<uint64_t>(own + gathered * key_width * kElementBytes + partial);
+  cost.flops = static_cast<uint64_t>(2 * listed * shape.group() * (width + values));
+  const int64_t steps = splits * ceil_div(ceil_div(shape.listed(), splits), spec.constant("n"));
+  cost.tensor_ops = static_cast<uint64_t>(2 * rows * shape.kv_heads * tiles * spec.constant("m") *
+                                          steps * spec.constant("n") *
+                                          (spec.constant("width") + spec.constant("value_width")));
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Specs of the sparse attention family: which kernels a problem needs and with which constants.
+#include "ops/sparse/kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "codegen/base/integers.h"
+#include "codegen/base/text.h"
+#include "codegen/choice.h"
+#include "templates/params/sparse_attention.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWidthStep = 8, kMostWidth = 576, kMostValueWidth = 512;
+constexpr int kMostHeads = 64;
+constexpr int kElementBytes = 2;
+constexpr int kWarpValues = 256;  // columns of v that a warp has in registers
+constexpr int kCombineThreads = 128;
+constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room for no more tiles
+constexpr int kReservedShared = 1024;  // of each block, by the system
+// Of a thread, for out and the scores with their 16-bit copy; found by trial.
+constexpr int kMostAccumulators = 152;
+
+Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
+
+Status check_width(const char* letter, int width, int least, int most) {
+  if (width >= least && width <= most && width % kWidthStep == 0) return {};
+  return unsupported(text("sparse_flash_attention: ", letter, " is ", width,
+                          "; allowed are multiples of ", kWidthStep, " from ", least, " to ",
+                          most));
+}
+
+int accumulators(const SparseProblem& problem, const SparseTile& tile) {
+  const int out = sparse_padded_width(problem.value_dim) / tile.groups / 2;
+  const int scores = tile.keys / 2;
+  return out + scores + scores / 2;
+}
+
+bool fits(const SparseProblem& problem, const SparseTile& tile, const DeviceFacts& facts) {
+  return sparse_forward_smem(problem, tile) <= facts.shared_bytes_per_block &&
+         accumulators(problem, tile) <= kMostAccumulators;
+}
+
+// Warps for each 16 heads: few, but four of them in a block and none with more columns of v than
+// it has registers for. A warp takes columns of v in turns of 32.
+int groups_for(const SparseProblem& problem, int heads) {
+  const int values = sparse_padded_width(problem.value_dim);
+  int groups = 1;
+  while (groups < 4 && (values / groups > kWarpValues || heads / 16 * groups < 4)) groups *= 2;
+  while (groups > 1 && values % (32 * groups) != 0) groups /= 2;
+  return groups;
+}
+
+// A third stage, as long as it does not cost the second block of a multiprocessor.
+bool takes_third(const SparseProblem& problem, const SparseTile& two, const DeviceFacts& facts) {
+  SparseTile three = two;
+  three.stages = 3;
+  const auto twice = [&](const SparseTile& tile) {
+    return 2 * (sparse_forward_smem(problem, tile) + kReservedShared) <=
+           facts.shared_bytes_per_multiprocessor;
+  };
+  return two.keys >= kLeastKeysOfThree && fits(problem, three, facts) && twice(three) == twice(two);
+}
+
+}  // namespace
+
+Status sparse_check(const SparseProblem& problem) {
+  if (problem.element != Dtype::f16 && problem.element != Dtype::bf16) {
+    return unsupported(
+        text("sparse_flash_attention: q is ", word(problem.element), "; allowed are f16, bf16"));
+  }
+  if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
+    return unsupported(text("sparse_flash_attention: cu_seqlens is ", word(problem.cu_seqlens),
+                            "; allowed are i32, i64"));
+  }
+  LATHE_TRY(check_width("D", problem.head_dim, kWidthStep, kMostWidth));
+  LATHE_TRY(check_width("R", problem.rope_dim, 0, kMostWidth));
+  LATHE_TRY(check_width("D + R", problem.head_dim + problem.rope_dim, kWidthStep, kMostWidth));
+  const bool inside = problem.values_in_keys;
+  return check_width("DV", problem.value_dim, kWidthStep,
+                     inside ? std::min(kMostValueWidth, problem.head_dim) : kMostValueWidth);
+}
+
+int sparse_padded_width(int width) { return round_up(width, 64); }
+
+int sparse_head_rows(int group, int most) {
+  if (group <= 0) return most;
+  const int tiles = (group + most - 1) / most;
+  return round_up((group + tiles - 1) / tiles, 16);
+}
+
+int sparse_forward_smem(const SparseProblem& problem, const SparseTile& tile) {
+  const int width = sparse_padded_width(problem.head_dim + problem.rope_dim);
+  const int values = problem.values_in_keys ? 0 : sparse_padded_width(problem.value_dim);
+  const int scores = tile.groups > 1 ? tile.warps() * 16 * tile.keys * 4 : 0;
+  const int list = round_up(4 * 4 * tile.keys + 16, 128);
+  return kElementBytes * (tile.heads * width + tile.stages * tile.keys * (width + values)) +
+         scores + list;
+}
+
+// Heads first, which decide how often keys are read; then keys of a step, then what is on its way.
+std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const DeviceFacts& facts) {
+  std::vector<SparseTile> candidates;
+  for (const int most : {kMostHeads, 48, 32, 16}) {
+    const int heads = sparse_head_rows(problem.group, most);
+    for (const int keys : {64, 32, 16}) {
+      SparseTile tile = {heads, keys, groups_for(problem, heads)};
+      if (takes_third(problem, tile, facts)) tile.stages = 3;
+      const bool seen = std::find(candidates.begin(), candidates.end(), tile) != candidates.end();
+      if (!seen && fits(problem, tile, facts)) candidates.push_back(tile);
+    }
+  }
+  return candidates;
+}
+
+Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts& facts) {
+  const std::vector<SparseTile> candidates = sparse_candidates(problem, facts);
+  if (!candidates.empty()) {
+    return pick(candidates, facts, {"m", "n", "groups", "stages"},
+                [&](const SparseTile& tile) { return sparse_forward_spec(problem, tile); });
+  }
+  const SparseTile least = {16, 16, groups_for(problem, 16)};
+  return unsupported(text("sparse_flash_attention: a block needs at least ",
+                          sparse_forward_smem(problem, least), " bytes of shared memory, ",
+                          facts.arch, " allows ", facts.shared_bytes_per_block));
+}
+
+KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& tile) {
+  KernelSpec spec;
+  spec.kernel = "sparse_forward";
+  spec.source = "sparse/sparse_forward.cuh";
+  spec.params = "SparseForwardParams";
+  spec.params_bytes = sizeof(SparseForwardParams);
+  spec.last_field = "splits";
+  spec.last_field_offset = offsetof(SparseForwardParams, splits);
+  spec.smem = "SparseForwardSmem";
+  spec.smem_bytes = sparse_forward_smem(problem, tile);
+  spec.threads = 32 * tile.warps();
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      // Without packed lengths the type of the offsets changes nothing: one word for all.
+      Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
+      Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
+      Constant::integer("width", "kWidth",
+                        sparse_padded_width(problem.head_dim + problem.rope_dim)),
+      Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", tile.heads),
+      Constant::integer("n", "kTileN", tile.keys),
+      Constant::integer("groups", "kGroups", tile.groups),
+      Constant::integer("stages", "kStages", tile.stages),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("sinks", "kSinks", problem.sinks),
+      Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
+  };
+  return spec;
+}
+
+KernelSpec sparse_combine_spec(const SparseProblem& problem) {
+  KernelSpec spec;
+  spec.kernel = "sparse_combine";
+  spec.source = "sparse/sparse_combine.cuh";
+  spec.params = "SparseCombineParams";
+  spec.params_bytes = sizeof(SparseCombineParams);
+  spec.last_field = "splits";
+  spec.last_field_offset = offsetof(SparseCombineParams, splits);
+  spec.threads = kCombineThreads;
+  spec.constants = {Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
+                    Constant::flag("sinks", "kSinks", problem.sinks)};
+  return spec;
+}
+
+Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts) {
+  LATHE_TRY(sparse_check(problem));
+  SparseKernels kernels;
+  if (!problem.forward) return kernels;
+  LATHE_ASSIGN(const SparseTile tile, sparse_choose(problem, facts));
+  kernels.forward = sparse_forward_spec(problem, tile);
+  if (problem.split) kernels.combine = sparse_combine_spec(problem);
+  return kernels;
+}
+
+}  // namespace lathe

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The plan of sparse_flash_attention on one rank of several: kernels, checks of a call, workspace.
+#include "ops/sparse/ranks.h"
+
+#include <algorithm>
+
+#include "codegen/base/invalid.h"
+#include "ops/exchange_kernels.h"
+#include "ops/sparse/ranks_kernels.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kKeyAlignment = 16;  // of addresses, strides and rows, as the request has it
+
+}  // namespace
+
+SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseWork> own, const SparseGroup& ranks)
+    : own_(std::move(own)), ranks_(ranks), specs_(own_->specs()) {
+  pack_spec_ = copy_rows_spec(RowIndex::none, kKeyAlignment);
+  specs_.push_back(pack_spec_);
+  if (!joins()) return;
+  join_spec_ = sparse_join_spec(problem().element, ranks_.narrow ? problem().element : Dtype::f32);
+  specs_.push_back(join_spec_);
+}
+
+void SparseOverRanks::bind(const std::vector<PlanKernel>& kernels) {
+  const auto own = static_cast<std::ptrdiff_t>(own_->specs().size());
+  own_->bind({kernels.begin(), kernels.begin() + own});
+  pack_ = kernels[own_->specs().size()].loaded;
+  if (joins()) join_ = kernels.back().loaded;
+}
+
+Result<std::unique_ptr<const Prepared>> SparseOverRanks::prepare(const lathe_shard& shard) const {
+  LATHE_ASSIGN(auto made, SparsePrepared::make(own_->request(), shard, ranks_.group->device()));
+  return std::unique_ptr<const Prepared>(std::move(made));
+}
+
+bool SparseOverRanks::is_dense(const Tensor& tensor) const {
+  const size_t token = token_axis();
+  return tensor.stride[token] == tensor.extent[token + 1] * tensor.extent[token + 2] &&
+         tensor.stride[token + 1] == tensor.extent[token + 2];
+}
+
+Status SparseOverRanks::check_call(const Call& call, const Run& run) const {
+  if (problem().packed && call.extents[Letter::N] != run.prepared.sequences) {
+    return invalid(text("cu_seqlens_q has N + 1 = ", call.extents[Letter::N] + 1,
+                        " offsets; the shard was made with ", run.prepared.sequences + 1));
+  }
+  // Threads of pack and join, each with 8 columns.
+  int64_t rows = 0;
+  LATHE_ASSIGN(rows, checked_product("k", {run.batch, run.gather().own_keys, run.kv_heads}));
+  const int64_t columns = int64_t{problem().head_dim} + problem().rope_dim + problem().value_dim;
+  LATHE_ASSIGN(const int64_t blocks, checked_product("k", {rows, columns}));
+  if (rows <= kMaxExtent && blocks / 8 / join_threads() < kMaxExtent - 4) return {};
+  return Status(Code::unsupported,
+                text("k has ", rows, " rows of all heads on this rank, of ", columns,
+                     " columns with values; allowed are ", kMaxExtent, " rows and blocks"));
+}
+
+Result<SparseOverRanks::Run> SparseOverRanks::plan_run(const Call& call) const {
+  if (!call.prepared) {
+    return invalid(
+        "the shard was not prepared for this plan; lathe_shard_prepare comes before workspace, run "
+        "and estimate");
+  }
+  const bool tokens = own_->request().tokens;
+  Run run{static_cast<const SparsePrepared&>(*call.prepared)};
+  run.batch = tokens ? 1 : call.extents[Letter::B];
+  run.kv_heads = call.extents[Letter::HK], run.heads = call.extents[Letter::H];
+  LATHE_TRY(check_call(call, run));
+  run.call = call;
+  run.call.extents[tokens ? Letter::Tk : Letter::Sk] = run.gather().keys;
+  LATHE_ASSIGN(run.launch, own_->plan_launch(run.call));
+  LATHE_ASSIGN(run.room, lay_out(call, run));
+  return run;
+}
+
+Result<SparseOverRanks::Room> SparseOverRanks::lay_out(const Call& call, const Run& run) const {
+  const int64_t keys = run.gather().keys, returned = run.gather().returned.back();
+  Room room;
+  Sections all, gathered, given;
+  for (int i = 0; i < kKeyTensors; ++i) {
+    const int64_t columns = has_keys(i) ? width(i) : 0;
+    LATHE_TRY(gathered.add({run.batch, keys, run.kv_heads, columns, element()}, &room.keys[i]));
+    const bool gaps = columns > 0 && !is_dense(call.tensors[kInputs[i]]);
+    LATHE_TRY(gathered.add(
+        {run.batch, gaps ? run.gather().own_keys : 0, run.kv_heads, columns, element()},
+        &room.dense[i]));
+    LATHE_TRY(given.add({run.batch, returned, run.kv_heads, returned_width(i), returned_bytes()},
+                        &room.returned[i]));
+    const int64_t narrow = ranks_.narrow ? returned_width(i) : 0;
+    LATHE_TRY(all.add({run.batch, keys, run.kv_heads, narrow, element()}, &room.narrow[i]));
+  }
+  const int64_t world = sums_sinks() ? ranks_.group->world() : 0;
+  LATHE_TRY(all.add({world, run.heads, 4}, &room.sinks));
+  LATHE_TRY(all.add({run.launch.workspace()}, &room.own));
+  int64_t shared = 0;
+  LATHE_TRY(all.add({static_cast<int64_t>(std::max(gathered.total(), given.total()))}, &shared));
+  for (int64_t* at : {room.keys, room.dense, room.returned}) {
+    for (int i = 0; i < kKeyTensors; ++i) at[i] += shared;
+  }
+  room.total = all.total();
+  return room;
+}
+
+Result<size_t> SparseOverRanks::workspace_bytes(const Call& call) const {
+  LATHE_ASSIGN(const Run run, plan_run(call));
+  return run.room.total;
+}
+
+void SparseOverRanks::estimate_exchange(const Run& run, Estimate* out) const {
+  const int64_t sent = run.batch * run.gather().sent();
+  const int64_t received = run.batch * run.gather().received();
+  int64_t keys = 0, gradients = 0;  // bytes of a token
+  for (int i = 0; i < kKeyTensors; ++i) {
+    if (has_keys(i)) keys += run.kv_heads * width(i) * element();
+    gradients += run.kv_heads * returned_width(i) * returned_bytes();
+  }
+  const int64_t sinks = sums_sinks() ? (ranks_.group->world() - 1) * run.heads * 4 : 0;
+  out->exchanges += sent + received > 0;
+  out->exchanges += (gradients > 0 && sent + received > 0) || sinks > 0;
+  out->exchange_bytes += static_cast<uint64_t>(keys * sent + gradients * received + sinks);
+}
+
+Result<Estimate> SparseOverRanks::estimate(const Call& call) const {
+  LATHE_ASSIGN(const Run run, plan_run(call));
+  LATHE_ASSIGN(Estimate out, own_->estimate(run.launch));
+  for (int i = 0; i < kKeyTensors; ++i) {
+    out.launches += packs(call, run, i);
+    // Gathered keys are written before they are read.
+    const int64_t columns = has_keys(i) ? width(i) : 0;
+    out.cost.bytes += run.batch * run.gather().keys * run.kv_heads * columns * element();
+  }
+  estimate_exchange(run, &out);
+  if (!joins()) return out;
+  const SparseBackwardLaunch& backward = run.launch.backward;
+  const bool finish = ranks_.narrow ? backward.finish_blocks() > 0 : backward.dsinks_blocks > 0;
+  const bool own = run.batch * run.gather().own_keys * run.kv_heads > 0;
+  out.launches += (own && wants_keys()) || sums_sinks();
+  out.launches += finish, out.launches -= backward.finish_blocks() > 0;
+  return out;
+}
+
+Result<SparseGroup> sparse_group(const lathe_problem& problem) {
+  SparseGroup out;
+  if (!problem.group) return out;
+  for (const auto& [flag, name] : {std::pair(LATHE_DISPATCH, "LATHE_DISPATCH"),
+                                   std::pair(LATHE_EXCHANGE_HEADS, "LATHE_EXCHANGE_HEADS")}) {
+    if (!(problem.group_flags & flag)) continue;
+    return Status(Code::unsupported,
+                  text("group flags have ", name,
+                       ", but sparse_flash_attention gathers keys on every rank; allowed are "
+                       "LATHE_ALLGATHER, which changes nothing, LATHE_REDUCE_PARAMETER_GRADS and "
+                       "LATHE_NARROW_GRADIENTS"));
+  }
+  out.group = problem.group->group.get();
+  out.reduce_sinks = problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS;
+  out.narrow = problem.group_flags & LATHE_NARROW_GRADIENTS;
+  return out;
+}
+
+}  // namespace lathe

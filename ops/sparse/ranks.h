@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// sparse_flash_attention on one rank of several: its rows, and of the keys those that they may see,
+// gathered into the workspace.
+#pragma once
+
+#include <array>
+
+#include "collective/key_gather.h"
+#include "ops/device_table.h"
+#include "ops/group.h"
+#include "ops/sparse/work.h"
+#include "templates/params/sparse_ranks.h"
+
+namespace lathe {
+
+// What runs on a shard need of it.
+class SparsePrepared final : public Prepared {
+ public:
+  // INVALID_ARGUMENT if the shard and the problem do not agree about sequences.
+  static Result<std::unique_ptr<const SparsePrepared>> make(const SparseRequest& request,
+                                                            const lathe_shard& shard,
+                                                            const Device& device);
+
+  KeyGather gather;
+  SparsePlaces places;
+  const void* sources = nullptr;  // on the device: gradient_sources
+  int64_t sequences = 0;          // of the whole axis
+
+ private:
+  DeviceTable table_;
+};
+
+// Takes over the work of one device, for groups of two ranks and more.
+class SparseOverRanks final : public Work {
+ public:
+  // k, v and k_rope, or their gradients.
+  static constexpr int kKeyTensors = 3;
+  static constexpr int kInputs[kKeyTensors] = {sparse_attention::k, sparse_attention::v,
+                                               sparse_attention::k_rope};
+
+  SparseOverRanks(std::unique_ptr<SparseWork> own, const SparseGroup& ranks);
+
+  const std::vector<KernelSpec>& specs() const override { return specs_; }
+  void bind(const std::vector<PlanKernel>& kernels) override;
+  Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
+  Result<size_t> workspace_bytes(const Call& call) const override;
+  Result<Estimate> estimate(const Call& call) const override;
+  Status run(const Call& call) const override;
+
+ private:
+  // Offsets in the workspace. The gathered keys and what returns of their gradients take turns.
+  struct Room {
+    int64_t keys[kKeyTensors] = {};      // gathered
+    int64_t dense[kKeyTensors] = {};     // own keys, if they have gaps
+    int64_t returned[kKeyTensors] = {};  // gradients of other ranks' rows
+    int64_t narrow[kKeyTensors] = {};    // gradients of gathered keys, in the keys' type
+    int64_t sinks = 0;                   // float32 [world, H]
+    int64_t own = 0;                     // the work of one device
+    size_t total = 0;
+  };
+  // One run.
+  struct Run {
+    const SparsePrepared& prepared;
+    int64_t batch = 0, kv_heads = 0, heads = 0;
+    Call call;  // of the work of one device, on the gathered keys
+    SparseWork::Launch launch;
+    Room room;
+    const KeyGather& gather() const { return prepared.gather; }
+  };
+  const SparseProblem& problem() const { return own_->problem(); }
+  const SparseGradients& wanted() const { return own_->request().gradients; }
+  bool wants_keys() const { return wanted().dk || wanted().dv; }
+  bool sums_sinks() const { return wanted().dsinks && ranks_.reduce_sinks; }
+  bool joins() const { return wants_keys() || sums_sinks(); }
+  int width(int tensor) const {
+    return std::array{problem().head_dim, problem().value_dim, problem().rope_dim}[tensor];
+  }
+  bool has_keys(int tensor) const {
+    return tensor == 0 || (tensor == 1 ? !problem().values_in_keys : problem().rope_dim > 0);
+  }
+  // Sums of gradients, as the rows of one device leave them: of k and k_rope together, and of v.
+  int sum_width(int tensor) const {
+    if (tensor == 0 && wanted().dk) return problem().head_dim + problem().rope_dim;
+    return tensor == 1 && wanted().dv ? problem().value_dim : 0;
+  }
+  // Columns of a key's row that travel: of sums, or narrow of each tensor.
+  int returned_width(int tensor) const {
+    if (!ranks_.narrow) return sum_width(tensor);
+    const bool asked = tensor == 1 ? wanted().dv : wanted().dk;
+    return asked && has_keys(tensor) ? width(tensor) : 0;
+  }
+  int64_t returned_bytes() const { return ranks_.narrow ? element() : 4; }
+  int64_t element() const { return bytes_of(problem().element); }
+  int64_t join_threads() const { return joins() ? join_spec_.threads : 1; }
+  size_t token_axis() const { return own_->request().tokens ? 0 : 1; }
+  int64_t own_batch_stride(const Tensor& tensor) const {
+    return own_->request().tokens ? 0 : tensor.stride[0];
+  }
+
+  Result<Run> plan_run(const Call& call) const;
+  Status check_call(const Call& call, const Run& run) const;
+  // Whether rows of keys, all heads of them, are messages as they lie.
+  bool is_dense(const Tensor& tensor) const;
+  bool packs(const Call& call, const Run& run, int tensor) const {
+    return has_keys(tensor) && run.batch * run.gather().own_keys > 0 &&
+           !is_dense(call.tensors[kInputs[tensor]]);
+  }
+  Result<Room> lay_out(const Call& call, const Run& run) const;
+  void place(const Call& call, Run* run) const;
+  void estimate_exchange(const Run& run, Estimate* out) const;
+  Status run_steps(const Call& call, const Run& run) const;
+  Status pack(const Call& call, const Run& run, int tensor) const;
+  Status gather(const Call& call, const Run& run) const;
+  Status finish(const Call& call, const Run& run) const;
+  Status give_back(const Run& run) const;
+  Status join(const Call& call, const Run& run) const;
+  SparseJoinParams join_params(const Call& call, const Run& run) const;
+
+  std::unique_ptr<SparseWork> own_;
+  SparseGroup ranks_;
+  std::vector<KernelSpec> specs_;
+  KernelSpec pack_spec_, join_spec_;  // the latter if there is something to join
+  std::shared_ptr<const Kernel> pack_, join_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The launches and messages of sparse_flash_attention on one rank of several.
+//
+//   stream:   pack | own keys, delta | forward | rows of the backward | finish |        | join
+//   exchange:      | others' keys ...|                                         | return |
+//
+// The keys must be there before the first list is read, for any entry may name any of them: beside
+// their gathering runs only what reads none: copies of the rank's own, and of a backward on its own
+// delta and the zeroing of sums. What a forward has gathered the backward of the same call finds.
+#include <algorithm>
+
+#include "ops/exchange_kernels.h"
+#include "ops/heads.h"
+#include "ops/sparse/ranks.h"
+#include "ops/sparse/ranks_kernels.h"
+#include "templates/params/exchange.h"
+
+namespace lathe {
+namespace {
+
+namespace of_op = sparse_attention;
+
+constexpr int kGradients[SparseOverRanks::kKeyTensors] = {of_op::dk, of_op::dv, of_op::dk_rope};
+
+}  // namespace
+
+// The gathered keys stand for the caller's.
+void SparseOverRanks::place(const Call& call, Run* run) const {
+  const bool tokens = own_->request().tokens;
+  run->call.workspace = call.workspace + run->room.own;
+  for (int i = 0; i < kKeyTensors; ++i) {
+    if (!has_keys(i)) continue;
+    Tensor& keys = run->call.tensors[kInputs[i]];
+    keys.data = call.workspace + run->room.keys[i];
+    const size_t token = token_axis();
+    keys.extent[token] = run->gather().keys;
+    keys.stride[token + 1] = width(i), keys.stride[token] = run->kv_heads * width(i);
+    if (!tokens) keys.stride[0] = run->gather().keys * keys.stride[1];
+  }
+}
+
+// Own keys with gaps between rows or heads become rows that lie densely.
+Status SparseOverRanks::pack(const Call& call, const Run& run, int tensor) const {
+  if (!packs(call, run, tensor)) return {};
+  const Tensor& own = call.tensors[kInputs[tensor]];
+  const size_t token = token_axis();
+  const int64_t row = width(tensor) * element();
+  CopyRowsParams p = {};
+  p.from = own.data, p.to = call.workspace + run.room.dense[tensor];
+  p.from_batch_stride = own_batch_stride(own) * element();
+  p.from_token_stride = own.stride[token] * element();
+  p.from_head_stride = own.stride[token + 1] * element();
+  p.to_head_stride = row, p.to_token_stride = run.kv_heads * row;
+  p.to_batch_stride = run.gather().own_keys * p.to_token_stride;
+  p.groups = 1, p.tokens = p.limit = static_cast<int>(run.gather().own_keys);
+  p.cells = static_cast<int>(run.batch) * p.tokens;
+  p.heads = static_cast<int>(run.kv_heads);
+  p.vectors = static_cast<int>(row / pack_spec_.constant("vector"));
+  p.lane_bits = lane_bits_of(pack_spec_, int64_t{p.heads} * p.vectors);
+  const int64_t blocks = row_blocks(pack_spec_, p.cells, p.lane_bits);
+  return pack_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
+}
+
+Status SparseOverRanks::gather(const Call& call, const Run& run) const {
+  std::array<GatheredTensor, kKeyTensors> tensors;
+  size_t count = 0;
+  for (int i = 0; i < kKeyTensors; ++i) {
+    if (!has_keys(i)) continue;
+    const Tensor& own = call.tensors[kInputs[i]];
+    const int64_t row = run.kv_heads * width(i) * element();
+    GatheredTensor& tensor = tensors[count++];
+    tensor = {own.data, own_batch_stride(own) * element(), call.workspace + run.room.keys[i], row};
+    if (!packs(call, run, i)) continue;
+    LATHE_TRY(pack(call, run, i));
+    tensor.own = call.workspace + run.room.dense[i];
+    tensor.own_batch_bytes = run.gather().own_keys * row;
+  }
+  return gather_keys(*ranks_.group, run.gather(), std::span(tensors).first(count), run.batch,
+                     call.stream);
+}
+
+// dsinks, to where they are wanted or among those of all ranks; and narrow gradients.
+Status SparseOverRanks::finish(const Call& call, const Run& run) const {
+  const SparseCall of{own_->request(), run.launch.shape, run.call};
+  SparseBackwardFinishParams p =
+      sparse_finish_params({of, run.launch.backward, run.call.workspace});
+  if (sums_sinks()) {
+    p.dsinks = call.workspace + run.room.sinks + ranks_.group->rank() * run.heads * 4;
+  }
+  if (!ranks_.narrow) {
+    p.dk_blocks = p.dv_blocks = 0;
+    return own_->run_finish(p, call.stream);
+  }
+  const auto place = [&](int tensor, void** data, long long* batch, long long* token,
+                         long long* head) {
+    *data = returned_width(tensor) > 0 ? call.workspace + run.room.narrow[tensor] : nullptr;
+    *head = width(tensor), *token = run.kv_heads * *head, *batch = run.gather().keys * *token;
+  };
+  place(0, &p.dk, &p.dk_batch_stride, &p.dk_token_stride, &p.dk_head_stride);
+  place(1, &p.dv, &p.dv_batch_stride, &p.dv_token_stride, &p.dv_head_stride);
+  place(2, &p.dk_rope, &p.dk_rope_batch_stride, &p.dk_rope_token_stride, &p.dk_rope_head_stride);
+  return own_->run_finish(p, call.stream);
+}
+
+Status SparseOverRanks::give_back(const Run& run) const {
+  char* const workspace = run.call.workspace - run.room.own;
+  const SparseBackwardWorkspace& sums = run.launch.backward.workspace;
+  const int64_t of_sums[kKeyTensors] = {sums.dk_sums, sums.dv_sums, 0};
+  std::array<ReturnedTensor, kKeyTensors> tensors;
+  size_t count = 0;
+  for (int i = 0; i < kKeyTensors; ++i) {
+    if (returned_width(i) == 0) continue;
+    char* const gathered =
+        ranks_.narrow ? workspace + run.room.narrow[i] : run.call.workspace + of_sums[i];
+    tensors[count++] = {gathered, workspace + run.room.returned[i],
+                        run.kv_heads * returned_width(i) * returned_bytes()};
+  }
+  const SharedBytes sinks{workspace + run.room.sinks, sums_sinks() ? run.heads * 4 : 0};
+  return return_gradients(*ranks_.group, run.gather(), std::span(tensors).first(count), run.batch,
+                          sinks, run.call.stream);
+}
+
+SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) const {
+  const SparseBackwardWorkspace& sums = run.launch.backward.workspace;
+  SparseJoinParams p = {};
+  for (int i = 0; i < kKeyTensors; ++i) {
+    SparseJoinTensor& t = p.tensors[i];
+    const Tensor& out = call.tensors[kGradients[i]];
+    const int64_t rows = run.batch * run.gather().own_keys * run.kv_heads;
+    // Rotary columns are behind the others of a key, in sums; narrow they are a tensor.
+    const int sum = i == 1 ? 1 : 0, column = i == 2 ? problem().head_dim : 0;
+    const int returned = ranks_.narrow ? i : sum;
+    if (!out.data || sum_width(sum) == 0 || !has_keys(i)) continue;
+    t.own = run.call.workspace + (sum == 1 ? sums.dv_sums : sums.dk_sums);
+    t.own_width = sum_width(sum), t.own_column = column;
+    t.returned = call.workspace + run.room.returned[returned];
+    t.returned_width = returned_width(returned), t.returned_column = ranks_.narrow ? 0 : column;
+    t.out = out.data;
+    const AttentionStrides strides = attention_strides(out, own_->request().tokens);
+    t.batch_stride = strides.batch, t.token_stride = strides.token, t.head_stride = strides.head;
+    t.width = width(i);
+    t.blocks = static_cast<int>(sparse_join_blocks(join_spec_, rows, t.width));
+  }
+  p.sources = run.prepared.sources;
+  p.dsinks_parts = call.workspace + run.room.sinks;
+  p.dsinks = call.tensors[of_op::dsinks].data;
+  p.gathered = run.gather().keys, p.received = run.gather().returned.back();
+  p.batches = static_cast<int>(run.batch), p.keys = static_cast<int>(run.gather().own_keys);
+  p.kv_heads = static_cast<int>(run.kv_heads);
+  p.heads = sums_sinks() ? static_cast<int>(run.heads) : 0;
+  p.world = ranks_.group->world(), p.rank = ranks_.group->rank();
+  return p;
+}
+
+Status SparseOverRanks::join(const Call& call, const Run& run) const {
+  const SparseJoinParams p = join_params(call, run);
+  int64_t blocks = sparse_join_sinks_blocks(join_spec_, p.heads);
+  for (const SparseJoinTensor& tensor : p.tensors) blocks += tensor.blocks;
+  if (blocks == 0) return {};
+  return join_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
+}
+
+Status SparseOverRanks::run_steps(const Call& call, const Run& run) const {
+  const bool forward = problem().forward, backward = own_->has_backward();
+  LATHE_TRY(gather(call, run));
+  if (!forward && backward) LATHE_TRY(own_->run_prepare(run.call, run.launch));
+  LATHE_TRY(ranks_.group->stream_after_exchange(call.stream));
+  LATHE_TRY(own_->run_forward(run.call, run.launch, &run.prepared.places));
+  if (!backward) return {};
+  if (forward) LATHE_TRY(own_->run_prepare(run.call, run.launch));
+  LATHE_TRY(own_->run_backward(run.call, run.launch, &run.prepared.places));
+  LATHE_TRY(finish(call, run));
+  if (!joins()) return {};
+  LATHE_TRY(give_back(run));
+  LATHE_TRY(ranks_.group->stream_after_exchange(call.stream));
+  return join(call, run);
+}
+
+Status SparseOverRanks::run(const Call& call) const {
+  LATHE_ASSIGN(Run run, plan_run(call));
+  LATHE_TRY(call.check_workspace(static_cast<int64_t>(run.room.total)));
+  place(call, &run);
+  const Status status = run_steps(call, run);
+  if (status.ok()) return status;
+  // The caller's stream ends after the exchange, whatever happened: a capture has no loose end.
+  (void)ranks_.group->stream_after_exchange(call.stream);
+  return status;
+}
+
+}  // namespace lathe

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of one call: DLPack's against the table and the problem. Nothing here allocates or
+// locks unless it fails.
+#pragma once
+
+#include <cuda.h>
+
+#include "ops/problem.h"
+#include "ops/schema.h"
+
+struct lathe_shard;
+
+namespace lathe {
+
+class Prepared;
+
+// A declared tensor, with everything that a run checks prepared.
+struct Slot {
+  int tensor = 0;  // index in the table
+  const char* name = "";
+  Dtype dtype = Dtype::f32;
+  Shape shape;
+  bool strided = false;
+  bool written = false;
+  int alignment = 1;  // of the address; of strides as well if strided
+};
+
+// One tensor of a call: strides in elements, those of extents 0 and 1 made contiguous.
+struct Tensor {
+  char* data = nullptr;
+  std::array<int64_t, kMaxRank> extent{};
+  std::array<int64_t, kMaxRank> stride{};
+};
+
+struct Call {
+  Extents extents;
+  std::array<Tensor, kMaxTensors> tensors;  // as in the table; data is null if not declared
+  const lathe_shard* shard = nullptr;       // null: the whole axis is here
+  const Prepared* prepared = nullptr;       // what the plan made of the shard; null: nothing
+  char* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  CUstream stream = nullptr;
+
+  // INVALID_ARGUMENT unless the workspace has so many bytes, aligned.
+  Status check_workspace(int64_t needed) const;
+};
+
+std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promised);
+
+// What a workspace and its sections are aligned to.
+inline constexpr int64_t kSectionBytes = 256;
+
+// What of a tensor is looked at.
+enum class Look { shapes, all };
+
+// `slots` and `tensors` in the order of lathe_plan_slot. On one rank of several, T is that of the
+// rank's part. `ordinal`: the device the tensors must be on.
+Status read_call(const Operator& op, const std::vector<Slot>& slots, const Extents& promised,
+                 const DLTensor* const* tensors, Look look, int ordinal, Call* call);
+
+// a * b * ... in bytes, or INVALID_ARGUMENT naming `what` if it passes 2^63.
+Result<int64_t> checked_product(const char* what, std::initializer_list<int64_t> factors);
+
+}  // namespace lathe
