@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The only reader of the environment: one table, which README's is checked against.
+// The only reader of the environment: one table. scripts/docs writes docs/environment.md from it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The snippet that the README shows, against its mask by plain loops."""
+"""The mod that docs/attention.md shows, against its mask by plain loops."""
 import math
 import pathlib
 

@@ -10,7 +10,7 @@ import harness
 from harness import Case
 from warm_cases import NO_COMPILER
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 
 class ShipCases(Case):
@@ -21,17 +21,17 @@ class ShipCases(Case):
         self.assertEqual(done.returncode, 0, command + "\n" + done.stderr + done.stdout)
         return done.stdout
 
-    def test_the_chapter_on_the_cache(self):
-        """README's commands as they stand, in their order; with the bundle alone no kernel comes from anywhere else."""
-        chapter = README.read_text().split("\n## The cache\n")[1].split("\n## ")[0]
-        commands = [line.split("  #")[0] for line in re.findall(r"^    (.*build/bin/lathe .*)$", chapter, re.M)]
+    def test_the_documents_on_the_cache_and_tuning(self):
+        """Their commands run as they stand, in their order; with the bundle alone no kernel comes from anywhere else."""
+        text = (DOCS / "cache.md").read_text() + (DOCS / "tuning.md").read_text()
+        commands = [line.split("  #")[0] for line in re.findall(r"^    (.*build/bin/lathe .*)$", text, re.M)]
         self.assertEqual(len(commands), 15)
         for command in commands:
             strict = command.startswith("LATHE_JIT=off")
             out = self.run_command(command, **({"LATHE_NVRTC": "/nonexistent"} if strict else {}))
             if strict:
                 self.assertRegex(out, "all results are right: .* 0 compiled now")
-        stage, = re.findall(r"^RUN (.*)$", chapter, re.M)
+        stage, = re.findall(r"^RUN (.*)$", text, re.M)
         self.assertIn("0 lines failed", self.run_command(stage))
         listed = json.loads(self.lathe("cache", "list", self.folder / "server.bundle", "--json")[1])["kernels"]
         self.assertEqual({kernel["arch"] for kernel in listed}, {"sm_80", "sm_90a"})
