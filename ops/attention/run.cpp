@@ -298,9 +298,9 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
   return out;
 }
 
-// Whether the heads of a group share tiles. Where the length varies they do: that costs at most 0.2 %
-// more instructions than one kernel for short and one for long sequences would, counted at 4096 tokens,
-// and there is one to compile. Both kernels are made only where the heads a group has vary.
+// Whether the heads of a group share tiles. Where the length varies they do: that costs at most 0.2
+// % more instructions than one kernel for short and one for long sequences would, counted at 4096
+// tokens, and there is one to compile. Both kernels are made only where the heads a group has vary.
 Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSpecs* out) {
   AttentionProblem& problem = request.problem;
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
