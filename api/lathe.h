@@ -256,6 +256,44 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
+/* Declares the outputs that follow from the inputs that are declared and the options that are set:
+ * results, as options output_NAME say, and with the gradient of the first result the gradients of
+ * the inputs that are there. If outputs are declared already, they are what is wanted, and none is
+ * added. Set options and declare inputs before.
+ * `values`: NULL, or one pointer for each tensor of the operator, in the order of
+ * lathe_operator_info: host tensors, contiguous, of the declared shape and dtype; NULL where values
+ * are not at hand. Values that a kernel trusts (offsets, slots, pages, attention ranges) are then
+ * checked, and extents that follow from them are exact.
+ * INVALID_ARGUMENT names the tensor, what was found and what is allowed. */
+LATHE_API lathe_status lathe_problem_infer(lathe_problem* problem, const DLTensor* const* values);
+/* Leaves every extent open that may vary without a new kernel: tokens, batch, sequences, pages. */
+LATHE_API lathe_status lathe_problem_open(lathe_problem* problem);
+
+#define LATHE_MAX_RANK 5
+typedef enum lathe_axis { LATHE_QUERIES = 0, LATHE_KEYS } lathe_axis;
+
+/* A tensor of a problem. */
+typedef struct lathe_tensor_info {
+  size_t size; /* set it to the sizeof of the struct */
+  const char* name;
+  int declared; /* what follows means something only if it is; all of it is lent by the problem */
+  int read;     /* a run reads it */
+  int written;  /* a run writes it */
+  const char* alias_of; /* not declared, but wanted: always equal to that tensor; else NULL */
+  lathe_dtype dtype;
+  int rank;
+  int64_t shape[LATHE_MAX_RANK];    /* -1: varies */
+  const char* dims[LATHE_MAX_RANK]; /* "T", "N"; "" for a number that is always the same */
+  int added[LATHE_MAX_RANK];        /* "N+1": 1 */
+  int varies[LATHE_MAX_RANK];       /* 1: the extent may differ from run to run */
+  int token_dim;                    /* the dimension that is cut over ranks; -1: none */
+  lathe_axis token_axis;            /* whose tokens these are */
+  int counts_chunks;                /* the dimension counts chunks of tokens, not tokens */
+} lathe_tensor_info;
+/* `index` as in lathe_operator_info. */
+LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, size_t index,
+                                                 lathe_tensor_info* out);
+
 /* A problem as one line of text: a JSON object,
  *   {"op": "flash_attention", "tensors": {"q": ["bf16", [-1, -1, 32, 128]], ...},
  *    "options": {"causal": 1}, "alignment": 8, "snippets": {"score_mod": "..."},
@@ -429,7 +467,6 @@ typedef enum lathe_balance {
   LATHE_BALANCE_PER_DOCUMENT, /* the same in each sequence */
   LATHE_BALANCE_PTRR          /* blocks of block_size tokens by their visible keys, round robin */
 } lathe_balance;
-typedef enum lathe_axis { LATHE_QUERIES = 0, LATHE_KEYS } lathe_axis;
 
 /* Set `size`, or use LATHE_SHARD_OPTIONS_INIT. All lengths are those of the whole axes, on the
  * host: from them follows what each rank sends and computes, so nothing waits for the device. */

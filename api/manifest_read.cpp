@@ -81,25 +81,25 @@ Status read_tensor(lathe_problem* problem, const std::string& name, const Json& 
 }
 
 Status read_option(lathe_problem* problem, const std::string& name, const Json& value) {
-  const auto set = [&](lathe_option_type type, const std::string& given) {
+  const auto set = [&](OptionType type, const std::string& given) {
     return set_option(problem, name.c_str(), type, given);
   };
   const int index = find_option(*problem->op, name);
-  if (index >= 0 && takes_file(problem->op->info.options[index]) &&
-      value != problem->op->info.options[index].fallback) {
+  if (index >= 0 && takes_file(problem->op->options[index]) &&
+      value != problem->op->options[index].fallback) {
     return wrong("option " + name, value,
-                 text('"', problem->op->info.options[index].fallback,
+                 text('"', problem->op->options[index].fallback,
                       "\": a text of your own is in snippets, whole, not as a file's name"));
   }
-  if (value.is_boolean()) return set(LATHE_OPTION_INT, value.get<bool>() ? "1" : "0");
-  if (value.is_number_integer()) return set(LATHE_OPTION_INT, value.dump());
+  if (value.is_boolean()) return set(OptionType::integer, value.get<bool>() ? "1" : "0");
+  if (value.is_number_integer()) return set(OptionType::integer, value.dump());
   if (value.is_number_float()) {
     char digits[64];
     const auto end = std::to_chars(digits, digits + sizeof(digits), value.get<double>()).ptr;
-    return set(LATHE_OPTION_DOUBLE, std::string(digits, end));
+    return set(OptionType::number, std::string(digits, end));
   }
   if (value.is_string() && value.get<std::string>().find('\0') == std::string::npos) {
-    return set(LATHE_OPTION_STRING, value.get<std::string>());
+    return set(OptionType::word, value.get<std::string>());
   }
   return wrong("option " + escaped(name), value, "a number or a text");
 }
@@ -163,15 +163,16 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
                          {"op", "tensors", "options", "alignment", "snippets", "group"}));
   const std::string operators = "one of " + operator_names();
   if (!line.contains("op")) return invalid("op is missing; allowed is " + operators);
-  const Operator* op =
-      line["op"].is_string() ? find_operator(line["op"].get<std::string>()) : nullptr;
-  if (!op) return wrong("op", line["op"], operators);
+  if (!line["op"].is_string()) return wrong("op", line["op"], operators);
+  const auto asked = line["op"].get<std::string>();
+  const Operator* op = find_operator(asked);
+  if (!op) return invalid(no_such_operator(asked));
   if (!line.contains("tensors")) {
     return invalid("tensors is missing; allowed is {name: [dtype, [extents]]}");
   }
   auto problem = std::make_unique<lathe_problem>();
   problem->op = op;
-  problem->options.resize(op->info.option_count);
+  problem->options.resize(op->options.size());
   LATHE_TRY(for_each(line, "tensors", [&](const std::string& name, const Json& value) {
     return read_tensor(problem.get(), name, value);
   }));

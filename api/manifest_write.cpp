@@ -17,18 +17,18 @@ using Json = nlohmann::ordered_json;
 
 Json tensors_json(const lathe_problem& problem) {
   Json out = Json::object();
-  for (size_t i = 0; i < problem.op->info.tensor_count; ++i) {
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
     const Declared& declared = problem.tensors[i];
     if (!declared.given) continue;
     Json extents = Json::array();
     for (int d = 0; d < declared.shape.rank; ++d) extents.push_back(declared.extents[d]);
-    out[problem.op->info.tensors[i].name] = Json::array({word(declared.dtype), std::move(extents)});
+    out[problem.op->tensors[i].name] = Json::array({word(declared.dtype), std::move(extents)});
   }
   return out;
 }
 
 // A number as one, so that 1, 01 and 1.0 are the same line; words such as unset stay.
-Json value_json(const lathe_operator_option& option, const std::string& value) {
+Json value_json(const OptionInfo& option, const std::string& value) {
   const auto parsed = [&](auto* number) {
     const char* end = value.data() + value.size();
     const auto [stop, error] = std::from_chars(value.data(), end, *number);
@@ -36,8 +36,8 @@ Json value_json(const lathe_operator_option& option, const std::string& value) {
   };
   int64_t integer = 0;
   double number = 0;
-  if (option.type == LATHE_OPTION_INT && parsed(&integer)) return integer;
-  if (option.type == LATHE_OPTION_DOUBLE && parsed(&number)) return number;
+  if (option.type == OptionType::integer && parsed(&integer)) return integer;
+  if (option.type == OptionType::number && parsed(&number)) return number;
   return value;
 }
 
@@ -59,11 +59,11 @@ Json group_json(const lathe_problem& problem) {
 }  // namespace
 
 Result<std::string> problem_text(const lathe_problem& problem) {
-  Json line = {{"op", problem.op->info.name}, {"tensors", tensors_json(problem)}};
+  Json line = {{"op", problem.op->name}, {"tensors", tensors_json(problem)}};
   Json options = Json::object(), snippets = Json::object();
-  for (size_t i = 0; i < problem.op->info.option_count; ++i) {
+  for (size_t i = 0; i < problem.op->options.size(); ++i) {
     if (!problem.options[i]) continue;
-    const lathe_operator_option& option = problem.op->info.options[i];
+    const OptionInfo& option = problem.op->options[i];
     const Snippet* snippet = text_of(problem, option.name);
     (snippet ? snippets : options)[option.name] =
         snippet ? Json(snippet->text) : value_json(option, *problem.options[i]);

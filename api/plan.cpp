@@ -10,7 +10,7 @@
 #include "api/manifest.h"
 #include "api/tune_choices.h"
 #include "codegen/base/printable.h"
-#include "ops/check.h"
+#include "ops/resolve.h"
 
 namespace lathe {
 namespace {
@@ -31,12 +31,6 @@ Status take_kernels(lathe_plan* plan) {
   return {};
 }
 
-// The letters of the axes that ranks hold parts of.
-constexpr Letter kQueryLetters[] = {Letter::T, Letter::Sq, Letter::Tq};
-constexpr Letter kKeyLetters[] = {Letter::Sk, Letter::Tk};
-// Those of what is counted along them.
-constexpr Letter kCountLetters[] = {Letter::NT, Letter::slots};
-
 Status check_part(const lathe_shard& shard, Letter letter, int64_t found, int64_t held) {
   if (found == kUnknown || found == held) return {};
   return invalid(text(name_of(letter), " is ", found, ", but the shard gives rank ", shard.rank,
@@ -51,13 +45,14 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
                         " ranks and needs a shard: use lathe_plan_run_sharded"));
   }
   LATHE_TRY(check_group_of(plan, *shard));
-  for (const Letter letter : kQueryLetters) {
-    LATHE_TRY(
-        check_part(*shard, letter, call->extents[letter], shard->layout.query_tokens(shard->rank)));
-  }
-  for (const Letter letter : kKeyLetters) {
-    LATHE_TRY(
-        check_part(*shard, letter, call->extents[letter], shard->layout.key_tokens(shard->rank)));
+  for (int i = 0; i < kLetters; ++i) {
+    const auto dim = static_cast<Letter>(i);
+    const TokenAxis axis = info_of(dim).axis;
+    if (axis != TokenAxis::queries && axis != TokenAxis::keys) continue;
+    const Layout& layout = shard->layout;
+    LATHE_TRY(check_part(*shard, dim, call->extents[dim],
+                         axis == TokenAxis::keys ? layout.key_tokens(shard->rank)
+                                                 : layout.query_tokens(shard->rank)));
   }
   call->shard = shard;
   call->prepared = shard->find(plan.id);
@@ -90,14 +85,13 @@ Status require_ranks(const lathe_plan& plan) {
            " ranks: give it a group (lathe_problem_group) before the plan is made"));
 }
 
-Result<Extents> promised_by(const lathe_problem& problem) {
-  LATHE_ASSIGN(Extents promised, check_problem(problem));
-  if (!problem.group) return promised;
-  // The rank's part of its axes.
-  for (const Letter letter : kQueryLetters) promised[letter] = kUnknown;
-  for (const Letter letter : kKeyLetters) promised[letter] = kUnknown;
-  for (const Letter letter : kCountLetters) promised[letter] = kUnknown;
-  return promised;
+Result<Resolved> promised_by(const lathe_problem& problem) {
+  LATHE_ASSIGN(Resolved resolved, resolve(problem));
+  if (!problem.group) return resolved;
+  for (int i = 0; i < kLetters; ++i) {  // a rank has a shard of these
+    if (kDims[i].axis != TokenAxis::none) resolved.extents[static_cast<Letter>(i)] = kUnknown;
+  }
+  return resolved;
 }
 
 Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
@@ -111,7 +105,7 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
   }
   if (!plan.op->chain || shard.contiguous()) return {};
   return invalid(
-      text(plan.op->info.name, " is a chain over the tokens: the shard's balance must be none"));
+      text(plan.op->name, " is a chain over the tokens: the shard's balance must be none"));
 }
 
 Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
@@ -142,8 +136,9 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     plan->id = ++plans;
     plan->context = context;
     plan->op = problem->op;
-    LATHE_ASSIGN(plan->promised, lathe::promised_by(*problem));
-    plan->slots = lathe::make_slots(*problem, plan->promised);
+    LATHE_ASSIGN(const lathe::Resolved resolved, lathe::promised_by(*problem));
+    plan->promised = resolved.extents;
+    plan->slots = lathe::make_slots(resolved);
     if (problem->group) {
       const lathe_context* of = problem->group->context;
       if (of != nullptr && of != context) {
@@ -153,8 +148,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       plan->group_flags = problem->group_flags;
       plan->digests = lathe::digests_of(*problem);
     }
-    LATHE_ASSIGN(plan->work,
-                 make_work(*problem, plan->promised, lathe::facts_for(*context, *problem)));
+    LATHE_ASSIGN(plan->work, make_work(resolved, lathe::facts_for(*context, *problem)));
     const Status loaded = lathe::take_kernels(plan.get());
     const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);

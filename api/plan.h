@@ -14,7 +14,7 @@
 namespace lathe {
 
 // Checks a whole problem. What it promises, without what a group's cut decides and each run checks.
-Result<Extents> promised_by(const lathe_problem& problem);
+Result<Resolved> promised_by(const lathe_problem& problem);
 
 // Of what was declared, but for extents, and of all options.
 struct PlanDigests {

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "api/boundary.h"
-#include "codegen/base/printable.h"
 #include "ops/option_text.h"
 
 using lathe::boundary;
@@ -24,12 +23,11 @@ lathe_status lathe_problem_create(lathe_problem** out, const char* op) {
     LATHE_TRY(require(op, "op"));
     const lathe::Operator* found = lathe::find_operator(op);
     if (!found) {
-      return invalid(lathe::text("there is no operator ", lathe::in_quotes(op), "; there are ",
-                                 lathe::operator_names()));
+      return invalid(lathe::no_such_operator(op));
     }
     auto problem = std::make_unique<lathe_problem>();
     problem->op = found;
-    problem->options.resize(found->info.option_count);
+    problem->options.resize(found->options.size());
     *out = problem.release();
     return {};
   });
@@ -55,7 +53,7 @@ lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes) {
 
 lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option, int64_t value) {
   return boundary(
-      [&] { return lathe::set_option(problem, option, LATHE_OPTION_INT, std::to_string(value)); });
+      [&] { return lathe::set_option(problem, option, lathe::OptionType::integer, std::to_string(value)); });
 }
 
 lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option, double value) {
@@ -66,7 +64,7 @@ lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option
     }
     char digits[64];
     const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
-    return lathe::set_option(problem, option, LATHE_OPTION_DOUBLE, std::string(digits, end));
+    return lathe::set_option(problem, option, lathe::OptionType::number, std::string(digits, end));
   });
 }
 
@@ -74,7 +72,7 @@ lathe_status lathe_problem_set_string(lathe_problem* problem, const char* option
                                       const char* value) {
   return boundary([&]() -> Status {
     LATHE_TRY(require(value, "value"));
-    return lathe::set_option(problem, option, LATHE_OPTION_STRING, value);
+    return lathe::set_option(problem, option, lathe::OptionType::word, value);
   });
 }
 

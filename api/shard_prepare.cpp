@@ -26,7 +26,7 @@ std::vector<int64_t> flat(const ShardLayout& layout) {
 Status agree_on(const lathe_plan& plan, const Layout& layout) {
   const auto number = [](int64_t value) { return static_cast<uint64_t>(value); };
   const NamedDigest digests[] = {
-      {"the operator", digest_of(std::string_view(plan.op->info.name))},
+      {"the operator", digest_of(std::string_view(plan.op->name))},
       {"the declared tensors", plan.digests.tensors},
       {"the options", plan.digests.options},
       {"the tuned choices", plan.digests.choices},
@@ -76,14 +76,14 @@ std::string extents_text(const Declared& declared) {
 
 PlanDigests digests_of(const lathe_problem& problem) {
   std::string tensors, options;
-  for (size_t i = 0; i < problem.op->info.tensor_count; ++i) {
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
     const Declared& declared = problem.tensors[i];
     if (!declared.given) continue;
-    tensors += text(problem.op->info.tensors[i].name, " ", word(declared.dtype), " ",
+    tensors += text(problem.op->tensors[i].name, " ", word(declared.dtype), " ",
                     shape_text(declared.shape), extents_text(declared), "\n");
   }
-  for (size_t i = 0; i < problem.op->info.option_count; ++i) {
-    const auto& option = problem.op->info.options[i];
+  for (size_t i = 0; i < problem.op->options.size(); ++i) {
+    const auto& option = problem.op->options[i];
     options += text(option.name, "=", problem.option(option.name), "\n");
   }
   for (const Snippet& snippet : problem.snippets) options += snippet.text + "\n";

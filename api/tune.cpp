@@ -105,9 +105,9 @@ class Tuning {
 
   Status check_slots(const DLTensor* const* slots) const {
     LATHE_TRY(require(slots, "slots"));
-    LATHE_ASSIGN(const Extents promised, promised_by(problem_));
+    LATHE_ASSIGN(const Resolved resolved, promised_by(problem_));
     size_t index = 0;
-    for (const Slot& slot : make_slots(problem_, promised)) {
+    for (const Slot& slot : make_slots(resolved)) {
       if (!slots[index]) {
         return invalid(text("slots[", index, "] is NULL, but ", slot.name, " was declared"));
       }
@@ -139,11 +139,11 @@ class Tuning {
 
   // "causal_conv1d(x:1x4096x2048,weight:2048x4)"
   std::string shape_text(const DLTensor* const* slots) const {
-    std::string out = std::string(problem_.op->info.name) + '(';
-    const auto promised = promised_by(problem_);
-    if (!promised.ok()) return out + ')';
+    std::string out = std::string(problem_.op->name) + '(';
+    const auto resolved = promised_by(problem_);
+    if (!resolved.ok()) return out + ')';
     const char* comma = "";
-    for (const Slot& slot : make_slots(problem_, *promised)) {
+    for (const Slot& slot : make_slots(*resolved)) {
       const DLTensor& tensor = **slots++;
       out += comma + std::string(slot.name) + ':';
       for (int i = 0; i < tensor.ndim; ++i) out += text(i ? "x" : "", tensor.shape[i]);

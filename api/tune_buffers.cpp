@@ -44,7 +44,7 @@ Result<std::unique_ptr<TuneTensors>> TuneTensors::make(const Device& device,
   std::unique_ptr<TuneTensors> out(new TuneTensors(device));
   out->tensors_.reserve(slots.size());
   for (const Slot& slot : slots) {
-    const bool inout = problem.op->info.tensors[slot.tensor].role == LATHE_INOUT;
+    const bool inout = problem.op->tensors[slot.tensor].role == Role::inout;
     LATHE_TRY(out->add(slot, inout, *given++));
   }
   for (const DLTensor& tensor : out->tensors_) out->pointers_.push_back(&tensor);

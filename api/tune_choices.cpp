@@ -11,7 +11,7 @@
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
 #include "codegen/templates.h"
-#include "ops/check.h"
+#include "ops/resolve.h"
 
 namespace lathe {
 namespace {
@@ -74,11 +74,11 @@ size_t FixedChoices::choose(const Question& question) const {
 
 Result<std::vector<Question>> questions_of(const lathe_context& context,
                                            const lathe_problem& problem) {
-  LATHE_ASSIGN(Extents promised, promised_by(problem));
+  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
   const auto listener = std::make_shared<Listener>();
   DeviceFacts facts = context.facts;
   facts.choices = listener;
-  LATHE_ASSIGN(const auto work, make_work(problem, promised, facts));
+  LATHE_ASSIGN(const auto work, make_work(resolved, facts));
   // A question of a kernel that is not in the plan is none of the plan's.
   std::vector<Question> out;
   for (const Question& question : listener->asked) {
@@ -97,8 +97,8 @@ Result<std::vector<Question>> questions_of_call(const lathe_context& context,
   LATHE_ASSIGN(std::vector<Question> all, questions_of(context, problem));
   if (is_rank(problem)) return all;
   lathe_problem exact = problem;
-  LATHE_ASSIGN(const Extents promised, promised_by(problem));
-  for (const Slot& slot : make_slots(problem, promised)) {
+  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
+  for (const Slot& slot : make_slots(resolved)) {
     const DLTensor& given = **slots++;
     auto& extents = exact.tensors[static_cast<size_t>(slot.tensor)].extents;
     for (int i = 0; i < given.ndim && i < static_cast<int>(extents.size()); ++i) {

@@ -57,9 +57,9 @@ Result<std::unique_ptr<TuneBench>> TuneBench::make(lathe_context& context,
 
 Status TuneBench::open(const DLTensor* const* slots, const lathe_shard* shard, bool flush) {
   const Driver& driver = device().driver();
-  LATHE_ASSIGN(const Extents promised, promised_by(problem_));
+  LATHE_ASSIGN(const Resolved resolved, promised_by(problem_));
   LATHE_ASSIGN(tensors_,
-               TuneTensors::make(device(), problem_, make_slots(problem_, promised), slots));
+               TuneTensors::make(device(), problem_, make_slots(resolved), slots));
   if (shard) {
     shard_ = std::make_unique<lathe_shard>();
     shard_->layout = shard->layout, shard_->rank = shard->rank;

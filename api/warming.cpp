@@ -168,7 +168,7 @@ lathe_status lathe_warming_add(lathe_warming* warming, lathe_context* context,
     LATHE_TRY(require(context, "context"));
     LATHE_TRY(require(problem, "problem"));
     lathe::WarmItem item;
-    item.op = problem->op->info.name;
+    item.op = problem->op->name;
     item.arch = context->facts.arch;
     item.status = lathe::add_kernels(warming, context, *problem, &item);
     warming->items.push_back(std::move(item));

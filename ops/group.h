@@ -13,6 +13,20 @@
 
 struct lathe_context;
 
+namespace lathe {
+
+// Flags of a problem's group, those of lathe.h.
+enum GroupFlags : unsigned {
+  kReduceParameterGrads = 1,  // gradients of weights, biases and sinks are summed over the ranks
+  // How queries and keys of attention meet. Without one of these keys travel a ring.
+  kAllgather = 2,        // keys are gathered on every rank
+  kDispatch = 4,         // both move to where the planner balances the work
+  kExchangeHeads = 8,    // whole sequences, a share of the heads
+  kNarrowGradients = 16  // gradients of keys travel in the keys' type, not in float32
+};
+
+}  // namespace lathe
+
 struct lathe_group {
   lathe_context* context = nullptr;
   std::shared_ptr<lathe::Group> group;

@@ -46,8 +46,8 @@ Status keep_text(lathe_problem* problem, const char* option, std::string file, s
 
 }  // namespace
 
-bool takes_file(const lathe_operator_option& option) {
-  return option.type == LATHE_OPTION_STRING && listed(option.allowed, '|', "FILE");
+bool takes_file(const OptionInfo& option) {
+  return option.type == OptionType::word && listed(option.allowed, '|', "FILE");
 }
 
 Status read_option_text(lathe_problem* problem, const char* option, const std::string& path) {
@@ -58,13 +58,12 @@ Status read_option_text(lathe_problem* problem, const char* option, const std::s
 Status set_option_text(lathe_problem* problem, const char* name, std::string bytes) {
   const Operator& op = *problem->op;
   const int index = find_option(op, name);
-  if (index < 0 || !takes_file(op.info.options[index])) {
+  if (index < 0 || !takes_file(op.options[index])) {
     std::string all;
-    for (size_t i = 0; i < op.info.option_count; ++i) {
-      if (!takes_file(op.info.options[i])) continue;
-      all += text(all.empty() ? "" : ", ", op.info.options[i].name);
+    for (const OptionInfo& option : op.options) {
+      if (takes_file(option)) all += text(all.empty() ? "" : ", ", option.name);
     }
-    return invalid(text(op.info.name, " has no option ", in_quotes(name),
+    return invalid(text(op.name, " has no option ", in_quotes(name),
                         " that is a text; it has ", all.empty() ? "none" : all));
   }
   if (problem->options[index]) {

@@ -11,7 +11,7 @@
 namespace lathe {
 
 // Whether the value of an option is the name of a file.
-bool takes_file(const lathe_operator_option& option);
+bool takes_file(const OptionInfo& option);
 
 // Keeps the text of the file `path` in the problem; INVALID_ARGUMENT names the option, the file and
 // what is wrong with it.

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "ops/check.h"
+#include "ops/resolve.h"
 
 namespace lathe {
 
@@ -15,14 +15,14 @@ Result<std::unique_ptr<Part>> Part::make(
     const std::function<Status(lathe_problem&)>& declare_tensors) {
   lathe_problem problem;
   problem.op = find_operator(op);
-  problem.options.resize(problem.op->info.option_count);
+  problem.options.resize(problem.op->options.size());
   LATHE_TRY(declare_tensors(problem));
-  LATHE_ASSIGN(const Extents promised, check_problem(problem));
+  LATHE_ASSIGN(const Resolved resolved, resolve(problem));
   auto part = std::make_unique<Part>();
-  for (int i = 0; i < static_cast<int>(problem.op->info.tensor_count); ++i) {
+  for (int i = 0; i < static_cast<int>(problem.op->tensors.size()); ++i) {
     if (problem.has(i)) part->shapes_[i] = problem.shape(i);
   }
-  LATHE_ASSIGN(part->work_, make_work(problem, promised, facts));
+  LATHE_ASSIGN(part->work_, make_work(resolved, facts));
   return part;
 }
 
@@ -44,12 +44,12 @@ void Part::put(Call* call, int tensor, const void* data, std::initializer_list<i
 
 Status declare(lathe_problem& problem, const char* name, Dtype dtype,
                std::initializer_list<int64_t> extents) {
-  return declare(problem, name, static_cast<lathe_dtype>(dtype), static_cast<int>(extents.size()),
+  return declare(problem, name, static_cast<int>(dtype), static_cast<int>(extents.size()),
                  extents.begin());
 }
 
 Status set_option(lathe_problem& problem, const char* name, const std::string& value) {
-  return set_option(&problem, name, LATHE_OPTION_STRING, value);
+  return set_option(&problem, name, OptionType::word, value);
 }
 
 void ComposedWork::add(const Part* part) {

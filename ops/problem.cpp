@@ -4,20 +4,19 @@
 // allowed.
 #include "ops/problem.h"
 
-#include <charconv>
-#include <cmath>
-#include <cstring>
-#include <memory>
+#include <cstdlib>
 
 #include "codegen/base/invalid.h"
 #include "codegen/base/printable.h"
+#include "ops/group.h"
 #include "ops/option_text.h"
+#include "ops/options.h"
 
 namespace lathe {
 namespace {
 
-constexpr unsigned kMethods = LATHE_ALLGATHER | LATHE_DISPATCH | LATHE_EXCHANGE_HEADS;
-constexpr unsigned kGroupFlags = LATHE_REDUCE_PARAMETER_GRADS | kMethods | LATHE_NARROW_GRADIENTS;
+constexpr unsigned kMethods = kAllgather | kDispatch | kExchangeHeads;
+constexpr unsigned kGroupFlags = kReduceParameterGrads | kMethods | kNarrowGradients;
 
 std::string extents_text(int rank, const int64_t* shape) {
   std::string out = "[";
@@ -25,17 +24,17 @@ std::string extents_text(int rank, const int64_t* shape) {
   return out + "]";
 }
 
-std::string dtype_text(lathe_dtype dtype) {
-  const int index = static_cast<int>(dtype);
-  if (index < 0 || index > LATHE_I64) return text("dtype number ", index);
-  return word(static_cast<Dtype>(index));
+std::string dtype_text(int dtype) {
+  if (dtype < 0 || dtype >= static_cast<int>(std::size(kDtypes))) {
+    return text("dtype number ", dtype);
+  }
+  return word(static_cast<Dtype>(dtype));
 }
 
 // "its shape is [B,T,D], rank 3"; where there are several, "[B,H,Sq], rank 3, or [H,Tq], rank 2".
-std::string shapes_text(const lathe_operator_tensor& tensor) {
+std::string shapes_text(const TensorInfo& tensor) {
   std::string out;
-  for (std::string_view each : split(tensor.shape, '|')) {
-    const Shape shape = parse_shape(each);
+  for (const Shape& shape : parse_shapes(tensor.shape)) {
     out += text(out.empty() ? "its shape is " : ", or ", shape_text(shape), ", rank ", shape.rank);
   }
   return out;
@@ -43,15 +42,12 @@ std::string shapes_text(const lathe_operator_tensor& tensor) {
 
 }  // namespace
 
-Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int rank,
+Status declare(lathe_problem& problem, const char* name, int dtype, int rank,
                const int64_t* shape) {
   const Operator& op = *problem.op;
   const int index = find_tensor(op, name);
-  if (index < 0) {
-    return invalid(
-        text(op.info.name, " has no tensor ", in_quotes(name), "; it has ", tensor_names(op)));
-  }
-  const lathe_operator_tensor& tensor = op.info.tensors[index];
+  if (index < 0) return invalid(no_such_tensor(op, name));
+  const TensorInfo& tensor = op.tensors[index];
   if (tensor.alias_of) {
     return invalid(text(name, " always equals ", tensor.alias_of, " and is never written: use ",
                         tensor.alias_of, " in its place"));
@@ -61,7 +57,7 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
 
   const bool same = tensor.dtypes[0] == '=';
   const char* allowed =
-      same ? op.info.tensors[find_tensor(op, tensor.dtypes + 1)].dtypes : tensor.dtypes;
+      same ? op.tensors[find_tensor(op, tensor.dtypes + 1)].dtypes : tensor.dtypes;
   if (!listed(allowed, '|', dtype_text(dtype))) {
     return invalid(text(name, " has dtype ", dtype_text(dtype), "; allowed are ", allowed,
                         same ? ", that of " : "", same ? tensor.dtypes + 1 : ""));
@@ -92,82 +88,30 @@ Status declare(lathe_problem& problem, const char* name, lathe_dtype dtype, int 
 
 namespace {
 
-const char* type_text(lathe_option_type type) {
+const char* type_text(OptionType type) {
   switch (type) {
-    case LATHE_OPTION_INT:
+    case OptionType::integer:
       return "an integer";
-    case LATHE_OPTION_DOUBLE:
+    case OptionType::number:
       return "a number";
-    case LATHE_OPTION_STRING:
+    case OptionType::word:
       return "text";
   }
   return "unknown";
 }
 
-template <typename Number>
-bool parses(std::string_view value, Number* number) {
-  const char* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, *number);
-  return error == std::errc() && stop == end;
-}
-
-// "[-5,0)": from the first to below the second.
-template <typename Number>
-bool in_range(std::string_view range, Number number) {
-  const size_t comma = range.find(',');
-  Number from = 0, below = 0;
-  return range.starts_with('[') && parses(range.substr(1, comma - 1), &from) &&
-         parses(range.substr(comma + 1, range.size() - comma - 2), &below) && from <= number &&
-         number < below;
-}
-
-// Whether a number is in the list: a number itself, ">0", ">=0" or a range.
-template <typename Number>
-bool number_allowed(std::string_view allowed, Number number) {
-  for (std::string_view each : split(allowed, '|')) {
-    if (each == "any") return true;
-    if (in_range(each, number)) return true;
-    Number word = 0;
-    const bool above = each.starts_with('>'), from = each.starts_with(">=");
-    if (!parses(each.substr(from ? 2 : above ? 1 : 0), &word)) continue;
-    if (number == word ? !above || from : above && number > word) return true;
-  }
-  return false;
-}
-
-bool is_allowed(const lathe_operator_option& option, const std::string& value) {
-  int64_t integer = 0;
-  double number = 0;
-  switch (option.type) {
-    case LATHE_OPTION_INT:
-      return parses(value, &integer) && number_allowed(option.allowed, integer);
-    case LATHE_OPTION_DOUBLE:
-      // D^-0.5 and the like stand for themselves.
-      if (!parses(value, &number)) return value == option.fallback;
-      return std::isfinite(number) && number_allowed(option.allowed, number);
-    case LATHE_OPTION_STRING:
-      // FILE stands for any name.
-      return listed(option.allowed, '|', value) ||
-             (!value.empty() && listed(option.allowed, '|', "FILE"));
-  }
-  return false;
-}
-
 }  // namespace
 
-Status set_option(lathe_problem* problem, const char* name, lathe_option_type given,
+Status set_option(lathe_problem* problem, const char* name, OptionType given,
                   const std::string& value) {
   LATHE_TRY(require(problem, "problem"));
   LATHE_TRY(require(name, "option"));
   const Operator& op = *problem->op;
   const int index = find_option(op, name);
-  if (index < 0) {
-    return invalid(
-        text(op.info.name, " has no option ", in_quotes(name), "; it has ", option_names(op)));
-  }
-  const lathe_operator_option& option = op.info.options[index];
-  const bool widens = given == LATHE_OPTION_INT && option.type == LATHE_OPTION_DOUBLE;
-  if (given != option.type && given != LATHE_OPTION_STRING && !widens) {
+  if (index < 0) return invalid(no_such_option(op, name));
+  const OptionInfo& option = op.options[index];
+  const bool widens = given == OptionType::integer && option.type == OptionType::number;
+  if (given != option.type && given != OptionType::word && !widens) {
     return invalid(text("option ", name, " is ", type_text(option.type), " and was given ",
                         type_text(given), " (", value, "); allowed are ", option.allowed));
   }
@@ -183,9 +127,9 @@ Status set_option(lathe_problem* problem, const char* name, lathe_option_type gi
     LATHE_TRY(read_option_text(problem, name, value));
   }
   // One text for one integer: 01 is 1.
-  int64_t integer = 0;
-  const bool whole = option.type == LATHE_OPTION_INT && parses(value, &integer);
-  problem->options[index] = whole ? std::to_string(integer) : value;
+  const bool whole = option.type == OptionType::integer;
+  problem->options[index] =
+      whole ? std::to_string(std::strtoll(value.c_str(), nullptr, 10)) : value;
   return {};
 }
 
@@ -210,12 +154,12 @@ Status check_group_flags(const Operator& op, unsigned flags) {
                         "; of LATHE_ALLGATHER (2), LATHE_DISPATCH (4) and "
                         "LATHE_EXCHANGE_HEADS (8) only one may be set"));
   }
-  if (!op.info.ranks) {
-    return invalid(text(op.info.name, " cannot be split over a group"));
+  if (!op.ranks) {
+    return invalid(text(op.name, " cannot be split over a group"));
   }
   if (method && op.chain) {
     return Status(Code::unsupported,
-                  text("group flags are ", flags, "; ", op.info.name,
+                  text("group flags are ", flags, "; ", op.name,
                        " exchanges states of contiguous parts: of LATHE_ALLGATHER (2), "
                        "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
   }
@@ -224,25 +168,24 @@ Status check_group_flags(const Operator& op, unsigned flags) {
 
 }  // namespace lathe
 
+int lathe_problem::shape_number() const {
+  return *op->shape_option ? std::atoi(option(op->shape_option).c_str()) : 0;
+}
+
 lathe::Shape lathe_problem::shape(int tensor) const {
   const lathe::Declared& declared = tensors[tensor];
-  // Which of the table's shapes of one rank.
-  for (const char* name : {"state_v_first", "axis"}) {
-    if (lathe::find_option(*op, name) < 0) continue;
-    return lathe::shape_of_rank(op->info.tensors[tensor].shape, declared.shape.rank,
-                                std::stoi(option(name)));
-  }
-  return declared.shape;
+  if (*op->shape_option == '\0') return declared.shape;
+  return lathe::shape_of_rank(op->tensors[tensor].shape, declared.shape.rank, shape_number());
 }
 
 std::string lathe_problem::option(const char* name) const {
   const int index = lathe::find_option(*op, name);
-  return options[index] ? *options[index] : op->info.options[index].fallback;
+  return options[index] ? *options[index] : op->options[index].fallback;
 }
 
 bool lathe_problem::writes(int tensor) const {
-  const lathe_operator_tensor& info = op->info.tensors[tensor];
-  if (info.role == LATHE_INPUT) return false;
+  const lathe::TensorInfo& info = op->tensors[tensor];
+  if (info.role == lathe::Role::input) return false;
   if (info.changed_by) return has(lathe::find_tensor(*op, info.changed_by));
   return !info.given_if || option(info.given_if) != "1";
 }

@@ -1,138 +1,95 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators of all families, found by name, and the words of their tables taken apart.
-#include <cstdlib>
-#include <iterator>
+// The operators of all families, found by name.
+#include <vector>
 
+#include "codegen/base/nearest_name.h"
+#include "codegen/base/printable.h"
 #include "codegen/base/text.h"
-#include "ops/entries.h"
 #include "ops/schema.h"
 
+// One line for each family: ops/<family>/schema.cpp defines std::span<const Operator>
+// <family>_operators().
+#define LATHE_FAMILIES(family) \
+  family(conv)                 \
+  family(attention)            \
+  family(ring)                 \
+  family(kda)                  \
+  family(sparse)               \
+  family(shard)
+
 namespace lathe {
+
+#define LATHE_DECLARE(name) std::span<const Operator> name##_operators();
+LATHE_FAMILIES(LATHE_DECLARE)
+#undef LATHE_DECLARE
+
 namespace {
 
-std::string join(size_t count, const char* (*name)(const void*, size_t), const void* of) {
-  std::string names;
-  for (size_t i = 0; i < count; ++i) names += (i ? ", " : "") + std::string(name(of, i));
+template <typename Row>
+std::vector<std::string_view> names_of(std::span<const Row> rows) {
+  std::vector<std::string_view> names;
+  for (const Row& row : rows) names.emplace_back(row.name);
   return names;
+}
+
+template <typename Row>
+int find_row(std::span<const Row> rows, std::string_view name) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (name == rows[i].name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// "kda has no tensor 'querys'; did you mean 'q'?; it has q, k, v".
+template <typename Row>
+std::string unknown(const std::string& head, std::string_view name, const char* tail,
+                    std::span<const Row> rows) {
+  const std::vector<std::string_view> names = names_of(rows);
+  std::string all;
+  for (const std::string_view each : names) all += text(all.empty() ? "" : ", ", each);
+  return text(head, in_quotes(std::string(name)), did_you_mean(name, names), tail,
+              all.empty() ? "none" : all);
 }
 
 }  // namespace
 
 std::span<const Operator> operators() {
   static const std::vector<Operator> all = [] {
-    std::vector<Operator> joined;
-    for (const auto family : {conv_operators(), attention_operators(), ring_operators(),
-                              kda_operators(), sparse_operators(), shard_operators()}) {
-      joined.insert(joined.end(), family.begin(), family.end());
-    }
-    return joined;
+    std::vector<Operator> out;
+    const auto append = [&out](std::span<const Operator> family) {
+      out.insert(out.end(), family.begin(), family.end());
+    };
+#define LATHE_APPEND(name) append(name##_operators());
+    LATHE_FAMILIES(LATHE_APPEND)
+#undef LATHE_APPEND
+    return out;
   }();
   return all;
 }
 
 const Operator* find_operator(std::string_view name) {
-  for (const Operator& op : operators()) {
-    if (name == op.info.name) return &op;
-  }
-  return nullptr;
+  const int index = find_row(operators(), name);
+  return index < 0 ? nullptr : &operators()[static_cast<size_t>(index)];
 }
 
-int find_tensor(const Operator& op, std::string_view name) {
-  for (size_t i = 0; i < op.info.tensor_count; ++i) {
-    if (name == op.info.tensors[i].name) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-int find_option(const Operator& op, std::string_view name) {
-  for (size_t i = 0; i < op.info.option_count; ++i) {
-    if (name == op.info.options[i].name) return static_cast<int>(i);
-  }
-  return -1;
-}
+int find_tensor(const Operator& op, std::string_view name) { return find_row(op.tensors, name); }
+int find_option(const Operator& op, std::string_view name) { return find_row(op.options, name); }
 
 std::string operator_names() {
-  return join(
-      operators().size(), [](const void*, size_t i) { return operators()[i].info.name; }, nullptr);
-}
-std::string tensor_names(const Operator& op) {
-  return join(
-      op.info.tensor_count,
-      [](const void* of, size_t i) {
-        return static_cast<const Operator*>(of)->info.tensors[i].name;
-      },
-      &op);
-}
-std::string option_names(const Operator& op) {
-  return join(
-      op.info.option_count,
-      [](const void* of, size_t i) {
-        return static_cast<const Operator*>(of)->info.options[i].name;
-      },
-      &op);
+  std::string out;
+  for (const Operator& op : operators()) out += text(out.empty() ? "" : ", ", op.name);
+  return out;
 }
 
-std::vector<std::string_view> split(std::string_view list, char at) {
-  std::vector<std::string_view> words;
-  while (!list.empty()) {
-    const size_t end = list.find(at);
-    words.push_back(list.substr(0, end));
-    list.remove_prefix(end == list.npos ? list.size() : end + 1);
-  }
-  return words;
+std::string no_such_operator(std::string_view name) {
+  return unknown("there is no operator ", name, "; there are ", operators());
 }
-
-bool listed(std::string_view list, char at, std::string_view word) {
-  for (std::string_view each : split(list, at)) {
-    if (each == word) return true;
-  }
-  return false;
+std::string no_such_tensor(const Operator& op, std::string_view name) {
+  return unknown(text(op.name, " has no tensor "), name, "; it has ", op.tensors);
 }
-
-Shape parse_shape(std::string_view shape) {
-  Shape parsed;
-  for (std::string_view word : split(shape, ',')) {
-    if (word.front() >= '0' && word.front() <= '9') {
-      parsed.dims[parsed.rank++] = {Letter::fixed, std::atoi(std::string(word).c_str())};
-      continue;
-    }
-    const int plus = word.ends_with("+1") ? 1 : 0;
-    if (plus) word.remove_suffix(2);
-    int letter = 0;
-    while (letter + 1 < kLetters && word != kLetterNames[letter]) ++letter;
-    parsed.dims[parsed.rank++] = {static_cast<Letter>(letter), plus};
-  }
-  return parsed;
-}
-
-Shape shape_of_rank(std::string_view shapes, int rank, int number) {
-  Shape found;
-  for (std::string_view each : split(shapes, '|')) {
-    const Shape shape = parse_shape(each);
-    if (shape.rank != rank) continue;
-    found = shape;
-    if (number-- == 0) break;
-  }
-  return found;
-}
-
-std::string shape_text(const Shape& shape) {
-  std::string out = "[";
-  for (int i = 0; i < shape.rank; ++i) {
-    const auto [letter, plus] = shape.dims[i];
-    const bool fixed = letter == Letter::fixed;
-    out += text(i ? "," : "", fixed ? std::to_string(plus) : name_of(letter),
-                plus && !fixed ? "+1" : "");
-  }
-  return out + "]";
-}
-
-bool has_letter(const Shape& shape, Letter letter) {
-  for (int i = 0; i < shape.rank; ++i) {
-    if (shape.dims[i].letter == letter) return true;
-  }
-  return false;
+std::string no_such_option(const Operator& op, std::string_view name) {
+  return unknown(text(op.name, " has no option "), name, "; it has ", op.options);
 }
 
 }  // namespace lathe

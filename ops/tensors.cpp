@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
-#include "ops/check.h"
+#include "ops/resolve.h"
 
 namespace lathe {
 namespace {
@@ -38,21 +38,6 @@ std::string list(int count, const int64_t* values) {
   std::string out = "[";
   for (int i = 0; i < count; ++i) out += text(i ? ", " : "", values[i]);
   return out + "]";
-}
-
-Status check_kind(const Slot& slot, const DLTensor& tensor) {
-  const DLDataType type = dl_type(slot.dtype);
-  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
-      tensor.dtype.lanes != type.lanes) {
-    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
-                        word(slot.dtype), ", as declared"));
-  }
-  if (tensor.ndim != slot.shape.rank) {
-    return invalid(
-        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
-  }
-  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
-  return {};
 }
 
 Status check_extents(const Slot& slot, const Extents& promised, const DLTensor& tensor,
@@ -231,11 +216,27 @@ Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
 
 }  // namespace
 
-std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promised) {
+Status check_kind(const Slot& slot, const DLTensor& tensor) {
+  const DLDataType type = dl_type(slot.dtype);
+  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
+      tensor.dtype.lanes != type.lanes) {
+    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
+                        word(slot.dtype), ", as declared"));
+  }
+  if (tensor.ndim != slot.shape.rank) {
+    return invalid(
+        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
+  }
+  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
+  return {};
+}
+
+std::vector<Slot> make_slots(const Resolved& resolved) {
+  const lathe_problem& problem = resolved.problem;
   const Operator& op = *problem.op;
   std::vector<Slot> slots;
-  for (size_t i = 0; i < op.info.tensor_count; ++i) {
-    const lathe_operator_tensor& tensor = op.info.tensors[i];
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const TensorInfo& tensor = op.tensors[i];
     const Declared& declared = problem.tensors[i];
     if (!declared.given) continue;
     Slot slot;
@@ -243,12 +244,12 @@ std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promis
     slot.name = tensor.name;
     slot.dtype = declared.dtype;
     slot.shape = problem.shape(slot.tensor);
-    slot.strided = op.rules[i].strided;
+    slot.strided = tensor.is_strided;
     slot.written = problem.writes(slot.tensor);
     const Letter last = slot.shape.dims[slot.shape.rank - 1].letter;
-    slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, promised[last])
+    slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, resolved[last])
                                   : bytes_of(declared.dtype);
-    if (const int bytes = op.rules[i].alignment; bytes != 0) {
+    if (const int bytes = tensor.alignment; bytes != 0) {
       slot.alignment = std::max(std::min(bytes, problem.alignment), bytes_of(declared.dtype));
     }
     slots.push_back(slot);

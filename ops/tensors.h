@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cuda.h>
+#include <dlpack/dlpack.h>
 
 #include "ops/problem.h"
 #include "ops/schema.h"
@@ -14,6 +15,7 @@ struct lathe_shard;
 namespace lathe {
 
 class Prepared;
+struct Resolved;
 
 // A declared tensor, with everything that a run checks prepared.
 struct Slot {
@@ -46,10 +48,13 @@ struct Call {
   Status check_workspace(int64_t needed) const;
 };
 
-std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promised);
+std::vector<Slot> make_slots(const Resolved& resolved);
 
 // What a workspace and its sections are aligned to.
 inline constexpr int64_t kSectionBytes = 256;
+
+// The dtype and the rank of a tensor are those of its slot.
+Status check_kind(const Slot& slot, const DLTensor& tensor);
 
 // What of a tensor is looked at.
 enum class Look { shapes, all };

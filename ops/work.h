@@ -11,6 +11,7 @@
 #include "codegen/launch_shape.h"
 #include "ops/group.h"
 #include "ops/kernel_problems.h"
+#include "ops/resolve.h"
 #include "ops/tensors.h"
 
 namespace lathe {
@@ -47,10 +48,9 @@ class Work {
   virtual Result<Estimate> estimate(const Call& call) const = 0;
 };
 
-// The operator's own choice for a checked problem.
-inline Result<std::unique_ptr<Work>> make_work(const lathe_problem& problem,
-                                               const Extents& promised, const DeviceFacts& facts) {
-  return problem.op->make(problem, promised, facts);
+// The operator's own choice for a resolved problem.
+inline Result<std::unique_ptr<Work>> make_work(const Resolved& resolved, const DeviceFacts& facts) {
+  return resolved.problem.op->make(resolved, facts);
 }
 
 // The bytes 256-byte aligned sections take one after another.

@@ -5,8 +5,8 @@
 
 templates <- codegen <- cache <- collective <- ops <- api: a folder includes only from itself and from
 those to its left. In ops/ a family's folder may include what families share, and of another family
-its kernels alone; what they share, and api/, may name no family. The tables of ops/ are written with
-the structs of lathe.h. sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
+its kernels alone; what they share, and api/, may name no family.
+sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
 the program. The program (api/cli) sees the public header and nothing else of ours. Files in
 templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
@@ -31,7 +31,6 @@ INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # begins with "snippet" is text of a caller and comes with the spec.
 DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "sparse", "snippet"}
 PROGRAM_SEES = {"api/lathe.h"}
-TABLES_SEE = {"api/lathe.h"}
 
 
 def breach(path, included, quoted):
@@ -66,8 +65,7 @@ def breach(path, included, quoted):
     if seen in ("sim", "tests", "bench"):
         return f"{layer}/ may not include {seen}/"
     if seen in ORDER and ORDER.index(seen) > ORDER.index(layer):
-        if layer != "ops" or included not in TABLES_SEE:
-            return f"{layer}/ may not include {seen}/"
+        return f"{layer}/ may not include {seen}/"
     return family_breach(path, included)
 
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/cli/failure.h"
+#include "api/cli/ops.h"
 #include "api/cli/progress.h"
 #include "api/cli/verbs.h"
 
@@ -21,9 +22,23 @@ void log_line(void*, int level, const char* text) {
   if (level <= verbosity) say((level == 1 ? "warning: " : "") + std::string(text));
 }
 
+// The help of a verb that was given an operator says what the operator takes and gives.
+void print_operator_help(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands()) {
+    const CLI::Option* op = verb->get_option_no_throw("OP");
+    if (op == nullptr || op->results().empty()) continue;
+    const auto* info = lathe_operator_find(op->results().front().c_str());
+    if (info) std::printf("\n%s", operator_text(*info).c_str());
+  }
+}
+
 // Says what CLI11 found wrong, in one line. Help and version are not errors.
 int parse_error(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);
+  if (error.get_exit_code() == 0) {
+    const int code = app.exit(error);
+    if (error.get_name() == "CallForHelp") print_operator_help(app);
+    return code;
+  }
   std::string text = error.what();
   for (char& letter : text) {
     if (letter == '\n') letter = ' ';
@@ -52,7 +67,7 @@ int run_command_line(int count, char** words) {
       "-v,--verbose", [](int64_t times) { verbosity = 1 + static_cast<int>(times); },
       "say what is compiled and found; twice for more");
   app.fallthrough();
-  constexpr Action (*kVerbs[])(CLI::App*) = {add_demo,    add_run,  add_check,  add_warm,
+  constexpr Action (*kVerbs[])(CLI::App*) = {add_demo,    add_run,  add_ops,    add_check,  add_warm,
                                              add_explain, add_dump, add_doctor, add_cache,
                                              add_plan,    add_tune, add_count};
   std::vector<Action> actions;

@@ -47,7 +47,9 @@ int count(const CountOptions& options) {
   const bool given = !options.problem.input.empty();
   const TensorMap values =
       given ? read_safetensors(options.problem.input) : made_up_integers(problem);
-  check_values(&problem, values);
+  Specs specs = problem.inputs;
+  specs.insert(problem.outputs.begin(), problem.outputs.end());
+  problem = make_problem(problem.op, problem.settings, specs, &values);
   const ProblemHandle handle = declare(problem);
   const Context context = open_context(options.device);
   lathe_plan* raw = nullptr;

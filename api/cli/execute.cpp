@@ -81,7 +81,7 @@ void PartRun::prepare() {
 
 TensorSpec PartRun::local_spec(const std::string& name, const TensorSpec& whole) const {
   TensorSpec spec = whole;
-  const SplitAxis split = split_axis(problem_, name, whole);
+  const SplitAxis split = split_axis(problem_, name);
   if (seat_.group && split.dimension >= 0) {
     spec.shape[split.dimension] = tokens_in(seat_.of(split));
   }
@@ -96,7 +96,7 @@ void PartRun::upload(const TensorMap& inputs) {
     }
   }
   for (const auto& [name, spec] : problem_.inputs) {
-    const SplitAxis split = split_axis(problem_, name, spec);
+    const SplitAxis split = split_axis(problem_, name);
     const HostTensor& whole = inputs.at(name);
     const bool is_cut = seat_.group && split.dimension >= 0;
     tensors_.at(name).upload(is_cut ? cut(whole, split.dimension, seat_.of(split)) : whole.data,
@@ -163,13 +163,13 @@ void PartRun::download(const TensorMap& inputs, TensorMap* outputs) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) continue;  // an alias, copied on the host
     const DeviceTensor& tensor = found->second;
-    const SplitAxis split = split_axis(problem_, name, whole.spec);
-    const auto names = letters(*find_tensor(problem_.op, name), whole.spec.shape.size());
+    const SplitAxis split = split_axis(problem_, name);
+    const lathe_tensor_info& info = problem_.tensors.at(name);
     if (seat_.group && split.dimension >= 0) {
       std::vector<std::byte> part(tensor.bytes());
       tensor.download(part.data(), 0, part.size(), stream_.get());
       place(part, split.dimension, seat_.of(split), &whole);
-    } else if (seat_.group && !names.empty() && names[0] == "N") {
+    } else if (seat_.group && std::string_view(info.dims[0]) == "N" && info.added[0] == 0) {
       download_rows(name, inputs, &whole);
     } else if (seat_.rank == 0) {
       tensor.download(whole.data.data(), 0, whole.data.size(), stream_.get());

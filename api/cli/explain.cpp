@@ -71,6 +71,21 @@ Json estimate_json(const lathe_estimate& cost) {
           {"chain_microseconds", cost.chain_microseconds}};
 }
 
+// The dims whose extents may differ from run to run without a new kernel, in the tensors' order.
+Json varying_dims(const Problem& problem) {
+  Json out = Json::array();
+  for (size_t i = 0; i < problem.op->tensor_count; ++i) {
+    const auto found = problem.tensors.find(problem.op->tensors[i].name);
+    if (found == problem.tensors.end()) continue;
+    const lathe_tensor_info& info = found->second;
+    for (int d = 0; d < info.rank; ++d) {
+      const bool listed = std::find(out.begin(), out.end(), info.dims[d]) != out.end();
+      if (info.varies[d] && !listed) out.push_back(info.dims[d]);
+    }
+  }
+  return out;
+}
+
 Json tensors_json(const Specs& specs) {
   Json out = Json::array();
   for (const auto& [name, spec] : specs) {
@@ -115,7 +130,7 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
   for (size_t i = 0; i < lathe_plan_kernel_count(plan.get()); ++i) {
     report["kernels"].push_back(kernel_json(kernel_info(plan.get(), i)));
   }
-  report["varies"] = varying_letters(*problem.op);
+  report["varies"] = varying_dims(problem);
   report["estimate"] = nullptr;
   report["counted"] = nullptr;
   report["not_counted"] = "an extent is open";

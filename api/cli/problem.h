@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of an operator: which tensors go in and, by the rules of operators.md, which come
-// out. Everything is read off the library's operator table; no operator is known by name here.
+// A problem as the command line or a file gives it, and what the library makes of it: which tensors
+// go in, which come out, and their extents. No operator is known by name here.
 #pragma once
 
 #include <utility>
 
-#include "api/cli/extents.h"
 #include "api/cli/handles.h"
 #include "api/cli/tensors.h"
 
@@ -17,6 +16,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 struct Problem {
   const lathe_operator_info* op = nullptr;
   Settings settings;
+  std::map<std::string, lathe_tensor_info> tensors;          // those that a run has
   Specs inputs;                                              // also those that are changed in place
   Specs outputs;                                             // those that are only written
   std::vector<std::pair<std::string, std::string>> aliases;  // dresidual is the bytes of dy
@@ -32,29 +32,10 @@ Settings parse_settings(const std::vector<std::string>& texts);
 // The value of an option; its default if it is not set.
 std::string setting(const Problem& problem, const std::string& option);
 
-// Whether a run reads a tensor: with some options results of an earlier one are given.
-bool is_given(const Problem& problem, const lathe_operator_tensor& tensor);
-
-// Checks names, presence and extents against the table. Outputs among `tensors` are taken as the
-// list of what is wanted; without any, it is what operators.md says for these inputs.
-Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors);
-
-// Offsets live on the device, where nobody checks them: first 0, last T, never decreasing.
-void check_offsets(const Problem& problem, const TensorMap& inputs);
-
-// NT: chunks of chunk_size tokens. Of packed sequences the most there can be, and with the offsets
-// how many there are.
-void imply_chunks(Problem* problem);
-void fit_chunks(Problem* problem, const TensorMap& inputs);
-// So are sinks: -inf is none, NaN is refused.
-void check_sinks(const TensorMap& inputs);
-
-// Slots of a pool of states are there too: each below S, none in use by two sequences, and accepted
-// tokens that are columns.
-void check_slots(const Problem& problem, const TensorMap& inputs);
-// Pages live there too: block_table within the cache as far as it is in use, and cache_seqlens
-// within block_table.
-void check_pages(const Problem& problem, const TensorMap& inputs);
+// The problem of these tensors. Outputs among them are taken as the list of what is wanted; without
+// any, lathe_problem_infer says. `values` (may be null) are checked, where kernels would trust them.
+Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors,
+                     const TensorMap* values = nullptr);
 
 // Whether a tensor is in and out, and the run changes it.
 bool is_changed(const Problem& problem, const std::string& name);

@@ -3,14 +3,32 @@
 // `lathe run`: one operator on safetensors files.
 #include "api/cli/run.h"
 
+#include <cstdio>
+
 #include "api/cli/output.h"
-#include "api/cli/pairs.h"
 #include "api/cli/progress.h"
 #include "api/cli/safetensors.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
+
+// "kda ran on sim, H100 (sm_90a), in 12.3 ms: 2 kernels, 1 compiled in 310 ms, 1 from the cache"
+std::string summary(const std::string& op, const Report& report, const StageTimes& times) {
+  const auto ms = [](double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, value < 10 ? "%.2f ms" : "%.0f ms", value);
+    return std::string(text);
+  };
+  const size_t kernels = report.kernels.size();
+  std::string out = op + " ran on " + report.device + ", " + report.device_name + " (" +
+                    report.arch + "), in " + ms(times.run) + ": " + std::to_string(kernels) +
+                    (kernels == 1 ? " kernel, " : " kernels, ");
+  if (report.compiled() > 0) {
+    out += std::to_string(report.compiled()) + " compiled (" + ms(times.prepare) + " to prepare), ";
+  }
+  return out + std::to_string(report.hits()) + " from the cache";
+}
 
 int run(const RunOptions& options) {
   Progress progress("reading");
@@ -23,6 +41,7 @@ int run(const RunOptions& options) {
       execute(context.get(), task.problem, task.inputs, task.ranks, &report, &times);
   write_safetensors_file(options.output, outputs);
   if (options.json) print_json(report.json());
+  if (!options.quiet) say(summary(options.op, report, times));
   return kDone;
 }
 
@@ -39,15 +58,6 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
   add_json_flag(verb, &options->json);
 }
 
-void check_values(Problem* problem, const TensorMap& inputs) {
-  check_offsets(*problem, inputs);
-  fit_chunks(problem, inputs);
-  check_sinks(inputs);
-  check_pages(*problem, inputs);
-  check_slots(*problem, inputs);
-  check_pairs(*problem, inputs);
-}
-
 Task load_task(const RunOptions& options) {
   Task task;
   const auto* op = find_operator(options.op);
@@ -57,16 +67,13 @@ Task load_task(const RunOptions& options) {
   check_output("--output", options.output);
   task.inputs = read_safetensors(options.input);
   Specs specs;
+  for (const auto& [name, tensor] : task.inputs) specs[name] = tensor.spec;
+  task.problem = make_problem(op, settings, specs, &task.inputs);
   for (const auto& [name, tensor] : task.inputs) {
-    const auto* known = find_tensor(op, name);
-    if (known && !is_given({op, settings}, *known)) {
-      refuse("tensor " + in_quotes(name) + " is an output of " + op->name +
-             ", the input file must not hold it");
-    }
-    specs[name] = tensor.spec;
+    if (task.problem.tensors.at(name).read) continue;
+    refuse("tensor " + in_quotes(name) + " is an output of " + op->name +
+           ", the input file must not hold it");
   }
-  task.problem = make_problem(op, settings, specs);
-  check_values(&task.problem, task.inputs);
   declare(task.problem);  // the library's own objections, before any device is opened
   return task;
 }
@@ -75,6 +82,7 @@ Action add_run(CLI::App* app) {
   auto* verb = app->add_subcommand("run", "run one operator on safetensors files");
   const auto options = std::make_shared<RunOptions>();
   add_run_flags(verb, options.get(), {"auto", "cuda", "sim"});
+  verb->add_flag("-q,--quiet", options->quiet, "do not say on standard error what ran where");
   return [options] { return run(*options); };
 }
 

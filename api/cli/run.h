@@ -15,6 +15,7 @@ struct RunOptions {
   RankFlags ranks;
   DeviceOptions device;
   bool json = false;
+  bool quiet = false;
 };
 void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::string>& devices);
 
@@ -24,8 +25,6 @@ struct Task {
   TensorMap inputs;
   Ranks ranks;
 };
-// What the values of integers must be; fits extents that they decide.
-void check_values(Problem* problem, const TensorMap& inputs);
 Task load_task(const RunOptions& options);
 
 }  // namespace lathe::cli

@@ -59,16 +59,9 @@ bool holds(const Intervals& intervals, int64_t token) {
                      [&](const auto& each) { return each.first <= token && token < each.second; });
 }
 
-SplitAxis split_axis(const Problem& problem, const std::string& name, const TensorSpec& spec) {
-  const auto names = letters(*find_tensor(problem.op, name), spec.shape.size());
-  for (size_t i = 0; i < names.size(); ++i) {
-    const std::string& letter = names[i];
-    if (letter == "NT") return {static_cast<int>(i), LATHE_QUERIES, true};
-    const bool keys = letter == "Sk" || letter == "Tk";
-    if (!keys && letter != "T" && letter != "Sq" && letter != "Tq") continue;
-    return {static_cast<int>(i), keys ? LATHE_KEYS : LATHE_QUERIES, false};
-  }
-  return {};
+SplitAxis split_axis(const Problem& problem, const std::string& name) {
+  const lathe_tensor_info& info = problem.tensors.at(name);
+  return {info.token_dim, info.token_axis, info.counts_chunks != 0};
 }
 
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals) {

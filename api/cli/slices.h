@@ -19,7 +19,7 @@ struct SplitAxis {
   lathe_axis axis = LATHE_QUERIES;
   bool chunks = false;  // of the queries' tokens, instead of tokens
 };
-SplitAxis split_axis(const Problem& problem, const std::string& name, const TensorSpec& spec);
+SplitAxis split_axis(const Problem& problem, const std::string& name);
 
 // What `intervals` hold of a tensor, in their order; and that put where it belongs.
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals);

@@ -83,4 +83,9 @@ ShapeTensor::ShapeTensor(const TensorSpec& spec)
   tensor_ = describe(nullptr, spec_, strides_, 0);
 }
 
+ShapeTensor::ShapeTensor(const HostTensor& tensor) : ShapeTensor(tensor.spec) {
+  tensor_.data = const_cast<std::byte*>(tensor.data.data());
+  tensor_.device = {kDLCPU, 0};
+}
+
 }  // namespace lathe::cli

@@ -72,10 +72,12 @@ class DeviceTensor {
   DLTensor tensor_{};
 };
 
-// A DLTensor without memory, for calls that read shapes only.
+// A DLTensor on the host: without memory, for calls that read shapes only, or with that of a host
+// tensor, which must outlive it.
 class ShapeTensor {
  public:
   explicit ShapeTensor(const TensorSpec& spec);
+  explicit ShapeTensor(const HostTensor& tensor);
   ShapeTensor(const ShapeTensor&) = delete;
   ShapeTensor& operator=(const ShapeTensor&) = delete;
   const DLTensor* dlpack() const { return &tensor_; }

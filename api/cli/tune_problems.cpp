@@ -25,31 +25,31 @@ Known parse_extents(const std::vector<std::string>& texts) {
   return out;
 }
 
-void fill(const lathe_operator_info* op, const Known& known, Specs* specs) {
-  for (auto& [name, spec] : *specs) {
-    const auto* tensor = find_tensor(op, name);
-    if (!tensor) continue;  // refused where the problem is made
-    const auto names = letters(*tensor, spec.shape.size());
-    for (size_t i = 0; i < spec.shape.size() && i < names.size(); ++i) {
-      if (spec.shape[i] != -1) continue;
-      const auto [letter, more] = parse_letter(names[i]);
-      const auto found = known.find(letter);
+// Fills the open extents of a problem's tensors.
+Problem filled(const Problem& open, const Known& known) {
+  Specs specs;
+  for (const auto& [name, info] : open.tensors) {
+    TensorSpec& spec = specs[name];
+    spec = {info.dtype, {info.shape, info.shape + info.rank}};
+    for (int d = 0; d < info.rank; ++d) {
+      if (spec.shape[static_cast<size_t>(d)] != -1) continue;
+      const auto found = known.find(info.dims[d]);
       if (found == known.end()) {
-        refuse("tensor " + in_quotes(name) + ": " + letter + " is open, but what is measured has " +
-               "an extent: give --extent " + letter + "=NUMBER");
+        refuse("tensor " + in_quotes(name) + ": " + info.dims[d] + " is open, but what is measured "
+               "has an extent: give --extent " + info.dims[d] + "=NUMBER");
       }
-      spec.shape[i] = found->second + more;
+      spec.shape[static_cast<size_t>(d)] = found->second + info.added[d];
     }
   }
+  return make_problem(open.op, open.settings, specs);
 }
 
 Problem problem_of_line(const std::string& text, const Known& known) {
   if (nlohmann::json::parse(text).contains("group")) {
     refuse("it has a group: ranks are tuned where they run (lathe_tune)");
   }
-  LineParts parts = parts_of(text);
-  fill(parts.op, known, &parts.tensors);
-  return make_problem(parts.op, parts.settings, parts.tensors);
+  const LineParts parts = parts_of(text);
+  return filled(make_problem(parts.op, parts.settings, parts.tensors), known);
 }
 
 }  // namespace
@@ -73,12 +73,7 @@ TuneProblem problem_of_flags(const ProblemOptions& options,
                              const std::vector<std::string>& extents) {
   const Known known = parse_extents(extents);
   Problem problem = problem_from(options);
-  if (!known.empty()) {
-    Specs specs = problem.inputs;
-    specs.insert(problem.outputs.begin(), problem.outputs.end());
-    fill(problem.op, known, &specs);
-    problem = make_problem(problem.op, problem.settings, specs);
-  }
+  if (!known.empty()) problem = filled(problem, known);
   require_extents(problem);
   ProblemHandle handle = declare(problem);
   return {"", std::move(problem), std::move(handle)};

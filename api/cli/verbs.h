@@ -12,6 +12,7 @@ namespace lathe::cli {
 using Action = std::function<int()>;  // gives the exit code
 
 Action add_run(CLI::App* app);
+Action add_ops(CLI::App* app);
 Action add_check(CLI::App* app);
 Action add_demo(CLI::App* app);
 Action add_warm(CLI::App* app);

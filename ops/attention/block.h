@@ -6,39 +6,35 @@
 
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/run.h"
+#include "ops/attention/step_schema.h"
 #include "ops/work.h"
 
 namespace lathe {
 
-// What letters alone cannot say. After the checks by letter.
-Status check_attention_block(const lathe_problem& problem, const Extents& promised);
-Status check_attention_delta(const lathe_problem& problem, const Extents& promised);
-Status check_lse_merge(const lathe_problem& problem, const Extents& promised);
+// Refuse what the tables cannot say.
+Status check_attention_block(const Resolved& resolved);
+Status check_attention_delta(const Resolved& resolved);
+Status check_lse_merge(const Resolved& resolved);
 
 // Choose kernels; compile nothing. UNSUPPORTED, by name, for what no template covers.
-Result<std::unique_ptr<Work>> make_attention_block(const lathe_problem& problem,
-                                                   const Extents& promised,
+Result<std::unique_ptr<Work>> make_attention_block(const Resolved& resolved,
                                                    const DeviceFacts& facts);
-Result<std::unique_ptr<Work>> make_attention_block_bwd(const lathe_problem& problem,
-                                                       const Extents& promised,
+Result<std::unique_ptr<Work>> make_attention_block_bwd(const Resolved& resolved,
                                                        const DeviceFacts& facts);
-Result<std::unique_ptr<Work>> make_attention_delta(const lathe_problem& problem,
-                                                   const Extents& promised,
+Result<std::unique_ptr<Work>> make_attention_delta(const Resolved& resolved,
                                                    const DeviceFacts& facts);
-Result<std::unique_ptr<Work>> make_lse_merge(const lathe_problem& problem, const Extents& promised,
-                                             const DeviceFacts&);
+Result<std::unique_ptr<Work>> make_lse_merge(const Resolved& resolved, const DeviceFacts& facts);
 
-// What the forward's step and the backward's share: options and flags, the checks of a call, and a
+// The forward's step and the backward's share these: options and flags, the checks of a call, and a
 // window as kernels take it, where one that passes every position is none.
-Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
-                                                 const Extents& promised);
+Result<AttentionRequest> attention_block_request(const Resolved& resolved);
 int block_window(int64_t window);
 
 // Which grid a step has that leaves multiprocessors to others. Known once the kernel is there.
 class BlockGrid {
  public:
   // INVALID_ARGUMENT if nothing would be left.
-  static Result<BlockGrid> make(const lathe_problem& problem, const DeviceFacts& facts);
+  static Result<BlockGrid> make(const BlockOptions& options, const DeviceFacts& facts);
   bool persistent() const { return margin_ > 0; }
   const DeviceFacts& facts() const { return facts_; }
   void bind(const PlanKernel& kernel);

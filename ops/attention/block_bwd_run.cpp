@@ -248,18 +248,18 @@ Result<Estimate> AttentionBlockBwdWork::estimate(const Call& call) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_attention_block_bwd(const lathe_problem& problem,
-                                                       const Extents& promised,
+Result<std::unique_ptr<Work>> make_attention_block_bwd(const Resolved& resolved,
                                                        const DeviceFacts& facts) {
-  LATHE_ASSIGN(AttentionRequest request, attention_block_request(problem, promised));
+  LATHE_ASSIGN(AttentionRequest request, attention_block_request(resolved));
+  const auto& options = resolved.options_as<BlockOptions>();
   request.problem.backward = true;
-  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(problem, facts));
+  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(options, facts));
   request.problem.persistent = grid.persistent();
-  request.problem.deterministic = problem.option("deterministic") == "1";
+  request.problem.deterministic = options.deterministic;
   AttentionBlockBwdWork::Form form;
-  form.batch = is_block_batch(problem, tensors::q);
-  form.first = problem.option("first") == "1";
-  form.first_keys = form.first || problem.option("first_keys") == "1";
+  form.batch = is_block_batch(resolved.problem, tensors::q);
+  form.first = options.first;
+  form.first_keys = options.first || options.first_keys;
   LATHE_ASSIGN(AttentionBlockKernels kernels, attention_block_kernels(request.problem, facts));
   return std::unique_ptr<Work>(
       std::make_unique<AttentionBlockBwdWork>(request, form, grid, facts, std::move(kernels)));

@@ -17,9 +17,7 @@ namespace {
 namespace tensors = attention_block;
 
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions and windows are added in 32 bits
-constexpr int kRowAlignment = 16;                  // kernels copy rows in 16-byte pieces
 
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
 class AttentionBlockWork final : public Work {
  public:
@@ -158,14 +156,13 @@ Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
 
 }  // namespace
 
-Result<BlockGrid> BlockGrid::make(const lathe_problem& problem, const DeviceFacts& facts) {
+Result<BlockGrid> BlockGrid::make(const BlockOptions& options, const DeviceFacts& facts) {
   BlockGrid out;
   out.facts_ = facts;
-  const std::string value = problem.option("sm_margin");
-  std::from_chars(value.data(), value.data() + value.size(), out.margin_);
+  out.margin_ = options.sm_margin;
   if (out.margin_ < facts.multiprocessors) return out;
-  return invalid(text("option sm_margin is ", value, "; the device has ", facts.multiprocessors,
-                      " multiprocessors, of which one must be left"));
+  return invalid(text("option sm_margin is ", out.margin_, "; the device has ",
+                      facts.multiprocessors, " multiprocessors, of which one must be left"));
 }
 
 void BlockGrid::bind(const PlanKernel& kernel) {
@@ -181,14 +178,13 @@ bool is_block_batch(const lathe_problem& problem, int lead) {
 
 Status check_block_form(const lathe_problem& problem, int lead) {
   const bool batch = is_block_batch(problem, lead);
-  for (size_t i = 0; i < problem.op->info.tensor_count; ++i) {
-    const lathe_operator_tensor& tensor = problem.op->info.tensors[i];
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
+    const TensorInfo& tensor = problem.op->tensors[i];
     const Shape& shape = problem.tensors[i].shape;
-    if (!problem.has(static_cast<int>(i)) || split(tensor.shape, '|').size() == 1) continue;
-    const bool packed = has_letter(shape, Letter::Tq) || has_letter(shape, Letter::Tk);
-    if (!(batch ? packed : has_letter(shape, Letter::B))) continue;
+    if (!problem.has(static_cast<int>(i)) || parse_shapes(tensor.shape).size() == 1) continue;
+    if (!(batch ? is_packed_shape(shape) : has_letter(shape, Letter::B))) continue;
     return invalid(text(tensor.name, " has shape ", shape_text(shape), ", but ",
-                        problem.op->info.tensors[lead].name, " has ",
+                        problem.op->tensors[lead].name, " has ",
                         shape_text(problem.tensors[lead].shape),
                         "; allowed are both with a batch or both packed"));
   }
@@ -247,58 +243,41 @@ Status check_block_shape(const AttentionShape& shape) {
   return {};
 }
 
-Status check_attention_block(const lathe_problem& problem, const Extents& promised) {
-  const bool pairs = problem.has(find_tensor(*problem.op, "pairs"));
-  const bool positions = problem.has(find_tensor(*problem.op, "q_pos"));
-  if (pairs == positions) {
-    return invalid(text(pairs ? "pairs is declared beside q_pos and k_pos"
-                              : "neither pairs nor q_pos and k_pos are declared",
-                        "; ", problem.op->info.name, " takes either pairs or positions"));
+Status check_attention_block(const Resolved& resolved) {
+  using namespace attention_block;  // the backward's first rows are the same
+  const bool by_pairs = resolved.has(pairs);
+  if (by_pairs == resolved.has(q_pos)) {
+    return invalid(text(by_pairs ? "pairs is declared beside q_pos and k_pos"
+                                 : "neither pairs nor q_pos and k_pos are declared",
+                        "; ", resolved.problem.op->name, " takes either pairs or positions"));
   }
-  const int q = find_tensor(*problem.op, "q");
-  LATHE_TRY(check_block_form(problem, q));
-  if (is_block_batch(problem, q)) LATHE_TRY(check_positions(promised));
-  LATHE_TRY(check_head_width("q", "D", promised[Letter::D]));
-  LATHE_TRY(check_head_width("v", "DV", promised[Letter::DV]));
-  return check_heads(promised[Letter::H], promised[Letter::HK]);
+  LATHE_TRY(check_block_form(resolved.problem, q));
+  if (is_block_batch(resolved.problem, q)) LATHE_TRY(check_positions(resolved.extents));
+  LATHE_TRY(check_head_width("q", "D", resolved[Letter::D]));
+  LATHE_TRY(check_head_width("v", "DV", resolved[Letter::DV]));
+  return check_heads(resolved[Letter::H], resolved[Letter::HK]);
 }
 
-Result<AttentionRequest> attention_block_request(const lathe_problem& problem,
-                                                 const Extents& promised) {
-  const char* name = problem.op->info.name;
-  AttentionRequest out;
-  LATHE_TRY(read_snippets(problem, &out));
-  LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
-  AttentionProblem& asked = out.problem;
-  asked.element = problem.tensors[find_tensor(*problem.op, "q")].dtype;
-  if (problem.alignment < kRowAlignment) {
-    return unsupported(text("alignment is ", problem.alignment, "; ", name, " needs ",
-                            kRowAlignment, " bytes (lathe_problem_alignment)"));
-  }
-  asked.head_dim = static_cast<int>(promised[Letter::D]);
-  asked.value_dim = static_cast<int>(promised[Letter::DV]);
-  asked.local = out.window_left >= 0 || out.window_right >= 0;
-  asked.softcap = out.softcap > 0;
-  asked.alibi = problem.has(find_tensor(*problem.op, "alibi_slopes"));
-  asked.pairs = problem.has(find_tensor(*problem.op, "pairs"));
-  asked.positions = !asked.pairs;
-  out.alibi_rows =
-      asked.alibi && problem.tensors[find_tensor(*problem.op, "alibi_slopes")].shape.rank == 2;
-  return out;
+Result<AttentionRequest> attention_block_request(const Resolved& resolved) {
+  using namespace attention_block;
+  LATHE_ASSIGN(AttentionRequest asked, score_request(resolved, q, capture_0, alibi_slopes));
+  asked.problem.pairs = resolved.has(pairs);
+  asked.problem.positions = !asked.problem.pairs;
+  return asked;
 }
 
-Result<std::unique_ptr<Work>> make_attention_block(const lathe_problem& problem,
-                                                   const Extents& promised,
+Result<std::unique_ptr<Work>> make_attention_block(const Resolved& resolved,
                                                    const DeviceFacts& facts) {
-  LATHE_ASSIGN(AttentionRequest request, attention_block_request(problem, promised));
+  LATHE_ASSIGN(AttentionRequest request, attention_block_request(resolved));
+  const auto& options = resolved.options_as<BlockOptions>();
   request.problem.forward = true;
-  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(problem, facts));
+  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(options, facts));
   request.problem.persistent = grid.persistent();
   LATHE_ASSIGN(const AttentionBlockKernels kernels,
                attention_block_kernels(request.problem, facts));
-  const bool first = problem.option("first") == "1", batch = is_block_batch(problem, tensors::q);
+  const bool batch = is_block_batch(resolved.problem, tensors::q);
   return std::unique_ptr<Work>(
-      std::make_unique<AttentionBlockWork>(request, kernels, grid, batch, first));
+      std::make_unique<AttentionBlockWork>(request, kernels, grid, batch, options.first));
 }
 
 }  // namespace lathe

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // From a problem of flash_attention_decode to integers and flags, with its refusals.
-#include <charconv>
-
 #include "codegen/base/invalid.h"
 #include "ops/attention/decode_run.h"
 #include "ops/attention/snippets.h"
@@ -10,23 +8,9 @@
 namespace lathe {
 namespace {
 
-constexpr int kRowAlignment = 16;  // kernels copy rows in 16-byte pieces
 // Positions and windows are added in 32 bits.
 constexpr int64_t kMostKeys = int64_t{1} << 30;
 
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
-
-// What is legal and has no kernels.
-Status check_covered(const lathe_problem& problem) {
-  if (problem.tensors[attention_decode::q].dtype == Dtype::f32) {
-    return unsupported("q has dtype f32; flash_attention_decode has kernels for f16 and bf16");
-  }
-  if (problem.alignment < kRowAlignment) {
-    return unsupported(text("alignment is ", problem.alignment, "; flash_attention_decode needs ",
-                            kRowAlignment, " bytes (lathe_problem_alignment)"));
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -37,38 +21,28 @@ Status check_pages(int64_t page, int64_t table_width) {
                           "; allowed are M * page up to ", kMostKeys, " keys of a sequence"));
 }
 
-Status check_attention_decode(const lathe_problem&, const Extents& promised) {
-  LATHE_TRY(check_head_width("q", "D", promised[Letter::D]));
-  LATHE_TRY(check_head_width("v_cache", "DV", promised[Letter::DV]));
-  LATHE_TRY(check_pages(promised[Letter::page], promised[Letter::M]));
-  return check_heads(promised[Letter::H], promised[Letter::HK], "k_cache");
+Status check_attention_decode(const Resolved& resolved) {
+  LATHE_TRY(check_head_width("q", "D", resolved[Letter::D]));
+  LATHE_TRY(check_head_width("v_cache", "DV", resolved[Letter::DV]));
+  LATHE_TRY(check_pages(resolved[Letter::page], resolved[Letter::M]));
+  return check_heads(resolved[Letter::H], resolved[Letter::HK], "k_cache");
 }
 
-Result<DecodeRequest> decode_request(const lathe_problem& problem, const Extents& promised) {
-  LATHE_TRY(check_covered(problem));
-  DecodeRequest out;
-  LATHE_TRY(read_snippets(problem, &out.attention));
-  LATHE_TRY(read_score_options(problem, promised[Letter::D], &out.attention));
-  const std::string splits = problem.option("num_splits");
-  if (std::from_chars(splits.data(), splits.data() + splits.size(), out.splits).ec != std::errc()) {
-    out.splits = kMaxExtent;  // any number is cut to what there is
+Result<DecodeRequest> decode_request(const Resolved& resolved) {
+  using namespace attention_decode;
+  if (resolved.dtype(q) == Dtype::f32) {
+    return unsupported("q has dtype f32; flash_attention_decode has kernels for f16 and bf16");
   }
-  AttentionProblem& asked = out.attention.problem;
-  asked.element = problem.tensors[attention_decode::q].dtype;
-  asked.head_dim = static_cast<int>(promised[Letter::D]);
-  asked.value_dim = static_cast<int>(promised[Letter::DV]);
-  asked.local = out.attention.window_left >= 0 || out.attention.window_right >= 0;
-  asked.softcap = out.attention.softcap > 0;
-  asked.alibi = problem.has(attention_decode::alibi_slopes);
-  asked.sinks = problem.has(attention_decode::sinks);
-  asked.decode = true;
-  asked.append = problem.has(attention_decode::k_new);
-  asked.split = out.splits != 1;
-  out.attention.alibi_rows = problem.tensors[attention_decode::alibi_slopes].shape.rank == 2;
-  out.queries = promised[Letter::Sq];
-  const int64_t heads = promised[Letter::H], kv_heads = promised[Letter::HK];
-  if (heads != kUnknown && kv_heads > 0) out.attention.ratio = heads / kv_heads;
-  return out;
+  DecodeRequest asked;
+  LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
+  asked.splits = resolved.options_as<DecodeOptions>().num_splits;
+  asked.queries = resolved[Letter::Sq];
+  AttentionProblem& problem = asked.attention.problem;
+  problem.sinks = resolved.has(sinks);
+  problem.decode = true;
+  problem.append = resolved.has(k_new);
+  problem.split = asked.splits != 1;
+  return asked;
 }
 
 }  // namespace lathe

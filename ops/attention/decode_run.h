@@ -14,13 +14,13 @@ struct DecodeRequest {
   int64_t queries = kUnknown;  // as promised
 };
 
-// What letters alone cannot say. After the checks by letter.
-Status check_attention_decode(const lathe_problem& problem, const Extents& promised);
-// Of pages: their size, and how many keys a sequence may have. kUnknown passes.
+// Refuses what the tables cannot say.
+Status check_attention_decode(const Resolved& resolved);
+// Checks the pages' size, and how many keys a sequence may have. kUnknown passes.
 Status check_pages(int64_t page, int64_t table_width);
 
-// UNSUPPORTED, by name, for what no template covers. After check_problem.
-Result<DecodeRequest> decode_request(const lathe_problem& problem, const Extents& promised);
+// UNSUPPORTED, by name, for what no template covers.
+Result<DecodeRequest> decode_request(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
 Result<std::unique_ptr<Work>> make_attention_decode(const DecodeRequest& request,

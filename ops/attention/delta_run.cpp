@@ -134,29 +134,24 @@ Result<Estimate> AttentionDeltaWork::estimate(const Call& call) const {
 
 }  // namespace
 
-Status check_attention_delta(const lathe_problem& problem, const Extents& promised) {
-  LATHE_TRY(check_block_form(problem, tensors::out));
-  return check_head_width("out", "DV", promised[Letter::DV]);
+Status check_attention_delta(const Resolved& resolved) {
+  LATHE_TRY(check_block_form(resolved.problem, tensors::out));
+  return check_head_width("out", "DV", resolved[Letter::DV]);
 }
 
-Result<std::unique_ptr<Work>> make_attention_delta(const lathe_problem& problem,
-                                                   const Extents& promised,
+Result<std::unique_ptr<Work>> make_attention_delta(const Resolved& resolved,
                                                    const DeviceFacts& facts) {
-  if (problem.alignment < 16) {
-    return Status(Code::unsupported, text("alignment is ", problem.alignment,
-                                          "; flash_attention_delta needs 16 bytes "
-                                          "(lathe_problem_alignment)"));
-  }
+  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   AttentionProblem asked;
-  asked.element = problem.tensors[tensors::out].dtype;
-  asked.head_dim = asked.value_dim = static_cast<int>(promised[Letter::DV]);
-  asked.sinks = problem.has(tensors::sinks);
-  asked.dsinks = problem.has(tensors::dsinks);
-  asked.dlse = problem.has(tensors::dlse);
+  asked.element = resolved.dtype(tensors::out);
+  asked.head_dim = asked.value_dim = static_cast<int>(resolved[Letter::DV]);
+  asked.sinks = resolved.has(tensors::sinks);
+  asked.dsinks = resolved.has(tensors::dsinks);
+  asked.dlse = resolved.has(tensors::dlse);
   LATHE_ASSIGN(AttentionBackwardKernels kernels,
                attention_backward_kernels(asked, facts, AttentionHeadChoice{false, false}));
   return std::unique_ptr<Work>(std::make_unique<AttentionDeltaWork>(
-      asked, is_block_batch(problem, tensors::out), facts, std::move(kernels)));
+      asked, is_block_batch(resolved.problem, tensors::out), facts, std::move(kernels)));
 }
 
 }  // namespace lathe

@@ -10,7 +10,6 @@
 namespace lathe {
 namespace {
 
-constexpr int kRowAlignment = 16;  // rows are read and written in 16-byte pieces
 
 class LseMergeWork final : public Work {
  public:
@@ -94,52 +93,31 @@ Status LseMergeWork::run(const Call& call) const {
   return loaded_->launch({blocks, 1, 1}, &p, call.stream);
 }
 
-// Either every tensor with tokens is packed or none is.
-Status check_form(const lathe_problem& problem) {
-  const Shape& out = problem.tensors[lse_merge::out].shape;
-  const bool packed = has_letter(out, Letter::Tq);
-  for (const int i :
-       {lse_merge::block_out, lse_merge::block_lse, lse_merge::lse, lse_merge::rounded}) {
-    const Declared& declared = problem.tensors[i];
-    if (!declared.given || has_letter(declared.shape, Letter::Tq) == packed) continue;
-    return invalid(text(problem.op->info.tensors[i].name, " has shape ", shape_text(declared.shape),
-                        ", but out has ", shape_text(out),
-                        "; allowed are both with a batch or both packed"));
-  }
-  return {};
-}
-
 }  // namespace
 
-Status check_lse_merge(const lathe_problem& problem, const Extents& promised) {
-  LATHE_TRY(check_form(problem));
-  const bool rounded = problem.has(lse_merge::rounded);
-  const auto& wanted = problem.options[find_option(*problem.op, "output_rounded")];
-  if (wanted && (*wanted == "1") != rounded) {
-    return invalid(text("option output_rounded is ", *wanted, ", but rounded is ",
-                        rounded ? "" : "not ", "declared"));
-  }
-  if (!problem.has(lse_merge::block_out) && !problem.has(lse_merge::sinks) && !rounded) {
+Status check_lse_merge(const Resolved& resolved) {
+  using namespace lse_merge;
+  const Shape& form = resolved.problem.tensors[out].shape;
+  LATHE_TRY(check_form(resolved.problem, is_packed_shape(form),
+                       text("since out is ", shape_text(form))));
+  if (!resolved.has(block_out) && !resolved.has(sinks) && !resolved.has(rounded)) {
     return invalid(
         "lse_merge has nothing to merge: declare block_out and block_lse, sinks, or rounded");
   }
-  return check_head_width("out", "DV", promised[Letter::DV]);
+  return check_head_width("out", "DV", resolved[Letter::DV]);
 }
 
-Result<std::unique_ptr<Work>> make_lse_merge(const lathe_problem& problem, const Extents& promised,
-                                             const DeviceFacts&) {
-  if (problem.alignment < kRowAlignment) {
-    return Status(Code::unsupported, text("alignment is ", problem.alignment, "; lse_merge needs ",
-                                          kRowAlignment, " bytes (lathe_problem_alignment)"));
-  }
+Result<std::unique_ptr<Work>> make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
+  using namespace lse_merge;
+  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   LseMergeProblem asked;
-  asked.block = problem.has(lse_merge::block_out);
-  if (asked.block) asked.block_out = problem.tensors[lse_merge::block_out].dtype;
-  asked.sinks = problem.has(lse_merge::sinks);
-  asked.rounded = problem.has(lse_merge::rounded);
-  if (asked.rounded) asked.rounded_type = problem.tensors[lse_merge::rounded].dtype;
-  asked.value_dim = static_cast<int>(promised[Letter::DV]);
-  const bool packed = has_letter(problem.tensors[lse_merge::out].shape, Letter::Tq);
+  asked.block = resolved.has(block_out);
+  if (asked.block) asked.block_out = resolved.dtype(block_out);
+  asked.sinks = resolved.has(sinks);
+  asked.rounded = resolved.has(rounded);
+  if (asked.rounded) asked.rounded_type = resolved.dtype(rounded);
+  asked.value_dim = static_cast<int>(resolved[Letter::DV]);
+  const bool packed = is_packed_shape(resolved.problem.tensors[out].shape);
   return std::unique_ptr<Work>(std::make_unique<LseMergeWork>(asked, packed));
 }
 

@@ -39,8 +39,8 @@ struct Tensors {
   const Call& call;
   bool packed;
 
-  char* data(attention::Tensor tensor) const { return call.tensors[tensor].data; }
-  AttentionStrides strides(attention::Tensor tensor) const {
+  char* data(int tensor) const { return call.tensors[tensor].data; }
+  AttentionStrides strides(int tensor) const {
     return attention_strides(call.tensors[tensor], packed);
   }
 };

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // From a problem of flash_attention to integers and flags, with its refusals.
-#include <cfloat>
-#include <charconv>
 #include <cmath>
 
 #include "codegen/base/invalid.h"
@@ -13,76 +11,25 @@ namespace lathe {
 namespace {
 
 constexpr int64_t kWidthStep = 8, kMostWidth = 256;
-constexpr int kRowAlignment = 16;  // kernels copy rows in 16-byte pieces
 
-bool is_packed_shape(const Shape& shape) {
-  return has_letter(shape, Letter::Tq) || has_letter(shape, Letter::Tk);
-}
-bool is_batched_shape(const Shape& shape) {
-  return has_letter(shape, Letter::Sq) || has_letter(shape, Letter::Sk);
-}
-
-// With offsets every tensor with tokens is packed, and without none is.
-Status check_form(const lathe_problem& problem) {
-  const bool packed = problem.has(attention::cu_seqlens_q);
-  for (int i = 0; i < attention::count; ++i) {
-    const Declared& declared = problem.tensors[i];
-    if (!declared.given || !(packed ? is_batched_shape : is_packed_shape)(declared.shape)) continue;
-    const lathe_operator_tensor& tensor = problem.op->info.tensors[i];
-    for (std::string_view each : split(tensor.shape, '|')) {
-      const Shape allowed = parse_shape(each);
-      if (allowed.rank == declared.shape.rank) continue;
-      return invalid(text(tensor.name, " has rank ", declared.shape.rank, ", ",
-                          shape_text(declared.shape), "; allowed is ", shape_text(allowed), ", ",
-                          packed ? "with" : "without", " cu_seqlens_q and cu_seqlens_k"));
-    }
+// A backward gives at least one gradient.
+Status check_backward(const Resolved& resolved) {
+  using namespace attention;
+  if (!resolved.has(dout)) return {};
+  for (const int tensor : {dq, dk, dv, dsinks}) {
+    if (resolved.has(tensor)) return {};
   }
-  return {};
+  return invalid(
+      "dout is declared, but no gradient is: declare at least one of dq, dk, dv, dsinks");
 }
 
-// An option's value as float32, which must not make it 0 or infinite.
-Status to_float(const lathe_problem& problem, const char* name, float* out) {
-  const std::string value = problem.option(name);
-  double number = 0;
-  std::from_chars(value.data(), value.data() + value.size(), number);
-  const lathe_operator_option& option = problem.op->info.options[find_option(*problem.op, name)];
-  *out = number > FLT_MAX ? HUGE_VALF : static_cast<float>(number);
-  if (number == 0 || (*out > 0 && *out <= FLT_MAX)) return {};
-  return invalid(text("option ", name, " is '", value,
-                      "', which float32 does not hold; allowed are ", option.allowed));
-}
-
-int64_t window(const lathe_problem& problem, const char* name) {
-  const std::string value = problem.option(name);
-  int64_t number = kUnknown;
-  std::from_chars(value.data(), value.data() + value.size(), number);
-  return number;
-}
-
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
-
-// A backward gives something, and what it reads of an earlier forward is for a backward.
-Status check_backward(const lathe_problem& problem) {
-  bool any = false;
-  for (int tensor : {attention::dq, attention::dk, attention::dv, attention::dsinks}) {
-    any = any || problem.has(tensor);
-  }
-  if (problem.has(attention::dout) && !any) {
-    return invalid(
-        "dout is declared, but no gradient is: declare at least one of dq, dk, dv, dsinks");
-  }
-  return {};
-}
-
-// What is legal and has no kernels.
-Status check_covered(const lathe_problem& problem) {
-  if (problem.alignment < kRowAlignment) {
-    return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
-                            kRowAlignment, " bytes (lathe_problem_alignment)"));
-  }
-  for (const char* name : {"sm_margin", "gather_heads"}) {
-    const std::string value = problem.option(name);
-    if (problem.group != nullptr || value == "0") continue;
+// Options that mean something over a group alone.
+Status check_ungrouped(const Resolved& resolved) {
+  if (resolved.problem.group != nullptr) return {};
+  const auto& options = resolved.options_as<AttentionOptions>();
+  for (const auto& [name, value] : {std::pair("sm_margin", options.sm_margin),
+                                    std::pair("gather_heads", options.gather_heads)}) {
+    if (value == 0) continue;
     return invalid(text("option ", name, " is ", value,
                         "; allowed is 0, but over a group of ranks (lathe_problem_group)"));
   }
@@ -91,23 +38,18 @@ Status check_covered(const lathe_problem& problem) {
 
 }  // namespace
 
-Status check_head_width(const char* tensor, const char* letter, int64_t width) {
-  if (width != kUnknown && width >= kWidthStep && width <= kMostWidth && width % kWidthStep == 0) {
-    return {};
-  }
-  return invalid(
-      text(tensor, " has ", letter, " = ", width,
-           width == kUnknown ? "; it changes the code and must be given" : "; allowed are",
-           width == kUnknown ? ", a multiple" : " multiples", " of ", kWidthStep, " up to ",
-           kMostWidth));
+Status check_head_width(const char* tensor, const char* dim, int64_t width) {
+  return check_width(tensor, dim, width, kWidthStep, kWidthStep, kMostWidth);
 }
 
-Status check_attention(const lathe_problem& problem, const Extents& promised) {
-  LATHE_TRY(check_form(problem));
-  LATHE_TRY(check_head_width("q", "D", promised[Letter::D]));
-  LATHE_TRY(check_head_width("v", "DV", promised[Letter::DV]));
-  LATHE_TRY(check_backward(problem));
-  return check_heads(promised[Letter::H], promised[Letter::HK]);
+Status check_attention(const Resolved& resolved) {
+  const bool packed = resolved.has(attention::cu_seqlens_q);
+  LATHE_TRY(check_form(resolved.problem, packed,
+                       text(packed ? "with" : "without", " cu_seqlens_q and cu_seqlens_k")));
+  LATHE_TRY(check_head_width("q", "D", resolved[Letter::D]));
+  LATHE_TRY(check_head_width("v", "DV", resolved[Letter::DV]));
+  LATHE_TRY(check_backward(resolved));
+  return check_heads(resolved[Letter::H], resolved[Letter::HK]);
 }
 
 AttentionShape attention_shape(const Extents& extents, bool packed) {
@@ -115,44 +57,49 @@ AttentionShape attention_shape(const Extents& extents, bool packed) {
           extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
 }
 
-Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out) {
-  out->window_left = window(problem, "window_left");
-  out->window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
-  LATHE_TRY(to_float(problem, "softcap", &out->softcap));
-  if (problem.option("softmax_scale") != "D^-0.5") {
-    return to_float(problem, "softmax_scale", &out->softmax_scale);
-  }
-  out->softmax_scale = static_cast<float>(1.0 / std::sqrt(head_dim));
-  return {};
-}
-
-Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised) {
+Result<AttentionRequest> score_request(const Resolved& resolved, int element, int capture_0,
+                                       int alibi_slopes) {
   AttentionRequest out;
-  LATHE_TRY(read_snippets(problem, &out));
-  LATHE_TRY(check_covered(problem));
-  LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
+  LATHE_TRY(read_snippets(resolved, capture_0, &out));
+  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
+  const auto& options = resolved.options_as<ScoreOptions>();
+  const int64_t head_dim = resolved[Letter::D];
+  out.softmax_scale = options.softmax_scale
+                          ? *options.softmax_scale
+                          : static_cast<float>(1.0 / std::sqrt(head_dim));
+  out.softcap = options.softcap;
+  out.window_left = options.window_left;
+  out.window_right = options.causal ? 0 : options.window_right;
   AttentionProblem& asked = out.problem;
-  asked.element = problem.tensors[attention::q].dtype;
-  asked.packed = problem.has(attention::cu_seqlens_q);
-  if (asked.packed) asked.cu_seqlens = problem.tensors[attention::cu_seqlens_q].dtype;
-  asked.head_dim = static_cast<int>(promised[Letter::D]);
-  asked.value_dim = static_cast<int>(promised[Letter::DV]);
+  asked.element = resolved.dtype(element);
+  asked.head_dim = static_cast<int>(head_dim);
+  asked.value_dim = static_cast<int>(resolved[Letter::DV]);
   asked.local = out.window_left >= 0 || out.window_right >= 0;
   asked.softcap = out.softcap > 0;
-  asked.alibi = problem.has(attention::alibi_slopes);
-  asked.sinks = problem.has(attention::sinks);
-  asked.forward = problem.has(attention::out) && problem.writes(attention::out);
-  out.gradients = {problem.has(attention::dq), problem.has(attention::dk),
-                   problem.has(attention::dv), problem.has(attention::dsinks)};
-  asked.backward = out.gradients.dq || out.gradients.dk || out.gradients.dv;
-  asked.dsinks = out.gradients.dsinks;
-  asked.dlse = problem.has(attention::dlse);
-  asked.deterministic = problem.option("deterministic") == "1";
-  out.alibi_rows = problem.tensors[attention::alibi_slopes].shape.rank == 2;
-  out.promised = attention_shape(promised, asked.packed);
-  const int64_t heads = out.promised.heads, kv_heads = out.promised.kv_heads;
+  asked.alibi = resolved.has(alibi_slopes);
+  out.alibi_rows = asked.alibi && resolved.problem.tensors[alibi_slopes].shape.rank == 2;
+  const int64_t heads = resolved[Letter::H], kv_heads = resolved[Letter::HK];
   if (heads != kUnknown && kv_heads > 0) out.ratio = heads / kv_heads;
   return out;
+}
+
+Result<AttentionRequest> attention_request(const Resolved& resolved) {
+  using namespace attention;
+  LATHE_ASSIGN(AttentionRequest asked, score_request(resolved, q, capture_0, alibi_slopes));
+  LATHE_TRY(check_ungrouped(resolved));
+  asked.options = resolved.options_as<AttentionOptions>();
+  AttentionProblem& problem = asked.problem;
+  problem.packed = resolved.has(cu_seqlens_q);
+  if (problem.packed) problem.cu_seqlens = resolved.dtype(cu_seqlens_q);
+  problem.sinks = resolved.has(sinks);
+  problem.forward = resolved.has(out) && resolved.problem.writes(out);
+  asked.gradients = {resolved.has(dq), resolved.has(dk), resolved.has(dv), resolved.has(dsinks)};
+  problem.backward = asked.gradients.dq || asked.gradients.dk || asked.gradients.dv;
+  problem.dsinks = asked.gradients.dsinks;
+  problem.dlse = resolved.has(dlse);
+  problem.deterministic = asked.options.deterministic;
+  asked.promised = attention_shape(resolved.extents, problem.packed);
+  return asked;
 }
 
 }  // namespace lathe

@@ -4,7 +4,9 @@
 #pragma once
 
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/schema.h"
 #include "ops/heads.h"
+#include "ops/resolve.h"
 #include "ops/work.h"
 
 namespace lathe {
@@ -19,26 +21,28 @@ struct AttentionRequest {
   int64_t first_head = 0;                          // of all heads: what snippets are told
   std::array<int, 4> captured = {-1, -1, -1, -1};  // tensors that they read, as in the table
   AttentionGradients gradients;                    // those that are asked for
+  AttentionOptions options;                        // of flash_attention
   // What the problem promises, for choices that fit it: kUnknown where it varies.
   AttentionShape promised;
   int64_t ratio = kUnknown;  // query heads of a key head
 };
 
-// What letters alone cannot say: widths, whole groups of heads, and that either everything is
-// packed or nothing. After the checks by letter.
-Status check_attention(const lathe_problem& problem, const Extents& promised);
+// Refuses what the tables cannot say: widths, groups of heads that are not whole, and tensors of
+// which some are packed and some are not.
+Status check_attention(const Resolved& resolved);
 
 // A width of queries and keys, or of values: known, and one that kernels are made for.
-Status check_head_width(const char* tensor, const char* letter, int64_t width);
+Status check_head_width(const char* tensor, const char* dim, int64_t width);
 
-// What options say about scores: scale, softcap and windows.
-Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out);
+// What the family's operators ask of scores: types, widths, windows, softcap, ALiBi and mods. The
+// arguments are tensors of the operator. UNSUPPORTED, by name, for what no template covers.
+Result<AttentionRequest> score_request(const Resolved& resolved, int element, int capture_0,
+                                       int alibi_slopes);
 
 // kUnknown where an extent is.
 AttentionShape attention_shape(const Extents& extents, bool packed);
 
-// UNSUPPORTED, by name, for what no template covers. After check_problem.
-Result<AttentionRequest> attention_request(const lathe_problem& problem, const Extents& promised);
+Result<AttentionRequest> attention_request(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
 Result<std::unique_ptr<Work>> make_attention(const AttentionRequest& request,

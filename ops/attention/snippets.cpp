@@ -3,62 +3,41 @@
 // What snippets add to a request, to a call's parameters and to its workspace.
 #include "ops/attention/snippets.h"
 
-#include <cfloat>
-#include <charconv>
-#include <cmath>
-
 #include "codegen/base/invalid.h"
-#include "codegen/base/printable.h"
 #include "codegen/snippets.h"
 
 namespace lathe {
 namespace {
 
-constexpr const char* kArrays[] = {"capture_0", "capture_1", "capture_2", "capture_3"};
-constexpr const char* kScalars[] = {"scalar_0", "scalar_1", "scalar_2", "scalar_3"};
 constexpr int kCaptures = 4;
-
-// -1 if the operator has no such tensor or the problem does not declare it.
-int declared_tensor(const lathe_problem& problem, const char* name) {
-  const int index = find_tensor(*problem.op, name);
-  return index >= 0 && problem.has(index) ? index : -1;
-}
-
-Status read_scalar(const lathe_problem& problem, const char* name, float* out) {
-  const std::string value = problem.option(name);
-  double number = 0;
-  std::from_chars(value.data(), value.data() + value.size(), number);
-  if (std::abs(number) > FLT_MAX) {
-    return invalid(
-        text("option ", name, " is ", in_quotes(value), ", which float32 does not hold"));
-  }
-  *out = static_cast<float>(number);
-  return {};
-}
 
 }  // namespace
 
-Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
+Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* request) {
+  const lathe_problem& problem = resolved.problem;
+  const auto& options = resolved.options_as<ScoreOptions>();
   AttentionProblem& asked = request->problem;
   request->first_head = problem.first_head;
+  request->scalars = {options.scalar_0, options.scalar_1, options.scalar_2, options.scalar_3};
   for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
     for (const Snippet& snippet : problem.snippets) {
       if (snippet.name == name) asked.snippets.push_back(snippet);
     }
   }
   for (int i = 0; i < kCaptures; ++i) {
-    LATHE_TRY(read_scalar(problem, kScalars[i], &request->scalars[i]));
-    const int tensor = request->captured[i] = declared_tensor(problem, kArrays[i]);
-    if (tensor < 0) continue;
-    asked.captures[i] = problem.tensors[tensor].dtype;
+    const int tensor = capture_0 + i;
+    if (!problem.has(tensor)) continue;
+    request->captured[i] = tensor;
+    asked.captures[i] = resolved.dtype(tensor);
     if (asked.snippets.empty()) {
-      return invalid(text(kArrays[i],
-                          " is declared, but nothing reads it: neither score_mod nor "
-                          "mask_mod is given"));
+      return invalid(text(problem.op->tensors[tensor].name,
+                          " is declared, but nothing reads it: neither score_mod nor mask_mod is "
+                          "given"));
     }
   }
   const Snippet* score_mod = asked.snippet("score_mod");
-  if (declared_tensor(problem, "dout") >= 0 && score_mod != nullptr &&
+  const int dout = find_tensor(*problem.op, "dout");
+  if (dout >= 0 && problem.has(dout) && score_mod != nullptr &&
       !snippet_mentions(score_mod->text, "score_mod_bwd")) {
     return invalid(text("dout is declared and option score_mod is ", score_mod->file,
                         ", which has no gradient; it must define __device__ float score_mod_bwd("

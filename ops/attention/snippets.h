@@ -10,7 +10,7 @@ namespace lathe {
 
 // Texts, types of captured arrays and scalars into the request. INVALID_ARGUMENT for captures that
 // nothing reads, and for gradients through a score_mod that has none.
-Status read_snippets(const lathe_problem& problem, AttentionRequest* request);
+Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* request);
 
 // Lists of blocks in the workspace, and the launch that makes them.
 struct AttentionLists {

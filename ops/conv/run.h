@@ -7,6 +7,8 @@
 
 #include "collective/conv_halo.h"
 #include "ops/conv/kernels.h"
+#include "ops/conv/schema.h"
+#include "ops/resolve.h"
 #include "ops/work.h"
 #include "templates/params/conv.h"
 
@@ -95,11 +97,9 @@ class ConvWork final : public Work {
   bool reduce_;
 };
 
-// A width of the filter that kernels are made for.
-Status check_conv(const lathe_problem& problem, const Extents& promised);
-
-// After check_problem.
-Result<ConvProblem> conv_problem(const lathe_problem& problem, const Extents& promised, int world);
+// What kernels are asked for.
+ConvProblem conv_problem(const Resolved& resolved, int world);
+ConvProblem conv_update_problem(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
 Result<std::unique_ptr<Work>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,

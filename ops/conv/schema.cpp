@@ -1,115 +1,102 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The table of the convolutions.
-#include <iterator>
+// The operators causal_conv1d and causal_conv1d_update.
+#include "ops/conv/schema.h"
 
 #include "ops/conv/run.h"
-#include "ops/entries.h"
+#include "ops/options.h"
 
 namespace lathe {
 namespace {
 
-using namespace entries;
+constexpr int64_t kMinWidth = 2, kMaxWidth = 8;
 
-const lathe_operator_tensor kConvTensors[] = {
-    in("x", "B,T,D", false, kFloats, "The input; its dtype is that of all activations and states."),
-    in("weight", "D,W", false, kFloats, "Taps, oldest first; W is 2 to 8."),
-    in("bias", "D", true, "=weight", "Added before the activation."),
-    in("residual", "B,T,D", true, "=x", "Added after the activation."),
-    in("initial_state", "N,D,W", true, "=x", "The last W inputs before each sequence."),
-    in("cu_seqlens", "N+1", true, "i32|i64", "Offsets of packed sequences; B is then 1."),
-    in("dy", "B,T,D", true, "=x", "The gradient of y."),
-    in("dfinal_state", "N,D,W", true, "=x", "The gradient of final_state."),
-    out("y", "B,T,D", "=x", "The result."),
-    out("final_state", "N,D,W", "=x", "The last W inputs of each sequence."),
-    out("dx", "B,T,D", "=x", "The gradient of x."),
-    out("dweight", "D,W", "=weight", "The gradient of weight, accumulated in float32."),
-    out("dbias", "D", "=weight", "The gradient of bias, accumulated in float32."),
-    out("dresidual", "B,T,D", "=x", "The gradient of residual, which is dy itself.", "dy"),
-    out("dinitial_state", "N,D,W", "=x", "The gradient of initial_state."),
-};
-const TensorRules kConvRules[] = {
-    {true, ""},                   // x
-    {false, ""},                  // weight
-    {false, ""},                  // bias
-    {true, ""},                   // residual
-    {false, ""},                  // initial_state
-    {false, ""},                  // cu_seqlens
-    {true, ""},                   // dy
-    {false, "dy"},                // dfinal_state
-    {true, ""},                   // y
-    {false, "y"},                 // final_state
-    {true, "dy"},                 // dx
-    {false, "dy"},                // dweight
-    {false, "dweight,bias"},      // dbias
-    {true, ""},                   // dresidual
-    {false, "dy,initial_state"},  // dinitial_state
-};
-static_assert(std::size(kConvTensors) == conv::count && std::size(kConvRules) == conv::count);
-
-constexpr lathe_operator_option kActivation = {"activation", LATHE_OPTION_STRING, "none",
-                                               "none|silu",
-                                               "What is applied to the filter's result."};
-const lathe_operator_option kConvOptions[] = {
+constexpr OptionInfo kActivation = Bind<ConvOptions>::word<&ConvOptions::activation>(
+    "activation", "none", "none|silu", "What is applied to the filter's result.");
+constexpr OptionInfo kConvOptions[] = {
     kActivation,
-    {"output_final_state", LATHE_OPTION_INT, "0", "0|1",
-     "Whether final_state is computed; declaring the tensor says the same."},
+    output_option("output_final_state",
+                  "Whether final_state is computed; declaring the tensor says the same."),
 };
+constexpr OptionInfo kConvUpdateOptions[] = {kActivation};
 
-const lathe_operator_tensor kUpdateTensors[] = {
-    in("x", "B,D", false, kFloats, "One token for each sequence."),
-    in("weight", "D,W", false, kFloats, "Taps, oldest first; W is 2 to 8."),
-    in("bias", "D", true, "=weight", "Added before the activation."),
-    in("residual", "B,D", true, "=x", "Added after the activation."),
-    {"state", "B,D,W", LATHE_INOUT, 0, "=x", nullptr,
-     "The last W inputs of each sequence, rolled by one in place."},
-    {"y", "B,D", LATHE_OUTPUT, 0, "=x", nullptr, "The result, from the rolled state."},
-};
-const TensorRules kUpdateRules[] = {
-    {true, ""},   // x
-    {false, ""},  // weight
-    {false, ""},  // bias
-    {true, ""},   // residual
-    {false, ""},  // state
-    {true, ""},   // y
-};
-static_assert(std::size(kUpdateTensors) == conv_update::count &&
-              std::size(kUpdateRules) == conv_update::count);
-const lathe_operator_option kUpdateOptions[] = {kActivation};
+Status check_conv(const Resolved& resolved) {
+  return check_width("weight", "W", resolved[Letter::W], 1, kMinWidth, kMaxWidth);
+}
 
-Result<std::unique_ptr<Work>> make_conv1d(const lathe_problem& problem, const Extents& promised,
-                                          const DeviceFacts& facts) {
+Result<std::unique_ptr<Work>> make_conv1d(const Resolved& resolved, const DeviceFacts& facts) {
+  const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
-  LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
-  return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
+  return make_conv(conv_problem(resolved, group ? group->world() : 1), facts, group,
+                   problem.group_flags & kReduceParameterGrads);
 }
 
-Result<std::unique_ptr<Work>> make_conv1d_update(const lathe_problem& problem,
-                                                 const Extents& promised,
+Result<std::unique_ptr<Work>> make_conv1d_update(const Resolved& resolved,
                                                  const DeviceFacts& facts) {
-  LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, 1));
-  return make_conv_update(conv, facts);
+  return make_conv_update(conv_update_problem(resolved), facts);
 }
 
-const Operator kOperators[] = {
-    {{"causal_conv1d", "Depthwise causal convolution over tokens, forward and backward.",
-      kConvTensors, std::size(kConvTensors), kConvOptions, std::size(kConvOptions), 1},
-     kConvRules,
-     "y,dx,dweight,dinitial_state",
-     check_conv,
-     make_conv1d,
-     Sequences::one_row,
-     true},
-    {{"causal_conv1d_update", "One step of causal_conv1d for decoding, with its state in place.",
-      kUpdateTensors, std::size(kUpdateTensors), kUpdateOptions, std::size(kUpdateOptions), 0},
-     kUpdateRules,
-     "y",
-     check_conv,
-     make_conv1d_update},
+constexpr Operator kOperators[] = {
+    {.name = "causal_conv1d",
+     .sentence = "Depthwise causal convolution over tokens, forward and backward.",
+     .tensors = conv::kTensors,
+     .options = kConvOptions,
+     .produces = "y,dx,dweight,dinitial_state",
+     .backward = "dy",
+     .ranks = true,
+     .chain = true,
+     .new_options = new_options<ConvOptions>,
+     .check = check_conv,
+     .make = make_conv1d},
+    {.name = "causal_conv1d_update",
+     .sentence = "One step of causal_conv1d for decoding, with its state in place.",
+     .tensors = conv_update::kTensors,
+     .options = kConvUpdateOptions,
+     .produces = "y",
+     .new_options = new_options<ConvOptions>,
+     .check = check_conv,
+     .make = make_conv1d_update},
 };
 
 }  // namespace
 
 std::span<const Operator> conv_operators() { return kOperators; }
+
+ConvProblem conv_problem(const Resolved& resolved, int world) {
+  using namespace conv;
+  ConvProblem asked;
+  asked.x = resolved.dtype(x);
+  asked.weight = resolved.dtype(weight);
+  asked.width = static_cast<int>(resolved[Letter::W]);
+  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Letter::D]);
+  asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
+  asked.bias = resolved.has(bias);
+  asked.residual = resolved.has(residual);
+  asked.initial_state = resolved.has(initial_state);
+  asked.packed = resolved.has(cu_seqlens);
+  if (asked.packed) asked.cu_seqlens = resolved.dtype(cu_seqlens);
+  asked.halo = world > 1;
+  asked.forward = resolved.has(y);
+  asked.final_state = resolved.has(final_state);
+  asked.backward = resolved.has(dx);
+  asked.weight_grad = resolved.has(dweight);
+  asked.dfinal_state = resolved.has(dfinal_state);
+  asked.dinitial_state = resolved.has(dinitial_state);
+  return asked;
+}
+
+ConvProblem conv_update_problem(const Resolved& resolved) {
+  using namespace conv_update;
+  ConvProblem asked;
+  asked.update = true;
+  asked.x = resolved.dtype(x);
+  asked.weight = resolved.dtype(weight);
+  asked.width = static_cast<int>(resolved[Letter::W]);
+  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Letter::D]);
+  asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
+  asked.bias = resolved.has(bias);
+  asked.residual = resolved.has(residual);
+  return asked;
+}
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/invalid.h"
 #include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
@@ -25,7 +26,6 @@ bool is_float(Dtype dtype) {
 }
 bool is_index(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64; }
 
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "ops/kda/chunked_kernels.h"
+#include "ops/kda/schema.h"
+#include "ops/resolve.h"
 #include "ops/work.h"
 
 namespace lathe {
@@ -22,27 +24,25 @@ struct KdaRequest {
   bool saved_outside = false;  // what the forward leaves has tensors of its own
 };
 
-// What letters alone cannot say: widths, whole groups of heads, options that need each other or a
-// tensor, and where states live. After the checks by letter.
-Status check_kda(const lathe_problem& problem, const Extents& promised);
-Status check_kda_recurrent(const lathe_problem& problem, const Extents& promised);
+// Refuse what the tables cannot say: widths, groups of heads that are not whole, and options that
+// need each other or a tensor.
+Status check_kda(const Resolved& resolved);
+Status check_kda_recurrent(const Resolved& resolved);
 
-// The part of it that a problem with open extents leaves to its calls: whole groups of heads,
-// dt_bias of all of them, and a column for each token unless `packed`. kUnknown passes.
+// Checks of extents that a problem may leave to its calls: whole groups of heads, dt_bias of all of
+// them, and a column for each token unless `packed`. kUnknown passes.
 Status check_kda_extents(const Extents& extents, bool packed);
-// And of `kda`: as many chunks and slots as there are tokens for.
+// kda has as many chunks and slots as its tokens make.
 Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size);
 
-// UNSUPPORTED, by name, for what no template covers. After check_problem.
-Result<KdaRequest> kda_request(const lathe_problem& problem, const Extents& promised);
-Result<KdaRequest> kda_recurrent_request(const lathe_problem& problem, const Extents& promised);
+// UNSUPPORTED, by name, for what no template covers.
+Result<KdaRequest> kda_request(const Resolved& resolved);
+Result<KdaRequest> kda_recurrent_request(const Resolved& resolved);
 
-// What the two share. Fails where a tensor or an option needs another one.
-Status check_kda_inputs(const lathe_problem& problem, const Extents& promised);
-// An option output_NAME says what declaring the tensor says.
-Status check_kda_output(const lathe_problem& problem, const char* option, const char* tensor);
+// What the two share.
+Status check_kda_inputs(const Resolved& resolved);
 // Types, widths, transforms and their numbers.
-Status read_kda_inputs(const lathe_problem& problem, const Extents& promised, KdaRequest* out);
+KdaRequest read_kda_inputs(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing. `group`: null on one rank.
 Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts,

@@ -4,7 +4,6 @@
 #include "ops/shard/run.h"
 
 #include "codegen/base/invalid.h"
-#include "ops/check.h"
 #include "ops/exchange_kernels.h"
 #include "templates/params/exchange.h"
 
@@ -55,7 +54,7 @@ TokenView dense_like(const TokenView& other, char* data) {
 
 class ShardRowsWork final : public Work {
  public:
-  ShardRowsWork(const lathe_problem& problem, const Extents& promised);
+  explicit ShardRowsWork(const Resolved& resolved);
 
   const std::vector<KernelSpec>& specs() const override { return specs_; }
   void bind(const std::vector<PlanKernel>& kernels) override {
@@ -82,17 +81,18 @@ class ShardRowsWork final : public Work {
   std::shared_ptr<const Kernel> indexed_, plain_;
 };
 
-ShardRowsWork::ShardRowsWork(const lathe_problem& problem, const Extents& promised)
-    : gathers_(std::string_view(problem.op->info.name) == "shard"),
-      in_place_(problem.has(shard_rows::buffer)),
-      axis_(std::stoi(problem.option("axis"))) {
+ShardRowsWork::ShardRowsWork(const Resolved& resolved)
+    : gathers_(resolved.problem.op->tensors.data() == shard_rows::kTensors),
+      in_place_(resolved.has(shard_rows::buffer)),
+      axis_(static_cast<int>(resolved.options_as<ShardOptions>().axis)) {
+  const lathe_problem& problem = resolved.problem;
   const int tensor = in_place_ ? shard_rows::buffer : shard_rows::x;
   const Shape shape = problem.shape(tensor);
   rank_ = shape.rank;
   dtype_ = problem.tensors[tensor].dtype;
   const Letter last = shape.dims[rank_ - 1].letter;
   const int vector = axis_ == rank_ - 1 ? bytes_of(dtype_)
-                                        : vector_bytes(dtype_, problem.alignment, promised[last]);
+                                        : vector_bytes(dtype_, problem.alignment, resolved[last]);
   specs_.push_back(copy_rows_spec(gathers_ ? RowIndex::gather : RowIndex::scatter, vector));
   if (in_place_) specs_.push_back(copy_rows_spec(RowIndex::none, vector));
 }
@@ -189,14 +189,16 @@ Status ShardRowsWork::run(const Call& call) const {
 
 }  // namespace
 
-Status check_shard_rows(const lathe_problem& problem, const Extents&) {
+Status check_shard_rows(const Resolved& resolved) {
+  const lathe_problem& problem = resolved.problem;
   const bool in_place = problem.has(shard_rows::buffer);
   if (in_place && problem.has(shard_rows::x)) {
     return invalid("x and y are declared, and buffer as well; allowed are x and y, or buffer");
   }
   const int tensor = in_place ? shard_rows::buffer : shard_rows::x;
-  const int rank = problem.tensors[tensor].shape.rank, axis = std::stoi(problem.option("axis"));
-  const char* name = problem.op->info.tensors[tensor].name;
+  const int rank = problem.tensors[tensor].shape.rank;
+  const int64_t axis = resolved.options_as<ShardOptions>().axis;
+  const char* name = problem.op->tensors[tensor].name;
   if (axis >= rank) {
     return invalid(text("option axis is ", axis, ", but ", name, " has rank ", rank,
                         "; allowed are 0 to ", rank - 1));
@@ -206,9 +208,8 @@ Status check_shard_rows(const lathe_problem& problem, const Extents&) {
                       rank, "; they must be the same"));
 }
 
-Result<std::unique_ptr<Work>> make_shard_rows(const lathe_problem& problem, const Extents& promised,
-                                              const DeviceFacts&) {
-  return std::unique_ptr<Work>(std::make_unique<ShardRowsWork>(problem, promised));
+Result<std::unique_ptr<Work>> make_shard_rows(const Resolved& resolved, const DeviceFacts&) {
+  return std::unique_ptr<Work>(std::make_unique<ShardRowsWork>(resolved));
 }
 
 }  // namespace lathe

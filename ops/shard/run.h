@@ -3,14 +3,15 @@
 // shard and unshard behind the plan: tokens of any tensor taken and put back by a list of indices.
 #pragma once
 
+#include "ops/resolve.h"
+#include "ops/shard/schema.h"
 #include "ops/work.h"
 
 namespace lathe {
 
-// What letters alone cannot say. After the checks by letter.
-Status check_shard_rows(const lathe_problem& problem, const Extents& promised);
+// Refuses what the tables cannot say.
+Status check_shard_rows(const Resolved& resolved);
 
-Result<std::unique_ptr<Work>> make_shard_rows(const lathe_problem& problem, const Extents& promised,
-                                              const DeviceFacts& facts);
+Result<std::unique_ptr<Work>> make_shard_rows(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

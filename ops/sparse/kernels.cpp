@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "codegen/base/invalid.h"
 #include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
@@ -24,7 +25,6 @@ constexpr int kReservedShared = 1024;  // of each block, by the system
 // Of a thread, for out and the scores with their 16-bit copy; found by trial.
 constexpr int kMostAccumulators = 152;
 
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
 Status check_width(const char* letter, int width, int least, int most) {
   if (width >= least && width <= most && width % kWidthStep == 0) return {};

@@ -146,8 +146,8 @@ Result<Estimate> SparseOverRanks::estimate(const Call& call) const {
 Result<SparseGroup> sparse_group(const lathe_problem& problem) {
   SparseGroup out;
   if (!problem.group) return out;
-  for (const auto& [flag, name] : {std::pair(LATHE_DISPATCH, "LATHE_DISPATCH"),
-                                   std::pair(LATHE_EXCHANGE_HEADS, "LATHE_EXCHANGE_HEADS")}) {
+  for (const auto& [flag, name] : {std::pair(kDispatch, "LATHE_DISPATCH"),
+                                   std::pair(kExchangeHeads, "LATHE_EXCHANGE_HEADS")}) {
     if (!(problem.group_flags & flag)) continue;
     return Status(Code::unsupported,
                   text("group flags have ", name,
@@ -156,8 +156,8 @@ Result<SparseGroup> sparse_group(const lathe_problem& problem) {
                        "LATHE_NARROW_GRADIENTS"));
   }
   out.group = problem.group->group.get();
-  out.reduce_sinks = problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS;
-  out.narrow = problem.group_flags & LATHE_NARROW_GRADIENTS;
+  out.reduce_sinks = problem.group_flags & kReduceParameterGrads;
+  out.narrow = problem.group_flags & kNarrowGradients;
   return out;
 }
 

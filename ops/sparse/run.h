@@ -3,7 +3,9 @@
 // sparse_flash_attention behind the plan: what a problem asks for, and the checks of its own.
 #pragma once
 
+#include "ops/resolve.h"
 #include "ops/sparse/backward_kernels.h"
+#include "ops/sparse/schema.h"
 #include "ops/work.h"
 
 namespace lathe {
@@ -20,15 +22,15 @@ struct SparseRequest {
   SparseGradients gradients;  // those that are asked for
 };
 
-// What letters alone cannot say: widths, whole groups of heads, one layout for all tensors, and
-// what options need of each other. After the checks by letter.
-Status check_sparse(const lathe_problem& problem, const Extents& promised);
+// Refuses what the tables cannot say: widths, groups of heads that are not whole, tensors of which
+// some are packed, and what options need of each other.
+Status check_sparse(const Resolved& resolved);
 
 // The part of it that a problem with open extents leaves to its calls. kUnknown passes.
 Status check_sparse_extents(const Extents& extents, int block_shift);
 
-// UNSUPPORTED, by name, for what no template covers. After check_problem.
-Result<SparseRequest> sparse_request(const lathe_problem& problem, const Extents& promised);
+// UNSUPPORTED, by name, for what no template covers.
+Result<SparseRequest> sparse_request(const Resolved& resolved);
 
 // The ranks that rows and keys are split over.
 struct SparseGroup {

@@ -18,14 +18,6 @@ namespace att = attention;
 // published with in 16 bits, over the 50 GB/s of a network card.
 constexpr int64_t kOperationsOfByte = 8000;
 
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
-
-int64_t option_number(const lathe_problem& problem, const char* name) {
-  const std::string value = problem.option(name);
-  int64_t number = 0;
-  std::from_chars(value.data(), value.data() + value.size(), number);
-  return number;
-}
 
 Status check_covered(const AttentionRequest& request) {
   if (!request.alibi_rows || !request.problem.packed) return {};
@@ -94,8 +86,8 @@ AttentionDispatch::AttentionDispatch(const lathe_problem& problem, const Attenti
                                      Group* group)
     : request_(request),
       group_(group),
-      reduces_((problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS) != 0),
-      narrow_((problem.group_flags & LATHE_NARROW_GRADIENTS) != 0 &&
+      reduces_((problem.group_flags & kReduceParameterGrads) != 0),
+      narrow_((problem.group_flags & kNarrowGradients) != 0 &&
               request.problem.element != Dtype::f32) {
   const int64_t element = bytes_of(request.problem.element);
   const int64_t width = request.problem.head_dim, values = request.problem.value_dim;
@@ -110,7 +102,7 @@ AttentionDispatch::AttentionDispatch(const lathe_problem& problem, const Attenti
   add(att::dq, false, width);
 }
 
-Status AttentionDispatch::plan_with(const lathe_problem& problem, const Extents& promised) {
+Status AttentionDispatch::plan_with(const Extents& promised) {
   const int64_t heads = promised[Letter::H], kv_heads = promised[Letter::HK];
   if (heads == kUnknown || kv_heads == kUnknown) {
     return invalid(text("q has H = ", heads, " and k has HK = ", kv_heads,
@@ -124,10 +116,8 @@ Status AttentionDispatch::plan_with(const lathe_problem& problem, const Extents&
   rules_.limits.sight = {request_.window_left, request_.window_right};
   rules_.pair_cost = 2 * heads * ((width + values) + (asked.backward ? 3 * width + 2 * values : 0));
   rules_.byte_cost = kOperationsOfByte;
-  const std::string choice = problem.option("dispatch");
-  if (choice == "always") rules_.choice = DispatchChoice::always;
-  if (choice == "home") rules_.choice = DispatchChoice::home;
-  rules_.most_tokens = option_number(problem, "dispatch_tokens");
+  rules_.choice = request_.options.dispatch;
+  rules_.most_tokens = request_.options.dispatch_tokens;
   return {};
 }
 
@@ -206,7 +196,7 @@ Result<std::unique_ptr<Work>> AttentionDispatch::make(const lathe_problem& probl
                                                       const DeviceFacts& facts, Group* group) {
   LATHE_TRY(check_covered(request));
   std::unique_ptr<AttentionDispatch> work(new AttentionDispatch(problem, request, group));
-  LATHE_TRY(work->plan_with(problem, promised));
+  LATHE_TRY(work->plan_with(promised));
   LATHE_TRY(work->make_parts(problem, facts));
   return std::unique_ptr<Work>(std::move(work));
 }

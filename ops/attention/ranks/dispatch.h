@@ -77,7 +77,7 @@ class AttentionDispatch final : public ComposedWork {
   friend class DispatchRun;
   AttentionDispatch(const lathe_problem& problem, const AttentionRequest& request, Group* group);
   Status make_parts(const lathe_problem& problem, const DeviceFacts& facts);
-  Status plan_with(const lathe_problem& problem, const Extents& promised);
+  Status plan_with(const Extents& promised);
 
   bool packed() const { return request_.problem.packed; }
   bool rounds() const { return request_.problem.element != Dtype::f32; }

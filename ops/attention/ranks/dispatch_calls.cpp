@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention by dispatch hands to its parts: the rows that have arrived, as their tensors.
 #include "ops/attention/ranks/dispatch.h"
+#include "ops/attention/step_schema.h"
 
 namespace lathe {
 namespace {

@@ -21,7 +21,7 @@ AttentionHeads::AttentionHeads(const lathe_problem& problem, const AttentionRequ
                                Group* group)
     : request_(request),
       group_(group),
-      reduces_((problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS) != 0) {
+      reduces_((problem.group_flags & kReduceParameterGrads) != 0) {
   for (int i = 0; i < att::count; ++i) {
     if (problem.has(i)) declared_.push_back(i);
   }
@@ -34,12 +34,13 @@ AttentionHeads::AttentionHeads(const lathe_problem& problem, const AttentionRequ
   add(att::dq, false, false), add(att::dk, true, false), add(att::dv, true, false);
 }
 
-Status AttentionHeads::split(const lathe_problem& problem) {
-  const std::string value = problem.option("head_ranks");
-  const int count = std::atoi(value.c_str()), world = group_->world(), rank = group_->rank();
+Status AttentionHeads::split() {
+  const int64_t asked = request_.options.head_ranks;
+  const int world = group_->world(), rank = group_->rank();
+  const int count = static_cast<int>(std::min<int64_t>(asked, world + 1));
   if (count == 0 || count == world) return {};
   if (count > world || world % count != 0) {
-    return invalid(text("option head_ranks is ", value, ", but the group has ", world,
+    return invalid(text("option head_ranks is ", asked, ", but the group has ", world,
                         " ranks; allowed are 0 and what divides that"));
   }
   if (!group_->connected()) {
@@ -65,7 +66,7 @@ Status AttentionHeads::make_part(const lathe_problem& problem, const Extents& pr
                  inner.first_head = group_->rank() * share.q_heads;
                  if (of_ring_.group) {
                    inner.group = &of_ring_;
-                   inner.group_flags = problem.group_flags & ~LATHE_EXCHANGE_HEADS;
+                   inner.group_flags = problem.group_flags & ~kExchangeHeads;
                  }
                  for (Declared& declared : inner.tensors) {
                    for (int d = 0; d < declared.shape.rank; ++d) {
@@ -237,7 +238,7 @@ Result<std::unique_ptr<Work>> make_attention_heads(const lathe_problem& problem,
                                                    const Extents& promised,
                                                    const DeviceFacts& facts, Group* group) {
   auto work = std::make_unique<AttentionHeads>(problem, request, group);
-  LATHE_TRY(work->split(problem));
+  LATHE_TRY(work->split());
   LATHE_TRY(work->make_part(problem, promised, facts));
   return std::unique_ptr<Work>(std::move(work));
 }

@@ -57,7 +57,7 @@ struct HeadsLaid {
 class AttentionHeads final : public ComposedWork {
  public:
   AttentionHeads(const lathe_problem& problem, const AttentionRequest& request, Group* group);
-  Status split(const lathe_problem& problem);
+  Status split();
   Status make_part(const lathe_problem& problem, const Extents& promised, const DeviceFacts& facts);
 
   Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;

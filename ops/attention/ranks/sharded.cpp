@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions are added in 32 bits
 constexpr int64_t kPairWords = sizeof(PairRow) / sizeof(int32_t);
 
-Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
 // What each step takes as the whole does: options, texts and what they read.
 Status copy_scores(const lathe_problem& from, const AttentionRequest& request, lathe_problem& to) {
@@ -101,16 +100,16 @@ Status check_covered(const lathe_problem& problem, const AttentionRequest& reque
     return unsupported(text("alibi_slopes of [B,H] with cu_seqlens_q have no kernels", over,
                             "; allowed are [H], or [B,H] without cu_seqlens_q"));
   }
-  const std::string heads = problem.option("gather_heads");
-  if (heads != "0" && !(problem.group_flags & LATHE_ALLGATHER)) {
+  const int64_t heads = request.options.gather_heads;
+  if (heads != 0 && !(problem.group_flags & kAllgather)) {
     return invalid(text("option gather_heads is ", heads,
                         "; allowed is 0, but with the group's flag LATHE_ALLGATHER (2)"));
   }
-  if (heads != "0" && !request.problem.snippets.empty()) {
+  if (heads != 0 && !request.problem.snippets.empty()) {
     return unsupported(text("option gather_heads is ", heads,
                             "; allowed is 0 with score_mod or mask_mod, which see all heads"));
   }
-  if (problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS)) {
+  if (problem.group_flags & (kDispatch | kExchangeHeads)) {
     return unsupported(
         text("group flags are ", problem.group_flags,
              "; flash_attention takes 0 or LATHE_ALLGATHER (2), with LATHE_REDUCE_PARAMETER_GRADS "
@@ -181,8 +180,7 @@ Result<std::unique_ptr<Work>> AttentionSharded::make(const lathe_problem& proble
                                                      const DeviceFacts& facts, Group* group,
                                                      unsigned flags) {
   std::unique_ptr<AttentionSharded> work(new AttentionSharded(request, group, flags));
-  const std::string heads = problem.option("gather_heads");
-  std::from_chars(heads.data(), heads.data() + heads.size(), work->gather_heads_);
+  work->gather_heads_ = request.options.gather_heads;
   LATHE_TRY(work->make_parts(problem, facts));
   return std::unique_ptr<Work>(std::move(work));
 }
@@ -245,9 +243,8 @@ Status AttentionSharded::run(const Call& call) const {
 }
 
 Result<std::unique_ptr<Work>> make_attention_sharded(const lathe_problem& problem,
-                                                     const Extents& promised,
+                                                     const AttentionRequest& request,
                                                      const DeviceFacts& facts, Group* group) {
-  LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
   LATHE_TRY(check_covered(problem, request));
   return AttentionSharded::make(problem, request, facts, group, problem.group_flags);
 }

@@ -106,10 +106,10 @@ class AttentionSharded final : public ComposedWork {
   bool names_sequences() const {
     return request_.problem.packed && !request_.problem.snippets.empty();
   }
-  bool gathers() const { return (flags_ & LATHE_ALLGATHER) != 0; }
+  bool gathers() const { return (flags_ & kAllgather) != 0; }
   // How gradients of keys travel.
   Dtype travelling() const {
-    return flags_ & LATHE_NARROW_GRADIENTS ? request_.problem.element : Dtype::f32;
+    return flags_ & kNarrowGradients ? request_.problem.element : Dtype::f32;
   }
 
   AttentionRequest request_;
@@ -123,7 +123,7 @@ class AttentionSharded final : public ComposedWork {
 
 // `group` of more than one rank. UNSUPPORTED, by name, for what no step covers.
 Result<std::unique_ptr<Work>> make_attention_sharded(const lathe_problem& problem,
-                                                     const Extents& promised,
+                                                     const AttentionRequest& request,
                                                      const DeviceFacts& facts, Group* group);
 
 }  // namespace lathe

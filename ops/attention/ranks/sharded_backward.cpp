@@ -129,7 +129,7 @@ Status AttentionRankRun::gathered_backward() {
 
 Status AttentionRankRun::backward() {
   LATHE_TRY(work_.delta_->work().run(delta_call()));
-  if (problem().dsinks && (work_.flags_ & LATHE_REDUCE_PARAMETER_GRADS)) {
+  if (problem().dsinks && (work_.flags_ & kReduceParameterGrads)) {
     LATHE_TRY(all_reduce_f32(*work_.group_, call_.tensors[attention::dsinks].data,
                              static_cast<size_t>(heads_), call_.stream));
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/step_schema.h"
 
 namespace lathe {
 namespace {

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Groups of options that the operators of flash attention share.
+#pragma once
+
+#include "ops/attention/schema.h"
+#include "ops/options.h"
+
+namespace lathe::attention_rows {
+
+// Which keys a row sees, and how its scores are made of products.
+template <typename Options, typename B = Bind<Options>>
+constexpr auto score_options(const char* causal) {
+  return std::array{
+      B::template number<&Options::softmax_scale>("softmax_scale", "D^-0.5", "D^-0.5|>0",
+                                                  "What scores are multiplied by."),
+      B::template flag<&Options::causal>("causal", causal),
+      B::template integer<&Options::window_left>("window_left", "-1", "-1|>=0",
+                                                 "How many keys back a row sees; -1: all."),
+      B::template integer<&Options::window_right>(
+          "window_right", "-1", "-1|>=0",
+          "How many keys ahead a row sees; -1: all. causal overrides it."),
+      B::template number<&Options::softcap>("softcap", "0", "0|>0",
+                                            "Scores become softcap * tanh(score / softcap)."),
+  };
+}
+inline constexpr const char* kCausal =
+    "Whether a row sees no later key; the last row is that of the last key.";
+
+inline constexpr std::array kModOptions = {
+    text_option("score_mod", "Device text that changes scores, after softcap and ALiBi."),
+    text_option("mask_mod", "Device text that drops keys, beside causal and windows."),
+};
+template <typename Options, typename B = Bind<Options>>
+constexpr std::array kScalarOptions = {
+    B::template number<&Options::scalar_0>("scalar_0", "0", "0|any",
+                                           "Mods read it as captures.scalar(0)."),
+    B::template number<&Options::scalar_1>("scalar_1", "0", "0|any",
+                                           "The same, captures.scalar(1)."),
+    B::template number<&Options::scalar_2>("scalar_2", "0", "0|any",
+                                           "The same, captures.scalar(2)."),
+    B::template number<&Options::scalar_3>("scalar_3", "0", "0|any",
+                                           "The same, captures.scalar(3)."),
+};
+
+}  // namespace lathe::attention_rows

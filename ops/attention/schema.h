@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The tensors and options of flash attention, over whole or packed sequences and over pages.
+#pragma once
+
+#include <optional>
+
+#include "collective/dispatch_plan.h"
+#include "ops/schema.h"
+#include "ops/shapes.h"
+
+namespace lathe {
+
+namespace attention_rows {
+
+inline constexpr const char* kHalves = "f16|bf16|f32";
+inline constexpr const char* kAnyType = "f32|f16|bf16|i32|i64";
+
+// Arrays that a score_mod or a mask_mod reads.
+inline constexpr std::array kCaptures = {
+    input("capture_0", "C0", kAnyType, "Mods read it as captures.get<0>(i).").optional(),
+    input("capture_1", "C1", kAnyType, "The same, captures.get<1>(i).").optional(),
+    input("capture_2", "C2", kAnyType, "The same, captures.get<2>(i).").optional(),
+    input("capture_3", "C3", kAnyType, "The same, captures.get<3>(i).").optional(),
+};
+inline constexpr TensorInfo kSlopes =
+    input("alibi_slopes", "H|B,H", "f32", "ALiBi's slopes.").optional();
+inline constexpr TensorInfo kSinks =
+    input("sinks", "H", "f32", "One more logit for each head, of value 0.").optional();
+inline constexpr const char *kOutSentence = "The result; 0 in rows that see no key.",
+                            *kLseSentence =
+                                "The natural logarithm of each row's sum of exponentials.";
+
+}  // namespace attention_rows
+
+namespace attention {
+
+using namespace attention_rows;
+
+inline constexpr auto kTensors = joined(
+    std::array{
+        input("q", kQueries, kHalves, "Queries; their dtype is that of keys, values and out.")
+            .strided(),
+        input("k", kKeys, "=q", "Keys; HK divides H.").strided(),
+        input("v", kValues, "=q", "Values, of a width of their own.").strided(),
+        kSlopes.says("ALiBi's slopes; packed, B counts sequences."),
+        kSinks,
+        input("cu_seqlens_q", "N+1", kOffsets, "Offsets of packed queries.").needs("cu_seqlens_k"),
+        input("cu_seqlens_k", "N+1", "=cu_seqlens_q", "Offsets of packed keys.")
+            .needs("cu_seqlens_q"),
+        input("dout", kResults, "=q", "The gradient of out.").needs("out").strided(),
+        input("dlse", kRows, "f32", "The gradient of lse.").needs("dout"),
+    },
+    kCaptures,
+    std::array{
+        output("out", kResults, "=q", kOutSentence).given(kSavedForward).needs("lse").strided(),
+        output("lse", kRows, "f32", kLseSentence).given(kSavedForward).needs("out"),
+        output("dq", kQueries, "=q", "The gradient of q.").needs("dout").strided(),
+        output("dk", kKeys, "=q", "The gradient of k.").needs("dout").strided(),
+        output("dv", kValues, "=q", "The gradient of v.").needs("dout").strided(),
+        output("dsinks", "H", "f32", "The gradient of sinks.").needs("dout,sinks"),
+    });
+
+inline constexpr int count = std::size(kTensors);
+consteval int at(std::string_view name) { return index_of(kTensors, name); }
+inline constexpr int q = at("q"), k = at("k"), v = at("v"), alibi_slopes = at("alibi_slopes"),
+                     sinks = at("sinks"), cu_seqlens_q = at("cu_seqlens_q"),
+                     cu_seqlens_k = at("cu_seqlens_k"), dout = at("dout"), dlse = at("dlse"),
+                     capture_0 = at("capture_0"), out = at("out"), lse = at("lse"), dq = at("dq"),
+                     dk = at("dk"), dv = at("dv"), dsinks = at("dsinks");
+
+}  // namespace attention
+
+namespace attention_decode {
+
+using namespace attention_rows;
+
+inline constexpr auto kTensors = joined(
+    std::array{
+        input("q", "B,Sq,H,D", kHalves, "Queries; their dtype is that of keys, values and out.")
+            .strided(),
+        inout("k_cache", "P,page,HK,D", "=q", "Keys in pages; HK divides H.")
+            .changed("k_new")
+            .strided(),
+        inout("v_cache", "P,page,HK,DV", "=q", "Values, of a width of their own.")
+            .changed("v_new")
+            .strided(),
+        input("block_table", "B,M", "i32", "The pages of each sequence, in order."),
+        input("cache_seqlens", "B", "i32", "Keys of each sequence before new ones are appended."),
+        input("k_new", "B,Sq,HK,D", "=q", "Keys of the queries' tokens, appended to the cache.")
+            .needs("v_new")
+            .strided(),
+        input("v_new", "B,Sq,HK,DV", "=q", "Values of the queries' tokens, appended to the cache.")
+            .needs("k_new")
+            .strided(),
+        kSlopes,
+        kSinks,
+    },
+    kCaptures,
+    std::array{
+        output("out", "B,Sq,H,DV", "=q", kOutSentence).needs("lse").strided(),
+        output("lse", "B,H,Sq", "f32", kLseSentence).needs("out"),
+    });
+
+inline constexpr int count = std::size(kTensors);
+consteval int at(std::string_view name) { return index_of(kTensors, name); }
+inline constexpr int q = at("q"), k_cache = at("k_cache"), v_cache = at("v_cache"),
+                     block_table = at("block_table"), cache_seqlens = at("cache_seqlens"),
+                     k_new = at("k_new"), v_new = at("v_new"), alibi_slopes = at("alibi_slopes"),
+                     sinks = at("sinks"), capture_0 = at("capture_0"), out = at("out"),
+                     lse = at("lse");
+
+}  // namespace attention_decode
+
+// How a score is made; score_mod and mask_mod are texts, which the problem keeps.
+struct ScoreOptions {
+  std::optional<float> softmax_scale;  // none: D^-0.5
+  bool causal = false;
+  int64_t window_left = -1, window_right = -1;  // -1: unlimited
+  float softcap = 0;                            // 0: none
+  float scalar_0 = 0, scalar_1 = 0, scalar_2 = 0, scalar_3 = 0;
+};
+struct AttentionOptions : ScoreOptions {
+  bool deterministic = false, saved_forward = false;
+  int64_t sm_margin = 0, gather_heads = 0, head_ranks = 0, dispatch_tokens = 0;
+  DispatchChoice dispatch = {};
+};
+struct DecodeOptions : ScoreOptions {
+  bool deterministic = false;
+  int64_t num_splits = 0;
+};
+
+}  // namespace lathe

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The tensors and options of a ring's steps.
+#pragma once
+
+#include "ops/attention/schema.h"
+
+namespace lathe {
+
+// A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
+// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom, in every row of a batch
+// alike. The caller keeps (out, lse) from step to step, and begins with first = 1, or with out 0
+// and lse -inf.
+namespace attention_block {
+
+using namespace attention_rows;
+
+inline constexpr std::array kInputs = {
+    input("q", kQueries, kHalves, "Queries; their dtype is that of keys and values.").strided(),
+    input("k", kKeys, "=q", "The block's keys; HK divides H.").strided(),
+    input("v", kValues, "=q", "Its values, of a width of their own.").strided(),
+    input("pairs", "NP,7", "i32",
+          "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted "
+          "from qa and ka, row i is at key i + shift; mods are told that qa is row q0 of its "
+          "sequence and ka key k0. The same in every row of a batch.")
+        .optional(),
+    input("pair_batch", "NP", "i32",
+          "The batch that mods are told for each pair; without, the row of the batch.")
+        .needs("pairs"),
+    input("q_pos", "Tq", "i32", "The position of each row (in a batch, Sq of them).")
+        .needs("k_pos"),
+    input("k_pos", "Tk", "i32", "The position of each key; all are below 2^30 either way.")
+        .needs("q_pos"),
+    kSlopes.says("ALiBi's slopes, for distances of positions."),
+};
+
+inline constexpr auto kTensors =
+    joined(kInputs, kCaptures,
+           std::array{
+               inout("out", kResults, "f32", "The result over the keys so far, sinks left out.")
+                   .strided(),
+               inout("lse", kRows, "f32",
+                     "The natural logarithm of its sums; -inf where there is no key."),
+           });
+
+inline constexpr int count = std::size(kTensors);
+consteval int at(std::string_view name) { return index_of(kTensors, name); }
+inline constexpr int q = at("q"), k = at("k"), v = at("v"), pairs = at("pairs"),
+                     pair_batch = at("pair_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
+                     alibi_slopes = at("alibi_slopes"), capture_0 = at("capture_0"),
+                     out = at("out"), lse = at("lse");
+
+}  // namespace attention_block
+
+// Its gradients, block by block: dk and dv travel with the block, dq stays with the rows. lse and
+// delta are those of all blocks together, sinks included: flash_attention_delta makes delta, once.
+namespace attention_block_bwd {
+
+using attention_block::kInputs;
+using namespace attention_rows;
+
+inline constexpr auto kTensors = joined(
+    kInputs, kCaptures,
+    std::array{
+        input("dout", kResults, "=q", "The gradient of out.").strided(),
+        input("lse", kRows, "f32", "The logarithm of the sums over all blocks, and sinks."),
+        input("delta", kRows, "f32", "sum(dout out) - dlse of each row and head."),
+        inout("dq", kQueries, "f32", "The gradient of q: the block's part is added.").strided(),
+        inout("dk", kKeys, "f32", "The gradient of k: the rows' part is added.").strided(),
+        inout("dv", kValues, "f32", "The gradient of v: the rows' part is added.").strided(),
+    });
+
+inline constexpr int count = std::size(kTensors);
+consteval int at(std::string_view name) { return index_of(kTensors, name); }
+inline constexpr int q = at("q"), k = at("k"), v = at("v"), pairs = at("pairs"),
+                     pair_batch = at("pair_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
+                     alibi_slopes = at("alibi_slopes"), capture_0 = at("capture_0"),
+                     dout = at("dout"), lse = at("lse"), delta = at("delta"), dq = at("dq"),
+                     dk = at("dk"), dv = at("dv");
+
+}  // namespace attention_block_bwd
+
+namespace attention_delta {
+
+using namespace attention_rows;
+
+inline constexpr TensorInfo kTensors[] = {
+    input("out", kResults, kHalves, "The result over all blocks, rounded once.").strided(),
+    input("dout", kResults, "=out", "Its gradient.").strided(),
+    input("lse", kRows, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    input("dlse", kRows, "f32", "The gradient of lse.").optional(),
+    input("sinks", "H", "f32", "The logits that lse includes.").optional(),
+    output("delta", kRows, "f32", "sum(dout out) - dlse; 0 where lse is -inf."),
+    output("dsinks", "H", "f32", "The gradient of sinks, of these rows.").needs("delta,sinks"),
+};
+
+inline constexpr int count = std::size(kTensors);
+consteval int at(std::string_view name) { return index_of(kTensors, name); }
+inline constexpr int out = at("out"), dout = at("dout"), lse = at("lse"), dlse = at("dlse"),
+                     sinks = at("sinks"), delta = at("delta"), dsinks = at("dsinks");
+
+}  // namespace attention_delta
+
+namespace lse_merge {
+
+inline constexpr TensorInfo kTensors[] = {
+    input("block_out", kResults, kFloats,
+          "The other partial; not read where block_lse is -inf.")
+        .needs("block_lse")
+        .strided(),
+    input("block_lse", kRows, "f32", "Its logarithm; -inf where it saw no key.")
+        .needs("block_out"),
+    input("sinks", "H", "f32", "One more logit for each head, of value 0: once, at the end.")
+        .optional(),
+    inout("out", kResults, "f32", "The partial that is merged into; not read where lse is -inf.")
+        .strided(),
+    inout("lse", kRows, "f32", "Its natural logarithm; -inf where it saw no key."),
+    output("rounded", kResults, "bf16|f16", "The merged out, rounded once.").strided(),
+};
+
+inline constexpr int count = std::size(kTensors);
+consteval int at(std::string_view name) { return index_of(kTensors, name); }
+inline constexpr int block_out = at("block_out"), block_lse = at("block_lse"), sinks = at("sinks"),
+                     out = at("out"), lse = at("lse"), rounded = at("rounded");
+
+}  // namespace lse_merge
+
+struct BlockOptions : ScoreOptions {
+  bool first = false, first_keys = false, deterministic = false;
+  int64_t sm_margin = 0;
+};
+
+}  // namespace lathe

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The words of the operators' shapes taken apart.
+#include "ops/dims.h"
+
+#include <cstdlib>
+
+#include "codegen/base/text.h"
+
+namespace lathe {
+
+std::vector<std::string_view> split(std::string_view list, char at) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const size_t end = list.find(at);
+    words.push_back(list.substr(0, end));
+    list.remove_prefix(end == list.npos ? list.size() : end + 1);
+  }
+  return words;
+}
+
+bool listed(std::string_view list, char at, std::string_view word) {
+  for (std::string_view each : split(list, at)) {
+    if (each == word) return true;
+  }
+  return false;
+}
+
+Letter find_dim(std::string_view name) {
+  int index = 0;
+  while (index + 1 < kLetters && name != kDims[index].name) ++index;
+  return static_cast<Letter>(index);
+}
+
+Shape parse_shape(std::string_view shape) {
+  Shape parsed;
+  for (std::string_view word : split(shape, ',')) {
+    if (word.front() >= '0' && word.front() <= '9') {
+      parsed.dims[parsed.rank++] = {Letter::fixed, std::atoi(std::string(word).c_str())};
+      continue;
+    }
+    const int plus = word.ends_with("+1") ? 1 : 0;
+    if (plus) word.remove_suffix(2);
+    parsed.dims[parsed.rank++] = {find_dim(word), plus};
+  }
+  return parsed;
+}
+
+std::vector<Shape> parse_shapes(std::string_view shapes) {
+  std::vector<Shape> out;
+  for (std::string_view each : split(shapes, '|')) out.push_back(parse_shape(each));
+  return out;
+}
+
+Shape shape_of_rank(std::string_view shapes, int rank, int number) {
+  Shape found;
+  for (const Shape& shape : parse_shapes(shapes)) {
+    if (shape.rank != rank) continue;
+    found = shape;
+    if (number-- == 0) break;
+  }
+  return found;
+}
+
+std::string dim_text(const Dimension& dim) {
+  if (dim.letter == Letter::fixed) return std::to_string(dim.plus);
+  return text(name_of(dim.letter), dim.plus ? "+1" : "");
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string out = "[";
+  for (int i = 0; i < shape.rank; ++i) out += text(i ? "," : "", dim_text(shape.dims[i]));
+  return out + "]";
+}
+
+bool has_letter(const Shape& shape, Letter letter) {
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape.dims[i].letter == letter) return true;
+  }
+  return false;
+}
+
+bool is_packed_shape(const Shape& shape) {
+  return has_letter(shape, Letter::Tq) || has_letter(shape, Letter::Tk);
+}
+bool is_batched_shape(const Shape& shape) {
+  return has_letter(shape, Letter::Sq) || has_letter(shape, Letter::Sk);
+}
+
+}  // namespace lathe

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The dims that the operators' shapes are written with, and shapes taken apart.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+// Two tensors that use the same dim must have the same extent. `fixed` stands for a number, as in
+// "NP,7": its extent is 0, and the 7 is added to it.
+enum class Letter : uint8_t {
+  B,
+  T,
+  N,
+  D,
+  W,
+  H,
+  HK,
+  DV,
+  Sq,
+  Sk,
+  Tq,
+  Tk,
+  P,
+  page,
+  M,
+  K,
+  V,
+  HV,
+  HVK,
+  S,
+  spec,
+  NT,
+  slots,
+  C0,
+  C1,
+  C2,
+  C3,
+  NP,
+  R,
+  topk,
+  G,
+  fixed
+};
+
+// How a dim is cut over the ranks of a group: by the tokens of queries or of keys, or as what is
+// counted along them, chunks and slots of saved states.
+enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
+
+struct DimInfo {
+  const char* name;
+  bool varies;  // its extent may differ from call to call without a new kernel
+  TokenAxis axis = TokenAxis::none;
+};
+inline constexpr DimInfo kDims[] = {{"B", true},
+                                    {"T", true, TokenAxis::queries},
+                                    {"N", true},
+                                    {"D", false},
+                                    {"W", false},
+                                    {"H", false},
+                                    {"HK", false},
+                                    {"DV", false},
+                                    {"Sq", true, TokenAxis::queries},
+                                    {"Sk", true, TokenAxis::keys},
+                                    {"Tq", true, TokenAxis::queries},
+                                    {"Tk", true, TokenAxis::keys},
+                                    {"P", true},
+                                    {"page", true},
+                                    {"M", true},
+                                    {"K", false},
+                                    {"V", false},
+                                    {"HV", false},
+                                    {"HV*K", false},
+                                    {"S", true},
+                                    {"spec", true},
+                                    {"NT", true, TokenAxis::chunks},
+                                    {"slots", true, TokenAxis::slots},
+                                    {"C0", true},
+                                    {"C1", true},
+                                    {"C2", true},
+                                    {"C3", true},
+                                    {"NP", true},
+                                    {"R", false},
+                                    {"topk", true},
+                                    {"G", false},
+                                    {"", false}};
+inline constexpr int kLetters = 32;
+static_assert(std::size(kDims) == kLetters);
+inline const DimInfo& info_of(Letter letter) { return kDims[static_cast<int>(letter)]; }
+inline const char* name_of(Letter letter) { return info_of(letter).name; }
+// The dim of this name; `fixed` if there is none.
+Letter find_dim(std::string_view name);
+
+inline constexpr int kMaxRank = 5;
+inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
+inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
+
+// An extent for each dim, kUnknown where nothing is known.
+struct Extents {
+  std::array<int64_t, kLetters> value;
+  Extents() {
+    value.fill(kUnknown);
+    value[static_cast<int>(Letter::fixed)] = 0;
+  }
+  int64_t& operator[](Letter letter) { return value[static_cast<int>(letter)]; }
+  int64_t operator[](Letter letter) const { return value[static_cast<int>(letter)]; }
+};
+
+// A shape of the table, parsed: "B,T,D", "N+1". A tensor that may have several, "B,Sq,H,D|Tq,H,D",
+// has one of each rank; a shape with Tq or Tk is that of packed sequences. Where two shapes have
+// one rank, as in "N,HV,K,V|N,HV,V,K", an option chooses by number: Operator::shape_option.
+struct Dimension {
+  Letter letter;
+  int plus;
+};
+struct Shape {
+  int rank = 0;
+  std::array<Dimension, kMaxRank> dims{};
+};
+Shape parse_shape(std::string_view shape);         // a single one
+std::vector<Shape> parse_shapes(std::string_view shapes);
+// Returns the shape of this rank, of several the one of that number, or the last; of rank 0 if
+// there is none.
+Shape shape_of_rank(std::string_view shapes, int rank, int number = 0);
+std::string shape_text(const Shape& shape);  // "[B,T,D]"
+std::string dim_text(const Dimension& dim);  // "N+1"
+bool has_letter(const Shape& shape, Letter letter);
+// Whether a shape is that of packed sequences, or of whole rows of a batch; offsets are neither.
+bool is_packed_shape(const Shape& shape);
+bool is_batched_shape(const Shape& shape);
+
+std::vector<std::string_view> split(std::string_view list, char at);
+bool listed(std::string_view list, char at, std::string_view word);
+
+}  // namespace lathe

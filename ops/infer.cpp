@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/infer.h"
+
+#include <algorithm>
+
+#include "codegen/base/invalid.h"
+#include "ops/resolve.h"
+
+namespace lathe {
+namespace {
+
+bool is_wanted_backward(const lathe_problem& problem) {
+  const char* gradient = problem.op->backward;
+  return *gradient && problem.has(find_tensor(*problem.op, gradient));
+}
+
+// The input whose gradient a tensor is, "d" and its name; -1: it is none.
+int gradient_of(const Operator& op, std::string_view name) {
+  if (!name.starts_with('d')) return -1;
+  const int input = find_tensor(op, name.substr(1));
+  return input >= 0 && op.tensors[input].role != Role::output ? input : -1;
+}
+
+bool is_wanted(const lathe_problem& problem, const TensorInfo& tensor) {
+  const Operator& op = *problem.op;
+  const bool given = tensor.given_if && problem.option(tensor.given_if) == "1";
+  if (tensor.role != Role::output || given) return false;
+  // Without the tensor whose dtype it has it means nothing.
+  if (tensor.dtypes[0] == '=' && !problem.has(find_tensor(op, tensor.dtypes + 1))) return false;
+  if (const int input = gradient_of(op, tensor.name); input >= 0) {
+    return is_wanted_backward(problem) && problem.has(input);
+  }
+  const std::string option = text("output_", tensor.name);
+  return find_option(op, option) < 0 || problem.option(option.c_str()) == "1";
+}
+
+// "=x" follows a tensor, and so does a list that has the dtype of the queries; otherwise the first
+// of the list.
+Dtype output_dtype(const lathe_problem& problem, const TensorInfo& tensor) {
+  const Operator& op = *problem.op;
+  if (tensor.dtypes[0] == '=') return problem.tensors[find_tensor(op, tensor.dtypes + 1)].dtype;
+  const Dtype first = problem.tensors[0].dtype;
+  if (op.tensors[0].name == std::string_view("q") && std::string_view(tensor.dtypes).find('|') != std::string_view::npos &&
+      listed(tensor.dtypes, '|', word(first))) {
+    return first;
+  }
+  const std::string_view word_of_list = split(tensor.dtypes, '|').front();
+  const auto found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
+                                  [&](const DtypeInfo& each) { return word_of_list == each.word; });
+  return found->dtype;
+}
+
+// Returns the first of several shapes whose dims all belong to the problem, else the first.
+Shape output_shape(const lathe_problem& problem, const TensorInfo& tensor,
+                   const std::array<bool, kLetters>& used) {
+  const std::vector<Shape> shapes = parse_shapes(tensor.shape);
+  for (const Shape& shape : shapes) {
+    const auto known = [&](const Dimension& dim) { return used[static_cast<int>(dim.letter)]; };
+    if (!std::all_of(shape.dims.begin(), shape.dims.begin() + shape.rank, known)) continue;
+    return shape_of_rank(tensor.shape, shape.rank, problem.shape_number());
+  }
+  return shapes.front();
+}
+
+// The dims that declared tensors have, or that follow from them.
+std::array<bool, kLetters> used_dims(const lathe_problem& problem, const Extents& extents) {
+  std::array<bool, kLetters> used{};
+  for (int i = 0; i < kLetters; ++i) used[i] = extents.value[i] != kUnknown;
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
+    if (!problem.has(static_cast<int>(i))) continue;
+    const Shape shape = problem.shape(static_cast<int>(i));
+    for (int d = 0; d < shape.rank; ++d) used[static_cast<int>(shape.dims[d].letter)] = true;
+  }
+  return used;
+}
+
+void declare_output(lathe_problem* problem, int index, const Extents& extents) {
+  const TensorInfo& tensor = problem->op->tensors[index];
+  Declared& out = problem->tensors[index];
+  if (tensor.alias_of) {
+    out.aliased = true;
+    return;
+  }
+  out.given = true;
+  out.dtype = output_dtype(*problem, tensor);
+  out.shape = output_shape(*problem, tensor, used_dims(*problem, extents));
+  for (int d = 0; d < out.shape.rank; ++d) {
+    const int64_t extent = extents[out.shape.dims[d].letter];
+    out.extents[d] = extent == kUnknown ? kUnknown : extent + out.shape.dims[d].plus;
+  }
+}
+
+}  // namespace
+
+Status infer(lathe_problem* problem, const DLTensor* const* values) {
+  const Operator& op = *problem->op;
+  LATHE_TRY(check_required(*problem, Outputs::to_infer));
+  LATHE_TRY(check_dtypes(*problem));
+  LATHE_ASSIGN(Extents extents, declared_extents(*problem));
+  if (op.derive) op.derive(*problem, &extents);
+  if (values) {
+    const Values known(*problem, values, &extents);
+    LATHE_TRY(known.check());
+    LATHE_TRY(check_offsets(known));
+    if (op.check_values) LATHE_TRY(op.check_values(known));
+  }
+  bool listed = false;
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const int index = static_cast<int>(i);
+    listed = listed || (op.tensors[i].role == Role::output && problem->has(index) &&
+                        problem->writes(index));
+  }
+  for (size_t i = 0; i < op.tensors.size() && !listed; ++i) {
+    const int index = static_cast<int>(i);
+    if (problem->has(index) || !is_wanted(*problem, op.tensors[i])) continue;
+    declare_output(problem, index, extents);
+  }
+  return {};
+}
+
+void open_extents(lathe_problem* problem) {
+  for (Declared& declared : problem->tensors) {
+    if (!declared.given) continue;
+    for (int d = 0; d < declared.shape.rank; ++d) {
+      if (info_of(declared.shape.dims[d].letter).varies) declared.extents[d] = kUnknown;
+    }
+  }
+}
+
+}  // namespace lathe

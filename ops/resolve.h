@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A whole problem against its operator's table.
+#pragma once
+
+#include "ops/problem.h"
+
+namespace lathe {
+
+// A problem that its operator's tables allow, with what follows from it. Lives as long as the
+// problem.
+struct Resolved {
+  const lathe_problem& problem;
+  Extents extents;                      // kUnknown where they vary
+  std::shared_ptr<const void> options;  // the operator's struct of options
+
+  template <typename Options>
+  const Options& options_as() const {
+    return *static_cast<const Options*>(options.get());
+  }
+  bool has(int tensor) const { return problem.has(tensor); }
+  Dtype dtype(int tensor) const { return problem.tensors[tensor].dtype; }
+  int64_t operator[](Letter letter) const { return extents[letter]; }
+};
+
+// Checks required tensors, dtypes that must agree, extents that must agree, the options and, last,
+// what the operator's own function refuses.
+Result<Resolved> resolve(const lathe_problem& problem);
+
+// The extents of declared tensors, and who disagrees. Offsets and the batch settle the number of
+// sequences.
+Result<Extents> declared_extents(const lathe_problem& problem);
+// Settles the number of sequences of a call: B is 1 with cu_seqlens, and N is B without.
+Status settle_sequences(const Operator& op, bool packed, Extents* extents);
+
+// Checks of a problem alone, for inference.
+enum class Outputs { declared, to_infer };
+// With outputs to infer, an input that needs an output passes.
+Status check_required(const lathe_problem& problem, Outputs outputs = Outputs::declared);
+Status check_dtypes(const lathe_problem& problem);
+
+// The widest access of 16, 8, 4, 2 or 1 elements' bytes that an alignment and D elements allow.
+int vector_bytes(Dtype dtype, int alignment, int64_t channels);
+
+// Kernels copy rows in pieces of so many bytes.
+inline constexpr int kRowAlignment = 16;
+// UNSUPPORTED if the problem promises less.
+Status check_row_alignment(const lathe_problem& problem, int bytes);
+// A width that makes code: known, and a multiple of `step` from `least` to `most`.
+Status check_width(const char* tensor, const char* dim, int64_t width, int64_t step, int64_t least,
+                   int64_t most);
+// Every tensor with tokens has the form of `lead`: packed rows or rows of a batch.
+Status check_form(const lathe_problem& problem, bool packed, const std::string& why);
+
+}  // namespace lathe

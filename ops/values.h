@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Values of tensors that lie on the device at a run, where nobody checks them: offsets, lists,
+// slots and pages. A caller who has them on the host can have them checked before.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <vector>
+
+#include "ops/problem.h"
+
+namespace lathe {
+
+// The tensors of a problem whose values are at hand, contiguous in host memory.
+class Values {
+ public:
+  // `tensors` as in the operator's table; null: not at hand. Tensors that are not declared are
+  // passed over.
+  Values(const lathe_problem& problem, const DLTensor* const* tensors, Extents* extents)
+      : problem_(problem), tensors_(tensors), extents_(extents) {}
+
+  // INVALID_ARGUMENT for a tensor that is not contiguous host memory of the declared shape.
+  Status check() const;
+
+  const lathe_problem& problem() const { return problem_; }
+  bool has(int tensor) const { return problem_.has(tensor) && tensors_[tensor] != nullptr; }
+  // The elements of an i32 or i64 tensor.
+  std::vector<int64_t> integers(int tensor) const;
+  // The elements of a float32 tensor.
+  std::vector<float> floats(int tensor) const;
+  int64_t operator[](Letter letter) const { return (*extents_)[letter]; }
+  // For extents that values decide.
+  void set(Letter letter, int64_t extent) const { (*extents_)[letter] = extent; }
+
+ private:
+  const lathe_problem& problem_;
+  const DLTensor* const* tensors_;
+  Extents* extents_;
+};
+
+// Offsets begin with 0, never decrease and end with the packed dim's extent. Checks every tensor of
+// shape N+1: cu_seqlens cuts T, cu_seqlens_q Tq and cu_seqlens_k Tk.
+Status check_offsets(const Values& values);
+// A sink is a number, or -inf for none. Passes if the tensor is not at hand.
+Status check_sinks(const Values& values, int sinks);
+
+}  // namespace lathe
