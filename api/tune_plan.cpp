@@ -232,7 +232,7 @@ TuneResources PlanRunner::resources(size_t candidate) const {
   const lathe_plan* plan = candidates_[candidate].plan.plan.get();
   for (size_t i = 0; plan && i < lathe_plan_kernel_count(plan); ++i) {
     const lathe_kernel_info info = info_of(plan, i);
-    if (info.name != question_.kernel) continue;
+    if (info.name != kernel_of(question_, question_.candidates[candidate])) continue;
     out = {info.registers, info.smem_bytes, info.spill_bytes, info.stack_bytes};
   }
   return out;

@@ -24,9 +24,9 @@ struct lathe_group {
 namespace lathe {
 
 // What a plan made of a shard before its first run: tables on the device, schedules. Immutable.
-class Prepared {
+class ShardState {
  public:
-  virtual ~Prepared() = default;
+  virtual ~ShardState() = default;
 };
 
 }  // namespace lathe
@@ -38,11 +38,11 @@ struct lathe_shard {
 
   struct ForPlan {
     uint64_t plan = 0;  // lathe_plan::id
-    std::unique_ptr<const lathe::Prepared> prepared;
+    std::unique_ptr<const lathe::ShardState> state;
   };
-  std::vector<ForPlan> prepared;
+  std::vector<ForPlan> states;
 
   bool contiguous() const { return layout.balance == lathe::Balance::none; }
   // Null if the shard was not prepared for the plan.
-  const lathe::Prepared* find(uint64_t plan) const;
+  const lathe::ShardState* find(uint64_t plan) const;
 };

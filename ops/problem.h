@@ -35,7 +35,6 @@ struct lathe_problem {
   unsigned group_flags = 0;
   std::shared_ptr<lathe_group> said_group;  // of a problem that was read: only its world is known
   std::shared_ptr<const lathe::Choices> choices;  // in place of what was tuned; null: that
-  int64_t first_head = 0;  // of a part: its first head among all, as snippets count them
 
   bool has(int tensor) const { return tensors[tensor].given; }
   // The shape of a declared tensor, as the options have it.

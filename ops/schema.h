@@ -107,7 +107,7 @@ struct TensorRules {
   int alignment = 0;
 };
 
-class Work;
+class Executor;
 struct DeviceFacts;
 
 // What an operator's batch and its offsets say about the number of sequences.
@@ -124,8 +124,8 @@ struct Operator {
   // What the table cannot say. After the checks that it can.
   Status (*check)(const lathe_problem&, const Extents& promised);
   // Chooses kernels; compiles nothing. After check.
-  Result<std::unique_ptr<Work>> (*make)(const lathe_problem&, const Extents& promised,
-                                        const DeviceFacts&);
+  Result<std::unique_ptr<Executor>> (*make)(const lathe_problem&, const Extents& promised,
+                                            const DeviceFacts&);
   Sequences sequences = Sequences::one_row;
   bool chain = false;  // over ranks states go along the tokens: parts must be contiguous
 };

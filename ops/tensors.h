@@ -13,7 +13,7 @@ struct lathe_shard;
 
 namespace lathe {
 
-class Prepared;
+class ShardState;
 
 // A declared tensor, with everything that a run checks prepared.
 struct Slot {
@@ -37,7 +37,7 @@ struct Call {
   Extents extents;
   std::array<Tensor, kMaxTensors> tensors;  // as in the table; data is null if not declared
   const lathe_shard* shard = nullptr;       // null: the whole axis is here
-  const Prepared* prepared = nullptr;       // what the plan made of the shard; null: nothing
+  const ShardState* shard_state = nullptr;  // what the plan made of the shard; null: nothing
   char* workspace = nullptr;
   size_t workspace_bytes = 0;
   CUstream stream = nullptr;
@@ -47,9 +47,6 @@ struct Call {
 };
 
 std::vector<Slot> make_slots(const lathe_problem& problem, const Extents& promised);
-
-// What a workspace and its sections are aligned to.
-inline constexpr int64_t kSectionBytes = 256;
 
 // What of a tensor is looked at.
 enum class Look { shapes, all };

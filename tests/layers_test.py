@@ -17,7 +17,7 @@ LAWFUL = {
     "ops/schema.h": '#include "api/lathe.h"\n#include "collective/group.h"',
     "ops/sparse/run.cpp": '#include "ops/schema.h"\n#include "ops/attention/merge_kernels.h"\n#include "ops/sparse/run.h"',
     "ops/conv/kernels.cpp": '#include "codegen/spec.h"\n#include "templates/params/conv.h"',
-    "api/plan.cpp": '#include "ops/work.h"\n#include "collective/group.h"\n#include <dlpack/dlpack.h>',
+    "api/plan.cpp": '#include "ops/executor.h"\n#include "collective/group.h"\n#include <dlpack/dlpack.h>',
     "api/cli/run.cpp": '#include "api/lathe.h"\n#include "api/cli/options.h"\n#include <CLI/CLI.hpp>',
     "sim/exec/warp.cpp": '#include "sim/ptx/module.h"\n#include <cuda.h>',
     "abi/nccl.h": "#include <stddef.h>",

@@ -52,13 +52,6 @@ Status to_float(const lathe_problem& problem, const char* name, float* out) {
                       "', which float32 does not hold; allowed are ", option.allowed));
 }
 
-int64_t window(const lathe_problem& problem, const char* name) {
-  const std::string value = problem.option(name);
-  int64_t number = kUnknown;
-  std::from_chars(value.data(), value.data() + value.size(), number);
-  return number;
-}
-
 Status unsupported(std::string what) { return Status(Code::unsupported, std::move(what)); }
 
 // A backward gives something, and what it reads of an earlier forward is for a backward.
@@ -80,16 +73,27 @@ Status check_covered(const lathe_problem& problem) {
     return unsupported(text("alignment is ", problem.alignment, "; flash_attention needs ",
                             kRowAlignment, " bytes (lathe_problem_alignment)"));
   }
-  for (const char* name : {"sm_margin", "gather_heads"}) {
-    const std::string value = problem.option(name);
-    if (problem.group != nullptr || value == "0") continue;
+  return {};
+}
+
+}  // namespace
+
+Status check_without_ranks(const AttentionRequest& request) {
+  for (const auto& [name, value] : {std::pair("sm_margin", request.sm_margin),
+                                    std::pair("gather_heads", request.gather_heads)}) {
+    if (value == 0) continue;
     return invalid(text("option ", name, " is ", value,
                         "; allowed is 0, but over a group of ranks (lathe_problem_group)"));
   }
   return {};
 }
 
-}  // namespace
+int64_t integer_option(const lathe_problem& problem, const char* name) {
+  const std::string value = problem.option(name);
+  int64_t number = kUnknown;
+  std::from_chars(value.data(), value.data() + value.size(), number);
+  return number;
+}
 
 Status check_head_width(const char* tensor, const char* letter, int64_t width) {
   if (width != kUnknown && width >= kWidthStep && width <= kMostWidth && width % kWidthStep == 0) {
@@ -116,8 +120,8 @@ AttentionShape attention_shape(const Extents& extents, bool packed) {
 }
 
 Status read_score_options(const lathe_problem& problem, int64_t head_dim, AttentionRequest* out) {
-  out->window_left = window(problem, "window_left");
-  out->window_right = problem.option("causal") == "1" ? 0 : window(problem, "window_right");
+  out->window_left = integer_option(problem, "window_left");
+  out->window_right = problem.option("causal") == "1" ? 0 : integer_option(problem, "window_right");
   LATHE_TRY(to_float(problem, "softcap", &out->softcap));
   if (problem.option("softmax_scale") != "D^-0.5") {
     return to_float(problem, "softmax_scale", &out->softmax_scale);
@@ -130,6 +134,9 @@ Result<AttentionRequest> attention_request(const lathe_problem& problem, const E
   AttentionRequest out;
   LATHE_TRY(read_snippets(problem, &out));
   LATHE_TRY(check_covered(problem));
+  out.sm_margin = integer_option(problem, "sm_margin");
+  out.gather_heads = integer_option(problem, "gather_heads");
+  if (problem.group == nullptr) LATHE_TRY(check_without_ranks(out));
   LATHE_TRY(read_score_options(problem, promised[Letter::D], &out));
   AttentionProblem& asked = out.problem;
   asked.element = problem.tensors[attention::q].dtype;

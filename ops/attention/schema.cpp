@@ -119,26 +119,24 @@ constexpr lathe_operator_option kDecodeOptions[] = {
      "Into how many parts the keys are cut; 0: chosen for the device."},
 };
 
-Result<std::unique_ptr<Work>> make_decode(const lathe_problem& problem, const Extents& promised,
-                                          const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_decode(const lathe_problem& problem, const Extents& promised,
+                                              const DeviceFacts& facts) {
   LATHE_ASSIGN(const DecodeRequest request, decode_request(problem, promised));
   return make_attention_decode(request, facts);
 }
 
 // On one rank; over several by the method that the group's flags name, else around a ring.
-Result<std::unique_ptr<Work>> make_flash_attention(const lathe_problem& problem,
-                                                   const Extents& promised,
-                                                   const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_flash_attention(const lathe_problem& problem,
+                                                       const Extents& promised,
+                                                       const DeviceFacts& facts) {
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   const bool ranks = group && group->world() > 1;
-  const unsigned moves = problem.group_flags & (LATHE_DISPATCH | LATHE_EXCHANGE_HEADS);
-  if (ranks && !moves) return make_attention_sharded(problem, promised, facts, group);
+  const unsigned flags = problem.group_flags;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(problem, promised));
-  if (ranks && moves == LATHE_DISPATCH) {
-    return AttentionDispatch::make(problem, request, promised, facts, group);
-  }
-  if (ranks) return make_attention_heads(problem, request, promised, facts, group);
-  return make_attention(request, facts);
+  if (!ranks) return make_attention(request, facts);
+  if (flags & LATHE_DISPATCH) return make_attention_dispatch(problem, request, facts, group);
+  if (flags & LATHE_EXCHANGE_HEADS) return make_attention_heads(problem, request, facts, group);
+  return make_attention_sharded(request, facts, group, flags);
 }
 
 const Operator kOperators[] = {

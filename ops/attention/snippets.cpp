@@ -40,7 +40,6 @@ Status read_scalar(const lathe_problem& problem, const char* name, float* out) {
 
 Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
   AttentionProblem& asked = request->problem;
-  request->first_head = problem.first_head;
   for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
     for (const Snippet& snippet : problem.snippets) {
       if (snippet.name == name) asked.snippets.push_back(snippet);
@@ -68,17 +67,17 @@ Status read_snippets(const lathe_problem& problem, AttentionRequest* request) {
 }
 
 Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                     const AttentionShape& shape, Sections* sections) {
+                                     const AttentionShape& shape, WorkspaceLayout* layout) {
   const int64_t lists = attention_lists(walker, problem, shape);
   AttentionLists out;
   out.stride = attention_list_entries(walker, shape);
-  LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
-  LATHE_TRY(sections->add({lists, 4}, &out.counts));
+  out.entries = layout->add({lists, out.stride, 4});
+  out.counts = layout->add({lists, 4});
   return out;
 }
 
 Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                      const AttentionShape& shape, Sections* sections) {
+                                      const AttentionShape& shape, WorkspaceLayout* layout) {
   AttentionLists out;
   out.tiles = attention_key_tiles(walker, shape);
   out.stride = attention_query_entries(walker, shape);
@@ -91,8 +90,8 @@ Result<AttentionLists> backward_lists(const AttentionProblem& problem, const Ker
   }
   const int64_t lists =
       shape.heads * (problem.packed ? out.tiles + shape.sequences : out.tiles * shape.sequences);
-  LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
-  LATHE_TRY(sections->add({lists, 4}, &out.counts));
+  out.entries = layout->add({lists, out.stride, 4});
+  out.counts = layout->add({lists, 4});
   return out;
 }
 

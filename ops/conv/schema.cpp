@@ -77,16 +77,16 @@ static_assert(std::size(kUpdateTensors) == conv_update::count &&
               std::size(kUpdateRules) == conv_update::count);
 const lathe_operator_option kUpdateOptions[] = {kActivation};
 
-Result<std::unique_ptr<Work>> make_conv1d(const lathe_problem& problem, const Extents& promised,
-                                          const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_conv1d(const lathe_problem& problem, const Extents& promised,
+                                              const DeviceFacts& facts) {
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, group ? group->world() : 1));
   return make_conv(conv, facts, group, problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
 }
 
-Result<std::unique_ptr<Work>> make_conv1d_update(const lathe_problem& problem,
-                                                 const Extents& promised,
-                                                 const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_conv1d_update(const lathe_problem& problem,
+                                                     const Extents& promised,
+                                                     const DeviceFacts& facts) {
   LATHE_ASSIGN(const ConvProblem conv, conv_problem(problem, promised, 1));
   return make_conv_update(conv, facts);
 }

@@ -84,13 +84,8 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
 }
 
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile) {
-  KernelSpec spec;
-  spec.kernel = "kda_recurrent";
-  spec.source = "kda/kda_recurrent.cuh";
-  spec.params = "KdaRecurrentParams";
-  spec.params_bytes = sizeof(KdaRecurrentParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaRecurrentParams, reserved);
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, reserved));
   spec.smem = "KdaRecurrentSmem";
   spec.smem_bytes = kda_recurrent_smem(problem, tile);
   spec.threads = 32 * tile.warps;

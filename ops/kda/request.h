@@ -3,8 +3,8 @@
 // The KDA operators behind the plan: what a problem asks for, and the checks of their own.
 #pragma once
 
+#include "ops/executor.h"
 #include "ops/kda/chunked_kernels.h"
-#include "ops/work.h"
 
 namespace lathe {
 
@@ -45,9 +45,9 @@ Status check_kda_output(const lathe_problem& problem, const char* option, const 
 Status read_kda_inputs(const lathe_problem& problem, const Extents& promised, KdaRequest* out);
 
 // Chooses kernels; compiles nothing. `group`: null on one rank.
-Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts,
-                                       Group* group, bool reduce_parameter_grads);
-Result<std::unique_ptr<Work>> make_kda_recurrent(const KdaRequest& request,
-                                                 const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_kda(const KdaRequest& request, const DeviceFacts& facts,
+                                           Group* group, bool reduce_parameter_grads);
+Result<std::unique_ptr<Executor>> make_kda_recurrent(const KdaRequest& request,
+                                                     const DeviceFacts& facts);
 
 }  // namespace lathe

@@ -169,15 +169,16 @@ const lathe_operator_option kKdaRecurrentOptions[] = {
     kFinal,
 };
 
-Result<std::unique_ptr<Work>> make_chunked(const lathe_problem& problem, const Extents& promised,
-                                           const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_chunked(const lathe_problem& problem,
+                                               const Extents& promised, const DeviceFacts& facts) {
   LATHE_ASSIGN(const KdaRequest request, kda_request(problem, promised));
   return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
                   problem.group_flags & LATHE_REDUCE_PARAMETER_GRADS);
 }
 
-Result<std::unique_ptr<Work>> make_recurrent(const lathe_problem& problem, const Extents& promised,
-                                             const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_recurrent(const lathe_problem& problem,
+                                                 const Extents& promised,
+                                                 const DeviceFacts& facts) {
   LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(problem, promised));
   return make_kda_recurrent(request, facts);
 }

@@ -92,8 +92,8 @@ const lathe_operator_option kOptions[] = {
      "first two."},
 };
 
-Result<std::unique_ptr<Work>> make(const lathe_problem& problem, const Extents& promised,
-                                   const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make(const lathe_problem& problem, const Extents& promised,
+                                       const DeviceFacts& facts) {
   LATHE_ASSIGN(const SparseRequest request, sparse_request(problem, promised));
   LATHE_ASSIGN(const SparseGroup ranks, sparse_group(problem));
   return make_sparse(request, facts, ranks);

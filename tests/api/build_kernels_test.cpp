@@ -41,7 +41,7 @@ Builder conv(int64_t width, const char* activation = "none", bool backward = fal
 std::vector<KernelSpec> specs_of(const test::Context& context, const Builder& builder) {
   const auto promised = lathe::promised_by(*builder.problem);
   REQUIRE_MESSAGE(promised.ok(), promised.status().text());
-  const auto work = lathe::make_work(*builder.problem, *promised, context->facts);
+  const auto work = lathe::make_executor(*builder.problem, *promised, context->facts);
   REQUIRE_MESSAGE(work.ok(), work.status().text());
   return (*work)->specs();
 }

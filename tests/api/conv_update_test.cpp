@@ -1,7 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv1d_update: against float64, and bit for bit against the forward on the same tokens.
+// causal_conv1d_update: against float64, and bit for bit against the forward on the same tokens, by
+// each of its kernels.
 #include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/api/conv_case.h"
 #include "tests/compare.h"
@@ -10,6 +16,40 @@
 using namespace apitest;
 
 namespace {
+
+// Choices of the row kernel for every problem of this file, on the devices that tests simulate.
+std::string row_choices() {
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("lathe-update-" + std::to_string(getpid()) + ".txt");
+  std::ofstream out(path);
+  out << "lathe-tuned 1\n";
+  const char* const dtypes[] = {"f32", "f16", "bf16"};
+  for (const char* device : {"gpu=h100 arch=sm_90a sms=132", "gpu=a100 arch=sm_80 sms=108"}) {
+    for (int i = 0; i < 9 * 7 * 3 * 8; ++i) {
+      const int flags = i % 8, vector = 2 << (i / 8 % 3), width = 2 + i / 24 % 7, types = i / 168;
+      out << "causal_conv1d_update | x=" << dtypes[types / 3] << " weight=" << dtypes[types % 3]
+          << " width=" << width << " vector=" << vector << " silu=" << flags % 2
+          << " bias=" << flags / 2 % 2 << " residual=" << flags / 4
+          << " | kernel=causal_conv1d_update_row warps=4 | " << device
+          << " shape=any us=1 default_us=2 by=model\n";
+    }
+  }
+  return path;
+}
+
+// The default's context, or one in which updates are computed by the row kernel.
+lathe_context* update_context(bool row) {
+  static const Context usual = make_context();
+  static const Context chosen = [] {
+    const std::string path = row_choices();
+    setenv("LATHE_TUNED", path.c_str(), 1);
+    Context made = make_context();
+    unsetenv("LATHE_TUNED");
+    std::filesystem::remove(path);
+    return made;
+  }();
+  return row ? chosen.get() : usual.get();
+}
 
 // One decode step at a time; the state stays on the device.
 class Decoder {
@@ -53,6 +93,12 @@ class Decoder {
     API(lathe_stream_synchronize(context_, nullptr));
     return at("y").download();
   }
+  std::string kernel() const {
+    lathe_kernel_info info = {};
+    info.size = sizeof(info);
+    API(lathe_plan_kernel(plan_.get(), 0, &info));
+    return info.name;
+  }
   std::vector<double> state() const { return tensors_.at("state")->download(); }
 
  private:
@@ -81,12 +127,18 @@ std::vector<double> token(const std::vector<double>& all, const ConvCase& conv, 
   return row;
 }
 
-void follow_forward(const ConvCase& conv) {
+void check_kernel(const Decoder& decoder, bool row) {
+  if (!on_simulator()) return;  // nothing is chosen for the device there is
+  CHECK(decoder.kernel() == (row ? "causal_conv1d_update_row" : "causal_conv1d_update"));
+}
+
+void follow_forward(const ConvCase& conv, bool row) {
   INFO(conv.text());
-  static const Context context = make_context();
+  INFO("row " << row);
   const auto inputs = make_inputs(conv);
-  auto forward = run_conv(context.get(), conv, inputs);
-  Decoder decoder(context.get(), conv, inputs);
+  auto forward = run_conv(update_context(false), conv, inputs);
+  Decoder decoder(update_context(row), conv, inputs);
+  check_kernel(decoder, row);
   for (int64_t t = 0; t < conv.tokens; ++t) {
     INFO("token " << t);
     const auto y = decoder.step(token(inputs.x, conv, t), token(inputs.residual, conv, t));
@@ -94,6 +146,9 @@ void follow_forward(const ConvCase& conv) {
   }
   check_same({{"state", decoder.state()}}, {{"state", forward.at("final_state")}}, {"state"});
   check_no_findings();
+}
+void follow_forward(const ConvCase& conv) {
+  for (const bool row : {false, true}) follow_forward(conv, row);
 }
 
 TEST_CASE("update: token by token it is the forward") {
@@ -130,7 +185,6 @@ TEST_CASE("update: odd channels, a weight of another dtype, rows apart") {
 }
 
 TEST_CASE("update: against float64, with a NaN in the slot that leaves") {
-  const auto context = make_context();
   for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
     ConvCase conv{.x = dtype, .weight = LATHE_F32, .batch = 5, .tokens = 1, .channels = 33};
     conv.silu = conv.bias = conv.residual = conv.states = true;
@@ -140,14 +194,17 @@ TEST_CASE("update: against float64, with a NaN in the slot that leaves") {
       inputs.initial_state[i] = std::nan("");
     }
     const auto expected = ref::conv_update(inputs, inputs.initial_state);
-    Decoder decoder(context.get(), conv, inputs);
-    const auto y = decoder.step(inputs.x, inputs.residual);
-    const auto verdict =
-        compare::compare("y", y, expected.y, {conv.batch, conv.channels},
-                         {compare::Rule::kRms, numbers::half_ulp(dtype) + 1e-5, 0});
-    CHECK_MESSAGE(verdict.ok, verdict.text);
-    check_same({{"state", decoder.state()}}, {{"state", expected.state}}, {"state"});
-    check_no_findings();
+    for (const bool row : {false, true}) {
+      Decoder decoder(update_context(row), conv, inputs);
+      check_kernel(decoder, row);
+      const auto y = decoder.step(inputs.x, inputs.residual);
+      const auto verdict =
+          compare::compare("y", y, expected.y, {conv.batch, conv.channels},
+                           {compare::Rule::kRms, numbers::half_ulp(dtype) + 1e-5, 0});
+      CHECK_MESSAGE(verdict.ok, verdict.text);
+      check_same({{"state", decoder.state()}}, {{"state", expected.state}}, {"state"});
+      check_no_findings();
+    }
   }
 }
 

@@ -69,7 +69,7 @@ struct KdaFixture {
   lathe::Extents promised;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
-  std::unique_ptr<lathe::Work> work;
+  std::unique_ptr<lathe::Executor> work;
 
   KdaFixture(const char* op, const Tensors& tensors, const Options& options = {})
       : builder(declared(op, tensors, options)) {
@@ -78,7 +78,7 @@ struct KdaFixture {
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
     promised = *checked;
     slots = lathe::make_slots(*builder.problem, promised);
-    auto made = lathe::make_work(*builder.problem, promised, *lathe::facts_of_arch("sm_80"));
+    auto made = lathe::make_executor(*builder.problem, promised, *lathe::facts_of_arch("sm_80"));
     REQUIRE_MESSAGE(made.ok(), made.status().text());
     work = std::move(*made);
   }

@@ -62,9 +62,9 @@ struct RankRun {
   void run() {
     const lathe_plan* plan = world.plan.get();
     // lathe_shard_prepare without the ranks' agreement, for which nobody would answer.
-    auto prepared = plan->work->prepare(*shard);
+    auto prepared = plan->executor->prepare(*shard);
     REQUIRE_MESSAGE(prepared.ok(), prepared.status().text());
-    shard->prepared.push_back({plan->id, std::move(*prepared)});
+    shard->states.push_back({plan->id, std::move(*prepared)});
     REQUIRE_MESSAGE(lathe_plan_workspace(plan, world.slots.data(), shard.get(), &bytes) == LATHE_OK,
                     error());
     fake.groups = 0, fake.streams.clear();
@@ -134,7 +134,7 @@ TEST_CASE("attention over ranks: a shard that is not prepared, or was made of ot
   lathe_shard* made = nullptr;
   REQUIRE(lathe_shard_create_with(&made, &options) == LATHE_OK);
   const test::Shard packed(made);
-  const auto prepared = plan->work->prepare(*made);
+  const auto prepared = plan->executor->prepare(*made);
   CHECK(prepared.status().code() == lathe::Code::invalid_argument);
   CHECK(contains(prepared.status().text(), "cu_seqlens"));
 }

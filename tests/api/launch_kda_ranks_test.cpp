@@ -62,8 +62,8 @@ void share_kernels(World* world) {
 
 // As lathe_shard_prepare, but for the ranks' agreement, which needs real ones.
 lathe::Status prepare(lathe_shard* shard, const lathe_plan& plan) {
-  LATHE_ASSIGN(auto prepared, plan.work->prepare(*shard));
-  shard->prepared.push_back({plan.id, std::move(prepared)});
+  LATHE_ASSIGN(auto prepared, plan.executor->prepare(*shard));
+  shard->states.push_back({plan.id, std::move(prepared)});
   return {};
 }
 

@@ -89,7 +89,7 @@ void check_rank(int rank, const std::vector<int64_t>& bounds) {
   CHECK(run.fake.groups == (run.peers() ? 2 : 0));
 
   const lathe::ConvShape shape{2, end - begin, 64, 2};
-  const auto& specs = world.plan->work->specs();
+  const auto& specs = world.plan->executor->specs();
   const int tiles = static_cast<int>(lathe::conv_tiles(specs[0], end - begin));
   const void* rows = nullptr;
   const auto forward = world.launches_of("causal_conv1d");

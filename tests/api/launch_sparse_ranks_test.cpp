@@ -122,9 +122,9 @@ struct RankWorld : World {
   }
   // Without the ranks' agreement, for which there are no others here.
   void prepare() {
-    auto made = plan->work->prepare(*shard);
+    auto made = plan->executor->prepare(*shard);
     REQUIRE_MESSAGE(made.ok(), made.status().text());
-    shard->prepared.push_back({plan->id, std::move(*made)});
+    shard->states.push_back({plan->id, std::move(*made)});
   }
   lathe_status run(size_t* bytes) {
     const lathe_status status = lathe_plan_workspace(plan.get(), slots.data(), shard.get(), bytes);
@@ -267,7 +267,7 @@ TEST_CASE("sparse ranks: what cannot be is refused by name") {
     CHECK(world.run(&bytes) == LATHE_INVALID_ARGUMENT);
     CHECK(contains(error(), "N + 1 = 4"));
     world.shard = make_shard(false);
-    const auto prepared = world.plan->work->prepare(*world.shard);
+    const auto prepared = world.plan->executor->prepare(*world.shard);
     CHECK(contains(prepared.status().text(), "cu_seqlens_q is declared"));
   }
   for (const auto& [flag, name] : {std::pair(LATHE_DISPATCH, "LATHE_DISPATCH"),

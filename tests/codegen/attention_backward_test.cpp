@@ -34,14 +34,14 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   AttentionProblem problem = backward_of(128, 128);
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
   AttentionBackwardKernels kernels = kernels_of(problem);
-  CHECK(kernels.prepare.text() ==
+  CHECK(kernels.prepare->text() ==
         "attention_backward_prepare element=bf16 cu=i32 value_width=128 m=64 packed=0 sinks=0 "
         "dlse=0 threads=128 smem=16");
   CHECK(kernels.together->text() ==
         "attention_backward element=bf16 cu=i32 width=128 value_width=128 m=64 n=128 stages=1 "
         "width_warps=1 packed=0 local=0 softcap=0 alibi=0 deterministic=0 heads_apart=0 "
         "threads=256 smem=115328");
-  CHECK(kernels.finish.text() == "attention_backward_finish element=bf16 threads=256 smem=0");
+  CHECK(kernels.finish->text() == "attention_backward_finish element=bf16 threads=256 smem=0");
 
   problem = backward_of(72, 40);
   problem.element = Dtype::f16;
@@ -49,7 +49,7 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   problem.packed = problem.local = problem.softcap = problem.alibi = problem.sinks = true;
   problem.dsinks = problem.dlse = problem.deterministic = true;
   kernels = kernels_of(problem);
-  CHECK(kernels.prepare.text() ==
+  CHECK(kernels.prepare->text() ==
         "attention_backward_prepare element=f16 cu=i64 value_width=64 m=64 packed=1 sinks=1 "
         "dlse=1 threads=128 smem=16");
   CHECK(kernels.apart->text() ==

@@ -24,7 +24,7 @@ AttentionProblem decode_of(int head_dim, int value_dim) {
 std::vector<int64_t> rows_of(const AttentionDecodeRows& rows) {
   std::vector<int64_t> out;
   const auto kernels = attention_decode_kernels(decode_of(128, 128), facts("sm_90a"), rows);
-  for (const KernelSpec& spec : kernels->decode) out.push_back(spec.constant("m"));
+  for (const KernelSlot& spec : kernels->decode) out.push_back(spec->constant("m"));
   return out;
 }
 
@@ -34,7 +34,7 @@ TEST_CASE("attention decode: specs in full") {
   AttentionProblem problem = decode_of(128, 128);
   const auto plain = attention_decode_kernels(problem, facts("sm_80"), {1, 8});
   REQUIRE(plain->decode.size() == 1);
-  CHECK(plain->decode[0].text() ==
+  CHECK(plain->decode[0]->text() ==
         "attention_decode element=bf16 width=128 value_width=128 m=16 n=64 stages=2 local=0 "
         "softcap=0 alibi=0 sinks=0 threads=128 smem=71680");
   CHECK_FALSE(plain->append);
@@ -44,7 +44,7 @@ TEST_CASE("attention decode: specs in full") {
   problem.local = problem.softcap = problem.alibi = problem.sinks = problem.append = true;
   problem.split = false;
   const auto full = attention_decode_kernels(problem, facts("sm_90a"), {16, 8});
-  CHECK(full->decode[0].text() ==
+  CHECK(full->decode[0]->text() ==
         "attention_decode element=f16 width=96 value_width=64 m=64 n=64 stages=4 local=1 "
         "softcap=1 alibi=1 sinks=1 threads=128 smem=98304");
   REQUIRE(full->append);
@@ -105,7 +105,7 @@ TEST_CASE("attention decode: every width has a tile that fits on every architect
 
 TEST_CASE("attention decode: splits follow from capacities") {
   const AttentionProblem problem = decode_of(128, 128);
-  const KernelSpec spec = attention_decode_kernels(problem, facts("sm_90a"), {1, 8})->decode[0];
+  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_90a"), {1, 8})->decode[0];
   const AttentionSplitTable table(132);
   const auto splits = [&](int64_t batch, int64_t kv_heads, int64_t width, int64_t wanted) {
     const AttentionDecodeShape shape{batch, 1, 8 * kv_heads, kv_heads, 1000, 64, width};
@@ -128,7 +128,7 @@ TEST_CASE("attention decode: splits follow from capacities") {
 
 TEST_CASE("attention decode: grids and workspace") {
   const AttentionProblem problem = decode_of(128, 96);
-  const KernelSpec narrow = attention_decode_kernels(problem, facts("sm_80"), {1, 5})->decode[0];
+  const KernelSpec narrow = *attention_decode_kernels(problem, facts("sm_80"), {1, 5})->decode[0];
   const AttentionDecodeShape shape{3, 7, 10, 2, 50, 16, 20};
   CHECK(attention_decode_tiles(narrow, shape) == 3);  // 35 rows of 16
   CHECK(attention_decode_blocks(narrow, shape, 4) == 3 * 2 * 3 * 4);
@@ -143,7 +143,7 @@ TEST_CASE("attention decode: grids and workspace") {
 
 TEST_CASE("attention decode: costs by hand") {
   AttentionProblem problem = decode_of(64, 64);
-  const KernelSpec spec = attention_decode_kernels(problem, facts("sm_80"), {1, 4})->decode[0];
+  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_80"), {1, 4})->decode[0];
   const AttentionDecodeShape shape{2, 1, 8, 2, 50, 16, 8};
   const AttentionMask mask{1, 128, -1, -1};
   const auto cost = attention_decode_cost(problem, spec, shape, mask, 1);

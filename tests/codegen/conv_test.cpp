@@ -82,7 +82,11 @@ TEST_CASE("a device with too little shared memory is refused with the numbers") 
   ConvProblem update;
   update.update = true;
   update.width = 8;
-  refused(update, 8 * 1024, "causal_conv1d_update");
+  refused(update, 2048, "causal_conv1d_update");
+  // Where a block of eight warps does not fit, warps that share nothing may.
+  DeviceFacts small = hopper();
+  small.shared_bytes_per_block = 8 * 1024;
+  CHECK(conv_kernels(update, small, false)->update->kernel == "causal_conv1d_update_row");
 }
 
 TEST_CASE("every candidate fits into 48 KiB of shared memory and covers a halo") {
@@ -127,6 +131,9 @@ TEST_CASE("grids cover every token, channel, row and state") {
   CHECK(conv_halo_grid(*kernels.halo_pack, shape).x == 3);
   shape.batch = 9;
   CHECK(conv_update_grid(*kernels.update, shape).x == 2 * 5);  // 8 rows, 64 channels a block
+  CHECK(kernels.update_by == conv_updates().front());
+  CHECK(conv_update_row.grid(conv_update_row.candidates(problem, hopper()).front(), shape).x ==
+        9 * 2);  // a row, 256 channels a block
   shape.channels = 0;
   CHECK(conv_grid(*kernels.forward, shape, 2, 0).x == 0);
   CHECK(conv_state_tiles(*kernels.forward, shape) == 0);

@@ -43,20 +43,20 @@ TEST_CASE("sparse backward: specs say what makes the code, in the templates' ord
   SparseProblem problem = usual();
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
   SparseBackwardKernels kernels = *sparse_backward_kernels(problem, facts("sm_90a"));
-  CHECK(kernels.prepare.text() ==
+  CHECK(kernels.prepare->text() ==
         "sparse_backward_prepare element=bf16 value_width=512 m=64 groups=2 sinks=0 threads=128 "
         "smem=16");
   CHECK(kernels.main->text() ==
         "sparse_backward element=bf16 cu=i32 width=576 value_width=512 m=64 n=32 stages=1 packed=0 "
         "values_in_keys=1 deterministic=0 threads=256 smem=201856");
-  CHECK(kernels.finish.text() == "sparse_backward_finish element=bf16 threads=256 smem=0");
+  CHECK(kernels.finish->text() == "sparse_backward_finish element=bf16 threads=256 smem=0");
   CHECK_FALSE(kernels.gather.has_value());
 
   problem = backward_of(72, 8, 40, 20);
   problem.element = Dtype::f16, problem.cu_seqlens = Dtype::i64;
   problem.packed = problem.sinks = problem.dsinks = problem.deterministic = true;
   kernels = *sparse_backward_kernels(problem, facts("sm_80"));
-  CHECK(kernels.prepare.constant("sinks") == 1);
+  CHECK(kernels.prepare->constant("sinks") == 1);
   CHECK(kernels.main->text() ==
         "sparse_backward element=f16 cu=i64 width=128 value_width=64 m=32 n=64 stages=1 packed=1 "
         "values_in_keys=0 deterministic=1 threads=256 smem=79232");

@@ -53,6 +53,11 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "conv/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
+  for (const ConvUpdate* update : conv_updates()) {
+    const KernelSpec spec = update->candidates(problem, *facts_of_arch("sm_80")).front();
+    CHECK(spec.source == "conv/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
   AttentionProblem forward;
   forward.forward = forward.backward = true;
   forward.snippets = {{"mask_mod", "", ""}};
@@ -60,11 +65,9 @@ TEST_CASE("specs and templates have the same stems") {
   const AttentionKernels attention = *attention_kernels(forward, facts);
   const AttentionBackwardKernels backward =
       *attention_backward_kernels(forward, facts, {true, false});
-  const std::optional<KernelSpec> prepare = backward.prepare, finish = backward.finish;
-  const std::optional<KernelSpec> probe =
-      snippet_probe_spec(*attention.forward, forward.snippets.front());
+  const KernelSlot probe = snippet_probe_spec(*attention.forward, forward.snippets.front());
   for (const auto* spec : {&attention.forward, &attention.mask_blocks, &backward.together,
-                           &backward.mask_queries, &prepare, &finish, &probe}) {
+                           &backward.mask_queries, &backward.prepare, &backward.finish, &probe}) {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
@@ -80,7 +83,7 @@ TEST_CASE("specs and templates have the same stems") {
   AttentionProblem decode;
   decode.decode = decode.append = true;
   const auto paged = *attention_decode_kernels(decode, *facts_of_arch("sm_80"), {});
-  for (const KernelSpec& spec : {paged.decode[0], *paged.append, *paged.combine}) {
+  for (const KernelSpec& spec : {*paged.decode[0], *paged.append, *paged.combine}) {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
@@ -109,8 +112,8 @@ TEST_CASE("specs and templates have the same stems") {
   const SparseKernels sparse = *sparse_kernels(lists, facts);
   const SparseBackwardKernels gradients = *sparse_backward_kernels(lists, facts);
   for (const KernelSpec& spec :
-       {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
-        *gradients.fill, *gradients.gather, gradients.finish,
+       {*sparse.forward, *sparse.combine, *gradients.prepare, *gradients.main, *gradients.ranges,
+        *gradients.fill, *gradients.gather, *gradients.finish,
         sparse_join_spec(Dtype::bf16, Dtype::f32)}) {
     CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
     sources.insert(spec.source);

@@ -146,7 +146,7 @@ class Backward {
     p.rows = static_cast<int>(launch_.rows), p.seq_q = in_.seq_q;
     p.heads = in_.heads, p.value_dim = in_.value_dim;
     p.tiles = static_cast<int>(launch_.prepare_tiles);
-    launch(kernels_.prepare, launch_.prepare_blocks, p);
+    launch(*kernels_.prepare, launch_.prepare_blocks, p);
     dout_ = p.dout, lse_ = p.lse, delta_ = p.delta;
   }
   void main(int64_t first) {
@@ -202,7 +202,7 @@ class Backward {
     p.dk_blocks = static_cast<int>(launch_.dk_blocks);
     p.dv_blocks = static_cast<int>(launch_.dv_blocks);
     p.dsinks_blocks = static_cast<int>(launch_.dsinks_blocks);
-    launch(kernels_.finish, launch_.finish_blocks(), p);
+    launch(*kernels_.finish, launch_.finish_blocks(), p);
   }
   BackwardFound found() {
     BackwardFound out;

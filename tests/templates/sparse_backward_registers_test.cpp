@@ -58,7 +58,7 @@ TEST_CASE("sparse backward: the defaults compile for every architecture without 
     jobs.add(*kernels->main, archs[a]);
     if (!kernels->gather) continue;
     for (const KernelSpec& spec :
-         {kernels->prepare, *kernels->ranges, *kernels->fill, *kernels->gather, kernels->finish,
+         {*kernels->prepare, *kernels->ranges, *kernels->fill, *kernels->gather, *kernels->finish,
           sparse_join_spec(Dtype::f16, Dtype::f32), sparse_join_spec(Dtype::bf16, Dtype::bf16)}) {
       jobs.add(spec, archs[a]);
     }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The work of sparse_flash_attention on one device, in the steps that ranks put exchanges between.
+// sparse_flash_attention on one device, in the steps that ranks put exchanges between.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,11 @@
 
 namespace lathe {
 
-class SparseWork final : public Work {
+class SparseExecutor final : public Executor {
  public:
-  SparseWork(const SparseRequest& request, const SparseKernels& kernels,
-             const std::optional<SparseBackwardKernels>& backward, const DeviceFacts& facts);
+  SparseExecutor(const SparseRequest& request, const SparseKernels& kernels,
+                 const SparseBackwardKernels& backward, const DeviceFacts& facts);
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
@@ -28,9 +26,7 @@ class SparseWork final : public Work {
     SparsePartials partials;
     SparseBackwardLaunch backward;
 
-    int64_t workspace() const {
-      return std::max(static_cast<int64_t>(partials.total), backward.workspace.total);
-    }
+    int64_t workspace() const { return std::max(partials.total, backward.workspace.total); }
   };
   Result<Launch> plan_launch(const Call& call) const;
   Result<Estimate> estimate(const Launch& launch) const;
@@ -45,14 +41,10 @@ class SparseWork final : public Work {
 
   const SparseRequest& request() const { return request_; }
   const SparseProblem& problem() const { return request_.problem; }
-  bool has_backward() const { return backward_.has_value(); }
-  int finish_threads() const { return backward_->finish.threads; }
+  bool has_backward() const { return backward_.prepare.has_value(); }
+  int finish_threads() const { return backward_.finish->threads; }
 
  private:
-  struct Loaded {
-    std::shared_ptr<const Kernel> forward, combine;
-    std::shared_ptr<const Kernel> prepare, main, ranges, fill, gather, finish;
-  };
   SparseShape shape(const Call& call) const;
   Status plan_forward(Launch* launch) const;
   Status plan_backward(Launch* launch) const;
@@ -60,10 +52,8 @@ class SparseWork final : public Work {
 
   SparseRequest request_;
   SparseKernels kernels_;
-  std::optional<SparseBackwardKernels> backward_;
+  SparseBackwardKernels backward_;  // empty slots without a backward
   int64_t multiprocessors_, cached_;
-  std::vector<KernelSpec> specs_;
-  Loaded loaded_;
 };
 
 }  // namespace lathe

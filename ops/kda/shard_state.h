@@ -12,7 +12,7 @@
 namespace lathe {
 
 // What a plan made of a shard: who exchanges what, and the lengths of the part on the device.
-struct KdaPrepared final : Prepared {
+struct KdaShardState final : ShardState {
   template <typename Offset>
   Status upload(const Device& device) {
     const std::vector<Offset> offsets(plan.cu_seqlens.begin(), plan.cu_seqlens.end());
@@ -29,8 +29,8 @@ struct KdaPrepared final : Prepared {
   mutable std::vector<Transfer> sends, receives;
 };
 
-inline const KdaPrepared& prepared_of(const Call& call) {
-  return *static_cast<const KdaPrepared*>(call.prepared);
+inline const KdaShardState& state_of(const Call& call) {
+  return *static_cast<const KdaShardState*>(call.shard_state);
 }
 
 }  // namespace lathe

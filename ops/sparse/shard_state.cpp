@@ -34,12 +34,7 @@ class Image {
 };
 
 Status check_layout(const SparseRequest& request, const Layout& layout) {
-  const bool packed = request.problem.packed;
-  if (packed != layout.packed) {
-    return invalid(text("cu_seqlens_q is ", packed ? "" : "not ",
-                        "declared, but the shard was made with",
-                        packed ? "out cu_seqlens" : " cu_seqlens", ": both or neither"));
-  }
+  LATHE_TRY(check_shard_form(layout, request.problem.packed, "cu_seqlens_q"));
   if (layout.key_length <= kMostKeys) return {};
   return Status(Code::unsupported, text("the shard has key_length ", layout.key_length,
                                         "; sparse_flash_attention allows 0 to ", kMostKeys));
@@ -58,14 +53,14 @@ struct RunTables {
 
 }  // namespace
 
-Result<std::unique_ptr<const SparsePrepared>> SparsePrepared::make(const SparseRequest& request,
-                                                                   const lathe_shard& shard,
-                                                                   const Device& device) {
+Result<std::unique_ptr<const SparseShardState>> SparseShardState::make(const SparseRequest& request,
+                                                                       const lathe_shard& shard,
+                                                                       const Device& device) {
   const Layout& layout = shard.layout;
   LATHE_TRY(check_layout(request, layout));
   // Positions of the caller's may be anything: then no key of a sequence can be left out.
   const bool derived = request.causal && !request.positions;
-  auto out = std::make_unique<SparsePrepared>();
+  auto out = std::make_unique<SparseShardState>();
   out->gather = key_gather(layout, shard.rank, derived);
   out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
   SparsePlaces& places = out->places;
@@ -91,7 +86,7 @@ Result<std::unique_ptr<const SparsePrepared>> SparsePrepared::make(const SparseR
   places.key_origins = table + origins_at;
   if (derived) places.q_pos = table + positions_at;
   out->sources = table + sources_at;
-  return std::unique_ptr<const SparsePrepared>(std::move(out));
+  return std::unique_ptr<const SparseShardState>(std::move(out));
 }
 
 }  // namespace lathe

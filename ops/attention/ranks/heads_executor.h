@@ -1,35 +1,28 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Attention by exchanged heads: what its work keeps, and where a call of it has everything.
+// Attention by exchanged heads: what its executor keeps, and where a call of it has everything.
 #pragma once
 
 #include <array>
 
 #include "ops/attention/ranks/heads.h"
-#include "ops/row_moves.h"
+#include "ops/attention/ranks/travel.h"
+#include "ops/rank_program.h"
 
 namespace lathe {
-
-// A tensor that is cut along the tokens.
-struct HeadsTensor {
-  int tensor = 0;
-  bool keys = false;  // tokens and heads of keys
-  bool rows = false;  // float32 [B, H, tokens]: one number a row
-  bool there = true;  // an input; else a result
-};
 
 struct HeadsRoutes {
   RowRoute there, back;
 };
 
-class HeadsPrepared final : public Prepared {
+class HeadsShardState final : public ShardState {
  public:
   HeadsRoutes queries, keys;
   int64_t all_queries = 0, all_keys = 0;  // of the part that the ranks hold together
   RankMoves dsinks;                       // rows are ranks' shares
   // Two levels: the part among the others, and what the ring made of it.
   lathe_shard ring;
-  std::unique_ptr<const Prepared> of_ring;
+  std::unique_ptr<const ShardState> of_ring;
   // Room for the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
 
@@ -46,21 +39,21 @@ struct HeadsSpot {
 };
 
 struct HeadsLaid {
-  const HeadsPrepared* prepared = nullptr;
+  const HeadsShardState* state = nullptr;
   HeadShare share;
   int64_t batch = 1;
   std::array<HeadsSpot, attention::count> spots;
   int64_t slopes = 0, inner = 0, inner_bytes = 0;
-  size_t total = 0;
+  int64_t total = 0;
 };
 
-class AttentionHeads final : public ComposedWork {
+class AttentionHeads final : public Executor {
  public:
   AttentionHeads(const lathe_problem& problem, const AttentionRequest& request, Group* group);
   Status split(const lathe_problem& problem);
-  Status make_part(const lathe_problem& problem, const Extents& promised, const DeviceFacts& facts);
+  Status make_part(unsigned flags, const DeviceFacts& facts);
 
-  Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
+  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
@@ -71,31 +64,27 @@ class AttentionHeads final : public ComposedWork {
   Letter token_letter(bool keys) const {
     return keys ? (packed() ? Letter::Tk : Letter::Sk) : (packed() ? Letter::Tq : Letter::Sq);
   }
-  int64_t heads_of(const HeadsTensor& each, const HeadShare& share) const {
+  int64_t heads_of(const Traveller& each, const HeadShare& share) const {
     return each.keys ? share.kv_heads : share.q_heads;
   }
-  int64_t width_of(const HeadsTensor& each) const;
-  int64_t element_bytes(const HeadsTensor& each) const {
-    return each.rows ? 4 : bytes_of(request_.problem.element);
-  }
-  bool sums(const HeadsTensor& each, const HeadShare& share) const {
+  bool sums(const Traveller& each, const HeadShare& share) const {
     return each.keys && !each.there && share.repeat > 1;
   }
-  Status lay_out(const Call& call, const HeadsTensor& each, HeadsLaid* laid,
-                 Sections* sections) const;
+  void lay_out(const Call& call, const Traveller& each, HeadsLaid* laid,
+               WorkspaceLayout* layout) const;
   Result<HeadsLaid> lay_out(const Call& call) const;
   Call inner_call(const Call& call, const HeadsLaid& laid) const;
 
   AttentionRequest request_;
   Group* group_;  // of the ranks that exchange heads
   std::shared_ptr<Group> of_heads_;
-  lathe_group of_ring_;  // without a second level: none
-  bool reduces_;         // dsinks are summed over the ranks
-  std::vector<HeadsTensor> travellers_;
+  std::shared_ptr<Group> ring_;  // of a second level; else null
+  bool reduces_;                 // dsinks are summed over the ranks
+  const std::vector<Traveller> travellers_;
   std::vector<int> declared_;
   std::unique_ptr<Part> part_;
-  RowKernels kernels_;
-  std::shared_ptr<const Kernel> sum_;
+  RowKernels kernels_ = RowKernels::make();
+  KernelSlot sum_;
 };
 
 }  // namespace lathe
