@@ -84,7 +84,8 @@ Schedule read_schedule(const Json& asked, const Json& answer) {
     ScheduleCell cell;
     cell.rank = step.at("rank").get<int>(), cell.step = step.at("step").get<int>();
     cell.owner = step.at("owner").get<int>();
-    if (!step.at("send_to").is_null()) cell.send_to = step.at("send_to").get<int>();
+    const Json& send_to = step.at("keys_sent_to");
+    if (!send_to.is_null()) cell.send_to = send_to.get<int>();
     cell.rows = half_of(step.at("q")), cell.keys = half_of(step.at("kv"));
     cell.diagonal = step.at("mask") == "causal";
     out.cells.push_back(cell);
@@ -130,9 +131,10 @@ std::string picture_text(const Schedule& schedule, uint64_t hop_bytes) {
   }
   out += legend(schedule);
   if (schedule.world > 1) {
-    out += "  a number: whose keys. After each step they go on to the next rank: 0 > 1";
+    out += "  a number: whose keys. They go on to the next rank, 0 > 1";
     out += schedule.world > 2 ? " > .. > 0" : " > 0";
-    out += "; the busiest rank has " + number(100 * schedule.imbalance()) + " % of the mean work\n";
+    out += ", as far as a rank sees them; the busiest rank has " +
+           number(100 * schedule.imbalance()) + " % of the mean work\n";
   }
   return out;
 }

@@ -16,7 +16,7 @@ enum class Half { none, low, high, all };
 
 struct ScheduleCell {
   int rank = 0, step = 0, owner = 0;
-  int send_to = -1;  // below 0: nobody
+  int send_to = -1;  // whom its keys go to beside the step; below 0: nobody
   Half rows = Half::none, keys = Half::none;
   bool diagonal = false;  // causal on one's own block
 

@@ -68,7 +68,7 @@ Result<std::unique_ptr<const Prepared>> DispatchPrepared::make(const Device& dev
   LATHE_ASSIGN(out->keys_there, route(plan.keys));
   LATHE_ASSIGN(out->gradients, route(plan.gradients));
   const auto& pairs = plan.pairs[rank];
-  static_assert(sizeof(DispatchPair) == 7 * sizeof(int32_t));
+  static_assert(sizeof(PairRow) == 7 * sizeof(int32_t));
   LATHE_ASSIGN(out->pairs, table_of(device, {reinterpret_cast<const int32_t*>(pairs.data()),
                                              7 * pairs.size()}));
   const DispatchSum sum = dispatch_sum(plan, rank, shard.layout.key_tokens(rank));
@@ -121,7 +121,7 @@ Status AttentionDispatch::plan_with(const lathe_problem& problem, const Extents&
   const int64_t element = bytes_of(asked.element), both = asked.backward ? 2 : 1;
   rules_.limits.q_bytes = heads * (width + values) * element * both;
   rules_.limits.kv_bytes = kv_heads * (width + values) * element;
-  rules_.limits.sight = {request_.window_left, request_.window_right};
+  rules_.limits.visible = {request_.window_left, request_.window_right};
   rules_.pair_cost = 2 * heads * ((width + values) + (asked.backward ? 3 * width + 2 * values : 0));
   rules_.byte_cost = kOperationsOfByte;
   const std::string choice = problem.option("dispatch");

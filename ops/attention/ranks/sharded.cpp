@@ -202,7 +202,7 @@ Result<std::unique_ptr<const Prepared>> AttentionSharded::prepare(const lathe_sh
         text("the shard has ", tokens, " tokens of ", axis, "; allowed are 0 to ", kMostTokens));
   }
   const bool positions = asked.alibi || !asked.snippets.empty();
-  const Visibility visible{request_.window_left, request_.window_right, positions};
+  const VisibleRange visible{request_.window_left, request_.window_right, positions};
   LATHE_ASSIGN(AttentionRounds rounds,
                attention_rounds(layout, shard.rank,
                                 gathers() ? Rotation::allgather : Rotation::ring, visible));
