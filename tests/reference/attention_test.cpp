@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference itself: its backward against central differences of its forward, cases worked by
 // hand, and the plain computation against it.
-#include "tests/ref/attention.h"
+#include "reference/attention.h"
 
 #include <doctest/doctest.h>
 
 #include <random>
 
+#include "reference/attention_plain.h"
 #include "tests/numbers.h"
-#include "tests/ref/attention_plain.h"
 
 namespace {
 

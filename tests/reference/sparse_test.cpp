@@ -7,8 +7,8 @@
 #include <climits>
 #include <random>
 
+#include "reference/sparse_plain.h"
 #include "tests/numbers.h"
-#include "tests/ref/sparse_plain.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference itself: its backward against central differences of its forward, its update against
 // its forward, and a case worked by hand.
-#include "tests/ref/conv.h"
+#include "reference/conv.h"
 
 #include <doctest/doctest.h>
 

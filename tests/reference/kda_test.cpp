@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference itself: its gradients against central differences of its forward, cases worked by
 // hand, and the rules of the pool.
-#include "tests/ref/kda.h"
+#include "reference/kda.h"
 
 #include <doctest/doctest.h>
 
 #include <random>
 #include <string>
 
-#include "tests/ref/kda_backward.h"
+#include "reference/kda_backward.h"
 
 namespace {
 
