@@ -43,8 +43,6 @@ struct Session {
   Report* report;
 };
 
-double number_of(double noise) { return noise; }
-
 HostTensor viewed(HostTensor tensor, std::vector<int64_t> shape) {
   tensor.spec.shape = std::move(shape);
   return tensor;
@@ -63,22 +61,6 @@ TensorMap stage(const Session& session, const char* op, Settings settings, const
   return out;
 }
 
-TensorMap noise(uint64_t seed, const std::vector<std::pair<std::string, TensorSpec>>& specs,
-                const std::map<std::string, Builder::Transform>& transforms = {}) {
-  Noise source(seed);
-  TensorMap out;
-  for (const auto& [name, spec] : specs) {
-    const auto found = transforms.find(name);
-    const auto transform = found == transforms.end() ? &number_of : found->second;
-    HostTensor tensor = empty_tensor(spec);
-    for (int64_t i = 0; i < element_count(spec.shape); ++i) {
-      set_element(&tensor, i, transform(source.next()));
-    }
-    out[name] = std::move(tensor);
-  }
-  return out;
-}
-
 // silu(conv(q)), silu(conv(k)), silu(conv(v)) into kda, whose gradients go back through them.
 LayerRun kda_layer(const Session& session, int64_t tokens) {
   LayerRun run;
@@ -87,16 +69,17 @@ LayerRun kda_layer(const Session& session, int64_t tokens) {
   TensorMap convs[3], core;
   const char* const names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; ++i) {
-    convs[i] = noise(20 + i, {{"x", {LATHE_BF16, flat}}, {"weight", {LATHE_BF16, {flat[2], 4}}}});
+    convs[i] =
+        Builder(20 + i).add("x", LATHE_BF16, flat).add("weight", LATHE_BF16, {flat[2], 4}).inputs();
     TensorMap y = stage(session, "causal_conv1d", {{"activation", "silu"}}, convs[i],
                         std::string("conv ") + names[i], &run);
     core[names[i]] = viewed(std::move(y.at("y")), rows);
   }
-  core.merge(noise(23,
-                   {{"g", {LATHE_F32, rows}},
-                    {"beta", {LATHE_BF16, {1, tokens, kHeads}}},
-                    {"do", {LATHE_BF16, rows}}},
-                   {{"g", decay}, {"beta", step}}));
+  const auto gates = Builder(23)
+                         .add("g", LATHE_F32, rows, decay)
+                         .add("beta", LATHE_BF16, {1, tokens, kHeads}, step)
+                         .add("do", LATHE_BF16, rows);
+  core.insert(gates.inputs().begin(), gates.inputs().end());
   TensorMap out =
       stage(session, "kda", {{"use_qk_l2norm_in_kernel", "1"}, {"output_final_state", "1"}}, core,
             "kda, forward and backward", &run);
@@ -116,10 +99,14 @@ LayerRun kda_layer(const Session& session, int64_t tokens) {
 
 LayerRun attention_layer(const Session& session, int64_t tokens) {
   LayerRun run;
-  const TensorSpec q = {LATHE_BF16, {1, tokens, 2 * kKeyHeads, kWidth}};
-  const TensorSpec k = {LATHE_BF16, {1, tokens, kKeyHeads, kWidth}};
-  run.results = stage(session, "flash_attention", {{"causal", "1"}},
-                      noise(30, {{"q", q}, {"k", k}, {"v", k}, {"dout", q}}),
+  const std::vector<int64_t> q = {1, tokens, 2 * kKeyHeads, kWidth},
+                             k = {1, tokens, kKeyHeads, kWidth};
+  const auto made = Builder(30)
+                        .add("q", LATHE_BF16, q)
+                        .add("k", LATHE_BF16, k)
+                        .add("v", LATHE_BF16, k)
+                        .add("dout", LATHE_BF16, q);
+  run.results = stage(session, "flash_attention", {{"causal", "1"}}, made.inputs(),
                       "attention, forward and backward", &run);
   return run;
 }
