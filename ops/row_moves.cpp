@@ -4,7 +4,7 @@
 #include "ops/row_moves.h"
 
 #include "codegen/base/text.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {
@@ -59,7 +59,7 @@ Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t b
   MoveRowsParams& params = wide ? wide_ : narrow_;
   const Kernel& kernel = wide ? *kernels_.wide : *kernels_.narrow;
   const int before = params.count == 0 ? 0 : params.moves[params.count - 1].last_block;
-  const int64_t last = before + move_rows_blocks(kernel.spec(), words);
+  const int64_t last = before + item_blocks(kernel.spec(), words);
   if (params.count == kMaxRowMoves || last > kMaxExtent) {
     LATHE_TRY(launch(kernel, &params));
     return add(from, to, tokens, batch, heads, repeat);
@@ -95,7 +95,7 @@ Status RowAdder::add(const RowSum& sum) {
   if (columns == 0) return {};
   if (params_.count == kMaxRowSums) LATHE_TRY(launch());
   const int64_t before = params_.count == 0 ? 0 : params_.sums[params_.count - 1].last_block;
-  const int64_t last = before + sum_rows_blocks(kernel_.spec(), columns);
+  const int64_t last = before + item_blocks(kernel_.spec(), columns);
   if (columns > kMaxExtent || last > kMaxExtent) {
     return Status(Code::unsupported, text("a gradient of this rank has ", columns,
                                           " elements; allowed are 0 to ", kMaxExtent));

@@ -11,7 +11,7 @@
 #include "collective/moves.h"
 #include "ops/device_table.h"
 #include "ops/parts.h"
-#include "templates/params/moves.h"
+#include "templates/params/rows.h"
 
 namespace lathe {
 

@@ -5,8 +5,8 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/check.h"
-#include "ops/exchange_kernels.h"
-#include "templates/params/exchange.h"
+#include "ops/row_kernels.h"
+#include "templates/params/rows.h"
 
 namespace lathe {
 namespace {

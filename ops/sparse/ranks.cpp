@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
-#include "ops/exchange_kernels.h"
+#include "ops/row_kernels.h"
 #include "ops/sparse/ranks_kernels.h"
 
 namespace lathe {

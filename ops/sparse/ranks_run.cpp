@@ -10,11 +10,11 @@
 // delta and the zeroing of sums. What a forward has gathered the backward of the same call finds.
 #include <algorithm>
 
-#include "ops/exchange_kernels.h"
 #include "ops/heads.h"
+#include "ops/row_kernels.h"
 #include "ops/sparse/ranks.h"
 #include "ops/sparse/ranks_kernels.h"
-#include "templates/params/exchange.h"
+#include "templates/params/rows.h"
 
 namespace lathe {
 namespace {

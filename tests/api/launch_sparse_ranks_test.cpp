@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "collective/key_gather.h"
-#include "templates/params/exchange.h"
+#include "templates/params/rows.h"
 #include "templates/params/sparse_attention.h"
 #include "templates/params/sparse_ranks.h"
 #include "tests/api/launch_world.h"

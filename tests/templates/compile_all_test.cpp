@@ -9,9 +9,8 @@
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
 #include "ops/conv/kernels.h"
-#include "ops/exchange_kernels.h"
 #include "ops/kda/kernels.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 #include "templates/params/kda.h"
 #include "tests/templates/compile_jobs.h"
 

@@ -13,10 +13,9 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/merge_kernels.h"
 #include "ops/conv/kernels.h"
-#include "ops/exchange_kernels.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/segments.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 #include "ops/sparse/backward_kernels.h"
 #include "ops/sparse/ranks_kernels.h"
 
@@ -117,12 +116,9 @@ TEST_CASE("specs and templates have the same stems") {
   }
   for (const KernelSpec& spec :
        {copy_rows_spec(RowIndex::none, 16), add_rows_spec(Dtype::f32, Dtype::f32),
-        sum_parts_spec(Dtype::f32, Dtype::f32, 4)}) {
-    CHECK(spec.source == "exchange/" + spec.kernel + ".cuh");
-    sources.insert(spec.source);
-  }
-  for (const KernelSpec& spec : {move_rows_spec(16), sum_rows_spec(Dtype::f32, Dtype::f32, true)}) {
-    CHECK(spec.source == "moves/" + spec.kernel + ".cuh");
+        sum_parts_spec(Dtype::f32, Dtype::f32, 4), move_rows_spec(16),
+        sum_rows_spec(Dtype::f32, Dtype::f32, true)}) {
+    CHECK(spec.source == "rows/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   CHECK(sources == template_stems());

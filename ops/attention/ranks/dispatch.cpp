@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "codegen/base/invalid.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/ranks/heads_work.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {

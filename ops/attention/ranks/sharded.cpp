@@ -9,7 +9,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/ranks/sharded_run.h"
-#include "ops/exchange_kernels.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ops/attention/ranks/sharded_run.h"
-#include "ops/exchange_kernels.h"
-#include "templates/params/exchange.h"
+#include "ops/row_kernels.h"
+#include "templates/params/rows.h"
 
 namespace lathe {
 namespace {
@@ -85,7 +85,7 @@ Status AttentionRankRun::add_sums(int64_t tokens, bool arrived) {
   p.out = at(places_.sum);
   p.count = key_elements(tokens);
   const Kernel& kernel = *work_.add_rows_;
-  return kernel.launch(blocks(add_rows_blocks(kernel.spec(), p.count)), &p, call_.stream);
+  return kernel.launch(blocks(item_blocks(kernel.spec(), p.count)), &p, call_.stream);
 }
 
 // The whole sums of own keys to where the caller wants them: those that came home, or those of own

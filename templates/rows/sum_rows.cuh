@@ -8,7 +8,7 @@
 // terms is 0. A thread takes four columns of one head; threads share nothing: there is no barrier.
 #pragma once
 #include "common/types.cuh"
-#include "params/moves.h"
+#include "params/rows.h"
 
 namespace lathe {
 

@@ -11,7 +11,7 @@
 #pragma once
 #include "common/math.cuh"
 #include "common/types.cuh"
-#include "params/exchange.h"
+#include "params/rows.h"
 
 namespace lathe {
 

@@ -8,7 +8,7 @@
 // share nothing: there is no barrier.
 #pragma once
 #include "common/types.cuh"
-#include "params/moves.h"
+#include "params/rows.h"
 
 namespace lathe {
 

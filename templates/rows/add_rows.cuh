@@ -5,7 +5,7 @@
 // before it writes them, and no other reads them. There is no barrier.
 #pragma once
 #include "common/types.cuh"
-#include "params/exchange.h"
+#include "params/rows.h"
 
 namespace lathe {
 
