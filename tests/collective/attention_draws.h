@@ -61,13 +61,7 @@ inline std::string words(const Draw& draw) {
   return out.str();
 }
 
-inline std::vector<int64_t> tokens_of(const std::vector<Interval>& intervals) {
-  std::vector<int64_t> out;
-  for (const Interval& each : intervals) {
-    for (int64_t t = each.begin; t < each.end; ++t) out.push_back(t);
-  }
-  return out;
-}
+using cases::tokens_of;
 
 inline int sequence_of(const std::vector<int64_t>& cu_seqlens, int64_t token) {
   int n = 0;

@@ -80,12 +80,7 @@ Buffers carry(const Moves& moves, const Buffers& from, const std::vector<int64_t
 
 Buffers positions(const Layout& layout) {
   Buffers out;
-  for (const auto& rank : layout.queries) {
-    auto& tokens = out.emplace_back();
-    for (const Interval& interval : rank) {
-      for (int64_t t = interval.begin; t < interval.end; ++t) tokens.push_back(t);
-    }
-  }
+  for (const auto& rank : layout.queries) out.push_back(cases::tokens_of(rank));
   return out;
 }
 
