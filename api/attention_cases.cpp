@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases about rings, gathered keys and what rows see: views of the plans that ranks execute.
+// Answers cases about rings, gathered keys and visible ranges. The answers are views of the plans
+// that ranks execute.
 #include <algorithm>
 #include <climits>
 #include <cmath>
@@ -27,9 +28,10 @@ Interval interval_of(const PlanCase& input, const char* name) {
   return {found[0], found[1]};
 }
 
-// One step of the ring that runs. It has one range of rows and keys at most, of `tokens` of each:
-// both halves of a head-tail shard, or one. The neighbours are those of a ring in which every block
-// meets every rank; `keys_sent_to` and `gradients_sent_to` say which messages are executed.
+// Returns one step of the ring that runs, on shards of `tokens` rows and keys. It has at most one
+// attention range: both halves of a head-tail shard, or one of them. The neighbours are those of a
+// ring in which every block meets every rank; `keys_sent_to` and `gradients_sent_to` name the
+// receivers of the messages that are executed.
 Json words_of_step(const AttentionRounds& rounds, int step, int32_t tokens) {
   const AttentionRound& round = rounds.rounds[step];
   const int world = rounds.world, next = (rounds.rank + 1) % world;
@@ -63,7 +65,7 @@ Json words_of_step(const AttentionRounds& rounds, int step, int32_t tokens) {
 
 }  // namespace
 
-// The rounds of one sequence whose shards are all alike.
+// The sequence has as many tokens on every rank.
 Json ring_schedule(const PlanCase& input) {
   constexpr int kTokens = 4;  // of a shard: two in each half
   LayoutOptions options;
@@ -96,7 +98,7 @@ Json pair_rule(const PlanCase& input) {
           {"visible", rule.visible}};
 }
 
-// Keys gathered for contiguous rows: packed attention over one slice of the keys' axis.
+// Contiguous rows with gathered keys are packed attention over one slice of the keys' axis.
 Json gather_slices(const PlanCase& input) {
   LayoutOptions options;
   options.world = input.world();
@@ -141,7 +143,7 @@ Json word_of(double value) {
 
 }  // namespace
 
-// Partial results, (out, natural logarithm of the sum of exponentials), joined in their order as
+// Joins partial results, (out, natural logarithm of the sum of exponentials), in their order, as
 // the kernels join them: a part of lse -inf has no weight, whatever its out holds.
 Json merge(const PlanCase& input) {
   double out = 0, lse = -HUGE_VAL;

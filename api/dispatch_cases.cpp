@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases about shards that are computed elsewhere than they live: the shared contexts that a
-// dispatch executes, in the tables of Zhuang et al. (DistCA, 2025).
+// Answers cases about shards that are computed elsewhere than they live. The answers show the
+// shared contexts that a dispatch executes, in the tables of Zhuang et al. (DistCA, 2025).
 #include <algorithm>
 #include <numeric>
 
@@ -116,7 +116,7 @@ Json words(const DocumentShards& shards) {
   return out;
 }
 
-// Queries, as they are executed. Tables have a column for the longest rank.
+// Returns the exchange of queries, as it is executed. Tables have a column for the longest rank.
 Exchange queries_of(Table seq_len, Table dst, size_t most,
                     const std::vector<SharedContext>& contexts) {
   Exchange out;
@@ -140,8 +140,8 @@ Exchange queries_of(Table seq_len, Table dst, size_t most,
   return out;
 }
 
-// Keys, a copy for each shard of queries that needs them: the executed contexts expanded for a
-// kernel that wants each of them apart, one behind the other in the order of their queries.
+// Returns an exchange of keys with a copy for each shard of queries that needs them. It expands the
+// executed contexts for a kernel that wants each of them apart, in the order of their queries.
 Exchange keys_of(const DocumentShards& shards, const DocumentChains& chains, Exchange out,
                  size_t copies, const std::vector<SharedContext>& contexts) {
   out.entries.clear();
@@ -167,7 +167,7 @@ Exchange keys_of(const DocumentShards& shards, const DocumentChains& chains, Exc
   return out;
 }
 
-// What follows from where documents lie.
+// Returns the tables that follow from where documents lie.
 Json inputs_of(const DocumentShards& shards, const DocumentChains& chains, const Exchange& queries,
                size_t most, size_t copies) {
   const auto table = [&](Json value) { return Json(shards.size(), Json(most, std::move(value))); };
@@ -196,7 +196,7 @@ Json inputs_of(const DocumentShards& shards, const DocumentChains& chains, const
   return out;
 }
 
-// The executed contexts, and what a packed causal kernel is given where they are apart.
+// Adds the executed contexts, and the offsets for a packed causal kernel that wants them apart.
 void add_contexts(const std::vector<SharedContext>& contexts, Json* out) {
   Json layout = {{"cu_seqlens_q", Json::array()},
                  {"cu_seqlens_kv", Json::array()},

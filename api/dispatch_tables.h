@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tables of an exchange of shards between ranks, in the words of Zhuang et al. (DistCA, 2025).
+// Makes the tables of an exchange of shards between ranks, in the words of Zhuang et al. (DistCA,
+// 2025).
 #pragma once
 
 #include "api/shard_cases.h"
@@ -27,10 +28,11 @@ struct Exchange {
   Table square() const { return Table(seq_len.size(), std::vector<int64_t>(seq_len.size())); }
 };
 
-// Where each entry goes, and what each rank receives from each.
+// Says where each entry goes, and how much each rank receives from each.
 Json forward(const Exchange& exchange);
-// The way home. Shard k of a rank's receive buffer goes to a token of its owner's buffer; gradients
-// of keys to that of the buffer for their copy, so their owner also has to know which copies come.
+// Says how results go home. Shard k of a rank's receive buffer goes to a token of its owner's
+// buffer; gradients of keys to that of the buffer for their copy, so their owner also has to know
+// which copies come.
 Json reverse(const Exchange& exchange, bool copies);
 
 // Refuses an answer that would not fit. Tables are as wide as their longest rank: a few shards on

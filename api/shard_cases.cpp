@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases about cuts of a sequence axis.
+// Answers cases about cuts of a sequence axis.
 #include "api/shard_cases.h"
 
 #include <algorithm>

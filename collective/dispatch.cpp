@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Chains of documents and the contexts of destinations: integers only.
+// Makes the chains of documents and the contexts of destinations, from integers only.
 #include "collective/dispatch.h"
 
 #include <algorithm>

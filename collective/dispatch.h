@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Documents whose attention is computed elsewhere than they live, in tokens: what each destination
-// receives. Shard (i, j) is the j-th run of tokens in rank i's buffer; shards are taken in the
-// order of (rank, shard), which is also the order in which queries arrive. (After Zhuang et al.,
+// Attention of documents may be computed elsewhere than they live. These functions say, in tokens,
+// what each destination receives. Shard (i, j) is the j-th run of tokens in rank i's buffer; shards
+// are taken in the order of (rank, shard), and queries arrive in that order. (After Zhuang et al.,
 // DistCA: Core Attention Disaggregation, 2025.) Pure.
 #pragma once
 
@@ -22,7 +22,7 @@ struct DocumentShard {
 };
 using DocumentShards = std::vector<std::vector<DocumentShard>>;  // [rank][shard]
 
-// A shard in the chain of its document: all its shards by their start.
+// The shards of a document by their start are its chain. This is one of them.
 struct ChainLink {
   int64_t start = 0, length = 0, rank = 0, shard = 0;
   auto operator<=>(const ChainLink&) const = default;
@@ -32,9 +32,9 @@ using DocumentChains = std::map<int64_t, std::vector<ChainLink>>;
 // document or of a rank.
 Result<DocumentChains> document_chains(const DocumentShards& shards);
 
-// What is computed at one destination. Every key is there once, although the contexts of one
-// document's queries share keys: each document has the keys from the first to the last that one of
-// its rows there sees.
+// The work of one destination. Every key is there once, although the contexts of one document's
+// queries share keys: each document has the keys from the first to the last that one of its rows
+// there sees.
 struct SharedContext {
   struct Query {
     int64_t rank = 0, shard = 0;
@@ -49,7 +49,8 @@ struct SharedContext {
   std::vector<Keys> keys;
   int64_t q_tokens = 0, kv_tokens = 0;
 };
-// By destination. `dst`: where the queries of each shard are computed, kNowhere for none.
+// Returns the contexts by destination. `dst` names the rank that computes the queries of each
+// shard; kNowhere: none does.
 std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst,
                                            const VisibleRange& visible);
 

@@ -42,8 +42,8 @@ struct KeyGather {
   int64_t received() const;  // tokens from the other ranks
   int64_t sent() const;      // and to them
 };
-// The rank's rows, sequence by sequence, and where their keys will lie. `causal`: a row sees no key
-// behind its position, (len_k - len_q) + its place in the sequence.
+// Returns the rank's rows, sequence by sequence, and where their keys will lie. `causal`: a row
+// sees no key behind its position, (len_k - len_q) + its place in the sequence.
 std::vector<KeyRun> key_runs(const Layout& layout, int rank, bool causal);
 KeyGather key_gather(const Layout& layout, int rank, bool causal);
 

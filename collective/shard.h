@@ -19,8 +19,8 @@ struct Interval {
 };
 Interval chunk(int64_t c, int64_t lo, int64_t n, int64_t parts);
 
-// Leaves out empty intervals, and makes one of neighbours where the second begins at the first's
-// end.
+// Leaves out empty intervals, and makes one interval of two where the second begins at the end of
+// the first.
 std::vector<Interval> joined_intervals(const std::vector<Interval>& intervals);
 int64_t total_size(const std::vector<Interval>& intervals);
 

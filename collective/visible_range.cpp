@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Visible pairs in closed form.
+// Counts visible pairs in closed form.
 #include "collective/visible_range.h"
 
 #include <algorithm>

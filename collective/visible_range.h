@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which keys of its sequence a row of attention sees, and how many pairs of a row and a key that
-// are. Pure.
+// A row of attention sees a range of the keys of its sequence. These functions say which keys some
+// rows see, and count the pairs of a row and a key that it sees. Pure.
 #pragma once
 
 #include "collective/shard.h"
@@ -16,8 +16,8 @@ struct VisibleRange {
   // rectangles of positions, and are not joined with others.
   bool positions = false;
 
-  // From the first to behind the last key that one of `rows` sees, in a sequence with as many keys
-  // as rows, which is `length`.
+  // Returns the interval from the first to behind the last key that one of `rows` sees. The
+  // sequence has `length` rows and as many keys.
   Interval keys(Interval rows, int64_t length) const;
 };
 inline constexpr VisibleRange kCausal = {-1, 0};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that copy and add up the rows which ranks send each other: specs, grids and costs.
-// Pure functions of integers.
+// Specs and grids of the kernels that copy and add up the rows which ranks send each other. Pure
+// functions of integers.
 #pragma once
 
 #include <cstdint>

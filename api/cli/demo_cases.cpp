@@ -156,7 +156,7 @@ double bound_of(const Problem& problem, const std::string& output) {
   }
 }
 
-double relative_rms(const HostTensor& actual, const std::vector<double>& expected) {
+double relative_rms(const HostTensor& actual, const Values& expected) {
   double error = 0, norm = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double difference = element(actual, static_cast<int64_t>(i)) - expected[i];
@@ -187,20 +187,32 @@ std::vector<DemoCase> demo_cases() {
   };
 }
 
+Verdict verdict_of(const std::string& output, const HostTensor& actual, const Values& expected,
+                   double bound) {
+  const bool same_size = static_cast<int64_t>(expected.size()) == element_count(actual.spec.shape);
+  const double error = same_size ? relative_rms(actual, expected) : INFINITY;
+  // Not "!(error > bound)": a NaN must not pass.
+  return {output, error, bound, error <= bound};
+}
+
 std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
                              const Expected& expected) {
   std::vector<Verdict> out;
   for (const auto& [name, tensor] : outputs) {
-    Verdict verdict{name, 0, bound_of(problem, name), false};
     const auto found = expected.find(name);
-    const bool same_size = found != expected.end() && static_cast<int64_t>(found->second.size()) ==
-                                                          element_count(tensor.spec.shape);
-    verdict.error = same_size ? relative_rms(tensor, found->second) : INFINITY;
-    // Not "!(error > bound)": a NaN must not pass.
-    verdict.good = verdict.error <= verdict.bound;
-    out.push_back(verdict);
+    out.push_back(verdict_of(name, tensor, found == expected.end() ? Values() : found->second,
+                             bound_of(problem, name)));
   }
   return out;
+}
+
+const Verdict& worst_of(const std::vector<Verdict>& verdicts) {
+  const auto share = [](const Verdict& verdict) {
+    if (!verdict.good) return HUGE_VAL;
+    return verdict.bound == 0 ? 0 : verdict.error / verdict.bound;
+  };
+  return *std::max_element(verdicts.begin(), verdicts.end(),
+                           [&](const Verdict& a, const Verdict& b) { return share(a) < share(b); });
 }
 
 }  // namespace lathe::cli

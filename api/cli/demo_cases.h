@@ -17,6 +17,7 @@ struct DemoCase {
 std::vector<DemoCase> demo_cases();
 
 using Values = std::vector<double>;
+Values values(const HostTensor& tensor);
 // Results in double, by name.
 using Expected = std::map<std::string, Values>;
 // By the definitions in reference/. Fails for an operator that the demo does not show.
@@ -28,7 +29,11 @@ struct Verdict {
   double error = 0, bound = 0;  // a bound of 0 asks for equal values
   bool good = false;
 };
+Verdict verdict_of(const std::string& output, const HostTensor& actual, const Values& expected,
+                   double bound);
 std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
                              const Expected& expected);
+// The one nearest to its bound, or the first one beyond it.
+const Verdict& worst_of(const std::vector<Verdict>& verdicts);
 
 }  // namespace lathe::cli

@@ -4,8 +4,6 @@
 // backward, over ranks and on one: what differs, who computed what when, what was sent.
 #include "api/cli/demo_ranks.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "api/cli/demo_builder.h"
@@ -19,11 +17,6 @@ namespace {
 
 constexpr double kBound = 8e-3;  // rms of bfloat16 results against those of one rank
 constexpr int64_t kTokensPerRank = 96, kHeads = 2, kKeyHeads = 2, kWidth = 64;
-
-struct Difference {
-  std::string output;
-  double error = 0;
-};
 
 struct Stage {
   std::string name;
@@ -111,25 +104,12 @@ LayerRun attention_layer(const Session& session, int64_t tokens) {
   return run;
 }
 
-// rms of the difference over the rms of what one rank has; not below the bound for NaN.
-std::vector<Difference> differences(const TensorMap& ranks, const TensorMap& alone) {
-  std::vector<Difference> out;
+std::vector<Verdict> compare(const TensorMap& ranks, const TensorMap& alone) {
+  std::vector<Verdict> out;
   for (const auto& [name, expected] : alone) {
-    double error = 0, norm = 0;
-    for (int64_t i = 0; i < element_count(expected.spec.shape); ++i) {
-      const double want = element(expected, i), got = element(ranks.at(name), i);
-      error += (got - want) * (got - want);
-      norm += want * want;
-    }
-    out.push_back({name, error == 0 ? 0 : std::sqrt(error / norm)});
+    out.push_back(verdict_of(name, ranks.at(name), values(expected), kBound));
   }
   return out;
-}
-
-const Difference& worst_of(const std::vector<Difference>& all) {
-  return *std::max_element(all.begin(), all.end(), [](const Difference& a, const Difference& b) {
-    return !(b.error <= a.error) && !std::isnan(a.error);
-  });
 }
 
 void print_stages(const LayerRun& run) {
@@ -157,9 +137,9 @@ std::string chain_picture(int ranks, int64_t tokens) {
          "back\n";
 }
 
-Json layer_json(const char* name, const LayerRun& run, const std::vector<Difference>& all) {
+Json layer_json(const char* name, const LayerRun& run, const std::vector<Verdict>& all) {
   Json json = {{"layer", name}, {"errors", Json::object()}, {"stages", Json::array()}};
-  for (const Difference& one : all) json["errors"][one.output] = one.error;
+  for (const Verdict& one : all) json["errors"][one.output] = one.error;
   for (const Stage& one : run.stages) {
     json["stages"].push_back({{"name", one.name},
                               {"ms", one.ms},
@@ -199,9 +179,9 @@ int demo_ranks(lathe_context* context, int ranks, bool json) {
       return layer.run({context, where, &report}, tokens);
     };
     const LayerRun alone = run(0), split = run(over);
-    const auto all = differences(split.results, alone.results);
-    const Difference& worst = worst_of(all);
-    const bool right = worst.error <= kBound;
+    const auto all = compare(split.results, alone.results);
+    const Verdict& worst = worst_of(all);
+    const bool right = worst.good;
     good = good && right;
     layers.push_back(layer_json(layer.name, split, all));
     if (json) continue;

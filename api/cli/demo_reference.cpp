@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The expected results of the demo's problems: their tensors and options, given to the definitions
-// in reference/. Gates, norms and sigmoids in KDA's kernels and rotary parts are not asked for.
+// Computes the expected results of the demo's problems: it gives their tensors and options to the
+// definitions in reference/. The demo asks for no gates, norms and sigmoids inside KDA's kernels
+// and for no rotary parts.
 #include <cmath>
 
 #include "api/cli/demo_cases.h"
@@ -12,14 +13,18 @@
 #include "reference/sparse_attention.h"
 
 namespace lathe::cli {
+
+Values values(const HostTensor& tensor) {
+  Values out(element_count(tensor.spec.shape));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = element(tensor, static_cast<int64_t>(i));
+  return out;
+}
+
 namespace {
 
 Values values(const TensorMap& inputs, const std::string& name) {
   const auto found = inputs.find(name);
-  if (found == inputs.end()) return {};
-  Values out(element_count(found->second.spec.shape));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = element(found->second, static_cast<int64_t>(i));
-  return out;
+  return found == inputs.end() ? Values() : values(found->second);
 }
 
 double number(const Problem& problem, const char* option) {
@@ -32,7 +37,7 @@ int64_t extent(const TensorMap& inputs, const char* name, int64_t dim) {
   return shape[dim < 0 ? shape.size() + dim : dim];
 }
 
-// Where sequences begin: as `offsets` says, or the rows of `tensor`, [B, T, ..].
+// Returns where sequences begin: at the given offsets, or with the rows of `tensor`, [B, T, ..].
 std::vector<int64_t> begins(const TensorMap& inputs, const char* offsets, const char* tensor) {
   const auto found = inputs.find(offsets);
   if (found != inputs.end()) return integers(found->second);
@@ -71,7 +76,7 @@ Expected conv_update(const Problem& problem, const TensorMap& inputs) {
   return {{"y", step.y}, {"state", step.state}};
 }
 
-// All but the keys and where they begin, which may lie in pages.
+// Fills in all but the keys and where they begin, which may lie in pages.
 ref::Attention queries_of(const Problem& problem, const TensorMap& inputs) {
   ref::Attention a;
   a.packed = inputs.count("cu_seqlens_q") > 0;
@@ -105,7 +110,7 @@ Expected attention(const Problem& problem, const TensorMap& inputs) {
   return results_of(a);
 }
 
-// The tokens of each sequence's pages one after another, [P, page, HK, ..] of a cache.
+// Returns the tokens of each sequence's pages one after another, from a cache [P, page, HK, ..].
 Values unpaged(const TensorMap& inputs, const char* name) {
   const Values cache = values(inputs, name);
   const std::vector<int64_t> lengths = integers(inputs.at("cache_seqlens")),
