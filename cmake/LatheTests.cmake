@@ -68,14 +68,12 @@ set(LATHE_TEST_SECONDS
   attention_block_test 27 kda_recurrent_run_test 27 sparse_ranks_test 27 kda_repeat_test 25 attention_snippets_test 24
   golden_sparse_flash_attention 24 attention_counters_test 21 golden_kda_ranks 21 sparse_options_test 21
   templates_kda_walk_test 20 attention_backward_test 18 kda_offsets_test 18 attention_repeat_test 16
-  templates_sparse_compile_test 15 attention_heads_test 14 conv_ranks_test 14 attention_decode_test 12
+  templates_sparse_compile_test 15 attention_heads_test 14 conv_ranks_test 14 attention_decode_test 20
   attention_f32_test 12 attention_ranks_counters_test 10 conv_update_test 10 kda_layer_ranks_test 10
-  golden_kda_recurrent 7 sparse_repeat_test 7 nccl_errors_test 6 attention_ring_test 6 sparse_run_test 6
-  templates_kda_segments_test 35 templates_attention_block_backward_test 33 templates_attention_block_test 27
-  collective_test 22 templates_kda_gradients_test 21 templates_attention_backward_test 18
-  templates_attention_forward_test 17 templates_attention_ring_test 16 templates_sparse_backward_test 15
-  templates_attention_f32_test 13 package_test 12 api_launch_test 10 templates_sparse_forward_test 9 processes_test 9
-  cli_input_test 7 cli_cache_test 7 templates_attention_f32_backward_test 7 templates_kda_recurrent_test 6)
+  golden_kda_recurrent 7 sparse_repeat_test 7 nccl_errors_test 6 attention_ring_test 20 sparse_run_test 6
+  attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25
+  templates_kda_segments_test 35 collective_test 22 templates_kda_gradients_test 21 package_test 12 api_launch_test 10 processes_test 9
+  cli_input_test 7 cli_cache_test 7 templates_kda_recurrent_test 6)
 function(lathe_limit name)
   list(FIND LATHE_TEST_SECONDS ${name} at)
   if(at GREATER -1)
@@ -97,8 +95,7 @@ set(LATHE_THOROUGH
   kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test
   sparse_ranks_test templates_attention_compile_test templates_kda_compile_test templates_kda_walk_test
   templates_sparse_compile_test templates_test
-  templates_attention_block_test templates_attention_block_backward_test templates_attention_ring_test
-  templates_kda_segments_test templates_kda_gradients_test)
+  attention_block_tiles_test templates_kda_segments_test templates_kda_gradients_test)
 list(JOIN LATHE_THOROUGH "$|^" LATHE_THOROUGH_PATTERN)
 set(LATHE_THOROUGH_PATTERN "^${LATHE_THOROUGH_PATTERN}$")
 file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "${LATHE_THOROUGH_PATTERN}\n")

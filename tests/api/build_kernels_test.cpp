@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "api/plan.h"
-#include "tests/api/support.h"
 #include "tests/cache/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

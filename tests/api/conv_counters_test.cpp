@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 #include "tests/numbers.h"
 #include "tests/ref/conv.h"
 

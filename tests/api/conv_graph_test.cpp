@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "tests/api/conv_case.h"
-#include "tests/api/graph_client.h"
+#include "tests/harness/graph_client.h"
 
 using namespace apitest;
 

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "tests/api/far_memory.h"
-#include "tests/api/session.h"
+#include "tests/harness/far_memory.h"
+#include "tests/harness/session.h"
 #include "tests/numbers.h"
 #include "tests/ref/conv.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/api/graph_client.h"
 #include "tests/api/kda_call.h"
+#include "tests/harness/graph_client.h"
 #include "tests/numbers.h"
 
 namespace apitest {

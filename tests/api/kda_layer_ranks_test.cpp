@@ -12,8 +12,8 @@
 #include <random>
 #include <thread>
 
-#include "tests/api/session.h"
 #include "tests/compare.h"
+#include "tests/harness/session.h"
 #include "tests/numbers.h"
 
 namespace {

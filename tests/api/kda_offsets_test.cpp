@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "tests/api/far_memory.h"
 #include "tests/api/kda_call.h"
+#include "tests/harness/far_memory.h"
 #include "tests/numbers.h"
 
 namespace {

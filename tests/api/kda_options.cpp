@@ -7,7 +7,7 @@
 #include <iterator>
 #include <random>
 
-#include "tests/api/covering.h"
+#include "tests/harness/covering.h"
 
 namespace apitest {
 namespace {

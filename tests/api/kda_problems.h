@@ -10,7 +10,7 @@
 
 #include "ops/check.h"
 #include "ops/kda/request.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace test {
 

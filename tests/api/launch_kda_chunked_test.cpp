@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "templates/params/kda_chunked.h"
-#include "tests/api/launch_world.h"
+#include "tests/harness/launch_world.h"
 
 namespace {
 

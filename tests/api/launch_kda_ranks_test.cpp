@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "templates/params/kda_chunked.h"
-#include "tests/api/launch_world.h"
+#include "tests/harness/launch_world.h"
 
 namespace {
 

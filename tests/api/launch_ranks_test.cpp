@@ -8,7 +8,7 @@
 
 #include "collective/conv_halo.h"
 #include "ops/conv/kernels.h"
-#include "tests/api/launch_world.h"
+#include "tests/harness/launch_world.h"
 
 namespace {
 

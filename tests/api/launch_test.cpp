@@ -4,7 +4,7 @@
 // that a run allocates nothing.
 #include <doctest/doctest.h>
 
-#include "tests/api/launch_world.h"
+#include "tests/harness/launch_world.h"
 
 namespace {
 

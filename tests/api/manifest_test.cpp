@@ -11,7 +11,7 @@
 
 #include "ops/option_text.h"
 #include "ops/problem.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

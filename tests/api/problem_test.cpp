@@ -11,7 +11,7 @@
 
 #include "ops/check.h"
 #include "ops/conv/run.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "api/lathe.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

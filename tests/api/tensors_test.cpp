@@ -9,7 +9,7 @@
 #include <map>
 
 #include "ops/check.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Runs under other schedules of the simulator: the order of warps and blocks, of what is
+// asynchronous, of the tensor cores' sums. A process has one schedule, so each is a child.
+#pragma once
+
+#include <functional>
+
+#include "tests/harness/call.h"
+
+namespace apitest {
+
+struct Schedule {
+  uint64_t seed = 0;
+  const char* async = "lazy";  // LATHE_SIM_ASYNC
+  const char* sum = "exact";   // LATHE_SIM_TENSOR_SUM
+  int threads = 0;             // LATHE_SIM_THREADS
+  const char* arch = "";       // of the device and its kernels; "": the tests' own
+};
+// The number decides all of it; the architecture is the caller's.
+Schedule schedule_number(uint64_t number, const char* arch = "");
+
+// Answers of a child, each given as soon as it is there. What throws ends as Answer::error, and
+// the child goes on.
+using Give = std::function<void(const std::function<Answer()>&)>;
+// The parent may not have opened the simulator before: a child would share its threads' locks.
+std::vector<Answer> in_child(const Schedule& schedule,
+                             const std::function<void(const Give&)>& work);
+
+// Runs pieces of work in three children, number i in that of schedule i % 3, and hands each answer
+// to `check` here. `sums`: the tensor cores' sums differ between the children too.
+void under_schedules(size_t count, const std::function<Answer(size_t)>& work,
+                     const std::function<void(size_t, const Answer&)>& check, const char* arch = "",
+                     bool sums = false);
+
+// The same answer of each of `count` schedules, the first of which is returned. `but`: an output
+// that may differ, by what `near` allows.
+Answer check_repeats(int count, const std::function<Answer()>& work, const std::string& but = "",
+                     const std::function<bool(const Values&, const Values&)>& near = {});
+
+}  // namespace apitest
