@@ -3,6 +3,7 @@
 #include "tests/harness/call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <random>
 #include <set>
@@ -23,8 +24,8 @@ std::vector<std::string> split(const std::string& text, char by) {
 
 // Heads and widths make the code; all other extents vary from call to call.
 bool is_fixed(const std::string& dim) {
-  static const std::set<std::string> kFixed = {"H", "HK", "HV", "HVK", "D", "DV",
-                                               "K", "V",  "W",  "R",   "G"};
+  static const std::set<std::string> kFixed = {"H", "HK", "HV", "HV*K", "D", "DV",
+                                               "K", "V",  "W",  "R",    "G"};
   return kFixed.contains(dim) || std::isdigit(static_cast<unsigned char>(dim[0])) != 0;
 }
 
@@ -100,11 +101,12 @@ Problem declare(const Call& call) {
     std::vector<int64_t> shape = given.shape;
     const auto dims = dims_of(call.op, name, shape.size());
     for (size_t i = 0; !call.fixed && i < shape.size(); ++i) {
-      if (!is_fixed(dims[i])) shape[i] = -1;
+      if (!is_fixed(dims[i]) || call.open.contains(dims[i])) shape[i] = -1;
     }
     API(lathe_problem_tensor(made, name.c_str(), given.dtype, static_cast<int>(shape.size()),
                              shape.data()));
   }
+  if (call.alignment != 0) API(lathe_problem_alignment(made, call.alignment));
   for (const auto& [name, value] : call.options) {
     API(lathe_problem_set_string(made, name.c_str(), value.c_str()));
   }
@@ -134,16 +136,7 @@ std::string Answer::spec(const std::string& kernel) const {
 PlannedCall::PlannedCall(lathe_context* context, const Call& call, const Seat& seat)
     : context_(context), call_(call), seat_(seat), stream_(context) {
   make_plan(call);
-  for (const auto& [name, given] : call.tensors) {
-    Tensor& tensor =
-        tensors_
-            .try_emplace(name, context, given.dtype, given.shape, given.placement, stream_.get())
-            .first->second;
-    if (!given.values.empty()) tensor.upload(given.values);
-    size_t slot = 0;
-    API(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
-    slots_.at(slot) = tensor.dl();
-  }
+  for (const auto& [name, given] : call_.tensors) add(name, given);
   size_t bytes = 0;
   API(lathe_plan_workspace(plan_.get(), slots_.data(), seat_.shard, &bytes));
   workspace_ = std::make_unique<Memory>(context, bytes);
@@ -157,7 +150,7 @@ void PlannedCall::make_plan(const Call& call) {
   API(lathe_plan_create(&made, context_, problem.get()));
   plan_.reset(made);
   compiled_ = compiled_so_far(context_) - before;
-  if (seat_.shard != nullptr) API(lathe_shard_prepare(seat_.shard, made));
+  if (seat_.shard != nullptr && seat_.prepared) API(lathe_shard_prepare(seat_.shard, made));
   slots_.assign(lathe_plan_slot_count(made), nullptr);
   for (const auto& [kernel, tile] : call.tiles) {
     const auto all = kernels();
@@ -169,43 +162,75 @@ void PlannedCall::make_plan(const Call& call) {
   }
 }
 
-void PlannedCall::replace(const std::string& name, const DLTensor* tensor) {
+void PlannedCall::add(const std::string& name, const CallTensor& given) {
+  if (given.at != nullptr) {
+    DLTensor& view = views_.try_emplace(name, *given.at).first->second;
+    view.ndim = static_cast<int32_t>(given.shape.size());
+    view.shape = const_cast<int64_t*>(given.shape.data()), view.strides = nullptr;
+  } else if (given.strides.empty()) {
+    tensors_.try_emplace(name, context_, given.dtype, given.shape, given.placement, stream());
+  } else {
+    far_tensors_.try_emplace(name, context_, given.dtype, given.shape, given.strides, stream());
+  }
+  if (!given.values.empty()) upload(name, given.values);
   size_t slot = 0;
   API(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
-  slots_.at(slot) = tensor;
+  slots_.at(slot) = dl(name);
+}
+
+const DLTensor* PlannedCall::dl(const std::string& name) const {
+  const auto view = views_.find(name);
+  if (view != views_.end()) return &view->second;
+  const auto far = far_tensors_.find(name);
+  return far != far_tensors_.end() ? far->second.dl() : tensors_.at(name).dl();
+}
+
+void PlannedCall::upload(const std::string& name, const Values& values) {
+  const auto far = far_tensors_.find(name);
+  far != far_tensors_.end() ? far->second.upload(values) : tensors_.at(name).upload(values);
 }
 
 void PlannedCall::reset() {
-  for (auto& [name, tensor] : tensors_) {
-    const CallTensor& given = call_.tensors.at(name);
-    if (given.values.empty()) {
-      tensor.poison();
+  for (const auto& [name, given] : call_.tensors) {
+    const bool output = given.values.empty();
+    if (given.at != nullptr) continue;
+    if (output && given.strides.empty()) {
+      tensors_.at(name).poison();
+    } else if (output) {
+      upload(name, Values(Call::count(given.shape), std::nan("")));
     } else if (given.changed) {
-      tensor.upload(given.values);
+      upload(name, given.values);
     }
   }
+  // Before the first run the checkers know that it is undefined.
+  const std::vector<unsigned char> stale(used_ ? workspace_->bytes() : 0, 0xff);
+  if (stale.empty()) return;
+  API(lathe_copy_to_device(context_, workspace_->data(), stale.data(), stale.size(), stream()));
 }
 
 void PlannedCall::enqueue() {
+  used_ = true;
   const size_t bytes = workspace_->bytes();
   void* const workspace = bytes == 0 ? nullptr : workspace_->data();
   if (seat_.shard != nullptr) {
     API(lathe_plan_run_sharded(plan_.get(), seat_.shard, slots_.data(), workspace, bytes,
-                               stream_.get()));
+                               stream()));
   } else {
-    API(lathe_plan_run(plan_.get(), slots_.data(), workspace, bytes, stream_.get()));
+    API(lathe_plan_run(plan_.get(), slots_.data(), workspace, bytes, stream()));
   }
 }
 
 void PlannedCall::synchronize() {
-  API(lathe_stream_synchronize(context_, stream_.get()));
+  API(lathe_stream_synchronize(context_, stream()));
   if (seat_.group != nullptr) API(lathe_group_error(seat_.group));
 }
 
 Outputs PlannedCall::outputs() const {
   Outputs out;
   for (const auto& [name, given] : call_.tensors) {
-    if (given.values.empty() || given.changed) out[name] = tensors_.at(name).download();
+    if (given.at != nullptr || (!given.values.empty() && !given.changed)) continue;
+    const auto far = far_tensors_.find(name);
+    out[name] = far != far_tensors_.end() ? far->second.download() : tensors_.at(name).download();
   }
   return out;
 }

@@ -7,9 +7,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/harness/far_tensor.h"
 #include "tests/harness/session.h"
 
 namespace apitest {
@@ -23,6 +25,9 @@ struct CallTensor {
   Values values;         // empty: an output
   bool changed = false;  // in and out
   Placement placement = {};
+  // In elements, of rows that lie too far apart for memory to be there between them.
+  std::vector<int64_t> strides = {};
+  const DLTensor* at = nullptr;  // another call's tensor in its place, of as many elements
 };
 
 struct Call {
@@ -32,16 +37,20 @@ struct Call {
   // By kernel the tile that it must have, "m=64 n=64 stages=2 warps=4", in place of the default:
   // for programs that link tests/harness/tiles.cpp.
   std::map<std::string, std::string> tiles;
-  bool fixed =
-      false;  // all extents are declared; otherwise those that vary from call to call are not
+  int alignment = 0;           // of lathe_problem_alignment; 0: the default
+  std::set<std::string> open;  // dims that are not declared, beside those that vary anyway
+  // All extents are declared; otherwise those that vary from call to call are not.
+  bool fixed = false;
 
-  void put(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape, Values values) {
-    tensors[name] = {dtype, std::move(shape), std::move(values)};
+  void put(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape, Values values,
+           const Placement& placement = {}) {
+    tensors[name] = {dtype, std::move(shape), std::move(values), false, placement};
   }
   // Normal values, rounded to the type.
   void draw(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape, uint32_t seed);
-  void want(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape) {
-    tensors[name] = {dtype, std::move(shape), {}};
+  void want(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape,
+            const Placement& placement = {}) {
+    tensors[name] = {dtype, std::move(shape), {}, false, placement};
   }
   void set(const std::string& option, double value);  // every digit of it
   void set(const std::string& option, int64_t value) { options[option] = std::to_string(value); }
@@ -83,19 +92,21 @@ struct Seat {
   lathe_group* group = nullptr;
   lathe_shard* shard = nullptr;
   unsigned flags = 0;
+  void* stream = nullptr;  // in place of one of the call's own
+  bool prepared = true;    // by lathe_shard_prepare
 };
 
 // A call with its plan and its tensors on the device, for any number of runs.
 class PlannedCall {
  public:
   PlannedCall(lathe_context* context, const Call& call, const Seat& seat = {});
-  // Outputs become poison, and what a run changes what it was.
+  // Outputs become poison, and what a run changes what it was; behind a run the workspace, too.
   void reset();
+  // Other values for an input, until the next.
+  void upload(const std::string& name, const Values& values);
   void enqueue();
   void synchronize();
   void run() { reset(), enqueue(), synchronize(); }
-  // Another tensor in the place of the call's own, which the caller fills and reads.
-  void replace(const std::string& name, const DLTensor* tensor);
   // What a run writes. Throws if it wrote anything else.
   Outputs outputs() const;
   std::vector<Kernel> kernels() const;
@@ -103,10 +114,13 @@ class PlannedCall {
   size_t workspace_bytes() const { return workspace_->bytes(); }
   uint64_t compiled() const { return compiled_; }
   lathe_plan* plan() const { return plan_.get(); }
-  void* stream() const { return stream_.get(); }
+  void* stream() const { return seat_.stream ? seat_.stream : stream_.get(); }
+  // The tensor on the device.
+  const DLTensor* dl(const std::string& name) const;
 
  private:
   void make_plan(const Call& call);
+  void add(const std::string& name, const CallTensor& given);
 
   lathe_context* context_;
   const Call call_;
@@ -114,7 +128,10 @@ class PlannedCall {
   Stream stream_;
   Plan plan_;
   uint64_t compiled_ = 0;
+  bool used_ = false;
   std::map<std::string, Tensor> tensors_;
+  std::map<std::string, FarTensor> far_tensors_;
+  std::map<std::string, DLTensor> views_;  // of other calls' tensors
   std::vector<const DLTensor*> slots_;
   std::unique_ptr<Memory> workspace_;
 };

@@ -5,11 +5,17 @@
 #include <algorithm>
 #include <bit>
 
+#include "tests/compare.h"
+
 namespace apitest {
 
-void check_clean(const Answer& answer) {
+void check_findings(const Answer& answer) {
   CHECK(answer.error == "");
   for (const std::string& finding : answer.findings) FAIL_CHECK(finding);
+}
+
+void check_clean(const Answer& answer) {
+  check_findings(answer);
   for (const auto& launch : answer.launches) {
     CAPTURE(launch.dump());
     CHECK(launch.at("shared_load_conflicts") == 0);
@@ -62,6 +68,13 @@ void check_near(const Values& found, const Values& expected, double tolerance, d
   if (wrong == 0) return;
   FAIL_CHECK(name << "[" << first << "] is " << found[first] << " for " << expected[first] << "; "
                   << wrong << " of " << found.size() << " are wrong");
+}
+
+void check_rms(const std::string& name, const Values& found, const Values& expected, double bound,
+               double atol) {
+  const auto verdict = compare::compare(name, found, expected, {std::ssize(expected)},
+                                        {compare::Rule::kRms, bound, atol});
+  CHECK_MESSAGE(verdict.ok, verdict.text);
 }
 
 bool same_bits(const Values& a, const Values& b) {

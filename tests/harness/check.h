@@ -11,7 +11,9 @@
 
 namespace apitest {
 
-// No finding, and no bank conflict in any launch.
+// No finding of the simulator's checkers, and nothing was thrown.
+void check_findings(const Answer& answer);
+// Nor a bank conflict in any launch.
 void check_clean(const Answer& answer);
 // Kernels that keep everything in registers.
 void check_no_spills(const Answer& answer);
@@ -27,6 +29,10 @@ void check_same(const Outputs& found, const Outputs& expected);
 // Infinities are equal. `relative`: of the expected value, more.
 void check_near(const Values& found, const Values& expected, double tolerance, double relative = 0,
                 const std::string& name = "");
+// The root mean square of the differences is below `bound` times that of the expected values, or
+// every difference is at most `atol` (tests/compare.h).
+void check_rms(const std::string& name, const Values& found, const Values& expected, double bound,
+               double atol = 0);
 // The same bits, NaN included.
 bool same_bits(const Values& a, const Values& b);
 

@@ -138,8 +138,7 @@ void apply(const Schedule& schedule) {
 Schedule schedule_number(uint64_t number, const char* arch) {
   static const char* const kAsync[] = {"lazy", "eager", "random"};
   static const char* const kSums[] = {"exact", "sequential", "coarse"};
-  return {number, kAsync[number % 3], kSums[number / 3 % 3], 1 + static_cast<int>(number % 2),
-          arch};
+  return {number, kAsync[number % 3], kSums[number / 3 % 3], 1 << (number / 3 % 3), arch};
 }
 
 std::vector<Answer> in_child(const Schedule& schedule,
