@@ -17,7 +17,7 @@ struct Schedule {
   int threads = 0;             // LATHE_SIM_THREADS
   const char* arch = "";       // of the device and its kernels; "": the tests' own
 };
-// The number decides all of it; the architecture is the caller's.
+// The number decides the order of everything; sums are exact.
 Schedule schedule_number(uint64_t number, const char* arch = "");
 
 // Answers of a child, each given as soon as it is there. What throws ends as Answer::error, and
