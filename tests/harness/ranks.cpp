@@ -20,7 +20,7 @@
 namespace apitest {
 namespace {
 
-// Which dimension of a tensor counts tokens, and of which axis.
+// The dimension of a tensor that counts tokens, and whether these are keys.
 struct Axis {
   int dimension = -1;  // -1: none
   bool keys = false;
@@ -199,7 +199,7 @@ Values whole_of(const Call& call, bool summed, const AllRanks& ranks, const std:
   return all;
 }
 
-// Where the simulator's NCCL writes down its hops: a file of this process.
+// The simulator's NCCL writes its hops into this file, which goes with the process.
 const std::string& hops_path() {
   static const std::string path = [] {
     const auto made = std::filesystem::temp_directory_path() /

@@ -25,7 +25,7 @@ struct HopCount {
   int64_t sends = 0, receives = 0, collectives = 0, sent = 0, received = 0;  // bytes
 };
 
-// Begin and end of the intervals of tokens that a rank holds.
+// The intervals of tokens that a rank holds, begin and end.
 using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 struct RanksAnswer {

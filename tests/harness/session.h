@@ -22,7 +22,7 @@ bool on_simulator();
 // A context on the test's device, with a cache that the tests share.
 Context make_context();
 
-// What the simulator wrote since the last call: its findings as text, its launches as JSON.
+// The simulator's lines since the last call: its findings as text, its launches as JSON.
 struct Report {
   std::vector<std::string> findings;
   std::vector<std::string> launches;

@@ -123,7 +123,7 @@ ref::AttentionBlock random_shape(const BlockRow& row, std::mt19937& random) {
   return a;
 }
 
-// Rows and keys of no pair.
+// Makes rows and keys of no pair NaN.
 void poison_unseen(const BlockStep& step, ref::AttentionBlock* a, Values* dout) {
   if (!step.q_positions.empty()) return;  // every key may be near some row
   std::vector<bool> rows(static_cast<size_t>(a->rows)), keys(static_cast<size_t>(a->keys));
@@ -143,8 +143,8 @@ void poison_unseen(const BlockStep& step, ref::AttentionBlock* a, Values* dout) 
 
 void append(Values* to, const Values& from) { to->insert(to->end(), from.begin(), from.end()); }
 
-// Of one block: a partial result of some rows, and what attention over more than its keys may have,
-// lse above that of the block's keys and in some rows -inf.
+// Adds what one block goes on from: a partial result of some rows; and for its gradients an lse as
+// attention over more keys may have it, above that of the block's own and in some rows -inf.
 void add_state(const BlockRow& row, ref::AttentionBlock* a, std::mt19937& random, BlockInputs* to) {
   std::normal_distribution<double> normal;
   const int64_t cells = a->rows * a->heads;
@@ -172,7 +172,7 @@ void add_state(const BlockRow& row, ref::AttentionBlock* a, std::mt19937& random
   append(&to->dv, draw_values(LATHE_F32, static_cast<int64_t>(a->v.size()), random));
 }
 
-// What a step over these blocks has in common, forward or backward.
+// Makes the part of a call that a forward and a backward over these blocks share.
 Call common_call(const BlockRow& row, const BlockInputs& in, int64_t sm_margin) {
   const ref::AttentionBlock& a = in.blocks.front();
   const BlockStep& step = *in.step;
@@ -298,7 +298,7 @@ Call block_gradients_call(const BlockRow& row, const BlockInputs& in, const std:
   call.put("delta", LATHE_F32, {batch, a.heads, a.rows}, in.e);
   const auto sums = [&](const char* name, const std::vector<int64_t>& shape, const Values& values,
                         bool written) {
-    // What is not read may be anything.
+    // A tensor that is not read may hold anything.
     call.put(name, LATHE_F32, shape, written ? Values(values.size(), NAN) : values);
     call.tensors.at(name).changed = true;
   };

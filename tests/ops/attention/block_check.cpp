@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of a step of ring attention, against plain loops in double.
+// Checks a step of ring attention against plain loops in double.
 #include <algorithm>
 
 #include "tests/harness/check.h"
@@ -10,7 +10,7 @@
 namespace apitest {
 namespace {
 
-// Part b of the batch's.
+// Returns the part of row b of the batch.
 Values part(const Values& all, size_t b, size_t parts) {
   const auto size = static_cast<std::ptrdiff_t>(all.size() / parts);
   const auto from = all.begin() + static_cast<std::ptrdiff_t>(b) * size;

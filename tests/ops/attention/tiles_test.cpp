@@ -221,7 +221,7 @@ TEST_CASE("attention backward: five products for each tile that the mask leaves,
   c.queries = c.keys = {256}, c.right = 0;
   c.backward = c.given_forward = true;
   c.main_tile = "m=64 n=128 stages=1 width_warps=1 warps=8";
-  // Of 4 by 2 tiles of 64 by 128 the diagonal leaves 4 and 2.
+  // There are 4 by 2 tiles of 64 by 128; the diagonal leaves 4 and 2 of them.
   const uint64_t expected = 5ull * 6 * 2 * 64 * 128 * 128;
   for (const bool ordered : {true, false}) {
     c.deterministic = c.sinks = ordered;
