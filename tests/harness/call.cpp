@@ -22,7 +22,7 @@ std::vector<std::string> split(const std::string& text, char by) {
   return out;
 }
 
-// Heads and widths make the code; all other extents vary from call to call.
+// Heads and widths make the code. All other extents vary from call to call.
 bool is_fixed(const std::string& dim) {
   static const std::set<std::string> kFixed = {"H", "HK", "HV", "HV*K", "D", "DV",
                                                "K", "V",  "W",  "R",    "G"};
@@ -38,7 +38,7 @@ uint64_t compiled_so_far(lathe_context* context) {
 
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(' ')); }
 
-// Whether a spec has the words of a tile; "warps=4" is "threads=128" there.
+// Returns whether a spec has the words of a tile; "warps=4" is "threads=128" there.
 bool has_tile(const std::string& spec, const std::string& tile) {
   const std::string padded = spec + " ";
   for (const std::string& word : split(tile, ' ')) {
@@ -173,9 +173,13 @@ void PlannedCall::add(const std::string& name, const CallTensor& given) {
     far_tensors_.try_emplace(name, context_, given.dtype, given.shape, given.strides, stream());
   }
   if (!given.values.empty()) upload(name, given.values);
+  replace(name, dl(name));
+}
+
+void PlannedCall::replace(const std::string& name, const DLTensor* tensor) {
   size_t slot = 0;
   API(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
-  slots_.at(slot) = dl(name);
+  slots_.at(slot) = tensor;
 }
 
 const DLTensor* PlannedCall::dl(const std::string& name) const {

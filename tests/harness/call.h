@@ -34,8 +34,8 @@ struct Call {
   std::string op = "flash_attention";
   std::map<std::string, CallTensor> tensors;
   std::map<std::string, std::string> options, texts;
-  // By kernel the tile that it must have, "m=64 n=64 stages=2 warps=4", in place of the default:
-  // for programs that link tests/harness/tiles.cpp.
+  // Maps a kernel to the tile that it must have, "m=64 n=64 stages=2 warps=4", in place of the
+  // default. Only programs that link tests/harness/tiles.cpp can name tiles.
   std::map<std::string, std::string> tiles;
   int alignment = 0;           // of lathe_problem_alignment; 0: the default
   std::set<std::string> open;  // dims that are not declared, beside those that vary anyway
@@ -54,7 +54,7 @@ struct Call {
   }
   void set(const std::string& option, double value);  // every digit of it
   void set(const std::string& option, int64_t value) { options[option] = std::to_string(value); }
-  // The same placement for all 16-bit tensors, which are those with strides.
+  // Gives all 16-bit tensors, which are those with strides, this placement.
   void place(const Placement& placement);
   static size_t count(const std::vector<int64_t>& shape) {
     return static_cast<size_t>(
@@ -62,9 +62,10 @@ struct Call {
   }
 };
 
-// Normal values, rounded to the type.
+// Draws normal values, rounded to the type.
 Values random_values(lathe_dtype dtype, int64_t count, uint32_t seed);
-// The dims of a tensor of that rank, as the operator's table has them: {"B", "Sq", "H", "D"}.
+// Returns the dims of a tensor of that rank, as the operator's table has them: {"B", "Sq", "H",
+// "D"}.
 std::vector<std::string> dims_of(const std::string& op, const std::string& tensor, size_t rank);
 Problem declare(const Call& call);
 
@@ -83,11 +84,11 @@ struct Answer {
 
   const Values& at(const std::string& name) const { return outputs.at(name); }
   uint64_t total(const std::string& counter) const;  // over the launches
-  // The kernel's spec text, or "" if the plan has none of that name.
+  // Returns the spec text of the kernel, or "" if the plan has none of that name.
   std::string spec(const std::string& kernel) const;
 };
 
-// Which rank of which group a call is, and with what part of the tokens.
+// The group and the rank's shard that a call runs with; none on one device.
 struct Seat {
   lathe_group* group = nullptr;
   lathe_shard* shard = nullptr;
@@ -100,14 +101,17 @@ struct Seat {
 class PlannedCall {
  public:
   PlannedCall(lathe_context* context, const Call& call, const Seat& seat = {});
-  // Outputs become poison, and what a run changes what it was; behind a run the workspace, too.
+  // Fills outputs with poison, gives tensors that a run changes their values again and, behind a
+  // run, fills the workspace with poison, too.
   void reset();
   // Other values for an input, until the next.
   void upload(const std::string& name, const Values& values);
   void enqueue();
   void synchronize();
   void run() { reset(), enqueue(), synchronize(); }
-  // What a run writes. Throws if it wrote anything else.
+  // Another tensor in the place of the call's own, which the caller fills and reads.
+  void replace(const std::string& name, const DLTensor* tensor);
+  // Returns everything that a run writes. Throws if it wrote outside the tensors.
   Outputs outputs() const;
   std::vector<Kernel> kernels() const;
   lathe_estimate estimate() const;
@@ -136,13 +140,13 @@ class PlannedCall {
   std::unique_ptr<Memory> workspace_;
 };
 
-// One run of a call; throws what the library answers.
+// Runs a call once; throws what the library answers.
 Answer execute(lathe_context* context, const Call& call);
 Answer execute(PlannedCall& planned);
-// The same of two plans as one answer: a forward, and a backward that reads its results.
+// Joins the answers of two plans: a forward, and a backward that reads its results.
 Answer joined(Answer first, const Answer& second);
 
-// How programs that link tests/harness/tiles.cpp have a problem's tiles chosen.
+// Has a problem's tiles chosen as named; set in programs that link tests/harness/tiles.cpp.
 using ChooseTiles = void (*)(lathe_problem* problem,
                              const std::map<std::string, std::string>& tiles);
 extern ChooseTiles choose_tiles;

@@ -32,7 +32,7 @@ class Caller {
     for (const auto& [theirs, ours] : names) tensors_.at(ours).values = answer.at(theirs);
     return answer;
   }
-  // Where the operator's names are ours.
+  // Runs the operator on tensors whose names are the operator's own.
   Answer run(const std::string& op, const std::vector<std::string>& names,
              const std::map<std::string, std::string>& options) {
     std::map<std::string, std::string> own;

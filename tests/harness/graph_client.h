@@ -14,7 +14,8 @@
 
 namespace apitest {
 
-// What `work` puts into `stream`, captured once. Made, launched and destroyed by one thread.
+// A graph of the launches that `work` puts into `stream`. One thread makes, launches and destroys
+// it.
 class CapturedGraph {
  public:
   CapturedGraph(lathe_context* context, void* stream, const std::function<void()>& work)

@@ -20,8 +20,8 @@
 
 namespace launches {
 
-// Of the whole program so far: allocations, reads of the environment, files opened. A run adds to
-// none of them.
+// Counts the program's allocations, reads of the environment and opened files so far. A run adds
+// none.
 long allocations();
 
 struct Launch {
@@ -36,7 +36,7 @@ struct Launch {
   }
 };
 
-// Of the driver table. Fixed room: noting a launch must not allocate.
+// Notes what the driver table is asked for, in arrays of fixed size: noting must not allocate.
 struct Recorder {
   int loaded = 0;
   std::function<void()> loading;  // called before each load, if there is one
@@ -64,7 +64,7 @@ struct World {
   // Asks for the workspace, checks that it is needed, and runs with it. Adds nothing to
   // allocations(), and begins `recorder` anew.
   lathe_status run(size_t* workspace = nullptr);
-  // Of the last run, in order.
+  // Returns the names of the last run's kernels, in order.
   std::vector<std::string> kernels_launched() const;
   static void* address(int tensor);
   int kernel(const std::string& name) const;

@@ -23,7 +23,7 @@ struct Ranks {
   std::string text() const;
 };
 
-// Begin and end of the intervals of tokens that a rank holds.
+// The intervals of tokens that a rank holds, begin and end.
 using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 // The first dimension of a tensor that is one of these dims; -1: none.

@@ -95,7 +95,7 @@ Values whole_of(const Call& call, bool summed, const std::vector<PlannedRank>& r
   return all;
 }
 
-// Where the simulator's NCCL writes down its hops: a file of this process.
+// The simulator's NCCL writes its hops into this file, which goes with the process.
 const std::string& hops_path() {
   static const std::string path = [] {
     const auto made = std::filesystem::temp_directory_path() /

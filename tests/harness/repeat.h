@@ -17,13 +17,14 @@ struct Schedule {
   int threads = 0;             // LATHE_SIM_THREADS
   const char* arch = "";       // of the device and its kernels; "": the tests' own
 };
-// The number decides all of it; the architecture is the caller's.
+// Makes the schedule of a number, which decides the order of everything; sums are exact.
 Schedule schedule_number(uint64_t number, const char* arch = "");
 
-// Answers of a child, each given as soon as it is there. What throws ends as Answer::error, and
+// Hands one answer of a child to its parent. If it throws, the answer has the text as its error and
 // the child goes on.
 using Give = std::function<void(const std::function<Answer()>&)>;
-// The parent may not have opened the simulator before: a child would share its threads' locks.
+// Runs `work` in a child. The parent may not have opened the simulator before: a child would share
+// its threads' locks.
 std::vector<Answer> in_child(const Schedule& schedule,
                              const std::function<void(const Give&)>& work);
 
@@ -33,8 +34,8 @@ void under_schedules(size_t count, const std::function<Answer(size_t)>& work,
                      const std::function<void(size_t, const Answer&)>& check, const char* arch = "",
                      bool sums = false);
 
-// The same answer of each of `count` schedules, the first of which is returned. `but`: an output
-// that may differ, by what `near` allows.
+// Checks that `count` schedules give the same answer, and returns it. The output `but` may differ
+// by what `near` allows.
 Answer check_repeats(int count, const std::function<Answer()>& work, const std::string& but = "",
                      const std::function<bool(const Values&, const Values&)>& near = {});
 

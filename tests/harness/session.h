@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "api/lathe.h"
+#include "tests/harness/owners.h"
 
 namespace apitest {
 
@@ -18,24 +18,11 @@ namespace apitest {
 void check(lathe_status status, const char* call);
 #define API(call) ::apitest::check(call, #call)
 
-template <auto kDestroy>
-struct Destroy {
-  template <typename T>
-  void operator()(T* object) const {
-    kDestroy(object);
-  }
-};
-using Context = std::unique_ptr<lathe_context, Destroy<lathe_context_destroy>>;
-using Problem = std::unique_ptr<lathe_problem, Destroy<lathe_problem_destroy>>;
-using Plan = std::unique_ptr<lathe_plan, Destroy<lathe_plan_destroy>>;
-using Group = std::unique_ptr<lathe_group, Destroy<lathe_group_destroy>>;
-using Shard = std::unique_ptr<lathe_shard, Destroy<lathe_shard_destroy>>;
-
 bool on_simulator();
 // A context on the test's device, with a cache that the tests share.
 Context make_context();
 
-// What the simulator wrote since the last call: its findings as text, its launches as JSON.
+// The simulator's lines since the last call: its findings as text, its launches as JSON.
 struct Report {
   std::vector<std::string> findings;
   std::vector<std::string> launches;

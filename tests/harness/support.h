@@ -6,23 +6,18 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "api/lathe.h"
+#include "tests/harness/owners.h"
 
 namespace test {
 
-template <typename T, void (*kDestroy)(T*)>
-struct Destroyer {
-  void operator()(T* object) const { kDestroy(object); }
-};
-using Context = std::unique_ptr<lathe_context, Destroyer<lathe_context, lathe_context_destroy>>;
-using Problem = std::unique_ptr<lathe_problem, Destroyer<lathe_problem, lathe_problem_destroy>>;
-using Plan = std::unique_ptr<lathe_plan, Destroyer<lathe_plan, lathe_plan_destroy>>;
-using Group = std::unique_ptr<lathe_group, Destroyer<lathe_group, lathe_group_destroy>>;
-using Shard = std::unique_ptr<lathe_shard, Destroyer<lathe_shard, lathe_shard_destroy>>;
+using apitest::Context;
+using apitest::Group;
+using apitest::Plan;
+using apitest::Problem;
+using apitest::Shard;
 
 // A folder that goes when the test ends.
 struct Folder {

@@ -25,7 +25,7 @@ struct BlockRow {
 struct BlockPair {
   int64_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0, q0 = 0, k0 = 0, batch = 0;
 };
-// Who sees whom, by attention ranges if there is no position.
+// Says which rows see which keys: by positions if there are any, else by attention ranges.
 struct BlockStep {
   std::vector<BlockPair> pairs;
   std::vector<int64_t> q_positions, k_positions;
@@ -33,7 +33,7 @@ struct BlockStep {
   bool batches = false;  // pairs tell of the batch
 
   std::optional<int64_t> ahead(int64_t i, int64_t j) const;
-  // What mods are told of row i and key j of row b of the batch.
+  // Returns what mods are told of row i and key j of row b of the batch.
   struct Place {
     int64_t q, k, batch;
   };
@@ -56,7 +56,8 @@ BlockInputs make_block(const BlockRow& row, uint32_t seed, const ref::AttentionB
                        const BlockStep* step, int64_t batch = 1);
 
 Call block_call(const BlockRow& row, const BlockInputs& in, bool first, int64_t sm_margin = 0);
-// What is written and not read: "" (nothing), "first" (all of it) or "first_keys" (dk and dv).
+// `first` names the gradients that are written and not read: "" (none), "first" (all) or
+// "first_keys" (dk and dv).
 Call block_gradients_call(const BlockRow& row, const BlockInputs& in, const std::string& first,
                           int64_t sm_margin = 0);
 

@@ -92,10 +92,8 @@ Names with(Names names, const Names& more) {
 const Names kForward = {"q", "k", "v", "out", "lse"};
 const Names kBackward = {"q", "k", "v", "dout", "lse", "delta", "dq", "dk", "dv"};
 
-}  // namespace
-
-TEST_CASE("rows of a batch: one call is as many packed ones") {
-  Step step(LATHE_F16);
+void check_rows_of_batch(lathe_dtype dtype) {
+  Step step(dtype);
   for (const Names& near : {Names{"pairs"}, Names{"q_pos", "k_pos"}}) {
     for (const char* first : {"0", "1"}) {
       const auto forward = [&] {
@@ -120,6 +118,15 @@ TEST_CASE("rows of a batch: one call is as many packed ones") {
       }
       for (const std::string& name : all) CHECK_MESSAGE(found[name] == expected[name], name);
     }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows of a batch: one call is as many packed ones") {
+  for (const lathe_dtype dtype : {LATHE_F16, LATHE_BF16, LATHE_F32}) {
+    CAPTURE(static_cast<int>(dtype));
+    check_rows_of_batch(dtype);
   }
 }
 

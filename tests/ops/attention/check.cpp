@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What of an attention case's outputs must hold, against float64 and a plain computation.
+// Checks the outputs of an attention case against float64 and a plain computation.
 #include "tests/harness/check.h"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ double largest(const ref::Array& values) {
   return most;
 }
 
-// What float32 gradients may be off by beside the rule: where dp and delta are the same, what is
-// left of their difference, as delta comes from out, which is rounded; and of a weight exp(x - lse)
+// Float32 gradients may be off by more than the rule says. Where dp and delta are the same, their
+// difference keeps the rounding of out, from which delta comes. And a weight exp(x - lse) loses
 // what the rounding of lse loses.
 double extra_of_f32(const std::string& name, const ref::Attention& in,
                     const ref::AttentionForward& forward) {
@@ -50,7 +50,7 @@ double extra_of_f32(const std::string& name, const ref::Attention& in,
   return delta * in.scale * largest(name == "dq" ? in.k : in.q);
 }
 
-// Which elements of an output are compared: not those of the poisoned sequence.
+// Selects the elements of an output that are compared: not those of the poisoned sequence.
 struct Rows {
   const std::vector<int64_t>& begin;
   int64_t columns, padding, poisoned;

@@ -41,7 +41,7 @@ TEST_CASE("attention of float32: values of ones give ones, to the bit") {
   checked(c);
 }
 
-// What of a row is farther from `expected` than it may be; NaN is.
+// Returns the largest error of a row; NaN if any value is NaN.
 double row_error(const Values& found, const ref::Array& expected, size_t row) {
   double worst = 0;
   for (size_t i = row * 64; i < (row + 1) * 64; ++i) {

@@ -19,7 +19,7 @@ struct Form {
   int64_t rows() const { return batch * tokens * heads; }
   std::vector<int64_t> out() const { return {batch, tokens, heads, width}; }
   std::vector<int64_t> lse() const { return {batch, heads, tokens}; }
-  // Of row r = (batch, token, head): its place in lse.
+  // Returns the index in lse of row r = (batch, token, head).
   size_t lse_at(int64_t r) const {
     const int64_t head = r % heads, token = r / heads % tokens, b = r / heads / tokens;
     return static_cast<size_t>((b * heads + head) * tokens + token);
@@ -31,7 +31,7 @@ struct Partial {
   Values out, lse;
 };
 
-// What a block holds where its lse is -inf must not matter: NaN.
+// A row whose lse is -inf holds NaN, which must not matter.
 Partial random_partial(const Form& form, lathe_dtype type, std::mt19937& random, double empty) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
@@ -73,7 +73,7 @@ struct Types {
   int64_t gap = 0;                                     // elements between tokens and rows of out
 };
 
-// What is `own` with the block, if there is one, merged into it.
+// Merges the block, if there is one, into `own`.
 Partial merged(const Form& form, const Partial& own, const Partial* block, const Values& sinks,
                const Types& types = {}) {
   Call call;

@@ -55,7 +55,19 @@ TEST_CASE("attention: packed and with every option they are too") {
   check_schedules(c);
 }
 
-TEST_CASE("attention: without asking for it all but dq are") { check_schedules(sample(), "dq"); }
+TEST_CASE("attention: one sequence of wide heads in a window, with sinks, is too") {
+  AttentionCase c{.dtype = LATHE_F16, .head_dim = 128, .value_dim = 120, .group = 2};
+  c.queries = {100}, c.keys = {190}, c.left = 90, c.right = 0;
+  c.sinks = c.backward = c.deterministic = true;
+  check_schedules(c);
+}
+
+TEST_CASE("attention: without asking for it all but dq are") {
+  check_schedules(sample(), "dq");
+  AttentionCase c{.head_dim = 128, .value_dim = 120, .group = 2, .queries = {100}, .keys = {190}};
+  c.backward = true;
+  check_schedules(c, "dq");
+}
 
 TEST_CASE("attention over ranks: any interleaving of ranks gives the same bits") {
   AttentionCase c = sample();

@@ -94,7 +94,8 @@ std::vector<int64_t> tokens_of(const Ring& ring, int64_t rank) {
   return tokens;
 }
 
-// Who of `rank` sees whom of `owner`; what a window masks may be left out.
+// Lists the attention ranges of `rank` over the keys of `owner`. Those that a window masks may be
+// left out.
 Values pairs_of(const Ring& ring, int64_t rank, int64_t owner, bool all = false) {
   Values words;
   int64_t qa = 0;

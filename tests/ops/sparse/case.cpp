@@ -126,7 +126,7 @@ void check_gradients(const SparseCase& c, const ref::SparseAttention& a,
   const ref::Round round = c.dtype == LATHE_F16 ? round_f16 : round_bf16;
   ref::SparseBackward right = ref::sparse_backward(a, exact);
   ref::SparseBackward plain = ref::sparse_plain_backward(a, round);
-  // What follows from out as it is: its errors, which have been checked, are in delta.
+  // These gradients follow from out as it is: its errors, which have been checked, are in delta.
   ref::SparseForward rounded = exact;
   const auto out = actual.find("out");
   for (double& value : rounded.out) value = round(value);

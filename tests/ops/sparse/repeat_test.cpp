@@ -42,4 +42,23 @@ TEST_CASE("sparse attention: a deterministic backward is the same bits in every 
   }
 }
 
+// More heads than a tile has, and lists longer than its keys.
+TEST_CASE("sparse attention: wide heads in groups of 24 are the same bits in every schedule") {
+  SparseCase c;
+  auto& s = c.shape;
+  s.head_dim = 128, s.rope_dim = 64, s.value_dim = 128, s.kv_heads = 2, s.group = 24;
+  s.rows = {3, 0, 4}, s.keys = {40, 7, 90}, s.padding_q = 1, s.topk = 130;
+  s.packed = s.causal = s.sinks = true;
+  c.splits = 1;
+  check_schedules(c);
+  // Rows that name few keys, many of them more than once.
+  s.rows = {5, 0, 4}, s.keys = {6, 3, 20}, s.topk = 40;
+  s.causal = s.sinks = false, c.cu_dtype = LATHE_I64;
+  c.backward = c.deterministic = true, c.splits = 0;
+  check_schedules(c);
+  s.packed = false, s.values_in_keys = s.sinks = true, s.padding_q = 0;
+  s.head_dim = 192, s.rope_dim = 0, s.rows = {4, 4}, s.keys = {20, 20};
+  check_schedules(c);
+}
+
 }  // namespace

@@ -68,7 +68,7 @@ SparseCase forward_of(const Row& row) {
   c.tile = row.tile, c.splits = 1;
   return c;
 }
-// Of the reference's forward, so that no kernel of the forward is compiled.
+// Reads the reference's forward, so that no kernel of the forward is compiled.
 SparseCase backward_of(const Row& row) {
   SparseCase c = case_of(row);
   c.main_tile = row.tile, c.backward = c.given_forward = true;
@@ -341,7 +341,7 @@ TEST_CASE("sparse backward: in order, chunks of rows give the bits of one chunk"
   REQUIRE(answers.size() == 2);
   check_sparse(c, one, answers[0]);
   check_sparse(more, two, answers[1]);
-  // Of a chunk: main, ranges, fill, gather.
+  // Each chunk has four launches: main, ranges, fill, gather.
   CHECK(answers[1].launches.size() == answers[0].launches.size() + 4);
   for (const char* name : {"dk", "dv"}) CHECK(answers[1].at(name) == answers[0].at(name));
 }

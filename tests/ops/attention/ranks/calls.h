@@ -8,7 +8,7 @@
 
 namespace apitest {
 
-// What most calls of these tests have: one sequence, a batch of them, or packed ones.
+// Sizes of a call: one sequence, a batch of them, or packed ones.
 struct CallShape {
   int64_t heads = 4, kv_heads = 4, batch = 1, queries = 40, keys = 40;
   std::vector<int64_t> cu_q, cu_k;  // packed; batch is not used then

@@ -3,7 +3,7 @@
 // flash_attention over ranks by dispatch equals one rank, to the rounding of partial sums, and
 // itself bit for bit from run to run.
 #include "collective/dispatch_plan.h"
-#include "tests/ops/attention/ranks_calls.h"
+#include "tests/ops/attention/ranks/calls.h"
 
 using namespace apitest;
 

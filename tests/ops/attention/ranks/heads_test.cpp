@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention over ranks by exchanged heads equals one rank: bit for bit per head, whatever the
 // balance, the mask, the batch and the layout of heads.
-#include "tests/ops/attention/ranks_calls.h"
+#include "tests/ops/attention/ranks/calls.h"
 
 using namespace apitest;
 
