@@ -45,7 +45,7 @@ class Rank {
   lathe_context* context() const { return context_.get(); }
   Seat seat(void* stream = nullptr) const { return {group_.get(), shard_.get(), flags_, stream}; }
   void abort() { (void)lathe_group_abort(group_.get()); }
-  // What this rank has of the tensors of a call with the same tokens, and of values of one of them.
+  // Returns this rank's part of a call with the same tokens, and of values of one of its tensors.
   Call part(const Call& whole) const;
   Values part(const Call& whole, const std::string& name, const Values& values) const;
   // By the axis of a tensor, the entries that this rank has. `dimension` -1: it has no such axis.

@@ -31,7 +31,7 @@ struct ConvCase {
 
 // Seeded by `seed`; every value is one of its dtype.
 ref::Conv make_inputs(const ConvCase& conv, uint64_t seed = 1);
-// What the reference says, under the names of the outputs.
+// The reference's values, under the names of the outputs.
 Outputs reference(const ConvCase& conv, const ref::Conv& inputs);
 
 Call conv_call(const ConvCase& conv, const ref::Conv& inputs);

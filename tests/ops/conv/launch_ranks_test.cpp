@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What runs on one rank of several launch, over driver and NCCL tables that only write down: tiles,
-// the order of halo and boundary, messages and room for them.
+// A run of causal_conv1d on one rank of several, over driver and NCCL tables that only write down:
+// tiles, the order of halo and boundary, messages and the workspace for them.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What runs on one rank launch, over a driver table that only writes down: parameters, tiles, and
-// that a run allocates nothing.
+// A run of causal_conv1d on one rank, over a driver table that only writes down: parameters and
+// tiles are right, and the run allocates nothing.
 #include <doctest/doctest.h>
 
 #include "tests/harness/launch_world.h"

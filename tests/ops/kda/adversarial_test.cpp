@@ -217,7 +217,7 @@ TEST_CASE("kda: a gate below what safe_gate promises breaks nothing else") {
   CHECK(all_finite(check_case(kda, make_kda_inputs(kda))));
 }
 
-// Of a row that is not there both transforms would make something else than 0.
+// Both transforms would make something else than 0 of a row that is not there.
 TEST_CASE("kda: the last block of any length adds nothing of its own") {
   for (const int64_t tokens : {1, 15, 17, 63, 65}) {
     KdaCase kda = normalized();

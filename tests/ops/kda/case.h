@@ -80,7 +80,7 @@ KdaInputs kda_slice(const KdaInputs& inputs, int64_t from, int64_t to);
 Call kda_call(const KdaCase& kda, const KdaInputs& inputs);
 Call kda_backward_call(const KdaCase& kda, const KdaInputs& inputs, const Outputs& saved);
 Call kda_recurrent_call(const KdaCase& kda, const KdaInputs& inputs);
-// What the two operators have in common; states lie `state_gap` elements apart.
+// The tensors and options that the two operators share; states lie `state_gap` elements apart.
 Call kda_base_call(const char* op, const KdaCase& kda, const KdaInputs& inputs, int64_t state_gap);
 Placement kda_placement(const KdaCase& kda, int64_t gap);
 // [slots, HV, K, V] or [slots, HV, V, K].
@@ -111,7 +111,7 @@ void check_kda(const KdaCase& kda, const KdaInputs& inputs, const Outputs& actua
 void check_kda_recurrent(const KdaCase& kda, const KdaInputs& inputs, const Outputs& actual);
 // Both by themselves.
 Outputs check_kda(const KdaCase& kda, const KdaInputs& inputs);
-// Of an output, relative to its size.
+// The bound of an output's error, relative to its size.
 double kda_bound(const KdaCase& kda, const std::string& output);
 lathe_dtype kda_dtype(const KdaCase& kda, const std::string& output);
 

@@ -199,7 +199,7 @@ TEST_CASE("kda: blocks of the launches") {
   CHECK(launch.forward > 0);
   CHECK(launch.scan() > 0);
   CHECK(launch.backward == 0);
-  // What passes a grid does not wrap around.
+  // A number that passes a grid does not wrap around.
   const KdaChunkedShape huge = {2147483647, 2147483647, 2147483647, 2147483647};
   launch = kda_launch(problem, kernels, huge);
   for (const int64_t blocks : {launch.forward, launch.scan(), launch.backward, launch.finish}) {

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of kda do, counted by the simulator at T 2048, H 4, K = V = 128, bf16, and what
-// the compiler made of them: memory is read once, shared memory without conflicts, registers
-// without spills, and few launches.
+// The simulator counts the kernels of kda at T 2048, H 4, K = V = 128, bf16: memory is read once,
+// shared memory without conflicts, registers are not spilt, and launches are few.
 #include <doctest/doctest.h>
 
 #include <iostream>
@@ -28,7 +27,8 @@ KdaCase large(int64_t tokens) {
 
 double rows(const KdaCase& kda) { return static_cast<double>(kda.rows() * kda.value_heads()); }
 
-// Of a row of one head, each tensor touched once: q, k, v, o, g and beta of 2 bytes an element.
+// The bytes of a row of one head where each tensor is touched once: q, k, v, o, g and beta of 2
+// bytes an element.
 double forward_floor(const KdaCase& kda) { return rows(kda) * (5 * kWidth + 1) * 2; }
 // q, k, v, g, beta and do are read; dq, dk, dv, dg and dbeta written.
 double backward_floor(const KdaCase& kda) { return rows(kda) * (9 * kWidth + 2) * 2; }
@@ -121,7 +121,7 @@ double peers_backward_bytes(const KdaCase& kda) {
   const double keys = 4 * 4 * kWidth + 3 * 2 * kWidth, values = 3 * 2 * kWidth;
   return rows(kda) * (keys + values + 64 * (2 * 2 + 2 * 4) + 2 * 2 * kWidth * kWidth / 64);
 }
-// Of the forward, at its end: the cumulative gate in float32, w, kg, u, vn, h, Aqk and Akk.
+// The forward keeps, at its end: the cumulative gate in float32, w, kg, u, vn, h, Aqk and Akk.
 double peers_forward_bytes(const KdaCase& kda) {
   const double keys = 4 * kWidth + 2 * 2 * kWidth, values = 2 * 2 * kWidth;
   return rows(kda) * (keys + values + 64 * 2 * 2 + 2 * kWidth * kWidth / 64);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What kda must not look at: what a later token or another sequence holds, be it NaN, what lies
-// between rows and behind them, and what a call before this one left. Bit for bit.
+// Results of kda depend on no later token, no other sequence and no other head, be it NaN, on
+// nothing between rows and behind them, and on no call before. All bit for bit.
 #include <doctest/doctest.h>
 
 #include <algorithm>

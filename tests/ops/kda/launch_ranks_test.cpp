@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a run of kda on one rank of several launches and sends, over driver and NCCL tables that
-// only write down: kernels, groups, bytes against the formula, and room for all of them.
+// A run of kda on one rank of several, over driver and NCCL tables that only write down: its
+// kernels, its groups of messages, bytes against the formula, and workspace for all of them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using test::Declaration;
 using test::error;
 
 constexpr int64_t kRows = 2, kHeads = 4, kKeys = 64, kValues = 32;
-// Of a message, [rows, HV, V or K, K] float32.
+// Bytes of a message, [rows, HV, V or K, K] float32.
 constexpr size_t kState = size_t{4} * kRows * kHeads * kKeys * kValues;
 constexpr size_t kMap = size_t{4} * kRows * kHeads * kKeys * kKeys;
 
@@ -131,7 +131,7 @@ struct RankRun {
 
 using Names = std::vector<std::string>;
 
-// Of part p of P: E and, from the second part on, M to those behind, D and M to those before.
+// Part p of P sends E and, from the second part on, M to those behind, D and M to those before.
 void check_bytes(const RankRun& run, size_t p, size_t parts, bool forward, bool backward) {
   const size_t before = p, after = parts - 1 - p;
   const bool middle = before > 0 && after > 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a run of kda_recurrent launches, over a driver table that only writes down: parameters, the
-// grid, and that a run allocates nothing.
+// A run of kda_recurrent over a driver table that only writes down: parameters and the grid are
+// right, and the run allocates nothing.
 #include <doctest/doctest.h>
 
 #include "templates/params/kda.h"

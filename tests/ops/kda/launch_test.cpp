@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a run of kda launches, over a driver table that only writes down: which kernels in which
-// order, parameters, grids, and that a run allocates nothing.
+// A run of kda over a driver table that only writes down: kernels come in the right order with the
+// right parameters and grids, and the run allocates nothing.
 #include <doctest/doctest.h>
 
 #include "templates/params/kda_chunked.h"

@@ -43,7 +43,7 @@ inline Builder declared(const char* op, const Tensors& tensors, const Options& o
   return builder;
 }
 
-// What a tensor or an option is refused for: all of `text` is in the refusal.
+// A problem that is refused: all of `text` is in the refusal.
 struct Bad {
   Tensors tensors;
   Options options;
@@ -63,7 +63,7 @@ void check_refused(const std::vector<Bad>& bad, const Request& request,
   }
 }
 
-// What both operators refuse about tensors.
+// Tensors that both operators refuse.
 inline std::vector<Bad> bad_tensors() {
   const auto all = [](int64_t keys) {
     return Tensors{{"q", LATHE_BF16, {-1, -1, 2, keys}},
@@ -113,7 +113,7 @@ inline std::vector<Bad> bad_tensors() {
   };
 }
 
-// What both operators refuse about options.
+// Options that both operators refuse.
 inline std::vector<Bad> bad_options() {
   const Tensors gated = with(kKda, {{"A_log", LATHE_F32, {4}}});
   const Tensors biased = with(kKda, {{"dt_bias", LATHE_F32, {256}}});

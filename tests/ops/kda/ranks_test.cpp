@@ -46,7 +46,7 @@ KdaCase plain(int64_t batch, int64_t tokens) {
   return kda;
 }
 
-// Of gates that forget little: a state reaches through several parts.
+// The gates forget little, so that a state reaches through several parts.
 KdaInputs lasting_inputs(const KdaCase& kda, uint64_t seed = 1) {
   KdaInputs inputs = make_kda_inputs(kda, seed);
   for (double& g : inputs.kda.g) {

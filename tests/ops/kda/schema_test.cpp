@@ -92,7 +92,7 @@ TEST_CASE("kda: tensors that do not fit are refused by name, with what is allowe
       {with(kBoth, {{"ddt_bias", LATHE_F32, {256}}}), {}, {"ddt_bias", "without dt_bias"}},
       {with(kBackward, {kFinal}), {}, {"final_state is declared without o"}},
       {with(kBackward, {kChunks}), {}, {"chunk_states is declared without o"}},
-      // What one call leaves for another.
+      // Tensors that one call leaves for another.
       {with(kBoth, {kSavedValues}), {}, {"saved_values is declared without saved_states"}},
       {with(kBoth, {kSavedValues, kSavedStates}), {}, {"disable_recompute is 0", "allowed is 1"}},
       {kBackward, {{"disable_recompute", "1"}}, {"saved_values is not declared"}},

@@ -45,7 +45,7 @@ TEST_CASE(
   CHECK(kda_summary_spec(walk(), {true, true, true, false}).text() ==
         "kda_summary element=bf16 cu=i64 width=128 packed=1 states=1 initial=1 grads=1 dht=0 "
         "threads=256 smem=163840");
-  // What is not asked for changes nothing.
+  // Options of parts that are not asked for change nothing.
   CHECK(kda_summary_spec(walk(), {false, false, true, true}).text() ==
         kda_summary_spec(walk(), {}).text());
   const KernelSpec merge = kda_merge_spec(walk(), {true, false, false, false});
@@ -107,7 +107,7 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
   // 100 heads are nearly as fast at once as cut.
   CHECK(kda_choose_segments(forward_of(100, 8192)) == 1);
   CHECK(kda_choose_segments(forward_of(4, 2048)) == 8);
-  // Of a million tokens 29 segments take hardly longer than 32.
+  // For a million tokens 29 segments take hardly longer than 32.
   CHECK(kda_choose_segments(forward_of(1, 1 << 20)) == 29);
   CHECK(kda_choose_segments({}) == 1);
   CHECK(kda_choose_segments(forward_of(0, 4096)) == 1);

@@ -10,7 +10,7 @@
 
 namespace apitest {
 
-// What the kernels of a configuration have in common. `width` is K as the kernels pad it, a tile
+// The kernels of a configuration have these in common. `width` is K as they pad it, a tile
 // has 16 * `warps` columns of V. The flags are words of case_of() and of shapes.
 struct KdaSetup {
   lathe_dtype element, gate, beta;
