@@ -113,7 +113,7 @@ void apply(const Schedule& schedule) {
   if (schedule.threads > 0) {
     setenv("LATHE_SIM_THREADS", std::to_string(schedule.threads).c_str(), 1);
   }
-  if (*schedule.arch == '\0') return;
+  if (*schedule.arch == '\0' || !on_simulator()) return;
   setenv("LATHE_SIM_ARCH", schedule.arch, 1);
   setenv("LATHE_TEST_ARCH", schedule.arch, 1);
 }
