@@ -21,13 +21,13 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
                                                 const lathe_problem& problem) {
   LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
   DeviceFacts facts = facts_for(context, problem);
-  LATHE_ASSIGN(const auto work, make_work(resolved, facts));
-  std::vector<KernelSpec> specs = work->specs();
+  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
+  std::vector<KernelSpec> specs = executor->specs();
   // Ranks that are connected make their plans together, and know what they share.
   const bool line = problem.group && problem.group->group && !problem.group->group->connected();
   if (!line || facts.choices || !context.tuned) return specs;
   facts.choices = context.tuned;
-  LATHE_ASSIGN(const auto tuned, make_work(resolved, facts));
+  LATHE_ASSIGN(const auto tuned, make_executor(resolved, facts));
   for (const KernelSpec& spec : tuned->specs()) {
     const auto same = [&](const KernelSpec& each) { return each.text() == spec.text(); };
     if (std::none_of(specs.begin(), specs.end(), same)) specs.push_back(spec);

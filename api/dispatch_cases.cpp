@@ -1,50 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases about shards that are computed elsewhere than they live.
-#include "api/shard_cases.h"
+// Answers cases about shards that are computed elsewhere than they live. The answers show the
+// shared contexts that a dispatch executes, in the tables of Zhuang et al. (DistCA, 2025).
+#include <algorithm>
+#include <numeric>
+
+#include "api/dispatch_tables.h"
 #include "codegen/base/text.h"
 #include "collective/planner.h"
-#include "collective/world.h"
 
-namespace lathe {
+namespace lathe::kinds {
 namespace {
-
-// Tables of queries have one copy, which JSON leaves out.
-Json without_copies(const CopyTable& table) {
-  Json out = Json::array();
-  for (const auto& rank : table) {
-    Json row = Json::array();
-    for (const auto& shard : rank) row.push_back(shard.at(0));
-    out.push_back(row);
-  }
-  return out;
-}
-
-Json words(const DispatchRecord& record, bool copies) {
-  return {{"dst_rank", copies ? Json(record.dst_rank) : without_copies(record.dst_rank)},
-          {"dst_offset", copies ? Json(record.dst_offset) : without_copies(record.dst_offset)},
-          {"seq_len", record.seq_len},
-          {"num_recv_tokens", record.num_recv_tokens},
-          {"num_seqs", record.num_seqs},
-          {"num_total_recv_tokens", record.num_total_recv_tokens}};
-}
-// What gradients of copies need to know besides: which of them come, of shards how long.
-Json words_of_reverse(const Dispatch& dispatch, bool copies) {
-  Json out = words(dispatch.reverse, false);
-  if (!copies) return out;
-  CopyTable mask = dispatch.forward.dst_rank;
-  for (auto& rank : mask) {
-    for (auto& shard : rank) {
-      for (int64_t& to : shard) to = to >= 0 ? 1 : 0;
-    }
-  }
-  out["seq_recv_mask"] = mask;
-  out["recv_seq_lens"] = dispatch.forward.seq_len;
-  return out;
-}
-
-// Numbers of JSON that an entry of a table takes, in all the tables of an answer that have it.
-constexpr int64_t kEntry = 16;
 
 // The rows of `name`, a list of lists.
 const Json& rows_of(const PlanCase& input, const char* name) {
@@ -61,26 +27,68 @@ Table table_of(const PlanCase& input, const char* name, int64_t low, int64_t hig
   return out;
 }
 
-// Destinations, or where `copies` is set lists of them.
-CopyTable copies_of(const PlanCase& input, const char* name, bool copies) {
-  CopyTable out;
-  for (const Json& row : rows_of(input, name)) {
-    auto& to = out.emplace_back();
-    for (const Json& shard : row) {
-      to.push_back(copies ? integers_of(shard, name, kNowhere, kMostWorld)
-                          : std::vector{integer_of(shard, name, kNowhere, kMostWorld)});
-    }
-  }
-  return out;
-}
-
 // Whether entries are lists of copies rather than destinations.
-bool has_copies(const Json& table) {
-  for (const Json& rank : table) {
+bool has_copies(const Json& rows) {
+  for (const Json& rank : rows) {
     for (const Json& shard : rank) return shard.is_array();
   }
   return false;
 }
+
+// Refuses `rows` unless they name a rank, or kNowhere, for each shard.
+void check_targets(const char* name, const Json& rows, const Table& seq_len, bool copies) {
+  const auto world = static_cast<int64_t>(seq_len.size());
+  const auto require_alike = [&](const std::string& of, size_t found, size_t wanted) {
+    if (found == wanted) return;
+    throw Refused(text(name, of, " has ", found, " entries; allowed are ", wanted));
+  };
+  accepted(check_world(world));
+  require_alike("", rows.size(), seq_len.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    require_alike(text("[", i, "]"), rows[i].size(), seq_len[i].size());
+    for (const Json& shard : rows[i]) {
+      integers_of(copies ? shard : Json::array({shard}), name, kNowhere, world - 1);
+    }
+    const int64_t tokens = std::accumulate(seq_len[i].begin(), seq_len[i].end(), int64_t{0});
+    if (tokens <= INT_MAX) continue;
+    throw Refused(text("seq_len[", i, "] has ", tokens, " tokens; allowed are 0 to ", INT_MAX));
+  }
+}
+
+}  // namespace
+
+Json dispatch_query(const PlanCase& input) {
+  Exchange exchange;
+  exchange.seq_len = table_of(input, "seq_len", 0, INT_MAX);
+  exchange.targets = rows_of(input, "dispatch");
+  const bool lists = has_copies(exchange.targets);
+  check_targets("dispatch", exchange.targets, exchange.seq_len, lists);
+  std::vector<int64_t> fill(exchange.seq_len.size());
+  size_t most = 0, copies = 0;
+  for (size_t i = 0; i < exchange.seq_len.size(); ++i) {
+    exchange.num_seqs.push_back(0);
+    most = std::max(most, exchange.seq_len[i].size());
+    for (size_t j = 0; j < exchange.seq_len[i].size(); ++j) {
+      const Json& shard = exchange.targets[i][j];
+      const auto targets = (lists ? shard : Json::array({shard})).get<std::vector<int64_t>>();
+      bool used = exchange.seq_len[i][j] > 0;
+      copies = std::max(copies, targets.size());
+      for (size_t c = 0; c < targets.size(); ++c) {
+        const int64_t to = targets[c];
+        if (to < 0) continue;
+        used = true;
+        exchange.entries.push_back({static_cast<int64_t>(i), static_cast<int64_t>(j),
+                                    static_cast<int64_t>(c), to, fill[to]});
+        fill[to] += exchange.seq_len[i][j];
+      }
+      if (used) exchange.num_seqs.back() = static_cast<int64_t>(j) + 1;
+    }
+  }
+  list_entries(input, exchange.seq_len.size(), most, copies);
+  return {{"forward", forward(exchange)}, {"reverse", reverse(exchange, lists)}};
+}
+
+namespace {
 
 DocumentShards shards_of(const PlanCase& input) {
   DocumentShards out;
@@ -108,58 +116,101 @@ Json words(const DocumentShards& shards) {
   return out;
 }
 
-int64_t entries_of(const DispatchRecord& record) {
-  int64_t out = 0;
-  for (const auto& rank : record.dst_rank) {
-    for (const auto& shard : rank) out += static_cast<int64_t>(shard.size()) + 1;
+// Returns the exchange of queries, as it is executed. Tables have a column for the longest rank.
+Exchange queries_of(Table seq_len, Table dst, size_t most,
+                    const std::vector<SharedContext>& contexts) {
+  Exchange out;
+  for (size_t i = 0; i < seq_len.size(); ++i) {
+    auto& lengths = seq_len[i];
+    out.num_seqs.push_back(0);
+    for (size_t j = 0; j < lengths.size(); ++j) {
+      if (lengths[j] > 0 || dst[i][j] >= 0) out.num_seqs[i] = static_cast<int64_t>(j) + 1;
+      if (lengths[j] == 0 || dst[i][j] >= 0) continue;
+      throw Refused(text("dst[", i, "][", j, "] is -1, but the shard has ", lengths[j],
+                         " tokens; allowed are 0 to ", dst.size() - 1));
+    }
+    lengths.resize(most), dst[i].resize(most, kNowhere);
+  }
+  out.seq_len = std::move(seq_len), out.targets = dst;
+  for (size_t to = 0; to < contexts.size(); ++to) {
+    for (const auto& q : contexts[to].queries) {
+      out.entries.push_back({q.rank, q.shard, 0, static_cast<int64_t>(to), q.q_offset});
+    }
   }
   return out;
 }
-void list_entries(const PlanCase& input, const Dispatch& dispatch) {
-  const auto world = static_cast<int64_t>(dispatch.forward.num_recv_tokens.size());
-  input.list("entries", entries_of(dispatch.forward) + entries_of(dispatch.reverse), kEntry);
-  input.list("pairs of ranks", world * world, 2);
-}
 
-Json dispatch_queries(const PlanCase& input) {
-  const bool copies = has_copies(input.at("dispatch"));
-  const Dispatch dispatch = accepted(
-      dispatch_query(table_of(input, "seq_len", 0, INT_MAX), copies_of(input, "dispatch", copies)));
-  list_entries(input, dispatch);
-  return {{"forward", words(dispatch.forward, copies)},
-          {"reverse", words_of_reverse(dispatch, copies)}};
-}
-
-Json words(const DocumentTables& tables) {
-  Json users = Json::array(), ranks = Json::array();
-  for (size_t i = 0; i < tables.seq_len.size(); ++i) {
-    Json user_row = Json::array(), rank_row = Json::array();
-    for (size_t j = 0; j < tables.seq_len[i].size(); ++j) {
-      Json pairs = Json::array(), places = Json::array();
-      for (int64_t c = 0; c < tables.copies; ++c) {
-        const int64_t rank = tables.user_rank[i][j][c];
-        pairs.push_back({rank, tables.user_shard[i][j][c]});
-        places.push_back(rank < 0 ? kNowhere : tables.chain[i][j]);
-      }
-      user_row.push_back(pairs), rank_row.push_back(places);
-    }
-    users.push_back(user_row), ranks.push_back(rank_row);
+// Returns an exchange of keys with a copy for each shard of queries that needs them. It expands the
+// executed contexts for a kernel that wants each of them apart, in the order of their queries.
+Exchange keys_of(const DocumentShards& shards, const DocumentChains& chains, Exchange out,
+                 size_t copies, const std::vector<SharedContext>& contexts) {
+  out.entries.clear();
+  for (size_t i = 0; i < shards.size(); ++i) {
+    out.num_seqs[i] = static_cast<int64_t>(shards[i].size());
+    for (Json& shard : out.targets[i]) shard = Json(copies, Json(kNowhere));
   }
-  return {{"kv_to_q_mapping", users},
-          {"kv_to_q_rank", ranks},
-          {"kv_context_size", tables.kv_context_size},
-          {"q_to_num_kv_seq", tables.q_to_num_kv_seq},
-          {"q_to_num_kv_token", tables.q_to_num_kv_token},
-          {"seq_len", tables.seq_len},
-          {"num_seqs", tables.num_seqs},
-          {"q_dispatch", tables.q_dispatch}};
+  for (size_t at = 0; at < contexts.size(); ++at) {
+    const auto to = static_cast<int64_t>(at);
+    int64_t base = 0;
+    for (const auto& q : contexts[at].queries) {
+      const DocumentShard& own = shards[q.rank][q.shard];
+      const auto& chain = chains.at(own.document);
+      const ChainLink link = {own.start, own.length, q.rank, q.shard};
+      const auto last = std::lower_bound(chain.begin(), chain.end(), link);
+      for (auto each = chain.begin(); each <= last; ++each) {
+        out.entries.push_back({each->rank, each->shard, last - each, to, base + each->start});
+        out.targets[each->rank][each->shard][last - each] = to;
+      }
+      base += own.start + own.length;
+    }
+  }
+  return out;
 }
 
-Json words(const std::vector<SharedContext>& contexts) {
-  Json out = Json::array();
+// Returns the tables that follow from where documents lie.
+Json inputs_of(const DocumentShards& shards, const DocumentChains& chains, const Exchange& queries,
+               size_t most, size_t copies) {
+  const auto table = [&](Json value) { return Json(shards.size(), Json(most, std::move(value))); };
+  Json out = {{"kv_to_q_mapping", table(Json(copies, Json{kNowhere, kNowhere}))},
+              {"kv_to_q_rank", table(Json(copies, Json(kNowhere)))},
+              {"kv_context_size", table(0)},
+              {"q_to_num_kv_seq", table(0)},
+              {"q_to_num_kv_token", table(0)},
+              {"seq_len", queries.seq_len},
+              {"num_seqs", Json::array()},
+              {"q_dispatch", queries.targets}};
+  for (const auto& rank : shards) out["num_seqs"].push_back(rank.size());
+  for (const auto& [document, chain] : chains) {
+    for (size_t own = 0; own < chain.size(); ++own) {
+      const ChainLink& link = chain[own];
+      const auto at = [&](const char* name) -> Json& { return out[name][link.rank][link.shard]; };
+      at("kv_context_size") = link.start;
+      at("q_to_num_kv_seq") = own + 1;
+      at("q_to_num_kv_token") = link.start + link.length;
+      for (size_t c = 0; own + c < chain.size(); ++c) {
+        at("kv_to_q_mapping")[c] = {chain[own + c].rank, chain[own + c].shard};
+        at("kv_to_q_rank")[c] = own;
+      }
+    }
+  }
+  return out;
+}
+
+// Adds the executed contexts, and the offsets for a packed causal kernel that wants them apart.
+void add_contexts(const std::vector<SharedContext>& contexts, Json* out) {
+  Json layout = {{"cu_seqlens_q", Json::array()},
+                 {"cu_seqlens_kv", Json::array()},
+                 {"max_q", Json::array()},
+                 {"max_kv", Json::array()},
+                 {"num_shards", Json::array()}};
+  Json shared = Json::array();
   for (const SharedContext& context : contexts) {
     Json queries = Json::array(), keys = Json::array();
+    std::vector<int64_t> cu_q = {0}, cu_k = {0};
+    int64_t max_q = 0, max_k = 0;
     for (const auto& q : context.queries) {
+      cu_q.push_back(cu_q.back() + q.q_length), cu_k.push_back(cu_k.back() + q.k_length);
+      max_q = std::max(max_q, q.q_length), max_k = std::max(max_k, q.k_length);
       queries.push_back({{"src", {q.rank, q.shard}},
                          {"q_off", q.q_offset},
                          {"q_len", q.q_length},
@@ -169,49 +220,51 @@ Json words(const std::vector<SharedContext>& contexts) {
     for (const auto& k : context.keys) {
       keys.push_back({{"src", {k.rank, k.shard}}, {"off", k.offset}, {"len", k.length}});
     }
-    out.push_back({{"q", queries},
-                   {"kv", keys},
-                   {"q_tokens", context.q_tokens},
-                   {"kv_tokens", context.kv_tokens}});
+    layout["cu_seqlens_q"].push_back(cu_q), layout["cu_seqlens_kv"].push_back(cu_k);
+    layout["max_q"].push_back(max_q), layout["max_kv"].push_back(max_k);
+    layout["num_shards"].push_back(context.queries.size());
+    shared.push_back({{"q", queries},
+                      {"kv", keys},
+                      {"q_tokens", context.q_tokens},
+                      {"kv_tokens", context.kv_tokens}});
   }
+  (*out)["attention_layout"] = std::move(layout);
+  (*out)["dedup"] = std::move(shared);
+}
+
+}  // namespace
+
+Json dispatch_kv(const PlanCase& input) {
+  const DocumentShards shards = shards_of(input);
+  const Table dst = table_of(input, "dst", kNowhere, INT_MAX);
+  Table lengths;
+  for (const auto& rank : shards) {
+    auto& row = lengths.emplace_back();
+    for (const DocumentShard& shard : rank) row.push_back(shard.length);
+  }
+  check_targets("dst", dst, lengths, false);
+  const DocumentChains chains = accepted(document_chains(shards));
+  size_t most = 0, copies = 0, entries = 0;
+  for (const auto& rank : shards) most = std::max(most, rank.size());
+  for (const auto& [document, chain] : chains) {
+    copies = std::max(copies, chain.size());
+    entries += chain.size() * (chain.size() + 1) / 2;
+  }
+  list_entries(input, shards.size(), most, copies);
+  input.list("keys", static_cast<int64_t>(entries), 2 * kEntry);
+  const std::vector<SharedContext> contexts = shared_contexts(shards, dst, kCausal);
+  const Exchange queries = queries_of(lengths, dst, most, contexts);
+  const Exchange keys = keys_of(shards, chains, queries, copies, contexts);
+  Json out = {{"inputs", inputs_of(shards, chains, queries, most, copies)},
+              {"q_forward", forward(queries)},
+              {"q_reverse", reverse(queries, false)},
+              {"kv_forward", forward(keys)},
+              {"kv_reverse", reverse(keys, true)}};
+  add_contexts(contexts, &out);
   return out;
 }
 
-Json dispatch_documents(const PlanCase& input) {
-  const DocumentShards shards = shards_of(input);
-  const Table dst = table_of(input, "dst", kNowhere, kMostWorld);
-  const DocumentTables tables = accepted(document_tables(shards, dst));
-  CopyTable targets;
-  for (const auto& rank : tables.q_dispatch) {
-    auto& row = targets.emplace_back();
-    for (const int64_t to : rank) row.push_back({to});
-  }
-  const Dispatch queries = accepted(dispatch_query(tables.seq_len, targets));
-  const Dispatch keys = accepted(dispatch_kv(tables));
-  list_entries(input, queries);
-  list_entries(input, keys);
-  const std::vector<SharedContext> contexts = shared_contexts(shards, dst);
-  for (const SharedContext& each : contexts) {
-    input.list("shared shards", static_cast<int64_t>(each.queries.size() + each.keys.size()),
-               2 * kEntry);
-  }
-  const AttentionLayout layout =
-      attention_layout(tables.seq_len, tables.q_to_num_kv_token, tables.q_dispatch);
-  return {{"inputs", words(tables)},
-          {"q_forward", words(queries.forward, false)},
-          {"q_reverse", words_of_reverse(queries, false)},
-          {"kv_forward", words(keys.forward, true)},
-          {"kv_reverse", words_of_reverse(keys, true)},
-          {"attention_layout",
-           {{"cu_seqlens_q", layout.cu_seqlens_q},
-            {"cu_seqlens_kv", layout.cu_seqlens_kv},
-            {"max_q", layout.max_q},
-            {"max_kv", layout.max_kv},
-            {"num_shards", layout.num_shards}}},
-          {"dedup", words(contexts)}};
-}
-
-Json plan_shards(const PlanCase& input) {
+Json planner(const PlanCase& input) {
   const DocumentShards shards = shards_of(input);
   const int world = input.world();
   if (world != static_cast<int64_t>(shards.size())) {
@@ -234,12 +287,4 @@ Json plan_shards(const PlanCase& input) {
           {"load_before", plan.load_before}};
 }
 
-}  // namespace
-
-const ShardKind kDispatchKinds[3] = {
-    {"dispatch_query", dispatch_queries},
-    {"dispatch_kv", dispatch_documents},
-    {"planner", plan_shards},
-};
-
-}  // namespace lathe
+}  // namespace lathe::kinds

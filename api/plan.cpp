@@ -16,7 +16,7 @@ namespace lathe {
 namespace {
 
 Status take_kernels(lathe_plan* plan) {
-  const std::vector<KernelSpec>& specs = plan->work->specs();
+  const std::vector<KernelSpec>& specs = plan->executor->specs();
   LATHE_ASSIGN(auto loaded, load_kernels(*plan->context, specs));
   plan->kernels.reserve(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -27,7 +27,7 @@ Status take_kernels(lathe_plan* plan) {
     kernel.key_hex = kernel.built->entry->key.digest.hex();
     plan->kernels.push_back(std::move(kernel));
   }
-  plan->work->bind(plan->kernels);
+  plan->executor->bind(plan->kernels);
   return {};
 }
 
@@ -55,7 +55,7 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
                                                  : layout.query_tokens(shard->rank)));
   }
   call->shard = shard;
-  call->prepared = shard->find(plan.id);
+  call->shard_state = shard->find(plan.id);
   return {};
 }
 
@@ -71,7 +71,7 @@ Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* con
   call.stream = static_cast<CUstream>(stream);
   const Device::Scope scope(*plan->context->device);
   LATHE_TRY(scope.status());
-  return plan->work->run(call);
+  return plan->executor->run(call);
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       plan->group_flags = problem->group_flags;
       plan->digests = lathe::digests_of(*problem);
     }
-    LATHE_ASSIGN(plan->work, make_work(resolved, lathe::facts_for(*context, *problem)));
+    LATHE_ASSIGN(plan->executor, make_executor(resolved, lathe::facts_for(*context, *problem)));
     const Status loaded = lathe::take_kernels(plan.get());
     const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);
@@ -187,7 +187,7 @@ lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const*
     LATHE_TRY(require(out_bytes, "out_bytes"));
     lathe::Call call;
     LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Look::shapes, &call));
-    LATHE_ASSIGN(*out_bytes, plan->work->workspace_bytes(call));
+    LATHE_ASSIGN(*out_bytes, plan->executor->workspace_bytes(call));
     return {};
   });
 }

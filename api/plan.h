@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A plan: the checked problem, its kernels, and the operator's own work.
+// A plan: the checked problem, its kernels, and the executor of its operator.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/context.h"
-#include "ops/work.h"
+#include "ops/executor.h"
 
 namespace lathe {
 
@@ -35,7 +35,7 @@ struct lathe_plan {
   std::shared_ptr<lathe::Group> group;  // null: one device
   unsigned group_flags = 0;
   lathe::PlanDigests digests;  // what all ranks of a group must have alike
-  std::unique_ptr<lathe::Work> work;
+  std::unique_ptr<lathe::Executor> executor;
 
   mutable std::mutex mutex;
   // Guarded by mutex, by kernel: those whose PTX was asked for.

@@ -52,8 +52,9 @@ lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes) {
 }
 
 lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option, int64_t value) {
-  return boundary(
-      [&] { return lathe::set_option(problem, option, lathe::OptionType::integer, std::to_string(value)); });
+  return boundary([&] {
+    return lathe::set_option(problem, option, lathe::OptionType::integer, std::to_string(value));
+  });
 }
 
 lathe_status lathe_problem_set_double(lathe_problem* problem, const char* option, double value) {

@@ -84,9 +84,9 @@ using lathe::require;
 using lathe::Status;
 using lathe::text;
 
-const lathe::Prepared* lathe_shard::find(uint64_t plan) const {
-  for (const ForPlan& each : prepared) {
-    if (each.plan == plan) return each.prepared.get();
+const lathe::ShardState* lathe_shard::find(uint64_t plan) const {
+  for (const ForPlan& each : states) {
+    if (each.plan == plan) return each.state.get();
   }
   return nullptr;
 }

@@ -1,38 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases about cuts of a sequence axis, rings and gathers.
+// Answers cases about cuts of a sequence axis.
 #include "api/shard_cases.h"
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
 
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 #include "collective/balance.h"
-#include "collective/ring.h"
 
-namespace lathe {
+namespace lathe::kinds {
 namespace {
-
-constexpr const char* kSpanWords[] = {nullptr, "all", "lo", "hi"};
-constexpr const char* kMaskWords[] = {"skip", "full", "causal"};
-constexpr const char* kPairWords[] = {"none", "full", "partial"};
-
-Json word_or_null(const char* word) { return word ? Json(word) : Json(); }
-Json rank_or_null(int rank) { return rank == kNoRank ? Json() : Json(rank); }
-Json words(const Interval& interval) { return {interval.begin, interval.end}; }
-
-// Numbers of JSON that a thing with named fields takes the memory of.
-constexpr int64_t kFields = 64;
-
-Interval interval_of(const PlanCase& input, const char* name) {
-  const std::vector<int64_t> found = input.integers(name, -INT_MAX, INT_MAX);
-  if (found.size() != 2 || found[1] < found[0] || found[1] - found[0] > INT_MAX) {
-    throw Refused(text(name, " is ", shown(input.at(name)), "; allowed is [begin, end] of 0 to ",
-                       INT_MAX, " tokens"));
-  }
-  return {found[0], found[1]};
-}
 
 // Whether parts are twice the ranks; `other` is what the second layout is called.
 bool is_folded(const PlanCase& input, const char* other) {
@@ -84,6 +64,8 @@ Json zigzag_fields(const PartContext& front, const PartContext& back) {
           {"seq_ids", seq_ids}};
 }
 
+}  // namespace
+
 // As strict as flash-linear-attention: equal parts, and a token for every rank.
 Json cp_context(const PlanCase& input) {
   const bool folded = is_folded(input, "zigzag");
@@ -129,6 +111,35 @@ Json cp_context_ragged(const PlanCase& input) {
   return {{"part_bounds", bounds}, {"parts", parts}};
 }
 
+namespace {
+
+// As strict as the balancers of torch: refuses what does not divide.
+void require_multiple(const std::string& what, int64_t length, int64_t factor, const char* name) {
+  if (length % factor == 0) return;
+  throw Refused(text(what, " ", length, ", which is not a multiple of ", name, " = ", factor));
+}
+void require_divisible(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
+                       int64_t block_size) {
+  const int64_t length = cu_seqlens.back(), twice = int64_t{2} * world;
+  switch (balance) {
+    case Balance::none:
+      return require_multiple("the length is", length, world, "world_size");
+    case Balance::head_tail:
+      return require_multiple("the length is", length, twice, "2 * world_size");
+    case Balance::per_document:
+      for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
+        require_multiple(text("document ", n, " has length"), cu_seqlens[n + 1] - cu_seqlens[n],
+                         twice, "2 * world_size");
+      }
+      return;
+    case Balance::ptrr:
+      require_multiple("the length is", length, block_size, "block_size");
+      require_multiple("the number of blocks is", length / block_size, world, "world_size");
+  }
+}
+
+}  // namespace
+
 Json balancers(const PlanCase& input) {
   const std::string kind = input.word("kind");
   const int world = input.world();
@@ -136,73 +147,46 @@ Json balancers(const PlanCase& input) {
   if (kind == "ptrr_groups") {
     const std::vector<int64_t> cost = input.integers("cost", 0, INT64_MAX);
     input.list("ranks", world, 2);
-    return {{"groups", accepted(ptrr_groups(cost, world, strict))}};
+    if (strict) require_multiple("the number of blocks is", cost.size(), world, "world_size");
+    return {{"groups", ptrr_groups(cost, world)}};
   }
   const Balance balance = accepted(balance_of(kind));
   const std::vector<int64_t> cu_seqlens = input.cu_seqlens();
   const int64_t block_size = balance == Balance::ptrr ? input.integer("block_size", 1, INT_MAX) : 1;
   input.list("tokens", cu_seqlens.back(), 3);  // with what a block of each may cost
   input.list("ranks", world, 2);
-  const auto layout = accepted(shard_layout(balance, cu_seqlens, world, block_size, strict));
-  const std::vector<int64_t> indices = shard_indices(layout);
-  Json out = {{"indices", indices},
-              {"restore", inverse_permutation(indices)},
-              {"rank_lengths", shard_lengths(layout)}};
+  if (strict) require_divisible(balance, cu_seqlens, world, block_size);
+  // Positions in the order of the rearranged tensor, rank 0's first; and where each of them is.
+  std::vector<int64_t> indices, restore(static_cast<size_t>(cu_seqlens.back())), lengths;
+  for (const auto& rank : accepted(shard_layout(balance, cu_seqlens, world, block_size))) {
+    lengths.push_back(total_size(rank));
+    for (const Interval& interval : rank) {
+      for (int64_t t = interval.begin; t < interval.end; ++t) {
+        restore[t] = static_cast<int64_t>(indices.size());
+        indices.push_back(t);
+      }
+    }
+  }
+  Json out = {{"indices", indices}, {"restore", restore}, {"rank_lengths", lengths}};
   if (balance == Balance::ptrr) out["block_cost"] = causal_block_costs(cu_seqlens, block_size);
   return out;
 }
 
-Json schedule_of_ring(const PlanCase& input) {
-  const int world = input.world();
-  const Balance balance = accepted(balance_of(input.word("balance")));
-  if (balance != Balance::none && balance != Balance::head_tail) {
-    throw Refused(text("balance is ", shown(input.at("balance")), "; allowed are none, head_tail"));
+namespace {
+
+// The rows before a part, oldest first: slots of the initial state, then tokens of other parts.
+Json words_of_halo(const std::vector<int64_t>& cu_seqlens, int64_t begin, int64_t width) {
+  const auto next = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), begin);
+  const int64_t start = *(next - 1);
+  Json out = Json::array();
+  for (int64_t at = begin - width + 1; at < begin; ++at) {
+    out.push_back(at < start ? Json{"init", next - 1 - cu_seqlens.begin(), width + at - start}
+                             : Json{"x", at});
   }
-  const bool head_tail = balance == Balance::head_tail;
-  input.list("steps", int64_t{world} * world, kFields);
-  Json steps = Json::array();
-  for (const RingStep& step : ring_schedule(world, input.flag("causal"), head_tail)) {
-    steps.push_back({{"rank", step.rank},
-                     {"step", step.step},
-                     {"owner", step.owner},
-                     {"send_to", rank_or_null(step.send_to)},
-                     {"recv_from", rank_or_null(step.recv_from)},
-                     {"q", word_or_null(kSpanWords[static_cast<int>(step.q)])},
-                     {"kv", word_or_null(kSpanWords[static_cast<int>(step.kv)])},
-                     {"mask", kMaskWords[static_cast<int>(step.mask)]},
-                     {"dkv_send_to", rank_or_null(step.dkv_send_to)},
-                     {"dkv_recv_from", rank_or_null(step.dkv_recv_from)},
-                     {"dkv_recv_owner", rank_or_null(step.dkv_recv_owner)}});
-  }
-  return {{"steps", steps}};
+  return out;
 }
 
-Json rule_of_pair(const PlanCase& input) {
-  const int64_t left = input.integer("left", -1, INT_MAX);  // -1: none
-  const int64_t right = input.integer("right", -1, INT_MAX);
-  const PairRule rule = pair_rule(interval_of(input, "q"), interval_of(input, "kv"),
-                                  input.integer("offset", -INT_MAX, INT_MAX), left, right);
-  return {{"kind", kPairWords[static_cast<int>(rule.kind)]},
-          {"shift", rule.shift},
-          {"visible", rule.visible}};
-}
-
-Json slices_of_gather(const PlanCase& input) {
-  input.list("ranks", input.world(), kFields);
-  const auto slices =
-      accepted(gather_slices(input.cu_seqlens(), input.world(), input.flag("causal")));
-  Json ranks = Json::array();
-  for (size_t rank = 0; rank < slices.size(); ++rank) {
-    const GatherSlice& slice = slices[rank];
-    ranks.push_back({{"rank", rank},
-                     {"seq_ids", slice.seq_ids},
-                     {"cu_seqlens_q", slice.cu_seqlens_q},
-                     {"cu_seqlens_k", slice.cu_seqlens_k},
-                     {"k_start", slice.keys.begin},
-                     {"k_end", slice.keys.end}});
-  }
-  return {{"ranks", ranks}};
-}
+}  // namespace
 
 Json conv_halo(const PlanCase& input) {
   constexpr int64_t kLeastWidth = 2, kMostWidth = 8;
@@ -214,13 +198,11 @@ Json conv_halo(const PlanCase& input) {
   const Partition partition = even_partition(cu_seqlens.back(), folded ? 2 * world : world);
   Json parts = Json::array();
   const auto add = [&](int rank, int part) {
-    if (partition.part(part).size() == 0) return;
-    Json halo = Json::array();
-    for (const HaloRow& row :
-         conv_halo_rows(cu_seqlens, partition, part, static_cast<int>(width))) {
-      halo.push_back(row.initial ? Json{"init", row.sequence, row.slot} : Json{"x", row.position});
-    }
-    parts.push_back({{"rank", rank}, {"interval", words(partition.part(part))}, {"halo", halo}});
+    const Interval own = partition.part(part);
+    if (own.size() == 0) return;
+    parts.push_back({{"rank", rank},
+                     {"interval", {own.begin, own.end}},
+                     {"halo", words_of_halo(cu_seqlens, own.begin, width)}});
   };
   for (int rank = 0; rank < world; ++rank) {
     add(rank, rank);
@@ -229,36 +211,4 @@ Json conv_halo(const PlanCase& input) {
   return {{"parts", parts}};
 }
 
-// JSON has no infinities: they are words.
-double number_of(const Json& value) {
-  if (!value.is_string()) return value.get<double>();
-  const auto word = value.get<std::string>();
-  if (word == "-inf") return -HUGE_VAL;
-  if (word == "inf") return HUGE_VAL;
-  if (word == "nan") return NAN;
-  throw Refused(text(in_quotes(word), " is no number; allowed words are -inf, inf, nan"));
-}
-Json word_of(double value) {
-  if (std::isnan(value)) return "nan";
-  return std::isinf(value) ? Json(value < 0 ? "-inf" : "inf") : Json(value);
-}
-
-Json merge(const PlanCase& input) {
-  std::vector<PartialResult> parts;
-  for (const Json& part : input.at("parts")) {
-    parts.push_back({number_of(part.at(0)), number_of(part.at(1))});
-  }
-  const PartialResult sum = merge_partials(parts);
-  return {{"out", word_of(sum.out)}, {"lse", word_of(sum.lse)}};
-}
-
-}  // namespace
-
-const ShardKind kShardKinds[8] = {
-    {"cp_context", cp_context},  {"cp_context_ragged", cp_context_ragged},
-    {"balancers", balancers},    {"ring_schedule", schedule_of_ring},
-    {"pair_rule", rule_of_pair}, {"gather_slices", slices_of_gather},
-    {"conv_halo", conv_halo},    {"merge", merge},
-};
-
-}  // namespace lathe
+}  // namespace lathe::kinds

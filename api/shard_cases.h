@@ -63,14 +63,29 @@ constexpr int64_t kMostPlanNumbers = int64_t{1} << 23;
 // Holds what lathe_shard_plan lends, with room for so many numbers.
 Result<std::string> shard_answers(const std::string& kind, const char* input, int64_t room);
 
+// Numbers of JSON that a thing with named fields takes the memory of.
+constexpr int64_t kFields = 64;
+
 // One kind of question: a case's inputs to its results.
 struct ShardKind {
   const char* name;
   Json (*answer)(const PlanCase& input);
 };
+extern const ShardKind kShardKinds[11];
 
-// Cuts of a sequence axis, rings and gathers; and the exchange of shards for balance.
-extern const ShardKind kShardKinds[8];
-extern const ShardKind kDispatchKinds[3];
+namespace kinds {
 
+Json cp_context(const PlanCase& input);
+Json cp_context_ragged(const PlanCase& input);
+Json balancers(const PlanCase& input);
+Json ring_schedule(const PlanCase& input);
+Json pair_rule(const PlanCase& input);
+Json gather_slices(const PlanCase& input);
+Json conv_halo(const PlanCase& input);
+Json merge(const PlanCase& input);
+Json dispatch_query(const PlanCase& input);
+Json dispatch_kv(const PlanCase& input);
+Json planner(const PlanCase& input);
+
+}  // namespace kinds
 }  // namespace lathe

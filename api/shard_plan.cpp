@@ -13,14 +13,10 @@ namespace {
 
 Result<const ShardKind*> kind_of(const std::string& name) {
   std::string known;
-  const ShardKind* found = nullptr;
-  const auto look = [&](const ShardKind& kind) {
-    if (name == kind.name) found = &kind;
+  for (const ShardKind& kind : kShardKinds) {
+    if (name == kind.name) return &kind;
     known += (known.empty() ? "" : ", ") + std::string(kind.name);
-  };
-  for (const ShardKind& kind : kShardKinds) look(kind);
-  for (const ShardKind& kind : kDispatchKinds) look(kind);
-  if (found) return found;
+  }
   return invalid(text("kind is ", in_quotes(name), "; allowed are ", known));
 }
 
@@ -35,6 +31,20 @@ Json answer(const ShardKind& kind, const Json& input, int64_t* room) {
 }
 
 }  // namespace
+
+const ShardKind kShardKinds[11] = {
+    {"cp_context", kinds::cp_context},
+    {"cp_context_ragged", kinds::cp_context_ragged},
+    {"balancers", kinds::balancers},
+    {"ring_schedule", kinds::ring_schedule},
+    {"pair_rule", kinds::pair_rule},
+    {"gather_slices", kinds::gather_slices},
+    {"conv_halo", kinds::conv_halo},
+    {"merge", kinds::merge},
+    {"dispatch_query", kinds::dispatch_query},
+    {"dispatch_kv", kinds::dispatch_kv},
+    {"planner", kinds::planner},
+};
 
 Result<std::string> shard_answers(const std::string& kind, const char* input, int64_t room) {
   LATHE_ASSIGN(const ShardKind* found, kind_of(kind));

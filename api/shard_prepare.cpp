@@ -47,15 +47,15 @@ Status prepare(lathe_shard* shard, const lathe_plan* plan) {
   LATHE_TRY(require(plan, "plan"));
   LATHE_TRY(check_group_of(*plan, *shard));
   LATHE_TRY(require_ranks(*plan));
-  for (const lathe_shard::ForPlan& each : shard->prepared) {
+  for (const lathe_shard::ForPlan& each : shard->states) {
     if (each.plan == plan->id) return {};
   }
   LATHE_TRY(require_device(*plan->context, "a shard's preparation"));
   const Device::Scope scope(*plan->context->device);
   LATHE_TRY(scope.status());
   LATHE_TRY(agree_on(*plan, shard->layout));
-  LATHE_ASSIGN(auto prepared, plan->work->prepare(*shard));
-  shard->prepared.push_back({plan->id, std::move(prepared)});
+  LATHE_ASSIGN(auto state, plan->executor->prepare(*shard));
+  shard->states.push_back({plan->id, std::move(state)});
   return {};
 }
 

@@ -78,11 +78,11 @@ Result<std::vector<Question>> questions_of(const lathe_context& context,
   const auto listener = std::make_shared<Listener>();
   DeviceFacts facts = context.facts;
   facts.choices = listener;
-  LATHE_ASSIGN(const auto work, make_work(resolved, facts));
+  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
   // A question of a kernel that is not in the plan is none of the plan's.
   std::vector<Question> out;
   for (const Question& question : listener->asked) {
-    const auto& specs = work->specs();
+    const auto& specs = executor->specs();
     const bool made = std::any_of(specs.begin(), specs.end(), [&](const KernelSpec& spec) {
       return spec.kernel == question.kernel;
     });

@@ -58,8 +58,7 @@ Result<std::unique_ptr<TuneBench>> TuneBench::make(lathe_context& context,
 Status TuneBench::open(const DLTensor* const* slots, const lathe_shard* shard, bool flush) {
   const Driver& driver = device().driver();
   LATHE_ASSIGN(const Resolved resolved, promised_by(problem_));
-  LATHE_ASSIGN(tensors_,
-               TuneTensors::make(device(), problem_, make_slots(resolved), slots));
+  LATHE_ASSIGN(tensors_, TuneTensors::make(device(), problem_, make_slots(resolved), slots));
   if (shard) {
     shard_ = std::make_unique<lathe_shard>();
     shard_->layout = shard->layout, shard_->rank = shard->rank;
@@ -232,7 +231,7 @@ TuneResources PlanRunner::resources(size_t candidate) const {
   const lathe_plan* plan = candidates_[candidate].plan.plan.get();
   for (size_t i = 0; plan && i < lathe_plan_kernel_count(plan); ++i) {
     const lathe_kernel_info info = info_of(plan, i);
-    if (info.name != question_.kernel) continue;
+    if (info.name != kernel_of(question_, question_.candidates[candidate])) continue;
     out = {info.registers, info.smem_bytes, info.spill_bytes, info.stack_bytes};
   }
   return out;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "tests/ref/attention_tiles.h"
+#include "reference/attention_tiles.h"
 
 namespace bench {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/api/large_attention.h"
+#include "tests/ops/attention/large.h"
 
 namespace bench {
 

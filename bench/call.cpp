@@ -7,8 +7,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "reference/conv.h"
 #include "tests/numbers.h"
-#include "tests/ref/conv.h"
 
 namespace bench {
 namespace {

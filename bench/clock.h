@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "bench/table.h"
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 namespace bench {
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "bench/table.h"
+#include "reference/kda_backward.h"
 #include "tests/numbers.h"
-#include "tests/ref/kda_backward.h"
 
 namespace bench {
 namespace {

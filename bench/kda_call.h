@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/kda_work.h"
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 namespace bench {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 namespace bench {
 

@@ -22,7 +22,7 @@
 
 #include "bench/timeline.h"
 #include "bench/verbs.h"
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 namespace bench {
 namespace {

@@ -7,6 +7,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "reference/attention.h"
 #include "tests/numbers.h"
 
 namespace bench {
@@ -46,9 +47,7 @@ std::vector<unsigned char> draw_lists(const SparseSize& size) {
 }
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
+  return ref::dot(a.data(), b.data(), static_cast<int64_t>(a.size()));
 }
 
 size_t count_of(const std::vector<int64_t>& shape) {
@@ -241,34 +240,27 @@ void SparseCall::compare(const char* name, const Row& found, const Row& expected
                            " of its size");
 }
 
-// Of the row's head out, and of a backward dq.
+// Compares out of a row's head, and dq of a backward, with one query over the keys of its list,
+// each entry a key of its own.
 void SparseCall::check_row(int64_t row, int64_t head) const {
-  const Row q = query(row, head);
-  Row scores;
-  for (int64_t i = 0; i < size_.topk; ++i) scores.push_back(scale_ * dot(q, key(entry(row, i))));
-  const double most = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (double& score : scores) sum += score = std::exp(score - most);
+  ref::Attention a;
+  a.head_dim = size_.key_width(), a.value_dim = size_.value_dim, a.scale = scale_;
+  a.begin_q = {0, 1}, a.begin_k = {0, size_.topk};
+  a.q = query(row, head);
+  for (int64_t i = 0; i < size_.topk; ++i) {
+    const Row k = key(entry(row, i)), v = value(entry(row, i));
+    a.k.insert(a.k.end(), k.begin(), k.end());
+    a.v.insert(a.v.end(), v.begin(), v.end());
+  }
   const int64_t place = (row * size_.heads + head) * size_.value_dim;
-  Row out(static_cast<size_t>(size_.value_dim));
-  for (int64_t i = 0; i < size_.topk; ++i) {
-    const Row v = value(entry(row, i));
-    for (size_t c = 0; c < out.size(); ++c) out[c] += scores[i] / sum * v[c];
-  }
-  compare("out", values("out", place, size_.value_dim), out, row);
+  const ref::AttentionForward forward = ref::attention_forward(a);
+  compare("out", values("out", place, size_.value_dim), forward.out, row);
   if (!size_.backward) return;
-  const Row dout = values("dout", place, size_.value_dim);
-  const double delta = dot(dout, out);
-  Row dq(q.size());
-  for (int64_t i = 0; i < size_.topk; ++i) {
-    const Row k = key(entry(row, i));
-    const double dx = scores[i] / sum * (dot(dout, value(entry(row, i))) - delta) * scale_;
-    for (size_t c = 0; c < dq.size(); ++c) dq[c] += dx * k[c];
-  }
+  a.dout = values("dout", place, size_.value_dim);
   Row found = values("dq", (row * size_.heads + head) * size_.head_dim, size_.head_dim);
   const Row rope = values("dq_rope", (row * size_.heads + head) * size_.rope_dim, size_.rope_dim);
   found.insert(found.end(), rope.begin(), rope.end());
-  compare("dq", found, dq, row);
+  compare("dq", found, ref::attention_backward(a, forward).dq, row);
 }
 
 // dk over all rows that list the key, from their out and lse.
@@ -285,8 +277,8 @@ void SparseCall::check_key(int64_t at) const {
       const double p = times * std::exp(scale_ * dot(q, k) - lse);
       const double delta = dot(dout, values("out", place, size_.value_dim));
       const double dx = p * (dot(dout, v) - delta) * scale_;
-      for (size_t c = 0; c < dk.size(); ++c) dk[c] += dx * q[c];
-      for (size_t c = 0; c < dv.size(); ++c) dv[c] += p * dout[c];
+      ref::add_scaled(dk.data(), dx, q.data(), size_.key_width());
+      ref::add_scaled(dv.data(), p, dout.data(), size_.value_dim);
     }
   }
   for (size_t c = 0; size_.latent && c < dv.size(); ++c) dk[c] += dv[c];

@@ -10,7 +10,7 @@
 
 #include "bench/folder.h"
 #include "bench/verbs.h"
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 namespace bench {
 namespace {

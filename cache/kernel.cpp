@@ -108,6 +108,12 @@ Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) con
   config.blockDimZ = 1;
   config.sharedMemBytes = static_cast<unsigned>(spec_->smem_bytes);
   config.hStream = stream;
+  CUlaunchAttribute cluster;
+  if (spec_->cluster > 1) {
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {static_cast<unsigned>(spec_->cluster), 1, 1};
+    config.attrs = &cluster, config.numAttrs = 1;
+  }
   void* args[] = {const_cast<void*>(params)};
   const Driver& driver = device_->driver();
   const CUresult result = driver.cuLaunchKernelEx(&config, function_, args, nullptr);

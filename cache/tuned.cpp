@@ -12,6 +12,7 @@
 
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
+#include "codegen/choice.h"
 
 namespace lathe {
 namespace {
@@ -246,7 +247,9 @@ std::string safe_word(std::string_view name) {
 // about one spec.
 bool is_choice_of(const TunedRecord& record, std::string_view spec_text) {
   const auto words = split(spec_text, " ");
-  if (words.front() != record.kernel) return false;
+  Question question;
+  question.kernel = record.kernel;
+  if (words.front() != kernel_of(question, record.choice)) return false;
   for (const std::string_view word : split(record.problem_class, " ")) {
     const size_t equals = word.find('=');
     const auto found = value_of(words, word.substr(0, equals));
@@ -256,6 +259,7 @@ bool is_choice_of(const TunedRecord& record, std::string_view spec_text) {
     const size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals), value = word.substr(equals + 1);
     int warps = 0;
+    if (name == "kernel") continue;
     if (name == "warps") {
       if (!read(value, &warps) || value_of(words, "threads") != std::to_string(32ll * warps)) {
         return false;

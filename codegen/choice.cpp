@@ -10,12 +10,14 @@
 namespace lathe {
 namespace {
 
-bool is_of_tile(const Constant& constant, std::initializer_list<const char*> tile) {
+constexpr std::string_view kKernelWord = "kernel=";
+
+bool is_of_tile(const Constant& constant, const std::vector<const char*>& tile) {
   return std::any_of(tile.begin(), tile.end(),
                      [&](const char* name) { return constant.name == name; });
 }
 
-std::string class_of(KernelSpec spec, std::initializer_list<const char*> tile) {
+std::string class_of(KernelSpec spec, const std::vector<const char*>& tile) {
   auto& constants = spec.constants;
   constants.erase(
       std::remove_if(constants.begin(), constants.end(),
@@ -27,7 +29,7 @@ std::string class_of(KernelSpec spec, std::initializer_list<const char*> tile) {
   return all.substr(begin, end - begin);
 }
 
-std::string tile_of(const KernelSpec& spec, std::initializer_list<const char*> tile) {
+std::string tile_of(const KernelSpec& spec, const std::vector<const char*>& tile) {
   std::string result;
   for (const char* name : tile) result += text(name, '=', spec.constant(name), ' ');
   return result + text("warps=", spec.threads / 32);
@@ -35,14 +37,45 @@ std::string tile_of(const KernelSpec& spec, std::initializer_list<const char*> t
 
 }  // namespace
 
+Question question_of(const std::vector<CandidateGroup>& groups) {
+  Question question;
+  if (groups.empty() || groups.front().specs.empty()) return question;
+  const KernelSpec& first = groups.front().specs.front();
+  question.kernel = first.kernel;
+  question.problem_class = class_of(first, groups.front().tile);
+  for (const CandidateGroup& group : groups) {
+    for (const KernelSpec& spec : group.specs) {
+      const bool same = spec.kernel == question.kernel;
+      question.candidates.push_back((same ? "" : text(kKernelWord, spec.kernel, ' ')) +
+                                    tile_of(spec, group.tile));
+    }
+  }
+  return question;
+}
+
 Question question_of(const std::vector<KernelSpec>& specs,
                      std::initializer_list<const char*> tile) {
-  Question question;
-  if (specs.empty()) return question;
-  question.kernel = specs.front().kernel;
-  question.problem_class = class_of(specs.front(), tile);
-  for (const KernelSpec& spec : specs) question.candidates.push_back(tile_of(spec, tile));
-  return question;
+  return question_of({CandidateGroup{specs, tile}});
+}
+
+std::string_view kernel_of(const Question& question, std::string_view candidate) {
+  if (!candidate.starts_with(kKernelWord)) return question.kernel;
+  candidate.remove_prefix(kKernelWord.size());
+  return candidate.substr(0, candidate.find(' '));
+}
+
+CandidateIndex pick(const std::vector<CandidateGroup>& groups, const DeviceFacts& facts) {
+  CandidateIndex found;
+  if (!facts.choices || facts.choices->silent()) return found;
+  const Question question = question_of(groups);
+  if (question.candidates.size() < 2) return found;
+  size_t chosen = facts.choices->choose(question);
+  if (chosen >= question.candidates.size()) return found;
+  for (; chosen >= groups[found.group].specs.size(); ++found.group) {
+    chosen -= groups[found.group].specs.size();
+  }
+  found.spec = chosen;
+  return found;
 }
 
 DeviceFacts without_choices(DeviceFacts facts) {

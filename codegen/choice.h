@@ -6,6 +6,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/device_facts.h"
@@ -28,8 +29,25 @@ class Choices {
   virtual bool silent() const { return false; }
 };
 
-// `tile`: the constants of the specs that a tile fixes, beside the number of warps.
+// The configurations of one kernel, the default first. `tile`: the constants of the specs that a
+// configuration fixes, beside the number of warps.
+struct CandidateGroup {
+  std::vector<KernelSpec> specs;
+  std::vector<const char*> tile;
+};
+struct CandidateIndex {
+  size_t group = 0, spec = 0;
+};
+
+// The question has the name and the class of the first group. Candidates of the others begin with
+// the name of their kernel: "kernel=causal_conv1d_update_row warps=4".
+Question question_of(const std::vector<CandidateGroup>& groups);
 Question question_of(const std::vector<KernelSpec>& specs, std::initializer_list<const char*> tile);
+// The kernel that a candidate of the question stands for.
+std::string_view kernel_of(const Question& question, std::string_view candidate);
+
+// Takes what the device's choices say, else the default of the first group. No group is empty.
+CandidateIndex pick(const std::vector<CandidateGroup>& groups, const DeviceFacts& facts);
 
 // The same device, of which nothing was measured: for what must not move with a tile.
 DeviceFacts without_choices(DeviceFacts facts);

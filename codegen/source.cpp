@@ -99,14 +99,14 @@ std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const 
                    "<Config>::kBytes == Config::kSmemBytes, \"host and device disagree on "
                    "shared memory\");\n"});
   }
-  // One block per multiprocessor is asked for explicitly: left to itself, ptxas spills a few bytes
-  // to reach the next step of occupancy.
+  // One block per multiprocessor is asked for explicitly, where a spec asks for no more: left to
+  // itself, ptxas spills a few bytes to reach the next step of occupancy.
   // With snippets it is in a namespace, so that no type that they know leads to its name.
   const bool inside = !spec.snippets.empty();
   append(&unit, {inside ? "namespace lathe {\n" : "",
-                 "extern \"C\" __global__ void __launch_bounds__(Config::kThreads, 1)\nentry(",
-                 "const __grid_constant__ ", spec.params, " p) { ", spec.kernel, "<Config>(p); }\n",
-                 inside ? "}\n" : ""});
+                 "extern \"C\" __global__ void __launch_bounds__(Config::kThreads, ",
+                 std::to_string(spec.min_blocks), ")\nentry(", "const __grid_constant__ ",
+                 spec.params, " p) { ", spec.kernel, "<Config>(p); }\n", inside ? "}\n" : ""});
   return unit;
 }
 

@@ -36,6 +36,20 @@ std::string Snippet::type() const {
 
 std::string Snippet::digest() const { return hex_of(sha256(text)); }
 
+void KernelSpec::set(const Template& from) {
+  kernel = from.kernel;
+  source = std::string(from.folder) + '/' + from.kernel + ".cuh";
+  params = from.params, params_bytes = static_cast<int>(from.params_bytes);
+  last_field = from.last_field, last_field_offset = static_cast<int>(from.last_field_offset);
+}
+
+KernelSpec KernelSpec::of(const Template& from, int threads) {
+  KernelSpec spec;
+  spec.set(from);
+  spec.threads = threads;
+  return spec;
+}
+
 std::string KernelSpec::text() const {
   std::string result;
   result.reserve(512);
@@ -53,6 +67,13 @@ std::string KernelSpec::text() const {
   for (const Snippet& snippet : snippets) {
     result += ' ' + snippet.name + '=' + snippet.digest();
   }
+  for (const TensorMapRecipe& map : tensor_maps) {
+    result += " map_" + map.field + '=' + std::string(word(map.dtype));
+    for (const int extent : map.box) result += 'x' + std::to_string(extent);
+    if (map.swizzle_bytes != 0) result += "/" + std::to_string(map.swizzle_bytes);
+  }
+  if (cluster != 1) result += " cluster=" + std::to_string(cluster);
+  if (min_blocks != 1) result += " min_blocks=" + std::to_string(min_blocks);
   result += " threads=" + std::to_string(threads);
   return result += " smem=" + std::to_string(smem_bytes);
 }

@@ -4,6 +4,7 @@
 // the log shows, what tests compare and what enters the cache key.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,26 @@ struct Snippet {
   std::string digest() const;
 };
 
+// A tensor that a kernel reads through a tensor map: the parameter that points to it and the box
+// that one copy brings to shared memory. The host encodes the map from the tensor of the call.
+struct TensorMapRecipe {
+  std::string field;  // of the parameter struct: "k"
+  Dtype dtype = Dtype::bf16;
+  std::vector<int> box;   // elements, innermost dimension first
+  int swizzle_bytes = 0;  // 0, 32, 64 or 128
+};
+
+// A template and what the host knows of its parameter struct.
+struct Template {
+  const char *folder, *kernel, *params;
+  size_t params_bytes;
+  const char* last_field;
+  size_t last_field_offset;
+};
+// The template KERNEL of a folder, whose parameters are a Params that ends with a field `last`.
+#define LATHE_TEMPLATE(folder, kernel, Params, last) \
+  ::lathe::Template { folder, kernel, #Params, sizeof(Params), #last, offsetof(Params, last) }
+
 struct KernelSpec {
   std::string kernel;      // stem, function template and log name: "causal_conv1d_bwd"
   std::string source;      // embedded name: "conv/causal_conv1d_bwd.cuh"
@@ -52,6 +73,10 @@ struct KernelSpec {
   std::string smem;  // "ConvBackwardSmem": has kBytes<Config>; empty: no dynamic shared memory
   int threads = 0;
   int smem_bytes = 0;  // dynamic shared memory, asserted against the template's own sum
+  // The rest of what a launch needs beside its grid. The text names only what is not the default.
+  int min_blocks = 1;  // of a multiprocessor, as the launch bounds promise
+  int cluster = 1;     // blocks of a cluster, all in x
+  std::vector<TensorMapRecipe> tensor_maps;
   std::vector<Constant> constants;  // in the template's order
   std::vector<Snippet> snippets;    // mostly none; mask_mod before score_mod
   // With snippets: what reads captured arrays for them.
@@ -60,6 +85,10 @@ struct KernelSpec {
   // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture. A
   // snippet is there with its digest.
   std::string text() const;
+  // A spec of a template, without constants.
+  static KernelSpec of(const Template& from, int threads = 0);
+  // Takes the names and sizes of a template over.
+  void set(const Template& from);
   // The value of a constant; asserts that it is there.
   long long constant(const std::string& name) const;
 };

@@ -4,10 +4,7 @@
 #include "collective/attention_pairs.h"
 
 #include <algorithm>
-#include <climits>
 #include <optional>
-
-#include "collective/ring.h"
 
 namespace lathe {
 namespace {
@@ -22,10 +19,10 @@ struct Rectangle {
 
 class Joiner {
  public:
-  explicit Joiner(const Visibility& visibility) : visibility_(visibility) {}
+  explicit Joiner(const VisibleRange& range) : range_(range) {}
 
   PairKind kind(Interval rows, Interval keys, int64_t diagonal) const {
-    return pair_rule(rows, keys, diagonal, visibility_.left, visibility_.right).kind;
+    return pair_rule(rows, keys, diagonal, range_).kind;
   }
 
   // Rectangles of the same rows, keys of `b` right behind those of `a`.
@@ -69,14 +66,14 @@ class Joiner {
     return {};
   }
 
-  Visibility visibility_;
+  VisibleRange range_;
 };
 
 // Cuts what no row or no key needs; whether anything is left.
-bool trim(Rectangle* pair, const Visibility& visibility) {
+bool trim(Rectangle* pair, const VisibleRange& range) {
   const Rectangle whole = *pair;
   Interval &rows = pair->rows, &keys = pair->keys;
-  const int64_t left = visibility.left, right = visibility.right, diagonal = pair->diagonal;
+  const int64_t left = range.left, right = range.right, diagonal = pair->diagonal;
   if (right >= 0) rows.begin = std::max(rows.begin, whole.keys.begin - diagonal - right);
   if (left >= 0) rows.end = std::min(rows.end, whole.keys.end - diagonal + left);
   if (right >= 0) keys.end = std::min(keys.end, rows.end + diagonal + right);
@@ -99,12 +96,11 @@ PairRow as_row(const Rectangle& pair) {
 
 // Of one run of rows: what it sees of each run of its sequence's keys, joined along the keys.
 std::vector<Rectangle> row_of_pairs(const TokenRun& rows, std::span<const TokenRun> keys,
-                                    int64_t offset, const Visibility& visibility,
+                                    int64_t offset, const VisibleRange& range,
                                     const Joiner& joiner) {
   std::vector<Rectangle> out;
   for (const TokenRun& each : keys) {
-    const PairRule rule =
-        pair_rule(rows.positions, each.positions, offset, visibility.left, visibility.right);
+    const PairRule rule = pair_rule(rows.positions, each.positions, offset, range);
     if (rule.visible == 0) continue;
     Rectangle pair;
     pair.rows = {rows.begin, rows.begin + rows.positions.size()};
@@ -113,7 +109,7 @@ std::vector<Rectangle> row_of_pairs(const TokenRun& rows, std::span<const TokenR
     pair.full = rule.kind == PairKind::full;
     pair.q0 = rows.positions.begin;
     pair.k0 = each.positions.begin;
-    if (!visibility.positions && !out.empty()) {
+    if (!range.positions && !out.empty()) {
       if (const auto joined = joiner.beside(out.back(), pair)) {
         out.back() = *joined;
         continue;
@@ -146,12 +142,6 @@ void append(std::vector<Rectangle>* pairs, std::vector<size_t>* open,
 
 }  // namespace
 
-Visibility visibility(bool causal, int64_t window_left, int64_t window_right, bool positions) {
-  // What passes every position is no bound.
-  const auto bound = [](int64_t window) { return window < 0 || window > INT_MAX ? -1 : window; };
-  return {bound(window_left), causal ? 0 : bound(window_right), positions};
-}
-
 std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
                                  const std::vector<int64_t>& cu_seqlens, int64_t begin) {
   std::vector<TokenRun> out;
@@ -173,14 +163,14 @@ std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
 
 std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
                                      const std::vector<TokenRun>& keys, const Layout& layout,
-                                     const Visibility& visibility) {
+                                     const VisibleRange& range) {
   // Runs of a sequence side by side, in the order of their buffer.
   std::vector<TokenRun> sorted = keys;
   const auto by_sequence = [](const TokenRun& a, const TokenRun& b) {
     return a.sequence < b.sequence;
   };
   std::stable_sort(sorted.begin(), sorted.end(), by_sequence);
-  const Joiner joiner(visibility);
+  const Joiner joiner(range);
   std::vector<Rectangle> pairs;
   std::vector<size_t> open;
   for (const TokenRun& each : rows) {
@@ -189,8 +179,8 @@ std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
     const int64_t queries = layout.cu_seqlens[n + 1] - layout.cu_seqlens[n];
     const int64_t all_keys = layout.cu_seqlens_k[n + 1] - layout.cu_seqlens_k[n];
     const std::vector<Rectangle> seen =
-        row_of_pairs(each, {begin, end}, all_keys - queries, visibility, joiner);
-    if (visibility.positions) {
+        row_of_pairs(each, {begin, end}, all_keys - queries, range, joiner);
+    if (range.positions) {
       pairs.insert(pairs.end(), seen.begin(), seen.end());
       continue;
     }
@@ -198,7 +188,7 @@ std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
   }
   std::vector<PairRow> out;
   for (Rectangle& pair : pairs) {
-    if (trim(&pair, visibility)) out.push_back(as_row(pair));
+    if (trim(&pair, range)) out.push_back(as_row(pair));
   }
   std::stable_sort(out.begin(), out.end(), [](const PairRow& a, const PairRow& b) {
     return a.qa != b.qa ? a.qa < b.qa : a.ka < b.ka;
@@ -206,12 +196,10 @@ std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
   return out;
 }
 
-int64_t visible_in(std::span<const PairRow> pairs, const Visibility& visibility) {
+int64_t visible_in(std::span<const PairRow> pairs, const VisibleRange& range) {
   int64_t sum = 0;
   for (const PairRow& pair : pairs) {
-    sum += pair_rule({0, pair.qb - pair.qa}, {0, pair.kb - pair.ka}, pair.shift, visibility.left,
-                     visibility.right)
-               .visible;
+    sum += pair_rule({0, pair.qb - pair.qa}, {0, pair.kb - pair.ka}, pair.shift, range).visible;
   }
   return sum;
 }

@@ -7,23 +7,13 @@
 #include <span>
 
 #include "collective/layout.h"
+#include "collective/visible_range.h"
 
 namespace lathe {
 
-// A row sees keys from `left` before its own to `right` behind; below 0 all of them. Of a sequence
-// with more keys than queries the last row is at the last key.
-struct Visibility {
-  int64_t left = -1, right = -1;
-  // Whether positions mean more than who sees whom (ALiBi, snippets): each pair is then a rectangle
-  // of positions too, and is not merged with others.
-  bool positions = false;
-};
-// The attention options: `causal` takes the place of window_right.
-Visibility visibility(bool causal, int64_t window_left, int64_t window_right, bool positions);
-
 // As flash_attention_block reads them. Rows [qa, qb) see keys [ka, kb), both counted in buffers:
 // row i of them keeps key j iff -left <= j - i - shift <= right. q0 and k0 are the positions of the
-// first row and key in their sequence; with Visibility::positions shift is
+// first row and key in their sequence; with VisibleRange::positions shift is
 // q0 + (keys - queries of the sequence) - k0.
 struct PairRow {
   int32_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0, q0 = 0, k0 = 0;
@@ -46,9 +36,9 @@ std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
 // one rectangle with one shift says the same. Runs ascend in their buffers.
 std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
                                      const std::vector<TokenRun>& keys, const Layout& layout,
-                                     const Visibility& visibility);
+                                     const VisibleRange& range);
 
-// (row, key) that are visible.
-int64_t visible_in(std::span<const PairRow> pairs, const Visibility& visibility);
+// Pairs of a row and a key that are visible.
+int64_t visible_in(std::span<const PairRow> pairs, const VisibleRange& range);
 
 }  // namespace lathe

@@ -4,7 +4,6 @@
 #include "collective/attention_rounds.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "codegen/base/text.h"
 
@@ -14,8 +13,7 @@ namespace {
 // The runs of all ranks on both axes, and who sees whom.
 class Ranks {
  public:
-  Ranks(const Layout& layout, const Visibility& visibility)
-      : layout_(layout), visibility_(visibility) {
+  Ranks(const Layout& layout, const VisibleRange& range) : layout_(layout), range_(range) {
     for (int rank = 0; rank < layout.world(); ++rank) {
       rows_.push_back(token_runs(layout.queries[rank], layout.cu_seqlens));
       keys_.push_back(token_runs(layout.keys[rank], layout.cu_seqlens_k));
@@ -27,7 +25,7 @@ class Ranks {
 
   std::vector<PairRow> pairs(int rank, int owner) const { return pairs(rank, keys_[owner]); }
   std::vector<PairRow> pairs(int rank, const std::vector<TokenRun>& keys) const {
-    return attention_pairs(rows_[rank], keys, layout_, visibility_);
+    return attention_pairs(rows_[rank], keys, layout_, range_);
   }
   bool sees(int rank, int owner) const {
     for (const TokenRun& rows : rows_[rank]) {
@@ -36,10 +34,7 @@ class Ranks {
                              (layout_.cu_seqlens[n + 1] - layout_.cu_seqlens[n]);
       for (auto keys = first_of(owner, n); keys != keys_[owner].end() && keys->sequence == n;
            ++keys) {
-        if (pair_rule(rows.positions, keys->positions, offset, visibility_.left, visibility_.right)
-                .visible > 0) {
-          return true;
-        }
+        if (pair_rule(rows.positions, keys->positions, offset, range_).visible > 0) return true;
       }
     }
     return false;
@@ -74,7 +69,7 @@ class Ranks {
   }
 
   const Layout& layout_;
-  Visibility visibility_;
+  VisibleRange range_;
   std::vector<std::vector<TokenRun>> rows_, keys_;
 };
 
@@ -152,7 +147,7 @@ ExchangeCounts gathered(const std::vector<KeyMessage>& sends,
 }  // namespace
 
 Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotation rotation,
-                                         const Visibility& visibility) {
+                                         const VisibleRange& range) {
   if (rank < 0 || rank >= layout.world()) {
     return Status(Code::invalid_argument,
                   text("rank is ", rank, "; allowed are 0 to ", layout.world() - 1));
@@ -168,13 +163,13 @@ Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotatio
     out.key_offsets.push_back(out.key_offsets.back() + out.key_tokens.back());
   }
   out.most_key_tokens = *std::max_element(out.key_tokens.begin(), out.key_tokens.end());
-  const Ranks ranks(layout, visibility);
+  const Ranks ranks(layout, range);
   if (rotation == Rotation::ring) {
     fill_ring(ranks, &out);
   } else {
     fill_gathered(ranks, &out);
   }
-  for (AttentionRound& round : out.rounds) round.visible = visible_in(round.pairs, visibility);
+  for (AttentionRound& round : out.rounds) round.visible = visible_in(round.pairs, range);
   return out;
 }
 
@@ -216,12 +211,6 @@ ExchangeCounts backward_exchange(const AttentionRounds& rounds, bool keys_kept) 
     end_group(before, &out);
   }
   return out;
-}
-
-int64_t visible_pairs(const AttentionRounds& rounds) {
-  return std::accumulate(
-      rounds.rounds.begin(), rounds.rounds.end(), int64_t{0},
-      [](int64_t sum, const AttentionRound& round) { return sum + round.visible; });
 }
 
 }  // namespace lathe

@@ -5,11 +5,12 @@
 #pragma once
 
 #include "collective/attention_pairs.h"
-#include "collective/ring.h"
 
 namespace lathe {
 
 enum class Rotation { ring, allgather };
+
+constexpr int kNoRank = -1;
 
 // A message between this rank and `peer`: `tokens` keys (both K and V, or dK and dV) from `begin`
 // on, counted in the buffer of their owner. kNoRank: none.
@@ -62,7 +63,7 @@ struct AttentionRounds {
 
 // `layout` was made for the same axes. INVALID_ARGUMENT for a rank outside its world.
 Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotation rotation,
-                                         const Visibility& visibility);
+                                         const VisibleRange& range);
 
 // What a rank sends and how many NCCL groups it calls, forward or backward; tokens of keys as they
 // go (K and V), tokens of their gradients. A ring's backward posts keys of round i with gradients
@@ -74,8 +75,5 @@ struct ExchangeCounts {
 };
 ExchangeCounts forward_exchange(const AttentionRounds& rounds);
 ExchangeCounts backward_exchange(const AttentionRounds& rounds, bool keys_kept);
-
-// (row, key) that are visible, over all rounds.
-int64_t visible_pairs(const AttentionRounds& rounds);
 
 }  // namespace lathe

@@ -14,12 +14,6 @@ namespace {
 
 Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
 
-Status check_multiple(const std::string& what, int64_t length, int64_t factor,
-                      const char* of_what) {
-  if (length % factor == 0) return {};
-  return invalid(text(what, " ", length, ", which is not a multiple of ", of_what, " = ", factor));
-}
-
 void append(Interval interval, std::vector<Interval>* to) {
   if (interval.size() > 0) to->push_back(interval);
 }
@@ -52,14 +46,13 @@ int64_t documents_intervals(const std::vector<int64_t>& cu_seqlens, int world) {
 }
 
 Result<ShardLayout> deal_blocks(const std::vector<int64_t>& cu_seqlens, int world,
-                                int64_t block_size, bool strict) {
-  if (block_size < 1)
+                                int64_t block_size) {
+  if (block_size < 1) {
     return invalid(text("block_size is ", block_size, "; allowed are 1 and more"));
+  }
   const int64_t length = cu_seqlens.back();
-  if (strict) LATHE_TRY(check_multiple("the length is", length, block_size, "block_size"));
   LATHE_TRY(check_count("blocks", length / block_size + (length % block_size != 0)));
-  LATHE_ASSIGN(const auto groups,
-               ptrr_groups(causal_block_costs(cu_seqlens, block_size), world, strict));
+  const auto groups = ptrr_groups(causal_block_costs(cu_seqlens, block_size), world);
   ShardLayout layout(world);
   for (int rank = 0; rank < world; ++rank) {
     for (const int64_t block : groups[rank]) {
@@ -81,62 +74,30 @@ Result<Balance> balance_of(const std::string& word) {
 }
 
 Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
-                                 int64_t block_size, bool strict) {
+                                 int64_t block_size) {
   LATHE_TRY(check_world(world));
   LATHE_TRY(check_cu_seqlens(cu_seqlens, -1));
-  const int64_t length = cu_seqlens.back(), twice = int64_t{2} * world;
+  const int64_t length = cu_seqlens.back();
   ShardLayout layout(world);
   switch (balance) {
     case Balance::none:
-      if (strict) LATHE_TRY(check_multiple("the length is", length, world, "world_size"));
       for (int rank = 0; rank < world; ++rank) {
         append(chunk(rank, 0, length, world), &layout[rank]);
       }
       break;
     case Balance::head_tail:
-      if (strict) LATHE_TRY(check_multiple("the length is", length, twice, "2 * world_size"));
       deal_head_tail({0, length}, world, &layout);
       break;
     case Balance::per_document:
       LATHE_TRY(check_count("intervals", documents_intervals(cu_seqlens, world)));
       for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
-        const Interval document = {cu_seqlens[n], cu_seqlens[n + 1]};
-        if (strict) {
-          LATHE_TRY(check_multiple(text("document ", n, " has length"), document.size(), twice,
-                                   "2 * world_size"));
-        }
-        deal_head_tail(document, world, &layout);
+        deal_head_tail({cu_seqlens[n], cu_seqlens[n + 1]}, world, &layout);
       }
       break;
     case Balance::ptrr:
-      return deal_blocks(cu_seqlens, world, block_size, strict);
+      return deal_blocks(cu_seqlens, world, block_size);
   }
   return layout;
-}
-
-std::vector<int64_t> shard_indices(const ShardLayout& layout) {
-  std::vector<int64_t> indices;
-  for (const auto& rank : layout) {
-    for (const Interval& interval : rank) {
-      for (int64_t t = interval.begin; t < interval.end; ++t) indices.push_back(t);
-    }
-  }
-  return indices;
-}
-
-std::vector<int64_t> inverse_permutation(const std::vector<int64_t>& indices) {
-  std::vector<int64_t> inverse(indices.size());
-  for (size_t i = 0; i < indices.size(); ++i) inverse[indices[i]] = static_cast<int64_t>(i);
-  return inverse;
-}
-
-std::vector<int64_t> shard_lengths(const ShardLayout& layout) {
-  std::vector<int64_t> lengths;
-  for (const auto& rank : layout) {
-    lengths.push_back(0);
-    for (const Interval& interval : rank) lengths.back() += interval.size();
-  }
-  return lengths;
 }
 
 std::vector<int64_t> causal_block_costs(const std::vector<int64_t>& cu_seqlens,
@@ -153,11 +114,8 @@ std::vector<int64_t> causal_block_costs(const std::vector<int64_t>& cu_seqlens,
   return costs;
 }
 
-Result<std::vector<std::vector<int64_t>>> ptrr_groups(const std::vector<int64_t>& cost, int world,
-                                                      bool strict) {
-  LATHE_TRY(check_world(world));
+std::vector<std::vector<int64_t>> ptrr_groups(const std::vector<int64_t>& cost, int world) {
   const auto count = static_cast<int64_t>(cost.size());
-  if (strict) LATHE_TRY(check_multiple("the number of blocks is", count, world, "world_size"));
   std::vector<int64_t> order(cost.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),

@@ -19,22 +19,15 @@ using ShardLayout = std::vector<std::vector<Interval>>;
 // head_tail     chunks r and 2W - 1 - r of 2W: a causal mask then costs every rank the same
 // per_document  head_tail within each document
 // ptrr          blocks of `block_size` tokens dealt by ptrr_groups with causal_block_costs
-// `strict` refuses what does not divide; otherwise chunks differ by a token at most.
+// Chunks differ by a token at most, whatever divides.
 Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
-                                 int64_t block_size, bool strict);
-
-// Positions in the order of the rearranged tensor, rank 0's first; and where each position is
-// there.
-std::vector<int64_t> shard_indices(const ShardLayout& layout);
-std::vector<int64_t> inverse_permutation(const std::vector<int64_t>& indices);
-std::vector<int64_t> shard_lengths(const ShardLayout& layout);
+                                 int64_t block_size);
 
 // Of each block of queries under a causal mask within documents: key blocks with a visible pair.
 std::vector<int64_t> causal_block_costs(const std::vector<int64_t>& cu_seqlens, int64_t block_size);
 
 // Processing-time round robin: blocks in descending order of cost, ties by index, dealt to the
 // ranks from left to right and back; each rank's in ascending order.
-Result<std::vector<std::vector<int64_t>>> ptrr_groups(const std::vector<int64_t>& cost, int world,
-                                                      bool strict);
+std::vector<std::vector<int64_t>> ptrr_groups(const std::vector<int64_t>& cost, int world);
 
 }  // namespace lathe

@@ -10,14 +10,14 @@ namespace {
 
 // One direction of the exchange: `send` goes to every rank of `to`, slot i of `receive` is filled
 // by rank i of `from`.
-struct Messages {
+struct HaloMessages {
   std::array<Transfer, kConvMaxMessages> sends, receives;
   Hop hop;
 };
 
 // `out` lends its arrays to its hop.
 void lay_out(const HaloBuffers& buffers, const HaloPeers& to, const HaloPeers& from,
-             Messages* out) {
+             HaloMessages* out) {
   for (size_t i = 0; i < to.size(); ++i) {
     out->sends[i] = {to[i].rank, buffers.send, buffers.message_bytes};
   }
@@ -80,7 +80,7 @@ HaloPlan halo_plan(const Partition& partition, int rank, int width) {
 
 Status conv_halo_forward(Group& group, const HaloPlan& plan, const HaloBuffers& rows, Step pack,
                          Step interior, Step join, Step boundary, CUstream stream) {
-  Messages messages;
+  HaloMessages messages;
   lay_out(rows, plan.destinations, plan.sources, &messages);
   const Hop& hop = messages.hop;
   const bool sources = !plan.sources.empty();
@@ -96,7 +96,7 @@ Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers&
                           const HaloBuffers& gradients, Step pack, Step first_half, Step join,
                           Step boundary, Step second_half, Step add, CUstream stream) {
   // Gradients travel the other way: to the ranks whose rows were received.
-  Messages rows_forth, gradients_back;
+  HaloMessages rows_forth, gradients_back;
   lay_out(rows, plan.destinations, plan.sources, &rows_forth);
   lay_out(gradients, plan.sources, plan.destinations, &gradients_back);
   const Hop &forth = rows_forth.hop, &back = gradients_back.hop;

@@ -13,6 +13,17 @@ namespace {
 
 using Wide = __int128;
 
+// A rank's part of the layout, document by document, in the order of its buffer.
+DocumentShards homes_of(const Layout& layout) {
+  DocumentShards out(layout.queries.size());
+  for (size_t rank = 0; rank < out.size(); ++rank) {
+    for (const TokenRun& run : token_runs(layout.queries[rank], layout.cu_seqlens)) {
+      out[rank].push_back({run.sequence, run.positions.begin, run.positions.size()});
+    }
+  }
+  return out;
+}
+
 // Where shards begin in the buffers of their ranks.
 Table first_rows(const DocumentShards& shards) {
   Table out;
@@ -47,7 +58,7 @@ Moves in_order(std::vector<ShardMove> moves) {
 
 // The pairs of one destination; neighbours in a document are one.
 void add_pairs(const DocumentShards& shards, const SharedContext& context, DispatchPlan* plan) {
-  std::vector<DispatchPair>& out = plan->pairs.emplace_back();
+  std::vector<PairRow>& out = plan->pairs.emplace_back();
   std::vector<int32_t>& documents = plan->documents.emplace_back();
   for (const SharedContext::Query& q : context.queries) {
     const DocumentShard& shard = shards[q.rank][q.shard];
@@ -79,12 +90,13 @@ void place_gradients(DispatchPlan* plan) {
   }
 }
 
-DispatchPlan tables_of(const DocumentShards& shards, const Table& dst, const Sight& sight) {
+DispatchPlan tables_of(const DocumentShards& shards, const Table& dst,
+                       const VisibleRange& visible) {
   const auto world = static_cast<int>(shards.size());
   const Table row = first_rows(shards);
   std::vector<ShardMove> queries, keys;
   DispatchPlan plan;
-  const auto contexts = shared_contexts(shards, dst, sight);
+  const auto contexts = shared_contexts(shards, dst, visible);
   for (int at = 0; at < world; ++at) {
     const SharedContext& context = contexts[at];
     for (const auto& q : context.queries) {
@@ -133,6 +145,11 @@ int64_t most(const std::vector<int64_t>& values) {
 }
 
 Status check_layout(const Layout& layout) {
+  constexpr int kMost = 2048;  // the tables of a plan have an entry for every two ranks
+  if (layout.world() > kMost) {
+    return {Code::invalid_argument,
+            text("dispatch: the world has ", layout.world(), " ranks; allowed are 1 to ", kMost)};
+  }
   if (layout.keys == layout.queries && layout.cu_seqlens == layout.cu_seqlens_k) return {};
   return {Code::invalid_argument,
           text("dispatch: keys are ", layout.key_length, " tokens and queries ", layout.length,
@@ -157,33 +174,16 @@ int64_t dispatch_alignment(int64_t length, int world) {
   return align;
 }
 
-DocumentShards homes_of(const Layout& layout) {
-  DocumentShards out(layout.queries.size());
-  const std::vector<int64_t>& cu = layout.cu_seqlens;
-  for (size_t rank = 0; rank < out.size(); ++rank) {
-    for (const Interval& interval : layout.queries[rank]) {
-      // The sequence that holds the first position: the last one that begins there or before.
-      auto next = std::upper_bound(cu.begin(), cu.end(), interval.begin);
-      for (int64_t at = interval.begin; at < interval.end; ++next) {
-        const int64_t begin = *(next - 1), end = std::min(*next, interval.end);
-        if (at < end) out[rank].push_back({next - 1 - cu.begin(), at - begin, end - at});
-        at = std::max(at, end);
-      }
-    }
-  }
-  return out;
-}
-
 Result<DispatchPlan> plan_dispatch(const Layout& layout, const DispatchRules& rules) {
   LATHE_TRY(check_layout(layout));
   const DocumentShards homes = homes_of(layout);
-  const Sight& sight = rules.limits.sight;
+  const VisibleRange& visible = rules.limits.visible;
   LATHE_ASSIGN(const BalancedPlan balanced, balance_shards(homes, rules.limits));
   Table stay(homes.size());
   for (size_t rank = 0; rank < homes.size(); ++rank) {
     stay[rank].assign(homes[rank].size(), static_cast<int64_t>(rank));
   }
-  DispatchPlan home = tables_of(homes, stay, sight);
+  DispatchPlan home = tables_of(homes, stay, visible);
   home.load = home.load_at_home = balanced.load_before;
   const Traffic at_home = traffic_of(home, rules.limits);
   const Status fits_at_home = check_tokens(at_home, rules.most_tokens);
@@ -191,7 +191,7 @@ Result<DispatchPlan> plan_dispatch(const Layout& layout, const DispatchRules& ru
     LATHE_TRY(fits_at_home);
     return home;
   }
-  DispatchPlan moved = tables_of(balanced.shards, balanced.dst, sight);
+  DispatchPlan moved = tables_of(balanced.shards, balanced.dst, visible);
   moved.load = balanced.load, moved.load_at_home = balanced.load_before;
   const Traffic moving = traffic_of(moved, rules.limits);
   if (!check_tokens(moving, rules.most_tokens).ok()) {

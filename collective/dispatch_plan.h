@@ -5,7 +5,7 @@
 // rank makes the same plan.
 #pragma once
 
-#include "collective/layout.h"
+#include "collective/attention_pairs.h"
 #include "collective/moves.h"
 #include "collective/planner.h"
 
@@ -24,13 +24,6 @@ struct DispatchRules {
   int64_t most_tokens = 0;  // of queries and keys that a rank may receive; 0: any number
 };
 
-// Rows q of the arrived queries see keys k of the arrived keys: the numbers of a block step's pair.
-// row qa + i is at key ka + i + shift; q0 and k0 are positions in the document.
-struct DispatchPair {
-  int32_t qa, qb, ka, kb, shift, q0, k0;
-  bool operator==(const DispatchPair&) const = default;
-};
-
 struct DispatchPlan {
   bool moved = false;  // some query is computed elsewhere than at home
   bool packs = false;  // one message from a rank to another, else one for each move
@@ -39,9 +32,10 @@ struct DispatchPlan {
   // at home stay where they are.
   Moves gradients;
   std::vector<int64_t> query_tokens, key_tokens, slot_tokens;  // by rank
-  std::vector<std::vector<DispatchPair>> pairs;                // by attention rank
-  std::vector<std::vector<int32_t>> documents;                 // of each pair
-  std::vector<int64_t> load, load_at_home;                     // visible pairs, by attention rank
+  // By attention rank: arrived queries and the arrived keys that they see.
+  std::vector<std::vector<PairRow>> pairs;
+  std::vector<std::vector<int32_t>> documents;  // of each pair
+  std::vector<int64_t> load, load_at_home;      // visible pairs, by attention rank
 };
 // INVALID_ARGUMENT where keys are not the queries' own tokens, and where even at home a rank would
 // receive more than its limit.
@@ -57,8 +51,5 @@ DispatchSum dispatch_sum(const DispatchPlan& plan, int rank, int64_t tokens);
 
 // Cuts that leave this many tokens balance what there is: a power of two up to a tile's 128.
 int64_t dispatch_alignment(int64_t length, int world);
-
-// A rank's part of the layout, document by document, in the order of its buffer.
-DocumentShards homes_of(const Layout& layout);
 
 }  // namespace lathe

@@ -27,30 +27,6 @@ Status check_hop(const Group& group, const Hop& hop) {
   return {};
 }
 
-ncclResult_t enqueue(const Group& group, const Hop& hop) {
-  const Nccl& nccl = group.nccl();
-  const auto failed = [](ncclResult_t result) {
-    return result != ncclSuccess && result != ncclInProgress;
-  };
-  for (const Transfer& from : hop.receives) {
-    if (from.bytes == 0) continue;
-    for (int64_t i = 0; i < from.count; ++i) {
-      const ncclResult_t result = nccl.ncclRecv(from.at(i), from.bytes, ncclInt8, from.peer,
-                                                group.comm(), group.exchange_stream());
-      if (failed(result)) return result;
-    }
-  }
-  for (const Transfer& to : hop.sends) {
-    if (to.bytes == 0) continue;
-    for (int64_t i = 0; i < to.count; ++i) {
-      const ncclResult_t result = nccl.ncclSend(to.at(i), to.bytes, ncclInt8, to.peer, group.comm(),
-                                                group.exchange_stream());
-      if (failed(result)) return result;
-    }
-  }
-  return ncclSuccess;
-}
-
 // For the watchdog's words, should the hop never end.
 Posting posting_of(const Hop& hop) {
   Posting out;
@@ -68,6 +44,18 @@ Posting posting_of(const Hop& hop) {
 
 }  // namespace
 
+void Messages::send(int peer, const void* data, size_t bytes) {
+  if (bytes == 0 || failed()) return;
+  result_ =
+      group_.nccl().ncclSend(data, bytes, ncclInt8, peer, group_.comm(), group_.exchange_stream());
+}
+
+void Messages::receive(int peer, void* data, size_t bytes) {
+  if (bytes == 0 || failed()) return;
+  result_ =
+      group_.nccl().ncclRecv(data, bytes, ncclInt8, peer, group_.comm(), group_.exchange_stream());
+}
+
 bool is_empty(const Hop& hop) {
   const auto nothing = [](const Transfer& transfer) { return transfer.total() == 0; };
   return std::all_of(hop.sends.begin(), hop.sends.end(), nothing) &&
@@ -79,13 +67,15 @@ Status post(Group& group, const Hop& hop) {
   const Group::Use use(group);
   LATHE_TRY(use.status());
   LATHE_TRY(check_hop(group, hop));
-  const Nccl& nccl = group.nccl();
-  LATHE_TRY(check(nccl, group.comm(), nccl.ncclGroupStart(), "ncclGroupStart"));
-  const ncclResult_t posted = enqueue(group, hop);
-  // A group that was begun must be ended, or the next call of this thread joins it.
-  const ncclResult_t ended = nccl.ncclGroupEnd();
-  LATHE_TRY(check(nccl, group.comm(), posted, hop.name));
-  LATHE_TRY(group.settle(ended, hop.name));
+  const ncclResult_t told = in_group(group, [&](Messages& messages) {
+    for (const Transfer& from : hop.receives) {
+      for (int64_t i = 0; i < from.count; ++i) messages.receive(from.peer, from.at(i), from.bytes);
+    }
+    for (const Transfer& to : hop.sends) {
+      for (int64_t i = 0; i < to.count; ++i) messages.send(to.peer, to.at(i), to.bytes);
+    }
+  });
+  LATHE_TRY(group.settle(told, hop.name));
   return group.posted(posting_of(hop));
 }
 

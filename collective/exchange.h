@@ -46,13 +46,39 @@ struct Collective {
   int step = 0;
   uint64_t bytes = 0;  // that this rank hands over
 };
-// `call(nccl, comm, stream)` makes the calls; several are enclosed in a group by the caller.
+// `call(nccl, comm, stream)` makes the call.
 template <typename F>
 Status post(Group& group, const Collective& what, F call) {
   const Group::Use use(group);
   LATHE_TRY(use.status());
   LATHE_TRY(group.settle(call(group.nccl(), group.comm(), group.exchange_stream()), what.name));
   return group.posted({what.step, -1, what.bytes});
+}
+
+// The messages of one NCCL group, told one by one: nothing is kept, so the run path allocates
+// nothing. Those of no bytes are left out, and all that come after one that failed.
+class Messages {
+ public:
+  explicit Messages(Group& group) : group_(group) {}
+  void send(int peer, const void* data, size_t bytes);
+  void receive(int peer, void* data, size_t bytes);
+  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
+  ncclResult_t result() const { return result_; }
+
+ private:
+  Group& group_;
+  ncclResult_t result_ = ncclSuccess;
+};
+// `tell(messages)` says them all.
+template <typename Tell>
+ncclResult_t in_group(Group& group, const Tell& tell) {
+  const ncclResult_t begun = group.nccl().ncclGroupStart();
+  if (begun != ncclSuccess) return begun;
+  Messages messages(group);
+  tell(messages);
+  // A group that was begun must be ended, or the next call of this thread joins it.
+  const ncclResult_t ended = group.nccl().ncclGroupEnd();
+  return messages.failed() ? messages.result() : ended;
 }
 
 }  // namespace lathe

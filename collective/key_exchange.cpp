@@ -8,39 +8,10 @@
 namespace lathe {
 namespace {
 
-// The messages of one group, as they are told.
-class Messages {
- public:
-  explicit Messages(Group& group) : group_(group) {}
-  void send(int peer, const char* data, int64_t bytes) {
-    if (bytes == 0 || failed()) return;
-    result_ = group_.nccl().ncclSend(data, static_cast<size_t>(bytes), ncclInt8, peer,
-                                     group_.comm(), group_.exchange_stream());
-  }
-  void receive(int peer, char* data, int64_t bytes) {
-    if (bytes == 0 || failed()) return;
-    result_ = group_.nccl().ncclRecv(data, static_cast<size_t>(bytes), ncclInt8, peer,
-                                     group_.comm(), group_.exchange_stream());
-  }
-  ncclResult_t result() const { return result_; }
-  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
-
- private:
-  Group& group_;
-  ncclResult_t result_ = ncclSuccess;
-};
-
 template <typename Tell>
 Status post_group(Group& group, const Collective& what, const Tell& tell) {
-  return post(group, what, [&](const Nccl& nccl, ncclComm_t, CUstream) {
-    const ncclResult_t begun = nccl.ncclGroupStart();
-    if (begun != ncclSuccess) return begun;
-    Messages messages(group);
-    tell(messages);
-    // A group that was begun must be ended, or the next call of this thread joins it.
-    const ncclResult_t ended = nccl.ncclGroupEnd();
-    return messages.failed() ? messages.result() : ended;
-  });
+  return post(group, what,
+              [&](const Nccl&, ncclComm_t, CUstream) { return in_group(group, tell); });
 }
 
 // For messages about a time out.

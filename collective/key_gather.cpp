@@ -8,50 +8,28 @@
 namespace lathe {
 namespace {
 
-// Some rows of one sequence: an interval of the queries' axis, and where it lies in its rank's
-// buffer.
-struct RowPiece {
-  int64_t sequence = 0, begin = 0, end = 0, at = 0;
-};
-
-// The rows of a rank, cut where sequences end. Calls `take` in the order of the buffer.
-template <typename Take>
-void each_row_piece(const Layout& layout, int rank, const Take& take) {
-  const std::vector<int64_t>& cu = layout.cu_seqlens;
-  int64_t at = 0;
-  for (const Interval& interval : layout.queries[rank]) {
-    // The last sequence that begins here or before: empty ones lie before it.
-    auto next = std::upper_bound(cu.begin(), cu.end(), interval.begin);
-    for (int64_t begin = interval.begin; begin < interval.end; ++next) {
-      const int64_t end = std::min(*next, interval.end);
-      if (end > begin) take(RowPiece{next - cu.begin() - 1, begin, end, at});
-      at += end - begin, begin = end;
-    }
-  }
-}
-
-int64_t queries_of(const Layout& layout, int64_t n) {
-  return layout.cu_seqlens[n + 1] - layout.cu_seqlens[n];
+std::vector<TokenRun> row_runs(const Layout& layout, int rank) {
+  return token_runs(layout.queries[rank], layout.cu_seqlens);
 }
 int64_t keys_of(const Layout& layout, int64_t n) {
   return layout.cu_seqlens_k[n + 1] - layout.cu_seqlens_k[n];
 }
-// Of a row, at `row` of the whole axis, among the keys of its sequence.
+// Position of a row, which is the `row`-th one of sequence n, among the keys of that sequence.
 int64_t position(const Layout& layout, int64_t n, int64_t row) {
-  return keys_of(layout, n) - queries_of(layout, n) + row - layout.cu_seqlens[n];
+  return keys_of(layout, n) - (layout.cu_seqlens[n + 1] - layout.cu_seqlens[n]) + row;
 }
 
-// Of each sequence how many keys the rank's rows may see; by sequence, ascending.
+// How many keys of each sequence the rank's rows may see; by sequence, ascending.
 struct Prefix {
   int64_t sequence = 0, keys = 0, gathered = 0;  // `gathered`: where they begin
 };
 std::vector<Prefix> prefixes(const Layout& layout, int rank, bool causal) {
   std::vector<Prefix> out;
-  each_row_piece(layout, rank, [&](const RowPiece& rows) {
+  for (const TokenRun& rows : row_runs(layout, rank)) {
     const int64_t all = keys_of(layout, rows.sequence);
-    const int64_t last = position(layout, rows.sequence, rows.end - 1);
-    out.push_back({rows.sequence, causal ? std::clamp<int64_t>(last + 1, 0, all) : all});
-  });
+    const int64_t end = position(layout, rows.sequence, rows.positions.end);
+    out.push_back({rows.sequence, causal ? std::clamp<int64_t>(end, 0, all) : all});
+  }
   std::sort(out.begin(), out.end(), [](const Prefix& a, const Prefix& b) {
     return a.sequence != b.sequence ? a.sequence < b.sequence : a.keys > b.keys;
   });
@@ -129,13 +107,13 @@ int64_t tokens_of_others(const std::vector<KeyPieces>& by_rank, int rank) {
 
 std::vector<KeyRun> runs_of(const Layout& layout, int rank, const std::vector<Prefix>& kept) {
   std::vector<KeyRun> out;
-  each_row_piece(layout, rank, [&](const RowPiece& rows) {
+  for (const TokenRun& rows : row_runs(layout, rank)) {
     const auto own = std::lower_bound(
         kept.begin(), kept.end(), rows.sequence,
         [](const Prefix& prefix, int64_t sequence) { return prefix.sequence < sequence; });
-    out.push_back({rows.at, rows.at + rows.end - rows.begin, own->gathered,
+    out.push_back({rows.sequence, rows.begin, rows.begin + rows.positions.size(), own->gathered,
                    own->gathered + own->keys, layout.cu_seqlens_k[rows.sequence]});
-  });
+  }
   return out;
 }
 
@@ -143,6 +121,10 @@ std::vector<KeyRun> runs_of(const Layout& layout, int rank, const std::vector<Pr
 
 int64_t KeyGather::received() const { return tokens_of_others(from, rank); }
 int64_t KeyGather::sent() const { return tokens_of_others(to, rank); }
+
+std::vector<KeyRun> key_runs(const Layout& layout, int rank, bool causal) {
+  return runs_of(layout, rank, prefixes(layout, rank, causal));
+}
 
 KeyGather key_gather(const Layout& layout, int rank, bool causal) {
   KeyGather out;
@@ -164,11 +146,11 @@ KeyGather key_gather(const Layout& layout, int rank, bool causal) {
 
 std::vector<int32_t> row_positions(const Layout& layout, int rank) {
   std::vector<int32_t> out;
-  each_row_piece(layout, rank, [&](const RowPiece& rows) {
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
+  for (const TokenRun& rows : row_runs(layout, rank)) {
+    for (int64_t row = rows.positions.begin; row < rows.positions.end; ++row) {
       out.push_back(static_cast<int32_t>(position(layout, rows.sequence, row)));
     }
-  });
+  }
   return out;
 }
 

@@ -8,13 +8,14 @@
 
 #include <span>
 
+#include "collective/attention_pairs.h"
 #include "collective/group.h"
-#include "collective/layout.h"
 
 namespace lathe {
 
 // Neighbouring rows of a rank's buffer that are of one sequence, and its gathered keys.
 struct KeyRun {
+  int64_t sequence = 0;
   int64_t rows_begin = 0, rows_end = 0;  // in the buffer
   int64_t keys_begin = 0, keys_end = 0;  // among the gathered keys
   int64_t origin = 0;                    // of keys_begin on the whole axis
@@ -41,7 +42,9 @@ struct KeyGather {
   int64_t received() const;  // tokens from the other ranks
   int64_t sent() const;      // and to them
 };
-// `causal`: a row sees no key behind its position, (len_k - len_q) + its place in the sequence.
+// Returns the rank's rows, sequence by sequence, and where their keys will lie. `causal`: a row
+// sees no key behind its position, (len_k - len_q) + its place in the sequence.
+std::vector<KeyRun> key_runs(const Layout& layout, int rank, bool causal);
 KeyGather key_gather(const Layout& layout, int rank, bool causal);
 
 // Of each row of a rank's buffer its position among the keys of its sequence, as above.

@@ -15,26 +15,9 @@ Status check_length(const char* name, int64_t length) {
   return {Code::invalid_argument, text(name, " is ", length, "; allowed are 0 to ", INT_MAX)};
 }
 
-int64_t tokens_of(const std::vector<Interval>& intervals) {
-  int64_t sum = 0;
-  for (const Interval& interval : intervals) sum += interval.size();
-  return sum;
-}
-
 // A rank's buffer as few runs: interior cuts mean nothing to it.
 void join_runs(ShardLayout* layout) {
-  for (std::vector<Interval>& intervals : *layout) {
-    std::vector<Interval> joined;
-    for (const Interval& each : intervals) {
-      if (each.size() == 0) continue;
-      if (!joined.empty() && joined.back().end == each.begin) {
-        joined.back().end = each.end;
-      } else {
-        joined.push_back(each);
-      }
-    }
-    intervals = std::move(joined);
-  }
+  for (std::vector<Interval>& intervals : *layout) intervals = joined_intervals(intervals);
 }
 
 ShardLayout parts_of(const Partition& partition) {
@@ -67,8 +50,8 @@ Status take_bounds(const LayoutOptions& options, Layout* out) {
 
 }  // namespace
 
-int64_t Layout::query_tokens(int rank) const { return tokens_of(queries[rank]); }
-int64_t Layout::key_tokens(int rank) const { return tokens_of(keys[rank]); }
+int64_t Layout::query_tokens(int rank) const { return total_size(queries[rank]); }
+int64_t Layout::key_tokens(int rank) const { return total_size(keys[rank]); }
 
 Result<Layout> make_layout(const LayoutOptions& options) {
   LATHE_TRY(check_world(options.world));
@@ -99,10 +82,10 @@ Result<Layout> make_layout(const LayoutOptions& options) {
     return out;
   }
   if (out.balance == Balance::none) out.partition = even_partition(out.length, options.world);
-  LATHE_ASSIGN(out.queries, shard_layout(out.balance, out.cu_seqlens, options.world,
-                                         options.block_size, /*strict=*/false));
-  LATHE_ASSIGN(out.keys, shard_layout(out.balance, out.cu_seqlens_k, options.world,
-                                      options.block_size, /*strict=*/false));
+  LATHE_ASSIGN(out.queries,
+               shard_layout(out.balance, out.cu_seqlens, options.world, options.block_size));
+  LATHE_ASSIGN(out.keys,
+               shard_layout(out.balance, out.cu_seqlens_k, options.world, options.block_size));
   join_runs(&out.queries);
   join_runs(&out.keys);
   return out;

@@ -113,8 +113,7 @@ Moves axis_moves(const ShardLayout& layout) {
   const int world = static_cast<int>(layout.size());
   Moves out;
   for (int from = 0; from < world; ++from) {
-    int64_t tokens = 0;
-    for (const Interval& interval : layout[from]) tokens += interval.size();
+    const int64_t tokens = total_size(layout[from]);
     for (int to = 0; to < world; ++to) {
       // Its own rows are no message and need no place among them.
       int64_t row = from == to ? 0 : (to < from ? to : to - 1) * tokens;
@@ -136,15 +135,7 @@ ShardLayout joined_parts(const ShardLayout& layout, int count) {
   for (std::vector<Interval>& part : out) {
     std::sort(part.begin(), part.end(),
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-    std::vector<Interval> runs;
-    for (const Interval& each : part) {
-      if (!runs.empty() && runs.back().end == each.begin) {
-        runs.back().end = each.end;
-      } else {
-        runs.push_back(each);
-      }
-    }
-    part = std::move(runs);
+    part = joined_intervals(part);
   }
   return out;
 }

@@ -87,7 +87,7 @@ class Planner {
  private:
   // Pairs of the `tokens` first or last tokens of an item.
   int64_t pairs_of(const Item& item, bool tail, int64_t tokens) const {
-    return limits_.sight.pairs(rows_of(item, tail, tokens), item.document);
+    return pair_rule(rows_of(item, tail, tokens), {0, item.document}, 0, limits_.visible).visible;
   }
   static Interval rows_of(const Item& item, bool tail, int64_t tokens) {
     if (tail) return {item.end() - tokens, item.end()};
@@ -95,7 +95,7 @@ class Planner {
   }
   // Behind the last key that these rows see.
   int64_t keys_end(const Item& item, const Interval& rows) const {
-    return limits_.sight.keys(rows, item.document).end;
+    return limits_.visible.keys(rows, item.document).end;
   }
   // Most tokens of the item whose pairs fit into the budget: all, or a multiple of `align`; 0 if
   // none do. Pairs grow with tokens.
@@ -187,11 +187,8 @@ Status check_limits(const PlannerLimits& limits) {
 
 Result<BalancedPlan> balance_shards(const DocumentShards& shards, const PlannerLimits& limits) {
   LATHE_TRY(check_limits(limits));
-  Table at_home(shards.size());
-  for (size_t rank = 0; rank < shards.size(); ++rank) {
-    at_home[rank].assign(shards[rank].size(), static_cast<int64_t>(rank));
-  }
-  LATHE_TRY(check_documents(shards, at_home));
+  const auto chains = document_chains(shards);
+  if (!chains.ok()) return chains.status();
   Planner planner(shards, limits);
   LATHE_TRY(planner.check_total());
   BalancedPlan plan;

@@ -13,7 +13,7 @@ struct PlannerLimits {
   int64_t tolerance = 1, of = 20;     // the load may exceed the mean by tolerance / of
   int64_t align = 128;                // cuts leave multiples of this many tokens
   int64_t q_bytes = 1, kv_bytes = 1;  // that move with a token of queries, of keys
-  Sight sight = {};                   // of rows within their document
+  VisibleRange visible = kCausal;     // of rows within their document
 };
 struct BalancedPlan {
   DocumentShards shards;  // cuts of the given ones, in the given order

@@ -63,6 +63,25 @@ Interval chunk(int64_t c, int64_t lo, int64_t n, int64_t parts) {
   return {cut(c), cut(c + 1)};
 }
 
+std::vector<Interval> joined_intervals(const std::vector<Interval>& intervals) {
+  std::vector<Interval> out;
+  for (const Interval& each : intervals) {
+    if (each.size() == 0) continue;
+    if (!out.empty() && out.back().end == each.begin) {
+      out.back().end = each.end;
+    } else {
+      out.push_back(each);
+    }
+  }
+  return out;
+}
+
+int64_t total_size(const std::vector<Interval>& intervals) {
+  int64_t sum = 0;
+  for (const Interval& each : intervals) sum += each.size();
+  return sum;
+}
+
 Partition even_partition(int64_t length, int world) {
   Partition out;
   out.bounds.reserve(world + 1);
@@ -110,27 +129,6 @@ Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_se
   std::vector<PartContext> out;
   out.reserve(partition.world());
   for (int p = 0; p < partition.world(); ++p) out.push_back(context_of(cu_seqlens, partition, p));
-  return out;
-}
-
-std::vector<HaloRow> conv_halo_rows(const std::vector<int64_t>& cu_seqlens,
-                                    const Partition& partition, int part, int width) {
-  const Interval own = partition.part(part);
-  if (own.size() == 0) return {};
-  const int64_t sequence = interval_of(cu_seqlens, own.begin);
-  const int64_t start = cu_seqlens[sequence];
-  std::vector<HaloRow> out(width - 1);
-  for (int j = 0; j < width - 1; ++j) {
-    const int64_t position = own.begin - (width - 1) + j;
-    HaloRow& row = out[j];
-    row.initial = position < start;
-    if (row.initial) {
-      row.sequence = static_cast<int>(sequence);
-      row.slot = static_cast<int>(width + position - start);
-    } else {
-      row.position = position;
-    }
-  }
   return out;
 }
 

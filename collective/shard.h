@@ -19,6 +19,11 @@ struct Interval {
 };
 Interval chunk(int64_t c, int64_t lo, int64_t n, int64_t parts);
 
+// Leaves out empty intervals, and makes one interval of two where the second begins at the end of
+// the first.
+std::vector<Interval> joined_intervals(const std::vector<Interval>& intervals);
+int64_t total_size(const std::vector<Interval>& intervals);
+
 // A cut of [0, length) into one part per rank, in rank order; parts may be uneven or empty.
 struct Partition {
   std::vector<int64_t> bounds;  // world + 1 offsets, first 0, last = length
@@ -50,14 +55,5 @@ struct PartContext {
 };
 Result<std::vector<PartContext>> part_contexts(const std::vector<int64_t>& cu_seqlens,
                                                const Partition& partition);
-
-// Where the rows of a part's halo come from, oldest first.
-struct HaloRow {
-  bool initial = false;  // a slot of initial_state, else a token
-  int64_t position = 0;  // token
-  int sequence = 0, slot = 0;
-};
-std::vector<HaloRow> conv_halo_rows(const std::vector<int64_t>& cu_seqlens,
-                                    const Partition& partition, int part, int width);
 
 }  // namespace lathe

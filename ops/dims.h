@@ -123,7 +123,7 @@ struct Shape {
   int rank = 0;
   std::array<Dimension, kMaxRank> dims{};
 };
-Shape parse_shape(std::string_view shape);         // a single one
+Shape parse_shape(std::string_view shape);  // a single one
 std::vector<Shape> parse_shapes(std::string_view shapes);
 // Returns the shape of this rank, of several the one of that number, or the last; of rank 0 if
 // there is none.

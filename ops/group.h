@@ -38,9 +38,9 @@ struct lathe_group {
 namespace lathe {
 
 // What a plan made of a shard before its first run: tables on the device, schedules. Immutable.
-class Prepared {
+class ShardState {
  public:
-  virtual ~Prepared() = default;
+  virtual ~ShardState() = default;
 };
 
 }  // namespace lathe
@@ -52,11 +52,11 @@ struct lathe_shard {
 
   struct ForPlan {
     uint64_t plan = 0;  // lathe_plan::id
-    std::unique_ptr<const lathe::Prepared> prepared;
+    std::unique_ptr<const lathe::ShardState> state;
   };
-  std::vector<ForPlan> prepared;
+  std::vector<ForPlan> states;
 
   bool contiguous() const { return layout.balance == lathe::Balance::none; }
   // Null if the shard was not prepared for the plan.
-  const lathe::Prepared* find(uint64_t plan) const;
+  const lathe::ShardState* find(uint64_t plan) const;
 };

@@ -3,12 +3,18 @@
 #include "ops/heads.h"
 
 #include "codegen/base/invalid.h"
+#include "ops/fill.h"
 
 namespace lathe {
 
-AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
-  const int first = packed ? 0 : 1;
-  return {packed ? 0 : tensor.stride[0], tensor.stride[first], tensor.stride[first + 1]};
+TensorFields TensorFields::of(const char* op) {
+  const Operator& table = *find_operator(op);
+  TensorFields out;
+#define LATHE_FIND(name) out.name = find_tensor(table, #name);
+  LATHE_ACTIVATIONS(LATHE_FIND)
+  LATHE_POINTERS(LATHE_FIND)
+#undef LATHE_FIND
+  return out;
 }
 
 Status check_heads(int64_t heads, int64_t kv_heads, const char* keys) {

@@ -41,7 +41,8 @@ Dtype output_dtype(const lathe_problem& problem, const TensorInfo& tensor) {
   const Operator& op = *problem.op;
   if (tensor.dtypes[0] == '=') return problem.tensors[find_tensor(op, tensor.dtypes + 1)].dtype;
   const Dtype first = problem.tensors[0].dtype;
-  if (op.tensors[0].name == std::string_view("q") && std::string_view(tensor.dtypes).find('|') != std::string_view::npos &&
+  if (op.tensors[0].name == std::string_view("q") &&
+      std::string_view(tensor.dtypes).find('|') != std::string_view::npos &&
       listed(tensor.dtypes, '|', word(first))) {
     return first;
   }
@@ -108,8 +109,8 @@ Status infer(lathe_problem* problem, const DLTensor* const* values) {
   bool listed = false;
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const int index = static_cast<int>(i);
-    listed = listed || (op.tensors[i].role == Role::output && problem->has(index) &&
-                        problem->writes(index));
+    listed = listed ||
+             (op.tensors[i].role == Role::output && problem->has(index) && problem->writes(index));
   }
   for (size_t i = 0; i < op.tensors.size() && !listed; ++i) {
     const int index = static_cast<int>(i);

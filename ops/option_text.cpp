@@ -63,8 +63,8 @@ Status set_option_text(lathe_problem* problem, const char* name, std::string byt
     for (const OptionInfo& option : op.options) {
       if (takes_file(option)) all += text(all.empty() ? "" : ", ", option.name);
     }
-    return invalid(text(op.name, " has no option ", in_quotes(name),
-                        " that is a text; it has ", all.empty() ? "none" : all));
+    return invalid(text(op.name, " has no option ", in_quotes(name), " that is a text; it has ",
+                        all.empty() ? "none" : all));
   }
   if (problem->options[index]) {
     return invalid(text("option ", name, " is set twice, to ", in_quotes(*problem->options[index]),

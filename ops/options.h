@@ -22,8 +22,8 @@ Status parse_option(const OptionInfo& option, const std::string& value, std::opt
 int word_number(const OptionInfo& option, const std::string& value);
 
 template <typename Word>
-  requires std::is_enum_v<Word>
-Status parse_option(const OptionInfo& option, const std::string& value, Word* out) {
+requires std::is_enum_v<Word> Status parse_option(const OptionInfo& option,
+                                                  const std::string& value, Word* out) {
   *out = static_cast<Word>(word_number(option, value));
   return {};
 }
@@ -41,8 +41,8 @@ struct Bind {
   static constexpr OptionInfo flag(const char* name, const char* sentence,
                                    const char* allowed = "0|1") {
     // The first value that is allowed is the default.
-    return {name, OptionType::integer, allowed[0] == '1' ? "1" : "0", allowed, sentence,
-            store<kMember>};
+    return {name,     OptionType::integer, allowed[0] == '1' ? "1" : "0", allowed,
+            sentence, store<kMember>};
   }
   template <auto kMember>
   static constexpr OptionInfo integer(const char* name, const char* fallback, const char* allowed,

@@ -1,34 +1,31 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Inner problems, their works and their calls.
+// The steps of an operator, and their calls.
 #include "ops/parts.h"
 
 #include <algorithm>
 #include <cassert>
 
-#include "ops/resolve.h"
-
 namespace lathe {
 
-Result<std::unique_ptr<Part>> Part::make(
-    const char* op, const DeviceFacts& facts,
-    const std::function<Status(lathe_problem&)>& declare_tensors) {
-  lathe_problem problem;
-  problem.op = find_operator(op);
-  problem.options.resize(problem.op->options.size());
-  LATHE_TRY(declare_tensors(problem));
-  LATHE_ASSIGN(const Resolved resolved, resolve(problem));
+Result<std::unique_ptr<Part>> Part::make(const char* op,
+                                         Result<std::unique_ptr<Executor>> executor) {
+  LATHE_TRY(executor);
   auto part = std::make_unique<Part>();
-  for (int i = 0; i < static_cast<int>(problem.op->tensors.size()); ++i) {
-    if (problem.has(i)) part->shapes_[i] = problem.shape(i);
+  part->executor_ = std::move(*executor);
+  const std::span<const TensorInfo> tensors = find_operator(op)->tensors;
+  part->shapes_.resize(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (int rank = 1; rank <= kMaxRank; ++rank) {
+      part->shapes_[i][rank] = shape_of_rank(tensors[i].shape, rank);
+    }
   }
-  LATHE_ASSIGN(part->work_, make_work(resolved, facts));
   return part;
 }
 
 void Part::put(Call* call, int tensor, const void* data, std::initializer_list<int64_t> extents,
                std::initializer_list<int64_t> strides) const {
-  const Shape& shape = shapes_[tensor];
+  const Shape& shape = shapes_[tensor][extents.size()];
   assert(shape.rank == static_cast<int>(extents.size()));
   Tensor& out = call->tensors[tensor];
   out.data = static_cast<char*>(const_cast<void*>(data));
@@ -40,41 +37,6 @@ void Part::put(Call* call, int tensor, const void* data, std::initializer_list<i
     stride *= std::max<int64_t>(out.extent[i], 1);
   }
   if (strides.size() > 0) std::copy(strides.begin(), strides.end(), out.stride.begin());
-}
-
-Status declare(lathe_problem& problem, const char* name, Dtype dtype,
-               std::initializer_list<int64_t> extents) {
-  return declare(problem, name, static_cast<int>(dtype), static_cast<int>(extents.size()),
-                 extents.begin());
-}
-
-Status set_option(lathe_problem& problem, const char* name, const std::string& value) {
-  return set_option(&problem, name, OptionType::word, value);
-}
-
-void ComposedWork::add(const Part* part) {
-  if (part == nullptr) return;
-  entries_.push_back({part, nullptr});
-  const auto& specs = part->work().specs();
-  specs_.insert(specs_.end(), specs.begin(), specs.end());
-}
-
-void ComposedWork::add(KernelSpec spec, std::shared_ptr<const Kernel>* loaded) {
-  entries_.push_back({nullptr, loaded});
-  specs_.push_back(std::move(spec));
-}
-
-void ComposedWork::bind(const std::vector<PlanKernel>& kernels) {
-  auto next = kernels.begin();
-  for (const Entry& entry : entries_) {
-    if (entry.part == nullptr) {
-      *entry.loaded = (next++)->loaded;
-      continue;
-    }
-    const auto end = next + static_cast<std::ptrdiff_t>(entry.part->work().specs().size());
-    entry.part->work().bind(std::vector<PlanKernel>(next, end));
-    next = end;
-  }
 }
 
 }  // namespace lathe

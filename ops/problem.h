@@ -38,7 +38,6 @@ struct lathe_problem {
   unsigned group_flags = 0;
   std::shared_ptr<lathe_group> said_group;  // of a problem that was read: only its world is known
   std::shared_ptr<const lathe::Choices> choices;  // in place of what was tuned; null: that
-  int64_t first_head = 0;  // of a part: its first head among all, as snippets count them
 
   bool has(int tensor) const { return tensors[tensor].given; }
   // Which of a tensor's shapes of one rank the options choose.
@@ -56,8 +55,7 @@ namespace lathe {
 
 // As the C functions: lathe_problem_tensor, and the setters of options, of which `given` is the
 // type; text fits every option.
-Status declare(lathe_problem& problem, const char* name, int dtype, int rank,
-               const int64_t* shape);
+Status declare(lathe_problem& problem, const char* name, int dtype, int rank, const int64_t* shape);
 Status set_alignment(lathe_problem& problem, int64_t bytes);
 // What lathe_problem_group says to these flags.
 Status check_group_flags(const Operator& op, unsigned flags);

@@ -11,12 +11,7 @@
 // One line for each family: ops/<family>/schema.cpp defines std::span<const Operator>
 // <family>_operators().
 #define LATHE_FAMILIES(family) \
-  family(conv)                 \
-  family(attention)            \
-  family(ring)                 \
-  family(kda)                  \
-  family(sparse)               \
-  family(shard)
+  family(conv) family(attention) family(ring) family(kda) family(sparse) family(shard)
 
 namespace lathe {
 

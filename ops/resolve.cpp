@@ -37,8 +37,8 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
                             shape_text(shape), ", so ", name_of(dim), " is ", found, "; ",
                             first ? first : "the table", " says ", name_of(dim), " is ", known));
       }
+      if (known == kUnknown) first = tensor.name;
       known = found;
-      first = tensor.name;
     }
   }
   return {};
@@ -107,7 +107,7 @@ Status check_dtypes(const lathe_problem& problem) {
   return {};
 }
 
-Status settle_sequences(const Operator& op, bool packed, Extents* extents) {
+Status settle_sequences(const Operator& op, bool packed, Extents* extents, const char* states) {
   int64_t& batch = (*extents)[Letter::B];
   int64_t& sequences = (*extents)[Letter::N];
   if (op.sequences == Sequences::apart) return {};
@@ -128,7 +128,8 @@ Status settle_sequences(const Operator& op, bool packed, Extents* extents) {
     return {};
   }
   if (batch != kUnknown && sequences != kUnknown && batch != sequences) {
-    return invalid(text("N is ", sequences, " and B is ", batch,
+    return invalid(text(states, " has N = ", sequences, " and ", op.tensors[0].name,
+                        " has B = ", batch,
                         "; without cu_seqlens there is one state for each row of the batch"));
   }
   if (batch != kUnknown) sequences = batch;
@@ -142,7 +143,13 @@ Result<Extents> declared_extents(const lathe_problem& problem) {
   for (const Declared& declared : problem.tensors) {
     packed = packed || (declared.given && declared.shape.dims[0].plus != 0);
   }
-  LATHE_TRY(settle_sequences(*problem.op, packed, &extents));
+  const char* states = "a tensor";
+  for (size_t i = problem.op->tensors.size(); i-- > 0;) {
+    const Declared& declared = problem.tensors[i];
+    if (declared.given && has_letter(declared.shape, Letter::N))
+      states = problem.op->tensors[i].name;
+  }
+  LATHE_TRY(settle_sequences(*problem.op, packed, &extents, states));
   return extents;
 }
 

@@ -30,8 +30,10 @@ Result<Resolved> resolve(const lathe_problem& problem);
 // The extents of declared tensors, and who disagrees. Offsets and the batch settle the number of
 // sequences.
 Result<Extents> declared_extents(const lathe_problem& problem);
-// Settles the number of sequences of a call: B is 1 with cu_seqlens, and N is B without.
-Status settle_sequences(const Operator& op, bool packed, Extents* extents);
+// Settles the number of sequences of a call: B is 1 with cu_seqlens, and N is B without. `states`
+// names the tensor that says N, for the message.
+Status settle_sequences(const Operator& op, bool packed, Extents* extents,
+                        const char* states = "a tensor");
 
 // Checks of a problem alone, for inference.
 enum class Outputs { declared, to_infer };

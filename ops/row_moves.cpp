@@ -4,7 +4,7 @@
 #include "ops/row_moves.h"
 
 #include "codegen/base/text.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {
@@ -28,6 +28,8 @@ RowPlaces places(const RowMover::Side& side, int64_t word_bytes) {
 }
 
 }  // namespace
+
+RowKernels RowKernels::make() { return {move_rows_spec(16), move_rows_spec(4)}; }
 
 Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows) {
   return DeviceTable::upload(device, std::as_bytes(rows));
@@ -57,9 +59,9 @@ Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t b
                        " bytes to exchange; allowed are 0 to ", kMaxExtent));
   }
   MoveRowsParams& params = wide ? wide_ : narrow_;
-  const Kernel& kernel = wide ? *kernels_.wide : *kernels_.narrow;
+  const KernelSlot& kernel = wide ? kernels_.wide : kernels_.narrow;
   const int before = params.count == 0 ? 0 : params.moves[params.count - 1].last_block;
-  const int64_t last = before + move_rows_blocks(kernel.spec(), words);
+  const int64_t last = before + item_blocks(*kernel, words);
   if (params.count == kMaxRowMoves || last > kMaxExtent) {
     LATHE_TRY(launch(kernel, &params));
     return add(from, to, tokens, batch, heads, repeat);
@@ -76,17 +78,17 @@ Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t b
   return {};
 }
 
-Status RowMover::launch(const Kernel& kernel, MoveRowsParams* params) {
+Status RowMover::launch(const KernelSlot& kernel, MoveRowsParams* params) {
   if (params->count == 0) return {};
-  const auto blocks = static_cast<unsigned>(params->moves[params->count - 1].last_block);
-  const Status status = kernel.launch({blocks, 1, 1}, params, stream_);
+  const int64_t blocks = params->moves[params->count - 1].last_block;
+  const Status status = kernel.launch(blocks, params, stream_);
   params->count = 0;
   return status;
 }
 
 Status RowMover::launch() {
-  LATHE_TRY(launch(*kernels_.wide, &wide_));
-  return launch(*kernels_.narrow, &narrow_);
+  LATHE_TRY(launch(kernels_.wide, &wide_));
+  return launch(kernels_.narrow, &narrow_);
 }
 
 Status RowAdder::add(const RowSum& sum) {
@@ -95,7 +97,7 @@ Status RowAdder::add(const RowSum& sum) {
   if (columns == 0) return {};
   if (params_.count == kMaxRowSums) LATHE_TRY(launch());
   const int64_t before = params_.count == 0 ? 0 : params_.sums[params_.count - 1].last_block;
-  const int64_t last = before + sum_rows_blocks(kernel_.spec(), columns);
+  const int64_t last = before + item_blocks(*kernel_, columns);
   if (columns > kMaxExtent || last > kMaxExtent) {
     return Status(Code::unsupported, text("a gradient of this rank has ", columns,
                                           " elements; allowed are 0 to ", kMaxExtent));
@@ -108,8 +110,8 @@ Status RowAdder::add(const RowSum& sum) {
 
 Status RowAdder::launch() {
   if (params_.count == 0) return {};
-  const auto blocks = static_cast<unsigned>(params_.sums[params_.count - 1].last_block);
-  const Status status = kernel_.launch({blocks, 1, 1}, &params_, stream_);
+  const int64_t blocks = params_.sums[params_.count - 1].last_block;
+  const Status status = kernel_.launch(blocks, &params_, stream_);
   params_.count = 0;
   return status;
 }

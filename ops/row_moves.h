@@ -11,7 +11,7 @@
 #include "collective/moves.h"
 #include "ops/device_table.h"
 #include "ops/parts.h"
-#include "templates/params/moves.h"
+#include "templates/params/rows.h"
 
 namespace lathe {
 
@@ -26,9 +26,11 @@ struct RowRoute {
   static Result<RowRoute> make(const Device& device, RankMoves moves);
 };
 
-// The kernels, among those of a plan.
+// The kernels that move rows.
 struct RowKernels {
-  std::shared_ptr<const Kernel> wide, narrow;  // words of 16 bytes, and of 4
+  KernelSlot wide, narrow;  // words of 16 bytes, and of 4
+
+  static RowKernels make();
 };
 
 // Where rows [tokens, batch, heads] of one tensor lie; strides and width in elements.
@@ -59,7 +61,7 @@ class RowMover {
   Status launch();
 
  private:
-  Status launch(const Kernel& kernel, MoveRowsParams* params);
+  Status launch(const KernelSlot& kernel, MoveRowsParams* params);
 
   const RowKernels& kernels_;
   CUstream stream_;
@@ -69,14 +71,14 @@ class RowMover {
 // Sums that one launch makes, of kernel sum_rows. On the stack of a run.
 class RowAdder {
  public:
-  RowAdder(const Kernel& kernel, CUstream stream) : kernel_(kernel), stream_(stream) {}
+  RowAdder(const KernelSlot& kernel, CUstream stream) : kernel_(kernel), stream_(stream) {}
 
   // Fills last_block. UNSUPPORTED for 2^31 elements or more.
   Status add(const RowSum& sum);
   Status launch();
 
  private:
-  const Kernel& kernel_;
+  const KernelSlot& kernel_;
   CUstream stream_;
   SumRowsParams params_ = {};
 };

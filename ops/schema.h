@@ -19,7 +19,7 @@ struct lathe_problem;
 
 namespace lathe {
 
-class Work;
+class Executor;
 class Values;
 struct DeviceFacts;
 struct Resolved;
@@ -37,11 +37,11 @@ struct TensorInfo {
   const char* sentence = "";
   Role role = Role::input;
   bool is_optional = false;
-  const char* alias_of = nullptr;     // always equals this tensor, so a call has no slot for it
-  const char* given_if = nullptr;     // an input where this option is 1
-  const char* changed_by = nullptr;   // in and out, but only read unless this tensor is given
-  const char* needed = "";            // "dx,bias": it means nothing without each of these
-  bool is_strided = false;            // strides of batch and tokens are free; rows are contiguous
+  const char* alias_of = nullptr;    // always equals this tensor, so a call has no slot for it
+  const char* given_if = nullptr;    // an input where this option is 1
+  const char* changed_by = nullptr;  // in and out, but only read unless this tensor is given
+  const char* needed = "";           // "dx,bias": it means nothing without each of these
+  bool is_strided = false;           // strides of batch and tokens are free; rows are contiguous
   // What its address must be a multiple of, in bytes. 0: as wide accesses of its rows need if it is
   // strided, else its dtype's size. Never more than the problem promises.
   int alignment = 0;
@@ -105,7 +105,8 @@ constexpr auto joined(const std::array<Row, kCounts>&... groups) {
 
 enum class OptionType { integer, number, word };
 
-// An option of an operator. `allowed` lists values, "none|silu", "0|1", and ranges of numbers, ">0",
+// An option of an operator. `allowed` lists values, "none|silu", "0|1", and ranges of numbers,
+// ">0",
 // ">=0", "[-5,0)", "any"; FILE stands for a file's name. ops/options.h makes these rows.
 struct OptionInfo {
   const char* name = "";
@@ -130,10 +131,10 @@ struct Operator {
   const char* sentence;
   std::span<const TensorInfo> tensors;
   std::span<const OptionInfo> options;
-  const char* produces;        // "y,dx": at least one of these must be declared
-  const char* backward = "";   // the gradient that is given if gradients of inputs are wanted
-  bool ranks = false;          // it can be split over a group
-  bool chain = false;          // over ranks states go along the tokens: shards must be contiguous
+  const char* produces;       // "y,dx": at least one of these must be declared
+  const char* backward = "";  // the gradient that is given if gradients of inputs are wanted
+  bool ranks = false;         // it can be split over a group
+  bool chain = false;         // over ranks states go along the tokens: shards must be contiguous
   Sequences sequences = Sequences::one_row;
   const char* shape_option = "";  // chooses among a tensor's shapes of one rank, by number
   // Returns the operator's struct of options with its defaults. Null: it has none.
@@ -141,7 +142,7 @@ struct Operator {
   // Refuses what the tables cannot say. Called after the checks that they can make.
   Status (*check)(const Resolved& resolved);
   // Chooses kernels; compiles nothing. Called after `check`.
-  Result<std::unique_ptr<Work>> (*make)(const Resolved& resolved, const DeviceFacts& facts);
+  Result<std::unique_ptr<Executor>> (*make)(const Resolved& resolved, const DeviceFacts& facts);
   // Fills extents that follow from others. Null: none do.
   void (*derive)(const lathe_problem& problem, Extents* extents) = nullptr;
   // Refuses values of integer tensors that a kernel would trust. Null: there are none.

@@ -40,12 +40,26 @@ std::string list(int count, const int64_t* values) {
   return out + "]";
 }
 
+Status check_kind(const Slot& slot, const DLTensor& tensor) {
+  const DLDataType type = dl_type(slot.dtype);
+  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
+      tensor.dtype.lanes != type.lanes) {
+    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
+                        word(slot.dtype), ", as declared"));
+  }
+  if (tensor.ndim != slot.shape.rank) {
+    return invalid(
+        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
+  }
+  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
+  return {};
+}
+
 Status check_extents(const Slot& slot, const Extents& promised, const DLTensor& tensor,
                      Extents* extents) {
   for (int d = 0; d < slot.shape.rank; ++d) {
     const Dimension dim = slot.shape.dims[d];
     const int64_t found = tensor.shape[d] - dim.plus;
-    const char* letter = name_of(dim.letter);
     if (dim.letter == Letter::fixed && found != 0) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
                           " of ", shape_text(slot.shape), " must be ", dim.plus));
@@ -58,14 +72,14 @@ Status check_extents(const Slot& slot, const Extents& promised, const DLTensor& 
     const int64_t promise = promised[dim.letter];
     if (promise != kUnknown && promise != found) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), ", so ",
-                          letter, " is ", found, "; the problem declared ", letter, " = ",
-                          promise));
+                          name_of(dim.letter), " is ", found, "; the problem declared ",
+                          name_of(dim.letter), " = ", promise));
     }
     int64_t& known = (*extents)[dim.letter];
     if (known != kUnknown && known != found) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), ", so ",
-                          letter, " is ", found, "; the tensors before it have ", letter, " = ",
-                          known));
+                          name_of(dim.letter), " is ", found, "; the tensors before it have ",
+                          name_of(dim.letter), " = ", known));
     }
     known = found;
   }
@@ -216,19 +230,8 @@ Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
 
 }  // namespace
 
-Status check_kind(const Slot& slot, const DLTensor& tensor) {
-  const DLDataType type = dl_type(slot.dtype);
-  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
-      tensor.dtype.lanes != type.lanes) {
-    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
-                        word(slot.dtype), ", as declared"));
-  }
-  if (tensor.ndim != slot.shape.rank) {
-    return invalid(
-        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
-  }
-  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
-  return {};
+Status check_slot_kind(const Slot& slot, const DLTensor& tensor) {
+  return check_kind(slot, tensor);
 }
 
 std::vector<Slot> make_slots(const Resolved& resolved) {

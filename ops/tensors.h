@@ -14,7 +14,7 @@ struct lathe_shard;
 
 namespace lathe {
 
-class Prepared;
+class ShardState;
 struct Resolved;
 
 // A declared tensor, with everything that a run checks prepared.
@@ -39,7 +39,7 @@ struct Call {
   Extents extents;
   std::array<Tensor, kMaxTensors> tensors;  // as in the table; data is null if not declared
   const lathe_shard* shard = nullptr;       // null: the whole axis is here
-  const Prepared* prepared = nullptr;       // what the plan made of the shard; null: nothing
+  const ShardState* shard_state = nullptr;  // what the plan made of the shard; null: nothing
   char* workspace = nullptr;
   size_t workspace_bytes = 0;
   CUstream stream = nullptr;
@@ -50,11 +50,8 @@ struct Call {
 
 std::vector<Slot> make_slots(const Resolved& resolved);
 
-// What a workspace and its sections are aligned to.
-inline constexpr int64_t kSectionBytes = 256;
-
 // The dtype and the rank of a tensor are those of its slot.
-Status check_kind(const Slot& slot, const DLTensor& tensor);
+Status check_slot_kind(const Slot& slot, const DLTensor& tensor);
 
 // What of a tensor is looked at.
 enum class Look { shapes, all };

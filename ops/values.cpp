@@ -32,8 +32,8 @@ Status check_offsets(const Values& values, int tensor) {
   const char* name = values.problem().op->tensors[tensor].name;
   const Letter dim = cut_dim(name);
   if (values[dim] == kUnknown) {
-    return invalid(text(name, " is given, but no tensor is packed: none has the extent ",
-                        name_of(dim)));
+    return invalid(
+        text(name, " is given, but no tensor is packed: none has the extent ", name_of(dim)));
   }
   const std::vector<int64_t> offsets = values.integers(tensor);
   if (offsets.front() != 0) {
@@ -45,8 +45,8 @@ Status check_offsets(const Values& values, int tensor) {
                         i, "; offsets must never decrease"));
   }
   if (offsets.back() == values[dim]) return {};
-  return invalid(text(name, " ends with ", offsets.back(), "; allowed is ", name_of(dim), " = ",
-                      values[dim]));
+  return invalid(
+      text(name, " ends with ", offsets.back(), "; allowed is ", name_of(dim), " = ", values[dim]));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Status Values::check() const {
     slot.name = problem_.op->tensors[i].name;
     slot.dtype = declared.dtype;
     slot.shape = declared.shape;
-    LATHE_TRY(check_kind(slot, given));
+    LATHE_TRY(check_slot_kind(slot, given));
     if (given.device.device_type != kDLCPU) {
       return invalid(text("the values of ", slot.name, " are on device type ",
                           static_cast<int>(given.device.device_type), "; allowed is kDLCPU (1)"));

@@ -15,7 +15,7 @@ import sys
 README_LINES = 250
 COLUMNS = 140
 GENERATED = ("environment.md", "operators.md")
-FOLDERS = (r"scripts|abi|templates|codegen|cache|collective|ops|api|sim|tests|bench|examples|cmake|docs|\.ci")
+FOLDERS = (r"scripts|abi|templates|codegen|cache|collective|ops|api|reference|sim|tests|bench|examples|cmake|docs|\.ci")
 
 
 class Documents:

@@ -8,7 +8,8 @@ those to its left. In ops/ a family's folder may include what families share, an
 its kernels alone; what they share, and api/, may name no family.
 sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
-the program. The program (api/cli) sees the public header and nothing else of ours. Files in
+the program. reference/, the operators in double, includes no other folder and may be included by tests,
+bench and the program. The program (api/cli) sees the public header and nothing else of ours. Files in
 templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
 few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
 Prints one line per breach; exits 1 if there is any, 2 if nothing was there to check.
@@ -36,7 +37,7 @@ PROGRAM_SEES = {"api/lathe.h"}
 def breach(path, included, quoted):
     """Why `path` (relative, parts) may not include `included`; None if it may."""
     layer, seen = path[0], included.split("/")[0]
-    known = ORDER + ["abi", "sim"]
+    known = ORDER + ["abi", "reference", "sim"]
     if layer == "templates":
         if path[1] == "params":
             return "files in templates/params include nothing"
@@ -52,17 +53,17 @@ def breach(path, included, quoted):
         if plain or included in INSTALLED | SYSTEM or seen in SYSTEM_FOLDERS:
             return None
         return f"<{included}> is no header that scripts/bootstrap installs (tests/layers.py lists them)"
-    if layer == "abi":
-        return f"abi/ may not include {seen}/"
+    if layer == "abi" or (layer == "reference" and seen != "reference"):
+        return f"{layer}/ may not include {seen}/"
     if path[:2] == ("api", "cli"):
-        if seen in known and not included.startswith("api/cli/") and included not in PROGRAM_SEES:
+        if seen in known and seen != "reference" and not included.startswith("api/cli/") and included not in PROGRAM_SEES:
             return f"the program may not include {included}: only lathe.h"
         return None
     if layer == "sim":
-        return f"sim/ may not include {seen}/" if seen in ORDER + ["tests", "bench"] else None
-    if layer in ("tests", "bench"):
+        return f"sim/ may not include {seen}/" if seen in ORDER + ["reference", "tests", "bench"] else None
+    if layer in ("reference", "tests", "bench"):
         return None
-    if seen in ("sim", "tests", "bench"):
+    if seen in ("reference", "sim", "tests", "bench"):
         return f"{layer}/ may not include {seen}/"
     if seen in ORDER and ORDER.index(seen) > ORDER.index(layer):
         return f"{layer}/ may not include {seen}/"
@@ -86,7 +87,7 @@ def family_breach(path, included):
 def check(root):
     """(files read, breaches as text)."""
     read, found = 0, []
-    for layer in ORDER + ["abi", "sim", "tests", "bench"]:
+    for layer in ORDER + ["abi", "reference", "sim", "tests", "bench"]:
         for file in sorted((root / layer).rglob("*")):
             if file.suffix not in SUFFIXES:
                 continue

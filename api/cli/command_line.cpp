@@ -67,9 +67,9 @@ int run_command_line(int count, char** words) {
       "-v,--verbose", [](int64_t times) { verbosity = 1 + static_cast<int>(times); },
       "say what is compiled and found; twice for more");
   app.fallthrough();
-  constexpr Action (*kVerbs[])(CLI::App*) = {add_demo,    add_run,  add_ops,    add_check,  add_warm,
-                                             add_explain, add_dump, add_doctor, add_cache,
-                                             add_plan,    add_tune, add_count};
+  constexpr Action (*kVerbs[])(CLI::App*) = {add_demo,  add_run,     add_ops,  add_check,
+                                             add_warm,  add_explain, add_dump, add_doctor,
+                                             add_cache, add_plan,    add_tune, add_count};
   std::vector<Action> actions;
   for (const auto add : kVerbs) actions.push_back(add(&app));
   try {

@@ -3,7 +3,6 @@
 // `lathe demo`: a short tour on the device there is. Every result is compared with a computation in
 // double, made here.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "api/cli/demo_cases.h"
@@ -31,16 +30,6 @@ struct Outcome {
   bool good() const {
     return failure.empty() && std::all_of(verdicts.begin(), verdicts.end(),
                                           [](const Verdict& verdict) { return verdict.good; });
-  }
-  // The one nearest to its bound, or furthest beyond it.
-  const Verdict& worst() const {
-    const auto share = [](const Verdict& verdict) {
-      if (!verdict.good) return HUGE_VAL;
-      return verdict.bound == 0 ? 0 : verdict.error / verdict.bound;
-    };
-    return *std::max_element(
-        verdicts.begin(), verdicts.end(),
-        [&](const Verdict& a, const Verdict& b) { return share(a) < share(b); });
   }
 };
 
@@ -77,7 +66,7 @@ void print_case(const DemoCase& item, const Outcome& outcome) {
     std::printf("      %s\n", outcome.failure.c_str());
     return;
   }
-  const Verdict& worst = outcome.worst();
+  const Verdict& worst = worst_of(outcome.verdicts);
   std::printf("      %-42s %zu kernels: %zu compiled, %zu from the cache\n",
               shape_of(item.problem).c_str(), outcome.report.kernels.size(),
               outcome.report.compiled(), outcome.report.hits());

@@ -32,9 +32,7 @@ class Builder {
  public:
   using Transform = double (*)(double);
 
-  Builder(std::string title, const char* op, uint64_t seed) : noise_(seed), op_(op) {
-    made_.title = std::move(title);
-  }
+  explicit Builder(uint64_t seed) : noise_(seed) {}
 
   Builder& add(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape,
                Transform transform = nullptr) {
@@ -43,7 +41,7 @@ class Builder {
       const double noise = noise_.next();
       set_element(&tensor, i, transform == nullptr ? noise : transform(noise));
     }
-    made_.inputs[name] = std::move(tensor);
+    inputs_[name] = std::move(tensor);
     return *this;
   }
 
@@ -54,23 +52,23 @@ class Builder {
     for (size_t i = 0; i < values.size(); ++i) {
       set_element(&tensor, static_cast<int64_t>(i), static_cast<double>(values[i]));
     }
-    made_.inputs[name] = std::move(tensor);
+    inputs_[name] = std::move(tensor);
     return *this;
   }
 
-  DemoCase make(Settings settings, int ranks = 0, bool known = false) {
+  const TensorMap& inputs() const { return inputs_; }
+
+  DemoCase make(const char* op, std::string title, Settings settings, int ranks = 0,
+                bool known = false) const {
     Specs specs;
-    for (const auto& [name, tensor] : made_.inputs) specs[name] = tensor.spec;
-    made_.problem = make_problem(find_operator(op_), std::move(settings), specs);
-    made_.ranks = ranks;
-    made_.known = known;
-    return made_;
+    for (const auto& [name, tensor] : inputs_) specs[name] = tensor.spec;
+    Problem problem = make_problem(find_operator(op), std::move(settings), specs);
+    return {std::move(title), std::move(problem), inputs_, ranks, known};
   }
 
  private:
   Noise noise_;
-  const char* op_;
-  DemoCase made_;
+  TensorMap inputs_;
 };
 
 }  // namespace lathe::cli

@@ -15,23 +15,12 @@ struct DemoCase {
   bool known = false;  // its kernels were needed before, so nothing is to be compiled
 };
 std::vector<DemoCase> demo_cases();
-DemoCase decode_case();
-DemoCase sparse_case();
-DemoCase kda_case(int ranks);
-DemoCase kda_recurrent_case();
 
 using Values = std::vector<double>;
-// A tensor's elements in double; none if it is not among the inputs.
-Values values(const TensorMap& inputs, const std::string& name);
-
+Values values(const HostTensor& tensor);
 // Results in double, by name.
 using Expected = std::map<std::string, Values>;
-Expected conv_reference(const Problem& problem, const TensorMap& inputs);
-Expected conv_update_reference(const Problem& problem, const TensorMap& inputs);
-Expected attention_reference(const Problem& problem, const TensorMap& inputs);
-Expected decode_reference(const Problem& problem, const TensorMap& inputs);
-Expected sparse_reference(const Problem& problem, const TensorMap& inputs);
-Expected kda_reference(const Problem& problem, const TensorMap& inputs);
+// By the definitions in reference/. Fails for an operator that the demo does not show.
 Expected reference(const Problem& problem, const TensorMap& inputs);
 
 // Of one output: rms error relative to the rms of what is expected.
@@ -40,7 +29,11 @@ struct Verdict {
   double error = 0, bound = 0;  // a bound of 0 asks for equal values
   bool good = false;
 };
+Verdict verdict_of(const std::string& output, const HostTensor& actual, const Values& expected,
+                   double bound);
 std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
                              const Expected& expected);
+// The one nearest to its bound, or the first one beyond it.
+const Verdict& worst_of(const std::vector<Verdict>& verdicts);
 
 }  // namespace lathe::cli

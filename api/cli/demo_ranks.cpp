@@ -4,8 +4,6 @@
 // backward, over ranks and on one: what differs, who computed what when, what was sent.
 #include "api/cli/demo_ranks.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "api/cli/demo_builder.h"
@@ -19,11 +17,6 @@ namespace {
 
 constexpr double kBound = 8e-3;  // rms of bfloat16 results against those of one rank
 constexpr int64_t kTokensPerRank = 96, kHeads = 2, kKeyHeads = 2, kWidth = 64;
-
-struct Difference {
-  std::string output;
-  double error = 0;
-};
 
 struct Stage {
   std::string name;
@@ -43,8 +36,6 @@ struct Session {
   Report* report;
 };
 
-double number_of(double noise) { return noise; }
-
 HostTensor viewed(HostTensor tensor, std::vector<int64_t> shape) {
   tensor.spec.shape = std::move(shape);
   return tensor;
@@ -63,22 +54,6 @@ TensorMap stage(const Session& session, const char* op, Settings settings, const
   return out;
 }
 
-TensorMap noise(uint64_t seed, const std::vector<std::pair<std::string, TensorSpec>>& specs,
-                const std::map<std::string, Builder::Transform>& transforms = {}) {
-  Noise source(seed);
-  TensorMap out;
-  for (const auto& [name, spec] : specs) {
-    const auto found = transforms.find(name);
-    const auto transform = found == transforms.end() ? &number_of : found->second;
-    HostTensor tensor = empty_tensor(spec);
-    for (int64_t i = 0; i < element_count(spec.shape); ++i) {
-      set_element(&tensor, i, transform(source.next()));
-    }
-    out[name] = std::move(tensor);
-  }
-  return out;
-}
-
 // silu(conv(q)), silu(conv(k)), silu(conv(v)) into kda, whose gradients go back through them.
 LayerRun kda_layer(const Session& session, int64_t tokens) {
   LayerRun run;
@@ -87,16 +62,17 @@ LayerRun kda_layer(const Session& session, int64_t tokens) {
   TensorMap convs[3], core;
   const char* const names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; ++i) {
-    convs[i] = noise(20 + i, {{"x", {LATHE_BF16, flat}}, {"weight", {LATHE_BF16, {flat[2], 4}}}});
+    convs[i] =
+        Builder(20 + i).add("x", LATHE_BF16, flat).add("weight", LATHE_BF16, {flat[2], 4}).inputs();
     TensorMap y = stage(session, "causal_conv1d", {{"activation", "silu"}}, convs[i],
                         std::string("conv ") + names[i], &run);
     core[names[i]] = viewed(std::move(y.at("y")), rows);
   }
-  core.merge(noise(23,
-                   {{"g", {LATHE_F32, rows}},
-                    {"beta", {LATHE_BF16, {1, tokens, kHeads}}},
-                    {"do", {LATHE_BF16, rows}}},
-                   {{"g", decay}, {"beta", step}}));
+  const auto gates = Builder(23)
+                         .add("g", LATHE_F32, rows, decay)
+                         .add("beta", LATHE_BF16, {1, tokens, kHeads}, step)
+                         .add("do", LATHE_BF16, rows);
+  core.insert(gates.inputs().begin(), gates.inputs().end());
   TensorMap out =
       stage(session, "kda", {{"use_qk_l2norm_in_kernel", "1"}, {"output_final_state", "1"}}, core,
             "kda, forward and backward", &run);
@@ -116,33 +92,24 @@ LayerRun kda_layer(const Session& session, int64_t tokens) {
 
 LayerRun attention_layer(const Session& session, int64_t tokens) {
   LayerRun run;
-  const TensorSpec q = {LATHE_BF16, {1, tokens, 2 * kKeyHeads, kWidth}};
-  const TensorSpec k = {LATHE_BF16, {1, tokens, kKeyHeads, kWidth}};
-  run.results = stage(session, "flash_attention", {{"causal", "1"}},
-                      noise(30, {{"q", q}, {"k", k}, {"v", k}, {"dout", q}}),
+  const std::vector<int64_t> q = {1, tokens, 2 * kKeyHeads, kWidth},
+                             k = {1, tokens, kKeyHeads, kWidth};
+  const auto made = Builder(30)
+                        .add("q", LATHE_BF16, q)
+                        .add("k", LATHE_BF16, k)
+                        .add("v", LATHE_BF16, k)
+                        .add("dout", LATHE_BF16, q);
+  run.results = stage(session, "flash_attention", {{"causal", "1"}}, made.inputs(),
                       "attention, forward and backward", &run);
   return run;
 }
 
-// rms of the difference over the rms of what one rank has; not below the bound for NaN.
-std::vector<Difference> differences(const TensorMap& ranks, const TensorMap& alone) {
-  std::vector<Difference> out;
+std::vector<Verdict> compare(const TensorMap& ranks, const TensorMap& alone) {
+  std::vector<Verdict> out;
   for (const auto& [name, expected] : alone) {
-    double error = 0, norm = 0;
-    for (int64_t i = 0; i < element_count(expected.spec.shape); ++i) {
-      const double want = element(expected, i), got = element(ranks.at(name), i);
-      error += (got - want) * (got - want);
-      norm += want * want;
-    }
-    out.push_back({name, error == 0 ? 0 : std::sqrt(error / norm)});
+    out.push_back(verdict_of(name, ranks.at(name), values(expected), kBound));
   }
   return out;
-}
-
-const Difference& worst_of(const std::vector<Difference>& all) {
-  return *std::max_element(all.begin(), all.end(), [](const Difference& a, const Difference& b) {
-    return !(b.error <= a.error) && !std::isnan(a.error);
-  });
 }
 
 void print_stages(const LayerRun& run) {
@@ -170,9 +137,9 @@ std::string chain_picture(int ranks, int64_t tokens) {
          "back\n";
 }
 
-Json layer_json(const char* name, const LayerRun& run, const std::vector<Difference>& all) {
+Json layer_json(const char* name, const LayerRun& run, const std::vector<Verdict>& all) {
   Json json = {{"layer", name}, {"errors", Json::object()}, {"stages", Json::array()}};
-  for (const Difference& one : all) json["errors"][one.output] = one.error;
+  for (const Verdict& one : all) json["errors"][one.output] = one.error;
   for (const Stage& one : run.stages) {
     json["stages"].push_back({{"name", one.name},
                               {"ms", one.ms},
@@ -212,9 +179,9 @@ int demo_ranks(lathe_context* context, int ranks, bool json) {
       return layer.run({context, where, &report}, tokens);
     };
     const LayerRun alone = run(0), split = run(over);
-    const auto all = differences(split.results, alone.results);
-    const Difference& worst = worst_of(all);
-    const bool right = worst.error <= kBound;
+    const auto all = compare(split.results, alone.results);
+    const Verdict& worst = worst_of(all);
+    const bool right = worst.good;
     good = good && right;
     layers.push_back(layer_json(layer.name, split, all));
     if (json) continue;

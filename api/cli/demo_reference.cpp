@@ -1,133 +1,211 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv1d in double, from its definition alone: y reads a window of the history, gradients go
-// back along the same reads.
+// Computes the expected results of the demo's problems: it gives their tensors and options to the
+// definitions in reference/. The demo asks for no gates, norms and sigmoids inside KDA's kernels
+// and for no rotary parts.
 #include <cmath>
 
 #include "api/cli/demo_cases.h"
 #include "api/cli/failure.h"
+#include "reference/attention.h"
+#include "reference/conv.h"
+#include "reference/kda_backward.h"
+#include "reference/sparse_attention.h"
 
 namespace lathe::cli {
 
-Values values(const TensorMap& inputs, const std::string& name) {
-  const auto found = inputs.find(name);
-  if (found == inputs.end()) return {};
-  Values out(element_count(found->second.spec.shape));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = element(found->second, static_cast<int64_t>(i));
+Values values(const HostTensor& tensor) {
+  Values out(element_count(tensor.spec.shape));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = element(tensor, static_cast<int64_t>(i));
   return out;
 }
 
 namespace {
 
-double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
-double silu(double z) { return z * sigmoid(z); }
-double silu_slope(double z) { return sigmoid(z) * (1 + z * (1 - sigmoid(z))); }
+Values values(const TensorMap& inputs, const std::string& name) {
+  const auto found = inputs.find(name);
+  return found == inputs.end() ? Values() : values(found->second);
+}
 
-// Everything about one call; names and layouts are those of operators.md.
-class Conv {
- public:
-  Conv(const Problem& problem, const TensorMap& inputs)
-      : channels_(problem.extents.at("D")),
-        width_(problem.extents.at("W")),
-        silu_(setting(problem, "activation") == "silu"),
-        x_(values(inputs, "x")),
-        weight_(values(inputs, "weight")),
-        bias_(values(inputs, "bias")),
-        residual_(values(inputs, "residual")),
-        initial_(values(inputs, "initial_state")),
-        dy_(values(inputs, "dy")),
-        dfinal_(values(inputs, "dfinal_state")) {
-    const int64_t states = problem.extents.at("N") * channels_ * width_;
-    out_["y"].resize(x_.size());
-    out_["final_state"].resize(states);
-    if (dy_.empty()) return;
-    out_["dx"].resize(x_.size());
-    out_["dweight"].resize(weight_.size());
-    out_["dbias"].resize(channels_);
-    out_["dinitial_state"].resize(states);
-    out_["dresidual"] = dy_;
+double number(const Problem& problem, const char* option) {
+  return std::stod(setting(problem, option));
+}
+
+// An extent of a tensor; below 0 from its end.
+int64_t extent(const TensorMap& inputs, const char* name, int64_t dim) {
+  const std::vector<int64_t>& shape = inputs.at(name).spec.shape;
+  return shape[dim < 0 ? shape.size() + dim : dim];
+}
+
+// Returns where sequences begin: at the given offsets, or with the rows of `tensor`, [B, T, ..].
+std::vector<int64_t> begins(const TensorMap& inputs, const char* offsets, const char* tensor) {
+  const auto found = inputs.find(offsets);
+  if (found != inputs.end()) return integers(found->second);
+  std::vector<int64_t> out = {0};
+  for (int64_t b = 0; b < extent(inputs, tensor, 0); ++b) {
+    out.push_back(out.back() + extent(inputs, tensor, 1));
   }
+  return out;
+}
 
-  void sequence(int64_t n, int64_t start, int64_t length) {
-    for (int64_t d = 0; d < channels_; ++d) channel(n, start, length, d);
-  }
+ref::Conv conv_of(const Problem& problem, const TensorMap& inputs) {
+  ref::Conv conv;
+  conv.channels = extent(inputs, "weight", 0), conv.width = extent(inputs, "weight", 1);
+  conv.silu = setting(problem, "activation") == "silu";
+  conv.x = values(inputs, "x"), conv.weight = values(inputs, "weight");
+  conv.bias = values(inputs, "bias"), conv.residual = values(inputs, "residual");
+  conv.initial_state = values(inputs, "initial_state");
+  conv.dy = values(inputs, "dy"), conv.dfinal_state = values(inputs, "dfinal_state");
+  return conv;
+}
 
-  Expected take() { return std::move(out_); }
+Expected conv(const Problem& problem, const TensorMap& inputs) {
+  ref::Conv conv = conv_of(problem, inputs);
+  conv.begin = begins(inputs, "cu_seqlens", "x");
+  const ref::ConvForward forward = ref::conv_forward(conv);
+  Expected out = {{"y", forward.y}, {"final_state", forward.final_state}};
+  if (conv.dy.empty()) return out;
+  const ref::ConvBackward backward = ref::conv_backward(conv);
+  out["dx"] = backward.dx, out["dweight"] = backward.dweight, out["dbias"] = backward.dbias;
+  out["dresidual"] = backward.dresidual, out["dinitial_state"] = backward.dinitial_state;
+  return out;
+}
 
- private:
-  void channel(int64_t n, int64_t start, int64_t length, int64_t d) {
-    // Entry t + W is the input at time t: W slots of state, then the tokens.
-    std::vector<double> history(width_ + length), gradient(width_ + length);
-    const int64_t state = (n * channels_ + d) * width_;
-    const auto token = [&](int64_t t) { return (start + t) * channels_ + d; };
-    for (int64_t s = 0; s < width_; ++s) history[s] = initial_.empty() ? 0 : initial_[state + s];
-    for (int64_t t = 0; t < length; ++t) history[width_ + t] = x_[token(t)];
-    for (int64_t t = 0; t < length; ++t) {
-      double z = bias_.empty() ? 0 : bias_[d];
-      for (int64_t i = 0; i < width_; ++i) z += weight_[d * width_ + i] * history[t + 1 + i];
-      const double residual = residual_.empty() ? 0 : residual_[token(t)];
-      out_["y"][token(t)] = (silu_ ? silu(z) : z) + residual;
-      if (dy_.empty()) continue;
-      const double dz = dy_[token(t)] * (silu_ ? silu_slope(z) : 1);
-      out_["dbias"][d] += dz;
-      for (int64_t i = 0; i < width_; ++i) {
-        out_["dweight"][d * width_ + i] += dz * history[t + 1 + i];
-        gradient[t + 1 + i] += dz * weight_[d * width_ + i];
-      }
+Expected conv_update(const Problem& problem, const TensorMap& inputs) {
+  const ref::ConvStep step = ref::conv_update(conv_of(problem, inputs), values(inputs, "state"));
+  return {{"y", step.y}, {"state", step.state}};
+}
+
+// Fills in all but the keys and where they begin, which may lie in pages.
+ref::Attention queries_of(const Problem& problem, const TensorMap& inputs) {
+  ref::Attention a;
+  a.packed = inputs.count("cu_seqlens_q") > 0;
+  a.heads = extent(inputs, "q", -2), a.head_dim = extent(inputs, "q", -1);
+  a.begin_q = begins(inputs, "cu_seqlens_q", "q");
+  const std::string scale = setting(problem, "softmax_scale");
+  a.scale = scale == "D^-0.5" ? 1 / std::sqrt(static_cast<double>(a.head_dim)) : std::stod(scale);
+  a.softcap = number(problem, "softcap"), a.causal = number(problem, "causal") != 0;
+  a.window_left = static_cast<int64_t>(number(problem, "window_left"));
+  a.window_right = static_cast<int64_t>(number(problem, "window_right"));
+  a.q = values(inputs, "q"), a.dout = values(inputs, "dout");
+  a.sinks = values(inputs, "sinks"), a.alibi_slopes = values(inputs, "alibi_slopes");
+  return a;
+}
+
+Expected results_of(const ref::Attention& attention) {
+  const ref::AttentionForward forward = ref::attention_forward(attention);
+  Expected out = {{"out", forward.out}, {"lse", forward.lse}};
+  if (attention.dout.empty()) return out;
+  const ref::AttentionBackward backward = ref::attention_backward(attention, forward);
+  out["dq"] = backward.dq, out["dk"] = backward.dk, out["dv"] = backward.dv;
+  out["dsinks"] = backward.dsinks;
+  return out;
+}
+
+Expected attention(const Problem& problem, const TensorMap& inputs) {
+  ref::Attention a = queries_of(problem, inputs);
+  a.kv_heads = extent(inputs, "k", -2), a.value_dim = extent(inputs, "v", -1);
+  a.begin_k = begins(inputs, "cu_seqlens_k", "k");
+  a.k = values(inputs, "k"), a.v = values(inputs, "v");
+  return results_of(a);
+}
+
+// Returns the tokens of each sequence's pages one after another, from a cache [P, page, HK, ..].
+Values unpaged(const TensorMap& inputs, const char* name) {
+  const Values cache = values(inputs, name);
+  const std::vector<int64_t> lengths = integers(inputs.at("cache_seqlens")),
+                             table = integers(inputs.at("block_table"));
+  const int64_t page = extent(inputs, name, 1), columns = extent(inputs, "block_table", 1);
+  const int64_t row = extent(inputs, name, 2) * extent(inputs, name, 3);
+  Values out;
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    for (int64_t t = 0; t < lengths[b]; ++t) {
+      const int64_t block = table[b * columns + t / page];
+      const auto from = cache.begin() + (block * page + t % page) * row;
+      out.insert(out.end(), from, from + row);
     }
-    for (int64_t s = 0; s < width_; ++s) {
-      out_["final_state"][state + s] = history[length + s];
-      if (!dfinal_.empty()) gradient[length + s] += dfinal_[state + s];
-    }
-    if (dy_.empty()) return;
-    for (int64_t s = 0; s < width_; ++s) out_["dinitial_state"][state + s] = gradient[s];
-    for (int64_t t = 0; t < length; ++t) out_["dx"][token(t)] = gradient[width_ + t];
   }
+  return out;
+}
 
-  int64_t channels_, width_;
-  bool silu_;
-  std::vector<double> x_, weight_, bias_, residual_, initial_, dy_, dfinal_;
-  Expected out_;
-};
+Expected decode(const Problem& problem, const TensorMap& inputs) {
+  ref::Attention a = queries_of(problem, inputs);
+  a.kv_heads = extent(inputs, "k_cache", 2), a.value_dim = extent(inputs, "v_cache", 3);
+  a.begin_k = {0};
+  for (const int64_t length : integers(inputs.at("cache_seqlens"))) {
+    a.begin_k.push_back(a.begin_k.back() + length);
+  }
+  a.k = unpaged(inputs, "k_cache"), a.v = unpaged(inputs, "v_cache");
+  return results_of(a);
+}
+
+Expected sparse(const Problem& problem, const TensorMap& inputs) {
+  ref::SparseAttention a;
+  a.packed = false, a.causal = setting(problem, "sparse_mode") == "3";
+  a.heads = extent(inputs, "q", 2), a.kv_heads = extent(inputs, "k", 2);
+  a.head_dim = extent(inputs, "q", 3), a.value_dim = extent(inputs, "v", 3);
+  a.topk = extent(inputs, "indices", 3), a.scale = number(problem, "scale");
+  a.begin_q = begins(inputs, "", "q"), a.end_k = begins(inputs, "", "k"), a.begin_k = a.end_k;
+  a.end_k.erase(a.end_k.begin());
+  a.q = values(inputs, "q"), a.k = values(inputs, "k"), a.v = values(inputs, "v");
+  a.dout = values(inputs, "dout");
+  for (const int64_t entry : integers(inputs.at("indices"))) {
+    a.indices.push_back(static_cast<int32_t>(entry));
+  }
+  const ref::SparseForward forward = ref::sparse_forward(a);
+  const ref::SparseBackward backward = ref::sparse_backward(a, forward);
+  return {{"out", forward.out},
+          {"softmax_max", forward.softmax_max},
+          {"softmax_sum", forward.softmax_sum},
+          {"lse", forward.lse},
+          {"dq", backward.dq},
+          {"dk", backward.dk},
+          {"dv", backward.dv}};
+}
+
+Expected kda(const Problem&, const TensorMap& inputs) {
+  ref::Kda a;
+  a.heads = extent(inputs, "q", 2), a.key_dim = extent(inputs, "q", 3);
+  a.value_heads = extent(inputs, "v", 2), a.value_dim = extent(inputs, "v", 3);
+  a.begin = begins(inputs, "cu_seqlens", "q");
+  a.scale = 1 / std::sqrt(static_cast<double>(a.key_dim));
+  a.q = values(inputs, "q"), a.k = values(inputs, "k"), a.v = values(inputs, "v");
+  a.g = values(inputs, "g"), a.beta = values(inputs, "beta");
+  a.initial_state = values(inputs, "initial_state");
+  a.d_o = values(inputs, "do"), a.dht = values(inputs, "dht");
+  if (inputs.count("state_pool") > 0) {
+    ref::KdaPool pool;
+    pool.slots = extent(inputs, "state_pool", 0);
+    pool.indices = integers(inputs.at("state_indices"));
+    pool.states = values(inputs, "state_pool");
+    const Values o = ref::kda_pool_forward(a, &pool);
+    return {{"o", o}, {"state_pool", pool.states}};
+  }
+  const ref::KdaForward forward = ref::kda_forward(a);
+  Expected out = {{"o", forward.o}, {"final_state", forward.final_state}};
+  if (a.d_o.empty()) return out;
+  const ref::KdaBackward backward = ref::kda_backward(a);
+  out["dq"] = backward.dq, out["dk"] = backward.dk, out["dv"] = backward.dv;
+  out["dg"] = backward.dg, out["dbeta"] = backward.dbeta;
+  out["dinitial_state"] = backward.dinitial_state;
+  return out;
+}
 
 }  // namespace
 
-Expected conv_reference(const Problem& problem, const TensorMap& inputs) {
-  Conv conv(problem, inputs);
-  const int64_t length = problem.extents.at("T");
-  const auto packed = inputs.find("cu_seqlens");
-  if (packed != inputs.end()) {
-    const std::vector<int64_t> offsets = integers(packed->second);
-    for (size_t n = 0; n + 1 < offsets.size(); ++n) {
-      conv.sequence(static_cast<int64_t>(n), offsets[n], offsets[n + 1] - offsets[n]);
-    }
-  } else {
-    for (int64_t b = 0; b < problem.extents.at("B"); ++b) conv.sequence(b, b * length, length);
-  }
-  return conv.take();
-}
-
-// One token of a sequence whose history is the state.
-Expected conv_update_reference(const Problem& problem, const TensorMap& inputs) {
-  TensorMap one = inputs;
-  one["initial_state"] = inputs.at("state");
-  Problem token = problem;
-  token.extents["N"] = problem.extents.at("B");
-  Conv conv(token, one);
-  for (int64_t b = 0; b < problem.extents.at("B"); ++b) conv.sequence(b, b, 1);
-  Expected out = conv.take();
-  return {{"y", out.at("y")}, {"state", out.at("final_state")}};
-}
-
 Expected reference(const Problem& problem, const TensorMap& inputs) {
-  const std::string op = problem.op->name;
-  if (op == "causal_conv1d") return conv_reference(problem, inputs);
-  if (op == "causal_conv1d_update") return conv_update_reference(problem, inputs);
-  if (op == "flash_attention") return attention_reference(problem, inputs);
-  if (op == "flash_attention_decode") return decode_reference(problem, inputs);
-  if (op == "sparse_flash_attention") return sparse_reference(problem, inputs);
-  if (op == "kda" || op == "kda_recurrent") return kda_reference(problem, inputs);
-  fail("the demo has no reference for " + op);
+  constexpr std::pair<const char*, Expected (*)(const Problem&, const TensorMap&)> kAll[] = {
+      {"causal_conv1d", conv},
+      {"causal_conv1d_update", conv_update},
+      {"flash_attention", attention},
+      {"flash_attention_decode", decode},
+      {"sparse_flash_attention", sparse},
+      {"kda", kda},
+      {"kda_recurrent", kda}};
+  for (const auto& [op, make] : kAll) {
+    if (op == std::string(problem.op->name)) return make(problem, inputs);
+  }
+  fail("the demo has no reference for " + std::string(problem.op->name));
 }
 
 }  // namespace lathe::cli

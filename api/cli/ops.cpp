@@ -135,9 +135,8 @@ std::string operator_text(const lathe_operator_info& op) {
   std::vector<Entry> tensors, options;
   for (size_t i = 0; i < op.tensor_count; ++i) {
     const lathe_operator_tensor& tensor = op.tensors[i];
-    tensors.push_back(
-        {{tensor.name, role_text(tensor), dtypes_text(tensor), shapes_text(tensor)},
-         given_text(tensor)});
+    tensors.push_back({{tensor.name, role_text(tensor), dtypes_text(tensor), shapes_text(tensor)},
+                       given_text(tensor)});
   }
   for (size_t i = 0; i < op.option_count; ++i) {
     const lathe_operator_option& option = op.options[i];

@@ -33,7 +33,8 @@ Settings parse_settings(const std::vector<std::string>& texts);
 std::string setting(const Problem& problem, const std::string& option);
 
 // The problem of these tensors. Outputs among them are taken as the list of what is wanted; without
-// any, lathe_problem_infer says. `values` (may be null) are checked, where kernels would trust them.
+// any, lathe_problem_infer says. `values` (may be null) are checked, where kernels would trust
+// them.
 Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors,
                      const TensorMap* values = nullptr);
 

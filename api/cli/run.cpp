@@ -13,7 +13,8 @@
 namespace lathe::cli {
 namespace {
 
-// "kda ran on sim, H100 (sm_90a), in 12.3 ms: 2 kernels, 1 compiled in 310 ms, 1 from the cache"
+// "kda ran on the simulator (sm_90a) in 12 ms: 2 kernels, 1 compiled (310 ms to prepare), 1 from
+// the cache"
 std::string summary(const std::string& op, const Report& report, const StageTimes& times) {
   const auto ms = [](double value) {
     char text[32];
@@ -21,9 +22,9 @@ std::string summary(const std::string& op, const Report& report, const StageTime
     return std::string(text);
   };
   const size_t kernels = report.kernels.size();
-  std::string out = op + " ran on " + report.device + ", " + report.device_name + " (" +
-                    report.arch + "), in " + ms(times.run) + ": " + std::to_string(kernels) +
-                    (kernels == 1 ? " kernel, " : " kernels, ");
+  const std::string device = report.device == "sim" ? "the simulator" : report.device_name;
+  std::string out = op + " ran on " + device + " (" + report.arch + ") in " + ms(times.run) + ": " +
+                    std::to_string(kernels) + (kernels == 1 ? " kernel, " : " kernels, ");
   if (report.compiled() > 0) {
     out += std::to_string(report.compiled()) + " compiled (" + ms(times.prepare) + " to prepare), ";
   }

@@ -10,24 +10,24 @@
 namespace lathe::cli {
 namespace {
 
-Half half_of(const Json& word) {
-  if (word.is_null()) return Half::none;
-  if (word == "lo") return Half::low;
-  return word == "hi" ? Half::high : Half::all;
-}
+// The areas in the order of their enum: mark, words, blocks.
+struct AreaWords {
+  const char* mark;
+  const char* words;
+  double work;
+};
+constexpr AreaWords kAreas[] = {{"·", "nothing to compute", 0},
+                                {"█", "all of the keys", 1},
+                                {"▙", "its own keys, causal", 0.5},
+                                {"▌", "the first half of the keys", 0.5},
+                                {"▄", "keys for the second half of its rows", 0.5}};
+const AreaWords& words_of(Area area) { return kAreas[static_cast<int>(area)]; }
 
-double share(Half half) { return half == Half::none ? 0 : half == Half::all ? 1 : 0.5; }
-
-const char* mark_of(const ScheduleCell& cell) {
-  if (cell.rows == Half::none || cell.keys == Half::none) return "·";
-  if (cell.diagonal) return "▙";
-  if (cell.rows == Half::all) {
-    return cell.keys == Half::all ? "█" : cell.keys == Half::low ? "▌" : "▐";
-  }
-  const bool low = cell.rows == Half::low;
-  if (cell.keys == Half::all) return low ? "▀" : "▄";
-  if (cell.keys == Half::low) return low ? "▘" : "▖";
-  return low ? "▝" : "▗";
+Area area_of(const Json& step) {
+  if (step.at("q").is_null()) return Area::none;
+  if (step.at("mask") == "causal") return Area::diagonal;
+  if (step.at("kv") == "lo") return Area::left;
+  return step.at("q") == "hi" ? Area::bottom : Area::all;
 }
 
 std::string padded(std::string text, size_t width) {
@@ -43,24 +43,20 @@ std::string number(double value) {
 
 // Which of the marks the picture has, in words.
 std::string legend(const Schedule& schedule) {
-  const std::pair<const char*, const char*> all[] = {{"▙", "its own keys, causal"},
-                                                     {"█", "all of the keys"},
-                                                     {"▌", "the first half of the keys"},
-                                                     {"▄", "keys for the second half of its rows"},
-                                                     {"·", "nothing to compute"}};
   std::string text;
-  for (const auto& [mark, words] : all) {
-    const bool there =
-        std::any_of(schedule.cells.begin(), schedule.cells.end(),
-                    [&](const ScheduleCell& cell) { return mark_of(cell) == std::string(mark); });
-    if (there) text += std::string(text.empty() ? "  " : "   ") + mark + " " + words;
+  for (const Area area : {Area::diagonal, Area::all, Area::left, Area::bottom, Area::none}) {
+    const bool there = std::any_of(schedule.cells.begin(), schedule.cells.end(),
+                                   [&](const ScheduleCell& cell) { return cell.area == area; });
+    if (!there) continue;
+    text +=
+        std::string(text.empty() ? "  " : "   ") + words_of(area).mark + " " + words_of(area).words;
   }
   return text + "\n";
 }
 
 }  // namespace
 
-double ScheduleCell::work() const { return share(rows) * share(keys) * (diagonal ? 0.5 : 1); }
+double ScheduleCell::work() const { return words_of(area).work; }
 
 double Schedule::work(int rank) const {
   double sum = 0;
@@ -84,9 +80,9 @@ Schedule read_schedule(const Json& asked, const Json& answer) {
     ScheduleCell cell;
     cell.rank = step.at("rank").get<int>(), cell.step = step.at("step").get<int>();
     cell.owner = step.at("owner").get<int>();
-    if (!step.at("send_to").is_null()) cell.send_to = step.at("send_to").get<int>();
-    cell.rows = half_of(step.at("q")), cell.keys = half_of(step.at("kv"));
-    cell.diagonal = step.at("mask") == "causal";
+    const Json& send_to = step.at("keys_sent_to");
+    if (!send_to.is_null()) cell.send_to = send_to.get<int>();
+    cell.area = area_of(step);
     out.cells.push_back(cell);
   }
   return out;
@@ -121,7 +117,8 @@ std::string picture_text(const Schedule& schedule, uint64_t hop_bytes) {
     for (int step = 0; step < schedule.world; ++step) {
       const ScheduleCell& cell = schedule.at(rank, step);
       // The mark is one column wide, whatever its bytes.
-      out += std::string(mark_of(cell)) + " " + padded(std::to_string(cell.owner), kColumn - 2);
+      out += std::string(words_of(cell.area).mark) + " " +
+             padded(std::to_string(cell.owner), kColumn - 2);
       sends += cell.send_to >= 0 ? 1 : 0;
     }
     out += padded(number(schedule.work(rank)), 7) + std::to_string(sends);
@@ -130,9 +127,10 @@ std::string picture_text(const Schedule& schedule, uint64_t hop_bytes) {
   }
   out += legend(schedule);
   if (schedule.world > 1) {
-    out += "  a number: whose keys. After each step they go on to the next rank: 0 > 1";
+    out += "  a number: whose keys. They go on to the next rank, 0 > 1";
     out += schedule.world > 2 ? " > .. > 0" : " > 0";
-    out += "; the busiest rank has " + number(100 * schedule.imbalance()) + " % of the mean work\n";
+    out += ", as far as a rank sees them; the busiest rank has " +
+           number(100 * schedule.imbalance()) + " % of the mean work\n";
   }
   return out;
 }

@@ -11,14 +11,13 @@
 
 namespace lathe::cli {
 
-// Of the rank's rows and the owner's keys: the first half, the second, both, or nothing.
-enum class Half { none, low, high, all };
+// What a rank computes of the square of its rows, downwards, and the owner's keys, to the right.
+enum class Area { none, all, diagonal, left, bottom };
 
 struct ScheduleCell {
   int rank = 0, step = 0, owner = 0;
-  int send_to = -1;  // below 0: nobody
-  Half rows = Half::none, keys = Half::none;
-  bool diagonal = false;  // causal on one's own block
+  int send_to = -1;  // whom its keys go to beside the step; below 0: nobody
+  Area area = Area::none;
 
   // In blocks: a rank's rows times a rank's keys.
   double work() const;

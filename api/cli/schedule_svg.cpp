@@ -39,16 +39,15 @@ std::string rectangle(double x, double y, double width, double height, const std
 
 // The part that is computed: rows downwards, keys to the right.
 std::string filled(const ScheduleCell& cell, double x, double y) {
-  if (cell.rows == Half::none || cell.keys == Half::none) return "";
+  if (cell.area == Area::none) return "";
   const std::string fill = " fill=\"" + colour(cell.owner) + "\"";
-  if (cell.diagonal) {
+  if (cell.area == Area::diagonal) {
     return format("<path d=\"M%g %g v%g h%g z\"", x, y, kSide, kSide) + fill + "/>\n";
   }
   const double half = kSide / 2.0;
-  const bool lower = cell.rows == Half::high, right = cell.keys == Half::high;
-  const double width = cell.keys == Half::all ? kSide : half;
-  const double height = cell.rows == Half::all ? kSide : half;
-  return rectangle(x + (right ? half : 0), y + (lower ? half : 0), width, height, fill);
+  const bool bottom = cell.area == Area::bottom;
+  return rectangle(x, y + (bottom ? half : 0), cell.area == Area::left ? half : kSide,
+                   bottom ? half : kSide, fill);
 }
 
 std::string arrow(const ScheduleCell& cell, double top) {

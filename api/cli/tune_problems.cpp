@@ -35,8 +35,10 @@ Problem filled(const Problem& open, const Known& known) {
       if (spec.shape[static_cast<size_t>(d)] != -1) continue;
       const auto found = known.find(info.dims[d]);
       if (found == known.end()) {
-        refuse("tensor " + in_quotes(name) + ": " + info.dims[d] + " is open, but what is measured "
-               "has an extent: give --extent " + info.dims[d] + "=NUMBER");
+        refuse("tensor " + in_quotes(name) + ": " + info.dims[d] +
+               " is open, but what is measured "
+               "has an extent: give --extent " +
+               info.dims[d] + "=NUMBER");
       }
       spec.shape[static_cast<size_t>(d)] = found->second + info.added[d];
     }

@@ -11,9 +11,7 @@
 
 namespace lathe {
 
-inline Status unsupported(std::string text) {
-  return Status(Code::unsupported, std::move(text));
-}
+inline Status unsupported(std::string text) { return Status(Code::unsupported, std::move(text)); }
 inline Status invalid(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
 // INVALID_ARGUMENT if a required pointer argument is NULL.

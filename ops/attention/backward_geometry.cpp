@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grids, workspace and cost of the backward of flash attention: arithmetic on shapes alone.
 #include <algorithm>
-#include <initializer_list>
 
 #include "codegen/base/integers.h"
 #include "ops/attention/backward_kernels.h"
+#include "ops/workspace.h"
 
 namespace lathe {
 namespace {
 
-constexpr int64_t kPartAlignment = 256;  // of each part of the workspace
 constexpr int64_t kColumnsOfThread = 8;  // in finish
 
 // Blocks of one head of a sequence: one for each tile of keys, or, where each has an accumulator of
@@ -33,21 +32,6 @@ bool apart(const AttentionProblem& problem, int64_t keys, const DeviceFacts& fac
   return blocks * 10 < facts.multiprocessors * 8;
 }
 
-// The part of the workspace behind those before it.
-bool add_part(int64_t* total, int64_t* offset, std::initializer_list<int64_t> factors) {
-  int64_t bytes = 4;
-  for (const int64_t factor : factors) {
-    if (__builtin_mul_overflow(bytes, factor, &bytes)) return false;
-  }
-  *offset = *total;
-  if (__builtin_add_overflow(*total, bytes, total) ||
-      __builtin_add_overflow(*total, kPartAlignment - 1, total)) {
-    return false;
-  }
-  *total -= *total % kPartAlignment;
-  return true;
-}
-
 }  // namespace
 
 bool attention_heads_apart(const AttentionProblem& problem, const AttentionBackwardTile& tile,
@@ -63,7 +47,7 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
   AttentionBackwardLaunch out;
   const int64_t parts = problem.packed ? 1 : shape.sequences;
   out.rows = parts * shape.seq_q, out.keys = parts * shape.seq_k;
-  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.constant("m"));
+  out.prepare_tiles = ceil_div(out.rows, kernels.prepare->constant("m"));
   out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
   if (problem.backward) {
     const int64_t keys = kernels.main().constant("n");
@@ -75,7 +59,7 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
                        : problem.deterministic ? std::max<int64_t>(out.slices, 1)
                                                : 1;
   }
-  const int threads = kernels.finish.threads;
+  const int threads = kernels.finish->threads;
   const auto blocks = [&](int64_t rows, int64_t heads, int64_t width) {
     return ceil_div(bounded_product({rows, heads, width / kColumnsOfThread}), threads);
   };
@@ -92,15 +76,16 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   AttentionBackwardWorkspace out;
   const int64_t heads = shape.heads, rows = launch.rows;
   const bool dk = launch.dk_blocks > 0, dv = launch.dv_blocks > 0;
-  const bool fits =
-      add_part(&out.total, &out.lse2, {heads, rows}) &&
-      add_part(&out.total, &out.error, {heads, rows}) &&
-      add_part(&out.total, &out.dq_sums, {launch.accumulators, rows, heads, problem.head_dim}) &&
-      add_part(&out.total, &out.dk_parts, {dk ? launch.keys : 0, heads, problem.head_dim}) &&
-      add_part(&out.total, &out.dv_parts, {dv ? launch.keys : 0, heads, problem.value_dim}) &&
-      add_part(&out.total, &out.dsinks_parts, {problem.dsinks ? launch.prepare_tiles : 0, heads});
-  if (fits) return out;
-  return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  WorkspaceLayout layout;
+  out.lse2 = layout.add({4, heads, rows});
+  out.error = layout.add({4, heads, rows});
+  out.dq_sums = layout.add({4, launch.accumulators, rows, heads, problem.head_dim});
+  out.dk_parts = layout.add({4, dk ? launch.keys : 0, heads, problem.head_dim});
+  out.dv_parts = layout.add({4, dv ? launch.keys : 0, heads, problem.value_dim});
+  out.dsinks_parts = layout.add({4, problem.dsinks ? launch.prepare_tiles : 0, heads});
+  out.total = layout.total();
+  LATHE_TRY(layout.status());
+  return out;
 }
 
 using Wide = unsigned __int128;

@@ -85,13 +85,8 @@ Constant offsets_of(const AttentionProblem& problem) {
 }
 
 KernelSpec prepare_spec(const AttentionProblem& problem) {
-  KernelSpec spec;
-  spec.kernel = "attention_backward_prepare";
-  spec.source = "attention/attention_backward_prepare.cuh";
-  spec.params = "AttentionBackwardPrepareParams";
-  spec.params_bytes = sizeof(AttentionBackwardPrepareParams);
-  spec.last_field = "tiles";
-  spec.last_field_offset = offsetof(AttentionBackwardPrepareParams, tiles);
+  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_backward_prepare",
+                                                  AttentionBackwardPrepareParams, tiles));
   spec.smem = "AttentionBackwardPrepareSmem";
   spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
   spec.threads = kPrepareThreads;
@@ -108,14 +103,9 @@ KernelSpec prepare_spec(const AttentionProblem& problem) {
 }
 
 KernelSpec finish_spec(const AttentionProblem& problem) {
-  KernelSpec spec;
-  spec.kernel = "attention_backward_finish";
-  spec.source = "attention/attention_backward_finish.cuh";
-  spec.params = "AttentionBackwardFinishParams";
-  spec.params_bytes = sizeof(AttentionBackwardFinishParams);
-  spec.last_field = "softmax_scale";
-  spec.last_field_offset = offsetof(AttentionBackwardFinishParams, softmax_scale);
-  spec.threads = kFinishThreads;
+  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_backward_finish",
+                                                  AttentionBackwardFinishParams, softmax_scale),
+                                   kFinishThreads);
   spec.constants = {Constant::type("element", "Element", problem.element)};
   return spec;
 }
@@ -173,13 +163,8 @@ Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& 
 
 KernelSpec attention_backward_spec(const AttentionProblem& problem,
                                    const AttentionBackwardTile& tile, bool apart) {
-  KernelSpec spec;
-  spec.kernel = "attention_backward";
-  spec.source = "attention/attention_backward.cuh";
-  spec.params = "AttentionBackwardParams";
-  spec.params_bytes = sizeof(AttentionBackwardParams);
-  spec.last_field = "softcap";
-  spec.last_field_offset = offsetof(AttentionBackwardParams, softcap);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_backward", AttentionBackwardParams, softcap));
   spec.smem = "AttentionBackwardSmem";
   spec.smem_bytes = attention_backward_smem(problem, tile);
   spec.threads = 32 * tile.warps;

@@ -42,9 +42,9 @@ Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& 
 // Of dq, dk and dv there is a kernel in which a block adds up the query heads of its key head, and
 // one with a block for each query head and float32 parts of dk and dv, for few keys and heads.
 struct AttentionBackwardKernels {
-  KernelSpec prepare, finish;
-  std::optional<KernelSpec> together, apart;
-  std::optional<KernelSpec> mask_queries;  // before them, with a mask_mod
+  KernelSlot prepare, finish;
+  KernelSlot together, apart;
+  KernelSlot mask_queries;  // before them, with a mask_mod
 
   const KernelSpec& main() const { return together ? *together : *apart; }
 };

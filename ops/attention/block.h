@@ -1,51 +1,82 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a ring behind the plan: attention to a block of keys that continues a partial
-// result, its gradients, and the merge of two partial results.
+// The steps of attention over ranks, behind a plan of their own or within another operator:
+// attention to a block of keys that continues a partial result, its gradients, and the merge of two
+// partial results.
 #pragma once
 
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/run.h"
 #include "ops/attention/step_schema.h"
-#include "ops/work.h"
 
 namespace lathe {
+
+// A block of keys, forward or backward.
+struct AttentionBlockRequest {
+  AttentionRequest attention;
+  bool batch = false;       // rows and keys lie in a batch; else they are packed
+  bool first = false;       // nothing to go on from: out and lse, or dq, are written and not read
+  bool first_keys = false;  // the same of dk and dv
+};
+// The step that computes the scores of `whole`, with pairs. `capture_0`: the first of the captured
+// arrays in the step's table.
+AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0);
+
+// The step before a backward: it computes two numbers of each row.
+struct AttentionDeltaRequest {
+  AttentionProblem problem;
+  bool batch = false;
+};
+AttentionDeltaRequest delta_step(const AttentionRequest& whole);
+
+struct LseMergeRequest {
+  LseMergeProblem problem;
+  bool batch = false;
+};
+// The step that ends the forward of `whole`: sinks are folded in, and out is rounded.
+LseMergeRequest merge_step(const AttentionRequest& whole);
+
+// Choose kernels; compile nothing.
+Result<std::unique_ptr<Executor>> make_attention_block(AttentionBlockRequest request,
+                                                       const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_attention_block_bwd(AttentionBlockRequest request,
+                                                           const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_attention_delta(const AttentionDeltaRequest& request,
+                                                       const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_lse_merge(const LseMergeRequest& request);
 
 // Refuse what the tables cannot say.
 Status check_attention_block(const Resolved& resolved);
 Status check_attention_delta(const Resolved& resolved);
 Status check_lse_merge(const Resolved& resolved);
 
-// Choose kernels; compile nothing. UNSUPPORTED, by name, for what no template covers.
-Result<std::unique_ptr<Work>> make_attention_block(const Resolved& resolved,
-                                                   const DeviceFacts& facts);
-Result<std::unique_ptr<Work>> make_attention_block_bwd(const Resolved& resolved,
+// Make the steps of a problem. UNSUPPORTED, by name, for what no template covers.
+Result<std::unique_ptr<Executor>> make_attention_block(const Resolved& resolved,
                                                        const DeviceFacts& facts);
-Result<std::unique_ptr<Work>> make_attention_delta(const Resolved& resolved,
-                                                   const DeviceFacts& facts);
-Result<std::unique_ptr<Work>> make_lse_merge(const Resolved& resolved, const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_attention_block_bwd(const Resolved& resolved,
+                                                           const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_attention_delta(const Resolved& resolved,
+                                                       const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_lse_merge(const Resolved& resolved,
+                                                 const DeviceFacts& facts);
 
-// The forward's step and the backward's share these: options and flags, the checks of a call, and a
-// window as kernels take it, where one that passes every position is none.
-Result<AttentionRequest> attention_block_request(const Resolved& resolved);
-int block_window(int64_t window);
+// Reads the options and flags that the forward's step and the backward's share.
+Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved);
 
-// Which grid a step has that leaves multiprocessors to others. Known once the kernel is there.
+// The grid of a step that leaves multiprocessors to others.
 class BlockGrid {
  public:
   // INVALID_ARGUMENT if nothing would be left.
-  static Result<BlockGrid> make(const BlockOptions& options, const DeviceFacts& facts);
+  static Result<BlockGrid> make(int64_t sm_margin, const DeviceFacts& facts);
   bool persistent() const { return margin_ > 0; }
   const DeviceFacts& facts() const { return facts_; }
-  void bind(const PlanKernel& kernel);
-  int64_t blocks(const KernelSpec& spec, int64_t tiles) const {
-    return attention_block_grid(spec, registers_, facts_, margin_, tiles);
+  int64_t blocks(const KernelSlot& kernel, int64_t tiles) const {
+    return attention_block_grid(*kernel, kernel.registers(), facts_, margin_, tiles);
   }
 
  private:
   DeviceFacts facts_;
   int64_t margin_ = 0;
-  int registers_ = 255;
 };
 
 // Rows and keys are packed, or lie in a batch, every row of which has the same pairs or positions.
@@ -56,7 +87,7 @@ Result<AttentionShape> block_shape(const Extents& extents, bool batch);
 Status check_block_shape(const AttentionShape& shape);
 Status too_many_block_rows(const char* tensor, const AttentionShape& shape);
 // Ranges of `count` positions in runs of `run`, at `ranges`.
-Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
-                            int64_t count, int64_t run, void* ranges, CUstream stream);
+Status find_position_ranges(const KernelSlot& kernel, const void* positions, int64_t count,
+                            int64_t run, void* ranges, CUstream stream);
 
 }  // namespace lathe

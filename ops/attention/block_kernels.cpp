@@ -7,14 +7,14 @@
 
 #include "codegen/base/integers.h"
 #include "codegen/choice.h"
+#include "ops/workspace.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of each part of a workspace
-
+constexpr int kSmallThreads = 128;         // of kernels without constants
 constexpr int64_t kRegisterStep = 8;       // of a thread, as the device gives them
 constexpr int64_t kReservedShared = 1024;  // of each block of threads, by the system
 constexpr int64_t kMostProduct = int64_t{1} << 50;
@@ -34,32 +34,11 @@ AttentionProblem block_problem(AttentionProblem problem) {
   return problem;
 }
 
-// A kernel without constants.
-KernelSpec small_spec(const std::string& kernel, const std::string& params, size_t bytes,
-                      const std::string& last_field, size_t offset) {
-  KernelSpec spec;
-  spec.kernel = kernel;
-  spec.source = "attention/" + kernel + ".cuh";
-  spec.params = params;
-  spec.params_bytes = static_cast<int>(bytes);
-  spec.last_field = last_field;
-  spec.last_field_offset = static_cast<int>(offset);
-  spec.threads = 128;
-  return spec;
-}
-
-int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
-
 }  // namespace
 
 KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile) {
   KernelSpec spec = attention_forward_spec(block_problem(problem), tile);
-  spec.kernel = "attention_block";
-  spec.source = "attention/attention_block.cuh";
-  spec.params = "AttentionBlockParams";
-  spec.params_bytes = sizeof(AttentionBlockParams);
-  spec.last_field = "first";
-  spec.last_field_offset = offsetof(AttentionBlockParams, first);
+  spec.set(LATHE_TEMPLATE("attention", "attention_block", AttentionBlockParams, first));
   spec.smem = "AttentionBlockSmem";
   for (Constant& constant : spec.constants) {
     if (constant.name == "listed") constant.value = 0;  // it makes its visits as it goes
@@ -72,12 +51,8 @@ KernelSpec attention_block_spec(const AttentionProblem& problem, const Attention
 KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
                                          const AttentionBackwardTile& tile) {
   KernelSpec spec = attention_backward_spec(block_problem(problem), tile, false);
-  spec.kernel = "attention_block_backward";
-  spec.source = "attention/attention_block_backward.cuh";
-  spec.params = "AttentionBlockBackwardParams";
-  spec.params_bytes = sizeof(AttentionBlockBackwardParams);
-  spec.last_field = "first_keys";
-  spec.last_field_offset = offsetof(AttentionBlockBackwardParams, first_keys);
+  spec.set(LATHE_TEMPLATE("attention", "attention_block_backward", AttentionBlockBackwardParams,
+                          first_keys));
   spec.smem = "AttentionBlockBackwardSmem";
   spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
   spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
@@ -85,19 +60,19 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
 }
 
 KernelSpec attention_positions_spec() {
-  return small_spec("attention_positions", "AttentionPositionsParams",
-                    sizeof(AttentionPositionsParams), "run",
-                    offsetof(AttentionPositionsParams, run));
+  return KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_positions", AttentionPositionsParams, run),
+      kSmallThreads);
 }
 KernelSpec attention_block_prepare_spec() {
-  return small_spec("attention_block_prepare", "AttentionBlockPrepareParams",
-                    sizeof(AttentionBlockPrepareParams), "reserved",
-                    offsetof(AttentionBlockPrepareParams, reserved));
+  return KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_block_prepare", AttentionBlockPrepareParams, reserved),
+      kSmallThreads);
 }
 KernelSpec attention_block_finish_spec() {
-  return small_spec("attention_block_finish", "AttentionBlockFinishParams",
-                    sizeof(AttentionBlockFinishParams), "first",
-                    offsetof(AttentionBlockFinishParams, first));
+  return KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),
+      kSmallThreads);
 }
 
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
@@ -172,7 +147,9 @@ int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_
 
 uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys) {
   if (forward.constant("pairs") != 0) return 0;
-  return static_cast<uint64_t>(aligned(ceil_div(keys, forward.constant("n")) * 2 * 4));
+  WorkspaceLayout layout;
+  layout.add({ceil_div(keys, forward.constant("n")), 2 * 4});
+  return static_cast<uint64_t>(layout.total());
 }
 
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
@@ -204,10 +181,13 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
   }
   out.prepare_blocks =
       ceil_div(out.lse2_values + out.sum_chunks + out.dq_chunks, kernels.prepare->threads);
-  out.sums = aligned(out.lse2_values * 4);
-  out.ranges = out.sums + aligned(out.sum_chunks * 16);
+  WorkspaceLayout layout;
+  out.lse2 = layout.add({out.lse2_values, 4});
+  out.sums = layout.add({out.sum_chunks, 16});
   const int64_t runs = ceil_div(shape.seq_q, main.constant("m"));
-  out.total = out.ranges + (problem.positions ? aligned(runs * 2 * 4) : 0);
+  out.ranges = layout.add({problem.positions ? runs : 0, 2 * 4});
+  out.total = layout.total();
+  LATHE_TRY(layout.status());
   return out;
 }
 

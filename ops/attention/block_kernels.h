@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "ops/attention/backward_kernels.h"
@@ -13,10 +12,10 @@
 namespace lathe {
 
 struct AttentionBlockKernels {
-  std::optional<KernelSpec> positions;  // ranges of positions, before all others
-  std::optional<KernelSpec> forward;
-  std::optional<KernelSpec> prepare, backward;
-  std::optional<KernelSpec> finish;  // of a deterministic backward
+  KernelSlot positions;  // ranges of positions, before all others
+  KernelSlot forward;
+  KernelSlot prepare, backward;
+  KernelSlot finish;  // of a deterministic backward
 };
 // UNSUPPORTED as attention_kernels.
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention_block behind the plan: checks, parameters, and one launch, or two with positions.
-#include <charconv>
 #include <tuple>
 
 #include "codegen/base/invalid.h"
@@ -18,46 +17,41 @@ namespace tensors = attention_block;
 
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions and windows are added in 32 bits
 
-
-class AttentionBlockWork final : public Work {
+class AttentionBlockExecutor final : public Executor {
  public:
-  AttentionBlockWork(const AttentionRequest& request, const AttentionBlockKernels& kernels,
-                     const BlockGrid& grid, bool batch, bool first)
-      : request_(request), grid_(grid), batch_(batch), first_(first) {
-    if (kernels.positions) specs_.push_back(*kernels.positions);
-    specs_.push_back(*kernels.forward);
+  AttentionBlockExecutor(AttentionBlockRequest request, AttentionBlockKernels kernels,
+                         const BlockGrid& grid)
+      : request_(std::move(request)),
+        asked_(request_.attention),
+        grid_(grid),
+        kernels_(std::move(kernels)) {
+    list({&kernels_.positions, &kernels_.forward});
   }
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override {
-    if (kernels.size() > 1) positions_ = kernels[0].loaded;
-    forward_ = kernels.back().loaded;
-    grid_.bind(kernels.back());
-  }
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  const KernelSpec& spec() const { return specs_.back(); }
+  const KernelSpec& spec() const { return *kernels_.forward; }
   // No row to write; or nothing to add, and nothing to begin.
   bool is_empty(const AttentionShape& shape) const {
     return shape.sequences == 0 || shape.heads == 0 || shape.seq_q == 0 ||
-           (shape.seq_k == 0 && !first_);
+           (shape.seq_k == 0 && !request_.first);
   }
   Result<AttentionShape> shape_of(const Call& call) const;
   int64_t workspace_of(const AttentionShape& shape) const;
   AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
 
-  AttentionRequest request_;
+  AttentionBlockRequest request_;
+  const AttentionRequest& asked_;
   BlockGrid grid_;
-  bool batch_, first_;
-  std::vector<KernelSpec> specs_;  // that of positions before the forward's
-  std::shared_ptr<const Kernel> positions_, forward_;
+  TensorFields fields_ = TensorFields::of("flash_attention_block");
+  AttentionBlockKernels kernels_;
 };
 
-Result<AttentionShape> AttentionBlockWork::shape_of(const Call& call) const {
-  LATHE_ASSIGN(const AttentionShape shape, block_shape(call.extents, batch_));
+Result<AttentionShape> AttentionBlockExecutor::shape_of(const Call& call) const {
+  LATHE_ASSIGN(const AttentionShape shape, block_shape(call.extents, request_.batch));
   if (is_empty(shape)) return shape;
   AttentionShape one = shape;
   one.sequences = 1;
@@ -65,48 +59,23 @@ Result<AttentionShape> AttentionBlockWork::shape_of(const Call& call) const {
   return too_many_block_rows("q", shape);
 }
 
-int64_t AttentionBlockWork::workspace_of(const AttentionShape& shape) const {
+int64_t AttentionBlockExecutor::workspace_of(const AttentionShape& shape) const {
   return is_empty(shape) ? 0 : attention_block_workspace_bytes(spec(), shape.seq_k);
 }
 
-Result<size_t> AttentionBlockWork::workspace_bytes(const Call& call) const {
+Result<size_t> AttentionBlockExecutor::workspace_bytes(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   return static_cast<size_t>(workspace_of(extent));
 }
 
-AttentionBlockParams AttentionBlockWork::params(const Call& call,
-                                                const AttentionShape& shape) const {
+AttentionBlockParams AttentionBlockExecutor::params(const Call& call,
+                                                    const AttentionShape& shape) const {
   const auto& t = call.tensors;
   AttentionBlockParams p = {};
-  AttentionForwardParams& f = p.forward;
-  f.q = t[tensors::q].data;
-  f.k = t[tensors::k].data;
-  f.v = t[tensors::v].data;
-  f.alibi_slopes = t[tensors::alibi_slopes].data;
-  f.out = t[tensors::out].data;
-  f.lse = t[tensors::lse].data;
-  const auto fill = [&](int tensor, long long* batch, long long* token, long long* head) {
-    const AttentionStrides from = attention_strides(t[tensor], !batch_);
-    *batch = from.batch, *token = from.token, *head = from.head;
-  };
-  fill(tensors::q, &f.q_batch_stride, &f.q_token_stride, &f.q_head_stride);
-  fill(tensors::k, &f.k_batch_stride, &f.k_token_stride, &f.k_head_stride);
-  fill(tensors::v, &f.v_batch_stride, &f.v_token_stride, &f.v_head_stride);
-  fill(tensors::out, &f.out_batch_stride, &f.out_token_stride, &f.out_head_stride);
-  f.alibi_batch_stride = request_.alibi_rows ? shape.heads : 0;
-  f.sequences = static_cast<int>(shape.sequences);
-  f.heads = static_cast<int>(shape.heads);
-  f.kv_heads = static_cast<int>(shape.kv_heads);
-  f.seq_q = static_cast<int>(shape.seq_q);
-  f.seq_k = static_cast<int>(shape.seq_k);
-  f.head_dim = request_.problem.head_dim;
-  f.value_dim = request_.problem.value_dim;
-  f.window_left = block_window(request_.window_left);
-  f.window_right = block_window(request_.window_right);
-  f.tiles = static_cast<int>(attention_tiles(spec(), shape));
-  f.softmax_scale = request_.softmax_scale;
-  f.softcap = request_.softcap;
-  put_snippets(request_, call, {}, &f);
+  fill_tensors(fields_, call, !request_.batch, &p.forward);
+  fill_scores(asked_, shape, call, {}, &p.forward);
+  fill_windows(asked_, kMaxExtent, kMaxExtent, &p.forward);
+  p.forward.tiles = static_cast<int>(attention_tiles(spec(), shape));
   p.pairs = t[tensors::pairs].data;
   p.pair_batches = t[tensors::pair_batch].data;
   p.q_positions = t[tensors::q_pos].data;
@@ -114,62 +83,55 @@ AttentionBlockParams AttentionBlockWork::params(const Call& call,
   p.key_ranges = call.workspace;
   const int64_t pairs = call.extents[Letter::NP];
   p.pair_count = static_cast<int>(pairs == kUnknown ? 0 : pairs);
-  p.first = first_ ? 1 : 0;
+  p.first = request_.first ? 1 : 0;
   return p;
 }
 
-Status AttentionBlockWork::run(const Call& call) const {
+Status AttentionBlockExecutor::run(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   LATHE_TRY(call.check_workspace(workspace_of(extent)));
   if (is_empty(extent)) return {};
-  if (positions_) {
-    LATHE_TRY(find_position_ranges(*positions_, specs_[0], call.tensors[tensors::k_pos].data,
+  if (kernels_.positions) {
+    LATHE_TRY(find_position_ranges(kernels_.positions, call.tensors[tensors::k_pos].data,
                                    extent.seq_k, spec().constant("n"), call.workspace,
                                    call.stream));
   }
   const AttentionBlockParams p = params(call, extent);
-  const int64_t blocks = grid_.blocks(spec(), attention_forward_blocks(spec(), extent));
-  return forward_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
+  const int64_t blocks = grid_.blocks(kernels_.forward, attention_forward_blocks(spec(), extent));
+  return kernels_.forward.launch(blocks, &p, call.stream);
 }
 
 // Which pairs are kept is on the device: the estimate takes them all.
-Result<Estimate> AttentionBlockWork::estimate(const Call& call) const {
+Result<Estimate> AttentionBlockExecutor::estimate(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   Estimate out;
   if (is_empty(extent)) return out;
   AttentionSequences all;
   all.queries = extent.seq_q, all.keys = extent.seq_k;
-  const AttentionCost row = attention_forward_cost(request_.problem, spec(), extent, {all});
+  const AttentionCost row = attention_forward_cost(asked_.problem, spec(), extent, {all});
   // out is float32 and, but for the first step, read as well.
   const auto rows = static_cast<uint64_t>(extent.sequences);
   const uint64_t cells = rows * static_cast<uint64_t>(extent.seq_q * extent.heads);
-  const uint64_t width = static_cast<uint64_t>(request_.problem.value_dim);
-  const uint64_t element = static_cast<uint64_t>(bytes_of(request_.problem.element));
-  const uint64_t state = cells * (width * (4 - element) + (first_ ? 0 : 4 * width + 4));
-  out.launches = positions_ || specs_.size() > 1 ? 2 : 1;
+  const uint64_t width = static_cast<uint64_t>(asked_.problem.value_dim);
+  const uint64_t element = static_cast<uint64_t>(bytes_of(asked_.problem.element));
+  const uint64_t state = cells * (width * (4 - element) + (request_.first ? 0 : 4 * width + 4));
+  out.launches = static_cast<uint64_t>(kernel_count());
   const uint64_t memory =
-      attention_memory_bytes(request_.problem, spec(), extent, {all}, grid_.facts());
+      attention_memory_bytes(asked_.problem, spec(), extent, {all}, grid_.facts());
   out.cost = {rows * row.minimum_bytes + state, rows * memory + state, rows * row.flops,
-              rows * row.tile_flops * attention_product_terms(request_.problem)};
+              rows * row.tile_flops * attention_product_terms(asked_.problem)};
   return out;
 }
 
 }  // namespace
 
-Result<BlockGrid> BlockGrid::make(const BlockOptions& options, const DeviceFacts& facts) {
+Result<BlockGrid> BlockGrid::make(int64_t sm_margin, const DeviceFacts& facts) {
   BlockGrid out;
   out.facts_ = facts;
-  out.margin_ = options.sm_margin;
+  out.margin_ = sm_margin;
   if (out.margin_ < facts.multiprocessors) return out;
-  return invalid(text("option sm_margin is ", out.margin_, "; the device has ",
-                      facts.multiprocessors, " multiprocessors, of which one must be left"));
-}
-
-void BlockGrid::bind(const PlanKernel& kernel) {
-  const std::string_view text = kernel.built->entry->metadata.find("registers").value_or("");
-  int registers = 0;
-  std::from_chars(text.data(), text.data() + text.size(), registers);
-  if (registers > 0) registers_ = registers;
+  return invalid(text("option sm_margin is ", sm_margin, "; the device has ", facts.multiprocessors,
+                      " multiprocessors, of which one must be left"));
 }
 
 bool is_block_batch(const lathe_problem& problem, int lead) {
@@ -219,19 +181,15 @@ Status too_many_block_rows(const char* tensor, const AttentionShape& shape) {
                           " blocks; split the batch or the heads"));
 }
 
-Status find_position_ranges(const Kernel& kernel, const KernelSpec& spec, const void* positions,
-                            int64_t count, int64_t run, void* ranges, CUstream stream) {
+Status find_position_ranges(const KernelSlot& kernel, const void* positions, int64_t count,
+                            int64_t run, void* ranges, CUstream stream) {
   AttentionPositionsParams p = {};
   p.positions = positions;
   p.ranges = ranges;
   p.count = static_cast<int>(count);
   p.run = static_cast<int>(run);
-  const int64_t blocks = attention_positions_blocks(spec, count, run);
-  if (blocks == 0) return {};
-  return kernel.launch({static_cast<unsigned>(blocks), 1, 1}, &p, stream);
+  return kernel.launch(attention_positions_blocks(*kernel, count, run), &p, stream);
 }
-
-int block_window(int64_t window) { return window > kMaxExtent - 1 ? -1 : static_cast<int>(window); }
 
 Status check_block_shape(const AttentionShape& shape) {
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
@@ -258,26 +216,47 @@ Status check_attention_block(const Resolved& resolved) {
   return check_heads(resolved[Letter::H], resolved[Letter::HK]);
 }
 
-Result<AttentionRequest> attention_block_request(const Resolved& resolved) {
-  using namespace attention_block;
-  LATHE_ASSIGN(AttentionRequest asked, score_request(resolved, q, capture_0, alibi_slopes));
-  asked.problem.pairs = resolved.has(pairs);
-  asked.problem.positions = !asked.problem.pairs;
+Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved) {
+  using namespace attention_block;  // the backward's first rows are the same
+  const auto& options = resolved.options_as<BlockOptions>();
+  AttentionBlockRequest asked;
+  LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
+  asked.attention.problem.pairs = resolved.has(pairs);
+  asked.attention.problem.positions = !resolved.has(pairs);
+  asked.attention.sm_margin = options.sm_margin;
+  asked.batch = is_block_batch(resolved.problem, q);
+  asked.first = options.first;
+  asked.first_keys = options.first_keys;
   return asked;
 }
 
-Result<std::unique_ptr<Work>> make_attention_block(const Resolved& resolved,
-                                                   const DeviceFacts& facts) {
-  LATHE_ASSIGN(AttentionRequest request, attention_block_request(resolved));
-  const auto& options = resolved.options_as<BlockOptions>();
-  request.problem.forward = true;
-  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(options, facts));
-  request.problem.persistent = grid.persistent();
-  LATHE_ASSIGN(const AttentionBlockKernels kernels,
-               attention_block_kernels(request.problem, facts));
-  const bool batch = is_block_batch(resolved.problem, tensors::q);
-  return std::unique_ptr<Work>(
-      std::make_unique<AttentionBlockWork>(request, kernels, grid, batch, options.first));
+AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0) {
+  AttentionBlockRequest out;
+  out.attention = whole;
+  out.batch = true;
+  for (size_t i = 0; i < whole.captured.size(); ++i) {
+    if (whole.captured[i] >= 0) out.attention.captured[i] = capture_0 + static_cast<int>(i);
+  }
+  AttentionProblem& asked = out.attention.problem;
+  asked.pairs = true;
+  asked.packed = asked.sinks = asked.forward = asked.backward = asked.dsinks = asked.dlse = false;
+  return out;
+}
+
+Result<std::unique_ptr<Executor>> make_attention_block(AttentionBlockRequest request,
+                                                       const DeviceFacts& facts) {
+  AttentionProblem& asked = request.attention.problem;
+  asked.forward = true;
+  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(request.attention.sm_margin, facts));
+  asked.persistent = grid.persistent();
+  LATHE_ASSIGN(AttentionBlockKernels kernels, attention_block_kernels(asked, facts));
+  return executor_of<AttentionBlockExecutor>(std::move(request), std::move(kernels), grid);
+}
+
+Result<std::unique_ptr<Executor>> make_attention_block(const Resolved& resolved,
+                                                       const DeviceFacts& facts) {
+  LATHE_ASSIGN(AttentionBlockRequest request, attention_block_request(resolved));
+  return make_attention_block(std::move(request), facts);
 }
 
 }  // namespace lathe

@@ -46,26 +46,16 @@ std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
 }
 
 KernelSpec append_spec() {
-  KernelSpec spec;
-  spec.kernel = "attention_append";
-  spec.source = "attention/attention_append.cuh";
-  spec.params = "AttentionAppendParams";
-  spec.params_bytes = sizeof(AttentionAppendParams);
-  spec.last_field = "v_words";
-  spec.last_field_offset = offsetof(AttentionAppendParams, v_words);
-  spec.threads = kAppendThreads;
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
+      kAppendThreads);
   return spec;
 }
 
 KernelSpec combine_spec(const AttentionProblem& problem) {
-  KernelSpec spec;
-  spec.kernel = "attention_combine";
-  spec.source = "attention/attention_combine.cuh";
-  spec.params = "AttentionCombineParams";
-  spec.params_bytes = sizeof(AttentionCombineParams);
-  spec.last_field = "splits";
-  spec.last_field_offset = offsetof(AttentionCombineParams, splits);
-  spec.threads = kCombineThreads;
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_combine", AttentionCombineParams, splits),
+      kCombineThreads);
   spec.constants = {Constant::type("element", "Element", problem.element),
                     Constant::flag("sinks", "kSinks", problem.sinks)};
   return spec;
@@ -108,13 +98,8 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
 }
 
 KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec;
-  spec.kernel = "attention_decode";
-  spec.source = "attention/attention_decode.cuh";
-  spec.params = "AttentionDecodeParams";
-  spec.params_bytes = sizeof(AttentionDecodeParams);
-  spec.last_field = "splits";
-  spec.last_field_offset = offsetof(AttentionDecodeParams, splits);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_decode", AttentionDecodeParams, splits));
   spec.smem = "AttentionDecodeSmem";
   spec.smem_bytes = attention_decode_smem(problem, tile);
   spec.threads = 32 * tile.warps;
@@ -160,7 +145,7 @@ size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
                              const AttentionDecodeShape& shape) {
   size_t pick = 0;
   while (pick + 1 < kernels.decode.size() &&
-         kernels.decode[pick].constant("m") < shape.queries * shape.ratio()) {
+         kernels.decode[pick]->constant("m") < shape.queries * shape.ratio()) {
     ++pick;
   }
   return pick;

@@ -10,8 +10,8 @@ namespace lathe {
 
 // The kernel with the fewest rows that hold all queries of a key head is the one to launch.
 struct AttentionDecodeKernels {
-  std::vector<KernelSpec> decode;  // by rows of a tile, ascending; not empty
-  std::optional<KernelSpec> append, combine;
+  std::vector<KernelSlot> decode;  // by rows of a tile, ascending; not empty
+  KernelSlot append, combine;
 };
 // What the problem promises: queries of a sequence and query heads of a key head; -1: not known.
 // A number of queries that varies from call to call is served by two kernels, one for a single

@@ -11,7 +11,6 @@ namespace {
 // Positions and windows are added in 32 bits.
 constexpr int64_t kMostKeys = int64_t{1} << 30;
 
-
 }  // namespace
 
 Status check_pages(int64_t page, int64_t table_width) {

@@ -10,8 +10,7 @@
 #include <mutex>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/snippets.h"
-#include "templates/params/attention.h"
+#include "ops/attention/params.h"
 
 namespace lathe {
 namespace {
@@ -19,13 +18,18 @@ namespace {
 constexpr int64_t kMostQueries = int64_t{1} << 30;  // positions are added in 32 bits
 constexpr int64_t kWordBytes = 16;                  // of an append's copy
 
-class DecodeWork final : public Work {
- public:
-  DecodeWork(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
-             const DeviceFacts& facts);
+// The caches stand for keys and values.
+TensorFields decode_fields() {
+  TensorFields out = TensorFields::of("flash_attention_decode");
+  out.k = attention_decode::k_cache, out.v = attention_decode::v_cache;
+  return out;
+}
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
+class DecodeExecutor final : public Executor {
+ public:
+  DecodeExecutor(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
+                 const DeviceFacts& facts);
+
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
@@ -48,12 +52,10 @@ class DecodeWork final : public Work {
   AttentionDecodeParams decode_params(const Call& call, const Launch& launch) const;
   AttentionCombineParams combine_params(const Call& call, const Launch& launch) const;
 
+  TensorFields fields_ = decode_fields();
   DecodeRequest request_;
   AttentionDecodeKernels kernels_;
   std::shared_ptr<const AttentionSplitTable> splits_;
-  std::vector<KernelSpec> specs_;
-  std::vector<std::shared_ptr<const Kernel>> decode_;
-  std::shared_ptr<const Kernel> append_, combine_;
 };
 
 // One for all plans of the process: making it takes longer than the rest of a plan.
@@ -67,22 +69,15 @@ std::shared_ptr<const AttentionSplitTable> split_table(int multiprocessors) {
   return table;
 }
 
-DecodeWork::DecodeWork(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
-                       const DeviceFacts& facts)
+DecodeExecutor::DecodeExecutor(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
+                               const DeviceFacts& facts)
     : request_(request), kernels_(kernels), splits_(split_table(facts.multiprocessors)) {
-  if (kernels_.append) specs_.push_back(*kernels_.append);
-  specs_.insert(specs_.end(), kernels_.decode.begin(), kernels_.decode.end());
-  if (kernels_.combine) specs_.push_back(*kernels_.combine);
+  list({&kernels_.append});
+  for (KernelSlot& kernel : kernels_.decode) list({&kernel});
+  list({&kernels_.combine});
 }
 
-void DecodeWork::bind(const std::vector<PlanKernel>& kernels) {
-  size_t next = 0;
-  if (kernels_.append) append_ = kernels[next++].loaded;
-  for (size_t i = 0; i < kernels_.decode.size(); ++i) decode_.push_back(kernels[next++].loaded);
-  if (kernels_.combine) combine_ = kernels[next++].loaded;
-}
-
-Result<DecodeWork::Launch> DecodeWork::plan_launch(const Call& call) const {
+Result<DecodeExecutor::Launch> DecodeExecutor::plan_launch(const Call& call) const {
   const Extents& extents = call.extents;
   Launch out;
   AttentionDecodeShape& shape = out.shape;
@@ -101,7 +96,7 @@ Result<DecodeWork::Launch> DecodeWork::plan_launch(const Call& call) const {
   LATHE_TRY(rows);
   if (out.empty()) return out;
   out.kernel = attention_decode_pick(kernels_, shape);
-  out.splits = attention_decode_splits(problem(), kernels_.decode[out.kernel], shape, *splits_,
+  out.splits = attention_decode_splits(problem(), *kernels_.decode[out.kernel], shape, *splits_,
                                        request_.splits);
   LATHE_TRY(check_blocks(out));
   if (out.splits == 1) return out;
@@ -114,11 +109,11 @@ Result<DecodeWork::Launch> DecodeWork::plan_launch(const Call& call) const {
 }
 
 // All blocks of a launch are in x.
-Status DecodeWork::check_blocks(const Launch& launch) const {
+Status DecodeExecutor::check_blocks(const Launch& launch) const {
   const AttentionDecodeShape& shape = launch.shape;
   AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
   one.batch = 1;
-  const KernelSpec& spec = kernels_.decode[launch.kernel];
+  const KernelSpec& spec = *kernels_.decode[launch.kernel];
   const int64_t most = kMaxExtent / shape.batch;
   if (one.kv_heads <= kMaxExtent / attention_decode_tiles(spec, one) &&
       attention_decode_blocks(spec, one, launch.splits) <= most && one.rows() / 4 < most) {
@@ -130,12 +125,12 @@ Status DecodeWork::check_blocks(const Launch& launch) const {
                      " parts, needs more than ", kMaxExtent, " blocks; split the batch"));
 }
 
-Result<size_t> DecodeWork::workspace_bytes(const Call& call) const {
+Result<size_t> DecodeExecutor::workspace_bytes(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
   return launch.workspace;
 }
 
-AttentionPages DecodeWork::pages(const Call& call, const AttentionDecodeShape& shape) const {
+AttentionPages DecodeExecutor::pages(const Call& call, const AttentionDecodeShape& shape) const {
   const FastDivision division = fast_division(shape.page);
   AttentionPages p = {};
   p.block_table = call.tensors[attention_decode::block_table].data;
@@ -147,7 +142,7 @@ AttentionPages DecodeWork::pages(const Call& call, const AttentionDecodeShape& s
   return p;
 }
 
-AttentionAppendParams DecodeWork::append_params(const Call& call, const Launch& launch) const {
+AttentionAppendParams DecodeExecutor::append_params(const Call& call, const Launch& launch) const {
   const auto& t = call.tensors;
   const int64_t words = kWordBytes / bytes_of(problem().element);  // elements of one
   const auto fill = [&](const Tensor& tensor, long long* first, long long* second,
@@ -172,44 +167,15 @@ AttentionAppendParams DecodeWork::append_params(const Call& call, const Launch& 
   return p;
 }
 
-void fill_strides(const Tensor& tensor, long long* first, long long* second, long long* head) {
-  *first = tensor.stride[0], *second = tensor.stride[1], *head = tensor.stride[2];
-}
-
-AttentionDecodeParams DecodeWork::decode_params(const Call& call, const Launch& launch) const {
-  const auto& t = call.tensors;
+AttentionDecodeParams DecodeExecutor::decode_params(const Call& call, const Launch& launch) const {
   const AttentionDecodeShape& shape = launch.shape;
+  const AttentionRequest& request = request_.attention;
   AttentionDecodeParams out = {};
   AttentionForwardParams& p = out.forward;
-  p.q = t[attention_decode::q].data;
-  p.k = t[attention_decode::k_cache].data;
-  p.v = t[attention_decode::v_cache].data;
-  p.alibi_slopes = t[attention_decode::alibi_slopes].data;
-  p.sinks = t[attention_decode::sinks].data;
-  p.out = t[attention_decode::out].data;
-  p.lse = t[attention_decode::lse].data;
-  fill_strides(t[attention_decode::q], &p.q_batch_stride, &p.q_token_stride, &p.q_head_stride);
-  fill_strides(t[attention_decode::k_cache], &p.k_batch_stride, &p.k_token_stride,
-               &p.k_head_stride);
-  fill_strides(t[attention_decode::v_cache], &p.v_batch_stride, &p.v_token_stride,
-               &p.v_head_stride);
-  fill_strides(t[attention_decode::out], &p.out_batch_stride, &p.out_token_stride,
-               &p.out_head_stride);
-  p.alibi_batch_stride = request_.attention.alibi_rows ? shape.heads : 0;
-  p.sequences = static_cast<int>(shape.batch);
-  p.heads = static_cast<int>(shape.heads);
-  p.kv_heads = static_cast<int>(shape.kv_heads);
-  p.seq_q = static_cast<int>(shape.queries);
-  p.head_dim = problem().head_dim;
-  p.value_dim = problem().value_dim;
-  // A window that cuts nothing is none, so that sums of positions and windows stay small.
-  const int64_t left = request_.attention.window_left, right = request_.attention.window_right;
-  p.window_left = static_cast<int>(left >= shape.most_keys() ? -1 : left);
-  p.window_right = static_cast<int>(right > 0 && right >= shape.queries ? -1 : right);
-  p.tiles = static_cast<int>(attention_decode_tiles(kernels_.decode[launch.kernel], shape));
-  p.softmax_scale = request_.attention.softmax_scale;
-  p.softcap = request_.attention.softcap;
-  put_snippets(request_.attention, call, {}, &p);
+  fill_tensors(fields_, call, false, &p);
+  fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, call, {}, &p);
+  fill_windows(request, shape.most_keys(), shape.queries, &p);
+  p.tiles = static_cast<int>(attention_decode_tiles(*kernels_.decode[launch.kernel], shape));
   out.pages = pages(call, shape);
   out.partial_out = call.workspace;
   out.partial_lse = call.workspace ? call.workspace + launch.partial_lse : nullptr;
@@ -218,17 +184,13 @@ AttentionDecodeParams DecodeWork::decode_params(const Call& call, const Launch& 
   return out;
 }
 
-AttentionCombineParams DecodeWork::combine_params(const Call& call, const Launch& launch) const {
-  const auto& t = call.tensors;
+AttentionCombineParams DecodeExecutor::combine_params(const Call& call,
+                                                      const Launch& launch) const {
   AttentionCombineParams p = {};
+  fill_tensors(fields_, call, false, &p);
   p.partial_out = call.workspace;
   p.partial_lse = call.workspace + launch.partial_lse;
-  p.sinks = t[attention_decode::sinks].data;
-  p.out = t[attention_decode::out].data;
-  p.lse = t[attention_decode::lse].data;
   p.rows = launch.shape.rows();
-  fill_strides(t[attention_decode::out], &p.out_batch_stride, &p.out_token_stride,
-               &p.out_head_stride);
   p.heads = static_cast<int>(launch.shape.heads);
   p.seq_q = static_cast<int>(launch.shape.queries);
   p.value_dim = problem().value_dim;
@@ -236,35 +198,33 @@ AttentionCombineParams DecodeWork::combine_params(const Call& call, const Launch
   return p;
 }
 
-Status DecodeWork::run(const Call& call) const {
+Status DecodeExecutor::run(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
   LATHE_TRY(call.check_workspace(static_cast<int64_t>(launch.workspace)));
   const AttentionDecodeShape& shape = launch.shape;
-  const auto grid = [](int64_t blocks) { return Grid{static_cast<unsigned>(blocks), 1, 1}; };
   // New keys are stored even where there is no query head to read them.
-  if (append_ && shape.batch * shape.queries * shape.kv_heads > 0) {
+  if (kernels_.append && shape.batch * shape.queries * shape.kv_heads > 0) {
     const AttentionAppendParams p = append_params(call, launch);
-    LATHE_TRY(append_->launch(grid(attention_append_blocks(shape)), &p, call.stream));
+    LATHE_TRY(kernels_.append.launch(attention_append_blocks(shape), &p, call.stream));
   }
   if (launch.empty()) return {};
   const AttentionDecodeParams p = decode_params(call, launch);
-  LATHE_TRY(decode_[launch.kernel]->launch(
-      grid(attention_decode_blocks(kernels_.decode[launch.kernel], shape, launch.splits)), &p,
-      call.stream));
+  const KernelSlot& kernel = kernels_.decode[launch.kernel];
+  LATHE_TRY(kernel.launch(attention_decode_blocks(*kernel, shape, launch.splits), &p, call.stream));
   if (launch.splits == 1) return {};
   const AttentionCombineParams combine = combine_params(call, launch);
-  return combine_->launch(grid(attention_combine_blocks(*kernels_.combine, shape)), &combine,
-                          call.stream);
+  return kernels_.combine.launch(attention_combine_blocks(*kernels_.combine, shape), &combine,
+                                 call.stream);
 }
 
 // With every sequence as long as its pages allow: lengths are on the device.
-Result<Estimate> DecodeWork::estimate(const Call& call) const {
+Result<Estimate> DecodeExecutor::estimate(const Call& call) const {
   LATHE_ASSIGN(const Launch launch, plan_launch(call));
   Estimate out;
   if (launch.empty()) return out;
   const AttentionMask mask = {launch.shape.queries, launch.shape.most_keys(),
                               request_.attention.window_left, request_.attention.window_right};
-  const AttentionCost cost = attention_decode_cost(problem(), kernels_.decode[launch.kernel],
+  const AttentionCost cost = attention_decode_cost(problem(), *kernels_.decode[launch.kernel],
                                                    launch.shape, mask, launch.splits);
   out.launches = 1 + (problem().append ? 1 : 0) + (launch.splits > 1 ? 1 : 0);
   out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
@@ -273,12 +233,12 @@ Result<Estimate> DecodeWork::estimate(const Call& call) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_attention_decode(const DecodeRequest& request,
-                                                    const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_attention_decode(const DecodeRequest& request,
+                                                        const DeviceFacts& facts) {
   LATHE_ASSIGN(const AttentionDecodeKernels kernels,
                attention_decode_kernels(request.attention.problem, facts,
                                         {request.queries, request.attention.ratio}));
-  return std::unique_ptr<Work>(std::make_unique<DecodeWork>(request, kernels, facts));
+  return executor_of<DecodeExecutor>(request, kernels, facts);
 }
 
 }  // namespace lathe

@@ -23,7 +23,7 @@ Status check_pages(int64_t page, int64_t table_width);
 Result<DecodeRequest> decode_request(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_attention_decode(const DecodeRequest& request,
-                                                    const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_attention_decode(const DecodeRequest& request,
+                                                        const DeviceFacts& facts);
 
 }  // namespace lathe

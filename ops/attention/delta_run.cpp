@@ -12,23 +12,15 @@ namespace {
 
 namespace tensors = attention_delta;
 
-class AttentionDeltaWork final : public Work {
+class AttentionDeltaExecutor final : public Executor {
  public:
-  AttentionDeltaWork(const AttentionProblem& problem, bool batch, const DeviceFacts& facts,
-                     AttentionBackwardKernels kernels)
-      : problem_(problem),
-        batch_(batch),
-        facts_(facts),
-        kernels_(std::move(kernels)),
-        specs_{kernels_.prepare} {
-    if (problem.dsinks) specs_.push_back(kernels_.finish);
+  AttentionDeltaExecutor(const AttentionProblem& problem, bool batch, const DeviceFacts& facts,
+                         AttentionBackwardKernels kernels)
+      : problem_(problem), batch_(batch), facts_(facts), kernels_(std::move(kernels)) {
+    list({&kernels_.prepare});
+    if (problem.dsinks) list({&kernels_.finish});
   }
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override {
-    prepare_ = kernels[0].loaded;
-    if (problem_.dsinks) finish_ = kernels[1].loaded;
-  }
   Result<size_t> workspace_bytes(const Call& call) const override {
     LATHE_ASSIGN(const Laid laid, lay_out(call));
     return static_cast<size_t>(laid.workspace.total);
@@ -48,12 +40,11 @@ class AttentionDeltaWork final : public Work {
   AttentionProblem problem_;
   bool batch_;
   DeviceFacts facts_;
+  TensorFields fields_ = TensorFields::of("flash_attention_delta");
   AttentionBackwardKernels kernels_;
-  std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> prepare_, finish_;
 };
 
-Result<AttentionDeltaWork::Laid> AttentionDeltaWork::lay_out(const Call& call) const {
+Result<AttentionDeltaExecutor::Laid> AttentionDeltaExecutor::lay_out(const Call& call) const {
   Laid laid;
   const int64_t heads = call.extents[Letter::H];
   laid.shape = {batch_ ? call.extents[Letter::B] : 1, heads, heads,
@@ -70,54 +61,39 @@ Result<AttentionDeltaWork::Laid> AttentionDeltaWork::lay_out(const Call& call) c
   return laid;
 }
 
-AttentionBackwardPrepareParams AttentionDeltaWork::params(const Call& call,
-                                                          const Laid& laid) const {
-  const auto& t = call.tensors;
+AttentionBackwardPrepareParams AttentionDeltaExecutor::params(const Call& call,
+                                                              const Laid& laid) const {
   AttentionBackwardPrepareParams p = {};
-  p.out = t[tensors::out].data;
-  p.dout = t[tensors::dout].data;
-  p.lse = t[tensors::lse].data;
-  p.dlse = t[tensors::dlse].data;
-  p.sinks = t[tensors::sinks].data;
+  fill_tensors(fields_, call, !batch_, &p);
+  fill_sizes(problem_, laid.shape, &p);
   p.lse2 = call.workspace + laid.workspace.lse2;
-  p.error = t[tensors::delta].data;
+  p.error = call.tensors[tensors::delta].data;
   p.dsinks_parts = call.workspace + laid.workspace.dsinks_parts;
-  const AttentionStrides out = attention_strides(t[tensors::out], !batch_);
-  const AttentionStrides dout = attention_strides(t[tensors::dout], !batch_);
-  p.out_batch_stride = out.batch, p.dout_batch_stride = dout.batch;
-  p.out_token_stride = out.token, p.dout_token_stride = dout.token;
-  p.out_head_stride = out.head, p.dout_head_stride = dout.head;
-  p.sequences = static_cast<int>(laid.shape.sequences);
-  p.heads = static_cast<int>(laid.shape.heads);
-  p.seq_q = static_cast<int>(laid.shape.seq_q);
   p.rows = static_cast<int>(laid.launch.rows);
   // delta lies as lse does.
   p.row_head_stride = laid.shape.seq_q, p.row_batch_stride = laid.shape.heads * laid.shape.seq_q;
-  p.head_dim = problem_.head_dim;
-  p.value_dim = problem_.value_dim;
   p.tiles = static_cast<int>(laid.launch.prepare_tiles);
   return p;
 }
 
-Status AttentionDeltaWork::run(const Call& call) const {
+Status AttentionDeltaExecutor::run(const Call& call) const {
   LATHE_ASSIGN(const Laid laid, lay_out(call));
   LATHE_TRY(call.check_workspace(laid.workspace.total));
-  const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
   if (laid.launch.prepare_blocks > 0) {
     const AttentionBackwardPrepareParams p = params(call, laid);
-    LATHE_TRY(prepare_->launch(blocks(laid.launch.prepare_blocks), &p, call.stream));
+    LATHE_TRY(kernels_.prepare.launch(laid.launch.prepare_blocks, &p, call.stream));
   }
   if (!problem_.dsinks || laid.launch.dsinks_blocks == 0) return {};
   AttentionBackwardFinishParams p = {};
+  fill_tensors(fields_, call, !batch_, &p);
+  fill_sizes(problem_, laid.shape, &p);
   p.dsinks_parts = call.workspace + laid.workspace.dsinks_parts;
-  p.dsinks = call.tensors[tensors::dsinks].data;
-  p.heads = p.kv_heads = static_cast<int>(laid.shape.heads);
   p.tiles = static_cast<int>(laid.launch.prepare_tiles);
   p.dsinks_blocks = static_cast<int>(laid.launch.dsinks_blocks);
-  return finish_->launch(blocks(laid.launch.dsinks_blocks), &p, call.stream);
+  return kernels_.finish.launch(laid.launch.dsinks_blocks, &p, call.stream);
 }
 
-Result<Estimate> AttentionDeltaWork::estimate(const Call& call) const {
+Result<Estimate> AttentionDeltaExecutor::estimate(const Call& call) const {
   LATHE_ASSIGN(const Laid laid, lay_out(call));
   Estimate out;
   const uint64_t rows = laid.launch.rows * laid.shape.heads;
@@ -139,19 +115,37 @@ Status check_attention_delta(const Resolved& resolved) {
   return check_head_width("out", "DV", resolved[Letter::DV]);
 }
 
-Result<std::unique_ptr<Work>> make_attention_delta(const Resolved& resolved,
-                                                   const DeviceFacts& facts) {
+AttentionDeltaRequest delta_step(const AttentionRequest& whole) {
+  AttentionDeltaRequest out;
+  out.batch = true;
+  out.problem.element = whole.problem.element;
+  out.problem.head_dim = out.problem.value_dim = whole.problem.value_dim;
+  out.problem.sinks = out.problem.dsinks = whole.problem.dsinks;
+  out.problem.dlse = whole.problem.dlse;
+  return out;
+}
+
+Result<std::unique_ptr<Executor>> make_attention_delta(const AttentionDeltaRequest& request,
+                                                       const DeviceFacts& facts) {
+  LATHE_ASSIGN(
+      AttentionBackwardKernels kernels,
+      attention_backward_kernels(request.problem, facts, AttentionHeadChoice{false, false}));
+  return executor_of<AttentionDeltaExecutor>(request.problem, request.batch, facts,
+                                             std::move(kernels));
+}
+
+Result<std::unique_ptr<Executor>> make_attention_delta(const Resolved& resolved,
+                                                       const DeviceFacts& facts) {
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
-  AttentionProblem asked;
+  AttentionDeltaRequest request;
+  request.batch = is_block_batch(resolved.problem, tensors::out);
+  AttentionProblem& asked = request.problem;
   asked.element = resolved.dtype(tensors::out);
   asked.head_dim = asked.value_dim = static_cast<int>(resolved[Letter::DV]);
   asked.sinks = resolved.has(tensors::sinks);
   asked.dsinks = resolved.has(tensors::dsinks);
   asked.dlse = resolved.has(tensors::dlse);
-  LATHE_ASSIGN(AttentionBackwardKernels kernels,
-               attention_backward_kernels(asked, facts, AttentionHeadChoice{false, false}));
-  return std::unique_ptr<Work>(std::make_unique<AttentionDeltaWork>(
-      asked, is_block_batch(resolved.problem, tensors::out), facts, std::move(kernels)));
+  return make_attention_delta(request, facts);
 }
 
 }  // namespace lathe

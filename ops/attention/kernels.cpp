@@ -142,13 +142,8 @@ Result<AttentionTile> attention_choose(const AttentionProblem& problem, const De
 }
 
 KernelSpec attention_forward_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec;
-  spec.kernel = "attention_forward";
-  spec.source = "attention/attention_forward.cuh";
-  spec.params = "AttentionForwardParams";
-  spec.params_bytes = sizeof(AttentionForwardParams);
-  spec.last_field = "softcap";
-  spec.last_field_offset = offsetof(AttentionForwardParams, softcap);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_forward", AttentionForwardParams, softcap));
   spec.smem = "AttentionForwardSmem";
   spec.smem_bytes = attention_forward_smem(problem, tile);
   spec.threads = 32 * tile.warps;

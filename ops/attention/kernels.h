@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/base/status.h"
@@ -13,6 +12,7 @@
 #include "codegen/launch_shape.h"
 #include "codegen/spec.h"
 #include "ops/attention/ranges.h"
+#include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
 namespace lathe {
@@ -45,8 +45,8 @@ std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
 Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts);
 
 struct AttentionKernels {
-  std::optional<KernelSpec> mask_blocks;  // before the forward, with a mask_mod
-  std::optional<KernelSpec> forward;
+  KernelSlot mask_blocks;  // before the forward, with a mask_mod
+  KernelSlot forward;
 };
 Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts);

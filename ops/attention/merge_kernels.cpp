@@ -22,14 +22,8 @@ int lanes_for(int value_dim) {
 }  // namespace
 
 KernelSpec lse_merge_spec(const LseMergeProblem& problem) {
-  KernelSpec spec;
-  spec.kernel = "lse_merge";
-  spec.source = "attention/lse_merge.cuh";
-  spec.params = "LseMergeParams";
-  spec.params_bytes = sizeof(LseMergeParams);
-  spec.last_field = "value_dim";
-  spec.last_field_offset = offsetof(LseMergeParams, value_dim);
-  spec.threads = kThreads;
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("attention", "lse_merge", LseMergeParams, value_dim), kThreads);
   spec.constants = {
       // Without a block its type changes nothing: one word for all.
       Constant::type("block_out", "Block", problem.block ? problem.block_out : Dtype::f32),

@@ -5,19 +5,19 @@
 #include "ops/attention/block.h"
 #include "ops/attention/merge_kernels.h"
 #include "ops/attention/run.h"
+#include "ops/fill.h"
 #include "templates/params/attention_merge.h"
 
 namespace lathe {
 namespace {
 
-
-class LseMergeWork final : public Work {
+class LseMergeExecutor final : public Executor {
  public:
-  LseMergeWork(const LseMergeProblem& problem, bool packed)
-      : problem_(problem), packed_(packed), specs_{lse_merge_spec(problem)} {}
+  LseMergeExecutor(const LseMergeProblem& problem, bool packed)
+      : problem_(problem), packed_(packed), kernel_(lse_merge_spec(problem)) {
+    list({&kernel_});
+  }
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override { loaded_ = kernels[0].loaded; }
   Result<size_t> workspace_bytes(const Call& call) const override {
     LATHE_TRY(check(call));
     return size_t{0};
@@ -40,16 +40,14 @@ class LseMergeWork final : public Work {
     return batch(call) * tokens(call) * call.extents[Letter::H];
   }
   Status check(const Call& call) const;
-  void fill_strides(const Tensor& tensor, long long* batch, long long* token,
-                    long long* head) const;
 
   LseMergeProblem problem_;
   bool packed_;
-  std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> loaded_;
+  TensorFields fields_ = TensorFields::of("lse_merge");
+  KernelSlot kernel_;
 };
 
-Status LseMergeWork::check(const Call& call) const {
+Status LseMergeExecutor::check(const Call& call) const {
   LATHE_ASSIGN(const int64_t rows,
                checked_product("out", {batch(call), tokens(call), call.extents[Letter::H]}));
   if (rows <= kMaxExtent) return {};
@@ -57,40 +55,18 @@ Status LseMergeWork::check(const Call& call) const {
                                         kMaxExtent, ": split the batch"));
 }
 
-void LseMergeWork::fill_strides(const Tensor& tensor, long long* batch, long long* token,
-                                long long* head) const {
-  const int first = packed_ ? 0 : 1;
-  *batch = first ? tensor.stride[0] : 0;
-  *token = tensor.stride[first];
-  *head = tensor.stride[first + 1];
-}
-
-Status LseMergeWork::run(const Call& call) const {
+Status LseMergeExecutor::run(const Call& call) const {
   LATHE_TRY(check(call));
   if (rows(call) == 0) return {};
-  const auto& t = call.tensors;
   LseMergeParams p = {};
-  p.out = t[lse_merge::out].data;
-  p.lse = t[lse_merge::lse].data;
-  p.block_out = t[lse_merge::block_out].data;
-  p.block_lse = t[lse_merge::block_lse].data;
-  p.sinks = t[lse_merge::sinks].data;
-  fill_strides(t[lse_merge::out], &p.out_batch_stride, &p.out_token_stride, &p.out_head_stride);
-  if (problem_.block) {
-    fill_strides(t[lse_merge::block_out], &p.block_batch_stride, &p.block_token_stride,
-                 &p.block_head_stride);
-  }
-  if (problem_.rounded) {
-    p.rounded = t[lse_merge::rounded].data;
-    fill_strides(t[lse_merge::rounded], &p.rounded_batch_stride, &p.rounded_token_stride,
-                 &p.rounded_head_stride);
-  }
+  fill_tensors(fields_, call, packed_, &p);
+  put_strides(attention_strides(call.tensors[lse_merge::block_out], packed_), &p.block_batch_stride,
+              &p.block_token_stride, &p.block_head_stride);
   p.rows = static_cast<int>(rows(call));
   p.heads = static_cast<int>(call.extents[Letter::H]);
   p.tokens = static_cast<int>(tokens(call));
   p.value_dim = problem_.value_dim;
-  const auto blocks = static_cast<unsigned>(lse_merge_blocks(specs_[0], rows(call)));
-  return loaded_->launch({blocks, 1, 1}, &p, call.stream);
+  return kernel_.launch(lse_merge_blocks(*kernel_, rows(call)), &p, call.stream);
 }
 
 }  // namespace
@@ -98,8 +74,8 @@ Status LseMergeWork::run(const Call& call) const {
 Status check_lse_merge(const Resolved& resolved) {
   using namespace lse_merge;
   const Shape& form = resolved.problem.tensors[out].shape;
-  LATHE_TRY(check_form(resolved.problem, is_packed_shape(form),
-                       text("since out is ", shape_text(form))));
+  LATHE_TRY(
+      check_form(resolved.problem, is_packed_shape(form), text("since out is ", shape_text(form))));
   if (!resolved.has(block_out) && !resolved.has(sinks) && !resolved.has(rounded)) {
     return invalid(
         "lse_merge has nothing to merge: declare block_out and block_lse, sinks, or rounded");
@@ -107,18 +83,33 @@ Status check_lse_merge(const Resolved& resolved) {
   return check_head_width("out", "DV", resolved[Letter::DV]);
 }
 
-Result<std::unique_ptr<Work>> make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
+LseMergeRequest merge_step(const AttentionRequest& whole) {
+  LseMergeRequest out;
+  out.batch = true;
+  out.problem.value_dim = whole.problem.value_dim;
+  out.problem.sinks = whole.problem.sinks;
+  out.problem.rounded = whole.problem.element != Dtype::f32;
+  if (out.problem.rounded) out.problem.rounded_type = whole.problem.element;
+  return out;
+}
+
+Result<std::unique_ptr<Executor>> make_lse_merge(const LseMergeRequest& request) {
+  return executor_of<LseMergeExecutor>(request.problem, !request.batch);
+}
+
+Result<std::unique_ptr<Executor>> make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
   using namespace lse_merge;
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
-  LseMergeProblem asked;
+  LseMergeRequest request;
+  request.batch = !is_packed_shape(resolved.problem.tensors[out].shape);
+  LseMergeProblem& asked = request.problem;
   asked.block = resolved.has(block_out);
   if (asked.block) asked.block_out = resolved.dtype(block_out);
   asked.sinks = resolved.has(sinks);
   asked.rounded = resolved.has(rounded);
   if (asked.rounded) asked.rounded_type = resolved.dtype(rounded);
   asked.value_dim = static_cast<int>(resolved[Letter::DV]);
-  const bool packed = is_packed_shape(resolved.problem.tensors[out].shape);
-  return std::unique_ptr<Work>(std::make_unique<LseMergeWork>(asked, packed));
+  return make_lse_merge(request);
 }
 
 }  // namespace lathe

@@ -24,7 +24,7 @@ constexpr auto score_options(const char* causal) {
                                             "Scores become softcap * tanh(score / softcap)."),
   };
 }
-inline constexpr const char* kCausal =
+inline constexpr const char* kCausalSentence =
     "Whether a row sees no later key; the last row is that of the last key.";
 
 inline constexpr std::array kModOptions = {

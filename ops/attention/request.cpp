@@ -23,20 +23,17 @@ Status check_backward(const Resolved& resolved) {
       "dout is declared, but no gradient is: declare at least one of dq, dk, dv, dsinks");
 }
 
-// Options that mean something over a group alone.
-Status check_ungrouped(const Resolved& resolved) {
-  if (resolved.problem.group != nullptr) return {};
-  const auto& options = resolved.options_as<AttentionOptions>();
-  for (const auto& [name, value] : {std::pair("sm_margin", options.sm_margin),
-                                    std::pair("gather_heads", options.gather_heads)}) {
+}  // namespace
+
+Status check_without_ranks(const AttentionRequest& request) {
+  for (const auto& [name, value] : {std::pair("sm_margin", request.sm_margin),
+                                    std::pair("gather_heads", request.options.gather_heads)}) {
     if (value == 0) continue;
     return invalid(text("option ", name, " is ", value,
                         "; allowed is 0, but over a group of ranks (lathe_problem_group)"));
   }
   return {};
 }
-
-}  // namespace
 
 Status check_head_width(const char* tensor, const char* dim, int64_t width) {
   return check_width(tensor, dim, width, kWidthStep, kWidthStep, kMostWidth);
@@ -64,9 +61,8 @@ Result<AttentionRequest> score_request(const Resolved& resolved, int element, in
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   const auto& options = resolved.options_as<ScoreOptions>();
   const int64_t head_dim = resolved[Letter::D];
-  out.softmax_scale = options.softmax_scale
-                          ? *options.softmax_scale
-                          : static_cast<float>(1.0 / std::sqrt(head_dim));
+  out.softmax_scale = options.softmax_scale ? *options.softmax_scale
+                                            : static_cast<float>(1.0 / std::sqrt(head_dim));
   out.softcap = options.softcap;
   out.window_left = options.window_left;
   out.window_right = options.causal ? 0 : options.window_right;
@@ -86,8 +82,9 @@ Result<AttentionRequest> score_request(const Resolved& resolved, int element, in
 Result<AttentionRequest> attention_request(const Resolved& resolved) {
   using namespace attention;
   LATHE_ASSIGN(AttentionRequest asked, score_request(resolved, q, capture_0, alibi_slopes));
-  LATHE_TRY(check_ungrouped(resolved));
   asked.options = resolved.options_as<AttentionOptions>();
+  asked.sm_margin = asked.options.sm_margin;
+  if (resolved.problem.group == nullptr) LATHE_TRY(check_without_ranks(asked));
   AttentionProblem& problem = asked.problem;
   problem.packed = resolved.has(cu_seqlens_q);
   if (problem.packed) problem.cu_seqlens = resolved.dtype(cu_seqlens_q);

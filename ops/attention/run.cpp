@@ -11,7 +11,6 @@
 #include "codegen/choice.h"
 #include "ops/attention/memory.h"
 #include "ops/attention/params.h"
-#include "ops/attention/snippets.h"
 
 namespace lathe {
 namespace {
@@ -21,28 +20,23 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 // Where two kernels do the same and the lengths decide between them, a plan holds both: lengths
 // vary, and a new one compiles nothing.
-struct AttentionSpecs {
-  std::optional<KernelSpec> forward;                          // a tile has rows of one head,
-  std::optional<KernelSpec> forward_packed;                   // or of all query heads of a key head
-  std::optional<KernelSpec> mask_blocks, mask_blocks_packed;  // lists for either: with a mask_mod
-  std::optional<AttentionBackwardKernels> backward;
+struct AttentionSlots {
+  KernelSlot forward;                          // a tile has rows of one head,
+  KernelSlot forward_packed;                   // or of all query heads of a key head
+  KernelSlot mask_blocks, mask_blocks_packed;  // lists for either: with a mask_mod
+  AttentionBackwardKernels backward;           // empty slots without a backward
 };
 
-class AttentionWork final : public Work {
+class AttentionExecutor final : public Executor {
  public:
-  AttentionWork(const AttentionRequest& request, const DeviceFacts& facts, AttentionSpecs kernels);
+  AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
+                    AttentionSlots kernels);
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  struct Loaded {
-    std::shared_ptr<const Kernel> forward, forward_packed, prepare, together, apart, finish;
-    std::shared_ptr<const Kernel> mask_blocks, mask_blocks_packed, mask_queries;
-  };
   // The backward of one call; without one, empty.
   struct Backward {
     AttentionBackwardLaunch launch;
@@ -63,9 +57,10 @@ class AttentionWork final : public Work {
     return shape;
   }
   bool takes_packed(const AttentionShape& shape) const;
-  const KernelSpec& forward_spec(const AttentionShape& shape) const {
-    return takes_packed(shape) ? *kernels_.forward_packed : *kernels_.forward;
+  const KernelSlot& forward_of(const AttentionShape& shape) const {
+    return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
   }
+  bool has_backward() const { return kernels_.backward.prepare.has_value(); }
   // Whether there is a row for the forward to write.
   bool has_forward(const AttentionShape& shape) const;
   // What a problem with open extents leaves to its calls.
@@ -79,9 +74,7 @@ class AttentionWork final : public Work {
 
   AttentionRequest request_;
   DeviceFacts facts_;
-  AttentionSpecs kernels_;
-  std::vector<KernelSpec> specs_;
-  Loaded loaded_;
+  AttentionSlots kernels_;
 };
 
 Status too_many_blocks(const AttentionShape& shape) {
@@ -90,52 +83,28 @@ Status too_many_blocks(const AttentionShape& shape) {
                                         kMaxExtent, " blocks; split the batch"));
 }
 
-AttentionWork::AttentionWork(const AttentionRequest& request, const DeviceFacts& facts,
-                             AttentionSpecs kernels)
+AttentionExecutor::AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
+                                     AttentionSlots kernels)
     : request_(request), facts_(facts), kernels_(std::move(kernels)) {
-  const auto add = [this](const std::optional<KernelSpec>& spec) {
-    if (spec) specs_.push_back(*spec);
-  };
-  add(kernels_.forward);
-  add(kernels_.forward_packed);
-  add(kernels_.mask_blocks);
-  add(kernels_.mask_blocks_packed);
-  if (!kernels_.backward) return;
-  add(kernels_.backward->mask_queries);
-  specs_.push_back(kernels_.backward->prepare);
-  add(kernels_.backward->together);
-  add(kernels_.backward->apart);
-  specs_.push_back(kernels_.backward->finish);
+  AttentionBackwardKernels& backward = kernels_.backward;
+  list({&kernels_.forward, &kernels_.forward_packed, &kernels_.mask_blocks,
+        &kernels_.mask_blocks_packed, &backward.mask_queries, &backward.prepare, &backward.together,
+        &backward.apart, &backward.finish});
 }
 
-void AttentionWork::bind(const std::vector<PlanKernel>& kernels) {
-  size_t next = 0;
-  const auto take = [&](bool there) { return there ? kernels[next++].loaded : nullptr; };
-  loaded_.forward = take(kernels_.forward.has_value());
-  loaded_.forward_packed = take(kernels_.forward_packed.has_value());
-  loaded_.mask_blocks = take(kernels_.mask_blocks.has_value());
-  loaded_.mask_blocks_packed = take(kernels_.mask_blocks_packed.has_value());
-  if (!kernels_.backward) return;
-  loaded_.mask_queries = take(kernels_.backward->mask_queries.has_value());
-  loaded_.prepare = take(true);
-  loaded_.together = take(kernels_.backward->together.has_value());
-  loaded_.apart = take(kernels_.backward->apart.has_value());
-  loaded_.finish = take(true);
-}
-
-bool AttentionWork::takes_packed(const AttentionShape& shape) const {
+bool AttentionExecutor::takes_packed(const AttentionShape& shape) const {
   if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
   const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
   return attention_pack_gqa(shape.seq_q, ratio, kernels_.forward->constant("m"),
                             request_.problem.packed);
 }
 
-bool AttentionWork::has_forward(const AttentionShape& shape) const {
+bool AttentionExecutor::has_forward(const AttentionShape& shape) const {
   return request_.problem.forward && grid_shape(shape).sequences > 0 && shape.heads > 0 &&
          shape.seq_q > 0;
 }
 
-Status AttentionWork::check(const AttentionShape& shape) const {
+Status AttentionExecutor::check(const AttentionShape& shape) const {
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
   const bool packed = request_.problem.packed;
   for (const auto& [name, letter, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
@@ -153,15 +122,15 @@ Status AttentionWork::check(const AttentionShape& shape) const {
     return {};
   }
   const int64_t sequences = std::exchange(one.sequences, 1);
-  const bool fits = attention_forward_blocks(forward_spec(shape), one) <= kMaxExtent / sequences;
+  const bool fits = attention_forward_blocks(*forward_of(shape), one) <= kMaxExtent / sequences;
   return fits ? Status() : too_many_blocks(shape);
 }
 
-Result<AttentionWork::Backward> AttentionWork::lay_out(const AttentionShape& shape) const {
+Result<AttentionExecutor::Backward> AttentionExecutor::lay_out(const AttentionShape& shape) const {
   Backward out;
-  if (!kernels_.backward) return out;
+  if (!has_backward()) return out;
   const AttentionShape whole = grid_shape(shape);
-  out.launch = attention_backward_launch(request_.problem, *kernels_.backward, facts_, whole,
+  out.launch = attention_backward_launch(request_.problem, kernels_.backward, facts_, whole,
                                          request_.gradients);
   const AttentionBackwardLaunch& launch = out.launch;
   for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
@@ -172,7 +141,7 @@ Result<AttentionWork::Backward> AttentionWork::lay_out(const AttentionShape& sha
   return out;
 }
 
-Result<size_t> AttentionWork::workspace_bytes(const Call& call) const {
+Result<size_t> AttentionExecutor::workspace_bytes(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
@@ -180,75 +149,69 @@ Result<size_t> AttentionWork::workspace_bytes(const Call& call) const {
   return static_cast<size_t>(lists.total);
 }
 
-Result<AttentionWork::Lists> AttentionWork::lay_out_lists(const AttentionShape& shape,
-                                                          const Backward& backward) const {
+Result<AttentionExecutor::Lists> AttentionExecutor::lay_out_lists(const AttentionShape& shape,
+                                                                  const Backward& backward) const {
   Lists out;
-  Sections sections;
-  int64_t start = 0;
-  LATHE_TRY(sections.add({backward.workspace.total}, &start));
+  WorkspaceLayout layout;
+  layout.add({backward.workspace.total});
   const AttentionShape whole = grid_shape(shape);
   if (request_.problem.snippet("mask_mod") && has_forward(shape)) {
-    LATHE_ASSIGN(out.forward,
-                 forward_lists(request_.problem, forward_spec(shape), whole, &sections));
+    LATHE_ASSIGN(out.forward, forward_lists(request_.problem, *forward_of(shape), whole, &layout));
   }
   if (request_.problem.snippet("mask_mod") && backward.launch.main_blocks > 0) {
     LATHE_ASSIGN(out.backward,
-                 backward_lists(request_.problem, kernels_.backward->main(), whole, &sections));
+                 backward_lists(request_.problem, kernels_.backward.main(), whole, &layout));
   }
-  out.total = static_cast<int64_t>(sections.total());
+  out.total = layout.total();
+  LATHE_TRY(layout.status());
   return out;
 }
 
-Status AttentionWork::run_forward(const Call& call, const AttentionShape& extent,
-                                  const Lists& lists) const {
+Status AttentionExecutor::run_forward(const Call& call, const AttentionShape& extent,
+                                      const Lists& lists) const {
   const bool packed = takes_packed(extent);
-  const KernelSpec& spec = packed ? *kernels_.forward_packed : *kernels_.forward;
-  const Kernel& kernel = packed ? *loaded_.forward_packed : *loaded_.forward;
-  const Kernel* list = packed ? loaded_.mask_blocks_packed.get() : loaded_.mask_blocks.get();
-  AttentionForwardParams p = attention_forward_params(request_, spec, extent, call);
-  const Grid grid = attention_forward_grid(spec, grid_shape(extent));
-  put_snippets(request_, call, lists.forward, &p);
-  if (list != nullptr) LATHE_TRY(list->launch(grid, &p, call.stream));
+  const KernelSlot& kernel = packed ? kernels_.forward_packed : kernels_.forward;
+  const KernelSlot& list = packed ? kernels_.mask_blocks_packed : kernels_.mask_blocks;
+  const AttentionForwardParams p =
+      attention_forward_params(request_, *kernel, extent, call, lists.forward);
+  const Grid grid = attention_forward_grid(*kernel, grid_shape(extent));
+  if (list) LATHE_TRY(list.launch(grid, &p, call.stream));
   return kernel.launch(grid, &p, call.stream);
 }
 
-Status AttentionWork::run_backward(const Call& call, const AttentionShape& extent,
-                                   const Backward& backward, const Lists& lists) const {
+Status AttentionExecutor::run_backward(const Call& call, const AttentionShape& extent,
+                                       const Backward& backward, const Lists& lists) const {
   const AttentionBackwardLaunch& launch = backward.launch;
   const AttentionBackwardCall of{request_, extent, launch, backward.workspace, call};
-  const auto blocks = [](int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; };
   if (launch.prepare_blocks > 0) {
     const AttentionBackwardPrepareParams p = attention_prepare_params(of);
-    LATHE_TRY(loaded_.prepare->launch(blocks(launch.prepare_blocks), &p, call.stream));
+    LATHE_TRY(kernels_.backward.prepare.launch(launch.prepare_blocks, &p, call.stream));
   }
   if (launch.main_blocks > 0) {
-    AttentionBackwardParams p = attention_backward_params(of);
-    const Kernel& main = launch.apart ? *loaded_.apart : *loaded_.together;
-    put_snippets(request_, call, lists.backward, &p);
-    if (loaded_.mask_queries) {
-      p.key_tiles = static_cast<int>(lists.backward.tiles);
-      LATHE_TRY(loaded_.mask_queries->launch(blocks(lists.backward.blocks), &p, call.stream));
-    }
-    LATHE_TRY(main.launch(blocks(launch.main_blocks), &p, call.stream));
+    const AttentionBackwardParams p = attention_backward_params(of, lists.backward);
+    const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
+    const KernelSlot& list = kernels_.backward.mask_queries;
+    if (list) LATHE_TRY(list.launch(lists.backward.blocks, &p, call.stream));
+    LATHE_TRY(main.launch(launch.main_blocks, &p, call.stream));
   }
   if (launch.finish_blocks() == 0) return {};
   const AttentionBackwardFinishParams p = attention_finish_params(of);
-  return loaded_.finish->launch(blocks(launch.finish_blocks()), &p, call.stream);
+  return kernels_.backward.finish.launch(launch.finish_blocks(), &p, call.stream);
 }
 
-Status AttentionWork::run(const Call& call) const {
+Status AttentionExecutor::run(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
   LATHE_ASSIGN(const Lists lists, lay_out_lists(extent, backward));
   LATHE_TRY(call.check_workspace(lists.total));
   if (has_forward(extent)) LATHE_TRY(run_forward(call, extent, lists));
-  return kernels_.backward ? run_backward(call, extent, backward, lists) : Status();
+  return has_backward() ? run_backward(call, extent, backward, lists) : Status();
 }
 
 // Packed lengths are on the device: the estimate takes them as even. The first of them have one
 // token more where tokens do not divide, so that there are three kinds of sequences at most.
-std::vector<AttentionSequences> AttentionWork::even_lengths(const AttentionShape& shape) const {
+std::vector<AttentionSequences> AttentionExecutor::even_lengths(const AttentionShape& shape) const {
   const int64_t count = shape.sequences, parts = request_.problem.packed ? count : 1;
   if (count == 0) return {};
   const int64_t more_q = shape.seq_q % parts, more_k = shape.seq_k % parts;
@@ -265,7 +228,7 @@ std::vector<AttentionSequences> AttentionWork::even_lengths(const AttentionShape
   return out;
 }
 
-Result<Estimate> AttentionWork::estimate(const Call& call) const {
+Result<Estimate> AttentionExecutor::estimate(const Call& call) const {
   const AttentionShape extent = shape(call);
   LATHE_TRY(check(extent));
   const std::vector<AttentionSequences> sequences = even_lengths(extent);
@@ -277,23 +240,23 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
     out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
   };
   if (has_forward(extent)) {
-    const KernelSpec& spec = forward_spec(extent);
+    const KernelSpec& spec = *forward_of(extent);
     out.launches = request_.problem.snippet("mask_mod") ? 2 : 1;
     const auto& problem = request_.problem;
     add(attention_forward_cost(problem, spec, extent, sequences),
         attention_memory_bytes(problem, spec, extent, sequences, facts_));
   }
-  if (!kernels_.backward) return out;
+  if (!has_backward()) return out;
   LATHE_ASSIGN(const Backward backward, lay_out(extent));
   const AttentionBackwardLaunch& launch = backward.launch;
-  const int64_t listed = kernels_.backward->mask_queries ? launch.main_blocks : 0;
+  const int64_t listed = kernels_.backward.mask_queries ? launch.main_blocks : 0;
   for (const int64_t blocks :
        {launch.prepare_blocks, listed, launch.main_blocks, launch.finish_blocks()}) {
     out.launches += blocks > 0 ? 1 : 0;
   }
   const AttentionCost cost =
-      attention_backward_cost(request_.problem, *kernels_.backward, extent, launch, sequences);
-  add(cost, attention_backward_memory_bytes(request_.problem, *kernels_.backward, extent, launch,
+      attention_backward_cost(request_.problem, kernels_.backward, extent, launch, sequences);
+  add(cost, attention_backward_memory_bytes(request_.problem, kernels_.backward, extent, launch,
                                             sequences, cost, facts_));
   return out;
 }
@@ -301,7 +264,7 @@ Result<Estimate> AttentionWork::estimate(const Call& call) const {
 // Whether the heads of a group share tiles. Where the length varies they do: that costs at most 0.2
 // % more instructions than one kernel for short and one for long sequences would, counted at 4096
 // tokens, and there is one to compile. Both kernels are made only where the heads a group has vary.
-Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSpecs* out) {
+Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSlots* out) {
   AttentionProblem& problem = request.problem;
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
   LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, without_choices(facts)));
@@ -339,15 +302,15 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_attention(const AttentionRequest& request,
-                                             const DeviceFacts& facts) {
-  AttentionSpecs kernels;
+Result<std::unique_ptr<Executor>> make_attention(const AttentionRequest& request,
+                                                 const DeviceFacts& facts) {
+  AttentionSlots kernels;
   if (request.problem.forward) LATHE_TRY(choose_forward(request, facts, &kernels));
   if (request.problem.backward || request.problem.dsinks) {
     LATHE_ASSIGN(const AttentionHeadChoice heads, choose_heads(request, facts));
     LATHE_ASSIGN(kernels.backward, attention_backward_kernels(request.problem, facts, heads));
   }
-  return std::unique_ptr<Work>(std::make_unique<AttentionWork>(request, facts, std::move(kernels)));
+  return executor_of<AttentionExecutor>(request, facts, std::move(kernels));
 }
 
 }  // namespace lathe

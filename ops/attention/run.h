@@ -5,9 +5,9 @@
 
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/schema.h"
+#include "ops/executor.h"
 #include "ops/heads.h"
 #include "ops/resolve.h"
-#include "ops/work.h"
 
 namespace lathe {
 
@@ -25,6 +25,7 @@ struct AttentionRequest {
   // What the problem promises, for choices that fit it: kUnknown where it varies.
   AttentionShape promised;
   int64_t ratio = kUnknown;  // query heads of a key head
+  int64_t sm_margin = 0;     // multiprocessors that steps leave to an exchange
 };
 
 // Refuses what the tables cannot say: widths, groups of heads that are not whole, and tensors of
@@ -39,13 +40,17 @@ Status check_head_width(const char* tensor, const char* dim, int64_t width);
 Result<AttentionRequest> score_request(const Resolved& resolved, int element, int capture_0,
                                        int alibi_slopes);
 
-// kUnknown where an extent is.
+// The shape that kernels' geometry depends on; kUnknown where an extent is.
 AttentionShape attention_shape(const Extents& extents, bool packed);
 
+// The request of flash_attention.
 Result<AttentionRequest> attention_request(const Resolved& resolved);
 
+// INVALID_ARGUMENT for options that mean nothing without ranks that exchange keys.
+Status check_without_ranks(const AttentionRequest& request);
+
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_attention(const AttentionRequest& request,
-                                             const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_attention(const AttentionRequest& request,
+                                                 const DeviceFacts& facts);
 
 }  // namespace lathe

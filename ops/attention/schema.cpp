@@ -19,7 +19,7 @@ using Flash = Bind<AttentionOptions>;
 using Decode = Bind<DecodeOptions>;
 
 constexpr auto kAttentionOptions = joined(
-    score_options<AttentionOptions>(kCausal),
+    score_options<AttentionOptions>(kCausalSentence),
     std::array{
         Flash::flag<&AttentionOptions::deterministic>(
             "deterministic",
@@ -51,35 +51,36 @@ constexpr auto kAttentionOptions = joined(
             "The most tokens of queries and keys that a rank may receive then; 0: any number."),
     });
 
-constexpr auto kDecodeOptions = joined(
-    score_options<DecodeOptions>(kCausal),
-    std::array{Decode::flag<&DecodeOptions::deterministic>(
-        "deterministic",
-        "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.")},
-    kModOptions, kScalarOptions<DecodeOptions>,
-    std::array{Decode::integer<&DecodeOptions::num_splits>(
-        "num_splits", "0", "0|>=0",
-        "Into how many parts the keys are cut; 0: chosen for the device.")});
+constexpr auto kDecodeOptions =
+    joined(score_options<DecodeOptions>(kCausalSentence),
+           std::array{Decode::flag<&DecodeOptions::deterministic>(
+               "deterministic",
+               "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.")},
+           kModOptions, kScalarOptions<DecodeOptions>,
+           std::array{Decode::integer<&DecodeOptions::num_splits>(
+               "num_splits", "0", "0|>=0",
+               "Into how many parts the keys are cut; 0: chosen for the device.")});
 
-Result<std::unique_ptr<Work>> make_decode(const Resolved& resolved, const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_decode(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
   return make_attention_decode(request, facts);
 }
 
 // Runs on one rank; over several by the method that the group's flags name, else around a ring.
-Result<std::unique_ptr<Work>> make_flash_attention(const Resolved& resolved,
-                                                   const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_flash_attention(const Resolved& resolved,
+                                                       const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
-  const bool ranks = group && group->world() > 1;
-  const unsigned moves = problem.group_flags & (kDispatch | kExchangeHeads);
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
-  if (!ranks) return make_attention(request, facts);
-  if (!moves) return make_attention_sharded(problem, request, facts, group);
-  if (moves == kDispatch) {
-    return AttentionDispatch::make(problem, request, resolved.extents, facts, group);
+  if (!group || group->world() == 1) return make_attention(request, facts);
+  switch (problem.group_flags & (kDispatch | kExchangeHeads)) {
+    case kDispatch:
+      return make_attention_dispatch(problem, request, facts, group);
+    case kExchangeHeads:
+      return make_attention_heads(problem, request, facts, group);
+    default:
+      return make_attention_sharded(request, facts, group, problem.group_flags);
   }
-  return make_attention_heads(problem, request, resolved.extents, facts, group);
 }
 
 constexpr Operator kOperators[] = {

@@ -50,12 +50,7 @@ void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char*
 
 KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker) {
   KernelSpec spec = lists_of(problem, walker);
-  spec.kernel = "attention_mask_blocks";
-  spec.source = "attention/attention_mask_blocks.cuh";
-  spec.params = "AttentionForwardParams";
-  spec.params_bytes = sizeof(AttentionForwardParams);
-  spec.last_field = "softcap";
-  spec.last_field_offset = offsetof(AttentionForwardParams, softcap);
+  spec.set(LATHE_TEMPLATE("attention", "attention_mask_blocks", AttentionForwardParams, softcap));
   spec.smem = "AttentionMaskBlocksSmem";
   spec.smem_bytes = 4 * kWarps;
   return spec;
@@ -63,12 +58,7 @@ KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const Ker
 
 KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker) {
   KernelSpec spec = lists_of(problem, walker);
-  spec.kernel = "attention_mask_queries";
-  spec.source = "attention/attention_mask_queries.cuh";
-  spec.params = "AttentionBackwardParams";
-  spec.params_bytes = sizeof(AttentionBackwardParams);
-  spec.last_field = "softcap";
-  spec.last_field_offset = offsetof(AttentionBackwardParams, softcap);
+  spec.set(LATHE_TEMPLATE("attention", "attention_mask_queries", AttentionBackwardParams, softcap));
   spec.smem = "AttentionMaskQueriesSmem";
   spec.smem_bytes = kKeyTileBytes + 4 * kWarps;
   // A list is one query head's, whether or not a block of the backward has several.

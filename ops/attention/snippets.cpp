@@ -17,7 +17,6 @@ Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* 
   const lathe_problem& problem = resolved.problem;
   const auto& options = resolved.options_as<ScoreOptions>();
   AttentionProblem& asked = request->problem;
-  request->first_head = problem.first_head;
   request->scalars = {options.scalar_0, options.scalar_1, options.scalar_2, options.scalar_3};
   for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
     for (const Snippet& snippet : problem.snippets) {
@@ -47,17 +46,17 @@ Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* 
 }
 
 Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                     const AttentionShape& shape, Sections* sections) {
+                                     const AttentionShape& shape, WorkspaceLayout* layout) {
   const int64_t lists = attention_lists(walker, problem, shape);
   AttentionLists out;
   out.stride = attention_list_entries(walker, shape);
-  LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
-  LATHE_TRY(sections->add({lists, 4}, &out.counts));
+  out.entries = layout->add({lists, out.stride, 4});
+  out.counts = layout->add({lists, 4});
   return out;
 }
 
 Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                      const AttentionShape& shape, Sections* sections) {
+                                      const AttentionShape& shape, WorkspaceLayout* layout) {
   AttentionLists out;
   out.tiles = attention_key_tiles(walker, shape);
   out.stride = attention_query_entries(walker, shape);
@@ -70,8 +69,8 @@ Result<AttentionLists> backward_lists(const AttentionProblem& problem, const Ker
   }
   const int64_t lists =
       shape.heads * (problem.packed ? out.tiles + shape.sequences : out.tiles * shape.sequences);
-  LATHE_TRY(sections->add({lists, out.stride, 4}, &out.entries));
-  LATHE_TRY(sections->add({lists, 4}, &out.counts));
+  out.entries = layout->add({lists, out.stride, 4});
+  out.counts = layout->add({lists, 4});
   return out;
 }
 

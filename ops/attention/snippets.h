@@ -20,9 +20,9 @@ struct AttentionLists {
 };
 // For the kernel that walks them; adds to `sections`.
 Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                     const AttentionShape& shape, Sections* sections);
+                                     const AttentionShape& shape, WorkspaceLayout* layout);
 Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                      const AttentionShape& shape, Sections* sections);
+                                      const AttentionShape& shape, WorkspaceLayout* layout);
 
 // What snippets read and where the lists are, into the parameters of a kernel.
 template <typename Params>

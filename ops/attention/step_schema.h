@@ -19,10 +19,11 @@ inline constexpr std::array kInputs = {
     input("q", kQueries, kHalves, "Queries; their dtype is that of keys and values.").strided(),
     input("k", kKeys, "=q", "The block's keys; HK divides H.").strided(),
     input("v", kValues, "=q", "Its values, of a width of their own.").strided(),
-    input("pairs", "NP,7", "i32",
-          "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted "
-          "from qa and ka, row i is at key i + shift; mods are told that qa is row q0 of its "
-          "sequence and ka key k0. The same in every row of a batch.")
+    input(
+        "pairs", "NP,7", "i32",
+        "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted "
+        "from qa and ka, row i is at key i + shift; mods are told that qa is row q0 of its "
+        "sequence and ka key k0. The same in every row of a batch.")
         .optional(),
     input("pair_batch", "NP", "i32",
           "The batch that mods are told for each pair; without, the row of the batch.")
@@ -34,14 +35,13 @@ inline constexpr std::array kInputs = {
     kSlopes.says("ALiBi's slopes, for distances of positions."),
 };
 
-inline constexpr auto kTensors =
-    joined(kInputs, kCaptures,
-           std::array{
-               inout("out", kResults, "f32", "The result over the keys so far, sinks left out.")
-                   .strided(),
-               inout("lse", kRows, "f32",
-                     "The natural logarithm of its sums; -inf where there is no key."),
-           });
+inline constexpr auto kTensors = joined(
+    kInputs, kCaptures,
+    std::array{
+        inout("out", kResults, "f32", "The result over the keys so far, sinks left out.").strided(),
+        inout("lse", kRows, "f32",
+              "The natural logarithm of its sums; -inf where there is no key."),
+    });
 
 inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
@@ -104,12 +104,10 @@ inline constexpr int out = at("out"), dout = at("dout"), lse = at("lse"), dlse =
 namespace lse_merge {
 
 inline constexpr TensorInfo kTensors[] = {
-    input("block_out", kResults, kFloats,
-          "The other partial; not read where block_lse is -inf.")
+    input("block_out", kResults, kFloats, "The other partial; not read where block_lse is -inf.")
         .needs("block_lse")
         .strided(),
-    input("block_lse", kRows, "f32", "Its logarithm; -inf where it saw no key.")
-        .needs("block_out"),
+    input("block_lse", kRows, "f32", "Its logarithm; -inf where it saw no key.").needs("block_out"),
     input("sinks", "H", "f32", "One more logit for each head, of value 0: once, at the end.")
         .optional(),
     inout("out", kResults, "f32", "The partial that is merged into; not read where lse is -inf.")

@@ -47,8 +47,8 @@ Status check_entries(const Pages& cache, std::map<int64_t, size_t>* writers) {
     for (int64_t i = 0; i * cache.page < keys; ++i) {
       const int64_t entry = cache.entry(b, i);
       if (entry < 0 || entry >= cache.pages) {
-        return invalid(text(cache.at(b, i), "; allowed are 0 to ", cache.pages - 1,
-                            ", the pages there are"));
+        return invalid(
+            text(cache.at(b, i), "; allowed are 0 to ", cache.pages - 1, ", the pages there are"));
       }
       if (cache.more > 0 && (i + 1) * cache.page > stored) writers->emplace(entry, b);
     }

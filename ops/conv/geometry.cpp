@@ -9,11 +9,8 @@
 namespace lathe {
 namespace {
 
-int64_t vector_of(const KernelSpec& spec) {
-  return spec.constant("vector") / bytes_of(static_cast<Dtype>(spec.constant("x")));
-}
 int64_t channel_tiles(const KernelSpec& spec, const ConvShape& shape) {
-  return ceil_div(shape.channels, 32 * vector_of(spec));
+  return ceil_div(shape.channels, 32 * conv_vector(spec));
 }
 int64_t warps_of(const KernelSpec& spec) { return spec.threads / 32; }
 
@@ -46,6 +43,10 @@ uint64_t state_bytes(const ConvProblem& problem, const ConvShape& shape) {
 
 }  // namespace
 
+int64_t conv_vector(const KernelSpec& spec) {
+  return spec.constant("vector") / bytes_of(static_cast<Dtype>(spec.constant("x")));
+}
+
 int64_t conv_tiles(const KernelSpec& spec, int64_t tokens) {
   return ceil_div(tokens, spec.constant("tokens") * warps_of(spec));
 }
@@ -75,7 +76,7 @@ Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape) {
 }
 
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape) {
-  return line(ceil_div(shape.channels, vector_of(spec) * spec.threads) * shape.batch);
+  return line(ceil_div(shape.channels, conv_vector(spec) * spec.threads) * shape.batch);
 }
 
 uint64_t conv_partials_bytes(const KernelSpec& backward, const ConvShape& shape) {
@@ -120,7 +121,13 @@ Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const Con
     const uint64_t batch = static_cast<uint64_t>(shape.batch);
     both((2 + (problem.residual ? 1 : 0) + 2 * problem.width) * batch * row);
     cost.minimum_bytes += filter;
-    cost.bytes += filter * ceil_div(shape.batch, warps_of(*kernels.update));
+    // Sequences of a block share a filter: it is read as often as blocks lie along the batch.
+    ConvShape one = shape;
+    one.batch = 1;
+    const auto blocks = [&](const ConvShape& of) {
+      return uint64_t{kernels.update_by->grid(*kernels.update, of).x};
+    };
+    if (shape.channels > 0) cost.bytes += filter * (blocks(shape) / blocks(one));
     cost.flops += 2ull * problem.width * batch * shape.channels;
   }
   return cost;

@@ -65,24 +65,8 @@ int backward_smem(const ConvProblem& problem, const ConvTile& tile) {
   return problem.weight_grad ? std::max(walk, sums) : walk;
 }
 
-int update_smem(const ConvProblem& problem) {
-  const int vector = two_channels(problem);
-  return shared_parts(problem, vector).filter + kUpdateWarps * 32 * vector * problem.width;
-}
-
-KernelSpec make_spec(const char* stem, const char* params, int params_bytes, const char* last_field,
-                     size_t last_field_offset) {
-  KernelSpec spec;
-  spec.kernel = stem;
-  spec.source = text("conv/", stem, ".cuh");
-  spec.params = params;
-  spec.params_bytes = params_bytes;
-  spec.last_field = last_field;
-  spec.last_field_offset = static_cast<int>(last_field_offset);
-  return spec;
-}
 #define LATHE_CONV_SPEC(stem, Params, field) \
-  make_spec(stem, #Params, sizeof(Params), #field, offsetof(Params, field))
+  KernelSpec::of(LATHE_TEMPLATE("conv", stem, Params, field))
 
 void add_common(KernelSpec* spec, const ConvProblem& problem, bool weight, int vector) {
   auto& constants = spec->constants;
@@ -133,22 +117,6 @@ KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
                  Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
   spec.smem = "ConvBackwardSmem";
   spec.smem_bytes = backward_smem(problem, tile);
-  return spec;
-}
-
-KernelSpec update_spec(const ConvProblem& problem) {
-  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_update", ConvUpdateParams, channels);
-  auto& constants = spec.constants;
-  constants.push_back(Constant::type("x", "Element", problem.x));
-  constants.push_back(Constant::type("weight", "WeightElement", problem.weight));
-  constants.push_back(Constant::integer("width", "kWidth", problem.width));
-  constants.push_back(Constant::integer("vector", "kVectorBytes", two_channels(problem)));
-  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
-  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
-  constants.push_back(Constant::flag("residual", "kResidual", problem.residual));
-  spec.smem = "ConvUpdateSmem";
-  spec.smem_bytes = update_smem(problem);
-  spec.threads = 32 * kUpdateWarps;
   return spec;
 }
 
@@ -207,15 +175,18 @@ Status check(const ConvProblem& problem) {
   return {};
 }
 
-int shared_limit(const DeviceFacts& facts) {
-  return std::min(kDefaultShared, facts.shared_bytes_per_block);
-}
-
 Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
-  if (bytes <= shared_limit(facts)) return {};
+  if (bytes <= conv_shared_limit(facts)) return {};
   return Status(Code::unsupported,
                 text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ",
-                     facts.arch, " allows ", shared_limit(facts)));
+                     facts.arch, " allows ", conv_shared_limit(facts)));
+}
+
+Status supports_update(const ConvProblem& problem, const DeviceFacts& facts) {
+  return check_shared("causal_conv1d_update", conv_update_spec(problem).smem_bytes, facts);
+}
+std::vector<KernelSpec> update_candidates(const ConvProblem& problem, const DeviceFacts&) {
+  return {conv_update_spec(problem)};
 }
 
 constexpr ConvTile kTiles[] = {{64, 4}, {128, 4}, {32, 4}, {64, 8}, {32, 8}, {128, 2}};
@@ -226,10 +197,45 @@ int tile_smem(const ConvProblem& problem, const ConvTile& tile) {
 
 }  // namespace
 
+KernelSpec conv_update_spec(const ConvProblem& problem) {
+  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_update", ConvUpdateParams, channels);
+  auto& constants = spec.constants;
+  constants.push_back(Constant::type("x", "Element", problem.x));
+  constants.push_back(Constant::type("weight", "WeightElement", problem.weight));
+  constants.push_back(Constant::integer("width", "kWidth", problem.width));
+  constants.push_back(Constant::integer("vector", "kVectorBytes", two_channels(problem)));
+  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
+  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
+  constants.push_back(Constant::flag("residual", "kResidual", problem.residual));
+  spec.smem = "ConvUpdateSmem";
+  const ConvUpdateShared shared = conv_update_shared(problem);
+  spec.smem_bytes = shared.filter + kUpdateWarps * shared.slots;
+  spec.threads = 32 * kUpdateWarps;
+  return spec;
+}
+
+ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
+  const int vector = two_channels(problem);
+  return {shared_parts(problem, vector).filter, 32 * vector * problem.width};
+}
+
+int conv_shared_limit(const DeviceFacts& facts) {
+  return std::min(kDefaultShared, facts.shared_bytes_per_block);
+}
+
+const ConvUpdate conv_update_sequences = {supports_update, update_candidates, {}, conv_update_grid};
+
+std::span<const ConvUpdate* const> conv_updates() {
+#define LATHE_CONV_ADDRESS(name) &name,
+  static constexpr const ConvUpdate* kUpdates[] = {LATHE_CONV_UPDATES(LATHE_CONV_ADDRESS)};
+#undef LATHE_CONV_ADDRESS
+  return kUpdates;
+}
+
 std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts) {
   std::vector<ConvTile> candidates;
   for (const ConvTile& tile : kTiles) {
-    if (tile_smem(problem, tile) <= shared_limit(facts)) candidates.push_back(tile);
+    if (tile_smem(problem, tile) <= conv_shared_limit(facts)) candidates.push_back(tile);
   }
   return candidates;
 }
@@ -261,10 +267,12 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
   if (problem.halo && (problem.forward || backward)) {
     add_halo_kernels(&kernels, problem, backward);
   }
-  if (problem.update) kernels.update = update_spec(problem);
-  for (const auto* spec : {&kernels.weight_grad, &kernels.update}) {
-    if (*spec) LATHE_TRY(check_shared((*spec)->kernel.c_str(), (*spec)->smem_bytes, facts));
+  if (problem.update) {
+    LATHE_ASSIGN(auto chosen, choose_kernel(conv_updates(), problem, facts));
+    kernels.update = std::move(chosen.spec), kernels.update_by = chosen.how;
   }
+  if (!kernels.weight_grad) return kernels;
+  LATHE_TRY(check_shared("causal_conv1d_weight_grad", kernels.weight_grad->smem_bytes, facts));
   return kernels;
 }
 

@@ -5,14 +5,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
 #include "codegen/launch_shape.h"
 #include "codegen/spec.h"
+#include "ops/implementation.h"
+#include "ops/kernel.h"
 #include "ops/kernel_problems.h"
+#include "templates/params/conv.h"
 
 namespace lathe {
 
@@ -28,21 +30,42 @@ std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFa
 // UNSUPPORTED if the device's shared memory is too small for any of them.
 Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& facts);
 
+// Geometry. `tokens` = end - begin of this rank.
+struct ConvShape {
+  int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
+};
+
+// A way to compute causal_conv1d_update.
+using ConvUpdate = Implementation<ConvProblem, ConvShape, ConvUpdateParams>;
+// X(implementation), in the order in which they are taken where nothing was tuned.
+#define LATHE_CONV_UPDATES(X) X(conv_update_sequences) X(conv_update_row)
+#define LATHE_CONV_DECLARE(name) extern const ConvUpdate name;
+LATHE_CONV_UPDATES(LATHE_CONV_DECLARE)
+#undef LATHE_CONV_DECLARE
+std::span<const ConvUpdate* const> conv_updates();
+
+// The spec that updates have in common: that of a block with a warp for each of several sequences.
+KernelSpec conv_update_spec(const ConvProblem& problem);
+// Bytes that a warp of an update stages: the filter of its channels, and their slots of the state.
+struct ConvUpdateShared {
+  int filter = 0, slots = 0;
+};
+ConvUpdateShared conv_update_shared(const ConvProblem& problem);
+// Shared memory that every device gives a block without being asked, in bytes.
+int conv_shared_limit(const DeviceFacts& facts);
+
 struct ConvKernels {
-  std::optional<KernelSpec> forward, backward, update;
-  std::optional<KernelSpec> weight_grad;  // partials -> weight's dtype, or float32 when ranks add
-  std::optional<KernelSpec>
-      weight_grad_cast;  // after the all-reduce: one partial -> weight's dtype
-  std::optional<KernelSpec> halo_pack, halo_join, halo_add;
+  KernelSlot forward, backward, update;
+  const ConvUpdate* update_by = nullptr;  // the implementation of the update
+  KernelSlot weight_grad;                 // partials -> weight's dtype, or float32 when ranks add
+  KernelSlot weight_grad_cast;            // after the all-reduce: one partial -> weight's dtype
+  KernelSlot halo_pack, halo_join, halo_add;
 };
 // `reduce_over_ranks`: dweight and dbias are all-reduced in float32 between the two passes.
 Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
                                  bool reduce_over_ranks);
 
-// Geometry. `tokens` = end - begin of this rank.
-struct ConvShape {
-  int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
-};
+int64_t conv_vector(const KernelSpec& spec);                 // elements of one access
 int64_t conv_tiles(const KernelSpec& spec, int64_t tokens);  // token tiles of one batch row
 int64_t conv_state_tiles(const KernelSpec& spec, const ConvShape& shape);
 // A launch over `tiles` token tiles and `state_tiles` state tiles (either may be 0, not both).

@@ -11,7 +11,7 @@ namespace lathe {
 // The steps that collective/conv_halo.h calls, with the parameters they launch. On the stack of
 // one call.
 struct ShardedConv {
-  const ConvWork& work;
+  const ConvExecutor& executor;
   const Call& call;
   const ConvPart& part;
   const HaloPlan& plan;
@@ -26,12 +26,12 @@ struct ShardedConv {
   }
 
   Status launch_forward(int first, int tiles, int state_tiles, CUstream stream) {
-    return launch_tiles(*work.loaded_.forward, *work.kernels_.forward, part.shape, forward, first,
-                        tiles, state_tiles, stream);
+    return launch_tiles(executor.kernels_.forward, part.shape, forward, first, tiles, state_tiles,
+                        stream);
   }
   Status launch_backward(int first, int tiles, int state_tiles, CUstream stream) {
-    return launch_tiles(*work.loaded_.backward, *work.kernels_.backward, part.shape, backward,
-                        first, tiles, state_tiles, stream);
+    return launch_tiles(executor.kernels_.backward, part.shape, backward, first, tiles, state_tiles,
+                        stream);
   }
 
   Status pack(CUstream stream);
@@ -45,7 +45,7 @@ struct ShardedConv {
     return launch_forward(0, std::min(forward.tiles, 1), forward.state_tiles, stream);
   }
   // A forward in the same call leaves the halo in the workspace.
-  bool halo_is_there() const { return work.kernels_.forward.has_value(); }
+  bool halo_is_there() const { return executor.kernels_.forward.has_value(); }
   // Tiles after the first, in two halves: one hides the rows on their way here, if they are yet to
   // come, the other the gradients on their way back.
   int half() const { return halo_is_there() ? 0 : std::max(backward.all_tiles - 1, 0) / 2; }
@@ -71,16 +71,12 @@ struct ShardedConv {
 };
 
 Status ShardedConv::pack(CUstream stream) {
-  const auto& t = call.tensors;
   ConvHaloPackParams p = {};
-  p.x = t[conv::x].data;
-  p.initial_state = t[conv::initial_state].data;
-  p.cu_seqlens = t[conv::cu_seqlens].data;
+  fill_tensors(executor.fields_, call, false, &p);
   p.rows = at(workspace.rows);
-  fill_strides(t[conv::x], &p.x_batch_stride, &p.x_token_stride);
   fill_part(part, &p);
-  return work.loaded_.halo_pack->launch(conv_halo_grid(*work.kernels_.halo_pack, part.shape), &p,
-                                        stream);
+  return executor.kernels_.halo_pack.launch(
+      conv_halo_grid(*executor.kernels_.halo_pack, part.shape), &p, stream);
 }
 
 Status ShardedConv::join(CUstream stream) {
@@ -93,50 +89,46 @@ Status ShardedConv::join(CUstream stream) {
     p.part_end[p.count++] = static_cast<int>(peer.part.end);
   }
   fill_part(part, &p);
-  return work.loaded_.halo_join->launch(conv_halo_grid(*work.kernels_.halo_join, part.shape), &p,
-                                        stream);
+  return executor.kernels_.halo_join.launch(
+      conv_halo_grid(*executor.kernels_.halo_join, part.shape), &p, stream);
 }
 
 Status ShardedConv::add(CUstream stream) {
-  const auto& t = call.tensors;
   ConvHaloAddParams p = {};
+  fill_tensors(executor.fields_, call, false, &p);
   p.messages = at(workspace.dreceived);
-  p.cu_seqlens = t[conv::cu_seqlens].data;
-  p.dx = t[conv::dx].data;
-  p.dinitial_state = t[conv::dinitial_state].data;
-  fill_strides(t[conv::dx], &p.dx_batch_stride, &p.dx_token_stride);
   for (const HaloPeer& peer : plan.destinations) {
     p.from_begin[p.count++] = static_cast<int>(peer.part.begin);
   }
   fill_part(part, &p);
-  return work.loaded_.halo_add->launch(conv_halo_grid(*work.kernels_.halo_add, part.shape), &p,
-                                       stream);
+  return executor.kernels_.halo_add.launch(conv_halo_grid(*executor.kernels_.halo_add, part.shape),
+                                           &p, stream);
 }
 
 Status ShardedConv::run_forward(const HaloBuffers& rows) {
-  forward = work.forward_params(call, part);
+  forward = executor.forward_params(call, part);
   forward.halo = halo();
-  return conv_halo_forward(*work.group_, plan, rows, step<&ShardedConv::pack>(),
+  return conv_halo_forward(*executor.group_, plan, rows, step<&ShardedConv::pack>(),
                            step<&ShardedConv::forward_interior>(), join_step(),
                            step<&ShardedConv::forward_boundary>(), call.stream);
 }
 
 Status ShardedConv::run_backward(const HaloBuffers& rows) {
-  backward = work.backward_params(call, part, workspace);
+  backward = executor.backward_params(call, part, workspace);
   backward.halo = halo();
   backward.dhalo = at(workspace.dhalo);
   const HaloBuffers gradients{at(workspace.dhalo), at(workspace.dreceived),
                               static_cast<size_t>(workspace.dhalo_bytes)};
   const bool there = halo_is_there();
   return conv_halo_backward(
-      *work.group_, plan, there ? HaloBuffers{} : rows, gradients,
+      *executor.group_, plan, there ? HaloBuffers{} : rows, gradients,
       there ? Step{} : step<&ShardedConv::pack>(), step<&ShardedConv::backward_first_half>(),
       there ? Step{} : join_step(), step<&ShardedConv::backward_boundary>(),
       step<&ShardedConv::backward_second_half>(), step<&ShardedConv::add>(), call.stream);
 }
 
-Status ConvWork::run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
-                             const ConvWorkspace& workspace) const {
+Status ConvExecutor::run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
+                                 const ConvWorkspace& workspace) const {
   ShardedConv sharded{*this, call, part, halo, workspace};
   const HaloBuffers rows{call.workspace + workspace.rows, call.workspace + workspace.received,
                          static_cast<size_t>(workspace.row_bytes)};

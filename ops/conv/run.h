@@ -8,8 +8,9 @@
 #include "collective/conv_halo.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/schema.h"
+#include "ops/executor.h"
+#include "ops/fill.h"
 #include "ops/resolve.h"
-#include "ops/work.h"
 #include "templates/params/conv.h"
 
 namespace lathe {
@@ -32,20 +33,15 @@ void fill_part(const ConvPart& part, Params* p) {
   if constexpr (requires { p->end; }) p->end = static_cast<int>(part.end);
 }
 
-inline void fill_strides(const Tensor& tensor, long long* batch, long long* token) {
-  *batch = tensor.stride[0];
-  *token = tensor.stride[1];
-}
-
 // Token tiles [first, first + tiles) of a part and its state tiles; nothing if there are neither.
 template <typename Params>
-Status launch_tiles(const Kernel& kernel, const KernelSpec& spec, const ConvShape& shape, Params p,
-                    int first, int tiles, int state_tiles, CUstream stream) {
+Status launch_tiles(const KernelSlot& kernel, const ConvShape& shape, Params p, int first,
+                    int tiles, int state_tiles, CUstream stream) {
   p.first_tile = first;
   p.tiles = std::max(tiles, 0);
   p.state_tiles = state_tiles;
   if (p.tiles == 0 && p.state_tiles == 0) return {};
-  return kernel.launch(conv_grid(spec, shape, p.tiles, p.state_tiles), &p, stream);
+  return kernel.launch(conv_grid(*kernel, shape, p.tiles, p.state_tiles), &p, stream);
 }
 
 // Offsets of the sections of the workspace. Those that a call has no use for have no bytes.
@@ -58,25 +54,19 @@ struct ConvWorkspace {
   int64_t dhalo = 0;                       // float32 [W - 1, B, D]
   int64_t dreceived = 0;                   // a message of dhalo from each destination
   int64_t row_bytes = 0, dhalo_bytes = 0;  // of one message
-  size_t total = 0;
+  int64_t total = 0;
 };
 
-class ConvWork final : public Work {
+class ConvExecutor final : public Executor {
  public:
-  ConvWork(const ConvProblem& problem, ConvKernels kernels, Group* group, bool reduce);
+  ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group, bool reduce);
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Status run(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
 
  private:
   friend struct ShardedConv;
-  struct Loaded {
-    std::shared_ptr<const Kernel> forward, backward, weight_grad, weight_grad_cast;
-    std::shared_ptr<const Kernel> halo_pack, halo_join, halo_add;
-  };
 
   // The halo's plan of a call; without ranks an empty one.
   HaloPlan halo(const Call& call) const;
@@ -85,14 +75,13 @@ class ConvWork final : public Work {
   ConvBackwardParams backward_params(const Call& call, const ConvPart& part,
                                      const ConvWorkspace& workspace) const;
   Status weight_grad(const Call& call, const ConvPart& part, const ConvWorkspace& workspace) const;
-  // The launches of one rank among several: conv_sharded.cpp.
+  // The launches of one rank among several: ranks.cpp.
   Status run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
                      const ConvWorkspace& workspace) const;
 
   ConvProblem problem_;
+  TensorFields fields_ = TensorFields::of("causal_conv1d");
   ConvKernels kernels_;
-  std::vector<KernelSpec> specs_;
-  Loaded loaded_;
   Group* group_;  // null: one rank
   bool reduce_;
 };
@@ -102,9 +91,9 @@ ConvProblem conv_problem(const Resolved& resolved, int world);
 ConvProblem conv_update_problem(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,
-                                        Group* group, bool reduce_parameter_grads);
-Result<std::unique_ptr<Work>> make_conv_update(const ConvProblem& problem,
-                                               const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,
+                                            Group* group, bool reduce_parameter_grads);
+Result<std::unique_ptr<Executor>> make_conv_update(const ConvProblem& problem,
+                                                   const DeviceFacts& facts);
 
 }  // namespace lathe

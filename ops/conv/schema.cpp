@@ -24,15 +24,15 @@ Status check_conv(const Resolved& resolved) {
   return check_width("weight", "W", resolved[Letter::W], 1, kMinWidth, kMaxWidth);
 }
 
-Result<std::unique_ptr<Work>> make_conv1d(const Resolved& resolved, const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_conv1d(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   return make_conv(conv_problem(resolved, group ? group->world() : 1), facts, group,
                    problem.group_flags & kReduceParameterGrads);
 }
 
-Result<std::unique_ptr<Work>> make_conv1d_update(const Resolved& resolved,
-                                                 const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_conv1d_update(const Resolved& resolved,
+                                                     const DeviceFacts& facts) {
   return make_conv_update(conv_update_problem(resolved), facts);
 }
 

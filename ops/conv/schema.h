@@ -36,7 +36,12 @@ inline constexpr TensorInfo kTensors[] = {
 
 inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
-inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"), residual = at("residual"), initial_state = at("initial_state"), cu_seqlens = at("cu_seqlens"), dy = at("dy"), dfinal_state = at("dfinal_state"), y = at("y"), final_state = at("final_state"), dx = at("dx"), dweight = at("dweight"), dbias = at("dbias"), dinitial_state = at("dinitial_state");
+inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"),
+                     residual = at("residual"), initial_state = at("initial_state"),
+                     cu_seqlens = at("cu_seqlens"), dy = at("dy"),
+                     dfinal_state = at("dfinal_state"), y = at("y"),
+                     final_state = at("final_state"), dx = at("dx"), dweight = at("dweight"),
+                     dbias = at("dbias"), dinitial_state = at("dinitial_state");
 
 }  // namespace conv
 
@@ -53,7 +58,8 @@ inline constexpr TensorInfo kTensors[] = {
 
 inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
-inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"), residual = at("residual"), state = at("state"), y = at("y");
+inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"),
+                     residual = at("residual"), state = at("state"), y = at("y");
 
 }  // namespace conv_update
 

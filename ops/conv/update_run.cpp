@@ -11,13 +11,13 @@
 namespace lathe {
 namespace {
 
-class ConvUpdateWork final : public Work {
+class ConvUpdateExecutor final : public Executor {
  public:
-  ConvUpdateWork(const ConvProblem& problem, ConvKernels kernels)
-      : problem_(problem), kernels_(std::move(kernels)), specs_{*kernels_.update} {}
+  ConvUpdateExecutor(const ConvProblem& problem, ConvKernels kernels)
+      : problem_(problem), kernels_(std::move(kernels)) {
+    list({&kernels_.update});
+  }
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override { loaded_ = kernels[0].loaded; }
   Result<size_t> workspace_bytes(const Call&) const override { return size_t{0}; }
   Result<Estimate> estimate(const Call& call) const override {
     return Estimate{1, conv_cost(problem_, kernels_, shape(call))};
@@ -31,12 +31,11 @@ class ConvUpdateWork final : public Work {
   }
 
   ConvProblem problem_;
+  TensorFields fields_ = TensorFields::of("causal_conv1d_update");
   ConvKernels kernels_;
-  std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> loaded_;
 };
 
-Status ConvUpdateWork::run(const Call& call) const {
+Status ConvUpdateExecutor::run(const Call& call) const {
   const auto& t = call.tensors;
   const ConvShape extent = shape(call);
   // A block does at least one sequence of 32 channels: what this refuses no memory holds.
@@ -46,27 +45,23 @@ Status ConvUpdateWork::run(const Call& call) const {
                        " blocks; split the batch"));
   }
   ConvUpdateParams p = {};
-  p.x = t[conv_update::x].data;
-  p.weight = t[conv_update::weight].data;
-  p.bias = t[conv_update::bias].data;
-  p.residual = t[conv_update::residual].data;
-  p.state = t[conv_update::state].data;
-  p.y = t[conv_update::y].data;
+  fill_tensors(fields_, call, false, &p);
   p.x_stride = t[conv_update::x].stride[0];
   p.residual_stride = t[conv_update::residual].stride[0];
   p.y_stride = t[conv_update::y].stride[0];
   p.state_stride = t[conv_update::state].stride[0];
   p.batch = static_cast<int>(extent.batch);
   p.channels = static_cast<int>(extent.channels);
-  return loaded_->launch(conv_update_grid(*kernels_.update, extent), &p, call.stream);
+  return kernels_.update.launch(kernels_.update_by->grid(*kernels_.update, extent), &p,
+                                call.stream);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_conv_update(const ConvProblem& problem,
-                                               const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_conv_update(const ConvProblem& problem,
+                                                   const DeviceFacts& facts) {
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, false));
-  return std::unique_ptr<Work>(std::make_unique<ConvUpdateWork>(problem, std::move(kernels)));
+  return executor_of<ConvUpdateExecutor>(problem, std::move(kernels));
 }
 
 }  // namespace lathe

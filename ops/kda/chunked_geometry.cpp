@@ -6,7 +6,7 @@
 
 #include "codegen/base/integers.h"
 #include "ops/kda/chunked_kernels.h"
-#include "ops/workspace_parts.h"
+#include "ops/workspace.h"
 #include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
 
@@ -122,19 +122,19 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   const int64_t saved = problem.backward && !saved_outside ? 1 : 0;
   KdaSegmentShape segments = segments_of(problem, shape);
   if (!problem.segmented) segments.segments = 1;
-  WorkspaceParts parts;
-  parts.add(&out.summaries, 4, {kda_end_numbers(segments)});
-  parts.add(&out.transitions, 4, {kda_transition_numbers(segments)});
-  parts.add(&out.grad_ends, 4, {walks_back ? kda_end_numbers(segments) : 0});
-  parts.add(&out.saved_values, element, {saved, rows, heads, v});
-  parts.add(&out.saved_states, element, {saved, slots, heads, v, k});
-  parts.add(&out.value_grads, element, {walks_back ? rows : 0, heads, v});
-  parts.add(&out.state_grads, element, {walks_back ? slots : 0, heads, v, k});
-  parts.add(&out.rate_sums, 4, {problem.dA_log ? slots : 0, heads});
-  parts.add(&out.bias_sums, 4, {problem.ddt_bias ? slots : 0, heads, k});
-  out.total = parts.total();
-  if (parts.fits()) return out;
-  return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  WorkspaceLayout layout;
+  out.summaries = layout.add({4, kda_end_numbers(segments)});
+  out.transitions = layout.add({4, kda_transition_numbers(segments)});
+  out.grad_ends = layout.add({4, walks_back ? kda_end_numbers(segments) : 0});
+  out.saved_values = layout.add({element, saved, rows, heads, v});
+  out.saved_states = layout.add({element, saved, slots, heads, v, k});
+  out.value_grads = layout.add({element, walks_back ? rows : 0, heads, v});
+  out.state_grads = layout.add({element, walks_back ? slots : 0, heads, v, k});
+  out.rate_sums = layout.add({4, problem.dA_log ? slots : 0, heads});
+  out.bias_sums = layout.add({4, problem.ddt_bias ? slots : 0, heads, k});
+  out.total = layout.total();
+  LATHE_TRY(layout.status());
+  return out;
 }
 
 Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,

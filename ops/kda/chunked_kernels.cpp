@@ -43,18 +43,6 @@ std::vector<Constant> constants_of(const KdaProblem& problem) {
   };
 }
 
-KernelSpec spec_of(const char* kernel, const char* params, int bytes, int last_field_offset,
-                   const char* last_field = "reserved") {
-  KernelSpec spec;
-  spec.kernel = kernel;
-  spec.source = text("kda/", kernel, ".cuh");
-  spec.params = params;
-  spec.params_bytes = bytes;
-  spec.last_field = last_field;
-  spec.last_field_offset = last_field_offset;
-  return spec;
-}
-
 void add_walk(const KdaProblem& problem, const KdaWalkTile& tile, KernelSpec* spec) {
   spec->smem = "KdaScanSmem";
   spec->smem_bytes = kda_walk_smem(problem, tile);
@@ -137,8 +125,7 @@ Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts
 }
 
 KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
-  KernelSpec spec = spec_of("kda_forward", "KdaForwardParams", sizeof(KdaForwardParams),
-                            offsetof(KdaForwardParams, chunks), "chunks");
+  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("kda", "kda_forward", KdaForwardParams, chunks));
   add_walk(problem, tile, &spec);
   for (const Constant& constant :
        {Constant::flag("initial", "kInitialState", problem.initial_state),
@@ -153,8 +140,7 @@ KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) 
 
 KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
   KernelSpec spec =
-      spec_of("kda_backward_scan", "KdaBackwardScanParams", sizeof(KdaBackwardScanParams),
-              offsetof(KdaBackwardScanParams, reserved));
+      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_backward_scan", KdaBackwardScanParams, reserved));
   add_walk(problem, tile, &spec);
   for (const Constant& constant :
        {Constant::flag("initial", "kInitialState", problem.initial_state && problem.recomputes()),
@@ -170,8 +156,8 @@ KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& 
 }
 
 KernelSpec kda_backward_spec(const KdaProblem& problem) {
-  KernelSpec spec = spec_of("kda_backward", "KdaBackwardParams", sizeof(KdaBackwardParams),
-                            offsetof(KdaBackwardParams, reserved));
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, reserved));
   spec.smem = "KdaBackwardSmem";
   spec.smem_bytes = kda_backward_smem(problem);
   spec.threads = kBackwardThreads;
@@ -181,9 +167,8 @@ KernelSpec kda_backward_spec(const KdaProblem& problem) {
 }
 
 KernelSpec kda_backward_finish_spec() {
-  KernelSpec spec =
-      spec_of("kda_backward_finish", "KdaBackwardFinishParams", sizeof(KdaBackwardFinishParams),
-              offsetof(KdaBackwardFinishParams, reserved));
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("kda", "kda_backward_finish", KdaBackwardFinishParams, reserved));
   spec.smem = "KdaBackwardFinishSmem";
   spec.threads = kFinishThreads, spec.smem_bytes = 4 * kFinishThreads;
   return spec;

@@ -35,13 +35,13 @@ std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const De
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
 
 struct KdaChunkedKernels {
-  std::optional<KernelSpec> summary;   // kda_summary, before the walks of both directions
-  std::optional<KernelSpec> compose;   // kda_compose
-  std::optional<KernelSpec> merge;     // kda_merge
-  std::optional<KernelSpec> forward;   // kda_forward
-  std::optional<KernelSpec> scan;      // kda_backward_scan
-  std::optional<KernelSpec> backward;  // kda_backward
-  std::optional<KernelSpec> finish;    // kda_backward_finish
+  KernelSlot summary;   // kda_summary, before the walks of both directions
+  KernelSlot compose;   // kda_compose
+  KernelSlot merge;     // kda_merge
+  KernelSlot forward;   // kda_forward
+  KernelSlot scan;      // kda_backward_scan
+  KernelSlot backward;  // kda_backward
+  KernelSlot finish;    // kda_backward_finish
 };
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
 // The walks with a tile that the caller picked from the candidates.

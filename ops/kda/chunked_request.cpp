@@ -116,8 +116,8 @@ Result<KdaRequest> kda_request(const Resolved& resolved) {
   KdaRequest out = read_kda_inputs(resolved);
   out.final_state = resolved.has(kda::final_state);
   out.chunk_size = static_cast<int>(options.chunk_size);
-  out.segments = static_cast<int>(options.warmup_segments > 0 ? options.warmup_segments
-                                                              : options.segments);
+  out.segments =
+      static_cast<int>(options.warmup_segments > 0 ? options.warmup_segments : options.segments);
   out.saved_outside = resolved.has(kda::saved_values);
   out.promised = {resolved[Letter::N], resolved[Letter::H], resolved[Letter::HV],
                   resolved[Letter::T]};

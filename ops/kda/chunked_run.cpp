@@ -15,35 +15,20 @@ namespace {
 // Positions of tokens that are fetched ahead are added in 32 bits.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
-Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
-
 }  // namespace
 
-KdaWork::KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels,
-                 Group* group, bool reduce)
+KdaExecutor::KdaExecutor(const KdaRequest& request, const DeviceFacts& facts,
+                         KdaChunkedKernels kernels, Group* group, bool reduce)
     : request_(request),
       facts_(facts),
       kernels_(std::move(kernels)),
       group_(group),
       reduce_(reduce) {
-  for (const auto* spec : {&kernels_.summary, &kernels_.compose, &kernels_.merge, &kernels_.forward,
-                           &kernels_.scan, &kernels_.backward, &kernels_.finish}) {
-    if (*spec) specs_.push_back(**spec);
-  }
+  list({&kernels_.summary, &kernels_.compose, &kernels_.merge, &kernels_.forward, &kernels_.scan,
+        &kernels_.backward, &kernels_.finish});
 }
 
-void KdaWork::bind(const std::vector<PlanKernel>& kernels) {
-  size_t next = 0;
-  for (const auto& [spec, loaded] :
-       {std::pair(&kernels_.summary, &summary_), std::pair(&kernels_.compose, &compose_),
-        std::pair(&kernels_.merge, &merge_), std::pair(&kernels_.forward, &forward_),
-        std::pair(&kernels_.scan, &scan_), std::pair(&kernels_.backward, &backward_),
-        std::pair(&kernels_.finish, &finish_)}) {
-    if (*spec) *loaded = kernels[next++].loaded;
-  }
-}
-
-KdaChunkedShape KdaWork::shape(const Call& call) const {
+KdaChunkedShape KdaExecutor::shape(const Call& call) const {
   if (problem().ranks) return part_shape(call);
   const Extents& extents = call.extents;
   KdaChunkedShape out;
@@ -54,7 +39,7 @@ KdaChunkedShape KdaWork::shape(const Call& call) const {
   return out;
 }
 
-Result<KdaLaunch> KdaWork::check(const Call& call, const KdaChunkedShape& shape) const {
+Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& shape) const {
   if (problem().ranks) LATHE_TRY(check_part(call));
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
   LATHE_TRY(check_kda_chunks(call.extents, problem().packed, request_.chunk_size));
@@ -78,7 +63,7 @@ Result<KdaLaunch> KdaWork::check(const Call& call, const KdaChunkedShape& shape)
   return launch;
 }
 
-Result<size_t> KdaWork::workspace_bytes(const Call& call) const {
+Result<size_t> KdaExecutor::workspace_bytes(const Call& call) const {
   const KdaChunkedShape extent = shape(call);
   LATHE_TRY(check(call, extent));
   LATHE_ASSIGN(const KdaWorkspace workspace,
@@ -89,42 +74,42 @@ Result<size_t> KdaWork::workspace_bytes(const Call& call) const {
 }
 
 // What segments start from, for the walks of both directions.
-Status KdaWork::run_segments(const KdaCall& of) const {
+Status KdaExecutor::run_segments(const KdaCall& of) const {
   if (of.launch.summary() > 0) {
     const KdaSummaryParams p = kda_summary_params(of, walk());
-    LATHE_TRY(summary_->launch(grid_of(of.launch.summary()), &p, of.call.stream));
+    LATHE_TRY(kernels_.summary.launch(of.launch.summary(), &p, of.call.stream));
   }
   return run_merge(of);
 }
 
-Status KdaWork::run_merge(const KdaCall& of) const {
+Status KdaExecutor::run_merge(const KdaCall& of) const {
   if (of.launch.merge == 0) return {};
   const KdaMergeParams p = kda_merge_params(of);
-  return merge_->launch(grid_of(of.launch.merge), &p, of.call.stream);
+  return kernels_.merge.launch(of.launch.merge, &p, of.call.stream);
 }
 
-Status KdaWork::run_forward(const KdaCall& of) const {
+Status KdaExecutor::run_forward(const KdaCall& of) const {
   if (of.launch.forward == 0) return {};
   const KdaForwardParams p = kda_forward_params(of, walk());
-  return forward_->launch(grid_of(of.launch.forward), &p, of.call.stream);
+  return kernels_.forward.launch(of.launch.forward, &p, of.call.stream);
 }
 
-Status KdaWork::run_backward(const KdaCall& of) const {
+Status KdaExecutor::run_backward(const KdaCall& of) const {
   const KdaLaunch& launch = of.launch;
   if (launch.scan() > 0) {
     const KdaBackwardScanParams p = kda_scan_params(of, walk());
-    LATHE_TRY(scan_->launch(grid_of(launch.scan()), &p, of.call.stream));
+    LATHE_TRY(kernels_.scan.launch(launch.scan(), &p, of.call.stream));
   }
   if (launch.backward > 0) {
     const KdaBackwardParams p = kda_backward_params(of, walk());
-    LATHE_TRY(backward_->launch(grid_of(launch.backward), &p, of.call.stream));
+    LATHE_TRY(kernels_.backward.launch(launch.backward, &p, of.call.stream));
   }
   if (launch.finish == 0) return {};
   const KdaBackwardFinishParams p = kda_finish_params(of);
-  return finish_->launch(grid_of(launch.finish), &p, of.call.stream);
+  return kernels_.finish.launch(launch.finish, &p, of.call.stream);
 }
 
-Status KdaWork::run(const Call& call) const {
+Status KdaExecutor::run(const Call& call) const {
   if (problem().ranks) return run_sharded(call);
   const KdaChunkedShape extent = shape(call);
   LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
@@ -137,7 +122,7 @@ Status KdaWork::run(const Call& call) const {
   return run_backward(of);
 }
 
-Result<Estimate> KdaWork::estimate(const Call& call) const {
+Result<Estimate> KdaExecutor::estimate(const Call& call) const {
   const KdaChunkedShape extent = shape(call);
   LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
   Estimate out;
@@ -163,8 +148,8 @@ bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFacts& facts,
-                                       Group* group, bool reduce_parameter_grads) {
+Result<std::unique_ptr<Executor>> make_kda(const KdaRequest& asked, const DeviceFacts& facts,
+                                           Group* group, bool reduce_parameter_grads) {
   KdaRequest request = asked;
   request.problem.ranks = group && group->world() > 1;
   if (request.problem.ranks && request.problem.warmup) {
@@ -177,9 +162,8 @@ Result<std::unique_ptr<Work>> make_kda(const KdaRequest& asked, const DeviceFact
     request.problem.segmented = false;
     LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
   }
-  return std::unique_ptr<Work>(std::make_unique<KdaWork>(request, facts, std::move(kernels),
-                                                         request.problem.ranks ? group : nullptr,
-                                                         reduce_parameter_grads));
+  return executor_of<KdaExecutor>(request, facts, std::move(kernels),
+                                  request.problem.ranks ? group : nullptr, reduce_parameter_grads);
 }
 
 }  // namespace lathe

@@ -7,15 +7,13 @@
 
 namespace lathe {
 
-class KdaWork final : public Work {
+class KdaExecutor final : public Executor {
  public:
   // `group`: null on one rank. `reduce`: gradients of A_log and dt_bias are summed over it.
-  KdaWork(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels,
-          Group* group, bool reduce);
+  KdaExecutor(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels,
+              Group* group, bool reduce);
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
-  Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
+  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
@@ -45,8 +43,6 @@ class KdaWork final : public Work {
   KdaRequest request_;
   DeviceFacts facts_;
   KdaChunkedKernels kernels_;
-  std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> summary_, compose_, merge_, forward_, scan_, backward_, finish_;
   Group* group_;
   bool reduce_;
 };

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "codegen/base/invalid.h"
 #include "codegen/base/integers.h"
+#include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/kda.h"
@@ -25,7 +25,6 @@ bool is_float(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 bool is_index(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64; }
-
 
 }  // namespace
 
@@ -84,13 +83,8 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
 }
 
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile) {
-  KernelSpec spec;
-  spec.kernel = "kda_recurrent";
-  spec.source = "kda/kda_recurrent.cuh";
-  spec.params = "KdaRecurrentParams";
-  spec.params_bytes = sizeof(KdaRecurrentParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaRecurrentParams, reserved);
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, reserved));
   spec.smem = "KdaRecurrentSmem";
   spec.smem_bytes = kda_recurrent_smem(problem, tile);
   spec.threads = 32 * tile.warps;

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
 #include "codegen/spec.h"
 #include "ops/conv/kernels.h"  // Grid, Cost
+#include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
 namespace lathe {
@@ -38,7 +38,7 @@ int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile);
 Status kda_check(const KdaProblem& problem);
 
 struct KdaKernels {
-  std::optional<KernelSpec> recurrent;
+  KernelSlot recurrent;
 };
 Result<KdaKernels> kda_kernels(const KdaProblem& problem, const DeviceFacts& facts);
 // The same with a tile that the caller picked from the candidates.

@@ -7,8 +7,8 @@
 #include "codegen/base/invalid.h"
 #include "ops/kda/chain.h"
 #include "ops/kda/chunked_run.h"
-#include "ops/kda/prepared.h"
-#include "ops/workspace_parts.h"
+#include "ops/kda/shard_state.h"
+#include "ops/rank_program.h"
 
 namespace lathe {
 namespace {
@@ -28,16 +28,12 @@ Status check_chunks(const Layout& layout, int64_t chunk) {
 
 }  // namespace
 
-Result<std::unique_ptr<const Prepared>> KdaWork::prepare(const lathe_shard& shard) const {
-  if (!problem().ranks) return std::unique_ptr<const Prepared>();
+Result<std::unique_ptr<const ShardState>> KdaExecutor::prepare(const lathe_shard& shard) const {
+  if (!problem().ranks) return std::unique_ptr<const ShardState>();
   const Layout& layout = shard.layout;
-  if (problem().packed != layout.packed) {
-    return invalid(text("cu_seqlens is ", problem().packed ? "" : "not ",
-                        "declared, but the shard was made ", layout.packed ? "with" : "without",
-                        " lengths (lathe_shard_options.cu_seqlens)"));
-  }
+  LATHE_TRY(check_shard_form(layout, problem().packed, "cu_seqlens"));
   if (problem().chunk_states) LATHE_TRY(check_chunks(layout, request_.chunk_size));
-  auto out = std::make_unique<KdaPrepared>();
+  auto out = std::make_unique<KdaShardState>();
   out->plan = kda_states_plan(layout, shard.rank);
   out->messages = kda_messages(out->plan, kernels_.summary->constant("states") != 0,
                                kernels_.summary->constant("grads") != 0);
@@ -49,25 +45,18 @@ Result<std::unique_ptr<const Prepared>> KdaWork::prepare(const lathe_shard& shar
     LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(device)
                                                  : out->upload<int32_t>(device));
   }
-  return std::unique_ptr<const Prepared>(std::move(out));
+  return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-Status KdaWork::check_part(const Call& call) const {
-  if (!call.prepared) {
-    return invalid("the shard is not prepared for this plan: lathe_shard_prepare comes first");
-  }
-  const int64_t sequences = call.extents[Letter::N];
-  if (problem().packed && sequences != prepared_of(call).sequences) {
-    return invalid(text("cu_seqlens has N + 1 = ", sequences + 1, " offsets; those of the shard ",
-                        "are ", prepared_of(call).sequences + 1));
-  }
-  return {};
+Status KdaExecutor::check_part(const Call& call) const {
+  LATHE_ASSIGN(const KdaShardState* state, shard_state_of<KdaShardState>(call));
+  return check_shard_sequences(call, problem().packed, state->sequences, "cu_seqlens");
 }
 
-KdaChunkedShape KdaWork::part_shape(const Call& call) const {
+KdaChunkedShape KdaExecutor::part_shape(const Call& call) const {
   KdaChunkedShape out;
-  if (!call.prepared) return out;  // which check_part refuses
-  const KdaStatesPlan& plan = prepared_of(call).plan;
+  if (!call.shard_state) return out;  // which check_part refuses
+  const KdaStatesPlan& plan = state_of(call).plan;
   const Extents& extents = call.extents;
   out.sequences = plan.sequences() * (problem().packed ? 1 : extents[Letter::N]);
   out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
@@ -76,9 +65,9 @@ KdaChunkedShape KdaWork::part_shape(const Call& call) const {
   return out;
 }
 
-Result<KdaRankWorkspace> KdaWork::rank_workspace(const Call& call,
-                                                 const KdaChunkedShape& shape) const {
-  const KdaStatesPlan& plan = prepared_of(call).plan;
+Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call,
+                                                     const KdaChunkedShape& shape) const {
+  const KdaStatesPlan& plan = state_of(call).plan;
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), shape, request_.saved_outside));
   const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
@@ -86,18 +75,17 @@ Result<KdaRankWorkspace> KdaWork::rank_workspace(const Call& call,
   const auto before = static_cast<int64_t>(plan.before.size());
   const auto after = static_cast<int64_t>(plan.after.size());
   KdaRankWorkspace out;
-  WorkspaceParts parts;
-  int64_t start = 0;
-  parts.add(&start, 1, {workspace.total});
-  parts.add(&out.end, 4, {plan.open, rows, heads, v, k});
-  parts.add(&out.map, 4, {plan.whole(), rows, heads, k, k});
-  parts.add(&out.grad, 4, {plan.carried, rows, heads, v, k});
-  parts.add(&out.ends, 4, {before, rows, heads, v, k});
-  parts.add(&out.end_maps, 4, {before, rows, heads, k, k});
-  parts.add(&out.grads, 4, {after, rows, heads, v, k});
-  parts.add(&out.grad_maps, 4, {after, rows, heads, k, k});
-  out.total = parts.total();
-  if (!parts.fits()) return Status(Code::invalid_argument, "the workspace passes 2^63 bytes");
+  WorkspaceLayout layout;
+  layout.add({workspace.total});
+  out.end = layout.add({4, plan.open, rows, heads, v, k});
+  out.map = layout.add({4, plan.whole(), rows, heads, k, k});
+  out.grad = layout.add({4, plan.carried, rows, heads, v, k});
+  out.ends = layout.add({4, before, rows, heads, v, k});
+  out.end_maps = layout.add({4, before, rows, heads, k, k});
+  out.grads = layout.add({4, after, rows, heads, v, k});
+  out.grad_maps = layout.add({4, after, rows, heads, k, k});
+  out.total = layout.total();
+  LATHE_TRY(layout.status());
   out.state_bytes = static_cast<size_t>(4 * rows * heads * v * k);
   out.map_bytes = static_cast<size_t>(4 * rows * heads * k * k);
   return out;
@@ -105,8 +93,9 @@ Result<KdaRankWorkspace> KdaWork::rank_workspace(const Call& call,
 
 // What one rank does not: summaries that are handed on, and their composition. Messages are no
 // launches.
-void KdaWork::add_exchange(const Call& call, const KdaChunkedShape& shape, Estimate* out) const {
-  const KdaStatesPlan& plan = prepared_of(call).plan;
+void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
+                               Estimate* out) const {
+  const KdaStatesPlan& plan = state_of(call).plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
   if (plan.sequences() == 0 || rows == 0 || shape.value_heads == 0) return;
   const bool states = kernels_.summary->constant("states") != 0;

@@ -6,36 +6,30 @@
 
 #include "codegen/base/invalid.h"
 #include "collective/conv_halo.h"
-#include "collective/exchange.h"
 #include "ops/kda/chunked_run.h"
-#include "ops/kda/prepared.h"
+#include "ops/kda/shard_state.h"
+#include "ops/rank_program.h"
 
 namespace lathe {
-namespace {
-
-Grid grid_of(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
-
-}  // namespace
-
 // The steps of one call, on the stack.
 struct ShardedKda {
-  const KdaWork& work;
-  const KdaPrepared& prepared;
+  const KdaExecutor& executor;
+  const KdaShardState& shard_state;
   const KdaRankWorkspace& ranks;
   const KdaCall& of;
   int64_t rows;
 
-  const KdaStatesPlan& plan() const { return prepared.plan; }
+  const KdaStatesPlan& plan() const { return shard_state.plan; }
   char* at(int64_t offset) const { return of.call.workspace + offset; }
   int before() const { return static_cast<int>(plan().before.size()); }
   int after() const { return static_cast<int>(plan().after.size()); }
-  bool states() const { return has(*work.kernels_.summary, "states"); }
-  bool grads() const { return has(*work.kernels_.summary, "grads"); }
+  bool states() const { return has(*executor.kernels_.summary, "states"); }
+  bool grads() const { return has(*executor.kernels_.summary, "grads"); }
   static bool has(const KernelSpec& spec, const char* part) { return spec.constant(part) != 0; }
   int64_t last() const { return of.shape.sequences - rows; }
   KdaSegmentShape segment_shape(int64_t sequences) const {
-    return {sequences, of.shape.value_heads, of.shape.segments, work.problem().key_dim,
-            work.problem().value_dim};
+    return {sequences, of.shape.value_heads, of.shape.segments, executor.problem().key_dim,
+            executor.problem().value_dim};
   }
 
   Status summarize() const;
@@ -48,10 +42,10 @@ struct ShardedKda {
 
 // Of one segment the walks themselves leave what is sent, and only of the sequences that are cut.
 Status ShardedKda::summarize() const {
-  KdaSummaryParams p = kda_summary_params(of, work.walk());
+  KdaSummaryParams p = kda_summary_params(of, executor.walk());
   int64_t blocks = of.launch.summary();
   if (of.shape.segments == 1) {
-    const KdaSummaryBlocks each = kda_summary_each(*work.kernels_.summary, segment_shape(1));
+    const KdaSummaryBlocks each = kda_summary_each(*executor.kernels_.summary, segment_shape(1));
     const bool forth = plan().open && (states() || plan().whole());
     const int64_t forward = forth ? rows * each.forward : 0;
     const int64_t back = plan().carried && grads() ? rows * each.back : 0;
@@ -65,12 +59,12 @@ Status ShardedKda::summarize() const {
     blocks = forward + back;
   }
   if (blocks == 0) return {};
-  return work.summary_->launch(grid_of(blocks), &p, of.call.stream);
+  return executor.kernels_.summary.launch(blocks, &p, of.call.stream);
 }
 
 // Segments of a local sequence that have tokens.
 int ShardedKda::used(int64_t local) const {
-  const bool packed = work.problem().packed;
+  const bool packed = executor.problem().packed;
   const int64_t count =
       packed ? plan().cu_seqlens[local + 1] - plan().cu_seqlens[local] : of.shape.tokens;
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
@@ -86,9 +80,9 @@ Status ShardedKda::launch_compose(KdaComposeParams p) const {
   const int64_t forward = blocks(p.forward), back = blocks(p.back);
   p.forward_blocks = static_cast<int>(forward);
   p.sequences = static_cast<int>(rows), p.value_heads = static_cast<int>(of.shape.value_heads);
-  p.key_dim = work.problem().key_dim, p.value_dim = work.problem().value_dim;
+  p.key_dim = executor.problem().key_dim, p.value_dim = executor.problem().value_dim;
   if (forward + back == 0) return {};
-  return work.compose_->launch(grid_of(forward + back), &p, of.call.stream);
+  return executor.kernels_.compose.launch(forward + back, &p, of.call.stream);
 }
 
 // The part's map from those of the segments of the sequence that is cut.
@@ -130,19 +124,15 @@ Status ShardedKda::exchange() const {
     }
     return {message.peer, at(place) + static_cast<size_t>(message.slot) * bytes, bytes};
   };
-  prepared.sends.clear(), prepared.receives.clear();
-  for (const KdaMessage& message : prepared.messages.sends) {
-    prepared.sends.push_back(transfer(message, true));
+  shard_state.sends.clear(), shard_state.receives.clear();
+  for (const KdaMessage& message : shard_state.messages.sends) {
+    shard_state.sends.push_back(transfer(message, true));
   }
-  for (const KdaMessage& message : prepared.messages.receives) {
-    prepared.receives.push_back(transfer(message, false));
+  for (const KdaMessage& message : shard_state.messages.receives) {
+    shard_state.receives.push_back(transfer(message, false));
   }
-  const Hop hop = {prepared.sends, prepared.receives, "kda's exchange of states"};
-  if (is_empty(hop)) return {};
-  const Status posted = post_after(*work.group_, hop, of.call.stream);
-  // Whatever happened, the caller's stream ends after the exchange.
-  const Status joined = work.group_->stream_after_exchange(of.call.stream);
-  return posted.ok() ? joined : posted;
+  const Hop hop = {shard_state.sends, shard_state.receives, "kda's exchange of states"};
+  return Exchange(*executor.group_, of.call.stream).run(hop);
 }
 
 // What the parts before make of the first sequence's state, and those behind of the last one's
@@ -168,24 +158,24 @@ Status ShardedKda::compose_parts() const {
   return {};
 }
 
-Status KdaWork::run_sharded(const Call& call) const {
+Status KdaExecutor::run_sharded(const Call& call) const {
   const KdaChunkedShape extent = shape(call);
   LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), extent, request_.saved_outside));
   LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
-  LATHE_TRY(call.check_workspace(static_cast<int64_t>(ranks.total)));
-  const KdaPrepared& prepared = prepared_of(call);
-  const KdaStatesPlan& plan = prepared.plan;
+  LATHE_TRY(call.check_workspace(ranks.total));
+  const KdaShardState& shard_state = state_of(call);
+  const KdaStatesPlan& plan = shard_state.plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
-  KdaPartOf part = {true, plan.first, prepared.table.data(), {}};
+  KdaPartOf part = {true, plan.first, shard_state.table.data(), {}};
   const size_t farthest = plan.after.empty() ? 0 : plan.after.size() - 1;
   part.carry.states = call.workspace + ranks.ends;
   part.carry.grads = call.workspace + ranks.grads + farthest * ranks.state_bytes;
   part.carry.carried = static_cast<int>(plan.carried ? rows : 0);
   part.carry.open = static_cast<int>(extent.sequences - (plan.open ? rows : 0));
   const KdaCall of = {request_, extent, launch, workspace, call, part};
-  const ShardedKda sharded = {*this, prepared, ranks, of, rows};
+  const ShardedKda sharded = {*this, shard_state, ranks, of, rows};
   if (rows > 0 && extent.value_heads > 0) {
     LATHE_TRY(sharded.summarize());
     LATHE_TRY(sharded.compose_segments());
@@ -198,7 +188,7 @@ Status KdaWork::run_sharded(const Call& call) const {
   return reduce_gradients(call);
 }
 
-Status KdaWork::reduce_gradients(const Call& call) const {
+Status KdaExecutor::reduce_gradients(const Call& call) const {
   if (!reduce_) return {};
   const auto heads = static_cast<size_t>(call.extents[Letter::HV]);
   const auto keys = static_cast<size_t>(problem().key_dim);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/base/invalid.h"
+#include "ops/fill.h"
 #include "ops/kda/request.h"
 #include "templates/params/kda.h"
 
@@ -14,19 +15,19 @@ namespace {
 // Positions of tokens that are fetched ahead are added in 32 bits.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
-class KdaRecurrentWork final : public Work {
+class KdaRecurrentExecutor final : public Executor {
  public:
-  KdaRecurrentWork(const KdaRequest& request, const KdaKernels& kernels)
-      : request_(request), specs_{*kernels.recurrent} {}
+  KdaRecurrentExecutor(const KdaRequest& request, const KdaKernels& kernels)
+      : request_(request), kernel_(kernels.recurrent) {
+    list({&kernel_});
+  }
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override { kernel_ = kernels[0].loaded; }
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  const KernelSpec& spec() const { return specs_[0]; }
+  const KernelSpec& spec() const { return *kernel_; }
   const KdaProblem& problem() const { return request_.problem; }
   static KdaShape shape(const Call& call) {
     const Extents& extents = call.extents;
@@ -40,7 +41,7 @@ class KdaRecurrentWork final : public Work {
   }
   // Nothing to write, neither a row nor a state.
   bool is_empty(const Call& call) const {
-    const KdaShape shape = grid_shape(KdaRecurrentWork::shape(call));
+    const KdaShape shape = grid_shape(KdaRecurrentExecutor::shape(call));
     const bool states = request_.final_state && call.extents[Letter::N] > 0;
     return shape.sequences == 0 || shape.value_heads == 0 || (shape.rows == 0 && !states);
   }
@@ -50,11 +51,11 @@ class KdaRecurrentWork final : public Work {
   void fill_states(const Call& call, KdaRecurrentParams* p) const;
 
   KdaRequest request_;
-  std::vector<KernelSpec> specs_;
-  std::shared_ptr<const Kernel> kernel_;
+  TensorFields fields_ = TensorFields::of("kda_recurrent");
+  KernelSlot kernel_;
 };
 
-Status KdaRecurrentWork::check(const Call& call) const {
+Status KdaRecurrentExecutor::check(const Call& call) const {
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
   const int64_t tokens = call.extents[Letter::T];
   if (tokens > kMostTokens) {
@@ -69,12 +70,12 @@ Status KdaRecurrentWork::check(const Call& call) const {
                      " value heads needs more than ", kMaxExtent, " blocks; split the batch"));
 }
 
-Result<size_t> KdaRecurrentWork::workspace_bytes(const Call& call) const {
+Result<size_t> KdaRecurrentExecutor::workspace_bytes(const Call& call) const {
   LATHE_TRY(check(call));
   return size_t{0};
 }
 
-void KdaRecurrentWork::fill_states(const Call& call, KdaRecurrentParams* p) const {
+void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) const {
   const auto& t = call.tensors;
   const bool pool = problem().states != kKdaStatesPlain;
   const Tensor& in = t[pool ? kda_recurrent::state_pool : kda_recurrent::initial_state];
@@ -94,29 +95,9 @@ void KdaRecurrentWork::fill_states(const Call& call, KdaRecurrentParams* p) cons
   p->columns = static_cast<int>(std::max<int64_t>(call.extents[Letter::spec], 0));
 }
 
-KdaRecurrentParams KdaRecurrentWork::params(const Call& call) const {
-  namespace of = kda_recurrent;
-  const auto& t = call.tensors;
+KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call) const {
   KdaRecurrentParams p = {};
-  p.q = t[of::q].data;
-  p.k = t[of::k].data;
-  p.v = t[of::v].data;
-  p.g = t[of::g].data;
-  p.beta = t[of::beta].data;
-  p.A_log = t[of::A_log].data;
-  p.dt_bias = t[of::dt_bias].data;
-  p.cu_seqlens = t[of::cu_seqlens].data;
-  p.o = t[of::o].data;
-  const auto strides = [](const Tensor& from, long long* batch, long long* token, long long* head) {
-    *batch = from.stride[0], *token = from.stride[1];
-    if (head) *head = from.stride[2];
-  };
-  strides(t[of::q], &p.q_batch_stride, &p.q_token_stride, &p.q_head_stride);
-  strides(t[of::k], &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
-  strides(t[of::v], &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
-  strides(t[of::g], &p.g_batch_stride, &p.g_token_stride, &p.g_head_stride);
-  strides(t[of::beta], &p.beta_batch_stride, &p.beta_token_stride, nullptr);
-  strides(t[of::o], &p.o_batch_stride, &p.o_token_stride, &p.o_head_stride);
+  fill_tensors(fields_, call, false, &p);
   fill_states(call, &p);
   p.sequences = static_cast<int>(call.extents[Letter::N]);
   p.heads = static_cast<int>(call.extents[Letter::H]);
@@ -128,14 +109,14 @@ KdaRecurrentParams KdaRecurrentWork::params(const Call& call) const {
   return p;
 }
 
-Status KdaRecurrentWork::run(const Call& call) const {
+Status KdaRecurrentExecutor::run(const Call& call) const {
   LATHE_TRY(check(call));
   if (is_empty(call)) return {};
   const KdaRecurrentParams p = params(call);
-  return kernel_->launch(kda_recurrent_grid(spec(), grid_shape(shape(call))), &p, call.stream);
+  return kernel_.launch(kda_recurrent_grid(spec(), grid_shape(shape(call))), &p, call.stream);
 }
 
-Result<Estimate> KdaRecurrentWork::estimate(const Call& call) const {
+Result<Estimate> KdaRecurrentExecutor::estimate(const Call& call) const {
   LATHE_TRY(check(call));
   Estimate out;
   if (is_empty(call)) return out;
@@ -147,10 +128,10 @@ Result<Estimate> KdaRecurrentWork::estimate(const Call& call) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Work>> make_kda_recurrent(const KdaRequest& request,
-                                                 const DeviceFacts& facts) {
+Result<std::unique_ptr<Executor>> make_kda_recurrent(const KdaRequest& request,
+                                                     const DeviceFacts& facts) {
   LATHE_ASSIGN(const KdaKernels kernels, kda_kernels(request.problem, facts));
-  return std::unique_ptr<Work>(std::make_unique<KdaRecurrentWork>(request, kernels));
+  return executor_of<KdaRecurrentExecutor>(request, kernels);
 }
 
 }  // namespace lathe

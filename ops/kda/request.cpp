@@ -96,8 +96,8 @@ Status check_kda_recurrent(const Resolved& resolved) {
 KdaRequest read_kda_inputs(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   KdaRequest out;
-  out.scale = options.scale ? *options.scale
-                            : static_cast<float>(1.0 / std::sqrt(resolved[Letter::K]));
+  out.scale =
+      options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(resolved[Letter::K]));
   out.lower_bound = options.lower_bound.value_or(0);
   out.beta_factor = options.allow_neg_eigval ? 2.0f : 1.0f;
   out.initial_state = resolved.has(kda::initial_state);

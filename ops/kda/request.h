@@ -3,10 +3,10 @@
 // The KDA operators behind the plan: what a problem asks for, and the checks of their own.
 #pragma once
 
+#include "ops/executor.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/schema.h"
 #include "ops/resolve.h"
-#include "ops/work.h"
 
 namespace lathe {
 
@@ -45,9 +45,9 @@ Status check_kda_inputs(const Resolved& resolved);
 KdaRequest read_kda_inputs(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing. `group`: null on one rank.
-Result<std::unique_ptr<Work>> make_kda(const KdaRequest& request, const DeviceFacts& facts,
-                                       Group* group, bool reduce_parameter_grads);
-Result<std::unique_ptr<Work>> make_kda_recurrent(const KdaRequest& request,
-                                                 const DeviceFacts& facts);
+Result<std::unique_ptr<Executor>> make_kda(const KdaRequest& request, const DeviceFacts& facts,
+                                           Group* group, bool reduce_parameter_grads);
+Result<std::unique_ptr<Executor>> make_kda_recurrent(const KdaRequest& request,
+                                                     const DeviceFacts& facts);
 
 }  // namespace lathe

@@ -62,12 +62,7 @@ int kda_merge_smem(int padded_keys) {
 
 KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
   KernelSpec spec = walk;
-  spec.kernel = "kda_summary";
-  spec.source = "kda/kda_summary.cuh";
-  spec.params = "KdaSummaryParams";
-  spec.params_bytes = sizeof(KdaSummaryParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaSummaryParams, reserved);
+  spec.set(LATHE_TEMPLATE("kda", "kda_summary", KdaSummaryParams, reserved));
   spec.constants.erase(
       std::remove_if(spec.constants.begin(), spec.constants.end(), is_of_the_walk_alone),
       spec.constants.end());
@@ -82,13 +77,7 @@ KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts
 }
 
 KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
-  KernelSpec spec;
-  spec.kernel = "kda_merge";
-  spec.source = "kda/kda_merge.cuh";
-  spec.params = "KdaMergeParams";
-  spec.params_bytes = sizeof(KdaMergeParams);
-  spec.last_field = "segments";
-  spec.last_field_offset = offsetof(KdaMergeParams, segments);
+  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments));
   const int width = static_cast<int>(walk.constant("width"));
   spec.smem = "KdaMergeSmem";
   spec.smem_bytes = kda_merge_smem(width);
@@ -105,13 +94,8 @@ KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) 
 }
 
 KernelSpec kda_compose_spec(const KernelSpec& walk) {
-  KernelSpec spec;
-  spec.kernel = "kda_compose";
-  spec.source = "kda/kda_compose.cuh";
-  spec.params = "KdaComposeParams";
-  spec.params_bytes = sizeof(KdaComposeParams);
-  spec.last_field = "reserved";
-  spec.last_field_offset = offsetof(KdaComposeParams, reserved);
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_compose", KdaComposeParams, reserved));
   const int width = static_cast<int>(walk.constant("width"));
   spec.smem = "KdaComposeSmem";
   spec.smem_bytes = kda_merge_smem(width);

@@ -119,7 +119,8 @@ Status check_kda_values(const Values& values) {
   const std::vector<int64_t> offsets = values.integers(kda::cu_seqlens);
   const int64_t chunk = chunk_size(values.problem());
   int64_t chunks = 0;
-  for (size_t n = 1; n < offsets.size(); ++n) chunks += ceil_div(offsets[n] - offsets[n - 1], chunk);
+  for (size_t n = 1; n < offsets.size(); ++n)
+    chunks += ceil_div(offsets[n] - offsets[n - 1], chunk);
   values.set(Letter::NT, chunks);
   return {};
 }

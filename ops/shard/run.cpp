@@ -4,32 +4,24 @@
 #include "ops/shard/run.h"
 
 #include "codegen/base/invalid.h"
-#include "ops/exchange_kernels.h"
-#include "templates/params/exchange.h"
+#include "ops/rank_program.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {
 
-// A tensor as tokens of rows: what copy_rows counts.
-struct TokenView {
-  char* data = nullptr;
-  int64_t batch = 1, groups = 1, tokens = 1, heads = 1, row = 1;                  // row: elements
-  int64_t batch_stride = 0, group_stride = 0, token_stride = 0, head_stride = 0;  // elements
-
-  int64_t elements() const { return batch * groups * tokens * heads * row; }
-};
-
 // Behind the tokens: a row, and the heads before it; what lies before them is batch and groups.
-TokenView view_of(const Tensor& tensor, int rank, int axis) {
-  TokenView out;
+TokenRows view_of(const Tensor& tensor, int rank, int axis) {
+  TokenRows out;
   out.data = tensor.data;
+  out.heads = out.width = 1;
   out.tokens = tensor.extent[axis];
   out.token_stride = tensor.stride[axis];
   int others[kMaxRank], count = 0;
   for (int d = 0; d < rank; ++d) {
     if (d != axis) others[count++] = d;
   }
-  if (axis != rank - 1) out.row = tensor.extent[others[--count]];
+  if (axis != rank - 1) out.width = tensor.extent[others[--count]];
   if (count > 0 && (others[count - 1] > axis || count == 3)) {
     const int d = others[--count];
     out.heads = tensor.extent[d], out.head_stride = tensor.stride[d];
@@ -42,46 +34,28 @@ TokenView view_of(const Tensor& tensor, int rank, int axis) {
   return out;
 }
 
-TokenView dense_like(const TokenView& other, char* data) {
-  TokenView out = other;
-  out.data = data;
-  out.head_stride = out.row;
-  out.token_stride = out.heads * out.head_stride;
-  out.group_stride = out.tokens * out.token_stride;
-  out.batch_stride = out.groups * out.group_stride;
-  return out;
-}
-
-class ShardRowsWork final : public Work {
+class ShardRowsExecutor final : public Executor {
  public:
-  explicit ShardRowsWork(const Resolved& resolved);
+  explicit ShardRowsExecutor(const Resolved& resolved);
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override {
-    indexed_ = kernels[0].loaded;
-    if (in_place_) plain_ = kernels[1].loaded;
-  }
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  TokenView view(const Call& call, int tensor) const {
+  TokenRows view(const Call& call, int tensor) const {
     return view_of(call.tensors[tensor], rank_, axis_);
   }
   Status check(const Call& call) const;
   int64_t workspace_of(const Call& call) const;
-  Status copy(const Kernel& kernel, const KernelSpec& spec, const TokenView& from,
-              const TokenView& to, int64_t limit, const Call& call) const;
 
   bool gathers_, in_place_;
   int rank_, axis_;
   Dtype dtype_;
-  std::vector<KernelSpec> specs_;  // by the index; of a call in place also as it is
-  std::shared_ptr<const Kernel> indexed_, plain_;
+  KernelSlot indexed_, plain_;  // by the index; of a call in place also as it is
 };
 
-ShardRowsWork::ShardRowsWork(const Resolved& resolved)
+ShardRowsExecutor::ShardRowsExecutor(const Resolved& resolved)
     : gathers_(resolved.problem.op->tensors.data() == shard_rows::kTensors),
       in_place_(resolved.has(shard_rows::buffer)),
       axis_(static_cast<int>(resolved.options_as<ShardOptions>().axis)) {
@@ -93,20 +67,21 @@ ShardRowsWork::ShardRowsWork(const Resolved& resolved)
   const Letter last = shape.dims[rank_ - 1].letter;
   const int vector = axis_ == rank_ - 1 ? bytes_of(dtype_)
                                         : vector_bytes(dtype_, problem.alignment, resolved[last]);
-  specs_.push_back(copy_rows_spec(gathers_ ? RowIndex::gather : RowIndex::scatter, vector));
-  if (in_place_) specs_.push_back(copy_rows_spec(RowIndex::none, vector));
+  indexed_ = copy_rows_spec(gathers_ ? RowIndex::gather : RowIndex::scatter, vector);
+  if (in_place_) plain_ = copy_rows_spec(RowIndex::none, vector);
+  list({&indexed_, &plain_});
 }
 
-Status ShardRowsWork::check(const Call& call) const {
-  const TokenView whole = view(call, in_place_  ? shard_rows::buffer
+Status ShardRowsExecutor::check(const Call& call) const {
+  const TokenRows whole = view(call, in_place_  ? shard_rows::buffer
                                      : gathers_ ? shard_rows::y
                                                 : shard_rows::x);
   const char* name = in_place_ ? "buffer" : gathers_ ? "y" : "x";
   LATHE_ASSIGN(const int64_t cells,
                checked_product(name, {whole.batch, whole.groups, whole.tokens}));
-  const auto bytes = checked_product(name, {cells, whole.heads, whole.row, bytes_of(dtype_)});
+  const auto bytes = checked_product(name, {cells, whole.heads, whole.width, bytes_of(dtype_)});
   LATHE_TRY(bytes.status());
-  LATHE_ASSIGN(const int64_t vectors, checked_product(name, {whole.heads, whole.row}));
+  LATHE_ASSIGN(const int64_t vectors, checked_product(name, {whole.heads, whole.width}));
   if (cells > kMaxExtent || vectors > kMaxExtent) {
     return Status(Code::unsupported,
                   text(name, " has ", cells, " tokens over all rows, of ", vectors,
@@ -118,19 +93,19 @@ Status ShardRowsWork::check(const Call& call) const {
                       "; in place they must be as many"));
 }
 
-int64_t ShardRowsWork::workspace_of(const Call& call) const {
+int64_t ShardRowsExecutor::workspace_of(const Call& call) const {
   return in_place_ ? view(call, shard_rows::buffer).elements() * bytes_of(dtype_) : 0;
 }
 
-Result<size_t> ShardRowsWork::workspace_bytes(const Call& call) const {
+Result<size_t> ShardRowsExecutor::workspace_bytes(const Call& call) const {
   LATHE_TRY(check(call));
   return static_cast<size_t>(workspace_of(call));
 }
 
-Result<Estimate> ShardRowsWork::estimate(const Call& call) const {
+Result<Estimate> ShardRowsExecutor::estimate(const Call& call) const {
   LATHE_TRY(check(call));
   Estimate out;
-  const TokenView moved = view(call, in_place_  ? shard_rows::buffer
+  const TokenRows moved = view(call, in_place_  ? shard_rows::buffer
                                      : gathers_ ? shard_rows::y
                                                 : shard_rows::x);
   if (moved.elements() == 0) return out;
@@ -141,50 +116,20 @@ Result<Estimate> ShardRowsWork::estimate(const Call& call) const {
   return out;
 }
 
-// `limit`: tokens on the side that the index speaks of.
-Status ShardRowsWork::copy(const Kernel& kernel, const KernelSpec& spec, const TokenView& from,
-                           const TokenView& to, int64_t limit, const Call& call) const {
-  // The side that is walked: as many tokens as there are indices.
-  const TokenView& walked = gathers_ ? to : from;
-  const int64_t element = bytes_of(dtype_);
-  const int64_t vectors = walked.row * element / spec.constant("vector");
-  const int64_t cells = walked.batch * walked.groups * walked.tokens;
-  if (cells == 0 || walked.heads == 0 || vectors == 0) return {};
-  CopyRowsParams p = {};
-  p.from = from.data;
-  p.index = call.tensors[shard_rows::indices].data;
-  p.to = to.data;
-  p.from_batch_stride = from.batch_stride * element;
-  p.from_group_stride = from.group_stride * element;
-  p.from_token_stride = from.token_stride * element;
-  p.from_head_stride = from.head_stride * element;
-  p.to_batch_stride = to.batch_stride * element;
-  p.to_group_stride = to.group_stride * element;
-  p.to_token_stride = to.token_stride * element;
-  p.to_head_stride = to.head_stride * element;
-  p.cells = static_cast<int>(cells);
-  p.groups = static_cast<int>(walked.groups);
-  p.tokens = static_cast<int>(walked.tokens);
-  p.heads = static_cast<int>(walked.heads);
-  p.vectors = static_cast<int>(vectors);
-  p.limit = static_cast<int>(limit);
-  p.lane_bits = lane_bits_of(spec, walked.heads * vectors);
-  const auto blocks = static_cast<unsigned>(row_blocks(spec, cells, p.lane_bits));
-  return kernel.launch({blocks, 1, 1}, &p, call.stream);
-}
-
-Status ShardRowsWork::run(const Call& call) const {
+Status ShardRowsExecutor::run(const Call& call) const {
   LATHE_TRY(check(call));
   LATHE_TRY(call.check_workspace(workspace_of(call)));
-  const int64_t tokens = call.extents[Letter::T];
-  if (!in_place_) {
-    return copy(*indexed_, specs_[0], view(call, shard_rows::x), view(call, shard_rows::y), tokens,
-                call);
-  }
-  const TokenView buffer = view(call, shard_rows::buffer);
-  const TokenView aside = dense_like(buffer, call.workspace);
-  LATHE_TRY(copy(*plain_, specs_[1], buffer, aside, tokens, call));
-  return copy(*indexed_, specs_[0], aside, buffer, tokens, call);
+  const int64_t tokens = call.extents[Letter::T], element = bytes_of(dtype_);
+  const TokenIndex index{call.tensors[shard_rows::indices].data, tokens};
+  // The side that is walked has as many tokens as there are indices.
+  const auto indexed = [&](const TokenRows& from, const TokenRows& to) {
+    return copy_rows(indexed_, from, to, gathers_ ? to : from, index, element, call.stream);
+  };
+  if (!in_place_) return indexed(view(call, shard_rows::x), view(call, shard_rows::y));
+  const TokenRows buffer = view(call, shard_rows::buffer);
+  const TokenRows aside = buffer.dense_at(call.workspace);
+  LATHE_TRY(copy_rows(plain_, buffer, aside, buffer, {nullptr, tokens}, element, call.stream));
+  return indexed(aside, buffer);
 }
 
 }  // namespace
@@ -208,8 +153,8 @@ Status check_shard_rows(const Resolved& resolved) {
                       rank, "; they must be the same"));
 }
 
-Result<std::unique_ptr<Work>> make_shard_rows(const Resolved& resolved, const DeviceFacts&) {
-  return std::unique_ptr<Work>(std::make_unique<ShardRowsWork>(resolved));
+Result<std::unique_ptr<Executor>> make_shard_rows(const Resolved& resolved, const DeviceFacts&) {
+  return executor_of<ShardRowsExecutor>(resolved);
 }
 
 }  // namespace lathe

@@ -7,11 +7,11 @@
 #include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "ops/sparse/backward_kernels.h"
+#include "ops/workspace.h"
 
 namespace lathe {
 namespace {
 
-constexpr int64_t kPartAlignment = 256;  // of each part of the workspace
 constexpr int64_t kColumnsOfThread = 8;  // in finish
 constexpr int64_t kColumnsOfWarp = 128;  // in gather
 constexpr int64_t kZeroChunks = 8;       // of a thread in prepare, 16 bytes each
@@ -28,14 +28,6 @@ int64_t product(std::initializer_list<int64_t> factors) {
     if (__builtin_mul_overflow(result, factor, &result) || result > kMostBytes) result = kMostBytes;
   }
   return result;
-}
-
-// The part of the workspace behind those before it, of 4 bytes each.
-void add_part(int64_t* total, int64_t* offset, std::initializer_list<int64_t> factors) {
-  *offset = *total;
-  const int64_t bytes = std::min(product(factors), kMostBytes / 4) * 4;
-  *total =
-      std::min(*total + (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment, kMostBytes);
 }
 
 int64_t key_width(const SparseProblem& problem) { return problem.head_dim + problem.rope_dim; }
@@ -67,19 +59,21 @@ void lay_out(const SparseProblem& problem, const SparseShape& shape, const Spars
   const int64_t heads = shape.heads, keys = product({launch->keys, shape.kv_heads});
   const int64_t chunk = ordered ? product({launch->chunk, shape.kv_heads}) : 0;
   const bool dv = wanted.dv && !problem.values_in_keys;
-  add_part(&at.total, &at.delta, {launch->rows, heads});
-  add_part(&at.total, &at.dsinks_parts, {wanted.dsinks ? launch->prepare_tiles : 0, heads});
-  at.zeroed = at.total;
-  add_part(&at.total, &at.dk_sums, {wanted.dk ? keys : 0, key_width(problem)});
-  add_part(&at.total, &at.dv_sums, {dv ? keys : 0, problem.value_dim});
-  add_part(&at.total, &at.counts, {ordered ? launch->chunk : 0, keys});
-  add_part(&at.total, &at.cursor, {ordered ? 1 : 0});
-  at.zeroed_end = at.total;
-  add_part(&at.total, &at.slots, {chunk, launch->head_tiles, shape.listed(), slot_width(problem)});
-  add_part(&at.total, &at.listed, {chunk, shape.listed()});
-  add_part(&at.total, &at.lengths, {chunk});
-  add_part(&at.total, &at.ranges, {ordered ? keys : 0, 2});
-  add_part(&at.total, &at.index, {chunk, shape.listed()});
+  WorkspaceLayout layout;
+  at.delta = layout.add({4, launch->rows, heads});
+  at.dsinks_parts = layout.add({4, wanted.dsinks ? launch->prepare_tiles : 0, heads});
+  at.zeroed = layout.total();
+  at.dk_sums = layout.add({4, wanted.dk ? keys : 0, key_width(problem)});
+  at.dv_sums = layout.add({4, dv ? keys : 0, problem.value_dim});
+  at.counts = layout.add({4, ordered ? launch->chunk : 0, keys});
+  at.cursor = layout.add({4, ordered ? 1 : 0});
+  at.zeroed_end = layout.total();
+  at.slots = layout.add({4, chunk, launch->head_tiles, shape.listed(), slot_width(problem)});
+  at.listed = layout.add({4, chunk, shape.listed()});
+  at.lengths = layout.add({4, chunk});
+  at.ranges = layout.add({4, ordered ? keys : 0, 2});
+  at.index = layout.add({4, chunk, shape.listed()});
+  at.total = layout.fits() ? layout.total() : kMostBytes;
 }
 
 // What the kernels count with: 32 bits for blocks of all chunks, 31 for what a chunk has of keys
@@ -112,19 +106,19 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   const bool ordered = kernels.gather.has_value() && (wanted.dk || dv);
   out.rows = shape.rows(), out.keys = product({shape.sequences, shape.seq_k});
   out.head_tiles = kernels.main ? sparse_head_tiles(*kernels.main, shape) : 1;
-  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.constant("m"));
+  out.prepare_tiles = ceil_div(out.rows, kernels.prepare->constant("m"));
   choose_chunk(problem, shape, ordered, &out);
   out.row_blocks = kernels.main ? product({shape.kv_heads, out.head_tiles}) : 0;
   lay_out(problem, shape, wanted, ordered, &out);
   const int64_t keys = product({out.keys, shape.kv_heads});
   out.prepare_blocks = product({out.prepare_tiles, shape.heads}) +
-                       ceil_div(out.zero_chunks(), kernels.prepare.threads * kZeroChunks);
+                       ceil_div(out.zero_chunks(), kernels.prepare->threads * kZeroChunks);
   if (ordered) {
     const int64_t parts = ceil_div(slot_width(problem), kColumnsOfWarp);
     out.ranges_blocks = ceil_div(keys, kernels.ranges->threads / 32);
     out.gather_blocks = ceil_div(product({keys, parts}), kernels.gather->threads / 32);
   }
-  const int threads = kernels.finish.threads;
+  const int threads = kernels.finish->threads;
   if (wanted.dk) {
     out.dk_blocks = ceil_div(product({keys, key_width(problem) / kColumnsOfThread}), threads);
   }

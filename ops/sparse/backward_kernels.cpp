@@ -48,23 +48,10 @@ bool fits(const SparseProblem& problem, const SparseBackwardTile& tile, const De
          sparse_backward_accumulators(problem, tile) <= most;
 }
 
-KernelSpec named(const char* kernel, const char* params, size_t bytes, const char* last_field,
-                 size_t offset, int threads) {
-  KernelSpec spec;
-  spec.kernel = kernel;
-  spec.source = text("sparse/", kernel, ".cuh");
-  spec.params = params;
-  spec.params_bytes = static_cast<int>(bytes);
-  spec.last_field = last_field;
-  spec.last_field_offset = static_cast<int>(offset);
-  spec.threads = threads;
-  return spec;
-}
-
 KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  KernelSpec spec = named("sparse_backward_prepare", "SparseBackwardPrepareParams",
-                          sizeof(SparseBackwardPrepareParams), "reserved",
-                          offsetof(SparseBackwardPrepareParams, reserved), kPrepareThreads);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_backward_prepare", SparseBackwardPrepareParams, reserved),
+      kPrepareThreads);
   spec.smem = "SparseBackwardPrepareSmem";
   spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
   spec.constants = {
@@ -78,8 +65,8 @@ KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& 
 }
 
 KernelSpec main_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  KernelSpec spec = named("sparse_backward", "SparseBackwardParams", sizeof(SparseBackwardParams),
-                          "reserved", offsetof(SparseBackwardParams, reserved), 32 * tile.warps);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_backward", SparseBackwardParams, reserved), 32 * tile.warps);
   spec.smem = "SparseBackwardSmem";
   spec.smem_bytes = sparse_backward_smem(problem, tile);
   spec.constants = {
@@ -99,16 +86,16 @@ KernelSpec main_spec(const SparseProblem& problem, const SparseBackwardTile& til
 }
 
 KernelSpec finish_spec(const SparseProblem& problem) {
-  KernelSpec spec = named("sparse_backward_finish", "SparseBackwardFinishParams",
-                          sizeof(SparseBackwardFinishParams), "dsinks_blocks",
-                          offsetof(SparseBackwardFinishParams, dsinks_blocks), kFinishThreads);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_backward_finish", SparseBackwardFinishParams, dsinks_blocks),
+      kFinishThreads);
   spec.constants = {Constant::type("element", "Element", problem.element)};
   return spec;
 }
 
 KernelSpec gather_spec(const char* kernel) {
-  return named(kernel, "SparseBackwardGatherParams", sizeof(SparseBackwardGatherParams), "reserved",
-               offsetof(SparseBackwardGatherParams, reserved), kGatherThreads);
+  return KernelSpec::of(LATHE_TEMPLATE("sparse", kernel, SparseBackwardGatherParams, reserved),
+                        kGatherThreads);
 }
 
 }  // namespace

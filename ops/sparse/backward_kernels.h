@@ -37,9 +37,9 @@ Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
                                                   const DeviceFacts& facts);
 
 struct SparseBackwardKernels {
-  KernelSpec prepare, finish;
-  std::optional<KernelSpec> main;                  // none if only dsinks is asked for
-  std::optional<KernelSpec> ranges, fill, gather;  // deterministic: behind each chunk of rows
+  KernelSlot prepare, finish;
+  KernelSlot main;                  // none if only dsinks is asked for
+  KernelSlot ranges, fill, gather;  // deterministic: behind each chunk of rows
 };
 Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,
                                                       const DeviceFacts& facts);

@@ -5,6 +5,7 @@
 
 #include "codegen/base/integers.h"
 #include "ops/sparse/kernels.h"
+#include "ops/workspace.h"
 
 namespace lathe {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 constexpr int64_t kElementBytes = 2, kFloatBytes = 4, kIndexBytes = 4;
 // A part of a list must pay for its block and for its partial result: at least so many steps.
 constexpr int64_t kLeastSteps = 4;
-
-uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
@@ -45,10 +44,12 @@ SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& 
                                int64_t splits) {
   SparsePartials out;
   if (splits <= 1) return out;
-  const auto rows = static_cast<uint64_t>(splits * shape.rows() * shape.heads);
-  out.maxima = aligned(rows * static_cast<uint64_t>(problem.value_dim) * kFloatBytes);
-  out.sums = out.maxima + aligned(rows * kFloatBytes);
-  out.total = out.sums + aligned(rows * kFloatBytes);
+  const int64_t rows = splits * shape.rows() * shape.heads;
+  WorkspaceLayout layout;
+  out.out = layout.add({rows, problem.value_dim, kFloatBytes});
+  out.maxima = layout.add({rows, kFloatBytes});
+  out.sums = layout.add({rows, kFloatBytes});
+  out.total = layout.total();
   return out;
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "codegen/base/invalid.h"
 #include "codegen/base/integers.h"
+#include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "templates/params/sparse_attention.h"
@@ -24,7 +24,6 @@ constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room fo
 constexpr int kReservedShared = 1024;  // of each block, by the system
 // Of a thread, for out and the scores with their 16-bit copy; found by trial.
 constexpr int kMostAccumulators = 152;
-
 
 Status check_width(const char* letter, int width, int least, int most) {
   if (width >= least && width <= most && width % kWidthStep == 0) return {};
@@ -129,13 +128,8 @@ Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts
 }
 
 KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& tile) {
-  KernelSpec spec;
-  spec.kernel = "sparse_forward";
-  spec.source = "sparse/sparse_forward.cuh";
-  spec.params = "SparseForwardParams";
-  spec.params_bytes = sizeof(SparseForwardParams);
-  spec.last_field = "splits";
-  spec.last_field_offset = offsetof(SparseForwardParams, splits);
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("sparse", "sparse_forward", SparseForwardParams, splits));
   spec.smem = "SparseForwardSmem";
   spec.smem_bytes = sparse_forward_smem(problem, tile);
   spec.threads = 32 * tile.warps();
@@ -159,14 +153,8 @@ KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& t
 }
 
 KernelSpec sparse_combine_spec(const SparseProblem& problem) {
-  KernelSpec spec;
-  spec.kernel = "sparse_combine";
-  spec.source = "sparse/sparse_combine.cuh";
-  spec.params = "SparseCombineParams";
-  spec.params_bytes = sizeof(SparseCombineParams);
-  spec.last_field = "splits";
-  spec.last_field_offset = offsetof(SparseCombineParams, splits);
-  spec.threads = kCombineThreads;
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_combine", SparseCombineParams, splits), kCombineThreads);
   spec.constants = {Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
                     Constant::flag("sinks", "kSinks", problem.sinks)};
   return spec;

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/base/status.h"
 #include "codegen/device_facts.h"
 #include "codegen/launch_shape.h"
 #include "codegen/spec.h"
+#include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
 namespace lathe {
@@ -43,7 +43,7 @@ std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const De
 Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts& facts);
 
 struct SparseKernels {
-  std::optional<KernelSpec> forward, combine;
+  KernelSlot forward, combine;
 };
 Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts);
 // The same with a tile that the caller picked from the candidates.
@@ -74,7 +74,7 @@ int64_t sparse_splits(const SparseProblem& problem, const KernelSpec& spec,
                       const SparseShape& shape, int64_t multiprocessors, int64_t wanted);
 // Partial results of that many parts: out, then maxima, then sums; bytes, and where they begin.
 struct SparsePartials {
-  uint64_t out = 0, maxima = 0, sums = 0, total = 0;
+  int64_t out = 0, maxima = 0, sums = 0, total = 0;
 };
 SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& shape,
                                int64_t splits);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/heads.h"
+#include "ops/fill.h"
 
 namespace lathe {
 namespace {
@@ -13,15 +13,15 @@ namespace of_op = sparse_attention;
 
 int to_int(int64_t value) { return static_cast<int>(value); }
 
-// The tensors of a call by their number, and where they lie.
-struct Tensors {
-  const SparseCall& of;
-  char* data(int tensor) const { return of.call.tensors[tensor].data; }
-  void strides(int tensor, long long* batch, long long* token, long long* head) const {
-    const AttentionStrides found = attention_strides(of.call.tensors[tensor], of.request.tokens);
-    *batch = found.batch, *token = found.token, *head = found.head;
-  }
-};
+const TensorFields& fields() {
+  static const TensorFields of = TensorFields::of("sparse_flash_attention");
+  return of;
+}
+
+template <typename Params>
+void fill(const SparseCall& of, Params* p) {
+  fill_tensors(fields(), of.call, of.request.tokens, p);
+}
 
 void put_places(const SparsePlaces& places, bool packed, SparseInputs* in) {
   if (places.q_pos) in->q_pos = places.q_pos, in->q_pos_batch_stride = 0;
@@ -35,35 +35,19 @@ void put_places(const SparsePlaces& places, bool packed, SparseInputs* in) {
 }
 
 SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
-  const Tensors t{of};
   const SparseProblem& problem = of.request.problem;
+  const auto& t = of.call.tensors;
   SparseInputs in = {};
-  in.q = t.data(of_op::q);
-  in.k = t.data(of_op::k);
-  in.v = t.data(of_op::v);
-  in.q_rope = t.data(of_op::q_rope);
-  in.k_rope = t.data(of_op::k_rope);
-  in.indices = t.data(of_op::indices);
-  in.sinks = t.data(of_op::sinks);
-  if (of.request.positions) in.q_pos = t.data(of_op::q_pos);
+  fill(of, &in);
+  if (of.request.positions) in.q_pos = t[of_op::q_pos].data;
   in.q_pos_batch_stride = of.shape.seq_q, in.origin_stride = of.shape.seq_k;
   in.sequences = to_int(of.shape.sequences);
   if (problem.packed) {
-    in.cu_seqlens_q = t.data(of_op::cu_seqlens_q);
-    in.key_starts = t.data(of_op::cu_seqlens_k);
-    in.key_ends = t.data(of_op::cu_seqlens_k) + bytes_of(problem.cu_seqlens);
+    in.key_starts = t[of_op::cu_seqlens_k].data;
+    in.key_ends = t[of_op::cu_seqlens_k].data + bytes_of(problem.cu_seqlens);
     in.sequences = to_int(of.call.extents[Letter::N]);
   }
   if (of.places) put_places(*of.places, problem.packed, &in);
-  t.strides(of_op::q, &in.q_batch_stride, &in.q_token_stride, &in.q_head_stride);
-  t.strides(of_op::k, &in.k_batch_stride, &in.k_token_stride, &in.k_head_stride);
-  t.strides(of_op::v, &in.v_batch_stride, &in.v_token_stride, &in.v_head_stride);
-  t.strides(of_op::q_rope, &in.q_rope_batch_stride, &in.q_rope_token_stride,
-            &in.q_rope_head_stride);
-  t.strides(of_op::k_rope, &in.k_rope_batch_stride, &in.k_rope_token_stride,
-            &in.k_rope_head_stride);
-  t.strides(of_op::indices, &in.indices_batch_stride, &in.indices_token_stride,
-            &in.indices_head_stride);
   in.heads = to_int(of.shape.heads), in.kv_heads = to_int(of.shape.kv_heads);
   in.seq_q = to_int(of.shape.seq_q), in.seq_k = to_int(of.shape.seq_k);
   in.head_dim = problem.head_dim, in.rope_dim = problem.rope_dim;
@@ -79,19 +63,14 @@ SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
 
 SparseForwardParams sparse_forward_params(const SparseCall& of, int64_t head_tiles, int64_t splits,
                                           const SparsePartials& partials) {
-  const Tensors t{of};
   SparseForwardParams p = {};
+  fill(of, &p);
   p.in = inputs(of, head_tiles);
-  p.out = t.data(of_op::out);
-  p.softmax_max = t.data(of_op::softmax_max);
-  p.softmax_sum = t.data(of_op::softmax_sum);
-  p.lse = t.data(of_op::lse);
   if (splits > 1) {
     p.partial_out = of.call.workspace;
     p.partial_max = of.call.workspace + partials.maxima;
     p.partial_sum = of.call.workspace + partials.sums;
   }
-  t.strides(of_op::out, &p.out_batch_stride, &p.out_token_stride, &p.out_head_stride);
   p.splits = to_int(splits);
   return p;
 }
@@ -99,17 +78,10 @@ SparseForwardParams sparse_forward_params(const SparseCall& of, int64_t head_til
 SparseCombineParams sparse_combine_params(const SparseCall& of,
                                           const SparseForwardParams& forward) {
   SparseCombineParams p = {};
+  fill(of, &p);
   p.partial_out = forward.partial_out;
   p.partial_max = forward.partial_max;
   p.partial_sum = forward.partial_sum;
-  p.sinks = forward.in.sinks;
-  p.out = forward.out;
-  p.softmax_max = forward.softmax_max;
-  p.softmax_sum = forward.softmax_sum;
-  p.lse = forward.lse;
-  p.out_batch_stride = forward.out_batch_stride;
-  p.out_token_stride = forward.out_token_stride;
-  p.out_head_stride = forward.out_head_stride;
   p.rows = of.shape.rows();
   p.seq_q = forward.in.seq_q;
   p.heads = forward.in.heads, p.kv_heads = forward.in.kv_heads;
@@ -119,18 +91,12 @@ SparseCombineParams sparse_combine_params(const SparseCall& of,
 }
 
 SparseBackwardPrepareParams sparse_prepare_params(const SparseBackwardCall& of) {
-  const Tensors t{of.of};
   const SparseBackwardWorkspace& w = of.launch.workspace;
   SparseBackwardPrepareParams p = {};
-  p.out = t.data(of_op::out);
-  p.dout = t.data(of_op::dout);
-  p.lse = t.data(of_op::lse);
-  p.sinks = t.data(of_op::sinks);
+  fill(of.of, &p);
   p.delta = of.workspace + w.delta;
   p.dsinks_parts = of.workspace + w.dsinks_parts;
   p.zeroed = of.workspace + w.zeroed;
-  t.strides(of_op::out, &p.out_batch_stride, &p.out_token_stride, &p.out_head_stride);
-  t.strides(of_op::dout, &p.dout_batch_stride, &p.dout_token_stride, &p.dout_head_stride);
   p.zero_chunks = of.launch.zero_chunks();
   p.rows = to_int(of.launch.rows), p.seq_q = to_int(of.of.shape.seq_q);
   p.heads = to_int(of.of.shape.heads), p.value_dim = of.of.request.problem.value_dim;
@@ -139,16 +105,12 @@ SparseBackwardPrepareParams sparse_prepare_params(const SparseBackwardCall& of) 
 }
 
 SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_t first_row) {
-  const Tensors t{of.of};
   const SparseBackwardWorkspace& w = of.launch.workspace;
   const SparseGradients& wanted = of.of.request.gradients;
   SparseBackwardParams p = {};
+  fill(of.of, &p);
   p.in = inputs(of.of, of.launch.head_tiles);
-  p.dout = t.data(of_op::dout);
-  p.lse = t.data(of_op::lse);
   p.delta = of.workspace + w.delta;
-  p.dq = t.data(of_op::dq);
-  p.dq_rope = t.data(of_op::dq_rope);
   if (wanted.dk) p.dk = of.workspace + w.dk_sums;
   if (wanted.dv) p.dv = of.workspace + w.dv_sums;
   p.slots = of.workspace + w.slots;
@@ -156,10 +118,6 @@ SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_
   if (wanted.dk || wanted.dv) p.listed = of.workspace + w.listed;
   p.lengths = of.workspace + w.lengths;
   p.counts = of.workspace + w.counts;
-  t.strides(of_op::dout, &p.dout_batch_stride, &p.dout_token_stride, &p.dout_head_stride);
-  t.strides(of_op::dq, &p.dq_batch_stride, &p.dq_token_stride, &p.dq_head_stride);
-  t.strides(of_op::dq_rope, &p.dq_rope_batch_stride, &p.dq_rope_token_stride,
-            &p.dq_rope_head_stride);
   p.first_row = to_int(first_row), p.chunk = to_int(of.launch.chunk);
   p.entries = to_int(of.of.shape.listed());
   return p;
@@ -184,21 +142,13 @@ SparseBackwardGatherParams sparse_gather_params(const SparseBackwardCall& of,
 }
 
 SparseBackwardFinishParams sparse_finish_params(const SparseBackwardCall& of) {
-  const Tensors t{of.of};
   const SparseBackwardWorkspace& w = of.launch.workspace;
   const SparseProblem& problem = of.of.request.problem;
   SparseBackwardFinishParams p = {};
+  fill(of.of, &p);
   p.dk_sums = of.workspace + w.dk_sums;
   p.dv_sums = of.workspace + w.dv_sums;
   p.dsinks_parts = of.workspace + w.dsinks_parts;
-  p.dk = t.data(of_op::dk);
-  p.dk_rope = t.data(of_op::dk_rope);
-  p.dv = t.data(of_op::dv);
-  p.dsinks = t.data(of_op::dsinks);
-  t.strides(of_op::dk, &p.dk_batch_stride, &p.dk_token_stride, &p.dk_head_stride);
-  t.strides(of_op::dk_rope, &p.dk_rope_batch_stride, &p.dk_rope_token_stride,
-            &p.dk_rope_head_stride);
-  t.strides(of_op::dv, &p.dv_batch_stride, &p.dv_token_stride, &p.dv_head_stride);
   p.keys = of.launch.keys;
   p.seq_k = to_int(of.of.shape.seq_k);
   p.heads = to_int(of.of.shape.heads), p.kv_heads = to_int(of.of.shape.kv_heads);

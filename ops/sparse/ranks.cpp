@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
-#include "ops/exchange_kernels.h"
+#include "ops/row_kernels.h"
 #include "ops/sparse/ranks_kernels.h"
 
 namespace lathe {
@@ -16,25 +16,17 @@ constexpr int kKeyAlignment = 16;  // of addresses, strides and rows, as the req
 
 }  // namespace
 
-SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseWork> own, const SparseGroup& ranks)
-    : own_(std::move(own)), ranks_(ranks), specs_(own_->specs()) {
-  pack_spec_ = copy_rows_spec(RowIndex::none, kKeyAlignment);
-  specs_.push_back(pack_spec_);
-  if (!joins()) return;
-  join_spec_ = sparse_join_spec(problem().element, ranks_.narrow ? problem().element : Dtype::f32);
-  specs_.push_back(join_spec_);
+SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks)
+    : own_(std::move(own)), ranks_(ranks), pack_(copy_rows_spec(RowIndex::none, kKeyAlignment)) {
+  const Dtype element = problem().element;
+  if (joins()) join_ = sparse_join_spec(element, ranks_.narrow ? element : Dtype::f32);
+  list(*own_);
+  list({&pack_, &join_});
 }
 
-void SparseOverRanks::bind(const std::vector<PlanKernel>& kernels) {
-  const auto own = static_cast<std::ptrdiff_t>(own_->specs().size());
-  own_->bind({kernels.begin(), kernels.begin() + own});
-  pack_ = kernels[own_->specs().size()].loaded;
-  if (joins()) join_ = kernels.back().loaded;
-}
-
-Result<std::unique_ptr<const Prepared>> SparseOverRanks::prepare(const lathe_shard& shard) const {
-  LATHE_ASSIGN(auto made, SparsePrepared::make(own_->request(), shard, ranks_.group->device()));
-  return std::unique_ptr<const Prepared>(std::move(made));
+Result<std::unique_ptr<const ShardState>> SparseOverRanks::prepare(const lathe_shard& shard) const {
+  LATHE_ASSIGN(auto made, SparseShardState::make(own_->request(), shard, ranks_.group->device()));
+  return std::unique_ptr<const ShardState>(std::move(made));
 }
 
 bool SparseOverRanks::is_dense(const Tensor& tensor) const {
@@ -44,10 +36,7 @@ bool SparseOverRanks::is_dense(const Tensor& tensor) const {
 }
 
 Status SparseOverRanks::check_call(const Call& call, const Run& run) const {
-  if (problem().packed && call.extents[Letter::N] != run.prepared.sequences) {
-    return invalid(text("cu_seqlens_q has N + 1 = ", call.extents[Letter::N] + 1,
-                        " offsets; the shard was made with ", run.prepared.sequences + 1));
-  }
+  LATHE_TRY(check_shard_sequences(call, problem().packed, run.state.sequences, "cu_seqlens_q"));
   // Threads of pack and join, each with 8 columns.
   int64_t rows = 0;
   LATHE_ASSIGN(rows, checked_product("k", {run.batch, run.gather().own_keys, run.kv_heads}));
@@ -60,13 +49,9 @@ Status SparseOverRanks::check_call(const Call& call, const Run& run) const {
 }
 
 Result<SparseOverRanks::Run> SparseOverRanks::plan_run(const Call& call) const {
-  if (!call.prepared) {
-    return invalid(
-        "the shard was not prepared for this plan; lathe_shard_prepare comes before workspace, run "
-        "and estimate");
-  }
+  LATHE_ASSIGN(const SparseShardState* state, shard_state_of<SparseShardState>(call));
   const bool tokens = own_->request().tokens;
-  Run run{static_cast<const SparsePrepared&>(*call.prepared)};
+  Run run{*state};
   run.batch = tokens ? 1 : call.extents[Letter::B];
   run.kv_heads = call.extents[Letter::HK], run.heads = call.extents[Letter::H];
   LATHE_TRY(check_call(call, run));
@@ -80,24 +65,23 @@ Result<SparseOverRanks::Run> SparseOverRanks::plan_run(const Call& call) const {
 Result<SparseOverRanks::Room> SparseOverRanks::lay_out(const Call& call, const Run& run) const {
   const int64_t keys = run.gather().keys, returned = run.gather().returned.back();
   Room room;
-  Sections all, gathered, given;
+  WorkspaceLayout all, gathered, given;
   for (int i = 0; i < kKeyTensors; ++i) {
     const int64_t columns = has_keys(i) ? width(i) : 0;
-    LATHE_TRY(gathered.add({run.batch, keys, run.kv_heads, columns, element()}, &room.keys[i]));
+    room.keys[i] = gathered.add({run.batch, keys, run.kv_heads, columns, element()});
     const bool gaps = columns > 0 && !is_dense(call.tensors[kInputs[i]]);
-    LATHE_TRY(gathered.add(
-        {run.batch, gaps ? run.gather().own_keys : 0, run.kv_heads, columns, element()},
-        &room.dense[i]));
-    LATHE_TRY(given.add({run.batch, returned, run.kv_heads, returned_width(i), returned_bytes()},
-                        &room.returned[i]));
+    room.dense[i] = gathered.add(
+        {run.batch, gaps ? run.gather().own_keys : 0, run.kv_heads, columns, element()});
+    room.returned[i] =
+        given.add({run.batch, returned, run.kv_heads, returned_width(i), returned_bytes()});
     const int64_t narrow = ranks_.narrow ? returned_width(i) : 0;
-    LATHE_TRY(all.add({run.batch, keys, run.kv_heads, narrow, element()}, &room.narrow[i]));
+    room.narrow[i] = all.add({run.batch, keys, run.kv_heads, narrow, element()});
   }
   const int64_t world = sums_sinks() ? ranks_.group->world() : 0;
-  LATHE_TRY(all.add({world, run.heads, 4}, &room.sinks));
-  LATHE_TRY(all.add({run.launch.workspace()}, &room.own));
-  int64_t shared = 0;
-  LATHE_TRY(all.add({static_cast<int64_t>(std::max(gathered.total(), given.total()))}, &shared));
+  room.sinks = all.add({world, run.heads, 4});
+  room.own = all.add({run.launch.workspace()});
+  const int64_t shared = all.add({std::max(gathered.total(), given.total())});
+  for (const WorkspaceLayout* layout : {&all, &gathered, &given}) LATHE_TRY(layout->status());
   for (int64_t* at : {room.keys, room.dense, room.returned}) {
     for (int i = 0; i < kKeyTensors; ++i) at[i] += shared;
   }
@@ -107,7 +91,7 @@ Result<SparseOverRanks::Room> SparseOverRanks::lay_out(const Call& call, const R
 
 Result<size_t> SparseOverRanks::workspace_bytes(const Call& call) const {
   LATHE_ASSIGN(const Run run, plan_run(call));
-  return run.room.total;
+  return static_cast<size_t>(run.room.total);
 }
 
 void SparseOverRanks::estimate_exchange(const Run& run, Estimate* out) const {

@@ -9,18 +9,19 @@
 #include "collective/key_gather.h"
 #include "ops/device_table.h"
 #include "ops/group.h"
-#include "ops/sparse/work.h"
+#include "ops/rank_program.h"
+#include "ops/sparse/executor.h"
 #include "templates/params/sparse_ranks.h"
 
 namespace lathe {
 
 // What runs on a shard need of it.
-class SparsePrepared final : public Prepared {
+class SparseShardState final : public ShardState {
  public:
   // INVALID_ARGUMENT if the shard and the problem do not agree about sequences.
-  static Result<std::unique_ptr<const SparsePrepared>> make(const SparseRequest& request,
-                                                            const lathe_shard& shard,
-                                                            const Device& device);
+  static Result<std::unique_ptr<const SparseShardState>> make(const SparseRequest& request,
+                                                              const lathe_shard& shard,
+                                                              const Device& device);
 
   KeyGather gather;
   SparsePlaces places;
@@ -31,19 +32,17 @@ class SparsePrepared final : public Prepared {
   DeviceTable table_;
 };
 
-// Takes over the work of one device, for groups of two ranks and more.
-class SparseOverRanks final : public Work {
+// Takes over the executor of one device, for groups of two ranks and more.
+class SparseOverRanks final : public Executor {
  public:
   // k, v and k_rope, or their gradients.
   static constexpr int kKeyTensors = 3;
   static constexpr int kInputs[kKeyTensors] = {sparse_attention::k, sparse_attention::v,
                                                sparse_attention::k_rope};
 
-  SparseOverRanks(std::unique_ptr<SparseWork> own, const SparseGroup& ranks);
+  SparseOverRanks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks);
 
-  const std::vector<KernelSpec>& specs() const override { return specs_; }
-  void bind(const std::vector<PlanKernel>& kernels) override;
-  Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
+  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
@@ -56,17 +55,17 @@ class SparseOverRanks final : public Work {
     int64_t returned[kKeyTensors] = {};  // gradients of other ranks' rows
     int64_t narrow[kKeyTensors] = {};    // gradients of gathered keys, in the keys' type
     int64_t sinks = 0;                   // float32 [world, H]
-    int64_t own = 0;                     // the work of one device
-    size_t total = 0;
+    int64_t own = 0;                     // the executor of one device
+    int64_t total = 0;
   };
   // One run.
   struct Run {
-    const SparsePrepared& prepared;
+    const SparseShardState& state;
     int64_t batch = 0, kv_heads = 0, heads = 0;
-    Call call;  // of the work of one device, on the gathered keys
-    SparseWork::Launch launch;
+    Call call;  // of the executor of one device, on the gathered keys
+    SparseExecutor::Launch launch;
     Room room;
-    const KeyGather& gather() const { return prepared.gather; }
+    const KeyGather& gather() const { return state.gather; }
   };
   const SparseProblem& problem() const { return own_->problem(); }
   const SparseGradients& wanted() const { return own_->request().gradients; }
@@ -92,7 +91,7 @@ class SparseOverRanks final : public Work {
   }
   int64_t returned_bytes() const { return ranks_.narrow ? element() : 4; }
   int64_t element() const { return bytes_of(problem().element); }
-  int64_t join_threads() const { return joins() ? join_spec_.threads : 1; }
+  int64_t join_threads() const { return join_ ? join_->threads : 1; }
   size_t token_axis() const { return own_->request().tokens ? 0 : 1; }
   int64_t own_batch_stride(const Tensor& tensor) const {
     return own_->request().tokens ? 0 : tensor.stride[0];
@@ -109,7 +108,7 @@ class SparseOverRanks final : public Work {
   Result<Room> lay_out(const Call& call, const Run& run) const;
   void place(const Call& call, Run* run) const;
   void estimate_exchange(const Run& run, Estimate* out) const;
-  Status run_steps(const Call& call, const Run& run) const;
+  Status run_steps(const Call& call, const Run& run, Exchange* exchange) const;
   Status pack(const Call& call, const Run& run, int tensor) const;
   Status gather(const Call& call, const Run& run) const;
   Status finish(const Call& call, const Run& run) const;
@@ -117,11 +116,9 @@ class SparseOverRanks final : public Work {
   Status join(const Call& call, const Run& run) const;
   SparseJoinParams join_params(const Call& call, const Run& run) const;
 
-  std::unique_ptr<SparseWork> own_;
+  std::unique_ptr<SparseExecutor> own_;
   SparseGroup ranks_;
-  std::vector<KernelSpec> specs_;
-  KernelSpec pack_spec_, join_spec_;  // the latter if there is something to join
-  std::shared_ptr<const Kernel> pack_, join_;
+  KernelSlot pack_, join_;  // the latter if there is something to join
 };
 
 }  // namespace lathe

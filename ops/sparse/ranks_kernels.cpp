@@ -16,14 +16,8 @@ constexpr int64_t kColumnsOfThread = 8;
 }  // namespace
 
 KernelSpec sparse_join_spec(Dtype element, Dtype part) {
-  KernelSpec spec;
-  spec.kernel = "sparse_gradient_join";
-  spec.source = "sparse/sparse_gradient_join.cuh";
-  spec.params = "SparseJoinParams";
-  spec.params_bytes = sizeof(SparseJoinParams);
-  spec.last_field = "rank";
-  spec.last_field_offset = offsetof(SparseJoinParams, rank);
-  spec.threads = kThreads;
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_gradient_join", SparseJoinParams, rank), kThreads);
   spec.constants = {Constant::type("element", "Element", element),
                     Constant::type("part", "Part", part)};
   return spec;

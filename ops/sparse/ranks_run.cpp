@@ -10,11 +10,10 @@
 // delta and the zeroing of sums. What a forward has gathered the backward of the same call finds.
 #include <algorithm>
 
-#include "ops/exchange_kernels.h"
-#include "ops/heads.h"
+#include "ops/fill.h"
+#include "ops/row_kernels.h"
 #include "ops/sparse/ranks.h"
 #include "ops/sparse/ranks_kernels.h"
-#include "templates/params/exchange.h"
 
 namespace lathe {
 namespace {
@@ -42,24 +41,9 @@ void SparseOverRanks::place(const Call& call, Run* run) const {
 
 // Own keys with gaps between rows or heads become rows that lie densely.
 Status SparseOverRanks::pack(const Call& call, const Run& run, int tensor) const {
-  if (!packs(call, run, tensor)) return {};
-  const Tensor& own = call.tensors[kInputs[tensor]];
-  const size_t token = token_axis();
-  const int64_t row = width(tensor) * element();
-  CopyRowsParams p = {};
-  p.from = own.data, p.to = call.workspace + run.room.dense[tensor];
-  p.from_batch_stride = own_batch_stride(own) * element();
-  p.from_token_stride = own.stride[token] * element();
-  p.from_head_stride = own.stride[token + 1] * element();
-  p.to_head_stride = row, p.to_token_stride = run.kv_heads * row;
-  p.to_batch_stride = run.gather().own_keys * p.to_token_stride;
-  p.groups = 1, p.tokens = p.limit = static_cast<int>(run.gather().own_keys);
-  p.cells = static_cast<int>(run.batch) * p.tokens;
-  p.heads = static_cast<int>(run.kv_heads);
-  p.vectors = static_cast<int>(row / pack_spec_.constant("vector"));
-  p.lane_bits = lane_bits_of(pack_spec_, int64_t{p.heads} * p.vectors);
-  const int64_t blocks = row_blocks(pack_spec_, p.cells, p.lane_bits);
-  return pack_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
+  const TokenRows own = rows_of(call.tensors[kInputs[tensor]], own_->request().tokens);
+  return copy_rows(pack_, own, own.dense_at(call.workspace + run.room.dense[tensor]), own,
+                   {nullptr, own.tokens}, element(), call.stream);
 }
 
 Status SparseOverRanks::gather(const Call& call, const Run& run) const {
@@ -137,12 +121,12 @@ SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) 
     t.returned = call.workspace + run.room.returned[returned];
     t.returned_width = returned_width(returned), t.returned_column = ranks_.narrow ? 0 : column;
     t.out = out.data;
-    const AttentionStrides strides = attention_strides(out, own_->request().tokens);
-    t.batch_stride = strides.batch, t.token_stride = strides.token, t.head_stride = strides.head;
+    put_strides(attention_strides(out, own_->request().tokens), &t.batch_stride, &t.token_stride,
+                &t.head_stride);
     t.width = width(i);
-    t.blocks = static_cast<int>(sparse_join_blocks(join_spec_, rows, t.width));
+    t.blocks = static_cast<int>(sparse_join_blocks(*join_, rows, t.width));
   }
-  p.sources = run.prepared.sources;
+  p.sources = run.state.sources;
   p.dsinks_parts = call.workspace + run.room.sinks;
   p.dsinks = call.tensors[of_op::dsinks].data;
   p.gathered = run.gather().keys, p.received = run.gather().returned.back();
@@ -155,37 +139,35 @@ SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) 
 
 Status SparseOverRanks::join(const Call& call, const Run& run) const {
   const SparseJoinParams p = join_params(call, run);
-  int64_t blocks = sparse_join_sinks_blocks(join_spec_, p.heads);
+  int64_t blocks = sparse_join_sinks_blocks(*join_, p.heads);
   for (const SparseJoinTensor& tensor : p.tensors) blocks += tensor.blocks;
-  if (blocks == 0) return {};
-  return join_->launch({static_cast<unsigned>(blocks), 1, 1}, &p, call.stream);
+  return join_.launch(blocks, &p, call.stream);
 }
 
-Status SparseOverRanks::run_steps(const Call& call, const Run& run) const {
+Status SparseOverRanks::run_steps(const Call& call, const Run& run, Exchange* exchange) const {
   const bool forward = problem().forward, backward = own_->has_backward();
+  exchange->begin();
   LATHE_TRY(gather(call, run));
   if (!forward && backward) LATHE_TRY(own_->run_prepare(run.call, run.launch));
-  LATHE_TRY(ranks_.group->stream_after_exchange(call.stream));
-  LATHE_TRY(own_->run_forward(run.call, run.launch, &run.prepared.places));
+  LATHE_TRY(exchange->arrive());
+  LATHE_TRY(own_->run_forward(run.call, run.launch, &run.state.places));
   if (!backward) return {};
   if (forward) LATHE_TRY(own_->run_prepare(run.call, run.launch));
-  LATHE_TRY(own_->run_backward(run.call, run.launch, &run.prepared.places));
+  LATHE_TRY(own_->run_backward(run.call, run.launch, &run.state.places));
   LATHE_TRY(finish(call, run));
   if (!joins()) return {};
+  exchange->begin();
   LATHE_TRY(give_back(run));
-  LATHE_TRY(ranks_.group->stream_after_exchange(call.stream));
+  LATHE_TRY(exchange->arrive());
   return join(call, run);
 }
 
 Status SparseOverRanks::run(const Call& call) const {
   LATHE_ASSIGN(Run run, plan_run(call));
-  LATHE_TRY(call.check_workspace(static_cast<int64_t>(run.room.total)));
+  LATHE_TRY(call.check_workspace(run.room.total));
   place(call, &run);
-  const Status status = run_steps(call, run);
-  if (status.ok()) return status;
-  // The caller's stream ends after the exchange, whatever happened: a capture has no loose end.
-  (void)ranks_.group->stream_after_exchange(call.stream);
-  return status;
+  Exchange exchange(*ranks_.group, call.stream);
+  return exchange.joined(run_steps(call, run, &exchange));
 }
 
 }  // namespace lathe

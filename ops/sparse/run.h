@@ -3,10 +3,10 @@
 // sparse_flash_attention behind the plan: what a problem asks for, and the checks of its own.
 #pragma once
 
+#include "ops/executor.h"
 #include "ops/resolve.h"
 #include "ops/sparse/backward_kernels.h"
 #include "ops/sparse/schema.h"
-#include "ops/work.h"
 
 namespace lathe {
 
@@ -42,7 +42,7 @@ struct SparseGroup {
 Result<SparseGroup> sparse_group(const lathe_problem& problem);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Work>> make_sparse(const SparseRequest& request, const DeviceFacts& facts,
-                                          const SparseGroup& ranks);
+Result<std::unique_ptr<Executor>> make_sparse(const SparseRequest& request,
+                                              const DeviceFacts& facts, const SparseGroup& ranks);
 
 }  // namespace lathe

@@ -45,8 +45,7 @@ inline constexpr TensorInfo kTensors[] = {
     output("softmax_max", kStatistics, "f32", "The largest score of each row; G is H / HK.")
         .given(kSavedForward)
         .needs("out"),
-    output("softmax_sum", kStatistics, "f32",
-           "The row's sum of exponentials over its largest.")
+    output("softmax_sum", kStatistics, "f32", "The row's sum of exponentials over its largest.")
         .given(kSavedForward)
         .needs("out"),
     output("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials.")
@@ -57,9 +56,7 @@ inline constexpr TensorInfo kTensors[] = {
         .needs("dout")
         .strided(),
     output("dv", kValues, "=q", "The gradient of v.").needs("dout,v").strided(),
-    output("dq_rope", kQueryRopes, "=q", "The gradient of q_rope.")
-        .needs("dout,q_rope")
-        .strided(),
+    output("dq_rope", kQueryRopes, "=q", "The gradient of q_rope.").needs("dout,q_rope").strided(),
     output("dk_rope", kKeyRopes, "=q", "The gradient of k_rope.").needs("dout,k_rope").strided(),
     output("dsinks", "H", "f32", "The gradient of sinks.").needs("dout,sinks"),
 };

@@ -18,7 +18,9 @@ GOLDEN = {"causal_conv1d": ("--ranks", "1,2,3"), "causal_conv1d_update": (), "fl
           "flash_attention_decode": (), "kda": (), "kda_recurrent": (), "sparse_flash_attention": ()}
 # Tests that run on a device, by the beginning of their names; what a dry run takes of them.
 SUITE = ("conv_", "attention_", "kda_", "sparse_", "shard_", "ranks_")
-NOT_ON_A_DEVICE = ("counters_test", "_traffic_test")  # they read what only the simulator counts
+# They read what only the simulator counts, bring its core themselves, or name tiles of one architecture.
+NOT_ON_A_DEVICE = ("counters_test", "_traffic_test", "_tiles_test", "kda_chains_test", "kda_chunks_test",
+                   "kda_numerics_test", "kda_recurrent_numerics_test")
 TINY_SUITE = ("sparse_repeat_test",)
 RULES = {"LATHE_TUNED": "off"}  # what rules choose, also where an earlier run has tuned
 PEERS = {"conv": "gpu_peers.py", "attn": "gpu_attention_peers.py", "kda": "gpu_kda_peers.py"}

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "api/plan.h"
-#include "tests/api/support.h"
 #include "tests/cache/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 
@@ -39,11 +39,11 @@ Builder conv(int64_t width, const char* activation = "none", bool backward = fal
 }
 
 std::vector<KernelSpec> specs_of(const test::Context& context, const Builder& builder) {
-  const auto promised = lathe::promised_by(*builder.problem);
-  REQUIRE_MESSAGE(promised.ok(), promised.status().text());
-  const auto work = lathe::make_work(*builder.problem, *promised, context->facts);
-  REQUIRE_MESSAGE(work.ok(), work.status().text());
-  return (*work)->specs();
+  const auto resolved = lathe::promised_by(*builder.problem);
+  REQUIRE_MESSAGE(resolved.ok(), resolved.status().text());
+  const auto executor = lathe::make_executor(*resolved, context->facts);
+  REQUIRE_MESSAGE(executor.ok(), executor.status().text());
+  return (*executor)->specs();
 }
 
 TEST_CASE("threads with overlapping problems compile each kernel once") {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "cache/store.h"
-#include "tests/api/support.h"
 #include "tests/cache/support.h"
+#include "tests/harness/support.h"
 
 using lathe::test::Environment;
 using lathe::test::sample_entry;

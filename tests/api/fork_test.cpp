@@ -8,7 +8,7 @@
 
 #include <cstdlib>
 
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "ops/option_text.h"
 #include "ops/problem.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 
@@ -125,7 +125,7 @@ TEST_CASE("what is refused is named, with what is allowed") {
       {std::string(100000, '['), {"5 deep", "allowed are 4"}},
       {std::string((8 << 20) + 1, ' '), {"8388609 bytes", "8388608"}},
       {R"({"tensors":{}})", {"op is missing", "causal_conv1d"}},
-      {R"({"op":"kda2","tensors":{}})", {"op is \"kda2\"", "kda_recurrent"}},
+      {R"({"op":"kda2","tensors":{}})", {"no operator 'kda2'", "kda_recurrent"}},
       {R"({"op":7,"tensors":{}})", {"op is 7"}},
       {R"({"op":"kda"})", {"tensors is missing"}},
       {R"({"op":"kda","tensors":[]})", {"tensors is []", "an object"}},
@@ -295,7 +295,7 @@ TEST_CASE("what was declared comes back from the line, for every operator") {
     REQUIRE(text_of(again.get()) == line);
     REQUIRE(again->op == first.op);
     REQUIRE(again->alignment == first.alignment);
-    for (size_t t = 0; t < first.op->info.tensor_count; ++t) {
+    for (size_t t = 0; t < first.op->tensors.size(); ++t) {
       const lathe::Declared &a = first.tensors[t], &b = again->tensors[t];
       REQUIRE(a.given == b.given);
       if (!a.given) continue;
@@ -307,9 +307,9 @@ TEST_CASE("what was declared comes back from the line, for every operator") {
       check_option(first.options[o], again->options[o]);
     }
     REQUIRE(first.snippets.size() == again->snippets.size());
-    for (size_t s = 0; s < first.snippets.size(); ++s) {
+    for (const lathe::Snippet& said : first.snippets) {
       const auto same = [&](const lathe::Snippet& each) {
-        return each.name == first.snippets[s].name && each.text == first.snippets[s].text;
+        return each.name == said.name && each.text == said.text;
       };
       CHECK(std::any_of(again->snippets.begin(), again->snippets.end(), same));
       ++texts;
@@ -346,8 +346,7 @@ TEST_CASE("damaged lines are refused or are other problems") {
 std::vector<std::string> kernels_of(const test::Context& context, const lathe_problem* problem) {
   lathe_warming* warming = nullptr;
   REQUIRE(lathe_warming_create(&warming) == LATHE_OK);
-  const lathe_status added = lathe_warming_add(warming, context.get(), problem);
-  CHECK_MESSAGE(added == LATHE_OK, error());
+  CHECK_MESSAGE(lathe_warming_add(warming, context.get(), problem) == LATHE_OK, error());
   std::vector<std::string> specs;
   for (size_t i = 0; i < lathe_warming_kernel_count(warming); ++i) {
     lathe_warming_kernel_info kernel = {};

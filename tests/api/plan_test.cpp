@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <functional>
 
-#include "ops/check.h"
 #include "ops/conv/run.h"
-#include "tests/api/support.h"
+#include "ops/resolve.h"
+#include "tests/harness/support.h"
 
 namespace {
 
@@ -38,13 +38,10 @@ std::string refusal(const std::function<void(Builder&)>& declare, bool with_forw
     CHECK(builder.status == LATHE_INVALID_ARGUMENT);
     return error();
   }
-  const auto promised = lathe::check_problem(*builder.problem);
-  if (!promised.ok()) {
-    CHECK(promised.status().code() == lathe::Code::invalid_argument);
-    return promised.status().text();
-  }
-  const auto conv = lathe::conv_problem(*builder.problem, *promised, 1);
-  return conv.ok() ? "" : conv.status().text();
+  const auto resolved = lathe::resolve(*builder.problem);
+  if (resolved.ok()) return "";
+  CHECK(resolved.status().code() == lathe::Code::invalid_argument);
+  return resolved.status().text();
 }
 
 const Bad kBad[] = {
@@ -133,7 +130,7 @@ const Bad kBad[] = {
        b.tensor({"residual", LATHE_BF16, {2, -1, 64}})
            .tensor({"initial_state", LATHE_BF16, {3, 64, 4}});
      },
-     {"N is 3", "B is 2"}},
+     {"N = 3", "B = 2"}},
     {"a gradient without dy",
      [](Builder& b) {
        b.tensor({"dx", LATHE_BF16, {-1, -1, 64}});

@@ -12,9 +12,9 @@
 #include <set>
 #include <thread>
 
-#include "tests/api/support.h"
 #include "tests/cache/faults.h"
 #include "tests/cache/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

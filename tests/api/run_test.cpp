@@ -9,7 +9,7 @@
 #include <map>
 #include <thread>
 
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

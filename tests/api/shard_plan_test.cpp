@@ -6,7 +6,7 @@
 #include <string>
 
 #include "api/lathe.h"
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 
@@ -40,7 +40,48 @@ TEST_CASE("lathe_shard_plan: answers in the order of the cases, refusals among t
   CHECK(contains(found, R"({"indices":[0,1,2],"rank_lengths":[1,1,1],"restore":[0,1,2]}]})"));
   CHECK(answer("merge", R"({"cases": [{"parts": [[1, "-inf"], [2, 0.5]]}, {"parts": []}]})") ==
         R"({"cases":[{"lse":0.5,"out":2.0},{"lse":"-inf","out":0.0}]})");
+  CHECK(answer("merge", R"({"cases": [{"parts": [["nan", "-inf"], [2, 5], ["nan", "-inf"]]},
+                                       {"parts": [[2, -10000], [4, -10000]]}]})") ==
+        R"({"cases":[{"lse":5.0,"out":2.0},{"lse":-9999.30685281944,"out":3.0}]})");
   CHECK(answer("planner", R"({"cases": []})") == R"({"cases":[]})");
+}
+
+TEST_CASE("lathe_shard_plan: strict balancers refuse what does not divide, with the numbers") {
+  const auto refused = [](const std::string& input, std::initializer_list<const char*> all) {
+    const std::string found = answer(
+        "balancers", (R"({"cases": [{"strict": true, "world_size": 2, )" + input + "}]}").c_str());
+    for (const char* part : all) CHECK_MESSAGE(contains(found, part), found);
+  };
+  refused(R"("kind": "none", "cu_seqlens": [0, 7])", {"7", "world_size=2"});
+  refused(R"("kind": "head_tail", "cu_seqlens": [0, 7])", {"7", "2*world_size=4"});
+  refused(R"("kind": "per_document", "cu_seqlens": [0, 8, 14])", {"document1", "6", "=4"});
+  refused(R"("kind": "ptrr", "block_size": 2, "cu_seqlens": [0, 6])",
+          {"blocksis3", "world_size=2"});
+  refused(R"("kind": "ptrr", "block_size": 4, "cu_seqlens": [0, 6])", {"6", "block_size=4"});
+  refused(R"("kind": "ptrr_groups", "cost": [1, 2, 3])", {"blocksis3", "world_size=2"});
+}
+
+TEST_CASE("lathe_shard_plan: the ring that runs, and the one in which every block goes round") {
+  // Nobody behind the last rank sees its keys: they stay, and the neighbour's gradients come home.
+  const std::string found =
+      answer("ring_schedule", R"({"cases": [{"world_size": 2, "causal": 1, "balance": "none"}]})");
+  CHECK(contains(found, R"("dkv_send_to":1,"gradients_sent_to":1,"keys_sent_to":1,"kv":"all",)"));
+  CHECK(contains(found, R"("mask":"skip","owner":1,"q":null,"rank":0,"recv_from":null,)"));
+  CHECK(contains(found,
+                 R"("gradients_sent_to":null,"keys_sent_to":null,"kv":"all","mask":"causal",)"
+                 R"("owner":1,"q":"all","rank":1,"recv_from":0,"send_to":0,"step":0})"));
+  CHECK(contains(found, R"("gradients_sent_to":0,"keys_sent_to":null,"kv":"all","mask":"full",)"
+                        R"("owner":0,"q":"all","rank":1,)"));
+}
+
+TEST_CASE("lathe_shard_plan: halos mix a state with tokens of two ranks") {
+  const std::string found =
+      answer("conv_halo", R"({"cases": [{"layout": "contiguous", "world_size": 5, "width": 4,
+                                         "cu_seqlens": [0, 3, 10]}]})");
+  CHECK(contains(found, R"({"halo":[["init",0,3],["x",0],["x",1]],"interval":[2,4],"rank":1})"));
+  CHECK(
+      contains(found, R"({"halo":[["init",1,2],["init",1,3],["x",3]],"interval":[4,6],"rank":2})"));
+  CHECK(contains(found, R"({"halo":[["x",3],["x",4],["x",5]],"interval":[6,8],"rank":3})"));
 }
 
 TEST_CASE("lathe_shard_plan: what is no question is refused whole, and nothing is lent") {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 using namespace apitest;
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "tests/api/session.h"
+#include "tests/harness/session.h"
 
 using namespace apitest;
 

@@ -8,8 +8,9 @@
 #include <functional>
 #include <map>
 
-#include "ops/check.h"
-#include "tests/api/support.h"
+#include "ops/conv/schema.h"
+#include "ops/resolve.h"
+#include "tests/harness/support.h"
 
 namespace {
 
@@ -29,10 +30,10 @@ struct Fixture {
   Fixture(const char* op, const std::vector<test::Declaration>& declared) : builder(op) {
     builder.tensors(declared);
     REQUIRE(builder.status == LATHE_OK);
-    const auto checked = lathe::check_problem(*builder.problem);
+    const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    promised = *checked;
-    slots = lathe::make_slots(*builder.problem, promised);
+    promised = checked->extents;
+    slots = lathe::make_slots(*checked);
   }
   lathe::Status read(lathe::Call* call, lathe::Look look = lathe::Look::all) {
     std::vector<const DLTensor*> tensors;
@@ -206,7 +207,7 @@ const Bad kBadBatched[] = {
      {"weight", "contiguous"}},
     {"a state of another batch",
      [](auto& a) { a["final_state"].shape[0] = 3; },
-     {"N is 3", "B is 2"}},
+     {"N = 3", "B = 2"}},
 };
 
 template <size_t kCount>

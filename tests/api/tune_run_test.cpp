@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "tests/api/tune_call.h"
+#include "tests/harness/tune_call.h"
 
 using namespace tuning;
 

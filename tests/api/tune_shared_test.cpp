@@ -3,7 +3,7 @@
 // Tuned choices that others made: by the name of a GPU, out of bundles, over ranks.
 #include <thread>
 
-#include "tests/api/tune_call.h"
+#include "tests/harness/tune_call.h"
 
 using namespace tuning;
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/api/support.h"
+#include "tests/harness/support.h"
 
 namespace {
 

@@ -22,48 +22,48 @@ class InputCases(Case):
             self.assert_refused((process.returncode, out, err), pattern)
 
     def test_tensors(self):
-        self.refused("weight is missing.*x, weight", without(conv(), "weight"))
-        self.refused('"z" is unknown.*known: x, weight', {**conv(), "z": tensor("F32", [1])})
+        self.refused("weight is not declared, but causal_conv1d requires it", without(conv(), "weight"))
+        self.refused("no tensor 'z'; it has x, weight", {**conv(), "z": tensor("F32", [1])})
         self.refused('"y" is an output', {**conv(), "y": tensor("F32", [1, 20, 16])})
-        self.refused(r"weight has shape \[16\], expected \[D, W\]", {**conv(), "weight": tensor("F32", [16])})
-        self.refused(r"weight.* D is 15, but x has D = 16", {**conv(), "weight": tensor("F32", [15, 4])})
-        self.refused(r"dy.* T is 19, but x has T = 20", {**conv(), "dy": tensor("F32", [1, 19, 16])})
+        self.refused(r"weight has rank 1; its shape is \[D,W\]", {**conv(), "weight": tensor("F32", [16])})
+        self.refused(r"weight has .*so D is 15; \w+ says D is 16", {**conv(), "weight": tensor("F32", [15, 4])})
+        self.refused(r"dy has .*so T is 19; \w+ says T is 20", {**conv(), "dy": tensor("F32", [1, 19, 16])})
         self.refused(r"dfinal_state.*without dy", {**conv(), "dfinal_state": tensor("F32", [1, 16, 4])})
-        self.refused(r"initial_state.* N is 2.*N = 1", {**conv(), "initial_state": tensor("F32", [2, 16, 4])})
-        self.refused(r"initial_state.* W is 3.*W = 4", {**conv(), "initial_state": tensor("F32", [1, 16, 3])})
-        self.refused("state is missing", without(update(), "state"), op="causal_conv1d_update")
-        self.refused("dy.*unknown", {**update(), "dy": tensor("F32", [3, 16])}, op="causal_conv1d_update")
+        self.refused(r"initial_state has N = 2 and x has B = 1", {**conv(), "initial_state": tensor("F32", [2, 16, 4])})
+        self.refused(r"initial_state has .*so W is 3; weight says W is 4", {**conv(), "initial_state": tensor("F32", [1, 16, 3])})
+        self.refused("state is not declared", without(update(), "state"), op="causal_conv1d_update")
+        self.refused("has no tensor .dy.", {**update(), "dy": tensor("F32", [3, 16])}, op="causal_conv1d_update")
 
     def test_dtypes(self):
-        self.refused("x has dtype i32, allowed: f32.f16.bf16", {**conv(), "x": tensor("I32", [1, 20, 16], values=[0] * 320)})
-        self.refused("bias has dtype f16, allowed: f32, that of weight", {**conv(), "bias": tensor("F16", [16])})
-        self.refused("residual has dtype f16, allowed: f32, that of x", {**conv(), "residual": tensor("F16", [1, 20, 16])})
-        self.refused("dy has dtype bf16, allowed: f32", {**conv(), "dy": tensor("BF16", [1, 20, 16])})
-        self.refused("cu_seqlens has dtype f32, allowed: i32.i64", {**conv(), "cu_seqlens": tensor("F32", [2], values=[0, 20])})
+        self.refused("x has dtype i32; allowed are f32.f16.bf16", {**conv(), "x": tensor("I32", [1, 20, 16], values=[0] * 320)})
+        self.refused("bias has dtype f16; allowed is f32, that of weight", {**conv(), "bias": tensor("F16", [16])})
+        self.refused("residual has dtype f16; allowed is f32, that of x", {**conv(), "residual": tensor("F16", [1, 20, 16])})
+        self.refused("dy has dtype bf16; allowed is f32, that of x", {**conv(), "dy": tensor("BF16", [1, 20, 16])})
+        self.refused("cu_seqlens has dtype f32; allowed are i32.i64", {**conv(), "cu_seqlens": tensor("F32", [2], values=[0, 20])})
         self.refused('"x".*"F64", allowed: F32, F16, BF16, I32, I64', {**conv(), "x": tensor("F64", [1, 20, 16])})
 
     def test_attention(self):
         def bad(pattern, changes=None, packed=False, **rest):
             self.refused(pattern, {**attention(packed), **(changes or {})}, op="flash_attention", **rest)
 
-        bad(r"q has shape \[2, 16\], expected \[B, Sq, H, D\] or \[Tq, H, D\]", {"q": tensor("F16", [2, 16])})
-        bad("k.* D is 24, but q has D = 16", {"k": tensor("F16", [2, 7, 2, 24])})
-        bad("v.* HK is 1, but k has HK = 2", {"v": tensor("F16", [2, 7, 1, 8])})
+        bad(r"q has rank 2; its shape is \[B,Sq,H,D\], rank 4, or \[Tq,H,D\]", {"q": tensor("F16", [2, 16])})
+        bad("k has .*so D is 24; \w+ says D is 16", {"k": tensor("F16", [2, 7, 2, 24])})
+        bad("v has .*so HK is 1; \w+ says HK is 2", {"v": tensor("F16", [2, 7, 1, 8])})
         bad("H = 4.*HK = 3", {"k": tensor("F16", [2, 7, 3, 16]), "v": tensor("F16", [2, 7, 3, 8])})
         bad("q has D = 20.*multiples of 8 up to 256",
             {"q": tensor("F16", [2, 5, 4, 20]), "k": tensor("F16", [2, 7, 2, 20])})
         bad("v has DV = 264", {"v": tensor("F16", [2, 7, 2, 264])})
         bad("q has rank 3.*without cu_seqlens_q", {"q": tensor("F16", [5, 4, 16])})
-        bad("k has dtype bf16, allowed: f16, that of q", {"k": tensor("BF16", [2, 7, 2, 16])})
-        bad("sinks.* H is 3, but q has H = 4", {"sinks": tensor("F32", [3])})
-        bad("alibi_slopes.* B is 3, but q has B = 2", {"alibi_slopes": tensor("F32", [3, 4])})
+        bad("k has dtype bf16; allowed is f16, that of q", {"k": tensor("BF16", [2, 7, 2, 16])})
+        bad("sinks has .*so H is 3; \w+ says H is 4", {"sinks": tensor("F32", [3])})
+        bad("alibi_slopes has .*so B is 3; \w+ says B is 2", {"alibi_slopes": tensor("F32", [3, 4])})
         dout = {"dout": tensor("F16", [2, 5, 4, 8])}
-        bad("dlse is given without dout", {"dlse": tensor("F32", [2, 4, 5])})
-        bad("dout.* DV is 16, but v has DV = 8", {"dout": tensor("F16", [2, 5, 4, 16])})
-        bad(r"dout has shape \[10, 4, 8\], expected|dout has rank 3", {"dout": tensor("F16", [10, 4, 8])})
-        bad("dout has dtype bf16, allowed: f16, that of q", {"dout": tensor("BF16", [2, 5, 4, 8])})
-        bad("dlse.* Sq is 6, but", {**dout, "dlse": tensor("F32", [2, 4, 6])})
-        bad("dlse has dtype f16, allowed: f32", {**dout, "dlse": tensor("F16", [2, 4, 5])})
+        bad("dlse is declared without dout", {"dlse": tensor("F32", [2, 4, 5])})
+        bad("dout has .*so DV is 16; \w+ says DV is 8", {"dout": tensor("F16", [2, 5, 4, 16])})
+        bad(r"dout has rank 3", {"dout": tensor("F16", [10, 4, 8])})
+        bad("dout has dtype bf16; allowed is f16, that of q", {"dout": tensor("BF16", [2, 5, 4, 8])})
+        bad("dlse has .*so Sq is 6;", {**dout, "dlse": tensor("F32", [2, 4, 6])})
+        bad("dlse has dtype f16; allowed are f32", {**dout, "dlse": tensor("F16", [2, 4, 5])})
         bad('"dq" is an output', {**dout, "dq": tensor("F16", [2, 5, 4, 16])})
         bad('"out" is an output', {**dout, "out": tensor("F16", [2, 5, 4, 8])})
         bad("dout is declared without out", dout, options=["saved_forward=1"])
@@ -103,7 +103,7 @@ class InputCases(Case):
         bad("score_mod: .*mine.cuh depends on the thread", head + " return score + threadIdx.x; }")
         bad("dout is declared and option score_mod is .*mine.cuh, which has no gradient.*score_mod_bwd", identity,
             changes={"dout": tensor("F16", [2, 5, 4, 8])})
-        bad(r"capture_0 has shape \[2, 2\], expected \[C0\]", identity, changes={"capture_0": tensor("F32", [2, 2])})
+        bad(r"capture_0 has rank 2; its shape is \[C0\]", identity, changes={"capture_0": tensor("F32", [2, 2])})
         self.refused("capture_1 is declared, but nothing reads it", {**attention(), "capture_1": tensor("F32", [2])},
                      op="flash_attention")
         self.refused("option score_mod is '.*', which is no file", attention(), op="flash_attention",
@@ -118,16 +118,16 @@ class InputCases(Case):
         def offsets(*values, dtype="I32"):
             return tensor(dtype, [len(values)], values=list(values))
 
-        bad("cu_seqlens_q begins with 1, it must be 0", {"cu_seqlens_q": offsets(1, 2, 10)})
+        bad("cu_seqlens_q begins with 1; allowed is 0", {"cu_seqlens_q": offsets(1, 2, 10)})
         bad("cu_seqlens_k decreases from 9 to 8 at entry 2",
             {"cu_seqlens_q": offsets(0, 4, 4, 10), "cu_seqlens_k": offsets(0, 9, 8, 14)})
-        bad("cu_seqlens_q ends with 9, it must be Tq = 10", {"cu_seqlens_q": offsets(0, 4, 9)})
-        bad("cu_seqlens_k ends with 15, it must be Tk = 14", {"cu_seqlens_k": offsets(0, 4, 15)})
-        bad("cu_seqlens_k.* N is 1, but cu_seqlens_q has N = 2|cu_seqlens_q.* N is 2", {"cu_seqlens_k": offsets(0, 14)})
+        bad("cu_seqlens_q ends with 9; allowed is Tq = 10", {"cu_seqlens_q": offsets(0, 4, 9)})
+        bad("cu_seqlens_k ends with 15; allowed is Tk = 14", {"cu_seqlens_k": offsets(0, 4, 15)})
+        bad("cu_seqlens_k has .*so N is 1; \w+ says N is 2|cu_seqlens_q.* N is 2", {"cu_seqlens_k": offsets(0, 14)})
         bad("cu_seqlens_q is declared without cu_seqlens_k", {"cu_seqlens_k": None})
-        bad("cu_seqlens_k is given without cu_seqlens_q", {"cu_seqlens_q": None})
-        bad("cu_seqlens_k has dtype i64, allowed: i32, that of cu_seqlens_q", {"cu_seqlens_k": offsets(0, 4, 14, dtype="I64")})
-        bad("alibi_slopes.* B is 3, but", {"alibi_slopes": tensor("F32", [3, 4])})
+        bad("cu_seqlens_k is declared without cu_seqlens_q", {"cu_seqlens_q": None})
+        bad("cu_seqlens_k has dtype i64; allowed is i32, that of cu_seqlens_q", {"cu_seqlens_k": offsets(0, 4, 14, dtype="I64")})
+        bad("alibi_slopes has B = 3; cu_seqlens_q has N = 2", {"alibi_slopes": tensor("F32", [3, 4])})
         bad("cu_seqlens_[kq] is given, but no tensor is packed",
             {"q": tensor("F16", [2, 5, 4, 16]), "k": tensor("F16", [2, 7, 2, 16]), "v": tensor("F16", [2, 7, 2, 8])})
 
@@ -139,24 +139,24 @@ class InputCases(Case):
         def pairs(*rows):
             return {"pairs": block(rows)["pairs"]}
 
-        bad(r"pairs has shape \[2, 6\], expected \[NP, 7\]", {"pairs": tensor("I32", [2, 6], values=[0] * 12)})
+        bad(r"pairs has shape \[2, 6\]; extent 1 of \[NP,7\] must be 7", {"pairs": tensor("I32", [2, 6], values=[0] * 12)})
         bad("neither pairs nor q_pos and k_pos", {"pairs": None})
         bad("pairs is declared beside q_pos", {**block(positions=True)})
         bad("q_pos is declared without k_pos", {**block(positions=True), "pairs": None, "k_pos": None})
-        bad("pairs has dtype i64, allowed: i32", {"pairs": tensor("I64", [1, 7], values=[0] * 7)})
+        bad("pairs has dtype i64; allowed are i32", {"pairs": tensor("I64", [1, 7], values=[0] * 7)})
         bad("row 0: qa, qb is 3, 2; allowed.*Tq = 10", pairs((3, 2, 0, 9, 0, 0, 0)))
         bad("row 1: ka, kb is 0, 10; allowed.*Tk = 9", pairs((0, 2, 0, 9, 0, 0, 0), (2, 4, 0, 10, 0, 0, 0)))
         bad("row 1: qa is 1 after 2", pairs((2, 3, 0, 9, 0, 0, 0), (1, 2, 0, 9, 0, 0, 0)))
         bad("row 1: it shares rows and keys with row 0", pairs((0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)))
-        bad("q_pos holds 1073741824 at 2", {**block(positions=True), "pairs": None,
+        bad("q_pos holds 1073741824 at entry 2", {**block(positions=True), "pairs": None,
                                             "q_pos": tensor("I32", [10], values=[0, 1, 1 << 30] + [0] * 7)})
         batch = block(batch=[2])
         bad("row 0: qa, qb is 0, 11; allowed.*Sq = 10", {**batch, **pairs((0, 11, 0, 9, 0, 0, 0))})
         bad(r"lse has shape \[H,Tq\], but q has \[B,Sq,H,D\]", {**batch, "lse": tensor("F32", [4, 10])})
         bad("q_pos has Tq = 9, but q has Sq = 10", {**block(positions=True, batch=[2]), "pairs": None,
                                                     "q_pos": tensor("I32", [9], values=range(9))})
-        bad("out has dtype bf16, allowed: f32", {"out": tensor("BF16", [10, 4, 8])})
-        bad("lse is missing", {"lse": None})
+        bad("out has dtype bf16; allowed are f32", {"out": tensor("BF16", [10, 4, 8])})
+        bad("lse is not declared", {"lse": None})
         bad("H = 4.*HK = 3", {"k": tensor("BF16", [9, 3, 16]), "v": tensor("BF16", [9, 3, 8])})
         bad("option first is '2'; allowed are 0.1", options=["first=2"])
 
@@ -168,15 +168,15 @@ class InputCases(Case):
         def bad(pattern, changes):
             self.refused(pattern, {k: v for k, v in {**tensors, **changes}.items() if v}, op="flash_attention_block_bwd")
 
-        bad("delta is missing", {"delta": None})
-        bad("dk is missing", {"dk": None})
-        bad("out.*unknown", {"out": tensor("F32", [10, 4, 8])})
-        bad("dq has dtype bf16, allowed: f32", {"dq": tensor("BF16", [10, 4, 16])})
-        bad("dv.* Tk is 8, but k has Tk = 9", {"dv": tensor("F32", [8, 2, 8])})
+        bad("delta is not declared", {"delta": None})
+        bad("dk is not declared", {"dk": None})
+        bad("has no tensor .out.", {"out": tensor("F32", [10, 4, 8])})
+        bad("dq has dtype bf16; allowed are f32", {"dq": tensor("BF16", [10, 4, 16])})
+        bad("dv has .*so Tk is 8; \w+ says Tk is 9", {"dv": tensor("F32", [8, 2, 8])})
         bad("row 1: it shares rows and keys with row 0", {"pairs": block([(0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)])["pairs"]})
         rows = {"out": tensor("BF16", [10, 4, 8]), "dout": tensor("BF16", [10, 4, 8])}
-        self.refused("lse is missing", rows, op="flash_attention_delta")
-        self.refused("dout has dtype f16, allowed: bf16, that of out",
+        self.refused("lse is not declared", rows, op="flash_attention_delta")
+        self.refused("dout has dtype f16; allowed is bf16, that of out",
                      {**rows, "lse": tensor("F32", [4, 10]), "dout": tensor("F16", [10, 4, 8])}, op="flash_attention_delta")
 
     def test_lse_merge(self):
@@ -186,9 +186,9 @@ class InputCases(Case):
 
         bad("nothing to merge: declare block_out and block_lse, sinks, or rounded", {})
         bad("block_out is declared without block_lse", {"block_out": tensor("F16", [10, 4, 8])})
-        bad("block_lse has shape .B,H,Sq., but out has .Tq,H,DV.",
+        bad("block_lse has rank 3, .B,H,Sq.; allowed is .H,Tq., since out is .Tq,H,DV.",
             {"block_out": tensor("F16", [10, 4, 8]), "block_lse": tensor("F32", [2, 4, 5])})
-        bad("sinks.* H is 3, but .* has H = 4", {"sinks": tensor("F32", [3])})
+        bad("out has .*so H is 4; sinks says H is 3", {"sinks": tensor("F32", [3])})
         bad("out has DV = 12", {"out": tensor("F32", [10, 4, 12]), "sinks": tensor("F32", [4])})
 
     def test_kda(self):
@@ -201,13 +201,13 @@ class InputCases(Case):
         bad("K = 6.*multiples of 4 from 8 to 256", K=6)
         bad("V = 260.*multiples of 4 from 8 to 256", V=260)
         bad("HV = 3.*H = 2", H=2, HV=3)
-        bad("initial_state has dtype bf16, allowed: f32", {"initial_state": tensor("BF16", [2, 2, 8, 12])})
+        bad("initial_state has dtype bf16; allowed are f32", {"initial_state": tensor("BF16", [2, 2, 8, 12])})
         bad("initial_state.* K is 12", {"initial_state": tensor("F32", [2, 2, 12, 8])})
         bad("initial_state.* V is 8", {"initial_state": tensor("F32", [2, 2, 8, 12])}, ["state_v_first=1"])
-        bad("initial_state.* N is 3", {"initial_state": tensor("F32", [3, 2, 8, 12])})
-        bad("B must be 1, but B is 2", offsets=[0, 1, 3])
-        bad("do.*unknown", {"do": tensor("F32", [2, 3, 2, 12])})
-        bad("cu_seqlens ends with 4, it must be T = 3", B=1, offsets=[0, 1, 4])
+        bad("initial_state has N = 3 and q has B = 2", {"initial_state": tensor("F32", [3, 2, 8, 12])})
+        bad("has B = 2; packed sequences need B = 1", offsets=[0, 1, 3])
+        bad("has no tensor .do.", {"do": tensor("F32", [2, 3, 2, 12])})
+        bad("cu_seqlens ends with 4; allowed is T = 3", B=1, offsets=[0, 1, 4])
         bad("lower_bound is '-6'; allowed are unset.\\[-5,0\\)", options=["lower_bound=-6"])
         bad("A_log is not declared.*lower_bound", options=["use_gate_in_kernel=1"])
         bad("dt_bias has extent 15; allowed is HV . K = 2 . 8 = 16", {"dt_bias": tensor("F32", [15])},
@@ -220,16 +220,16 @@ class InputCases(Case):
         def bad(pattern, **pool):
             self.refused(pattern, kda(**pool), op="kda_recurrent")
 
-        bad("state_indices holds 4 at entry 1, allowed: below S = 4", pool=4, indices=[0, 4])
+        bad("state_indices holds 4 at entry 1; allowed are slots below S = 4", pool=4, indices=[0, 4])
         bad("state_indices gives slot 2 to sequences 0 and 1", pool=4, indices=[2, 2])
         bad("gives slot 3 to sequences 0 and 1", pool=4, indices=[[0, 1, 3], [3, 2, -1]])
         bad("sequence 0 has 3 tokens.*spec = 2", pool=4, indices=[[0, 1], [2, 3]])
         bad("sequence 1 has 2 tokens and state_indices has spec = 1", B=1, offsets=[0, 1, 3], pool=4, indices=[[0], [2]])
-        bad("state_indices.* N is 3", pool=4, indices=[0, 1, 2])
+        bad("state_indices has N = 3 and q has B = 2", pool=4, indices=[0, 1, 2])
         bad("num_accepted_tokens.*rank 1", pool=4, indices=[0, 1], accepted=[1, 1])
         rows = [[0, 1, 2], [3, 4, 5]]
-        bad("num_accepted_tokens holds 0 at entry 1, allowed: 1 to spec = 3", pool=6, indices=rows, accepted=[1, 0])
-        bad("num_accepted_tokens holds 4 at entry 0, allowed: 1 to spec = 3", pool=6, indices=rows, accepted=[4, 1])
+        bad("num_accepted_tokens holds 0 at entry 1; allowed are 1 to spec = 3", pool=6, indices=rows, accepted=[1, 0])
+        bad("num_accepted_tokens holds 4 at entry 0; allowed are 1 to spec = 3", pool=6, indices=rows, accepted=[4, 1])
         bad("state_pool is declared without state_indices|state_indices", pool=4, indices=[0, 1, -1, 2])
 
     def test_kda_chunked(self):
@@ -243,16 +243,16 @@ class InputCases(Case):
         bad("g.* HV is 3", {"g": tensor("F32", [2, 3, 3, 8])})
         bad("K = 6.*multiples of 4 from 8 to 256", K=6)
         bad("HV = 3.*H = 2", H=2, HV=3)
-        bad("initial_state has dtype bf16, allowed: f32", {"initial_state": tensor("BF16", state)})
-        bad("dht has dtype f16, allowed: f32", {**do, "dht": tensor("F16", state)})
+        bad("initial_state has dtype bf16; allowed are f32", {"initial_state": tensor("BF16", state)})
+        bad("dht has dtype f16; allowed are f32", {**do, "dht": tensor("F16", state)})
         bad("dht is declared without do", {"dht": tensor("F32", state)})
-        bad("do has dtype bf16, allowed: f32, that of q", {"do": tensor("BF16", [2, 3, 2, 12])})
-        bad("do.* V is 8, but v has V = 12", {"do": tensor("F32", [2, 3, 2, 8])})
+        bad("do has dtype bf16; allowed is f32, that of q", {"do": tensor("BF16", [2, 3, 2, 12])})
+        bad("do has .*so V is 8; \w+ says V is 12", {"do": tensor("F32", [2, 3, 2, 8])})
         bad('"o" is an output', {"o": tensor("F32", [2, 3, 2, 12])})
         bad('"dq" is an output', {**do, "dq": tensor("F32", [2, 3, 1, 8])})
-        bad("state_pool.*unknown", {"state_pool": tensor("F32", state)})
-        bad("B must be 1, but B is 2", offsets=[0, 1, 3])
-        bad("cu_seqlens ends with 2, it must be T = 3", B=1, offsets=[0, 2])
+        bad("has no tensor .state_pool.", {"state_pool": tensor("F32", state)})
+        bad("has B = 2; packed sequences need B = 1", offsets=[0, 1, 3])
+        bad("cu_seqlens ends with 2; allowed is T = 3", B=1, offsets=[0, 2])
         bad("chunk_size is '48'; allowed are 64.16.32", options=["chunk_size=48"])
         bad("lower_bound is '-6'; allowed are unset.\\[-5,0\\)", options=["lower_bound=-6"])
         bad("A_log is not declared.*lower_bound", options=["use_gate_in_kernel=1"])
@@ -295,12 +295,12 @@ class InputCases(Case):
 
     def test_offsets(self):
         for dtype in ("I32", "I64"):
-            self.refused("cu_seqlens begins with 1, it must be 0", conv(offsets=[1, 20], offset_dtype=dtype))
-            self.refused("cu_seqlens ends with 19, it must be T = 20", conv(offsets=[0, 5, 19], offset_dtype=dtype))
+            self.refused("cu_seqlens begins with 1; allowed is 0", conv(offsets=[1, 20], offset_dtype=dtype))
+            self.refused("cu_seqlens ends with 19; allowed is T = 20", conv(offsets=[0, 5, 19], offset_dtype=dtype))
             self.refused("cu_seqlens ends with 21", conv(offsets=[0, 21], offset_dtype=dtype))
             self.refused("decreases from 9 to 8 at entry 2", conv(offsets=[0, 9, 8, 20], offset_dtype=dtype))
         self.refused("begins with -3", conv(offsets=[-3, 20]))
-        self.refused("B must be 1, but B is 2", {**conv(B=2), "cu_seqlens": tensor("I32", [2], values=[0, 20])})
+        self.refused("has B = 2; packed sequences need B = 1", {**conv(B=2), "cu_seqlens": tensor("I32", [2], values=[0, 20])})
         self.refused("cu_seqlens has shape .0.", {**conv(), "cu_seqlens": tensor("I32", [0])})
 
     def test_options(self):
@@ -315,7 +315,7 @@ class InputCases(Case):
         self.refused("output_final_state", update(), op="causal_conv1d_update", options=["output_final_state=1"])
 
     def test_arguments(self):
-        self.refused('operator "conv" is unknown, known: causal_conv1d', op="conv")
+        self.refused("no operator 'conv'; there are causal_conv1d", op="conv")
         self.refused("--rotate.*takes neither", flags=["--rotate", "ring"])
         self.refused("--balance.*takes neither", flags=["--balance", "none"])
         self.refused("--rotate.*takes neither", flags=["--ranks", "2", "--rotate", "allgather"])
@@ -445,8 +445,8 @@ class InputCases(Case):
         words[words.index("sim")] = "auto"
         status, _, err = self.lathe(*words[1:], CUDA_VISIBLE_DEVICES="")
         self.assertEqual(status, 0, err)
-        self.assertRegex(err, "^lathe: no GPU can be used .*simulator\n$")
-        status, _, err = self.lathe(*words[1:], LATHE_DEVICE="sim")
+        self.assertRegex(err, "^lathe: no GPU can be used .*simulator\nlathe: causal_conv1d ran on the simulator")
+        status, _, err = self.lathe(*words[1:], "--quiet", LATHE_DEVICE="sim")
         self.assertEqual((status, err), (0, ""))
         self.output.unlink()
         self.assert_refused(self.lathe(*words[1:], LATHE_DEVICE="abacus"), "LATHE_DEVICE.*abacus.*auto, cuda, sim")

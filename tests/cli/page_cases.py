@@ -28,11 +28,11 @@ class PageCases(Case):
             self.assert_refused((process.returncode, out, err), pattern)
 
     def test_refused(self):
-        self.refused(r"block_table has -1 at entry \[0, 1\], allowed: 0 to 5", decode(table=(2, -1, 9, 3, 5, 9)))
-        self.refused(r"block_table has 6 at entry \[1, 0\], allowed: 0 to 5", decode(table=(2, 0, 9, 6, 5, 9)))
-        self.refused("cache_seqlens has -1 at entry 1, allowed: 0 to 12", decode(lengths=(5, -1)))
-        self.refused("cache_seqlens has 13 at entry 0, allowed: 0 to 12", decode(lengths=(13, 8)))
-        self.refused("cache_seqlens has 12 at entry 0, allowed: 0 to 11, .* less the 1 that are appended",
+        self.refused(r"block_table has -1 at entry \[0, 1\]; allowed are 0 to 5", decode(table=(2, -1, 9, 3, 5, 9)))
+        self.refused(r"block_table has 6 at entry \[1, 0\]; allowed are 0 to 5", decode(table=(2, 0, 9, 6, 5, 9)))
+        self.refused("cache_seqlens has -1 at entry 1; allowed are 0 to 12", decode(lengths=(5, -1)))
+        self.refused("cache_seqlens has 13 at entry 0; allowed are 0 to 12", decode(lengths=(13, 8)))
+        self.refused("cache_seqlens has 12 at entry 0; allowed are 0 to 11, .* less the 1 that are appended",
                      decode(append=True, lengths=(12, 7), table=(2, 0, 1, 3, 5, 4)))
         # The ninth key of the second sequence is in a page that the table names but does not have.
         self.refused(r"block_table has 9 at entry \[1, 2\]", decode(append=True))
@@ -41,10 +41,10 @@ class PageCases(Case):
         half = decode(append=True, table=(2, 0, 1, 3, 5, 4))
         del half["v_new"]
         self.refused("k_new.* declared without v_new", half)
-        self.refused("block_table has dtype i64, allowed: i32",
+        self.refused("block_table has dtype i64; allowed are i32",
                      {**decode(), "block_table": tensor("I64", [2, 3], values=[0] * 6)})
-        self.refused("cache_seqlens.* B is 3, but q has B = 2", {**decode(), "cache_seqlens": ints(3, values=[1, 1, 1])})
-        self.refused("v_cache.* page is 8, but k_cache has page = 4", {**decode(), "v_cache": tensor("F16", [6, 8, 2, 8])})
+        self.refused("cache_seqlens has .*so B is 3; \w+ says B is 2", {**decode(), "cache_seqlens": ints(3, values=[1, 1, 1])})
+        self.refused("v_cache has .*so page is 8; \w+ says page is 4", {**decode(), "v_cache": tensor("F16", [6, 8, 2, 8])})
         self.refused("page = 0", {**decode(), "k_cache": tensor("F16", [6, 0, 2, 16]), "v_cache": tensor("F16", [6, 0, 2, 8])})
         self.refused("num_splits is '-1'; allowed are 0.>=0", decode(), options=["num_splits=-1"])
         self.refused("score_mod.*bias.cuh", decode(), options=["score_mod=bias.cuh"])

@@ -34,14 +34,17 @@ class PictureCases(harness.Case):
         width, height = float(root.get("width")), float(root.get("height"))
         cells = root.findall(SPACE + "g")
         self.assertEqual(len(cells), sum(c["world_size"] ** 2 for c in cases))
-        sends = sum(c["world_size"] * (c["world_size"] - 1) for c in cases)
+        answers = json.loads(self.answered.read_text())["cases"]
+        sends = sum(step["keys_sent_to"] is not None for answer in answers for step in answer["steps"])
+        # Keys go round, but where the ranks behind see nothing of them.
+        rings = [c["world_size"] * (c["world_size"] - 1) // (2 if c["causal"] and c["balance"] == "none" else 1) for c in cases]
+        self.assertEqual(sends, sum(rings))
         arrows = [p for p in root.iter(SPACE + "path") if p.get("class") == "arrow"]
         self.assertEqual(len(arrows), sends)
         for rect in root.iter(SPACE + "rect"):
             self.assertLessEqual(float(rect.get("x")) + float(rect.get("width")), width)
             self.assertLessEqual(float(rect.get("y")) + float(rect.get("height")), height)
         # What is filled is what is computed: of a cell of side 48, in the order of the answer's steps.
-        answers = json.loads(self.answered.read_text())["cases"]
         areas = []
         for cell in cells:
             area = 0
@@ -68,9 +71,11 @@ class PictureCases(harness.Case):
         status, out, err = self.plan([case], "--picture")
         self.assertEqual(status, 0, err)
         answer = json.loads(self.answered.read_text())["cases"][0]
-        shown = [float(re.search(r"(\d+\.\d) +3$", line)[1]) for line in out.splitlines() if line.startswith("  rank")]
+        shown = [float(re.search(r"(\d+\.\d) +\d$", line)[1]) for line in out.splitlines() if line.startswith("  rank")]
         self.assertEqual(shown, self.work_of({**case, **answer}))
         self.assertIn("  rank 2  ▙ 2      █ 1      █ 0      · 3", out)
+        # What a rank sends on: its own keys, and those of the ranks before it.
+        self.assertEqual([line[-1] for line in out.splitlines() if line.startswith("  rank")], ["1", "2", "3", "0"])
         self.assertIn("175.0 % of the mean", out)
 
     def test_refused(self):

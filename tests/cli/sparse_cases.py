@@ -20,22 +20,22 @@ class SparseCases(Case):
 
     def test_tensors(self):
         bad = self.refused
-        bad("indices is missing", {"indices": None})
-        bad("k has dtype f16, allowed: bf16, that of q", {"k": tensor("F16", [2, 9, 2, 16])})
-        bad("indices has dtype i64, allowed: i32", {"indices": tensor("I64", [2, 5, 2, 4], values=[0] * 80)})
-        bad("indices.* Sq is 6, but q has Sq = 5", {"indices": tensor("I32", [2, 6, 2, 4], values=[0] * 96)})
-        bad("indices.* HK is 8, but", {"indices": tensor("I32", [2, 5, 8, 4], values=[0] * 320)})
+        bad("indices is not declared", {"indices": None})
+        bad("k has dtype f16; allowed is bf16, that of q", {"k": tensor("F16", [2, 9, 2, 16])})
+        bad("indices has dtype i64; allowed are i32", {"indices": tensor("I64", [2, 5, 2, 4], values=[0] * 80)})
+        bad("indices has .*so Sq is 6; \w+ says Sq is 5", {"indices": tensor("I32", [2, 6, 2, 4], values=[0] * 96)})
+        bad("indices has .*so HK is 8;", {"indices": tensor("I32", [2, 5, 8, 4], values=[0] * 320)})
         bad("indices has topk = 0", {"indices": tensor("I32", [2, 5, 2, 0], values=[])})
-        bad("v.* Sk is 8, but k has Sk = 9", {"v": tensor("BF16", [2, 8, 2, 24])})
+        bad("v has .*so Sk is 8; \w+ says Sk is 9", {"v": tensor("BF16", [2, 8, 2, 24])})
         bad("q_rope is declared without k_rope", {"k_rope": None})
-        bad("k_rope.* R is 16, but|q_rope.* R is 8, but", {"k_rope": tensor("BF16", [2, 9, 2, 16])})
+        bad("k_rope has .*so R is 16;|q_rope has .*so R is 8;", {"k_rope": tensor("BF16", [2, 9, 2, 16])})
         bad("H = 7.*HK = 2", {"q": tensor("BF16", [2, 5, 7, 16]), "q_rope": tensor("BF16", [2, 5, 7, 8])})
         bad("q has D = 12.*multiples of 8", {"q": tensor("BF16", [2, 5, 8, 12]), "k": tensor("BF16", [2, 9, 2, 12])})
         bad("rank 3", {"k": tensor("BF16", [9, 2, 16])})
-        bad("q_pos.* Sq is 4, but", {"q_pos": tensor("I32", [2, 4], values=range(8))})
+        bad("q_pos has .*so Sq is 4;", {"q_pos": tensor("I32", [2, 4], values=range(8))})
         bad("q_pos has rank 1", {"q_pos": tensor("I32", [5], values=range(5))})
         bad("q_pos has dtype i64", {"q_pos": tensor("I64", [2, 5], values=range(10))})
-        bad("sinks.* H is 7, but q has H = 8", {"sinks": tensor("F32", [7])})
+        bad("sinks has .*so H is 7; \w+ says H is 8", {"sinks": tensor("F32", [7])})
         bad("sinks holds nan at entry 3", {"sinks": tensor("F32", [8], values=[0, 1, 2, float("nan"), 4, 5, 6, 7])})
         bad('"softmax_max" is an output', {"softmax_max": tensor("F32", [2, 2, 5, 4])})
         bad("cu_seqlens_q.*rank 4|no tensor is packed", {"cu_seqlens_q": tensor("I32", [2], values=[0, 5]),
@@ -46,10 +46,10 @@ class SparseCases(Case):
             self.refused(pattern, {name: tensor("I32", [len(v)], values=v) for name, v in values.items()}, packed=True)
 
         bad("cu_seqlens_q begins with 1", cu_seqlens_q=[1, 2, 5])
-        bad("cu_seqlens_q ends with 4, it must be Tq = 5", cu_seqlens_q=[0, 2, 4])
-        bad("cu_seqlens_k ends with 8, it must be Tk = 9", cu_seqlens_k=[0, 8, 8])
+        bad("cu_seqlens_q ends with 4; allowed is Tq = 5", cu_seqlens_q=[0, 2, 4])
+        bad("cu_seqlens_k ends with 8; allowed is Tk = 9", cu_seqlens_k=[0, 8, 8])
         bad("cu_seqlens_k decreases from 8 to 7", cu_seqlens_k=[0, 8, 7])
-        bad("cu_seqlens_q.* N is 2, but cu_seqlens_k has N = 3", cu_seqlens_k=[0, 2, 8, 9])
+        bad("cu_seqlens_k has .*so N is 3; cu_seqlens_q says N is 2", cu_seqlens_k=[0, 2, 8, 9])
         self.refused("cu_seqlens_q is declared without cu_seqlens_k", {"cu_seqlens_k": None}, packed=True)
 
     def test_options(self):

@@ -154,7 +154,7 @@ class ToolCases(Case):
         self.assertEqual(report["estimate"]["minimum_bytes"], 2 * 2 * 64 * 64 * 2 + 64 * 4 * 2)
         status, out, err = self.lathe("explain", "causal_conv1d", *X)
         self.assertEqual(status, 0, err)
-        for word in (kernel["spec"], "not in any key: B, T, N", "registers", "spills"):
+        for word in (kernel["spec"], "not in any key: B, T,", "registers", "spills"):
             self.assertIn(word, out)
 
     def test_attention(self):
@@ -172,7 +172,7 @@ class ToolCases(Case):
             report = json.loads(out)
             # The heads of a group share tiles, whatever the lengths: one kernel.
             self.assertEqual([kernel["from"] for kernel in report["kernels"]], [found])
-            self.assertEqual(report["varies"], ["B", "Sq", "Tq", "Sk", "Tk", "N", "C0", "C1", "C2", "C3"])
+            self.assertEqual(report["varies"], ["B", "Sq", "Sk"])
             self.assertIsNone(report["estimate"])
         shapes = ["--tensor", "q=bf16:3,100,4,64", "--tensor", "k=bf16:3,200,2,64", "--tensor", "v=bf16:3,200,2,32"]
         status, out, err = self.lathe("explain", "flash_attention", *shapes, "--formulas", "--json")

@@ -83,7 +83,7 @@ class TuneCases(Case):
         self.assertRegex(err, "line 1: .*T is open")
         reports = self.tune(*flags, "--extent", "B=2", "--extent", "T=20")
         self.assertEqual([r["op"] for r in reports], ["causal_conv1d", "causal_conv1d_update"])
-        self.assertEqual([r["kernels"] for r in reports], [1, 0])
+        self.assertEqual([r["kernels"] for r in reports], [1, 1])
 
     def test_show_merge_forget(self):
         status, out, _ = self.lathe("tune", "--show", "--gpu", "h100")
@@ -120,7 +120,8 @@ class TuneCases(Case):
     def test_operators_with_made_up_inputs(self):
         # Of each family one small problem: every candidate computes what the default does.
         attention = ["q=bf16:1,64,2,64", "k=bf16:1,64,1,64", "v=bf16:1,64,1,64"]
-        rows = [("flash_attention", attention, ["causal=1"]),
+        rows = [("causal_conv1d_update", ["x=bf16:3,40", "weight=bf16:40,4", "state=bf16:3,40,4"], []),
+                ("flash_attention", attention, ["causal=1"]),
                 ("kda", ["q=bf16:1,64,1,32", "k=bf16:1,64,1,32", "v=bf16:1,64,1,32", "g=f32:1,64,1,32", "beta=f32:1,64,1"], []),
                 ("sparse_flash_attention", ["q=bf16:1,4,16,64", "k=bf16:1,64,1,64", "v=bf16:1,64,1,64", "indices=i32:1,4,1,16"], ["scale=0.125"])]
         for op, tensors, options in rows:

@@ -34,7 +34,7 @@ class Listener : public Choices {
   size_t number_, answer_;
 };
 
-std::string texts(std::initializer_list<const std::optional<KernelSpec>*> specs) {
+std::string texts(std::initializer_list<const KernelSlot*> specs) {
   std::string all;
   for (const auto* spec : specs) {
     if (*spec) all += (*spec)->text() + '\n';
@@ -81,8 +81,8 @@ Specs decode() {
     problem.decode = true;
     std::string all;
     const auto kernels = *attention_decode_kernels(problem, facts, {});
-    for (const KernelSpec& each : kernels.decode) {
-      all += each.text() + '\n';
+    for (const KernelSlot& each : kernels.decode) {
+      all += each->text() + '\n';
     }
     return all;
   };
@@ -220,6 +220,34 @@ TEST_CASE("choice: the answer is the tile of that kernel, and of no other questi
       }
     }
   }
+}
+
+TEST_CASE("choice: implementations of a step compete in one question") {
+  ConvProblem problem;
+  problem.update = true;
+  const auto listener = std::make_shared<Listener>();
+  const std::string usual = conv_kernels(problem, with("sm_90a", listener), false)->update->text();
+  REQUIRE(listener->asked.size() == 1);
+  const Question question = listener->asked.front();
+  CHECK(question.kernel == "causal_conv1d_update");
+  const std::vector<std::string> expected = {"warps=8", "kernel=causal_conv1d_update_row warps=4",
+                                             "kernel=causal_conv1d_update_row warps=8",
+                                             "kernel=causal_conv1d_update_row warps=1"};
+  CHECK(question.candidates == expected);
+  CHECK(kernel_of(question, expected[0]) == "causal_conv1d_update");
+  CHECK(kernel_of(question, expected[1]) == "causal_conv1d_update_row");
+  std::set<std::string> seen = {usual};
+  for (size_t answer = 1; answer < expected.size(); ++answer) {
+    const auto forced = std::make_shared<Listener>(0, answer);
+    const ConvKernels kernels = *conv_kernels(problem, with("sm_90a", forced), false);
+    CHECK(seen.insert(kernels.update->text()).second);
+    CHECK(kernels.update->kernel == kernel_of(question, expected[answer]));
+    CHECK(kernels.update_by == conv_updates().back());
+  }
+  // An answer that is none, and nobody to ask.
+  const auto none = std::make_shared<Listener>(0, expected.size());
+  CHECK(conv_kernels(problem, with("sm_90a", none), false)->update->text() == usual);
+  CHECK(conv_kernels(problem, *facts_of_arch("sm_90a"), false)->update->text() == usual);
 }
 
 TEST_CASE("choice: the class and candidates are texts of the spec") {

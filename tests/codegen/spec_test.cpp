@@ -37,6 +37,16 @@ TEST_CASE("texts that were made to have one XXH3 are two kernels") {
         "smem=0");
 }
 
+TEST_CASE("what a launch needs beyond a grid is in the text where it is not the default") {
+  KernelSpec spec;
+  spec.kernel = "stem", spec.threads = 64;
+  CHECK(spec.text() == "stem threads=64 smem=0");
+  spec.cluster = 2, spec.min_blocks = 3;
+  spec.tensor_maps = {{"k", Dtype::bf16, {64, 128}, 128}, {"v", Dtype::f32, {32}, 0}};
+  CHECK(spec.text() ==
+        "stem map_k=bf16x64x128/128 map_v=f32x32 cluster=2 min_blocks=3 threads=64 smem=0");
+}
+
 TEST_CASE("golden text of the causal_conv1d kernels") {
   ConvProblem problem;
   problem.silu = problem.bias = problem.packed = problem.halo = true;
@@ -54,6 +64,9 @@ TEST_CASE("golden text of the causal_conv1d kernels") {
   CHECK(kernels.update->text() ==
         "causal_conv1d_update x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
         "threads=256 smem=5536");
+  CHECK(conv_update_row.candidates(problem, facts).front().text() ==
+        "causal_conv1d_update_row x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
+        "threads=128 smem=7808");
   CHECK(kernels.weight_grad->text() ==
         "causal_conv1d_weight_grad output=f32 width=4 bias=1 by_tap=1 threads=256 smem=6400");
   CHECK(kernels.weight_grad_cast->text() ==

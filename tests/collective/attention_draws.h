@@ -21,7 +21,7 @@ namespace lathe::draws {
 struct Draw {
   LayoutOptions options;
   Layout layout;
-  Visibility visibility;
+  VisibleRange visible;
 };
 
 // Documents, many of them empty, of a ragged axis; half of the time keys on an axis of their own.
@@ -48,7 +48,7 @@ inline Draw random_draw(std::mt19937& random) {
   draw.layout = std::move(*layout);
   const auto window = [&] { return any(2) == 0 ? -1 : any(15); };
   const int64_t left = window(), right = window();
-  draw.visibility = visibility(any(2) == 0, left, right, any(2) == 0);
+  draw.visible = {left, any(2) == 0 ? 0 : right, any(2) == 0};
   return draw;
 }
 
@@ -56,18 +56,12 @@ inline std::string words(const Draw& draw) {
   std::ostringstream out;
   out << "world " << draw.options.world << " balance " << static_cast<int>(draw.options.balance)
       << " block " << draw.options.block_size << " cu " << cases::words(draw.layout.cu_seqlens)
-      << "cu_k " << cases::words(draw.layout.cu_seqlens_k) << "left " << draw.visibility.left
-      << " right " << draw.visibility.right << " positions " << draw.visibility.positions;
+      << "cu_k " << cases::words(draw.layout.cu_seqlens_k) << "left " << draw.visible.left
+      << " right " << draw.visible.right << " positions " << draw.visible.positions;
   return out.str();
 }
 
-inline std::vector<int64_t> tokens_of(const std::vector<Interval>& intervals) {
-  std::vector<int64_t> out;
-  for (const Interval& each : intervals) {
-    for (int64_t t = each.begin; t < each.end; ++t) out.push_back(t);
-  }
-  return out;
-}
+using cases::tokens_of;
 
 inline int sequence_of(const std::vector<int64_t>& cu_seqlens, int64_t token) {
   int n = 0;
@@ -83,14 +77,14 @@ inline bool is_visible(const Draw& draw, int64_t q, int64_t k) {
   if (n != sequence_of(cu_k, k)) return false;
   // Seen from the ends of the sequence, where the last row is at the last key.
   const int64_t ahead = (cu_q[n + 1] - q) - (cu_k[n + 1] - k);
-  if (draw.visibility.right >= 0 && ahead > draw.visibility.right) return false;
-  return draw.visibility.left < 0 || -ahead <= draw.visibility.left;
+  if (draw.visible.right >= 0 && ahead > draw.visible.right) return false;
+  return draw.visible.left < 0 || -ahead <= draw.visible.left;
 }
 
-inline bool keeps(const PairRow& pair, const Visibility& visibility, int64_t row, int64_t key) {
+inline bool keeps(const PairRow& pair, const VisibleRange& visible, int64_t row, int64_t key) {
   const int64_t away = (key - pair.ka) - (row - pair.qa) - pair.shift;
-  return (visibility.right < 0 || away <= visibility.right) &&
-         (visibility.left < 0 || away >= -visibility.left);
+  return (visible.right < 0 || away <= visible.right) &&
+         (visible.left < 0 || away >= -visible.left);
 }
 
 // How often each (row, key) of the whole axes was met.
@@ -109,7 +103,7 @@ inline void meet(const Draw& draw, const AttentionRound& round, const std::vecto
     bool first_row = false, last_row = false, first_key = false, last_key = false;
     for (int64_t row = pair.qa; row < pair.qb; ++row) {
       for (int64_t key = pair.ka; key < pair.kb; ++key) {
-        if (!keeps(pair, draw.visibility, row, key)) continue;
+        if (!keeps(pair, draw.visible, row, key)) continue;
         ++(*met)[{rows[row], keys[key]}];
         ++count;
         first_row = first_row || row == pair.qa, last_row = last_row || row == pair.qb - 1;
@@ -117,7 +111,7 @@ inline void meet(const Draw& draw, const AttentionRound& round, const std::vecto
       }
     }
     REQUIRE((first_row && last_row && first_key && last_key));
-    if (!draw.visibility.positions) continue;
+    if (!draw.visible.positions) continue;
     const int n = sequence_of(draw.layout.cu_seqlens, rows[pair.qa]);
     const int64_t q_begin = draw.layout.cu_seqlens[n], k_begin = draw.layout.cu_seqlens_k[n];
     const int64_t more =
@@ -148,7 +142,7 @@ inline void require_all_met(const Draw& draw, const Met& met) {
 inline std::vector<AttentionRounds> all_ranks(const Draw& draw, Rotation rotation) {
   std::vector<AttentionRounds> out;
   for (int rank = 0; rank < draw.layout.world(); ++rank) {
-    auto rounds = attention_rounds(draw.layout, rank, rotation, draw.visibility);
+    auto rounds = attention_rounds(draw.layout, rank, rotation, draw.visible);
     REQUIRE(rounds.ok());
     out.push_back(std::move(*rounds));
   }

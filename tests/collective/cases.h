@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "collective/shard.h"
+
 namespace cases {
 
 // 0 <= ... <= length in `parts` intervals; half of the cuts repeat another one or an end.
@@ -21,6 +23,15 @@ inline std::vector<int64_t> random_offsets(std::mt19937& random, int64_t length,
     out.push_back(repeat ? out[random() % out.size()] : any);
   }
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The tokens of a rank's buffer.
+inline std::vector<int64_t> tokens_of(const std::vector<lathe::Interval>& intervals) {
+  std::vector<int64_t> out;
+  for (const lathe::Interval& each : intervals) {
+    for (int64_t t = each.begin; t < each.end; ++t) out.push_back(t);
+  }
   return out;
 }
 

@@ -80,18 +80,13 @@ Buffers carry(const Moves& moves, const Buffers& from, const std::vector<int64_t
 
 Buffers positions(const Layout& layout) {
   Buffers out;
-  for (const auto& rank : layout.queries) {
-    auto& tokens = out.emplace_back();
-    for (const Interval& interval : rank) {
-      for (int64_t t = interval.begin; t < interval.end; ++t) tokens.push_back(t);
-    }
-  }
+  for (const auto& rank : layout.queries) out.push_back(cases::tokens_of(rank));
   return out;
 }
 
-bool sees(const Sight& sight, int64_t row, int64_t key) {
-  return (sight.left < 0 || key >= row - sight.left) &&
-         (sight.right < 0 || key <= row + sight.right);
+bool sees(const VisibleRange& visible, int64_t row, int64_t key) {
+  return (visible.left < 0 || key >= row - visible.left) &&
+         (visible.right < 0 || key <= row + visible.right);
 }
 
 struct Drawn {
@@ -116,7 +111,7 @@ Drawn draw(std::mt19937& random) {
   rules.choice = random() % 4 == 0 ? DispatchChoice::home : DispatchChoice::always;
   rules.limits = {1, 20, 1 + static_cast<int64_t>(random() % 4), 4, 2};
   const auto window = [&] { return static_cast<int64_t>(random() % 12) - 1; };
-  if (random() % 2 == 0) rules.limits.sight = {window(), window()};
+  if (random() % 2 == 0) rules.limits.visible = {window(), window()};
   return {*layout, rules};
 }
 
@@ -128,7 +123,7 @@ TEST_CASE("dispatch plan: every query meets exactly its keys, and results go hom
   for (int turn = 0; turn < 600; ++turn) {
     CAPTURE(turn);
     const Drawn drawn = draw(random);
-    const Sight& sight = drawn.rules.limits.sight;
+    const VisibleRange& visible = drawn.rules.limits.visible;
     const auto made = plan_dispatch(drawn.layout, drawn.rules);
     REQUIRE_MESSAGE(made.ok(), made.status().text());
     const DispatchPlan& plan = *made;
@@ -143,7 +138,7 @@ TEST_CASE("dispatch plan: every query meets exactly its keys, and results go hom
       int64_t pairs = 0, last = 0;
       for (const int64_t token : queries[at]) CHECK(token != kNothing);
       for (const int64_t token : keys[at]) CHECK(token != kNothing);
-      for (const DispatchPair& pair : plan.pairs[at]) {
+      for (const PairRow& pair : plan.pairs[at]) {
         CHECK(pair.qa == last);  // ascending, one behind the other
         last = pair.qb;
         for (int64_t i = pair.qa; i < pair.qb; ++i) {
@@ -152,7 +147,7 @@ TEST_CASE("dispatch plan: every query meets exactly its keys, and results go hom
           CHECK(pair.q0 + i - pair.qa == query - cu[n]);
           for (int64_t j = pair.ka; j < pair.kb; ++j) {
             CHECK(pair.k0 + j - pair.ka == keys[at].at(j) - cu[n]);
-            if (!sees(sight, i - pair.qa + pair.shift, j - pair.ka)) continue;
+            if (!sees(visible, i - pair.qa + pair.shift, j - pair.ka)) continue;
             seen[query].push_back(keys[at][j]);
             ++pairs;
           }
@@ -165,7 +160,7 @@ TEST_CASE("dispatch plan: every query meets exactly its keys, and results go hom
       for (int64_t row = cu[n]; row < cu[n + 1]; ++row) {
         std::vector<int64_t> expected;
         for (int64_t key = cu[n]; key < cu[n + 1]; ++key) {
-          if (sees(sight, row, key)) expected.push_back(key);
+          if (sees(visible, row, key)) expected.push_back(key);
         }
         CHECK(seen[row] == expected);
       }

@@ -225,8 +225,9 @@ void HaloWorld::add(int rank) {
 std::vector<Row> HaloWorld::expected_halo(int rank) const {
   std::vector<Row> out;
   if (!goes_on(rank)) return out;
-  for (const HaloRow& row : conv_halo_rows(cu, cut, rank, width)) {
-    out.push_back(row.initial ? slot_row(row.sequence, row.slot) : token_row(row.position));
+  const int64_t begin = cut.part(rank).begin, sequence = sequence_at(begin), start = cu[sequence];
+  for (int64_t at = begin - (width - 1); at < begin; ++at) {
+    out.push_back(at < start ? slot_row(sequence, width + at - start) : token_row(at));
   }
   return out;
 }
@@ -240,12 +241,12 @@ HaloWorld::Sums HaloWorld::expected_sums() const {
   };
   for (int rank = 0; rank < size(); ++rank) {
     if (!goes_on(rank)) continue;
-    const auto rows = conv_halo_rows(cu, cut, rank, width);
+    const int64_t begin = cut.part(rank).begin, start = cu[sequence_at(begin)];
+    const std::vector<Row> rows = expected_halo(rank);
     for (int h = 0; h < width - 1; ++h) {
-      const HaloRow& row = rows[h];
-      const Row where = row.initial ? slot_row(row.sequence, row.slot) : token_row(row.position);
-      out[{owner(row.initial ? cu[row.sequence] : row.position), where}].push_back(
-          gradient_row(rank, h));
+      // A slot of the initial state lies with the first token of its sequence.
+      const int64_t from = std::max(start, begin - (width - 1) + h);
+      out[{owner(from), rows[h]}].push_back(gradient_row(rank, h));
     }
   }
   return out;

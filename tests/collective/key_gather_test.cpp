@@ -10,20 +10,13 @@
 #include <random>
 #include <set>
 
-#include "collective/ring.h"
+#include "tests/collective/cases.h"
 
 namespace lathe {
 namespace {
 
+using cases::tokens_of;
 using Tokens = std::vector<int64_t>;
-
-Tokens buffer_of(const std::vector<Interval>& intervals) {
-  Tokens out;
-  for (const Interval& each : intervals) {
-    for (int64_t t = each.begin; t < each.end; ++t) out.push_back(t);
-  }
-  return out;
-}
 
 Layout draw(std::mt19937& random) {
   const auto below = [&](int most) { return static_cast<int64_t>(random() % most); };
@@ -63,7 +56,7 @@ Seen seen_by(const Layout& layout, int64_t row, bool causal) {
 
 std::set<int64_t> visible(const Layout& layout, int rank, bool causal) {
   std::set<int64_t> out;
-  for (const int64_t row : buffer_of(layout.queries[rank])) {
+  for (const int64_t row : tokens_of(layout.queries[rank])) {
     const Seen seen = seen_by(layout, row, causal);
     for (int64_t j = 0; j < seen.count; ++j) out.insert(seen.first + j);
   }
@@ -74,7 +67,7 @@ std::set<int64_t> visible(const Layout& layout, int rank, bool causal) {
 Tokens carry_out(const Layout& layout, const KeyGather& plan) {
   Tokens gathered(static_cast<size_t>(plan.keys), -1);
   for (int owner = 0; owner < layout.world(); ++owner) {
-    const Tokens own = buffer_of(layout.keys[owner]);
+    const Tokens own = tokens_of(layout.keys[owner]);
     for (const KeyPiece& piece : plan.from[owner]) {
       CHECK(piece.tokens > 0);
       for (int64_t i = 0; i < piece.tokens; ++i) {
@@ -88,7 +81,7 @@ Tokens carry_out(const Layout& layout, const KeyGather& plan) {
 }
 
 void check_rows(const Layout& layout, const KeyGather& plan, const Tokens& gathered, bool causal) {
-  const Tokens rows = buffer_of(layout.queries[plan.rank]);
+  const Tokens rows = tokens_of(layout.queries[plan.rank]);
   const auto positions = row_positions(layout, plan.rank);
   REQUIRE(positions.size() == rows.size());
   int64_t next = 0;
@@ -129,7 +122,7 @@ void check_way_home(const Layout& layout, const std::vector<KeyGather>& plans,
       }
     }
     CHECK(static_cast<int64_t>(returned.size()) == plan.returned.back());
-    const Tokens own = buffer_of(layout.keys[plan.rank]);
+    const Tokens own = tokens_of(layout.keys[plan.rank]);
     const auto sources = gradient_sources(plan);
     for (int rank = 0; rank < layout.world(); ++rank) {
       for (size_t j = 0; j < own.size(); ++j) {
@@ -200,18 +193,21 @@ TEST_CASE("gathered keys: of contiguous rows they are the slice that packed atte
   for (options.world = 1; options.world <= 5; ++options.world) {
     for (const bool causal : {false, true}) {
       const auto layout = make_layout(options);
-      const auto slices = gather_slices(cu, options.world, causal);
-      REQUIRE((layout.ok() && slices.ok()));
+      REQUIRE(layout.ok());
       for (int rank = 0; rank < options.world; ++rank) {
-        const GatherSlice& slice = (*slices)[rank];
         const KeyGather plan = key_gather(*layout, rank, causal);
-        REQUIRE(plan.keys == slice.keys.size());
-        CHECK(carry_out(*layout, plan) == buffer_of({slice.keys}));
-        REQUIRE(plan.runs.size() == slice.seq_ids.size());
-        for (size_t i = 0; i < plan.runs.size(); ++i) {
-          CHECK(plan.runs[i].rows_begin == slice.cu_seqlens_q[i]);
-          CHECK(plan.runs[i].keys_begin == slice.cu_seqlens_k[i]);
-          CHECK(plan.runs[i].keys_end == slice.cu_seqlens_k[i + 1]);
+        REQUIRE(!plan.runs.empty());
+        const int64_t start = plan.runs.front().origin;
+        CHECK(carry_out(*layout, plan) == tokens_of({{start, start + plan.keys}}));
+        int64_t row = layout->queries[rank].front().begin, keys = 0;
+        for (const KeyRun& run : plan.runs) {
+          // Sequence after sequence, each from its start; the last row is at the last key.
+          CHECK(run.origin == cu[run.sequence]);
+          CHECK(run.origin == start + run.keys_begin);
+          CHECK(run.keys_begin == keys);
+          keys = run.keys_end;
+          row += run.rows_end - run.rows_begin;
+          CHECK(start + run.keys_end == (causal ? row : cu[run.sequence + 1]));
         }
       }
     }

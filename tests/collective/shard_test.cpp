@@ -56,31 +56,6 @@ void check_context(const PartContext& got, const std::vector<int64_t>& cu, const
   CHECK(got.pre_tokens == before);
 }
 
-void check_halo(const std::vector<HaloRow>& got, const std::vector<int64_t>& cu,
-                const Partition& cut, int rank, int width) {
-  const int64_t begin = cut.bounds[rank];
-  if (cut.part(rank).size() == 0) {
-    CHECK(got.empty());
-    return;
-  }
-  REQUIRE(got.size() == static_cast<size_t>(width - 1));
-  // Walk back from the part's first token; past the start of its sequence come the state's slots,
-  // the newest of which is the last.
-  const int sequence = holder(cu, begin);
-  int slot = width;
-  for (int j = width - 2; j >= 0; --j) {
-    const int64_t position = begin - (width - 1) + j;
-    if (position >= 0 && slot == width && holder(cu, position) == sequence) {
-      CHECK_FALSE(got[j].initial);
-      CHECK(got[j].position == position);
-    } else {
-      CHECK(got[j].initial);
-      CHECK(got[j].sequence == sequence);
-      CHECK(got[j].slot == --slot);
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("chunks cover the interval once, in order, and differ by at most one") {
@@ -107,6 +82,13 @@ TEST_CASE("a chunk of an axis near the end of 64 bits does not wrap") {
   const int64_t n = INT64_MAX - 1;
   CHECK(chunk(6, 0, n, 7).end == n);
   CHECK(chunk(3, 0, n, 7).begin == n / 7 * 3 + n % 7 * 3 / 7);
+}
+
+TEST_CASE("intervals side by side are one") {
+  CHECK(joined_intervals({{0, 2}, {2, 2}, {2, 5}, {7, 7}, {6, 8}, {8, 9}}) ==
+        std::vector<Interval>{{0, 5}, {6, 9}});
+  CHECK(joined_intervals({}).empty());
+  CHECK(joined_intervals({{3, 3}}).empty());
 }
 
 TEST_CASE("bad offsets are refused by value and rule") {
@@ -139,7 +121,7 @@ TEST_CASE("bad offsets are refused by value and rule") {
   CHECK_FALSE(part_contexts({0, 4}, {{0, 5, 4}}).ok());
 }
 
-TEST_CASE("contexts and halos equal brute force on every even cut of small axes") {
+TEST_CASE("contexts equal brute force on every even cut of small axes") {
   std::mt19937 random(1);
   for (int64_t length = 0; length <= 12; ++length) {
     for (int world = 1; world <= 8; ++world) {
@@ -154,8 +136,6 @@ TEST_CASE("contexts and halos equal brute force on every even cut of small axes"
         REQUIRE(contexts->size() == static_cast<size_t>(world));
         for (int rank = 0; rank < world; ++rank) {
           check_context((*contexts)[rank], cu, cut, rank);
-          const int width = static_cast<int>(random() % 7) + 2;
-          check_halo(conv_halo_rows(cu, cut, rank, width), cu, cut, rank, width);
         }
       }
     }
@@ -173,20 +153,4 @@ TEST_CASE("the worked example: three sequences over four ranks") {
   CHECK(two.pre_tokens == 10);
   CHECK_FALSE(two.is_first);
   CHECK_FALSE(two.is_last);
-}
-
-TEST_CASE("the worked example: halos that mix a state with tokens of two ranks") {
-  const std::vector<int64_t> cu = {0, 3, 10};
-  const Partition cut = even_partition(10, 5);
-  const auto row = [&](int rank, int j) { return conv_halo_rows(cu, cut, rank, 4)[j]; };
-  CHECK(row(1, 0).initial);
-  CHECK(row(1, 0).sequence == 0);
-  CHECK(row(1, 0).slot == 3);
-  CHECK(row(1, 2).position == 1);
-  CHECK(row(2, 0).slot == 2);
-  CHECK(row(2, 1).slot == 3);
-  CHECK(row(2, 1).sequence == 1);
-  CHECK(row(2, 2).position == 3);
-  for (int j = 0; j < 3; ++j) CHECK(row(3, j).position == 3 + j);
-  for (int j = 0; j < 3; ++j) CHECK(row(4, j).position == 5 + j);
 }

@@ -35,6 +35,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_line(input);
   const auto all = operators();
   const Operator& op = all[fuzz::take_number(input, 1) % all.size()];
-  check_line(R"({"op":")" + std::string(op.info.name) + R"(",)" + std::string(input) + "}");
+  check_line(R"({"op":")" + std::string(op.name) + R"(",)" + std::string(input) + "}");
   return 0;
 }

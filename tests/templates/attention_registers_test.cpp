@@ -7,12 +7,9 @@
 //   templates_attention_compile_test --no-skip -tc="attention: the survey*"
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 #include "codegen/base/text.h"
-#include "codegen/source.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/kernels.h"
 #include "tests/templates/compile_jobs.h"
@@ -20,8 +17,6 @@
 using namespace lathe;
 
 namespace {
-
-constexpr int kReservedShared = 1024;  // of each block, by the system
 
 struct Unit {
   const char* arch;
@@ -62,25 +57,6 @@ KernelSpec default_of(const Unit& unit) {
   return attention_forward_spec(problem, *tile);
 }
 
-// Blocks of a kernel that a multiprocessor holds.
-int resident(const KernelSpec& spec, const CompileReport& report, const DeviceFacts& facts) {
-  const int registers = (report.registers + 7) / 8 * 8 * spec.threads;
-  return std::min(facts.registers_per_multiprocessor / std::max(registers, 1),
-                  facts.shared_bytes_per_multiprocessor / (spec.smem_bytes + kReservedShared));
-}
-
-std::string row(const Unit& unit, const KernelSpec& spec, const CompileReport& report) {
-  char line[256];
-  std::snprintf(line, sizeof line,
-                "%-7s %-4s %3d/%-3d %-41s %3lldx%-3lld %3d threads %3d registers %3d spilt %3d "
-                "stack %3d KiB %d blocks",
-                unit.arch, std::string(word(unit.element)).c_str(), unit.head_dim, unit.value_dim,
-                unit.flags, spec.constant("m"), spec.constant("n"), spec.threads, report.registers,
-                report.spill_stores, report.stack_bytes, spec.smem_bytes / 1024,
-                resident(spec, report, *facts_of_arch(unit.arch)));
-  return line;
-}
-
 }  // namespace
 
 TEST_CASE("attention: the defaults that need most registers do not spill") {
@@ -111,14 +87,9 @@ TEST_CASE("attention: the defaults that need most registers do not spill") {
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
 
 void survey(const Compiler& nvrtc, const Unit& unit) {
-  const KernelSpec spec = default_of(unit);
-  const auto compiled = nvrtc.compile(emit_unit(spec, unit.arch), unit.arch);
-  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-  const CompileReport& report = compiled->report;
-  const std::string line = row(unit, spec, report);
-  std::puts(line.c_str());
-  std::fflush(stdout);
-  CHECK_MESSAGE((report.spill_stores == 0 && report.stack_bytes == 0), line);
+  compile_test::survey(
+      nvrtc, default_of(unit), unit.arch,
+      text(word(unit.element), ' ', unit.head_dim, '/', unit.value_dim, ' ', unit.flags));
 }
 
 // LATHE_TEST_ARCH: of one architecture alone.

@@ -9,9 +9,8 @@
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
 #include "ops/conv/kernels.h"
-#include "ops/exchange_kernels.h"
 #include "ops/kda/kernels.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 #include "templates/params/kda.h"
 #include "tests/templates/compile_jobs.h"
 
@@ -104,6 +103,9 @@ std::vector<compile_test::Job> all_jobs() {
                                &kernels->halo_pack, &kernels->halo_join, &kernels->halo_add}) {
         if (*spec) jobs.add(**spec, arch);
       }
+      for (const ConvUpdate* update : conv_updates()) {
+        if (problem.update) jobs.add(update->candidates(problem, facts).front(), arch);
+      }
     }
     for (const KdaProblem& problem : kda_problems_for(a)) {
       const auto kernels = kda_kernels(problem, facts);
@@ -123,7 +125,7 @@ TEST_CASE("every template compiles for every architecture without spills") {
   const std::vector<compile_test::Job> jobs = all_jobs();
   const compile_test::Outcome outcome = compile_test::compile(*nvrtc, jobs);
   for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
-  CHECK(outcome.covered.size() == 13 * supported_archs().size());
+  CHECK(outcome.covered.size() == 14 * supported_archs().size());
   for (const auto& [kernel, registers] : outcome.registers) {
     MESSAGE(kernel, ": at most ", registers, " registers");
   }

@@ -55,9 +55,9 @@ void add_jobs(const AttentionProblem& problem, bool apart, const std::string& ar
   jobs->add(*forward->forward, arch, wide);
   const auto backward = attention_backward_kernels(problem, facts, {!apart, apart});
   REQUIRE_MESSAGE(backward.ok(), backward.status().text());
-  jobs->add(backward->prepare, arch);
+  jobs->add(*backward->prepare, arch);
   jobs->add(backward->main(), arch, wide);
-  jobs->add(backward->finish, arch);
+  jobs->add(*backward->finish, arch);
 }
 
 }  // namespace

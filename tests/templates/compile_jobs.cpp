@@ -6,15 +6,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <thread>
 
 #include "codegen/base/text.h"
+#include "codegen/device_facts.h"
 #include "codegen/source.h"
 
 namespace compile_test {
 
 using namespace lathe;
+
+constexpr int kReservedShared = 1024;  // of each block, by the system
 
 void Jobs::add(const KernelSpec& spec, const std::string& arch, bool may_spill) {
   by_unit_.emplace(emit_unit(spec, arch), Job{spec, arch, may_spill});
@@ -61,6 +65,28 @@ Outcome compile(const Compiler& compiler, const std::vector<Job>& jobs) {
   work();
   other.join();
   return outcome;
+}
+
+void survey(const Compiler& compiler, const KernelSpec& spec, const std::string& arch,
+            const std::string& label, bool may_spill) {
+  const auto compiled = compiler.compile(emit_unit(spec, arch), arch);
+  REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
+  const CompileReport& report = compiled->report;
+  const DeviceFacts facts = *facts_of_arch(arch);
+  const int registers = std::max((report.registers + 7) / 8 * 8 * spec.threads, 1);
+  const int blocks =
+      std::min(facts.registers_per_multiprocessor / registers,
+               facts.shared_bytes_per_multiprocessor / (spec.smem_bytes + kReservedShared));
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "%-7s %-55s %3lldx%-3lld %3d threads %3d registers %3d spilt %3d stack %3d KiB %d "
+                "blocks",
+                arch.c_str(), label.c_str(), spec.constant("m"), spec.constant("n"), spec.threads,
+                report.registers, report.spill_stores, report.stack_bytes, spec.smem_bytes / 1024,
+                blocks);
+  std::puts(line);
+  std::fflush(stdout);
+  CHECK_MESSAGE((may_spill || (report.spill_stores == 0 && report.stack_bytes == 0)), line);
 }
 
 std::shared_ptr<const Compiler> open_compiler() {

@@ -41,6 +41,11 @@ struct Outcome {
 // memory.
 Outcome compile(const lathe::Compiler& compiler, const std::vector<Job>& jobs);
 
+// One line about a kernel: label, tile, registers, what it keeps elsewhere, blocks that a
+// multiprocessor holds. Nothing may be kept elsewhere unless it may spill.
+void survey(const lathe::Compiler& compiler, const lathe::KernelSpec& spec, const std::string& arch,
+            const std::string& label, bool may_spill = false);
+
 // Null, with a message, where there is no compiler.
 std::shared_ptr<const lathe::Compiler> open_compiler();
 

@@ -13,10 +13,9 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/merge_kernels.h"
 #include "ops/conv/kernels.h"
-#include "ops/exchange_kernels.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/segments.h"
-#include "ops/move_kernels.h"
+#include "ops/row_kernels.h"
 #include "ops/sparse/backward_kernels.h"
 #include "ops/sparse/ranks_kernels.h"
 
@@ -53,6 +52,11 @@ TEST_CASE("specs and templates have the same stems") {
     CHECK((*spec)->source == "conv/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
   }
+  for (const ConvUpdate* update : conv_updates()) {
+    const KernelSpec spec = update->candidates(problem, *facts_of_arch("sm_80")).front();
+    CHECK(spec.source == "conv/" + spec.kernel + ".cuh");
+    sources.insert(spec.source);
+  }
   AttentionProblem forward;
   forward.forward = forward.backward = true;
   forward.snippets = {{"mask_mod", "", ""}};
@@ -60,11 +64,9 @@ TEST_CASE("specs and templates have the same stems") {
   const AttentionKernels attention = *attention_kernels(forward, facts);
   const AttentionBackwardKernels backward =
       *attention_backward_kernels(forward, facts, {true, false});
-  const std::optional<KernelSpec> prepare = backward.prepare, finish = backward.finish;
-  const std::optional<KernelSpec> probe =
-      snippet_probe_spec(*attention.forward, forward.snippets.front());
+  const KernelSlot probe = snippet_probe_spec(*attention.forward, forward.snippets.front());
   for (const auto* spec : {&attention.forward, &attention.mask_blocks, &backward.together,
-                           &backward.mask_queries, &prepare, &finish, &probe}) {
+                           &backward.mask_queries, &backward.prepare, &backward.finish, &probe}) {
     REQUIRE(spec->has_value());
     CHECK((*spec)->source == "attention/" + (*spec)->kernel + ".cuh");
     sources.insert((*spec)->source);
@@ -80,7 +82,7 @@ TEST_CASE("specs and templates have the same stems") {
   AttentionProblem decode;
   decode.decode = decode.append = true;
   const auto paged = *attention_decode_kernels(decode, *facts_of_arch("sm_80"), {});
-  for (const KernelSpec& spec : {paged.decode[0], *paged.append, *paged.combine}) {
+  for (const KernelSpec& spec : {*paged.decode[0], *paged.append, *paged.combine}) {
     CHECK(spec.source == "attention/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
@@ -109,20 +111,17 @@ TEST_CASE("specs and templates have the same stems") {
   const SparseKernels sparse = *sparse_kernels(lists, facts);
   const SparseBackwardKernels gradients = *sparse_backward_kernels(lists, facts);
   for (const KernelSpec& spec :
-       {*sparse.forward, *sparse.combine, gradients.prepare, *gradients.main, *gradients.ranges,
-        *gradients.fill, *gradients.gather, gradients.finish,
+       {*sparse.forward, *sparse.combine, *gradients.prepare, *gradients.main, *gradients.ranges,
+        *gradients.fill, *gradients.gather, *gradients.finish,
         sparse_join_spec(Dtype::bf16, Dtype::f32)}) {
     CHECK(spec.source == "sparse/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   for (const KernelSpec& spec :
        {copy_rows_spec(RowIndex::none, 16), add_rows_spec(Dtype::f32, Dtype::f32),
-        sum_parts_spec(Dtype::f32, Dtype::f32, 4)}) {
-    CHECK(spec.source == "exchange/" + spec.kernel + ".cuh");
-    sources.insert(spec.source);
-  }
-  for (const KernelSpec& spec : {move_rows_spec(16), sum_rows_spec(Dtype::f32, Dtype::f32, true)}) {
-    CHECK(spec.source == "moves/" + spec.kernel + ".cuh");
+        sum_parts_spec(Dtype::f32, Dtype::f32, 4), move_rows_spec(16),
+        sum_rows_spec(Dtype::f32, Dtype::f32, true)}) {
+    CHECK(spec.source == "rows/" + spec.kernel + ".cuh");
     sources.insert(spec.source);
   }
   CHECK(sources == template_stems());

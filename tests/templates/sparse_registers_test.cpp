@@ -1,17 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of sparse attention as they are chosen for every architecture: they compile and keep
-// everything in registers. Every architecture has some of the problems, the next one the next; all
-// tiles of all of them run on demand:
+// The kernels of sparse attention, forward and backward, as they are chosen for every architecture:
+// they compile and keep everything in registers. Every architecture has some of the problems, the
+// next one the next; all tiles of all of them run on demand:
 //
-//   templates_sparse_compile_test --no-skip -tc="sparse: the survey*"
+//   templates_sparse_compile_test --no-skip -tc="sparse*: the survey*"
 #include <doctest/doctest.h>
 
-#include <cstdio>
-
 #include "codegen/base/text.h"
-#include "codegen/source.h"
-#include "ops/sparse/kernels.h"
+#include "ops/sparse/backward_kernels.h"
+#include "ops/sparse/ranks_kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
@@ -28,16 +26,40 @@ constexpr Widths kWidths[] = {
     {192, 0, 128, false}, {128, 64, 128, false}, {128, 0, 128, true},   {64, 0, 512, false},
     {512, 64, 64, false}, {64, 0, 64, false},
 };
-constexpr int kGroups[] = {64, 128, 1, 40, 24};
+constexpr int kGroups[] = {64, 128, 1, 40, 24}, kBackwardGroups[] = {128, 1, 24};
 
-SparseProblem problem_of(const Widths& widths, int group, bool heavy) {
+SparseProblem problem_of(const Widths& widths, int group, Dtype element) {
   SparseProblem problem;
-  problem.element = heavy ? Dtype::bf16 : Dtype::f16;
-  problem.cu_seqlens = heavy ? Dtype::i64 : Dtype::i32;
+  problem.element = element;
+  problem.cu_seqlens = Dtype::i64;
   problem.head_dim = widths.head_dim, problem.rope_dim = widths.rope_dim;
   problem.value_dim = widths.value_dim, problem.values_in_keys = widths.values_in_keys;
-  problem.group = group, problem.packed = problem.sinks = heavy, problem.forward = true;
+  problem.group = group, problem.packed = problem.sinks = true;
   return problem;
+}
+SparseProblem forward_of(const Widths& widths, int group) {
+  SparseProblem problem = problem_of(widths, group, Dtype::bf16);
+  problem.forward = true;
+  return problem;
+}
+SparseProblem backward_of(const Widths& widths, int group, bool deterministic) {
+  SparseProblem problem = problem_of(widths, group, deterministic ? Dtype::f16 : Dtype::bf16);
+  problem.dsinks = problem.backward = true, problem.deterministic = deterministic;
+  return problem;
+}
+
+size_t compile_all(const Compiler& nvrtc, const compile_test::Jobs& jobs) {
+  const compile_test::Outcome outcome = compile_test::compile(nvrtc, jobs.list());
+  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  for (const auto& [kernel, registers] : outcome.registers) {
+    MESSAGE(kernel, ": at most ", registers, " registers");
+  }
+  return outcome.covered.size();
+}
+
+std::string name_of(const Widths& widths) {
+  return text(widths.head_dim, '+', widths.rope_dim, '/', widths.value_dim,
+              widths.values_in_keys ? " in k" : "");
 }
 
 }  // namespace
@@ -51,45 +73,68 @@ TEST_CASE("sparse: the defaults compile for every architecture without spills") 
     for (size_t w = 0; w < std::size(kWidths); ++w) {
       if (w > 0 && w != 1 + 2 * a % (std::size(kWidths) - 1)) continue;
       const int group = kGroups[w == 0 ? 0 : (w + a) % std::size(kGroups)];
-      const auto kernels =
-          sparse_kernels(problem_of(kWidths[w], group, true), *facts_of_arch(archs[a]));
+      const auto kernels = sparse_kernels(forward_of(kWidths[w], group), *facts_of_arch(archs[a]));
       REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
       jobs.add(*kernels->forward, archs[a]);
       jobs.add(*kernels->combine, archs[a]);
     }
   }
-  const compile_test::Outcome outcome = compile_test::compile(*nvrtc, jobs.list());
-  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
-  CHECK(outcome.covered.size() == 2 * archs.size());
-  for (const auto& [kernel, registers] : outcome.registers) {
-    MESSAGE(kernel, ": at most ", registers, " registers");
+  CHECK(compile_all(*nvrtc, jobs) == 2 * archs.size());
+}
+
+TEST_CASE("sparse backward: the defaults compile for every architecture without spills") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  compile_test::Jobs jobs;
+  const auto& archs = supported_archs();
+  for (size_t a = 0; a < archs.size(); ++a) {
+    // Every other of the widths, the first of them where it has the largest tile.
+    const size_t w = (2 * a + 8) % std::size(kWidths);
+    const int group = kBackwardGroups[a % std::size(kBackwardGroups)];
+    const auto kernels = sparse_backward_kernels(backward_of(kWidths[w], group, a % 2 == 0),
+                                                 *facts_of_arch(archs[a]));
+    REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+    jobs.add(*kernels->main, archs[a]);
+    if (!kernels->gather) continue;
+    for (const KernelSpec& spec :
+         {*kernels->prepare, *kernels->ranges, *kernels->fill, *kernels->gather, *kernels->finish,
+          sparse_join_spec(Dtype::f16, Dtype::f32), sparse_join_spec(Dtype::bf16, Dtype::bf16)}) {
+      jobs.add(spec, archs[a]);
+    }
   }
+  compile_all(*nvrtc, jobs);
 }
 
 TEST_CASE("sparse: the survey of registers" * doctest::skip()) {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
-  for (const std::string& arch :
-       {std::string("sm_80"), std::string("sm_90a"), std::string("sm_120")}) {
+  for (const char* arch : {"sm_80", "sm_90a", "sm_120"}) {
     const DeviceFacts facts = *facts_of_arch(arch);
     for (const Widths& widths : kWidths) {
       for (const int group : kGroups) {
-        const SparseProblem problem = problem_of(widths, group, true);
-        const auto candidates = sparse_candidates(problem, facts);
-        for (size_t i = 0; i < candidates.size(); ++i) {
-          const KernelSpec spec = sparse_forward_spec(problem, candidates[i]);
-          const auto compiled = nvrtc->compile(emit_unit(spec, arch), arch);
-          REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
-          const CompileReport& report = compiled->report;
-          std::printf(
-              "%-6s %3d+%-2d/%-3d%s G %3d: %2dx%-2d %d groups %3d threads %3d registers "
-              "%3d spilt %3d KiB%s\n",
-              arch.c_str(), widths.head_dim, widths.rope_dim, widths.value_dim,
-              widths.values_in_keys ? " in k" : "     ", group, candidates[i].heads,
-              candidates[i].keys, candidates[i].groups, spec.threads, report.registers,
-              report.spill_stores, spec.smem_bytes / 1024, i == 0 ? " *" : "");
-          std::fflush(stdout);
-          CHECK((i > 0 || report.spill_stores == 0));
+        const SparseProblem problem = forward_of(widths, group);
+        bool first = true;  // what the rules choose may not spill
+        for (const SparseTile& tile : sparse_candidates(problem, facts)) {
+          compile_test::survey(*nvrtc, sparse_forward_spec(problem, tile), arch,
+                               text(name_of(widths), " G ", group, first ? " *" : ""), !first);
+          first = false;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sparse backward: the survey of registers" * doctest::skip()) {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  for (const char* arch : {"sm_80", "sm_90a", "sm_120"}) {
+    const DeviceFacts facts = *facts_of_arch(arch);
+    for (const Widths& widths : kWidths) {
+      for (const bool deterministic : {false, true}) {
+        const SparseProblem problem = backward_of(widths, 0, deterministic);
+        for (const SparseBackwardTile& tile : sparse_backward_candidates(problem, facts)) {
+          compile_test::survey(*nvrtc, *sparse_backward_specs(problem, tile).main, arch,
+                               text(name_of(widths), deterministic ? " ordered" : ""));
         }
       }
     }

@@ -6,18 +6,17 @@
 
 #include "collective/dispatch_plan.h"
 #include "collective/group.h"
-#include "ops/attention/run.h"
-#include "ops/parts.h"
-#include "ops/row_moves.h"
+#include "ops/attention/ranks/steps.h"
+#include "ops/attention/ranks/travel.h"
 
 namespace lathe {
 
 // What a shard's lengths say.
-class DispatchPrepared final : public Prepared {
+class DispatchShardState final : public ShardState {
  public:
-  static Result<std::unique_ptr<const Prepared>> make(const Device& device,
-                                                      const lathe_shard& shard, DispatchPlan plan,
-                                                      int tensors);
+  static Result<std::unique_ptr<const ShardState>> make(const Device& device,
+                                                        const lathe_shard& shard, DispatchPlan plan,
+                                                        int tensors);
 
   DispatchPlan plan;
   int64_t queries = 0, keys = 0;  // that arrive here, or stay
@@ -26,15 +25,6 @@ class DispatchPrepared final : public Prepared {
   RankMoves shares;  // of dsinks: every rank's to all others, in rows by rank
   // Room for the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
-};
-
-// A tensor that is cut along the tokens.
-struct DispatchTensor {
-  int tensor = 0;
-  bool keys = false;  // tokens and heads of keys
-  bool rows = false;  // float32 [B, H, tokens]: one number a row
-  bool there = true;  // an input; else a result
-  int64_t width = 1, bytes = 4;
 };
 
 // Offsets in the workspace; no bytes where a call has no use for them.
@@ -48,66 +38,84 @@ struct DispatchSpot {
 };
 
 struct DispatchLaid {
-  const DispatchPrepared* prepared = nullptr;
+  const DispatchShardState* state = nullptr;
   int64_t batch = 1, heads = 0, kv_heads = 0;
   std::array<DispatchSpot, attention::count> spots;
   int64_t out = 0, delta = 0;          // float32, arrived rows
   int64_t dq = 0, dk = 0, dv = 0;      // float32
   int64_t dsinks = 0, dsinks_sum = 0;  // of each rank, and of all
   int64_t inner = 0, inner_bytes = 0;
-  size_t total = 0;
+  int64_t total = 0;
 
   // A rank's dsinks, which a sum reads four at a time.
   int64_t padded_heads() const { return (heads + 3) / 4 * 4; }
 };
 
-class AttentionDispatch final : public ComposedWork {
+class AttentionDispatch final : public Executor {
  public:
-  static Result<std::unique_ptr<Work>> make(const lathe_problem& problem,
-                                            const AttentionRequest& request,
-                                            const Extents& promised, const DeviceFacts& facts,
-                                            Group* group);
+  AttentionDispatch(const lathe_problem& problem, const AttentionRequest& request, Group* group);
+  // Tells the planner the sizes and costs of the problem.
+  Status plan_with_heads();
+  // Chooses the kernels of the steps.
+  Status make_steps(const DeviceFacts& facts);
 
-  Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
+  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
   friend class DispatchRun;
-  AttentionDispatch(const lathe_problem& problem, const AttentionRequest& request, Group* group);
-  Status make_parts(const lathe_problem& problem, const DeviceFacts& facts);
-  Status plan_with(const Extents& promised);
-
   bool packed() const { return request_.problem.packed; }
   bool rounds() const { return request_.problem.element != Dtype::f32; }
   bool forward() const { return request_.problem.forward; }
   bool keys_have_gradients() const { return request_.gradients.dk || request_.gradients.dv; }
   Result<DispatchLaid> lay_out(const Call& call) const;
-  Status lay_out(const Call& call, const DispatchTensor& each, DispatchLaid* laid,
-                 Sections* sections) const;
-  Status lay_out_step(const Call& call, DispatchLaid* laid, Sections* sections) const;
+  void lay_out(const Call& call, const Traveller& each, DispatchLaid* laid,
+               WorkspaceLayout* layout) const;
+  void lay_out_step(const Call& call, DispatchLaid* laid, WorkspaceLayout* layout) const;
 
   bool names_documents() const { return packed() && !request_.problem.snippets.empty(); }
-  // Calls of the parts.
-  void put_inputs(const Part& part, const Call& call, const DispatchLaid& laid, Call* out) const;
+  // Calls of the steps.
+  TokenRows arrived(const Call& call, const DispatchLaid& laid, int64_t offset, bool keys,
+                    int64_t width) const;
+  BlockInputs inputs(const Call& call, const DispatchLaid& laid) const;
+  Call inner_call(const Call& call, const DispatchLaid& laid) const;
   Call step_call(const Call& call, const DispatchLaid& laid) const;
   Call merge_call(const Call& call, const DispatchLaid& laid) const;
   Call delta_call(const Call& call, const DispatchLaid& laid) const;
   Call gradient_call(const Call& call, const DispatchLaid& laid) const;
-  int64_t out_of_step(const DispatchLaid& laid) const {
-    return rounds() ? laid.out : laid.spots[attention::out].far;
+  TokenRows step_out(const Call& call, const DispatchLaid& laid) const {
+    const int64_t offset = rounds() ? laid.out : laid.spots[attention::out].far;
+    return arrived(call, laid, offset, false, request_.problem.value_dim);
   }
+  // The steps there are, with their calls, in the order in which they run.
+  template <typename F>
+  Status for_steps(const Call& call, const DispatchLaid& laid, F f) const;
 
   AttentionRequest request_;
   Group* group_;
   bool reduces_, narrow_;
   DispatchRules rules_;
-  std::vector<DispatchTensor> tensors_;
-  std::unique_ptr<Part> step_, merge_, delta_, gradient_;
-  RowKernels kernels_;
+  std::vector<Traveller> tensors_;
+  AttentionSteps steps_;
+  RowKernels kernels_ = RowKernels::make();
   // Float32 rounded; gradients of keys added up; dsinks of ranks.
-  std::shared_ptr<const Kernel> round_, add_keys_, add_sinks_;
+  KernelSlot round_, add_keys_, add_sinks_;
 };
+
+template <typename F>
+Status AttentionDispatch::for_steps(const Call& call, const DispatchLaid& laid, F f) const {
+  if (steps_.first) LATHE_TRY(f(steps_.first->executor(), step_call(call, laid)));
+  if (steps_.finish) LATHE_TRY(f(steps_.finish->executor(), merge_call(call, laid)));
+  if (steps_.delta) LATHE_TRY(f(steps_.delta->executor(), delta_call(call, laid)));
+  if (!steps_.gradients_next) return {};
+  return f(steps_.gradients_next->executor(), gradient_call(call, laid));
+}
+
+// Method LATHE_DISPATCH on a group of several ranks.
+Result<std::unique_ptr<Executor>> make_attention_dispatch(const lathe_problem& problem,
+                                                          const AttentionRequest& request,
+                                                          const DeviceFacts& facts, Group* group);
 
 }  // namespace lathe

@@ -17,8 +17,8 @@ namespace att = attention;
 // launches of their own; hops wait for the stream and the stream for them.
 class DispatchRun {
  public:
-  DispatchRun(const AttentionDispatch& work, const Call& call, const DispatchLaid& laid)
-      : work_(work), call_(call), laid_(laid), prepared_(*laid.prepared) {}
+  DispatchRun(const AttentionDispatch& executor, const Call& call, const DispatchLaid& laid)
+      : executor_(executor), call_(call), laid_(laid), state_(*laid.state) {}
 
   Status operator()() {
     LATHE_TRY(go_out());
@@ -32,55 +32,35 @@ class DispatchRun {
 
  private:
   using Side = RowMover::Side;
-  const AttentionRequest& asked() const { return work_.request_; }
-  const RowRoute& route(const DispatchTensor& each) const {
-    if (each.keys) return prepared_.keys_there;
-    return each.there ? prepared_.queries_there : prepared_.queries_back;
+  const AttentionRequest& asked() const { return executor_.request_; }
+  const RowRoute& route(const Traveller& each) const {
+    if (each.keys) return state_.keys_there;
+    return each.there ? state_.queries_there : state_.queries_back;
   }
   char* at(int64_t offset) const { return call_.workspace + offset; }
-  const DispatchSpot& spot(const DispatchTensor& each) const { return laid_.spots[each.tensor]; }
-  int64_t heads(const DispatchTensor& each) const {
-    return each.keys ? laid_.kv_heads : laid_.heads;
-  }
-  int64_t row(const DispatchTensor& each) const { return laid_.batch * heads(each) * each.width; }
-  int64_t tokens(const DispatchTensor& each) const {
+  const DispatchSpot& spot(const Traveller& each) const { return laid_.spots[each.tensor]; }
+  int64_t heads(const Traveller& each) const { return each.keys ? laid_.kv_heads : laid_.heads; }
+  int64_t row(const Traveller& each) const { return laid_.batch * heads(each) * each.width; }
+  int64_t tokens(const Traveller& each) const {
     const Layout& layout = call_.shard->layout;
     const int rank = call_.shard->rank;
     return each.keys ? layout.key_tokens(rank) : layout.query_tokens(rank);
   }
-  char* home_of(const DispatchTensor& each) const {
+  char* home_of(const Traveller& each) const {
     return spot(each).direct ? call_.tensors[each.tensor].data : at(spot(each).home);
   }
-  RowMover mover() const { return RowMover(work_.kernels_, call_.stream); }
+  RowMover mover() const { return RowMover(executor_.kernels_, call_.stream); }
 
-  // Compact rows: token after token, of all rows of the batch and all heads.
-  Side compact(char* data, const DispatchTensor& each, const DeviceTable* index = nullptr) const {
-    Side side;
-    side.view = {data, row(each), heads(each) * each.width, each.width, each.width, each.bytes};
-    side.index = index ? index->data() : nullptr;
-    return side;
+  Side compact(char* data, const Traveller& each, const DeviceTable* index = nullptr) const {
+    return compact_side(each, data, laid_.batch, heads(each), index);
   }
-  // The caller's tensor.
-  Side local(const DispatchTensor& each) const {
-    const Tensor& tensor = call_.tensors[each.tensor];
-    const auto& s = tensor.stride;
-    Side side;
-    side.view = {tensor.data, 0, 0, 0, each.width, each.bytes};
-    RowView& view = side.view;
-    if (work_.packed()) {
-      view.token = s[each.rows ? 1 : 0], view.head = s[each.rows ? 0 : 1];
-    } else {
-      view.batch = s[0], view.token = s[each.rows ? 2 : 1], view.head = s[each.rows ? 1 : 2];
-    }
-    return side;
+  Side local(const Traveller& each) const {
+    return local_side(each, call_.tensors[each.tensor], executor_.packed());
   }
-  // Numbers of rows as steps take them: [batch, heads, arrived tokens].
-  Side dense(const DispatchTensor& each) const {
-    Side side;
-    side.view = {at(spot(each).dense), 1, laid_.heads * prepared_.queries, prepared_.queries, 1, 4};
-    return side;
+  Side dense(const Traveller& each) const {
+    return dense_side(each, at(spot(each).dense), laid_.heads, state_.queries);
   }
-  Status move(RowMover* mover, const DispatchTensor& each, const Side& from, const Side& to,
+  Status move(RowMover* mover, const Traveller& each, const Side& from, const Side& to,
               int64_t count) const {
     return mover->add(from, to, count, laid_.batch, heads(each));
   }
@@ -88,7 +68,9 @@ class DispatchRun {
   Status go_out();
   Status arrive();
   Status compute();
-  Status clear(int64_t offset, int64_t bytes) const;
+  Status clear(int64_t offset, int64_t bytes) const {
+    return lathe::clear(*executor_.group_, at(offset), bytes, call_.stream);
+  }
   Status gradients();
   Status round_rows(int64_t from, char* to, int64_t rows, int64_t row_heads, int64_t width) const;
   Status set_out_for_home();
@@ -99,20 +81,20 @@ class DispatchRun {
 
   // dk and dv, as far as they are asked for.
   struct KeyGradient {
-    DispatchTensor tensor;
+    Traveller tensor;
     int64_t sums = 0;  // float32
   };
   size_t key_gradients(KeyGradient (&out)[2]) const;
 
-  const AttentionDispatch& work_;
+  const AttentionDispatch& executor_;
   const Call& call_;
   const DispatchLaid& laid_;
-  const DispatchPrepared& prepared_;
+  const DispatchShardState& state_;
 };
 
 size_t DispatchRun::key_gradients(KeyGradient (&out)[2]) const {
   size_t count = 0;
-  const int64_t bytes = work_.narrow_ ? bytes_of(asked().problem.element) : 4;
+  const int64_t bytes = executor_.narrow_ ? bytes_of(asked().problem.element) : 4;
   const auto add = [&](bool wanted, int tensor, int64_t width, int64_t sums) {
     if (wanted) out[count++] = {{tensor, true, false, false, width, bytes}, sums};
   };
@@ -123,7 +105,7 @@ size_t DispatchRun::key_gradients(KeyGradient (&out)[2]) const {
 
 Status DispatchRun::go_out() {
   RowMover compacted = mover(), packed = mover();
-  for (const DispatchTensor& each : work_.tensors_) {
+  for (const Traveller& each : executor_.tensors_) {
     if (!each.there) continue;
     if (!spot(each).direct) {
       LATHE_TRY(
@@ -144,7 +126,7 @@ Status DispatchRun::go_out() {
 
 Status DispatchRun::arrive() {
   RowMover scattered = mover(), turned = mover();
-  for (const DispatchTensor& each : work_.tensors_) {
+  for (const Traveller& each : executor_.tensors_) {
     if (!each.there) continue;
     const RowRoute& way = route(each);
     if (way.receive_rows.data()) {
@@ -153,7 +135,7 @@ Status DispatchRun::arrive() {
     }
     if (each.rows) {
       LATHE_TRY(
-          move(&turned, each, compact(at(spot(each).far), each), dense(each), prepared_.queries));
+          move(&turned, each, compact(at(spot(each).far), each), dense(each), state_.queries));
     }
   }
   LATHE_TRY(scattered.launch());
@@ -161,36 +143,20 @@ Status DispatchRun::arrive() {
 }
 
 Status DispatchRun::compute() {
-  const auto run = [&](const std::unique_ptr<Part>& part, Call inner) {
-    inner.stream = call_.stream;
-    inner.workspace = at(laid_.inner);
-    inner.workspace_bytes = static_cast<size_t>(laid_.inner_bytes);
-    return part->work().run(inner);
-  };
   if (asked().problem.dsinks) {  // what pads it is read as well
     const int64_t share = laid_.padded_heads() * 4;
     LATHE_TRY(clear(laid_.dsinks + call_.shard->rank * share, share));
   }
-  if (work_.step_) LATHE_TRY(run(work_.step_, work_.step_call(call_, laid_)));
-  if (work_.merge_) LATHE_TRY(run(work_.merge_, work_.merge_call(call_, laid_)));
-  if (work_.delta_) LATHE_TRY(run(work_.delta_, work_.delta_call(call_, laid_)));
-  if (!work_.gradient_) return {};
-  const int64_t width = asked().problem.head_dim, values = asked().problem.value_dim;
-  const int64_t kv_heads = laid_.batch * laid_.kv_heads;
-  LATHE_TRY(clear(laid_.dq, prepared_.queries * laid_.batch * laid_.heads * width * 4));
-  LATHE_TRY(clear(laid_.dk, prepared_.keys * kv_heads * width * 4));
-  LATHE_TRY(clear(laid_.dv, prepared_.keys * kv_heads * values * 4));
-  LATHE_TRY(run(work_.gradient_, work_.gradient_call(call_, laid_)));
-  return gradients();
-}
-
-Status DispatchRun::clear(int64_t offset, int64_t bytes) const {
-  if (bytes == 0) return {};
-  const Driver& driver = work_.group_->device().driver();
-  return check(driver,
-               driver.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(at(offset)), 0,
-                                      static_cast<size_t>(bytes), call_.stream),
-               "cuMemsetD8Async");
+  if (executor_.steps_.gradients_next) {
+    const int64_t width = asked().problem.head_dim, values = asked().problem.value_dim;
+    const int64_t kv_heads = laid_.batch * laid_.kv_heads;
+    LATHE_TRY(clear(laid_.dq, state_.queries * laid_.batch * laid_.heads * width * 4));
+    LATHE_TRY(clear(laid_.dk, state_.keys * kv_heads * width * 4));
+    LATHE_TRY(clear(laid_.dv, state_.keys * kv_heads * values * 4));
+  }
+  LATHE_TRY(executor_.for_steps(
+      call_, laid_, [](const Executor& step, const Call& inner) { return step.run(inner); }));
+  return executor_.steps_.gradients_next ? gradients() : Status();
 }
 
 Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row_heads,
@@ -203,22 +169,22 @@ Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row
   sum.tokens = static_cast<int>(rows), sum.batch_rows = 1;
   sum.heads = static_cast<int>(row_heads), sum.columns = static_cast<int>(width);
   sum.terms = 1, sum.own_at = static_cast<int>(kMaxExtent);
-  RowAdder adder(*work_.round_, call_.stream);
+  RowAdder adder(executor_.round_, call_.stream);
   LATHE_TRY(adder.add(sum));
   return adder.launch();
 }
 
 // As they travel: dq rounded, it has met all its keys; dk and dv only on request.
 Status DispatchRun::gradients() {
-  if (!work_.rounds()) return {};
+  if (!executor_.rounds()) return {};
   if (asked().gradients.dq) {
-    LATHE_TRY(round_rows(laid_.dq, at(laid_.spots[att::dq].far), prepared_.queries,
+    LATHE_TRY(round_rows(laid_.dq, at(laid_.spots[att::dq].far), state_.queries,
                          laid_.batch * laid_.heads, asked().problem.head_dim));
   }
-  if (!work_.narrow_) return {};
+  if (!executor_.narrow_) return {};
   KeyGradient all[2];
   for (size_t i = 0; i < key_gradients(all); ++i) {
-    LATHE_TRY(round_rows(all[i].sums, at(spot(all[i].tensor).far), prepared_.keys,
+    LATHE_TRY(round_rows(all[i].sums, at(spot(all[i].tensor).far), state_.keys,
                          laid_.batch * laid_.kv_heads, all[i].tensor.width));
   }
   return {};
@@ -226,11 +192,11 @@ Status DispatchRun::gradients() {
 
 Status DispatchRun::set_out_for_home() {
   RowMover turned = mover(), packed = mover();
-  for (const DispatchTensor& each : work_.tensors_) {
+  for (const Traveller& each : executor_.tensors_) {
     if (each.there) continue;
     if (each.rows) {
       LATHE_TRY(
-          move(&turned, each, dense(each), compact(at(spot(each).far), each), prepared_.queries));
+          move(&turned, each, dense(each), compact(at(spot(each).far), each), state_.queries));
     }
     const RowRoute& way = route(each);
     const char* far = at(spot(each).far);
@@ -243,9 +209,9 @@ Status DispatchRun::set_out_for_home() {
                    static_cast<int64_t>(way.moves.own_from.size())));
   }
   KeyGradient all[2];
-  const RowRoute& way = prepared_.gradients;
+  const RowRoute& way = state_.gradients;
   for (size_t i = 0; i < key_gradients(all) && way.send_rows.data(); ++i) {
-    const DispatchTensor& each = all[i].tensor;
+    const Traveller& each = all[i].tensor;
     LATHE_TRY(move(&packed, each, compact(at(spot(each).far), each, &way.send_rows),
                    compact(at(spot(each).sent), each), way.moves.sent()));
   }
@@ -255,7 +221,7 @@ Status DispatchRun::set_out_for_home() {
 
 Status DispatchRun::come_home() {
   RowMover scattered = mover(), local_rows = mover();
-  for (const DispatchTensor& each : work_.tensors_) {
+  for (const Traveller& each : executor_.tensors_) {
     if (each.there) continue;
     const RowRoute& way = route(each);
     if (way.receive_rows.data()) {
@@ -269,14 +235,14 @@ Status DispatchRun::come_home() {
   }
   LATHE_TRY(scattered.launch());
   LATHE_TRY(local_rows.launch());
-  if (work_.add_keys_) LATHE_TRY(add_key_gradients());
+  if (executor_.add_keys_) LATHE_TRY(add_key_gradients());
   return asked().problem.dsinks ? add_dsinks() : Status();
 }
 
 Status DispatchRun::exchange(bool there) const {
   std::array<RowTransfer, att::count> tensors;
   size_t count = 0;
-  for (const DispatchTensor& each : work_.tensors_) {
+  for (const Traveller& each : executor_.tensors_) {
     if (each.there != there) continue;
     const RowRoute& way = route(each);
     char* near = home_of(each);
@@ -286,34 +252,32 @@ Status DispatchRun::exchange(bool there) const {
     tensors[count++] = {&way.moves, from, to, row(each) * each.bytes};
   }
   KeyGradient all[2];
-  const RowRoute& way = prepared_.gradients;
+  const RowRoute& way = state_.gradients;
   for (size_t i = 0; !there && i < key_gradients(all); ++i) {
-    const DispatchTensor& each = all[i].tensor;
+    const Traveller& each = all[i].tensor;
     char* from = at(way.send_rows.data() ? spot(each).sent : spot(each).far);
     tensors[count++] = {&way.moves, from, at(spot(each).received), row(each) * each.bytes};
   }
-  if (!there && asked().problem.dsinks && work_.reduces_) {
+  if (!there && asked().problem.dsinks && executor_.reduces_) {
     char* shares = at(laid_.dsinks);
-    tensors[count++] = {&prepared_.shares, shares, shares, laid_.padded_heads() * 4};
+    tensors[count++] = {&state_.shares, shares, shares, laid_.padded_heads() * 4};
   }
   const Hop hop = hop_of(std::span(tensors).first(count), there ? "dispatch" : "dispatch's results",
-                         prepared_.sends, prepared_.receives);
-  if (is_empty(hop)) return {};
-  LATHE_TRY(post_after(*work_.group_, hop, call_.stream));
-  return work_.group_->stream_after_exchange(call_.stream);
+                         state_.sends, state_.receives);
+  return Exchange(*executor_.group_, call_.stream).run(hop);
 }
 
 Status DispatchRun::add_key_gradients() const {
-  RowAdder adder(*work_.add_keys_, call_.stream);
+  RowAdder adder(executor_.add_keys_, call_.stream);
   KeyGradient all[2];
   for (size_t i = 0; i < key_gradients(all); ++i) {
-    const DispatchTensor& each = all[i].tensor;
+    const Traveller& each = all[i].tensor;
     const Side to = local(each);
     RowSum sum = {};
     sum.slots = at(spot(each).received);
     sum.own = at(spot(each).far);
-    sum.first = prepared_.sum_first.data(), sum.list = prepared_.sum_terms.data();
-    sum.slot_rows = static_cast<int>(prepared_.plan.slot_tokens[call_.shard->rank]);
+    sum.first = state_.sum_first.data(), sum.list = state_.sum_terms.data();
+    sum.slot_rows = static_cast<int>(state_.plan.slot_tokens[call_.shard->rank]);
     sum.to = to.view.data;
     sum.token = row(each), sum.batch = heads(each) * each.width, sum.head = each.width;
     sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
@@ -330,14 +294,14 @@ Status DispatchRun::add_dsinks() const {
   const int64_t padded = laid_.padded_heads();
   const int64_t own = call_.shard->rank * padded * 4;
   RowSum sum = {};
-  sum.slots = at(laid_.dsinks + (work_.reduces_ ? 0 : own));
+  sum.slots = at(laid_.dsinks + (executor_.reduces_ ? 0 : own));
   sum.to = at(laid_.dsinks_sum);
   sum.group = padded;
   sum.tokens = sum.batch_rows = sum.heads = 1;
   sum.columns = static_cast<int>(padded);
-  sum.terms = work_.reduces_ ? work_.group_->world() : 1;
+  sum.terms = executor_.reduces_ ? executor_.group_->world() : 1;
   sum.own_at = static_cast<int>(kMaxExtent);
-  RowAdder adder(*work_.add_sinks_, call_.stream);
+  RowAdder adder(executor_.add_sinks_, call_.stream);
   LATHE_TRY(adder.add(sum));
   LATHE_TRY(adder.launch());
   RowMover moves = mover();
@@ -350,7 +314,7 @@ Status DispatchRun::add_dsinks() const {
 
 Status AttentionDispatch::run(const Call& call) const {
   LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
-  LATHE_TRY(call.check_workspace(static_cast<int64_t>(laid.total)));
+  LATHE_TRY(call.check_workspace(laid.total));
   return DispatchRun(*this, call, laid)();
 }
 
@@ -358,20 +322,14 @@ Status AttentionDispatch::run(const Call& call) const {
 Result<Estimate> AttentionDispatch::estimate(const Call& call) const {
   LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
   Estimate out;
-  const auto add = [&](const std::unique_ptr<Part>& part, const Call& inner) -> Status {
-    LATHE_ASSIGN(const Estimate of, part->work().estimate(inner));
-    out.launches += of.launches;
-    out.cost.minimum_bytes += of.cost.minimum_bytes, out.cost.bytes += of.cost.bytes;
-    out.cost.flops += of.cost.flops, out.cost.tensor_ops += of.cost.tensor_ops;
+  LATHE_TRY(for_steps(call, laid, [&](const Executor& step, const Call& inner) -> Status {
+    LATHE_ASSIGN(const Estimate of, step.estimate(inner));
+    out.add(of);
     return {};
-  };
-  if (step_) LATHE_TRY(add(step_, step_call(call, laid)));
-  if (merge_) LATHE_TRY(add(merge_, merge_call(call, laid)));
-  if (delta_) LATHE_TRY(add(delta_, delta_call(call, laid)));
-  if (gradient_) LATHE_TRY(add(gradient_, gradient_call(call, laid)));
-  for (const DispatchTensor& each : tensors_) {
+  }));
+  for (const Traveller& each : tensors_) {
     const int64_t heads = each.keys ? laid.kv_heads : laid.heads;
-    const int64_t rows = each.keys ? laid.prepared->keys : laid.prepared->queries;
+    const int64_t rows = each.keys ? laid.state->keys : laid.state->queries;
     out.cost.bytes +=
         2 * static_cast<uint64_t>(rows * laid.batch * heads * each.width * each.bytes);
   }

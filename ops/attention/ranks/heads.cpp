@@ -7,8 +7,9 @@
 #include <cstdlib>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/ranks/heads_work.h"
-#include "ops/move_kernels.h"
+#include "ops/attention/ranks/heads_executor.h"
+#include "ops/attention/ranks/sharded.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {
@@ -21,17 +22,11 @@ AttentionHeads::AttentionHeads(const lathe_problem& problem, const AttentionRequ
                                Group* group)
     : request_(request),
       group_(group),
-      reduces_((problem.group_flags & kReduceParameterGrads) != 0) {
+      reduces_((problem.group_flags & kReduceParameterGrads) != 0),
+      travellers_(travellers_of(problem, request.problem, true)) {
   for (int i = 0; i < att::count; ++i) {
     if (problem.has(i)) declared_.push_back(i);
   }
-  const auto add = [&](int tensor, bool keys, bool rows) {
-    if (problem.has(tensor)) travellers_.push_back({tensor, keys, rows, !problem.writes(tensor)});
-  };
-  add(att::q, false, false), add(att::k, true, false), add(att::v, true, false);
-  add(att::dout, false, false), add(att::dlse, false, true);
-  add(att::out, false, false), add(att::lse, false, true);
-  add(att::dq, false, false), add(att::dk, true, false), add(att::dv, true, false);
 }
 
 Status AttentionHeads::split() {
@@ -44,60 +39,42 @@ Status AttentionHeads::split() {
                         " ranks; allowed are 0 and what divides that"));
   }
   if (!group_->connected()) {
-    of_ring_.group = Group::unconnected(world / count, rank / count);
+    ring_ = Group::unconnected(world / count, rank / count);
     of_heads_ = Group::unconnected(count, rank % count);
     group_ = of_heads_.get();
     return {};
   }
-  LATHE_ASSIGN(of_ring_.group, Group::split(*group_, rank % count, rank));
+  LATHE_ASSIGN(ring_, Group::split(*group_, rank % count, rank));
   LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
   group_ = of_heads_.get();
   return {};
 }
 
-Status AttentionHeads::make_part(const lathe_problem& problem, const Extents& promised,
-                                 const DeviceFacts& facts) {
+Status AttentionHeads::make_part(unsigned flags, const DeviceFacts& facts) {
+  const AttentionShape& declared = request_.promised;
   LATHE_ASSIGN(const HeadShare share,
-               head_share(promised[Letter::H], promised[Letter::HK], group_->world()));
-  LATHE_ASSIGN(part_, Part::make("flash_attention", facts, [&](lathe_problem& inner) -> Status {
-                 inner.tensors = problem.tensors;
-                 inner.options = problem.options;
-                 inner.snippets = problem.snippets;
-                 inner.first_head = group_->rank() * share.q_heads;
-                 if (of_ring_.group) {
-                   inner.group = &of_ring_;
-                   inner.group_flags = problem.group_flags & ~kExchangeHeads;
-                 }
-                 for (Declared& declared : inner.tensors) {
-                   for (int d = 0; d < declared.shape.rank; ++d) {
-                     int64_t& extent = declared.extents[d];
-                     const Letter letter = declared.shape.dims[d].letter;
-                     if (letter == Letter::H) extent = share.q_heads;
-                     if (letter == Letter::HK) extent = share.kv_heads;
-                     if (letter == token_letter(false) || letter == token_letter(true)) {
-                       extent = kUnknown;
-                     }
-                   }
-                 }
-                 return {};
-               }));
-  add(move_rows_spec(16), &kernels_.wide);
-  add(move_rows_spec(4), &kernels_.narrow);
+               head_share(declared.heads, declared.kv_heads, group_->world()));
+  AttentionRequest inner = request_;
+  inner.first_head = group_->rank() * share.q_heads;
+  inner.promised = {declared.sequences, share.q_heads, share.kv_heads, kUnknown, kUnknown};
+  inner.ratio = share.kv_heads > 0 ? share.q_heads / share.kv_heads : kUnknown;
+  if (ring_) {
+    LATHE_ASSIGN(part_,
+                 Part::make("flash_attention", make_attention_sharded(inner, facts, ring_.get(),
+                                                                      flags & ~kExchangeHeads)));
+  } else {
+    LATHE_TRY(check_without_ranks(inner));
+    LATHE_ASSIGN(part_, Part::make("flash_attention", make_attention(inner, facts)));
+  }
   const Dtype element = request_.problem.element;
-  if (share.repeat > 1) add(sum_rows_spec(element, element, false), &sum_);
-  add(part_.get());
+  if (share.repeat > 1) sum_ = sum_rows_spec(element, element, false);
+  list({&kernels_.wide, &kernels_.narrow, &sum_});
+  list(part_->executor());
   return {};
 }
 
-int64_t AttentionHeads::width_of(const HeadsTensor& each) const {
-  if (each.rows) return 1;
-  const bool values = each.tensor == att::v || each.tensor == att::dv || each.tensor == att::out ||
-                      each.tensor == att::dout;
-  return values ? request_.problem.value_dim : request_.problem.head_dim;
-}
-
-Result<std::unique_ptr<const Prepared>> AttentionHeads::prepare(const lathe_shard& shard) const {
-  auto out = std::make_unique<HeadsPrepared>();
+Result<std::unique_ptr<const ShardState>> AttentionHeads::prepare(const lathe_shard& shard) const {
+  auto out = std::make_unique<HeadsShardState>();
   const Device& device = group_->device();
   const int count = group_->world(), rank = group_->rank();
   const int first = shard.rank - rank;
@@ -116,62 +93,55 @@ Result<std::unique_ptr<const Prepared>> AttentionHeads::prepare(const lathe_shar
     LATHE_ASSIGN(routes.back, RowRoute::make(device, moves_of_rank(reversed(moves), rank, packs)));
     most += routes.there.moves.sends.size() + routes.there.moves.receives.size();
   }
-  for (int peer = 0; peer < group_->world(); ++peer) {
-    if (peer == group_->rank()) continue;
-    out->dsinks.sends.push_back({peer, group_->rank(), 1});
-    out->dsinks.receives.push_back({peer, peer, 1});
-  }
-  if (of_ring_.group) {
+  out->dsinks = shares_of_ranks(rank, count);
+  if (ring_) {
     out->ring.layout = shard.layout;
     out->ring.layout.queries = joined_parts(shard.layout.queries, count);
     out->ring.layout.keys = joined_parts(shard.layout.keys, count);
-    out->ring.rank = of_ring_.group->rank();
-    LATHE_ASSIGN(out->of_ring, part_->work().prepare(out->ring));
+    out->ring.rank = ring_->rank();
+    LATHE_ASSIGN(out->of_ring, part_->executor().prepare(out->ring));
   }
   const size_t room = most * travellers_.size() + out->dsinks.sends.size();
   out->sends.resize(room), out->receives.resize(room);
-  return std::unique_ptr<const Prepared>(std::move(out));
+  return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-Status AttentionHeads::lay_out(const Call& call, const HeadsTensor& each, HeadsLaid* laid,
-                               Sections* sections) const {
+void AttentionHeads::lay_out(const Call& call, const Traveller& each, HeadsLaid* laid,
+                             WorkspaceLayout* layout) const {
   const int64_t tokens = call.extents[token_letter(each.keys)];
-  const int64_t all = laid->prepared->all(each.keys);
+  const int64_t all = laid->state->all(each.keys);
   const RowRoute& route =
-      each.there ? laid->prepared->axis(each.keys).there : laid->prepared->axis(each.keys).back;
-  const int64_t heads = heads_of(each, laid->share), width = width_of(each);
-  const int64_t bytes = element_bytes(each);
+      each.there ? laid->state->axis(each.keys).there : laid->state->axis(each.keys).back;
+  const int64_t heads = heads_of(each, laid->share), width = each.width;
+  const int64_t bytes = each.bytes;
   const int64_t groups = group_->world() - (sums(each, laid->share) ? 0 : 1);
   HeadsSpot& spot = laid->spots[each.tensor];
-  LATHE_TRY(sections->add({groups, tokens, laid->batch, heads, width, bytes}, &spot.message));
-  LATHE_TRY(sections->add({all, laid->batch, heads, width, bytes}, &spot.whole));
+  spot.message = layout->add({groups, tokens, laid->batch, heads, width, bytes});
+  spot.whole = layout->add({all, laid->batch, heads, width, bytes});
   const DeviceTable& staged = each.there ? route.receive_rows : route.send_rows;
   if (staged.data() != nullptr) {
     const int64_t rows = each.there ? route.moves.received() : route.moves.sent();
-    LATHE_TRY(sections->add({rows, laid->batch, heads, width, bytes}, &spot.staged));
+    spot.staged = layout->add({rows, laid->batch, heads, width, bytes});
   }
-  if (!each.rows) return {};
-  return sections->add({all, laid->batch, heads, bytes}, &spot.dense);
+  if (each.rows) spot.dense = layout->add({all, laid->batch, heads, bytes});
 }
 
 Result<HeadsLaid> AttentionHeads::lay_out(const Call& call) const {
   HeadsLaid laid;
-  laid.prepared = static_cast<const HeadsPrepared*>(call.prepared);
-  if (laid.prepared == nullptr) {
-    return invalid("the shard was not prepared for this plan (lathe_shard_prepare)");
-  }
+  LATHE_ASSIGN(laid.state, shard_state_of<HeadsShardState>(call));
   LATHE_ASSIGN(laid.share,
                head_share(call.extents[Letter::H], call.extents[Letter::HK], group_->world()));
   laid.batch = packed() ? 1 : call.extents[Letter::B];
-  Sections sections;
-  for (const HeadsTensor& each : travellers_) LATHE_TRY(lay_out(call, each, &laid, &sections));
+  WorkspaceLayout layout;
+  for (const Traveller& each : travellers_) lay_out(call, each, &laid, &layout);
   if (request_.alibi_rows) {
-    LATHE_TRY(sections.add({call.extents[packed() ? Letter::N : Letter::B], laid.share.q_heads, 4},
-                           &laid.slopes));
+    laid.slopes =
+        layout.add({call.extents[packed() ? Letter::N : Letter::B], laid.share.q_heads, 4});
   }
-  LATHE_ASSIGN(const size_t inner, part_->work().workspace_bytes(inner_call(call, laid)));
-  LATHE_TRY(sections.add({static_cast<int64_t>(inner)}, &laid.inner, &laid.inner_bytes));
-  laid.total = sections.total();
+  LATHE_ASSIGN(const size_t inner, part_->executor().workspace_bytes(inner_call(call, laid)));
+  laid.inner = layout.add({static_cast<int64_t>(inner)}, &laid.inner_bytes);
+  laid.total = layout.total();
+  LATHE_TRY(layout.status());
   return laid;
 }
 
@@ -183,14 +153,14 @@ Call AttentionHeads::inner_call(const Call& call, const HeadsLaid& laid) const {
   inner.workspace_bytes = static_cast<size_t>(laid.inner_bytes);
   inner.extents = call.extents;
   for (const int i : declared_) inner.tensors[i] = call.tensors[i];
-  if (of_ring_.group) {
-    inner.shard = &laid.prepared->ring;
-    inner.prepared = laid.prepared->of_ring.get();
+  if (ring_) {
+    inner.shard = &laid.state->ring;
+    inner.shard_state = laid.state->of_ring.get();
   }
   const int64_t batch = laid.batch;
-  for (const HeadsTensor& each : travellers_) {
-    const int64_t all = laid.prepared->all(each.keys);
-    const int64_t heads = heads_of(each, laid.share), width = width_of(each);
+  for (const Traveller& each : travellers_) {
+    const int64_t all = laid.state->all(each.keys);
+    const int64_t heads = heads_of(each, laid.share), width = each.width;
     const HeadsSpot& spot = laid.spots[each.tensor];
     char* data = call.workspace + (each.rows ? spot.dense : spot.whole);
     if (each.rows && packed()) part_->put(&inner, each.tensor, data, {heads, all});
@@ -212,7 +182,7 @@ Call AttentionHeads::inner_call(const Call& call, const HeadsLaid& laid) const {
 
 Result<size_t> AttentionHeads::workspace_bytes(const Call& call) const {
   LATHE_ASSIGN(const HeadsLaid laid, lay_out(call));
-  return laid.total;
+  return static_cast<size_t>(laid.total);
 }
 
 Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {
@@ -233,14 +203,13 @@ Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {
   return out;
 }
 
-Result<std::unique_ptr<Work>> make_attention_heads(const lathe_problem& problem,
-                                                   const AttentionRequest& request,
-                                                   const Extents& promised,
-                                                   const DeviceFacts& facts, Group* group) {
-  auto work = std::make_unique<AttentionHeads>(problem, request, group);
-  LATHE_TRY(work->split());
-  LATHE_TRY(work->make_part(problem, promised, facts));
-  return std::unique_ptr<Work>(std::move(work));
+Result<std::unique_ptr<Executor>> make_attention_heads(const lathe_problem& problem,
+                                                       const AttentionRequest& request,
+                                                       const DeviceFacts& facts, Group* group) {
+  auto executor = std::make_unique<AttentionHeads>(problem, request, group);
+  LATHE_TRY(executor->split());
+  LATHE_TRY(executor->make_part(problem.group_flags, facts));
+  return std::unique_ptr<Executor>(std::move(executor));
 }
 
 }  // namespace lathe

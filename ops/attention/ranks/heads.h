@@ -22,9 +22,8 @@ Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world);
 // Method LATHE_EXCHANGE_HEADS on a group of several ranks. Two levels, by option head_ranks: ranks
 // 0 .. head_ranks - 1 exchange heads, the next as many, and so on; between ranks of the same heads
 // keys travel a ring. The group is then split, so every rank makes its plan at the same time.
-Result<std::unique_ptr<Work>> make_attention_heads(const lathe_problem& problem,
-                                                   const AttentionRequest& request,
-                                                   const Extents& promised,
-                                                   const DeviceFacts& facts, Group* group);
+Result<std::unique_ptr<Executor>> make_attention_heads(const lathe_problem& problem,
+                                                       const AttentionRequest& request,
+                                                       const DeviceFacts& facts, Group* group);
 
 }  // namespace lathe

@@ -3,7 +3,7 @@
 // One call of attention by exchanged heads: rows are packed, a hop brings whole sequences, the call
 // in the middle runs, a hop brings the results home.
 #include "codegen/base/invalid.h"
-#include "ops/attention/ranks/heads_work.h"
+#include "ops/attention/ranks/heads_executor.h"
 
 namespace lathe {
 namespace {
@@ -15,15 +15,15 @@ namespace att = attention;
 // One call: its places, and the steps in their order.
 class HeadsRun {
  public:
-  HeadsRun(const AttentionHeads& work, const Call& call, const HeadsLaid& laid)
-      : work_(work), call_(call), laid_(laid), rank_(work.group_->rank()) {}
+  HeadsRun(const AttentionHeads& executor, const Call& call, const HeadsLaid& laid)
+      : executor_(executor), call_(call), laid_(laid), rank_(executor.group_->rank()) {}
 
   Status operator()() {
     LATHE_TRY(pack());
     LATHE_TRY(exchange(true));
     LATHE_TRY(unfold());
     if (dsinks() != nullptr) LATHE_TRY(clear_dsinks());
-    LATHE_TRY(work_.part_->work().run(work_.inner_call(call_, laid_)));
+    LATHE_TRY(executor_.part_->executor().run(executor_.inner_call(call_, laid_)));
     LATHE_TRY(fold());
     LATHE_TRY(exchange(false));
     return unpack();
@@ -34,18 +34,18 @@ class HeadsRun {
 
   // Of one traveller.
   struct Place {
-    int64_t tokens = 0, all = 0, heads = 0, width = 0, bytes = 0, repeat = 1;
+    const Traveller* each = nullptr;
+    int64_t tokens = 0, all = 0, heads = 0, repeat = 1;
     const RowRoute* route = nullptr;
     const HeadsSpot* spot = nullptr;
-    int64_t row() const { return heads * width; }
+    int64_t row() const { return heads * each->width; }
   };
-  Place place(const HeadsTensor& each) const {
-    const HeadsRoutes& axis = laid_.prepared->axis(each.keys);
-    return {call_.extents[work_.token_letter(each.keys)],
-            laid_.prepared->all(each.keys),
-            work_.heads_of(each, laid_.share),
-            work_.width_of(each),
-            work_.element_bytes(each),
+  Place place(const Traveller& each) const {
+    const HeadsRoutes& axis = laid_.state->axis(each.keys);
+    return {&each,
+            call_.extents[executor_.token_letter(each.keys)],
+            laid_.state->all(each.keys),
+            executor_.heads_of(each, laid_.share),
             each.keys ? laid_.share.repeat : 1,
             each.there ? &axis.there : &axis.back,
             &laid_.spots[each.tensor]};
@@ -54,40 +54,26 @@ class HeadsRun {
   char* dsinks() const { return call_.tensors[att::dsinks].data; }
 
   // The caller's tensor; heads from `skip_at` on are those `skip` behind.
-  Side local(const HeadsTensor& each, const Place& p, int64_t skip_at, int64_t skip) const {
-    const Tensor& tensor = call_.tensors[each.tensor];
-    const auto& s = tensor.stride;
-    Side side;
-    side.view = {tensor.data, 0, 0, 0, p.width, p.bytes};
-    RowView& view = side.view;
-    if (work_.packed()) {
-      view.token = s[each.rows ? 1 : 0], view.head = s[each.rows ? 0 : 1];
-    } else {
-      view.batch = s[0], view.token = s[each.rows ? 2 : 1], view.head = s[each.rows ? 1 : 2];
-    }
+  Side local(const Traveller& each, int64_t skip_at, int64_t skip) const {
+    Side side = local_side(each, call_.tensors[each.tensor], executor_.packed());
     side.skip_at = skip_at, side.skip = skip;
     return side;
   }
   // Rows of all heads of the share, one token after another.
-  Side compact(int64_t offset, const Place& p, const DeviceTable* index = nullptr) const {
-    Side side;
-    side.view = {at(offset), laid_.batch * p.row(), p.row(), p.width, p.width, p.bytes};
-    side.index = index ? index->data() : nullptr;
-    return side;
+  Side compact(const Place& p, int64_t offset, const DeviceTable* index = nullptr) const {
+    return compact_side(*p.each, at(offset), laid_.batch, p.heads, index);
   }
   Side messages(const Place& p) const {
-    Side side = compact(p.spot->message, p);
+    Side side = compact(p, p.spot->message);
     side.heads = p.heads;
     side.group = p.tokens * laid_.batch * p.row();
     return side;
   }
   Side dense(const Place& p) const {
-    Side side;
-    side.view = {at(p.spot->dense), 1, p.heads * p.all, p.all, 1, p.bytes};
-    return side;
+    return dense_side(*p.each, at(p.spot->dense), p.heads, p.all);
   }
-  RowMover mover() const { return RowMover(work_.kernels_, call_.stream); }
-  int64_t others(const Place& p) const { return (work_.group_->world() - 1) * p.heads; }
+  RowMover mover() const { return RowMover(executor_.kernels_, call_.stream); }
+  int64_t others(const Place& p) const { return (executor_.group_->world() - 1) * p.heads; }
 
   Status pack();
   Status unfold();
@@ -97,7 +83,7 @@ class HeadsRun {
   Status exchange(bool there) const;
   Status add_sums() const;
 
-  const AttentionHeads& work_;
+  const AttentionHeads& executor_;
   const Call& call_;
   const HeadsLaid& laid_;
   int rank_;
@@ -106,16 +92,16 @@ class HeadsRun {
 // Shares of the other ranks into messages, the own one where it belongs.
 Status HeadsRun::pack() {
   RowMover moves = mover();
-  for (const HeadsTensor& each : work_.travellers_) {
+  for (const Traveller& each : executor_.travellers_) {
     if (!each.there) continue;
     const Place p = place(each);
     const int64_t own = rank_ * p.heads;
-    LATHE_TRY(moves.add(local(each, p, own, p.heads), messages(p), p.tokens, laid_.batch, others(p),
+    LATHE_TRY(moves.add(local(each, own, p.heads), messages(p), p.tokens, laid_.batch, others(p),
                         p.repeat));
-    LATHE_TRY(moves.add(local(each, p, 0, own), compact(p.spot->whole, p, &p.route->own_to),
-                        p.tokens, laid_.batch, p.heads, p.repeat));
+    LATHE_TRY(moves.add(local(each, 0, own), compact(p, p.spot->whole, &p.route->own_to), p.tokens,
+                        laid_.batch, p.heads, p.repeat));
   }
-  if (work_.request_.alibi_rows) {
+  if (executor_.request_.alibi_rows) {
     const Tensor& slopes = call_.tensors[att::alibi_slopes];
     const int64_t heads = laid_.share.q_heads;
     Side from, to;
@@ -129,16 +115,16 @@ Status HeadsRun::pack() {
 // What came in messages of many runs, to its places; then numbers of rows as kernels take them.
 Status HeadsRun::unfold() {
   RowMover scattered = mover(), turned = mover();
-  for (const HeadsTensor& each : work_.travellers_) {
+  for (const Traveller& each : executor_.travellers_) {
     if (!each.there) continue;
     const Place p = place(each);
     if (p.route->receive_rows.data() != nullptr) {
-      LATHE_TRY(scattered.add(compact(p.spot->staged, p),
-                              compact(p.spot->whole, p, &p.route->receive_rows),
+      LATHE_TRY(scattered.add(compact(p, p.spot->staged),
+                              compact(p, p.spot->whole, &p.route->receive_rows),
                               p.route->moves.received(), laid_.batch, p.heads));
     }
     if (each.rows) {
-      LATHE_TRY(turned.add(compact(p.spot->whole, p), dense(p), p.all, laid_.batch, p.heads));
+      LATHE_TRY(turned.add(compact(p, p.spot->whole), dense(p), p.all, laid_.batch, p.heads));
     }
   }
   LATHE_TRY(scattered.launch());
@@ -147,15 +133,15 @@ Status HeadsRun::unfold() {
 
 Status HeadsRun::fold() {
   RowMover turned = mover(), gathered = mover();
-  for (const HeadsTensor& each : work_.travellers_) {
+  for (const Traveller& each : executor_.travellers_) {
     if (each.there) continue;
     const Place p = place(each);
     if (each.rows) {
-      LATHE_TRY(turned.add(dense(p), compact(p.spot->whole, p), p.all, laid_.batch, p.heads));
+      LATHE_TRY(turned.add(dense(p), compact(p, p.spot->whole), p.all, laid_.batch, p.heads));
     }
     if (p.route->send_rows.data() != nullptr) {
-      LATHE_TRY(gathered.add(compact(p.spot->whole, p, &p.route->send_rows),
-                             compact(p.spot->staged, p), p.route->moves.sent(), laid_.batch,
+      LATHE_TRY(gathered.add(compact(p, p.spot->whole, &p.route->send_rows),
+                             compact(p, p.spot->staged), p.route->moves.sent(), laid_.batch,
                              p.heads));
     }
   }
@@ -167,19 +153,19 @@ Status HeadsRun::fold() {
 // laid behind the others'.
 Status HeadsRun::unpack() {
   RowMover moves = mover();
-  for (const HeadsTensor& each : work_.travellers_) {
+  for (const Traveller& each : executor_.travellers_) {
     if (each.there) continue;
     const Place p = place(each);
-    const Side own = compact(p.spot->whole, p, &p.route->own_from);
-    if (work_.sums(each, laid_.share)) {
-      const int64_t behind = others(p) * p.tokens * laid_.batch * p.width * p.bytes;
+    const Side own = compact(p, p.spot->whole, &p.route->own_from);
+    if (executor_.sums(each, laid_.share)) {
+      const int64_t behind = others(p) * p.tokens * laid_.batch * each.width * each.bytes;
       LATHE_TRY(
-          moves.add(own, compact(p.spot->message + behind, p), p.tokens, laid_.batch, p.heads));
+          moves.add(own, compact(p, p.spot->message + behind), p.tokens, laid_.batch, p.heads));
       continue;
     }
-    LATHE_TRY(moves.add(messages(p), local(each, p, rank_ * p.heads, p.heads), p.tokens,
-                        laid_.batch, others(p)));
-    LATHE_TRY(moves.add(own, local(each, p, 0, rank_ * p.heads), p.tokens, laid_.batch, p.heads));
+    LATHE_TRY(moves.add(messages(p), local(each, rank_ * p.heads, p.heads), p.tokens, laid_.batch,
+                        others(p)));
+    LATHE_TRY(moves.add(own, local(each, 0, rank_ * p.heads), p.tokens, laid_.batch, p.heads));
   }
   LATHE_TRY(moves.launch());
   return laid_.share.repeat > 1 ? add_sums() : Status();
@@ -187,22 +173,22 @@ Status HeadsRun::unpack() {
 
 // What the ranks that share a key head found for it, in the order of the ranks.
 Status HeadsRun::add_sums() const {
-  RowAdder adder(*work_.sum_, call_.stream);
-  for (const HeadsTensor& each : work_.travellers_) {
-    if (!work_.sums(each, laid_.share)) continue;
+  RowAdder adder(executor_.sum_, call_.stream);
+  for (const Traveller& each : executor_.travellers_) {
+    if (!executor_.sums(each, laid_.share)) continue;
     const Place p = place(each);
-    const Side to = local(each, p, 0, 0);
+    const Side to = local(each, 0, 0);
     RowSum sum = {};
     sum.slots = at(p.spot->message);
     sum.to = to.view.data;
-    sum.token = laid_.batch * p.width, sum.batch = p.width;
+    sum.token = laid_.batch * each.width, sum.batch = each.width;
     sum.group = p.tokens * sum.token;
     sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
     sum.tokens = static_cast<int>(p.tokens), sum.batch_rows = static_cast<int>(laid_.batch);
     sum.heads = static_cast<int>(call_.extents[Letter::HK]);
-    sum.columns = static_cast<int>(p.width);
+    sum.columns = static_cast<int>(each.width);
     sum.terms = static_cast<int>(p.repeat);
-    sum.own_at = rank_, sum.own_group = work_.group_->world() - 1;
+    sum.own_at = rank_, sum.own_group = executor_.group_->world() - 1;
     LATHE_TRY(adder.add(sum));
   }
   return adder.launch();
@@ -210,51 +196,44 @@ Status HeadsRun::add_sums() const {
 
 // Heads of other ranks: their part of the sum is 0.
 Status HeadsRun::clear_dsinks() const {
-  const Driver& driver = work_.group_->device().driver();
-  const auto bytes = static_cast<size_t>(call_.extents[Letter::H] * 4);
-  return check(
-      driver,
-      driver.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(dsinks()), 0, bytes, call_.stream),
-      "cuMemsetD8Async");
+  return clear(*executor_.group_, dsinks(), call_.extents[Letter::H] * 4, call_.stream);
 }
 
 Status HeadsRun::exchange(bool there) const {
   std::array<RowTransfer, att::count> tensors;
   size_t count = 0;
-  for (const HeadsTensor& each : work_.travellers_) {
+  for (const Traveller& each : executor_.travellers_) {
     if (each.there != there) continue;
     const Place p = place(each);
     const bool staged = (there ? p.route->receive_rows : p.route->send_rows).data() != nullptr;
     char* message = at(p.spot->message);
     char* far = at(staged ? p.spot->staged : p.spot->whole);
     tensors[count++] = {&p.route->moves, there ? message : far, there ? far : message,
-                        laid_.batch * p.row() * p.bytes};
+                        laid_.batch * p.row() * each.bytes};
   }
-  if (!there && work_.reduces_ && dsinks() != nullptr) {
-    tensors[count++] = {&laid_.prepared->dsinks, dsinks(), dsinks(), laid_.share.q_heads * 4};
+  if (!there && executor_.reduces_ && dsinks() != nullptr) {
+    tensors[count++] = {&laid_.state->dsinks, dsinks(), dsinks(), laid_.share.q_heads * 4};
   }
   const Hop hop = hop_of(std::span(tensors).first(count), there ? "heads" : "heads' results",
-                         laid_.prepared->sends, laid_.prepared->receives);
-  if (is_empty(hop)) return {};
-  LATHE_TRY(post_after(*work_.group_, hop, call_.stream));
-  return work_.group_->stream_after_exchange(call_.stream);
+                         laid_.state->sends, laid_.state->receives);
+  return Exchange(*executor_.group_, call_.stream).run(hop);
 }
 
 Status AttentionHeads::run(const Call& call) const {
   LATHE_ASSIGN(const HeadsLaid laid, lay_out(call));
-  LATHE_TRY(call.check_workspace(static_cast<int64_t>(laid.total)));
+  LATHE_TRY(call.check_workspace(laid.total));
   return HeadsRun(*this, call, laid)();
 }
 
 // The call in the middle, and the rows that are packed before a hop and unpacked behind it.
 Result<Estimate> AttentionHeads::estimate(const Call& call) const {
   LATHE_ASSIGN(const HeadsLaid laid, lay_out(call));
-  LATHE_ASSIGN(Estimate out, part_->work().estimate(inner_call(call, laid)));
-  for (const HeadsTensor& each : travellers_) {
+  LATHE_ASSIGN(Estimate out, part_->executor().estimate(inner_call(call, laid)));
+  for (const Traveller& each : travellers_) {
     const int64_t tokens = call.extents[token_letter(each.keys)];
     const int64_t heads = heads_of(each, laid.share) * group_->world();
-    out.cost.bytes += 2 * static_cast<uint64_t>(tokens * laid.batch * heads * width_of(each) *
-                                                element_bytes(each));
+    out.cost.bytes +=
+        2 * static_cast<uint64_t>(tokens * laid.batch * heads * each.width * each.bytes);
   }
   out.launches += 2;
   return out;

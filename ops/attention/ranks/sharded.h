@@ -6,19 +6,18 @@
 
 #include "collective/attention_rounds.h"
 #include "collective/exchange.h"
-#include "ops/attention/run.h"
+#include "ops/attention/ranks/steps.h"
 #include "ops/device_table.h"
-#include "ops/parts.h"
 
 namespace lathe {
 
 // What a shard's lengths say: the rounds, with their pairs on the device.
-class AttentionTables final : public Prepared {
+class AttentionTables final : public ShardState {
  public:
   // `names_sequences`: snippets are told of each pair which sequence it is of.
-  static Result<std::unique_ptr<const Prepared>> make(const Device& device, const Layout& layout,
-                                                      AttentionRounds attention_rounds,
-                                                      bool names_sequences);
+  static Result<std::unique_ptr<const ShardState>> make(const Device& device, const Layout& layout,
+                                                        AttentionRounds attention_rounds,
+                                                        bool names_sequences);
   const AttentionRounds& rounds() const { return rounds_; }
   const void* pairs(int round) const {
     return pairs_.data() ? pairs_.data() + first_[round] * sizeof(PairRow) : nullptr;
@@ -57,17 +56,6 @@ class AttentionTables final : public Prepared {
   mutable std::vector<Transfer> sends_, receives_;
 };
 
-// Rows [batch, tokens, heads, width] in memory; packed ones are of a batch of one. Strides in
-// elements.
-struct TokenRows {
-  char* data = nullptr;
-  int64_t tokens = 0, heads = 0, width = 0;
-  int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
-};
-struct KeyBlock {
-  TokenRows k, v;
-};
-
 // Offsets in the workspace. Sections that a call has no use for have no bytes.
 struct AttentionShardedPlaces {
   int64_t out = 0, lse = 0;                 // float32 partial results, where the caller has none
@@ -81,25 +69,22 @@ struct AttentionShardedPlaces {
   int64_t own = 0;     // float32: own keys' gradients from own rows
   int64_t shares = 0;  // and from the rows of others, by rank
   int64_t inner = 0, inner_bytes = 0;  // of the steps themselves
-  size_t total = 0;
+  int64_t total = 0;
 };
 
-class AttentionSharded final : public ComposedWork {
+class AttentionSharded final : public Executor {
  public:
-  static Result<std::unique_ptr<Work>> make(const lathe_problem& problem,
-                                            const AttentionRequest& request,
-                                            const DeviceFacts& facts, Group* group, unsigned flags);
+  AttentionSharded(const AttentionRequest& request, Group* group, unsigned flags);
+  // Chooses the kernels of the steps.
+  Status make_steps(const DeviceFacts& facts);
 
-  Result<std::unique_ptr<const Prepared>> prepare(const lathe_shard& shard) const override;
+  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
   Result<size_t> workspace_bytes(const Call& call) const override;
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
   friend class AttentionRankRun;
-  AttentionSharded(const AttentionRequest& request, Group* group, unsigned flags);
-  Status make_parts(const lathe_problem& problem, const DeviceFacts& facts);
-  void add_kernels();
   Status check(const Call& call) const;
 
   bool backward() const { return request_.problem.backward || request_.problem.dsinks; }
@@ -115,15 +100,13 @@ class AttentionSharded final : public ComposedWork {
   AttentionRequest request_;
   Group* group_;
   unsigned flags_;
-  int64_t gather_heads_ = 0;                     // key heads at a time; 0: all
-  std::unique_ptr<Part> first_, next_, finish_;  // of the forward
-  std::unique_ptr<Part> delta_, gradients_first_, gradients_next_;
-  std::shared_ptr<const Kernel> copy_rows_, add_rows_, sum_parts_;
+  AttentionSteps steps_;
+  KernelSlot copy_rows_, add_rows_, sum_parts_;
 };
 
-// `group` of more than one rank. UNSUPPORTED, by name, for what no step covers.
-Result<std::unique_ptr<Work>> make_attention_sharded(const lathe_problem& problem,
-                                                     const AttentionRequest& request,
-                                                     const DeviceFacts& facts, Group* group);
+// `group` of more than one rank, with its flags. UNSUPPORTED, by name, for what no step covers.
+Result<std::unique_ptr<Executor>> make_attention_sharded(const AttentionRequest& request,
+                                                         const DeviceFacts& facts, Group* group,
+                                                         unsigned flags);
 
 }  // namespace lathe

@@ -15,14 +15,14 @@
 namespace lathe {
 
 Status AttentionRankRun::gradients(int i, bool first, const KeyBlock& keys, const KeyBlock& sums) {
-  const Part& part = first ? *work_.gradients_first_ : *work_.gradients_next_;
-  return part.work().run(gradients_call(part, i, keys, sums));
+  const Part& part = first ? *executor_.steps_.gradients_first : *executor_.steps_.gradients_next;
+  return part.executor().run(gradients_call(part, i, keys, sums));
 }
 
 // What goes on or home after round i.
 void AttentionRankRun::add_gradients(int i, RingHop* hop) const {
   const AttentionRound& done = at_round(i);
-  const int64_t bytes = bytes_of(work_.travelling());
+  const int64_t bytes = bytes_of(executor_.travelling());
   const auto add_to = [&](const KeyMessage& message, int64_t place, std::span<Transfer> to,
                           size_t* messages) {
     if (!message) return;
@@ -49,12 +49,12 @@ Status AttentionRankRun::ring_backward() {
     RingHop messages;
     add_keys(i, &messages);
     if (i > 0) add_gradients(i - 1, &messages);
-    LATHE_TRY(post_hop(messages.hop("a ring's keys and gradients", i)));
+    LATHE_TRY(exchange_.post(messages.hop("a ring's keys and gradients", i)));
     if (i == 0 || !at_round(i).pairs.empty()) {
       const KeyBlock sums = block(places_.part, rounds().key_tokens[at_round(i).owner], 4);
       LATHE_TRY(gradients(i, i == 0, ring_keys(i), sums));
     }
-    LATHE_TRY(arrive());
+    LATHE_TRY(exchange_.arrive());
     if (i == 0 && !at_round(0).send_gradients) {  // nobody else sees these keys
       LATHE_TRY(give_home(false));
     } else {
@@ -63,15 +63,15 @@ Status AttentionRankRun::ring_backward() {
   }
   RingHop last;
   add_gradients(count() - 1, &last);
-  LATHE_TRY(post_hop(last.hop("a ring's gradients", count())));
-  LATHE_TRY(arrive());
+  LATHE_TRY(exchange_.post(last.hop("a ring's gradients", count())));
+  LATHE_TRY(exchange_.arrive());
   return at_round(0).send_gradients ? give_home(true) : Status();
 }
 
 // What this rank owes for the keys of others, and what it is owed for its own: the shares of each
 // rank one after another, those of keys before those of values.
 Hop AttentionRankRun::return_hop() const {
-  const int64_t bytes = bytes_of(work_.travelling());
+  const int64_t bytes = bytes_of(executor_.travelling());
   const KeyBlock from =
       block(bytes == 4 ? places_.part : places_.owed, tables_.gathered_tokens(), bytes);
   const int64_t all = tables_.places(AttentionTables::kShares).tokens;
@@ -101,7 +101,7 @@ Status AttentionRankRun::others_gradients() {
   const KeyBlock keys = gathered_keys();
   const KeyBlock sums = block(places_.part, keys.k.tokens, 4);
   LATHE_TRY(gradients(1, true, keys, sums));
-  if (work_.travelling() == Dtype::f32) return {};
+  if (executor_.travelling() == Dtype::f32) return {};
   const KeyBlock owed = block(places_.owed, keys.k.tokens, element());
   LATHE_TRY(cast(sums.k, owed.k));
   return cast(sums.v, owed.v);
@@ -114,13 +114,13 @@ Status AttentionRankRun::gathered_backward() {
   if (again) LATHE_TRY(begin_gather(0));
   for (int64_t s = 0; s < slices(); ++s) {
     take(s);
-    LATHE_TRY(arrive());
+    LATHE_TRY(exchange_.arrive());
     LATHE_TRY(others_gradients());
-    LATHE_TRY(post_hop(return_hop()));
+    LATHE_TRY(exchange_.post(return_hop()));
     if (s + 1 < slices()) LATHE_TRY(begin_gather(s + 1));
     take(s);
     LATHE_TRY(gradients(0, !others, own_keys(), block(places_.own, own_tokens(), 4)));
-    LATHE_TRY(arrive());
+    LATHE_TRY(exchange_.arrive());
     LATHE_TRY(give_shares());
   }
   take_all();
@@ -128,15 +128,15 @@ Status AttentionRankRun::gathered_backward() {
 }
 
 Status AttentionRankRun::backward() {
-  LATHE_TRY(work_.delta_->work().run(delta_call()));
-  if (problem().dsinks && (work_.flags_ & kReduceParameterGrads)) {
-    LATHE_TRY(all_reduce_f32(*work_.group_, call_.tensors[attention::dsinks].data,
+  LATHE_TRY(executor_.steps_.delta->executor().run(delta_call()));
+  if (problem().dsinks && (executor_.flags_ & kReduceParameterGrads)) {
+    LATHE_TRY(all_reduce_f32(*executor_.group_, call_.tensors[attention::dsinks].data,
                              static_cast<size_t>(heads_), call_.stream));
   }
   if (!problem().backward) return {};
-  if (packs_ && !problem().forward && !work_.gathers()) LATHE_TRY(pack_own_keys());
-  LATHE_TRY(joined(work_.gathers() ? gathered_backward() : ring_backward()));
-  if (!work_.request_.gradients.dq) return {};
+  if (packs_ && !problem().forward && !executor_.gathers()) LATHE_TRY(pack_own_keys());
+  LATHE_TRY(exchange_.joined(executor_.gathers() ? gathered_backward() : ring_backward()));
+  if (!executor_.request_.gradients.dq) return {};
   return cast(rows_at(places_.dq, problem().head_dim), given(attention::dq));
 }
 

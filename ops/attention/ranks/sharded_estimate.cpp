@@ -10,7 +10,7 @@ struct AttentionTally {
   Estimate sum;
 
   Status add(const Part& part, const Call& call, double share = 1) {
-    LATHE_ASSIGN(const Estimate one, part.work().estimate(call));
+    LATHE_ASSIGN(const Estimate one, part.executor().estimate(call));
     sum.launches += one.launches;
     sum.cost.minimum_bytes += one.cost.minimum_bytes;
     sum.cost.bytes += one.cost.bytes;
@@ -31,7 +31,7 @@ double AttentionRankRun::share_seen(int i, const KeyBlock& keys) const {
 }
 
 Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
-  const int64_t half = element(), travels = bytes_of(work_.travelling());
+  const int64_t half = element(), travels = bytes_of(executor_.travelling());
   // Keys or gradients of a block: a launch each, of which a value is read and written.
   const auto block_pair = [&](int64_t tokens, int64_t bytes, bool k, bool v) {
     const int64_t row = batch_ * tokens * kv_heads_ * bytes;
@@ -47,21 +47,22 @@ Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
     const KeyBlock keys = keys_of(i);
     const double seen = share_seen(i, keys);
     if (forward) {
-      const Part& part = i == 0 ? *work_.first_ : *work_.next_;
+      const Part& part = i == 0 ? *executor_.steps_.first : *executor_.steps_.next;
       LATHE_TRY(tally->add(part, step_call(part, i, keys), seen));
     }
     if (!backward) continue;
-    const Part& part = i == 0 ? *work_.gradients_first_ : *work_.gradients_next_;
+    const Part& part =
+        i == 0 ? *executor_.steps_.gradients_first : *executor_.steps_.gradients_next;
     LATHE_TRY(tally->add(part, gradients_call(part, i, keys, block(0, keys.k.tokens, 4)), seen));
-    const bool arrived = !work_.gathers() && i > 0 && at_round(i - 1).receive_gradients;
-    const bool rounded =
-        travels != 4 && !arrived && (work_.gathers() ? i > 0 : bool(at_round(0).send_gradients));
+    const bool arrived = !executor_.gathers() && i > 0 && at_round(i - 1).receive_gradients;
+    const bool rounded = travels != 4 && !arrived &&
+                         (executor_.gathers() ? i > 0 : bool(at_round(0).send_gradients));
     if (rounded) block_pair(keys.k.tokens, 4 + travels, true, true);
     if (arrived) {
       tally->kernel(static_cast<uint64_t>(key_elements(keys.k.tokens) * (4 + 2 * travels)));
     }
   }
-  const AttentionGradients& wanted = work_.request_.gradients;
+  const AttentionGradients& wanted = executor_.request_.gradients;
   if (backward) block_pair(own_tokens(), travels + half, wanted.dk, wanted.dv);
   return {};
 }
@@ -74,10 +75,10 @@ Result<Estimate> AttentionRankRun::estimate() {
     add_exchange(&tally.sum);
   }
   take_all();
-  if (work_.finish_) LATHE_TRY(tally.add(*work_.finish_, finish_call()));
-  if (work_.delta_) LATHE_TRY(tally.add(*work_.delta_, delta_call()));
+  if (executor_.steps_.finish) LATHE_TRY(tally.add(*executor_.steps_.finish, finish_call()));
+  if (executor_.steps_.delta) LATHE_TRY(tally.add(*executor_.steps_.delta, delta_call()));
   const int64_t dq = batch_ * rows_ * heads_ * problem().head_dim * (4 + element());
-  if (work_.request_.gradients.dq) tally.kernel(static_cast<uint64_t>(dq));
+  if (executor_.request_.gradients.dq) tally.kernel(static_cast<uint64_t>(dq));
   return tally.sum;
 }
 
@@ -86,11 +87,11 @@ void AttentionRankRun::add_exchange(Estimate* out) const {
     const uint64_t token = static_cast<uint64_t>(key_elements(1));
     out->exchanges += static_cast<uint64_t>(counts.groups);
     out->exchange_bytes += token * (counts.key_tokens * element() +
-                                    counts.gradient_tokens * bytes_of(work_.travelling()));
+                                    counts.gradient_tokens * bytes_of(executor_.travelling()));
   };
   if (problem().forward) add(forward_exchange(rounds()));
   if (problem().backward) {
-    add(backward_exchange(rounds(), work_.gathers() && keeps_gathered()));
+    add(backward_exchange(rounds(), executor_.gathers() && keeps_gathered()));
   }
 }
 

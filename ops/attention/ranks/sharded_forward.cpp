@@ -11,25 +11,6 @@
 
 namespace lathe {
 
-Status AttentionRankRun::post_hop(const Hop& hop) {
-  if (is_empty(hop)) return {};
-  waiting_ = true;  // whatever becomes of it
-  return post_after(*work_.group_, hop, call_.stream);
-}
-
-Status AttentionRankRun::arrive() {
-  if (!waiting_) return {};
-  waiting_ = false;
-  return work_.group_->stream_after_exchange(call_.stream);
-}
-
-// What is under way reads and writes this call's memory: the caller's stream waits for it even
-// where the call has failed.
-Status AttentionRankRun::joined(Status status) {
-  const Status join = arrive();
-  return status.ok() ? join : status;
-}
-
 // Blocks of a ring travel whole. Of gathered keys each row of the batch is a message, because the
 // rows lie apart on one side.
 Transfer AttentionRankRun::transfer(const KeyMessage& message, const TokenRows& rows, int64_t bytes,
@@ -78,17 +59,17 @@ Hop AttentionRankRun::gather_hop() const {
 }
 
 Status AttentionRankRun::step(int i, const KeyBlock& keys) {
-  const Part& part = i == 0 ? *work_.first_ : *work_.next_;
+  const Part& part = i == 0 ? *executor_.steps_.first : *executor_.steps_.next;
   if (i > 0 && at_round(i).pairs.empty()) return {};
-  return part.work().run(step_call(part, i, keys));
+  return part.executor().run(step_call(part, i, keys));
 }
 
 Status AttentionRankRun::ring_forward() {
   for (int i = 0; i < count(); ++i) {
-    LATHE_TRY(arrive());
+    LATHE_TRY(exchange_.arrive());
     RingHop messages;
     add_keys(i, &messages);
-    LATHE_TRY(post_hop(messages.hop("a ring's keys", i)));
+    LATHE_TRY(exchange_.post(messages.hop("a ring's keys", i)));
     LATHE_TRY(step(i, ring_keys(i)));
   }
   return {};
@@ -97,7 +78,7 @@ Status AttentionRankRun::ring_forward() {
 Status AttentionRankRun::begin_gather(int64_t slice) {
   take(slice);
   if (packs_) LATHE_TRY(pack_own_keys());
-  return post_hop(gather_hop());
+  return exchange_.post(gather_hop());
 }
 
 // The next slice's keys come beside the step on those of this one.
@@ -106,7 +87,7 @@ Status AttentionRankRun::gathered_forward() {
   for (int64_t s = 0; s < slices(); ++s) {
     take(s);
     LATHE_TRY(step(0, own_keys()));
-    LATHE_TRY(arrive());
+    LATHE_TRY(exchange_.arrive());
     if (s + 1 < slices()) LATHE_TRY(begin_gather(s + 1));
     take(s);
     LATHE_TRY(step(1, gathered_keys()));
@@ -116,9 +97,10 @@ Status AttentionRankRun::gathered_forward() {
 }
 
 Status AttentionRankRun::forward() {
-  if (packs_ && !work_.gathers()) LATHE_TRY(pack_own_keys());
-  LATHE_TRY(joined(work_.gathers() ? gathered_forward() : ring_forward()));
-  return work_.finish_ ? work_.finish_->work().run(finish_call()) : Status();
+  if (packs_ && !executor_.gathers()) LATHE_TRY(pack_own_keys());
+  LATHE_TRY(exchange_.joined(executor_.gathers() ? gathered_forward() : ring_forward()));
+  return executor_.steps_.finish ? executor_.steps_.finish->executor().run(finish_call())
+                                 : Status();
 }
 
 }  // namespace lathe

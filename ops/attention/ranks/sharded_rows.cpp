@@ -4,42 +4,14 @@
 #include <utility>
 
 #include "ops/attention/ranks/sharded_run.h"
-#include "ops/exchange_kernels.h"
-#include "templates/params/exchange.h"
+#include "ops/row_kernels.h"
+#include "templates/params/rows.h"
 
 namespace lathe {
-namespace {
-
-Grid blocks(int64_t count) { return Grid{static_cast<unsigned>(count), 1, 1}; }
-
-}  // namespace
-
-Status AttentionRankRun::copy(const TokenRows& from, const TokenRows& to) {
-  const Kernel& kernel = *work_.copy_rows_;
-  const int64_t vector = kernel.spec().constant("vector");
-  CopyRowsParams p = {};
-  p.from = from.data;
-  p.to = to.data;
-  p.from_batch_stride = from.batch_stride * element();
-  p.from_token_stride = from.token_stride * element();
-  p.from_head_stride = from.head_stride * element();
-  p.to_batch_stride = to.batch_stride * element();
-  p.to_token_stride = to.token_stride * element();
-  p.to_head_stride = to.head_stride * element();
-  p.cells = static_cast<int>(batch_ * from.tokens);
-  p.groups = 1;
-  p.tokens = static_cast<int>(from.tokens);
-  p.heads = static_cast<int>(from.heads);
-  p.vectors = static_cast<int>(from.width * element() / vector);
-  p.limit = p.tokens;
-  p.lane_bits = lane_bits_of(kernel.spec(), int64_t{p.heads} * p.vectors);
-  return kernel.launch(blocks(row_blocks(kernel.spec(), p.cells, p.lane_bits)), &p, call_.stream);
-}
-
 Status AttentionRankRun::sum(const char* own, const char* parts,
                              const AttentionTables::Places& places, const TokenRows& to) {
-  const Kernel& kernel = *work_.sum_parts_;
-  const int64_t vector = kernel.spec().constant("vector");
+  const KernelSlot& kernel = executor_.sum_parts_;
+  const int64_t vector = kernel->constant("vector");
   SumPartsParams p = {};
   p.own = own;
   p.parts = parts;
@@ -56,8 +28,8 @@ Status AttentionRankRun::sum(const char* own, const char* parts,
   p.heads = static_cast<int>(to.heads);
   p.vectors = static_cast<int>(to.width / vector);
   p.count = places.count;
-  p.lane_bits = lane_bits_of(kernel.spec(), int64_t{p.heads} * p.vectors);
-  return kernel.launch(blocks(row_blocks(kernel.spec(), p.cells, p.lane_bits)), &p, call_.stream);
+  p.lane_bits = lane_bits_of(*kernel, int64_t{p.heads} * p.vectors);
+  return kernel.launch(row_blocks(*kernel, p.cells, p.lane_bits), &p, call_.stream);
 }
 
 // What is sent from where the caller has it may have no gaps.
@@ -69,7 +41,7 @@ Status AttentionRankRun::pack_own_keys() {
 
 // part + arriving -> sum, over a block of `tokens`.
 Status AttentionRankRun::add_sums(int64_t tokens, bool arrived) {
-  if (!arrived && work_.travelling() == Dtype::f32) {
+  if (!arrived && executor_.travelling() == Dtype::f32) {
     std::swap(places_.part, places_.sum);
     return {};
   }
@@ -84,31 +56,32 @@ Status AttentionRankRun::add_sums(int64_t tokens, bool arrived) {
   p.b = at(places_.part);
   p.out = at(places_.sum);
   p.count = key_elements(tokens);
-  const Kernel& kernel = *work_.add_rows_;
-  return kernel.launch(blocks(add_rows_blocks(kernel.spec(), p.count)), &p, call_.stream);
+  const KernelSlot& kernel = executor_.add_rows_;
+  return kernel.launch(item_blocks(*kernel, p.count), &p, call_.stream);
 }
 
 // The whole sums of own keys to where the caller wants them: those that came home, or those of own
 // rows, the only ones that see them.
 Status AttentionRankRun::give_home(bool arrived) {
-  const KeyBlock home = arrived ? block(places_.home, own_tokens(), bytes_of(work_.travelling()))
-                                : block(places_.part, own_tokens(), 4);
+  const KeyBlock home = arrived
+                            ? block(places_.home, own_tokens(), bytes_of(executor_.travelling()))
+                            : block(places_.part, own_tokens(), 4);
   const auto places = tables_.places(arrived ? AttentionTables::kArrived : AttentionTables::kOwn);
   const auto give = [&](const TokenRows& from, int tensor) {
     return sum(arrived ? nullptr : from.data, arrived ? from.data : nullptr, places, given(tensor));
   };
-  if (work_.request_.gradients.dk) LATHE_TRY(give(home.k, attention::dk));
-  return work_.request_.gradients.dv ? give(home.v, attention::dv) : Status();
+  if (executor_.request_.gradients.dk) LATHE_TRY(give(home.k, attention::dk));
+  return executor_.request_.gradients.dv ? give(home.v, attention::dv) : Status();
 }
 
 Status AttentionRankRun::give_shares() {
   const auto places = tables_.places(AttentionTables::kShares);
   const KeyBlock own = block(places_.own, own_tokens(), 4);
-  const KeyBlock parts = block(places_.shares, places.tokens, bytes_of(work_.travelling()));
-  if (work_.request_.gradients.dk) {
+  const KeyBlock parts = block(places_.shares, places.tokens, bytes_of(executor_.travelling()));
+  if (executor_.request_.gradients.dk) {
     LATHE_TRY(sum(own.k.data, parts.k.data, places, given(attention::dk)));
   }
-  if (!work_.request_.gradients.dv) return {};
+  if (!executor_.request_.gradients.dv) return {};
   return sum(own.v.data, parts.v.data, places, given(attention::dv));
 }
 

@@ -9,38 +9,20 @@
 #include "ops/attention/step_schema.h"
 
 namespace lathe {
-namespace {
-
-constexpr int64_t kPairWords = sizeof(PairRow) / sizeof(int32_t);
-
-// Whether rows lie as [batch, tokens, heads, width] without gaps.
-bool is_dense(const TokenRows& rows, int64_t batch) {
-  const int64_t row = rows.heads * rows.width;
-  return (rows.heads < 2 || rows.head_stride == rows.width) &&
-         (rows.tokens < 2 || rows.token_stride == row) &&
-         (batch < 2 || rows.batch_stride == rows.tokens * row);
-}
-
-void put(const Part& part, Call* call, int tensor, const TokenRows& rows, int64_t batch) {
-  part.put(call, tensor, rows.data, {batch, rows.tokens, rows.heads, rows.width},
-           {rows.batch_stride, rows.token_stride, rows.head_stride, 1});
-}
-
-}  // namespace
-
-AttentionRankRun::AttentionRankRun(const AttentionSharded& work, const Call& call)
-    : work_(work),
+AttentionRankRun::AttentionRankRun(const AttentionSharded& executor, const Call& call)
+    : executor_(executor),
       call_(call),
-      tables_(static_cast<const AttentionTables&>(*call.prepared)),
+      tables_(static_cast<const AttentionTables&>(*call.shard_state)),
       all_batch_(problem().packed ? 1 : call.extents[Letter::B]),
       all_heads_(call.extents[Letter::H]),
       all_kv_heads_(call.extents[Letter::HK]),
-      rows_(tables_.rounds().query_tokens) {
+      rows_(tables_.rounds().query_tokens),
+      exchange_(*executor.group_, call.stream) {
   take_all();
 }
 
 int64_t AttentionRankRun::head_groups() const {
-  const int64_t each = work_.gather_heads_;
+  const int64_t each = executor_.request_.options.gather_heads;
   return each == 0 ? 1 : (all_kv_heads_ + each - 1) / each;
 }
 
@@ -55,46 +37,37 @@ void AttentionRankRun::take(int64_t slice) {
   const int64_t ratio = all_heads_ / all_kv_heads_;
   slice_.index = slice;
   slice_.row = slice / head_groups();
-  slice_.kv_head = slice % head_groups() * work_.gather_heads_;
+  slice_.kv_head = slice % head_groups() * executor_.request_.options.gather_heads;
   slice_.head = slice_.kv_head * ratio;
   batch_ = 1;
-  kv_heads_ = std::min(work_.gather_heads_, all_kv_heads_ - slice_.kv_head);
+  kv_heads_ = std::min(executor_.request_.options.gather_heads, all_kv_heads_ - slice_.kv_head);
   heads_ = kv_heads_ * ratio;
 }
 
 TokenRows AttentionRankRun::given(int tensor) const {
-  const Tensor& from = call_.tensors[tensor];
-  const int first = problem().packed ? 0 : 1;
   const bool keys = tensor == attention::k || tensor == attention::v || tensor == attention::dk ||
                     tensor == attention::dv;
-  TokenRows out;
-  out.tokens = from.extent[first], out.heads = keys ? kv_heads_ : heads_;
-  out.width = from.extent[first + 2];
-  out.batch_stride = first ? from.stride[0] : 0;
-  out.token_stride = from.stride[first], out.head_stride = from.stride[first + 1];
+  TokenRows out = rows_of(call_.tensors[tensor], problem().packed);
+  out.batch = batch_, out.heads = keys ? kv_heads_ : heads_;
   const int64_t head = keys ? slice_.kv_head : slice_.head;
   const int64_t begin = slice_.row * out.batch_stride + head * out.head_stride;
-  out.data = from.data ? from.data + begin * element() : nullptr;
+  if (out.data) out.data += begin * element();
   return out;
 }
 
 TokenRows AttentionRankRun::rows_at(int64_t offset, int64_t width) const {
-  TokenRows out = dense(at(offset), rows_, all_heads_, width);
-  out.heads = heads_;
+  TokenRows out = dense_rows(at(offset), all_batch_, rows_, all_heads_, width);
+  out.batch = batch_, out.heads = heads_;
   const int64_t begin = slice_.row * out.batch_stride + slice_.head * out.head_stride;
   if (out.data) out.data += begin * static_cast<int64_t>(sizeof(float));
   return out;
 }
 
-TokenRows AttentionRankRun::dense(char* data, int64_t tokens, int64_t heads, int64_t width) const {
-  return {data, tokens, heads, width, tokens * heads * width, heads * width, width};
-}
-
 KeyBlock AttentionRankRun::block(int64_t offset, int64_t tokens, int64_t bytes) const {
   KeyBlock out;
-  out.k = dense(at(offset), tokens, kv_heads_, problem().head_dim);
+  out.k = dense_rows(at(offset), batch_, tokens, kv_heads_, problem().head_dim);
   const int64_t keys = batch_ * tokens * kv_heads_ * problem().head_dim * bytes;
-  out.v = dense(at(offset + keys), tokens, kv_heads_, problem().value_dim);
+  out.v = dense_rows(at(offset + keys), batch_, tokens, kv_heads_, problem().value_dim);
   return out;
 }
 
@@ -119,179 +92,147 @@ TokenRows AttentionRankRun::partial_out() const {
 }
 
 bool AttentionRankRun::sends_own_keys() const {
-  if (!work_.gathers()) return static_cast<bool>(at_round(0).send_keys);
+  if (!executor_.gathers()) return static_cast<bool>(at_round(0).send_keys);
   const auto& sends = rounds().send_keys;
   return std::any_of(sends.begin(), sends.end(), [](const KeyMessage& m) { return bool(m); });
 }
 
 Status AttentionRankRun::lay_out() {
-  Sections sections;
+  WorkspaceLayout layout;
   const int64_t rows = all_batch_ * rows_ * all_heads_;
   if (problem().forward && problem().element != Dtype::f32) {
-    LATHE_TRY(sections.add({rows, problem().value_dim, 4}, &places_.out));
+    places_.out = layout.add({rows, problem().value_dim, 4});
   }
-  if (work_.backward()) LATHE_TRY(sections.add({rows, 4}, &places_.delta));
-  if (problem().backward) LATHE_TRY(sections.add({rows, problem().head_dim, 4}, &places_.dq));
+  if (executor_.backward()) places_.delta = layout.add({rows, 4});
+  if (problem().backward) places_.dq = layout.add({rows, problem().head_dim, 4});
   take(0);  // no other is larger
-  LATHE_TRY(lay_out_keys(&sections));
-  if (problem().backward) LATHE_TRY(lay_out_backward(&sections));
+  lay_out_keys(&layout);
+  if (problem().backward) lay_out_backward(&layout);
   take_all();
   LATHE_ASSIGN(const size_t inner, inner_bytes());
-  LATHE_TRY(sections.add({static_cast<int64_t>(inner)}, &places_.inner, &places_.inner_bytes));
-  places_.total = sections.total();
-  return {};
+  places_.inner = layout.add({static_cast<int64_t>(inner)}, &places_.inner_bytes);
+  places_.total = layout.total();
+  return layout.status();
 }
 
-Status AttentionRankRun::add_keys_to(Sections* sections, int64_t tokens, int64_t bytes,
-                                     int64_t* place) const {
-  return sections->add(
-      {batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes}, place);
+int64_t AttentionRankRun::add_keys_to(WorkspaceLayout* layout, int64_t tokens,
+                                      int64_t bytes) const {
+  return layout->add({batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes});
 }
 
 // Two of what is filled for a later step while an earlier one reads.
-Status AttentionRankRun::lay_out_keys(Sections* sections) {
+void AttentionRankRun::lay_out_keys(WorkspaceLayout* layout) {
   const KeyBlock own = own_keys();
-  packs_ = sends_own_keys() && (!is_dense(own.k, batch_) || !is_dense(own.v, batch_));
+  packs_ = sends_own_keys() && (!own.k.is_dense() || !own.v.is_dense());
   const int copies = slices() > 1 ? 2 : 1;
   for (int i = 0; packs_ && i < copies; ++i) {
-    LATHE_TRY(add_keys_to(sections, own_tokens(), element(), &places_.packed[i]));
+    places_.packed[i] = add_keys_to(layout, own_tokens(), element());
   }
-  for (int i = 0; work_.gathers() && i < copies; ++i) {
-    const int64_t all = tables_.gathered_tokens();
-    LATHE_TRY(add_keys_to(sections, all, element(), &places_.gathered[i]));
+  for (int i = 0; executor_.gathers() && i < copies; ++i) {
+    places_.gathered[i] = add_keys_to(layout, tables_.gathered_tokens(), element());
   }
-  if (work_.gathers() || count() == 1) return {};
-  for (int64_t& place : places_.blocks) {
-    LATHE_TRY(add_keys_to(sections, rounds().most_key_tokens, element(), &place));
+  if (executor_.gathers() || count() == 1) return;
+  for (int64_t& block : places_.blocks) {
+    block = add_keys_to(layout, rounds().most_key_tokens, element());
   }
-  return {};
 }
 
-Status AttentionRankRun::lay_out_backward(Sections* sections) {
-  const auto keys = [&](int64_t tokens, int64_t bytes, int64_t* place) {
-    return add_keys_to(sections, tokens, bytes, place);
+void AttentionRankRun::lay_out_backward(WorkspaceLayout* layout) {
+  const auto keys = [&](int64_t tokens, int64_t bytes) {
+    return add_keys_to(layout, tokens, bytes);
   };
-  const int64_t travelling = bytes_of(work_.travelling());
-  if (work_.gathers()) {
+  const int64_t travelling = bytes_of(executor_.travelling());
+  if (executor_.gathers()) {
     const int64_t all = tables_.gathered_tokens();
-    LATHE_TRY(keys(all, 4, &places_.part));
-    if (travelling != 4) LATHE_TRY(keys(all, travelling, &places_.owed));
-    LATHE_TRY(keys(own_tokens(), 4, &places_.own));
-    return keys(tables_.places(AttentionTables::kShares).tokens, travelling, &places_.shares);
+    places_.part = keys(all, 4);
+    if (travelling != 4) places_.owed = keys(all, travelling);
+    places_.own = keys(own_tokens(), 4);
+    places_.shares = keys(tables_.places(AttentionTables::kShares).tokens, travelling);
+    return;
   }
   const int64_t most = rounds().most_key_tokens;
-  LATHE_TRY(keys(most, 4, &places_.part));
-  LATHE_TRY(keys(most, travelling, &places_.sum));
-  LATHE_TRY(keys(most, travelling, &places_.arriving));
-  return keys(own_tokens(), travelling, &places_.home);
+  places_.part = keys(most, 4);
+  places_.sum = keys(most, travelling);
+  places_.arriving = keys(most, travelling);
+  places_.home = keys(own_tokens(), travelling);
 }
 
-void AttentionRankRun::put_step(const Part& part, int i, const KeyBlock& keys,
-                                const StepTensors& to, Call* call) const {
-  call->stream = call_.stream;
-  call->workspace = at(places_.inner);
-  call->workspace_bytes = static_cast<size_t>(places_.inner_bytes);
-  put(part, call, to.q, given(attention::q), batch_);
-  put(part, call, to.k, keys.k, batch_);
-  put(part, call, to.v, keys.v, batch_);
-  const auto pairs = static_cast<int64_t>(at_round(i).pairs.size());
-  part.put(call, to.pairs, tables_.pairs(i), {pairs, kPairWords});
-  if (work_.names_sequences()) {
-    part.put(call, to.pair_batch, tables_.pair_sequences(i), {pairs});
-  }
-  for (size_t c = 0; c < work_.request_.captured.size(); ++c) {
-    if (work_.request_.captured[c] < 0) continue;
-    const Tensor& capture = call_.tensors[work_.request_.captured[c]];
-    part.put(call, to.capture_0 + static_cast<int>(c), capture.data, {capture.extent[0]});
-  }
-  if (!problem().alibi) return;
-  const Tensor& slopes = call_.tensors[attention::alibi_slopes];
-  const int64_t row = work_.request_.alibi_rows ? slice_.row * all_heads_ : 0;
-  const char* data = slopes.data + (row + slice_.head) * static_cast<int64_t>(sizeof(float));
-  if (work_.request_.alibi_rows) {
-    part.put(call, to.alibi_slopes, data, {batch_, heads_}, {all_heads_, 1});
-  } else {
-    part.put(call, to.alibi_slopes, data, {heads_});
-  }
-}
-
-Call AttentionRankRun::step_call(const Part& part, int i, const KeyBlock& keys) const {
-  using namespace attention_block;
-  Call call;
-  put_step(part, i, keys, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, &call);
-  put(part, &call, out, partial_out(), batch_);
-  part.put(&call, lse, row_values(call_.tensors[attention::lse].data), {batch_, heads_, rows_});
-  return call;
-}
-
-Call AttentionRankRun::finish_call() const {
-  const Part& part = *work_.finish_;
-  Call call;
-  call.stream = call_.stream;
-  put(part, &call, lse_merge::out, partial_out(), batch_);
-  part.put(&call, lse_merge::lse, call_.tensors[attention::lse].data, {batch_, heads_, rows_});
-  if (problem().sinks) {
-    part.put(&call, lse_merge::sinks, call_.tensors[attention::sinks].data, {heads_});
-  }
-  if (problem().element != Dtype::f32) {
-    put(part, &call, lse_merge::rounded, given(attention::out), batch_);
-  }
-  return call;
-}
-
-Call AttentionRankRun::delta_call() const {
-  using namespace attention_delta;
-  const Part& part = *work_.delta_;
+Call AttentionRankRun::inner_call() const {
   Call call;
   call.stream = call_.stream;
   call.workspace = at(places_.inner);
   call.workspace_bytes = static_cast<size_t>(places_.inner_bytes);
-  const auto of_rows = [&](int tensor, const void* data) {
-    part.put(&call, tensor, data, {batch_, heads_, rows_});
-  };
-  put(part, &call, out, given(attention::out), batch_);
-  put(part, &call, dout, given(attention::dout), batch_);
-  of_rows(lse, call_.tensors[attention::lse].data);
-  of_rows(delta, at(places_.delta));
-  if (problem().dlse) of_rows(dlse, call_.tensors[attention::dlse].data);
-  if (problem().dsinks) {
-    part.put(&call, sinks, call_.tensors[attention::sinks].data, {heads_});
-    part.put(&call, dsinks, call_.tensors[attention::dsinks].data, {heads_});
-  }
+  return call;
+}
+
+BlockInputs AttentionRankRun::inputs(int i, const KeyBlock& keys) const {
+  BlockInputs out;
+  out.q = given(attention::q), out.keys = keys;
+  out.pairs = tables_.pairs(i);
+  out.pair_count = static_cast<int64_t>(at_round(i).pairs.size());
+  if (executor_.names_sequences()) out.pair_sequences = tables_.pair_sequences(i);
+  if (!problem().alibi) return out;
+  const bool by_row = executor_.request_.alibi_rows;
+  const int64_t first = (by_row ? slice_.row * all_heads_ : 0) + slice_.head;
+  out.slopes = call_.tensors[attention::alibi_slopes].data + first * 4;
+  out.slopes_batch_stride = by_row ? all_heads_ : 0;
+  return out;
+}
+
+Call AttentionRankRun::step_call(const Part& part, int i, const KeyBlock& keys) const {
+  Call call = inner_call();
+  executor_.steps_.put_forward(part, inputs(i, keys), partial_out(),
+                               row_values(call_.tensors[attention::lse].data), call_, &call);
+  return call;
+}
+
+Call AttentionRankRun::finish_call() const {
+  Call call = inner_call();
+  executor_.steps_.put_finish(partial_out(), call_.tensors[attention::lse].data,
+                              given(attention::out), call_, &call);
+  return call;
+}
+
+Call AttentionRankRun::delta_call() const {
+  const auto& t = call_.tensors;
+  Call call = inner_call();
+  executor_.steps_.put_delta(
+      {given(attention::out), given(attention::dout), t[attention::lse].data,
+       t[attention::dlse].data, at(places_.delta), t[attention::dsinks].data},
+      call_, &call);
   return call;
 }
 
 Call AttentionRankRun::gradients_call(const Part& part, int i, const KeyBlock& keys,
                                       const KeyBlock& sums) const {
-  using namespace attention_block_bwd;
-  Call call;
-  put_step(part, i, keys, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, &call);
-  put(part, &call, dout, given(attention::dout), batch_);
-  part.put(&call, lse, row_values(call_.tensors[attention::lse].data), {batch_, heads_, rows_});
-  part.put(&call, delta, row_values(at(places_.delta)), {batch_, heads_, rows_});
-  put(part, &call, dq, rows_at(places_.dq, problem().head_dim), batch_);
-  put(part, &call, dk, sums.k, batch_);
-  put(part, &call, dv, sums.v, batch_);
+  Call call = inner_call();
+  executor_.steps_.put_gradients(
+      part, inputs(i, keys),
+      {given(attention::dout), rows_at(places_.dq, problem().head_dim), sums,
+       row_values(call_.tensors[attention::lse].data), row_values(at(places_.delta))},
+      call_, &call);
   return call;
 }
 
 Result<size_t> AttentionRankRun::inner_bytes() {
   size_t most = 0;
   const auto add = [&most](const Part& part, const Call& call) -> Status {
-    LATHE_ASSIGN(const size_t bytes, part.work().workspace_bytes(call));
+    LATHE_ASSIGN(const size_t bytes, part.executor().workspace_bytes(call));
     most = std::max(most, bytes);
     return {};
   };
-  if (work_.finish_) LATHE_TRY(add(*work_.finish_, finish_call()));
-  if (work_.delta_) LATHE_TRY(add(*work_.delta_, delta_call()));
+  if (executor_.steps_.finish) LATHE_TRY(add(*executor_.steps_.finish, finish_call()));
+  if (executor_.steps_.delta) LATHE_TRY(add(*executor_.steps_.delta, delta_call()));
   for (int64_t s = 0; s < slices(); ++s) {
     take(s);
     for (int i = 0; i < count(); ++i) {
       const KeyBlock keys = keys_of(i);
-      if (problem().forward) LATHE_TRY(add(*work_.first_, step_call(*work_.first_, i, keys)));
+      if (problem().forward)
+        LATHE_TRY(add(*executor_.steps_.first, step_call(*executor_.steps_.first, i, keys)));
       if (!problem().backward) continue;
       const KeyBlock sums = block(0, keys.k.tokens, 4);
-      for (const Part* part : {work_.gradients_first_.get(), work_.gradients_next_.get()}) {
+      for (const Part* part :
+           {executor_.steps_.gradients_first.get(), executor_.steps_.gradients_next.get()}) {
         LATHE_TRY(add(*part, gradients_call(*part, i, keys, sums)));
       }
     }

@@ -23,7 +23,7 @@ struct AttentionTally;
 
 class AttentionRankRun {
  public:
-  AttentionRankRun(const AttentionSharded& work, const Call& call);
+  AttentionRankRun(const AttentionSharded& executor, const Call& call);
 
   Status lay_out();
   const AttentionShardedPlaces& places() const { return places_; }
@@ -35,11 +35,6 @@ class AttentionRankRun {
  private:
   // How a block of keys and values becomes messages: one; two; or two for each row of the batch.
   enum class Form { joined, apart, rows };
-  // Where a step's operator has its tensors.
-  struct StepTensors {
-    int q, k, v, pairs, pair_batch, alibi_slopes, capture_0;
-  };
-
   // Keys may be gathered in slices: some key heads, with their query heads, of one row of the
   // batch. What follows is about the slice that was taken last; first about everything.
   int64_t head_groups() const;
@@ -48,7 +43,7 @@ class AttentionRankRun {
   void take_all();
   bool keeps_gathered() const { return problem().forward && slices() == 1; }
 
-  const AttentionProblem& problem() const { return work_.request_.problem; }
+  const AttentionProblem& problem() const { return executor_.request_.problem; }
   const AttentionRounds& rounds() const { return tables_.rounds(); }
   int count() const { return static_cast<int>(rounds().rounds.size()); }
   const AttentionRound& at_round(int i) const { return rounds().rounds[i]; }
@@ -61,7 +56,6 @@ class AttentionRankRun {
   }
 
   TokenRows given(int tensor) const;
-  TokenRows dense(char* data, int64_t tokens, int64_t heads, int64_t width) const;
   // Keys, then values, of `bytes` an element.
   KeyBlock block(int64_t offset, int64_t tokens, int64_t bytes) const;
   KeyBlock own_keys() const;
@@ -69,7 +63,7 @@ class AttentionRankRun {
   KeyBlock ring_keys(int i) const;  // what round i reads
   KeyBlock gathered_keys() const;
   KeyBlock keys_of(int i) const {
-    return !work_.gathers() || i == 0 ? ring_keys(i) : gathered_keys();
+    return !executor_.gathers() || i == 0 ? ring_keys(i) : gathered_keys();
   }
   // float32 [batch, rows, heads, width] and [batch, heads, rows].
   TokenRows rows_at(int64_t offset, int64_t width) const;
@@ -79,28 +73,23 @@ class AttentionRankRun {
   }
   TokenRows partial_out() const;
 
-  Status lay_out_backward(Sections* sections);
+  void lay_out_backward(WorkspaceLayout* layout);
   Result<size_t> inner_bytes();
   // Of all (row, key) of round i those that are visible.
   double share_seen(int i, const KeyBlock& keys) const;
   void add_exchange(Estimate* out) const;
   Status estimate_slice(AttentionTally* tally) const;
-  Status lay_out_keys(Sections* sections);
-  Status add_keys_to(Sections* sections, int64_t tokens, int64_t bytes, int64_t* place) const;
+  void lay_out_keys(WorkspaceLayout* layout);
+  int64_t add_keys_to(WorkspaceLayout* layout, int64_t tokens, int64_t bytes) const;
 
   // Calls of the parts.
-  void put_step(const Part& part, int i, const KeyBlock& keys, const StepTensors& tensors,
-                Call* call) const;
+  Call inner_call() const;  // with the stream and the workspace of steps
+  BlockInputs inputs(int i, const KeyBlock& keys) const;
   Call step_call(const Part& part, int i, const KeyBlock& keys) const;
   Call finish_call() const;
   Call delta_call() const;
   Call gradients_call(const Part& part, int i, const KeyBlock& keys, const KeyBlock& sums) const;
 
-  // Posts after what the stream has been given so far.
-  Status post_hop(const Hop& hop);
-  // The stream goes on when everything that was posted has arrived.
-  Status arrive();
-  Status joined(Status status);
   Transfer transfer(const KeyMessage& message, const TokenRows& rows, int64_t bytes,
                     bool whole) const;
   void add(const KeyMessage& message, const KeyBlock& block, int64_t bytes, Form form,
@@ -121,7 +110,10 @@ class AttentionRankRun {
   Status others_gradients();
 
   // Rows moved, added and rounded.
-  Status copy(const TokenRows& from, const TokenRows& to);
+  Status copy(const TokenRows& from, const TokenRows& to) {
+    return copy_rows(executor_.copy_rows_, from, to, from, {nullptr, from.tokens}, element(),
+                     call_.stream);
+  }
   // `own` is float32 and without gaps; parts are as they travelled.
   Status sum(const char* own, const char* parts, const AttentionTables::Places& places,
              const TokenRows& to);
@@ -133,7 +125,7 @@ class AttentionRankRun {
   Status give_home(bool arrived);
   Status give_shares();
 
-  const AttentionSharded& work_;
+  const AttentionSharded& executor_;
   const Call& call_;
   const AttentionTables& tables_;
   int64_t all_batch_, all_heads_, all_kv_heads_, rows_;
@@ -141,8 +133,8 @@ class AttentionRankRun {
   struct {
     int64_t index = 0, row = 0, head = 0, kv_head = 0;
   } slice_;
-  bool packs_ = false;    // own keys have gaps and are sent
-  bool waiting_ = false;  // something was posted that the stream has not waited for
+  bool packs_ = false;  // own keys have gaps and are sent
+  Exchange exchange_;
   AttentionShardedPlaces places_;
 };
 

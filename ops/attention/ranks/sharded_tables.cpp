@@ -29,10 +29,10 @@ std::vector<int32_t> sequences_of(const std::vector<PairRow>& pairs, const Layou
 
 }  // namespace
 
-Result<std::unique_ptr<const Prepared>> AttentionTables::make(const Device& device,
-                                                              const Layout& layout,
-                                                              AttentionRounds attention_rounds,
-                                                              bool names_sequences) {
+Result<std::unique_ptr<const ShardState>> AttentionTables::make(const Device& device,
+                                                                const Layout& layout,
+                                                                AttentionRounds attention_rounds,
+                                                                bool names_sequences) {
   auto out = std::make_unique<AttentionTables>();
   out->rounds_ = std::move(attention_rounds);
   out->sequences_ = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
@@ -64,7 +64,7 @@ Result<std::unique_ptr<const Prepared>> AttentionTables::make(const Device& devi
   const size_t messages = 2 * static_cast<size_t>(rounds.world);
   out->sends_.resize(messages);
   out->receives_.resize(messages);
-  return std::unique_ptr<const Prepared>(std::move(out));
+  return std::unique_ptr<const ShardState>(std::move(out));
 }
 
 // The rounds count keys in a buffer of all ranks' keys. What a pair holds is seen and stays side by

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention/ranks/travel.h"
+
+namespace lathe {
+
+std::vector<Traveller> travellers_of(const lathe_problem& problem, const AttentionProblem& asked,
+                                     bool key_gradients) {
+  namespace att = attention;
+  std::vector<Traveller> out;
+  const int64_t width = asked.head_dim, values = asked.value_dim;
+  const auto add = [&](int tensor, bool keys, int64_t columns) {
+    if (!problem.has(tensor)) return;
+    const bool rows = tensor == att::lse || tensor == att::dlse;
+    out.push_back(
+        {tensor, keys, rows, !problem.writes(tensor), columns, rows ? 4 : bytes_of(asked.element)});
+  };
+  add(att::q, false, width), add(att::k, true, width), add(att::v, true, values);
+  add(att::dout, false, values), add(att::dlse, false, 1);
+  add(att::out, false, values), add(att::lse, false, 1);
+  add(att::dq, false, width);
+  if (key_gradients) add(att::dk, true, width), add(att::dv, true, values);
+  return out;
+}
+
+RowMover::Side local_side(const Traveller& each, const Tensor& tensor, bool packed) {
+  const auto& s = tensor.stride;
+  RowMover::Side side;
+  side.view = {tensor.data, 0, 0, 0, each.width, each.bytes};
+  RowView& view = side.view;
+  if (packed) {
+    view.token = s[each.rows ? 1 : 0], view.head = s[each.rows ? 0 : 1];
+  } else {
+    view.batch = s[0], view.token = s[each.rows ? 2 : 1], view.head = s[each.rows ? 1 : 2];
+  }
+  return side;
+}
+
+RowMover::Side compact_side(const Traveller& each, char* data, int64_t batch, int64_t heads,
+                            const DeviceTable* index) {
+  const int64_t row = heads * each.width;
+  RowMover::Side side;
+  side.view = {data, batch * row, row, each.width, each.width, each.bytes};
+  side.index = index ? index->data() : nullptr;
+  return side;
+}
+
+RowMover::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens) {
+  RowMover::Side side;
+  side.view = {data, 1, heads * tokens, tokens, 1, each.bytes};
+  return side;
+}
+
+RankMoves shares_of_ranks(int rank, int world) {
+  RankMoves out;
+  for (int peer = 0; peer < world; ++peer) {
+    if (peer == rank) continue;
+    out.sends.push_back({peer, rank, 1});
+    out.receives.push_back({peer, peer, 1});
+  }
+  return out;
+}
+
+}  // namespace lathe

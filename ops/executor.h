@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// An executor stands behind a plan: it has the operator's kernels and runs a checked call.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cache/registry.h"
+#include "ops/group.h"
+#include "ops/kernel.h"
+#include "ops/kernel_problems.h"
+#include "ops/resolve.h"
+#include "ops/tensors.h"
+#include "ops/workspace.h"
+
+namespace lathe {
+
+struct Estimate {
+  uint64_t launches = 0;
+  Cost cost;
+  uint64_t exchanges = 0, exchange_bytes = 0;  // NCCL groups, and what this rank sends in them
+
+  // Adds the launches and the cost of a step. Its chain of cycles is not added.
+  void add(const Estimate& step);
+};
+
+// Runs the calls of a problem. Immutable once its kernels are bound: one object serves every
+// thread.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // The specs of every kernel, in the order in which the plan lists them.
+  std::vector<KernelSpec> specs() const;
+  // Hands over the loaded kernels, in that order.
+  void bind(const std::vector<PlanKernel>& kernels);
+
+  // Makes what runs on this shard need that only the lengths tell: once per shard, off the launch
+  // path. May allocate, and talk to the other ranks. Null: nothing.
+  virtual Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard&) const {
+    return std::unique_ptr<const ShardState>();
+  }
+  virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
+  // Checks the workspace before it launches or sends anything: what a run works out says how much
+  // it needs, and to work it out twice would be a sixth of a launch.
+  virtual Status run(const Call& call) const = 0;
+  virtual Result<Estimate> estimate(const Call& call) const = 0;
+
+ protected:
+  Executor() = default;
+  // Lists kernels, in the order of the plan. The slots are members of this executor, or of one that
+  // it owns; empty ones are passed over.
+  void list(std::initializer_list<KernelSlot*> slots);
+  void list(const Executor& step);
+  size_t kernel_count() const { return slots_.size(); }
+
+ private:
+  std::vector<KernelSlot*> slots_;
+};
+
+// An executor of type T, as the table of operators returns it.
+template <typename T, typename... Arguments>
+Result<std::unique_ptr<Executor>> executor_of(Arguments&&... arguments) {
+  return std::unique_ptr<Executor>(std::make_unique<T>(std::forward<Arguments>(arguments)...));
+}
+
+// The operator's own choice for a resolved problem.
+inline Result<std::unique_ptr<Executor>> make_executor(const Resolved& resolved,
+                                                       const DeviceFacts& facts) {
+  return resolved.problem.op->make(resolved, facts);
+}
+
+}  // namespace lathe

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// A kernel of an operator: its spec and, once a plan has it, the loaded code. This header sees no
+// driver, so the functions of integers that choose kernels may fill slots.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "codegen/base/status.h"
+#include "codegen/launch_shape.h"
+#include "codegen/spec.h"
+
+struct CUstream_st;
+
+namespace lathe {
+
+class Kernel;
+struct BuiltKernel;
+
+// A kernel as a plan has it.
+struct PlanKernel {
+  std::shared_ptr<const BuiltKernel> built;
+  std::shared_ptr<const Kernel> loaded;  // null in a context without a device
+  std::string spec_text, key_hex;        // lent to callers
+};
+
+// A kernel that an operator may need. An empty slot stands for one that a problem does without.
+class KernelSlot {
+ public:
+  KernelSlot() = default;
+  KernelSlot(KernelSpec spec) : spec_(std::move(spec)), full_(true) {}
+
+  explicit operator bool() const { return full_; }
+  bool has_value() const { return full_; }
+  const KernelSpec& operator*() const { return spec_; }
+  const KernelSpec* operator->() const { return &spec_; }
+
+  // Takes the loaded kernel over from the plan, and what the compiler said of it.
+  void bind(const PlanKernel& kernel);
+  // Registers of a thread as it was compiled; 255, the most there are, where nobody knows.
+  int registers() const { return registers_; }
+
+  // `params` is the kernel's parameter struct. Nothing is launched for a grid without blocks.
+  Status launch(const Grid& grid, const void* params, CUstream_st* stream) const;
+  // Launches with all blocks in x; the caller has compared their number with 2^31 - 1.
+  Status launch(int64_t blocks, const void* params, CUstream_st* stream) const {
+    return launch(Grid{static_cast<unsigned>(blocks), 1, 1}, params, stream);
+  }
+
+ private:
+  KernelSpec spec_;
+  bool full_ = false;
+  int registers_ = 255;
+  std::shared_ptr<const Kernel> loaded_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Copies of rows, checks of shards and the order of streams, for all programs of ranks.
+#include "ops/rank_program.h"
+
+#include "codegen/base/invalid.h"
+#include "ops/row_kernels.h"
+#include "templates/params/rows.h"
+
+namespace lathe {
+
+TokenRows TokenRows::dense_at(char* other) const {
+  TokenRows out = *this;
+  out.data = other;
+  out.head_stride = width;
+  out.token_stride = heads * out.head_stride;
+  out.group_stride = tokens * out.token_stride;
+  out.batch_stride = groups * out.group_stride;
+  return out;
+}
+
+bool TokenRows::is_dense() const {
+  const TokenRows dense = dense_at(data);
+  return (heads < 2 || head_stride == dense.head_stride) &&
+         (tokens < 2 || token_stride == dense.token_stride) &&
+         (batch < 2 || batch_stride == dense.batch_stride);
+}
+
+TokenRows dense_rows(char* data, int64_t batch, int64_t tokens, int64_t heads, int64_t width) {
+  TokenRows out;
+  out.batch = batch, out.tokens = tokens, out.heads = heads, out.width = width;
+  return out.dense_at(data);
+}
+
+TokenRows rows_of(const Tensor& tensor, bool packed) {
+  const int token = packed ? 0 : 1;
+  TokenRows out;
+  out.data = tensor.data;
+  out.batch = packed ? 1 : tensor.extent[0];
+  out.tokens = tensor.extent[token], out.heads = tensor.extent[token + 1];
+  out.width = tensor.extent[token + 2];
+  out.batch_stride = packed ? 0 : tensor.stride[0];
+  out.token_stride = tensor.stride[token], out.head_stride = tensor.stride[token + 1];
+  return out;
+}
+
+Status copy_rows(const KernelSlot& kernel, const TokenRows& from, const TokenRows& to,
+                 const TokenRows& walked, const TokenIndex& index, int64_t element_bytes,
+                 CUstream stream) {
+  const int64_t vectors = walked.width * element_bytes / kernel->constant("vector");
+  const int64_t cells = walked.batch * walked.groups * walked.tokens;
+  if (cells == 0 || walked.heads == 0 || vectors == 0) return {};
+  CopyRowsParams p = {};
+  p.from = from.data;
+  p.index = index.rows;
+  p.to = to.data;
+  p.from_batch_stride = from.batch_stride * element_bytes;
+  p.from_group_stride = from.group_stride * element_bytes;
+  p.from_token_stride = from.token_stride * element_bytes;
+  p.from_head_stride = from.head_stride * element_bytes;
+  p.to_batch_stride = to.batch_stride * element_bytes;
+  p.to_group_stride = to.group_stride * element_bytes;
+  p.to_token_stride = to.token_stride * element_bytes;
+  p.to_head_stride = to.head_stride * element_bytes;
+  p.cells = static_cast<int>(cells);
+  p.groups = static_cast<int>(walked.groups);
+  p.tokens = static_cast<int>(walked.tokens);
+  p.heads = static_cast<int>(walked.heads);
+  p.vectors = static_cast<int>(vectors);
+  p.limit = static_cast<int>(index.limit);
+  p.lane_bits = lane_bits_of(*kernel, walked.heads * vectors);
+  return kernel.launch(row_blocks(*kernel, cells, p.lane_bits), &p, stream);
+}
+
+Status check_shard_form(const Layout& layout, bool packed, const char* offsets) {
+  if (layout.packed == packed) return {};
+  return invalid(text(offsets, " is ", packed ? "" : "not ", "declared, but the shard was made ",
+                      layout.packed ? "with" : "without",
+                      " lengths; allowed are both or neither (lathe_shard_options.cu_seqlens)"));
+}
+
+Status check_shard_sequences(const Call& call, bool packed, int64_t sequences,
+                             const char* offsets) {
+  const int64_t found = call.extents[Letter::N];
+  if (!packed || found == sequences) return {};
+  return invalid(text(offsets, " has N + 1 = ", found + 1, " offsets; the shard was made with ",
+                      sequences + 1));
+}
+
+Status Exchange::post(const Hop& hop) {
+  if (is_empty(hop)) return {};
+  waiting_ = true;  // whatever becomes of it
+  return post_after(group_, hop, stream_);
+}
+
+Status Exchange::arrive() {
+  if (!waiting_) return {};
+  waiting_ = false;
+  return group_.stream_after_exchange(stream_);
+}
+
+Status Exchange::joined(Status status) {
+  const Status join = arrive();
+  return status.ok() ? join : status;
+}
+
+Status clear(const Group& group, char* data, int64_t bytes, CUstream stream) {
+  if (bytes == 0) return {};
+  const Driver& driver = group.device().driver();
+  return check(driver,
+               driver.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(data), 0,
+                                      static_cast<size_t>(bytes), stream),
+               "cuMemsetD8Async");
+}
+
+}  // namespace lathe

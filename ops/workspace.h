@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The layout of a workspace: sections one after another, each at a multiple of 256 bytes.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "codegen/base/invalid.h"
+
+namespace lathe {
+
+// The alignment of a workspace and of each of its sections, in bytes.
+inline constexpr int64_t kSectionBytes = 256;
+
+// Hands out offsets. A sum beyond 2^63 bytes is remembered, so the caller asks for `status` once,
+// after the last section. Allocates nothing unless it fails.
+class WorkspaceLayout {
+ public:
+  // The offset of a section of as many bytes as the product of `factors`, which also goes to
+  // `bytes`.
+  int64_t add(std::initializer_list<int64_t> factors, int64_t* bytes = nullptr) {
+    const int64_t offset = total_;
+    int64_t size = 1;
+    for (const int64_t factor : factors) {
+      fits_ = !__builtin_mul_overflow(size, factor, &size) && fits_;
+    }
+    if (bytes != nullptr) *bytes = size;
+    int64_t end = 0;
+    fits_ = fits_ && !__builtin_add_overflow(total_, size, &end) &&
+            !__builtin_add_overflow(end, kSectionBytes - 1, &end);
+    if (fits_) total_ = end - end % kSectionBytes;
+    return offset;
+  }
+  int64_t total() const { return total_; }
+  bool fits() const { return fits_; }
+  // INVALID_ARGUMENT if the sections do not fit in 2^63 bytes.
+  Status status() const { return fits_ ? Status() : invalid("the workspace passes 2^63 bytes"); }
+
+ private:
+  int64_t total_ = 0;
+  bool fits_ = true;
+};
+
+}  // namespace lathe

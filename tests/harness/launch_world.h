@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// For tests of what runs launch: a context on a driver table that only writes down, plans in it and
+// tensors at made-up addresses, and a count of the program's allocations.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/plan.h"
+#include "ops/group.h"
+#include "templates/params/conv.h"
+#include "tests/collective/fakes.h"
+#include "tests/harness/support.h"
+
+namespace launches {
+
+// Counts the program's allocations, reads of the environment and opened files so far. A run adds
+// none.
+long allocations();
+
+struct Launch {
+  int kernel = 0;  // in the order of loading: the plan's
+  CUlaunchConfig config = {};
+  std::array<char, 1024> params{};
+  template <typename Params>
+  Params as() const {
+    Params out;
+    std::memcpy(&out, params.data(), sizeof(out));
+    return out;
+  }
+};
+
+// Notes what the driver table is asked for, in arrays of fixed size: noting must not allocate.
+struct Recorder {
+  int loaded = 0;
+  std::function<void()> loading;  // called before each load, if there is one
+  std::array<size_t, 16> params_bytes{};
+  std::array<Launch, 32> launches;
+  size_t count = 0;
+};
+inline Recorder recorder;
+
+// A context on the recording driver, a plan in it and tensors at made-up addresses.
+struct World {
+  test::Folder folder;
+  lathe_context context;
+  std::unique_ptr<lathe_group> group;
+  test::Plan plan;
+  std::vector<test::Array> arrays;
+  std::vector<const DLTensor*> slots;
+
+  World();
+  void join(fakes::Rank* rank, int world, int index);
+  void make(const test::Builder& builder);
+  // Every declared tensor with the extents of the letters.
+  void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
+  void fill(const std::map<lathe::Letter, int64_t>& extents);
+  // Asks for the workspace, checks that it is needed, and runs with it. Adds nothing to
+  // allocations(), and begins `recorder` anew.
+  lathe_status run(size_t* workspace = nullptr);
+  // Returns the names of the last run's kernels, in order.
+  std::vector<std::string> kernels_launched() const;
+  static void* address(int tensor);
+  int kernel(const std::string& name) const;
+  std::vector<Launch> launches_of(const std::string& name) const;
+};
+
+inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
+inline constexpr CUdeviceptr kTables = 0x90000000;  // what a shard's preparation allocates
+inline const auto kStream = reinterpret_cast<CUstream>(uintptr_t{0x77});
+
+// A run without its workspace, with a byte less or out of alignment is refused and launches
+// nothing. `shard` null: on one device.
+void check_workspace_needed(const lathe_plan* plan, const lathe_shard* shard,
+                            const std::vector<const DLTensor*>& slots, size_t workspace);
+
+// The run of a rank once more, with fakes that write nothing down: it adds nothing to
+// allocations().
+void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
+                     const std::vector<const DLTensor*>& slots, size_t workspace);
+
+// Forward and backward with states, D = 64 and W = 4.
+test::Builder both_ways();
+
+}  // namespace launches

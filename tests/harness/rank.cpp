@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/harness/rank.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+namespace apitest {
+namespace {
+
+const std::vector<std::string> kKeyDims = {"Sk", "Tk"};
+
+int64_t tokens_of(const Intervals& intervals) {
+  int64_t sum = 0;
+  for (const auto& [begin, end] : intervals) sum += end - begin;
+  return sum;
+}
+
+// The offsets of packed sequences.
+std::vector<int64_t> offsets_in(const Call& call, const std::vector<const char*>& names) {
+  for (const char* name : names) {
+    const auto found = call.tensors.find(name);
+    if (found == call.tensors.end()) continue;
+    return {found->second.values.begin(), found->second.values.end()};
+  }
+  return {};
+}
+
+Shard make_shard(const Call& call, const Ranks& ranks, int rank) {
+  const auto data = [](const std::vector<int64_t>& values) {
+    return values.empty() ? nullptr : values.data();
+  };
+  const auto cu = offsets_in(call, {"cu_seqlens_q", "cu_seqlens"});
+  const auto cu_k = offsets_in(call, {"cu_seqlens_k"});
+  lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+  options.world = ranks.world, options.rank = rank, options.balance = ranks.balance;
+  options.length = length_of(call, kQueryDims), options.key_length = length_of(call, kKeyDims);
+  options.cu_seqlens = data(cu), options.cu_seqlens_k = data(cu_k), options.offsets = cu.size();
+  options.bounds = data(ranks.bounds);
+  options.block_size = ranks.block_size;
+  lathe_shard* made = nullptr;
+  API(lathe_shard_create_with(&made, &options));
+  return Shard(made);
+}
+
+Intervals intervals_of(const lathe_shard* shard, lathe_axis axis) {
+  const int64_t* ends = nullptr;
+  size_t count = 0;
+  API(lathe_shard_intervals(shard, axis, &ends, &count));
+  Intervals out;
+  for (size_t i = 0; i < count; ++i) out.emplace_back(ends[2 * i], ends[2 * i + 1]);
+  return out;
+}
+
+// Runs `body` for each number below `world` in a thread of its own, calls `failed` where it throws,
+// and throws what failed first.
+void on_threads(size_t world, const std::function<void(size_t)>& body,
+                const std::function<void(size_t)>& failed = {}) {
+  std::exception_ptr first;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < world; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        body(r);
+      } catch (...) {
+        {
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+        if (failed) failed(r);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace
+
+const std::vector<std::string> kQueryDims = {"Sq", "Tq", "T"};
+
+int dimension_of(const Call& call, const std::string& name, const std::vector<std::string>& dims) {
+  const auto own = dims_of(call.op, name, call.tensors.at(name).shape.size());
+  const auto found = std::find_first_of(own.begin(), own.end(), dims.begin(), dims.end());
+  return found == own.end() ? -1 : static_cast<int>(found - own.begin());
+}
+
+int64_t length_of(const Call& call, const std::vector<std::string>& dims) {
+  for (const auto& [name, tensor] : call.tensors) {
+    const int dimension = dimension_of(call, name, dims);
+    if (dimension >= 0) return tensor.shape[static_cast<size_t>(dimension)];
+  }
+  return -1;
+}
+void each_piece(const std::vector<int64_t>& shape, int axis, const Intervals& intervals,
+                const CopyPiece& copy) {
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= shape[static_cast<size_t>(i)];
+  for (size_t i = static_cast<size_t>(axis) + 1; i < shape.size(); ++i) inner *= shape[i];
+  const int64_t whole = shape[static_cast<size_t>(axis)] * inner;
+  int64_t local = 0;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const auto& [begin, end] : intervals) {
+      const int64_t count = (end - begin) * inner;
+      copy(o * whole + begin * inner, local, count);
+      local += count;
+    }
+  }
+}
+
+std::string Ranks::text() const {
+  static const char* const kBalances[] = {"none", "head_tail", "per_document", "ptrr"};
+  std::string out = "ranks " + std::to_string(world) + " " + kBalances[balance] + " flags " +
+                    std::to_string(flags);
+  for (const int64_t bound : bounds) out += " " + std::to_string(bound);
+  return out;
+}
+
+Rank::Rank(const Call& call, const Ranks& ranks, int number, const char* id)
+    : number_(number), flags_(ranks.flags), context_(make_context()) {
+  lathe_group* group = nullptr;
+  API(lathe_group_create(&group, context_.get(), id, ranks.world, number, 20000));
+  group_.reset(group);
+  shard_ = make_shard(call, ranks, number);
+  queries = intervals_of(shard_.get(), LATHE_QUERIES);
+  keys = intervals_of(shard_.get(), LATHE_KEYS);
+  for (const auto& [dim, counts] : ranks.counts) {
+    const auto own = counts.begin() + number;
+    const int64_t begin = std::reduce(counts.begin(), own);
+    counted_[dim] = {{begin, begin + *own}};
+  }
+}
+
+Rank::Axis Rank::axis_of(const Call& whole, const std::string& name) const {
+  for (const auto& [dim, held] : counted_) {
+    const int dimension = dimension_of(whole, name, {dim});
+    if (dimension >= 0) return {dimension, held};
+  }
+  const int dimension = dimension_of(whole, name, kQueryDims);
+  if (dimension >= 0) return {dimension, queries};
+  return {dimension_of(whole, name, kKeyDims), keys};
+}
+
+Values Rank::part(const Call& whole, const std::string& name, const Values& values) const {
+  const Axis axis = axis_of(whole, name);
+  if (axis.dimension < 0 || values.empty()) return values;
+  Values own;
+  each_piece(whole.tensors.at(name).shape, axis.dimension, axis.held,
+             [&](int64_t from, int64_t, int64_t count) {
+               own.insert(own.end(), values.begin() + from, values.begin() + from + count);
+             });
+  return own;
+}
+
+Call Rank::part(const Call& whole) const {
+  Call own = whole;
+  for (auto& [name, tensor] : own.tensors) {
+    const Axis axis = axis_of(whole, name);
+    if (axis.dimension < 0) continue;
+    tensor.values = part(whole, name, tensor.values);
+    tensor.shape[static_cast<size_t>(axis.dimension)] = tokens_of(axis.held);
+  }
+  return own;
+}
+
+std::vector<std::unique_ptr<Rank>> make_ranks(const Call& call, const Ranks& ranks) {
+  std::array<char, LATHE_UNIQUE_ID_BYTES> id{};
+  API(lathe_unique_id(make_context().get(), id.data()));
+  std::vector<std::unique_ptr<Rank>> all(static_cast<size_t>(ranks.world));
+  on_threads(all.size(), [&](size_t r) {
+    all[r] = std::make_unique<Rank>(call, ranks, static_cast<int>(r), id.data());
+  });
+  return all;
+}
+
+void each_rank(std::vector<std::unique_ptr<Rank>>* ranks, const std::function<void(size_t)>& body) {
+  on_threads(ranks->size(), body, [&](size_t r) { (*ranks)[r]->abort(); });
+}
+
+void on_ranks(const Call& call, const Ranks& ranks, const std::function<void(Rank&)>& body) {
+  auto all = make_ranks(call, ranks);
+  each_rank(&all, [&](size_t r) { body(*all[r]); });
+  on_threads(all.size(), [&](size_t r) { all[r].reset(); });
+}
+
+}  // namespace apitest

@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ops/attention/block_case.h"
+
+#include <algorithm>
+
+#include "tests/harness/check.h"
+#include "tests/numbers.h"
+
+namespace apitest {
+namespace {
+
+// A score is stretched and moved by functions of positions, head and batch.
+const char* const kScoreMod = R"(
+__device__ float stretch(int batch, int head, int q, int k) {
+  return 1.0f + 0.125f * ((q + 3 * k + head + batch) & 3);
+}
+__device__ float score_mod(float score, int batch, int head, int q, int k, const Captures& c) {
+  return score * stretch(batch, head, q, k) + c.get<1>((k + q) & 7) + c.scalar(2);
+}
+__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q, int k) {
+  return dscore * stretch(batch, head, q, k);
+}
+)";
+const Values kMoves = {0.5, -0.25, 0, 1, 0.75, -1, 0.125, 0.25};
+constexpr double kMove = 0.375;
+// Cells of 40 rows and 48 keys are whole, mixed or empty.
+const char* const kMaskMod = R"(
+__device__ int cell_kind(int batch, int head, int q, int k) {
+  return (q / 40 + 2 * (k / 48) + head + batch) % 4;
+}
+__device__ bool mask_mod(int batch, int head, int q, int k) {
+  const int kind = cell_kind(batch, head, q, k);
+  return kind == 1 || kind == 2 || (kind == 0 && (q * 31 + k * 7) % 5 != 0);
+}
+)";
+const char* const kMaskTile = R"(
+__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
+  if (q0 / 40 != (q1 - 1) / 40 || k0 / 48 != (k1 - 1) / 48) return 1;
+  const int kind = cell_kind(batch, head, q0, k0);
+  return kind == 1 || kind == 2 ? 2 : kind == 0 ? 1 : 0;
+}
+)";
+
+// The reference's side of them, for row b of the batch.
+void put_mods(const BlockRow& row, const std::shared_ptr<BlockStep>& step, int64_t b,
+              ref::AttentionBlock* a) {
+  a->ahead = [step](int64_t i, int64_t j) { return step->ahead(i, j); };
+  if (row.has("score")) {
+    a->score_mod = [step, b](double score, int64_t i, int64_t j, int64_t h) {
+      const auto [q, k, batch] = step->place(i, j, b);
+      const double stretch = 1 + 0.125 * static_cast<double>((q + 3 * k + h + batch) & 3);
+      const double move = kMoves[static_cast<size_t>((k + q) & 7)] + kMove;
+      return std::pair(score * stretch + move, stretch);
+    };
+  }
+  if (row.has("mask")) {
+    a->mask_mod = [step, b](int64_t i, int64_t j, int64_t h) {
+      const auto [q, k, batch] = step->place(i, j, b);
+      const int64_t kind = (q / 40 + 2 * (k / 48) + h + batch) % 4;
+      return kind == 1 || kind == 2 || (kind == 0 && (q * 31 + k * 7) % 5 != 0);
+    };
+  }
+}
+
+Values draw_values(lathe_dtype dtype, int64_t count, std::mt19937& random) {
+  return random_values(dtype, count, random());
+}
+
+// Rows in intervals, some of them nobody's; each sees disjoint intervals of the keys.
+std::vector<BlockPair> random_pairs(int64_t rows, int64_t keys, std::mt19937& random) {
+  const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random() % (most + 1)); };
+  std::vector<BlockPair> pairs;
+  for (int64_t qa = up_to(rows / 4); qa < rows;) {
+    const int64_t qb = std::min(rows, qa + 1 + up_to(rows));
+    for (int64_t ka = up_to(keys / 3); ka < keys;) {
+      const int64_t kb = std::min(keys, ka + up_to(keys));
+      pairs.push_back({qa, qb, ka, kb, up_to(2 * keys) - keys, up_to(100), up_to(100), up_to(3)});
+      ka = kb + 1 + up_to(keys / 8);
+    }
+    qa = qb + (random() % 3 == 0 ? up_to(5) : 0);
+  }
+  return pairs;
+}
+
+int64_t one_of(const std::vector<int64_t>& list, std::mt19937& random) {
+  return list[random() % list.size()];
+}
+
+BlockStep random_step(const BlockRow& row, int64_t rows, int64_t keys, std::mt19937& random) {
+  BlockStep step;
+  if (row.has("local")) {
+    step.window_left = one_of({-1, -1, 0, 5, 64, 300}, random);
+    step.window_right = one_of({-1, 0, 0, 3, 70}, random);
+  }
+  if (row.has("pairs")) {
+    step.pairs = random_pairs(rows, keys, random);
+    step.batches = random() % 2 == 0;
+    return step;
+  }
+  // Runs of a random permutation of chunks, so that tiles are skipped, masked and whole.
+  const auto positions = [&](int64_t count) {
+    std::vector<int64_t> list;
+    while (static_cast<int64_t>(list.size()) < count) {
+      const int64_t from = one_of({0, 0, 40, 200, 300, 500, -100}, random);
+      for (int64_t i = one_of({1, 30, 64, 130}, random); i > 0; --i) list.push_back(from + i);
+    }
+    list.resize(static_cast<size_t>(count));
+    return list;
+  };
+  step.q_positions = positions(rows), step.k_positions = positions(keys);
+  return step;
+}
+
+ref::AttentionBlock random_shape(const BlockRow& row, std::mt19937& random) {
+  ref::AttentionBlock a;
+  a.rows = one_of({1, 5, 64, 113, 150, 260}, random);
+  a.keys = one_of({0, 1, 64, 130, 203, 320}, random);
+  a.kv_heads = one_of({1, 2}, random), a.heads = a.kv_heads * one_of({1, 3}, random);
+  a.head_dim = row.width - one_of({0, 8, 24}, random);
+  a.value_dim = row.value_width - one_of({0, 8, 24}, random);
+  a.softcap = row.has("softcap") ? static_cast<double>(one_of({1, 3, 30}, random)) : 0;
+  return a;
+}
+
+// Makes rows and keys of no pair NaN.
+void poison_unseen(const BlockStep& step, ref::AttentionBlock* a, Values* dout) {
+  if (!step.q_positions.empty()) return;  // every key may be near some row
+  std::vector<bool> rows(static_cast<size_t>(a->rows)), keys(static_cast<size_t>(a->keys));
+  for (const BlockPair& pair : step.pairs) {
+    if (pair.qa >= pair.qb || pair.ka >= pair.kb) continue;
+    std::fill(rows.begin() + pair.qa, rows.begin() + pair.qb, true);
+    std::fill(keys.begin() + pair.ka, keys.begin() + pair.kb, true);
+  }
+  const auto poison = [](Values* values, const std::vector<bool>& seen) {
+    const size_t columns = seen.empty() ? 0 : values->size() / seen.size();
+    for (size_t i = 0; i < values->size(); ++i) {
+      if (!seen[i / columns]) (*values)[i] = NAN;
+    }
+  };
+  poison(&a->q, rows), poison(&a->k, keys), poison(&a->v, keys), poison(dout, rows);
+}
+
+void append(Values* to, const Values& from) { to->insert(to->end(), from.begin(), from.end()); }
+
+// Adds what one block goes on from: a partial result of some rows; and for its gradients an lse as
+// attention over more keys may have it, above that of the block's own and in some rows -inf.
+void add_state(const BlockRow& row, ref::AttentionBlock* a, std::mt19937& random, BlockInputs* to) {
+  std::normal_distribution<double> normal;
+  const int64_t cells = a->rows * a->heads;
+  Values out = draw_values(LATHE_F32, cells * a->value_dim, random);
+  ref::AttentionForward forward;
+  forward.out.assign(out.size(), 0.0);
+  forward.lse.assign(static_cast<size_t>(cells), -ref::kInfinity);
+  ref::attention_block(*a, &forward);
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    const int64_t h = cell / a->rows, i = cell % a->rows;
+    const bool none = random() % 3 == 0;
+    to->lse.push_back(none ? -ref::kInfinity : static_cast<float>(2 + 3 * normal(random)));
+    if (none) std::fill_n(out.begin() + (i * a->heads + h) * a->value_dim, a->value_dim, NAN);
+    const double own = forward.lse[static_cast<size_t>(cell)];
+    const double more = 0.5 + std::abs(normal(random));
+    const double whole = own == -ref::kInfinity ? normal(random) : own + more;
+    to->whole.push_back(random() % 5 == 0 ? -ref::kInfinity : static_cast<float>(whole));
+    to->e.push_back(static_cast<float>(normal(random)));
+  }
+  Values dout = draw_values(row.dtype, cells * a->value_dim, random);
+  poison_unseen(*to->step, a, &dout);
+  append(&to->out, out), append(&to->dout, dout);
+  append(&to->dq, draw_values(LATHE_F32, static_cast<int64_t>(a->q.size()), random));
+  append(&to->dk, draw_values(LATHE_F32, static_cast<int64_t>(a->k.size()), random));
+  append(&to->dv, draw_values(LATHE_F32, static_cast<int64_t>(a->v.size()), random));
+}
+
+// Makes the part of a call that a forward and a backward over these blocks share.
+Call common_call(const BlockRow& row, const BlockInputs& in, int64_t sm_margin) {
+  const ref::AttentionBlock& a = in.blocks.front();
+  const BlockStep& step = *in.step;
+  const auto batch = static_cast<int64_t>(in.blocks.size());
+  Call call;
+  const auto put = [&](const char* name, const std::vector<int64_t>& shape,
+                       ref::Array ref::AttentionBlock::*of) {
+    Values all;
+    for (const ref::AttentionBlock& block : in.blocks) append(&all, block.*of);
+    call.put(name, row.dtype, shape, all);
+  };
+  put("q", {batch, a.rows, a.heads, a.head_dim}, &ref::AttentionBlock::q);
+  put("k", {batch, a.keys, a.kv_heads, a.head_dim}, &ref::AttentionBlock::k);
+  put("v", {batch, a.keys, a.kv_heads, a.value_dim}, &ref::AttentionBlock::v);
+  if (step.q_positions.empty()) {
+    Values words, batches;
+    for (const BlockPair& p : step.pairs) {
+      for (const int64_t word : {p.qa, p.qb, p.ka, p.kb, p.shift, p.q0, p.k0}) {
+        words.push_back(static_cast<double>(word));
+      }
+      batches.push_back(static_cast<double>(p.batch));
+    }
+    const auto count = static_cast<int64_t>(step.pairs.size());
+    call.put("pairs", LATHE_I32, {count, 7}, words);
+    if (step.batches) call.put("pair_batch", LATHE_I32, {count}, batches);
+  } else {
+    call.put("q_pos", LATHE_I32, {a.rows}, {step.q_positions.begin(), step.q_positions.end()});
+    call.put("k_pos", LATHE_I32, {a.keys}, {step.k_positions.begin(), step.k_positions.end()});
+  }
+  if (!a.slopes.empty()) call.put("alibi_slopes", LATHE_F32, {a.heads}, a.slopes);
+  if (row.has("score")) {
+    call.texts["score_mod"] = kScoreMod;
+    call.put("capture_1", LATHE_F32, {static_cast<int64_t>(kMoves.size())}, kMoves);
+    call.set("scalar_2", kMove);
+  }
+  if (row.has("mask")) {
+    call.texts["mask_mod"] = std::string(kMaskMod) + (row.has("tiles") ? kMaskTile : "");
+  }
+  call.set("softmax_scale", a.scale), call.set("softcap", a.softcap);
+  call.set("window_left", step.window_left), call.set("window_right", step.window_right);
+  call.set("sm_margin", sm_margin);
+  return call;
+}
+
+}  // namespace
+
+std::optional<int64_t> BlockStep::ahead(int64_t i, int64_t j) const {
+  const auto near = [this](int64_t distance) {
+    return (window_left < 0 || -distance <= window_left) &&
+           (window_right < 0 || distance <= window_right);
+  };
+  if (!q_positions.empty()) {
+    const int64_t distance =
+        k_positions[static_cast<size_t>(j)] - q_positions[static_cast<size_t>(i)];
+    return near(distance) ? std::optional(distance) : std::nullopt;
+  }
+  for (const BlockPair& pair : pairs) {
+    if (i < pair.qa || i >= pair.qb || j < pair.ka || j >= pair.kb) continue;
+    const int64_t distance = (j - pair.ka) - (i - pair.qa) - pair.shift;
+    if (near(distance)) return distance;
+  }
+  return std::nullopt;
+}
+
+BlockStep::Place BlockStep::place(int64_t i, int64_t j, int64_t b) const {
+  if (!q_positions.empty()) {
+    return {q_positions[static_cast<size_t>(i)], k_positions[static_cast<size_t>(j)], b};
+  }
+  for (const BlockPair& pair : pairs) {
+    if (i < pair.qa || i >= pair.qb || j < pair.ka || j >= pair.kb) continue;
+    return {pair.q0 + i - pair.qa, pair.k0 + j - pair.ka, batches ? pair.batch : b};
+  }
+  return {0, 0, b};
+}
+
+BlockInputs make_block(const BlockRow& row, uint32_t seed, const ref::AttentionBlock& shape,
+                       const BlockStep* step, int64_t batch) {
+  std::mt19937 random(seed);
+  BlockInputs in;
+  *in.step = step != nullptr ? *step : random_step(row, shape.rows, shape.keys, random);
+  for (int64_t b = 0; b < batch; ++b) {
+    ref::AttentionBlock a = shape;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.q = draw_values(row.dtype, a.rows * a.heads * a.head_dim, random);
+    a.k = draw_values(row.dtype, a.keys * a.kv_heads * a.head_dim, random);
+    a.v = draw_values(row.dtype, a.keys * a.kv_heads * a.value_dim, random);
+    for (int64_t h = 0; row.has("alibi") && h < a.heads; ++h) {
+      a.slopes.push_back(std::exp2(-3.0 - static_cast<double>(h)));
+    }
+    put_mods(row, in.step, b, &a);
+    add_state(row, &a, random, &in);
+    in.blocks.push_back(a);
+  }
+  return in;
+}
+
+BlockInputs make_block(const BlockRow& row, uint32_t seed, int64_t batch) {
+  std::mt19937 random(seed + 1000);
+  return make_block(row, seed, random_shape(row, random), nullptr, batch);
+}
+
+Call block_call(const BlockRow& row, const BlockInputs& in, bool first, int64_t sm_margin) {
+  const ref::AttentionBlock& a = in.blocks.front();
+  const auto batch = static_cast<int64_t>(in.blocks.size());
+  Call call = common_call(row, in, sm_margin);
+  call.op = "flash_attention_block";
+  call.put("out", LATHE_F32, {batch, a.rows, a.heads, a.value_dim}, in.out);
+  call.put("lse", LATHE_F32, {batch, a.heads, a.rows}, in.lse);
+  for (const char* name : {"out", "lse"}) call.tensors.at(name).changed = true;
+  call.options["first"] = first ? "1" : "0";
+  if (*row.tile != '\0') call.tiles["attention_block"] = row.tile;
+  return call;
+}
+
+Call block_gradients_call(const BlockRow& row, const BlockInputs& in, const std::string& first,
+                          int64_t sm_margin) {
+  const ref::AttentionBlock& a = in.blocks.front();
+  const auto batch = static_cast<int64_t>(in.blocks.size());
+  Call call = common_call(row, in, sm_margin);
+  call.op = "flash_attention_block_bwd";
+  call.put("dout", row.dtype, {batch, a.rows, a.heads, a.value_dim}, in.dout);
+  call.put("lse", LATHE_F32, {batch, a.heads, a.rows}, in.whole);
+  call.put("delta", LATHE_F32, {batch, a.heads, a.rows}, in.e);
+  const auto sums = [&](const char* name, const std::vector<int64_t>& shape, const Values& values,
+                        bool written) {
+    // A tensor that is not read may hold anything.
+    call.put(name, LATHE_F32, shape, written ? Values(values.size(), NAN) : values);
+    call.tensors.at(name).changed = true;
+  };
+  sums("dq", {batch, a.rows, a.heads, a.head_dim}, in.dq, first == "first");
+  sums("dk", {batch, a.keys, a.kv_heads, a.head_dim}, in.dk, !first.empty());
+  sums("dv", {batch, a.keys, a.kv_heads, a.value_dim}, in.dv, !first.empty());
+  call.options["deterministic"] = row.has("ordered") ? "1" : "0";
+  if (!first.empty()) call.options[first] = "1";
+  if (*row.tile != '\0') call.tiles["attention_block_backward"] = row.tile;
+  return call;
+}
+
+}  // namespace apitest

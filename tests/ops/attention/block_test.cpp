@@ -1,0 +1,353 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention_block and its gradients through the C API: what rows of a batch, and options,
+// give is held against calls without them and against flash_attention, bit by bit.
+#include <array>
+
+#include "tests/harness/caller.h"
+#include "tests/numbers.h"
+
+using namespace apitest;
+
+namespace {
+
+constexpr int64_t kRows = 2, kQueries = 150, kKeys = 170, kHeads = 4, kKeyHeads = 2, kWidth = 64;
+
+Values part(const Values& all, int64_t index, int64_t parts) {
+  const auto size = static_cast<int64_t>(all.size()) / parts;
+  return {all.begin() + index * size, all.begin() + (index + 1) * size};
+}
+Values joined(Values first, const Values& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+Values rounded(lathe_dtype dtype, Values values) {
+  for (double& value : values) value = numbers::rounded(dtype, value);
+  return values;
+}
+
+// Two pairs, which leave some rows and keys out.
+const Values kPairs = {0, 70, 5, 100, 20, 30, 0, 80, 140, 0, 160, 10, 200, 100};
+
+// The tensors of a step, of all rows of the batch or, packed, of one.
+class Step {
+ public:
+  explicit Step(lathe_dtype dtype) {
+    const auto draw = [&](const char* name, lathe_dtype type, int64_t tokens, int64_t heads,
+                          uint32_t seed) {
+      values_[name] = {type, tokens, heads,
+                       random_values(type, kRows * tokens * heads * kWidth, seed)};
+    };
+    draw("q", dtype, kQueries, kHeads, 1), draw("dout", dtype, kQueries, kHeads, 2);
+    draw("k", dtype, kKeys, kKeyHeads, 3), draw("v", dtype, kKeys, kKeyHeads, 4);
+    draw("out", LATHE_F32, kQueries, kHeads, 5), draw("dq", LATHE_F32, kQueries, kHeads, 6);
+    draw("dk", LATHE_F32, kKeys, kKeyHeads, 7), draw("dv", LATHE_F32, kKeys, kKeyHeads, 8);
+    for (const char* name : {"lse", "delta"}) {
+      rows_[name] = random_values(LATHE_F32, kRows * kHeads * kQueries, 9);
+    }
+    caller.put("pairs", LATHE_I32, {2, 7}, kPairs);
+    caller.put("alibi_slopes", LATHE_F32, {kHeads}, {0.5, 0.25, 0.125, 0.0625});
+    Values rows, keys;
+    for (int64_t i = 0; i < kQueries; ++i) rows.push_back(static_cast<double>(i * 3 % 200));
+    for (int64_t j = 0; j < kKeys; ++j) keys.push_back(static_cast<double>(j * 5 % 200));
+    caller.put("q_pos", LATHE_I32, {kQueries}, rows);
+    caller.put("k_pos", LATHE_I32, {kKeys}, keys);
+    bring(-1);
+  }
+  // Row `row` of the batch, packed; -1: all of them.
+  void bring(int64_t row) {
+    for (const auto& [name, of] : values_) {
+      std::vector<int64_t> shape = {of.tokens, of.heads, kWidth};
+      if (row < 0) shape.insert(shape.begin(), kRows);
+      caller.put(name, of.dtype, shape, row < 0 ? of.values : part(of.values, row, kRows));
+    }
+    for (const auto& [name, values] : rows_) {
+      std::vector<int64_t> shape = {kHeads, kQueries};
+      if (row < 0) shape.insert(shape.begin(), kRows);
+      caller.put(name, LATHE_F32, shape, row < 0 ? values : part(values, row, kRows));
+    }
+  }
+  void run(const std::string& op, const std::vector<std::string>& tensors,
+           const std::map<std::string, std::string>& options) {
+    caller.run(op, tensors, options);
+  }
+
+  Caller caller;
+
+ private:
+  struct Drawn {
+    lathe_dtype dtype;
+    int64_t tokens, heads;
+    Values values;
+  };
+  std::map<std::string, Drawn> values_;
+  std::map<std::string, Values> rows_;
+};
+
+using Names = std::vector<std::string>;
+Names with(Names names, const Names& more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+const Names kForward = {"q", "k", "v", "out", "lse"};
+const Names kBackward = {"q", "k", "v", "dout", "lse", "delta", "dq", "dk", "dv"};
+
+void check_rows_of_batch(lathe_dtype dtype) {
+  Step step(dtype);
+  for (const Names& near : {Names{"pairs"}, Names{"q_pos", "k_pos"}}) {
+    for (const char* first : {"0", "1"}) {
+      const auto forward = [&] {
+        step.run("flash_attention_block", with(kForward, with(near, {"alibi_slopes"})),
+                 {{"causal", "1"}, {"first", first}});
+      };
+      const auto backward = [&] {
+        step.run("flash_attention_block_bwd", with(kBackward, near),
+                 {{"window_left", "90"}, {"deterministic", "1"}, {"first", first}});
+      };
+      step.bring(-1);
+      forward(), backward();
+      std::map<std::string, Values> found, expected;
+      const Names all = {"out", "lse", "dq", "dk", "dv"};
+      for (const std::string& name : all) found[name] = step.caller.get(name);
+      for (int64_t row = 0; row < kRows; ++row) {
+        step.bring(row);
+        forward(), backward();
+        for (const std::string& name : all) {
+          expected[name] = joined(expected[name], step.caller.get(name));
+        }
+      }
+      for (const std::string& name : all) CHECK_MESSAGE(found[name] == expected[name], name);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows of a batch: one call is as many packed ones") {
+  for (const lathe_dtype dtype : {LATHE_F16, LATHE_BF16, LATHE_F32}) {
+    CAPTURE(static_cast<int>(dtype));
+    check_rows_of_batch(dtype);
+  }
+}
+
+TEST_CASE("rows of a batch: delta and its sinks") {
+  Caller caller;
+  const int64_t cells = kRows * kHeads * kQueries;
+  const Values out = random_values(LATHE_BF16, cells * kWidth, 1),
+               dout = random_values(LATHE_BF16, cells * kWidth, 2),
+               lse = random_values(LATHE_F32, cells, 3), dlse = random_values(LATHE_F32, cells, 4);
+  const std::map<std::string, std::string> names = {
+      {"out", "out"},     {"dout", "dout"},   {"lse", "lse"},      {"dlse", "dlse"},
+      {"sinks", "sinks"}, {"delta", "delta"}, {"dsinks", "dsinks"}};
+  caller.put("sinks", LATHE_F32, {kHeads}, {1, 0.5, -1, 0});
+  const auto run = [&](int64_t row) {
+    const auto some = [&](const Values& all) { return row < 0 ? all : part(all, row, kRows); };
+    std::vector<int64_t> wide = {kQueries, kHeads, kWidth}, narrow = {kHeads, kQueries};
+    if (row < 0) wide.insert(wide.begin(), kRows), narrow.insert(narrow.begin(), kRows);
+    caller.put("out", LATHE_BF16, wide, some(out)),
+        caller.put("dout", LATHE_BF16, wide, some(dout));
+    caller.put("lse", LATHE_F32, narrow, some(lse)),
+        caller.put("dlse", LATHE_F32, narrow, some(dlse));
+    caller.put("delta", LATHE_F32, narrow, some(Values(lse.size(), NAN)));
+    caller.put("dsinks", LATHE_F32, {kHeads}, Values(kHeads, NAN));
+    caller.run("flash_attention_delta", names, {});
+  };
+  run(-1);
+  const Values found = caller.get("delta"), dsinks = caller.get("dsinks");
+  Values expected, sums(kHeads);
+  for (int64_t row = 0; row < kRows; ++row) {
+    run(row);
+    expected = joined(expected, caller.get("delta"));
+    const Values own = caller.get("dsinks");
+    for (int64_t h = 0; h < kHeads; ++h) sums[h] += own[h];
+  }
+  CHECK(found == expected);
+  for (int64_t h = 0; h < kHeads; ++h) CHECK(dsinks[h] == doctest::Approx(sums[h]).epsilon(1e-5));
+}
+
+// One pair that covers everything: the same products in the same order.
+TEST_CASE("a step over all keys is flash_attention, to the bit") {
+  for (const char* causal : {"0", "1"}) {
+    CAPTURE(causal);
+    Step step(LATHE_BF16);
+    step.caller.put("pairs", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 20, 0});
+    step.run("flash_attention_block", with(kForward, {"pairs"}),
+             {{"causal", causal}, {"first", "1"}});
+    const Values out = step.caller.get("out"), lse = step.caller.get("lse");
+    step.caller.put("out", LATHE_BF16, {kRows, kQueries, kHeads, kWidth}, Values(out.size(), NAN));
+    step.run("flash_attention", kForward, {{"causal", causal}});
+    CHECK(step.caller.get("out") == rounded(LATHE_BF16, out));
+    CHECK(step.caller.get("lse") == lse);
+  }
+}
+
+// Scores and masks by position, head, batch and what is captured.
+const char* const kScoreMod = R"(
+__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,
+                           const Captures& captures) {
+  return score + captures.get<0>(kv_idx) * (1 + head + batch) - captures.scalar(1) * q_idx;
+}
+__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q_idx,
+                               int kv_idx) {
+  return dscore;
+}
+)";
+const char* const kMaskMod = R"(
+__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {
+  return (q_idx + head) / 40 != kv_idx / 50 || (q_idx + kv_idx) % 3 == 0;
+}
+)";
+const char* const kMaskTile = R"(
+__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
+  return k1 <= (q0 + head) / 40 * 50 ? 2 : 1;
+}
+)";
+
+TEST_CASE("snippets of a step over all keys are flash_attention's, to the bit") {
+  for (const bool tiles : {false, true}) {
+    CAPTURE(tiles);
+    Step step(LATHE_F16);
+    step.caller.texts = {{"score_mod", kScoreMod},
+                         {"mask_mod", std::string(kMaskMod) + (tiles ? kMaskTile : "")}};
+    step.caller.put("capture_0", LATHE_F32, {kKeys}, random_values(LATHE_F32, kKeys, 11));
+    step.caller.put("pairs", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 0, 0});
+    const std::map<std::string, std::string> options = {{"window_right", "30"},
+                                                        {"scalar_1", "0.01"}};
+    std::map<std::string, std::string> first = options;
+    first["first"] = "1";
+    step.run("flash_attention_block", with(kForward, {"pairs", "capture_0"}), first);
+    const Values out = step.caller.get("out"), lse = step.caller.get("lse");
+    step.caller.put("out", LATHE_F16, {kRows, kQueries, kHeads, kWidth}, Values(out.size(), NAN));
+    step.run("flash_attention", with(kForward, {"capture_0"}), options);
+    CHECK(step.caller.get("out") == rounded(LATHE_F16, out));
+    CHECK(step.caller.get("lse") == lse);
+  }
+}
+
+// Two sequences, each a pair that begins at its own position 0 and tells its number.
+TEST_CASE("snippets of packed sequences are told which one they are in") {
+  const Values rows = {0, 70, kQueries}, keys = {0, 110, kKeys};
+  Values pairs;
+  for (const size_t n : {0, 1}) {
+    const double qa = rows[n], qb = rows[n + 1], ka = keys[n], kb = keys[n + 1];
+    for (const double word : {qa, qb, ka, kb, kb - ka - (qb - qa), 0.0, 0.0}) pairs.push_back(word);
+  }
+  Step step(LATHE_F16);
+  step.bring(0);
+  step.caller.texts = {{"score_mod", kScoreMod}, {"mask_mod", kMaskMod}};
+  step.caller.put("capture_0", LATHE_F32, {kKeys}, random_values(LATHE_F32, kKeys, 11));
+  step.caller.put("pairs", LATHE_I32, {2, 7}, pairs);
+  step.caller.put("pair_batch", LATHE_I32, {2}, {0, 1});
+  step.caller.put("cu_seqlens_q", LATHE_I32, {3}, rows);
+  step.caller.put("cu_seqlens_k", LATHE_I32, {3}, keys);
+  step.run("flash_attention_block", with(kForward, {"pairs", "pair_batch", "capture_0"}),
+           {{"causal", "1"}, {"first", "1"}});
+  const Values out = step.caller.get("out"), lse = step.caller.get("lse");
+  const std::vector<int64_t> wide = {kQueries, kHeads, kWidth}, narrow = {kKeys, kKeyHeads, kWidth};
+  step.caller.put("out", LATHE_F16, wide, Values(out.size(), NAN));
+  step.run("flash_attention", with(kForward, {"cu_seqlens_q", "cu_seqlens_k", "capture_0"}),
+           {{"causal", "1"}});
+  CHECK(step.caller.get("out") == rounded(LATHE_F16, out));
+  CHECK(step.caller.get("lse") == lse);
+
+  const Names backward = {"q", "k", "v", "dout", "out", "lse", "capture_0"};
+  const auto texts = std::exchange(step.caller.texts, {});
+  step.run("flash_attention_delta", {"out", "dout", "lse", "delta"}, {});
+  step.caller.texts = texts;
+  const Names gradients = {"dq", "dk", "dv"};
+  step.run("flash_attention_block_bwd", with(kBackward, {"pairs", "pair_batch", "capture_0"}),
+           {{"causal", "1"}, {"first", "1"}});
+  std::map<std::string, Values> found;
+  for (const std::string& name : gradients) found[name] = step.caller.get(name);
+  step.caller.put("dq", LATHE_F16, wide, Values(found["dq"].size()));
+  step.caller.put("dk", LATHE_F16, narrow, Values(found["dk"].size()));
+  step.caller.put("dv", LATHE_F16, narrow, Values(found["dv"].size()));
+  step.run("flash_attention", with(backward, with(gradients, {"cu_seqlens_q", "cu_seqlens_k"})),
+           {{"causal", "1"}});
+  for (const std::string& name : gradients) {
+    const Values whole = step.caller.get(name);
+    size_t wrong = 0;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      wrong += !(std::abs(whole[i] - found[name][i]) <= 1e-3 * (1 + std::abs(whole[i])));
+    }
+    CHECK_MESSAGE(wrong == 0, name);
+  }
+}
+
+TEST_CASE("a step that leaves multiprocessors to others gives the same bits") {
+  std::map<std::string, Values> found[2];
+  for (const char* margin : {"0", "8"}) {
+    Step step(LATHE_BF16);
+    step.run("flash_attention_block", with(kForward, {"pairs"}),
+             {{"causal", "1"}, {"sm_margin", margin}});
+    step.run("flash_attention_block_bwd", with(kBackward, {"pairs"}),
+             {{"causal", "1"}, {"deterministic", "1"}, {"sm_margin", margin}});
+    for (const char* name : {"out", "lse", "dq", "dk", "dv"}) {
+      found[*margin == '8'][name] = step.caller.get(name);
+    }
+  }
+  CHECK(found[0] == found[1]);
+  Step step(LATHE_BF16);
+  CHECK_THROWS_WITH(
+      step.run("flash_attention_block", with(kForward, {"pairs"}), {{"sm_margin", "100000"}}),
+      doctest::Contains("sm_margin is 100000; the device has"));
+}
+
+TEST_CASE("gradients of a step are written where there is nothing to add to") {
+  for (const char* deterministic : {"0", "1"}) {
+    for (const std::string which : {"first", "first_keys"}) {
+      CAPTURE(which);
+      const auto result = [&](bool written) {
+        Step step(LATHE_F16);
+        for (const std::string name : {"dq", "dk", "dv"}) {
+          const bool read = which == "first_keys" && name == "dq";
+          const int64_t tokens = name == "dq" ? kQueries : kKeys;
+          const int64_t heads = name == "dq" ? kHeads : kKeyHeads;
+          step.caller.put(name, LATHE_F32, {kRows, tokens, heads, kWidth},
+                          Values(kRows * tokens * heads * kWidth, read || !written ? 0.0 : NAN));
+        }
+        std::map<std::string, std::string> options = {{"deterministic", deterministic}};
+        if (written) options[which] = "1";
+        step.run("flash_attention_block_bwd", with(kBackward, {"pairs"}), options);
+        return std::vector<Values>{step.caller.get("dk"), step.caller.get("dv"),
+                                   step.caller.get("dq")};
+      };
+      const std::vector<Values> found = result(true), expected = result(false);
+      CHECK(found[0] == expected[0]);
+      CHECK(found[1] == expected[1]);
+      if (*deterministic == '1') CHECK(found[2] == expected[2]);
+      size_t wrong = 0;
+      for (size_t i = 0; i < found[2].size(); ++i) {
+        wrong += !(std::abs(found[2][i] - expected[2][i]) <= 1e-4);
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("gradients of steps without rows, keys or pairs are 0 where they are written") {
+  Caller caller;
+  const std::vector<std::array<int64_t, 3>> calls = {{5, 7, 0}, {5, 7, 1}, {5, 0, 1}, {0, 7, 1}};
+  for (const auto& [rows, keys, pairs] : calls) {
+    for (const char* deterministic : {"0", "1"}) {
+      for (const char* which : {"first", "first_keys"}) {
+        const int64_t q = rows * kHeads * kWidth, k = keys * kKeyHeads * kWidth;
+        caller.put("q", LATHE_BF16, {1, rows, kHeads, kWidth}, Values(q, 1));
+        caller.put("dout", LATHE_BF16, {1, rows, kHeads, kWidth}, Values(q, 1));
+        caller.put("k", LATHE_BF16, {1, keys, kKeyHeads, kWidth}, Values(k, 1));
+        caller.put("v", LATHE_BF16, {1, keys, kKeyHeads, kWidth}, Values(k, 1));
+        caller.put("pairs", LATHE_I32, {pairs, 7}, Values(pairs * 7, 0));
+        caller.put("lse", LATHE_F32, {1, kHeads, rows}, Values(rows * kHeads, 1));
+        caller.put("delta", LATHE_F32, {1, kHeads, rows}, Values(rows * kHeads, 1));
+        caller.put("dq", LATHE_F32, {1, rows, kHeads, kWidth}, Values(q, 3));
+        caller.put("dk", LATHE_F32, {1, keys, kKeyHeads, kWidth}, Values(k, NAN));
+        caller.put("dv", LATHE_F32, {1, keys, kKeyHeads, kWidth}, Values(k, NAN));
+        caller.run("flash_attention_block_bwd", with(kBackward, {"pairs"}),
+                   {{"deterministic", deterministic}, {which, "1"}});
+        CHECK(caller.get("dq") == Values(q, std::string(which) == "first" ? 0 : 3));
+        CHECK(caller.get("dk") == Values(k, 0));
+        CHECK(caller.get("dv") == Values(k, 0));
+      }
+    }
+  }
+}

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One case of flash_attention_decode, described in a line: caches in shuffled pages, where whatever
+// no sequence owns holds NaN, the call through lathe.h, and the comparison with attention over the
+// same keys in one piece, in float64.
+#pragma once
+
+#include "reference/attention.h"
+#include "tests/harness/call.h"
+
+namespace apitest {
+
+struct DecodeCase {
+  lathe_dtype dtype = LATHE_BF16;
+  int64_t queries = 1, kv_heads = 1, ratio = 1, head_dim = 64, value_dim = 64;
+  int64_t page = 16, table_width = 12;
+  std::vector<int64_t> cached = {100, 37};  // keys of each sequence before the append
+  bool append = false;
+  bool causal = false, sinks = false;
+  int64_t window_left = -1, window_right = -1;
+  double softcap = 0;
+  enum Slopes { none, per_head, per_sequence } slopes = none;
+  bool wild_entries = true;  // of the table, behind the pages in use; else a page that is there
+  std::string splits = "0";
+  Placement gaps;
+  bool fixed = false;  // all extents are promised, so that there is one kernel
+  std::string tile;    // "": the default
+  uint32_t seed = 1;
+
+  int64_t batch() const { return static_cast<int64_t>(cached.size()); }
+  int64_t heads() const { return kv_heads * ratio; }
+  int64_t keys(int64_t b) const { return cached[static_cast<size_t>(b)] + (append ? queries : 0); }
+  std::string text() const;
+};
+
+struct DecodeInputs {
+  ref::Attention whole;
+  Values k_cache, v_cache, k_new, v_new, table;
+  int64_t pages = 0;
+  std::vector<int64_t> rows;  // of every key of the whole, in the caches
+};
+DecodeInputs make_decode(const DecodeCase& decode);
+
+Call decode_call(const DecodeCase& decode, const DecodeInputs& inputs);
+Answer run_decode(const DecodeCase& decode, const DecodeInputs& inputs);
+
+// doctest CHECKs: out and lse; the caches, which hold what the append brought and otherwise what
+// they held; and what the simulator found.
+void check_decode(const DecodeCase& decode, const DecodeInputs& inputs, const Answer& answer);
+void check_decode_results(const DecodeCase& decode, const DecodeInputs& inputs,
+                          const Answer& answer);  // out and lse alone
+
+}  // namespace apitest

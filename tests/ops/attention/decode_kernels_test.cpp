@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// flash_attention_decode on the host: specs, the choice of kernels, splits and sizes.
+#include "ops/attention/decode_kernels.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace lathe;
+
+namespace {
+
+DeviceFacts facts(const char* arch) { return *facts_of_arch(arch); }
+
+AttentionProblem decode_of(int head_dim, int value_dim) {
+  AttentionProblem problem;
+  problem.head_dim = head_dim, problem.value_dim = value_dim;
+  problem.decode = true;
+  return problem;
+}
+
+std::vector<int64_t> rows_of(const AttentionDecodeRows& rows) {
+  std::vector<int64_t> out;
+  const auto kernels = attention_decode_kernels(decode_of(128, 128), facts("sm_90a"), rows);
+  for (const KernelSlot& spec : kernels->decode) out.push_back(spec->constant("m"));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("attention decode: specs in full") {
+  AttentionProblem problem = decode_of(128, 128);
+  const auto plain = attention_decode_kernels(problem, facts("sm_80"), {1, 8});
+  REQUIRE(plain->decode.size() == 1);
+  CHECK(plain->decode[0]->text() ==
+        "attention_decode element=bf16 width=128 value_width=128 m=16 n=64 stages=2 local=0 "
+        "softcap=0 alibi=0 sinks=0 threads=128 smem=71680");
+  CHECK_FALSE(plain->append);
+  REQUIRE(plain->combine);
+  CHECK(plain->combine->text() == "attention_combine element=bf16 sinks=0 threads=128 smem=0");
+  problem.element = Dtype::f16, problem.head_dim = 72, problem.value_dim = 40;
+  problem.local = problem.softcap = problem.alibi = problem.sinks = problem.append = true;
+  problem.split = false;
+  const auto full = attention_decode_kernels(problem, facts("sm_90a"), {16, 8});
+  CHECK(full->decode[0]->text() ==
+        "attention_decode element=f16 width=96 value_width=64 m=64 n=64 stages=4 local=1 "
+        "softcap=1 alibi=1 sinks=1 threads=128 smem=98304");
+  REQUIRE(full->append);
+  CHECK(full->append->text() == "attention_append threads=128 smem=0");
+  CHECK_FALSE(full->combine);
+}
+
+TEST_CASE("attention decode: rows of a tile by queries and heads of a group") {
+  CHECK(rows_of({1, 1}) == std::vector<int64_t>{16});
+  CHECK(rows_of({2, 8}) == std::vector<int64_t>{16});
+  CHECK(rows_of({3, 8}) == std::vector<int64_t>{32});
+  CHECK(rows_of({16, 128}) == std::vector<int64_t>{64});
+  CHECK(rows_of({0, 8}) == std::vector<int64_t>{16});
+  // A number of queries that varies: one kernel for a single query, one for many.
+  CHECK(rows_of({-1, 1}) == std::vector<int64_t>{16, 64});
+  CHECK(rows_of({-1, 20}) == std::vector<int64_t>{32, 64});
+  CHECK(rows_of({-1, 64}) == std::vector<int64_t>{64});
+  CHECK(rows_of({4, -1}) == std::vector<int64_t>{16, 64});
+  const auto kernels = attention_decode_kernels(decode_of(64, 64), facts("sm_80"), {-1, 8});
+  AttentionDecodeShape shape{2, 1, 16, 2, 10, 16, 4};
+  for (const auto& [queries, pick] : {std::pair(0, 0), {1, 0}, {2, 0}, {3, 1}, {100, 1}}) {
+    shape.queries = queries;
+    CHECK(attention_decode_pick(*kernels, shape) == static_cast<size_t>(pick));
+  }
+}
+
+TEST_CASE("attention decode: every width has a tile that fits on every architecture") {
+  for (const std::string& arch : supported_archs()) {
+    const DeviceFacts device = facts(arch.c_str());
+    for (const int width : {64, 96, 128, 192, 256}) {
+      for (const int rows : {16, 32, 64}) {
+        CAPTURE(arch);
+        CAPTURE(width);
+        CAPTURE(rows);
+        const auto all = attention_decode_candidates(decode_of(width, width), device, rows);
+        REQUIRE_FALSE(all.empty());
+        for (const AttentionTile& tile : all) {
+          CHECK(tile.rows == rows);
+          CHECK(attention_decode_smem(decode_of(width, width), tile) <=
+                device.shared_bytes_per_block);
+          CHECK(std::count(all.begin(), all.end(), tile) == 1);
+        }
+        // At width 128 two blocks share a multiprocessor.
+        if (width <= 128) {
+          CHECK(2 * attention_decode_smem(decode_of(width, width), all.front()) <=
+                device.shared_bytes_per_multiprocessor);
+        }
+      }
+    }
+  }
+  DeviceFacts small = facts("sm_86");
+  small.shared_bytes_per_block = 16 << 10;
+  const auto refused = attention_decode_kernels(decode_of(128, 128), small, {1, 1});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().code() == Code::unsupported);
+  CHECK(refused.status().text().find("16384") != std::string::npos);
+}
+
+TEST_CASE("attention decode: splits follow from capacities") {
+  const AttentionProblem problem = decode_of(128, 128);
+  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_90a"), {1, 8})->decode[0];
+  const AttentionSplitTable table(132);
+  const auto splits = [&](int64_t batch, int64_t kv_heads, int64_t width, int64_t wanted) {
+    const AttentionDecodeShape shape{batch, 1, 8 * kv_heads, kv_heads, 1000, 64, width};
+    return attention_decode_splits(problem, spec, shape, table, wanted);
+  };
+  // A page is a block of keys here: the vectors of the heuristic.
+  CHECK(splits(1, 1, 1024, 0) == 109);
+  CHECK(splits(1, 8, 64, 0) == 15);
+  CHECK(splits(8, 1, 4, 0) == 1);
+  CHECK(splits(4, 8, 128, 0) == 4);
+  CHECK(splits(132, 1, 32, 0) == 1);
+  CHECK(splits(1, 1, 0, 0) == 1);
+  CHECK(splits(1, 1, 1024, 7) == 7);
+  CHECK(splits(1, 1, 5, 7) == 5);
+  CHECK(splits(1, 1, 1024, 1 << 30) == 256);
+  AttentionProblem whole = problem;
+  whole.split = false;
+  CHECK(attention_decode_splits(whole, spec, {1, 1, 8, 1, 1000, 64, 1024}, table, 0) == 1);
+}
+
+TEST_CASE("attention decode: grids and workspace") {
+  const AttentionProblem problem = decode_of(128, 96);
+  const KernelSpec narrow = *attention_decode_kernels(problem, facts("sm_80"), {1, 5})->decode[0];
+  const AttentionDecodeShape shape{3, 7, 10, 2, 50, 16, 20};
+  CHECK(attention_decode_tiles(narrow, shape) == 3);  // 35 rows of 16
+  CHECK(attention_decode_blocks(narrow, shape, 4) == 3 * 2 * 3 * 4);
+  CHECK(attention_append_blocks(shape) == 21);
+  const auto kernels = attention_decode_kernels(problem, facts("sm_80"), {});
+  CHECK(attention_combine_blocks(*kernels->combine, shape) == 53);  // 210 rows, four a block
+  CHECK(attention_decode_workspace_bytes(problem, shape, 1) == 0);
+  CHECK(attention_decode_partial_out_bytes(problem, shape, 1) == 0);
+  CHECK(attention_decode_partial_out_bytes(problem, shape, 4) == 4 * 210 * 96 * 4);
+  CHECK(attention_decode_workspace_bytes(problem, shape, 4) == 326'144);  // 4 * 210 * 97 * 4, up
+}
+
+TEST_CASE("attention decode: costs by hand") {
+  AttentionProblem problem = decode_of(64, 64);
+  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_80"), {1, 4})->decode[0];
+  const AttentionDecodeShape shape{2, 1, 8, 2, 50, 16, 8};
+  const AttentionMask mask{1, 128, -1, -1};
+  const auto cost = attention_decode_cost(problem, spec, shape, mask, 1);
+  const uint64_t rows = 2 * 8 * (128 * 2 + 4), keys = 2 * 2 * 128 * 128 * 2;
+  CHECK(cost.minimum_bytes == rows + keys);
+  CHECK(cost.bytes == rows + keys);
+  CHECK(cost.flops == 2ull * 128 * 2 * 8 * 128);
+  problem.append = true;
+  const auto split = attention_decode_cost(problem, spec, shape, mask, 2);
+  CHECK(split.minimum_bytes == rows + keys + 2 * 2 * 2 * 128 * 2);
+  CHECK(split.bytes == split.minimum_bytes + 2 * 2 * 16 * 65 * 4);  // written and read
+}
+
+TEST_CASE("attention decode: a quotient by a multiplication") {
+  std::mt19937 random(1);
+  const auto quotient = [](const FastDivision& by, uint32_t n) {
+    return static_cast<uint32_t>(((uint64_t{n} * by.magic) >> 32) + n) >> by.shift;
+  };
+  std::vector<int64_t> divisors = {1, 2, 3, 7, 16, 48, 64, 255, 256, 257, 1000, 0x7fffffff};
+  for (int i = 0; i < 200; ++i) divisors.push_back(1 + random() % 0x7fffffff);
+  for (const int64_t divisor : divisors) {
+    const FastDivision by = fast_division(divisor);
+    CAPTURE(divisor);
+    for (int i = 0; i < 200; ++i) {
+      const uint32_t n = i < 2 ? 0x7fffffff * i : random() & 0x7fffffff;
+      REQUIRE(quotient(by, n) == n / divisor);
+      // Beside a multiple it is hardest.
+      const uint32_t edge = static_cast<uint32_t>(n / divisor * divisor);
+      REQUIRE(quotient(by, edge) == edge / divisor);
+      if (edge > 0) REQUIRE(quotient(by, edge - 1) == (edge - 1) / divisor);
+    }
+  }
+}

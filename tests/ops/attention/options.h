@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Combinations of flash_attention's options, made from a fixed seed. Cases of a group share their
+// kernels; over the groups every pair of values of two options that change the code occurs, and
+// over the cases of all groups every length, ratio and mask.
+#pragma once
+
+#include <vector>
+
+#include "tests/ops/attention/case.h"
+
+namespace apitest {
+
+std::vector<std::vector<AttentionCase>> attention_options();
+
+}  // namespace apitest

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// One case of causal_conv1d, described in a line of a table: its inputs, its calls, and the
+// comparison with the double reference.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/conv.h"
+#include "tests/harness/check.h"
+
+namespace apitest {
+
+struct ConvCase {
+  lathe_dtype x = LATHE_F32, weight = LATHE_F32;
+  int64_t batch = 1, tokens = 1, channels = 8, width = 4;
+  bool silu = false, bias = false, residual = false;
+  bool states = false;  // initial_state, final_state and both their gradients
+  bool backward = true;
+  std::vector<int64_t> cu_seqlens;  // empty: not packed
+  lathe_dtype cu_dtype = LATHE_I32;
+  Placement placement;     // of x, residual, dy, y and dx
+  int alignment = 0;       // promise in bytes; 0: the default
+  bool any_shape = false;  // D is not declared
+  double scale = 1;        // of x
+
+  int64_t sequences() const { return cu_seqlens.empty() ? batch : std::ssize(cu_seqlens) - 1; }
+  std::string text() const;
+};
+
+// Seeded by `seed`; every value is one of its dtype.
+ref::Conv make_inputs(const ConvCase& conv, uint64_t seed = 1);
+// The reference's values, under the names of the outputs.
+Outputs reference(const ConvCase& conv, const ref::Conv& inputs);
+
+Call conv_call(const ConvCase& conv, const ref::Conv& inputs);
+// One step of causal_conv1d_update: x and residual are [B, D] of one token, the state is the
+// initial one.
+Call conv_update_call(const ConvCase& conv, const ref::Conv& inputs);
+
+// A run without findings. Channels that fill no vector may have bank conflicts.
+Answer run_conv_call(const Call& call);
+// Such runs on one rank and on parts.size() ranks, part r of parts[r] tokens.
+Outputs run_conv(const ConvCase& conv, const ref::Conv& inputs);
+Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
+                       const std::vector<int64_t>& parts, unsigned flags);
+
+// Outputs against the reference by the rules of causal_conv1d.md, section 8. `roundings`: how many
+// are allowed in 16-bit gradients.
+void check_conv(const ConvCase& conv, const Outputs& actual, const Outputs& expected,
+                int roundings = 1);
+// Equal bit for bit (any NaN equals any NaN).
+void check_equal(const Outputs& actual, const Outputs& expected,
+                 const std::vector<std::string>& names);
+
+}  // namespace apitest

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The causal_conv1d family on the host: which kernels, which constants, which grids, what cost.
+#include "ops/conv/kernels.h"
+
+#include <doctest/doctest.h>
+
+using namespace lathe;
+
+namespace {
+
+DeviceFacts hopper() { return *facts_of_arch("sm_90a"); }
+
+ConvProblem training() {
+  ConvProblem problem;
+  problem.silu = problem.forward = problem.backward = problem.weight_grad = true;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("only the kernels that a problem asks for") {
+  ConvProblem problem;
+  problem.forward = true;
+  ConvKernels kernels = *conv_kernels(problem, hopper(), false);
+  CHECK(kernels.forward);
+  CHECK_FALSE((kernels.backward || kernels.update || kernels.weight_grad ||
+               kernels.weight_grad_cast || kernels.halo_pack || kernels.halo_join ||
+               kernels.halo_add));
+  problem.halo = true;
+  kernels = *conv_kernels(problem, hopper(), false);
+  CHECK((kernels.halo_pack && kernels.halo_join && !kernels.halo_add));
+  problem.backward = problem.weight_grad = true;
+  kernels = *conv_kernels(problem, hopper(), false);
+  CHECK((kernels.backward && kernels.halo_add && kernels.weight_grad));
+  CHECK_FALSE(kernels.weight_grad_cast);
+  kernels = *conv_kernels(problem, hopper(), true);
+  CHECK(kernels.weight_grad_cast);
+  problem = {};
+  problem.update = true;
+  kernels = *conv_kernels(problem, hopper(), false);
+  CHECK((kernels.update && !kernels.forward && !kernels.backward));
+}
+
+TEST_CASE("what no template covers is refused with the value and the values allowed") {
+  const auto refused = [](auto change, const char* part) {
+    ConvProblem problem = training();
+    change(problem);
+    const auto kernels = conv_kernels(problem, hopper(), false);
+    REQUIRE(!kernels.ok());
+    CHECK(kernels.status().code() == Code::unsupported);
+    CHECK_MESSAGE(kernels.status().text().find(part) != std::string::npos, kernels.status().text());
+  };
+  refused([](ConvProblem& p) { p.width = 1; }, "width is 1; allowed are 2 to 8");
+  refused([](ConvProblem& p) { p.width = 9; }, "width is 9");
+  refused([](ConvProblem& p) { p.x = Dtype::i32; }, "x is i32");
+  refused([](ConvProblem& p) { p.weight = Dtype::i64; }, "weight i64");
+  refused([](ConvProblem& p) { p.packed = true, p.cu_seqlens = Dtype::f32; }, "cu_seqlens is f32");
+  refused([](ConvProblem& p) { p.vector_bytes = 12; }, "12 bytes");
+  refused([](ConvProblem& p) { p.x = Dtype::f32, p.vector_bytes = 2; }, "2 bytes for f32");
+}
+
+TEST_CASE("a device with too little shared memory is refused with the numbers") {
+  DeviceFacts facts = hopper();
+  const auto refused = [&](const ConvProblem& problem, int bytes, const std::string& kernel) {
+    facts.shared_bytes_per_block = bytes;
+    const auto kernels = conv_kernels(problem, facts, false);
+    REQUIRE(!kernels.ok());
+    CHECK(kernels.status().code() == Code::unsupported);
+    const std::string text = kernels.status().text();
+    CHECK_MESSAGE(text.find(kernel + ": a block needs at least ") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("allows " + std::to_string(bytes)) != std::string::npos, text);
+  };
+  refused(training(), 0, "causal_conv1d");
+  CHECK(conv_candidates(training(), facts).empty());
+  // Enough for a tile of two warps, not for the second pass of the weight gradient.
+  ConvProblem narrow = training();
+  narrow.x = Dtype::bf16;
+  narrow.vector_bytes = 2;
+  narrow.width = 2;
+  refused(narrow, 2048, "causal_conv1d_weight_grad");
+  ConvProblem update;
+  update.update = true;
+  update.width = 8;
+  refused(update, 2048, "causal_conv1d_update");
+  // Where a block of eight warps does not fit, warps that share nothing may.
+  DeviceFacts small = hopper();
+  small.shared_bytes_per_block = 8 * 1024;
+  CHECK(conv_kernels(update, small, false)->update->kernel == "causal_conv1d_update_row");
+}
+
+TEST_CASE("every candidate fits into 48 KiB of shared memory and covers a halo") {
+  for (int width = 2; width <= 8; ++width) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+      ConvProblem problem = training();
+      problem.x = dtype;
+      problem.width = width;
+      problem.bias = problem.initial_state = problem.final_state = true;
+      problem.dfinal_state = problem.dinitial_state = true;
+      const std::vector<ConvTile> candidates = conv_candidates(problem, hopper());
+      REQUIRE(candidates.size() >= 2);
+      const ConvTile chosen = *conv_choose(problem, hopper());
+      CHECK(chosen.tokens == candidates[0].tokens);
+      CHECK(chosen.warps == candidates[0].warps);
+      for (const ConvTile& tile : candidates) CHECK(tile.tokens >= width - 1);
+      const ConvKernels kernels = *conv_kernels(problem, hopper(), false);
+      CHECK(kernels.forward->smem_bytes <= 48 * 1024);
+      CHECK(kernels.backward->smem_bytes <= 48 * 1024);
+      CHECK(kernels.forward->constant("vector") <= problem.vector_bytes);
+    }
+  }
+}
+
+TEST_CASE("grids cover every token, channel, row and state") {
+  ConvProblem problem = training();
+  problem.final_state = problem.dinitial_state = problem.halo = problem.update = true;
+  const ConvKernels kernels = *conv_kernels(problem, hopper(), false);
+  // 256 tokens of 256 channels a block in the forward, of 128 channels in the backward.
+  ConvShape shape;
+  shape.batch = 3, shape.tokens = 257, shape.channels = 264, shape.sequences = 3;
+  CHECK(conv_tiles(*kernels.forward, 0) == 0);
+  CHECK(conv_tiles(*kernels.forward, 256) == 1);
+  CHECK(conv_tiles(*kernels.forward, 257) == 2);
+  CHECK(conv_state_tiles(*kernels.forward, shape) == 1);
+  CHECK(conv_grid(*kernels.forward, shape, 2, 1).x == 2 * (3 * 2 + 1));
+  CHECK(conv_grid(*kernels.forward, shape, 0, 1).x == 2);
+  CHECK(conv_state_tiles(*kernels.backward, shape) == 2);  // 3 sequences and 3 rows, 4 warps
+  CHECK(conv_grid(*kernels.backward, shape, 2, 2).x == 3 * (3 * 2 + 2));
+  CHECK(conv_partials_bytes(*kernels.backward, shape) == 3u * 2 * 5 * 264 * 4);
+  CHECK(conv_weight_grad_grid(*kernels.weight_grad, shape).x == 9);
+  CHECK(conv_halo_grid(*kernels.halo_pack, shape).x == 3);
+  shape.batch = 9;
+  CHECK(conv_update_grid(*kernels.update, shape).x == 2 * 5);  // 8 rows, 64 channels a block
+  CHECK(kernels.update_by == conv_updates().front());
+  CHECK(conv_update_row.grid(conv_update_row.candidates(problem, hopper()).front(), shape).x ==
+        9 * 2);  // a row, 256 channels a block
+  shape.channels = 0;
+  CHECK(conv_grid(*kernels.forward, shape, 2, 0).x == 0);
+  CHECK(conv_state_tiles(*kernels.forward, shape) == 0);
+  shape.channels = 1, shape.batch = 1, shape.tokens = 0x7fffffff;
+  CHECK(conv_grid(*kernels.forward, shape, conv_tiles(*kernels.forward, shape.tokens), 0).x ==
+        8388608);
+}
+
+TEST_CASE("bytes moved stay close to the minimum where it matters") {
+  ConvShape shape;
+  shape.batch = 1, shape.tokens = 8192, shape.channels = 4096, shape.sequences = 1;
+  const uint64_t tensor = 8192ull * 4096 * 2;
+  for (const bool bias : {false, true}) {
+    ConvProblem problem;
+    problem.silu = problem.forward = true;
+    problem.bias = bias;
+    Cost cost = conv_cost(problem, *conv_kernels(problem, hopper(), false), shape);
+    CHECK(cost.minimum_bytes == 2 * tensor + 4096 * (bias ? 10 : 8));
+    CHECK(cost.bytes <= 1.1 * cost.minimum_bytes);
+    problem.forward = false;
+    problem.backward = problem.weight_grad = true;
+    cost = conv_cost(problem, *conv_kernels(problem, hopper(), false), shape);
+    CHECK(cost.minimum_bytes == 3 * tensor + 2 * 4096 * (bias ? 10 : 8));
+    CHECK(cost.bytes <= 1.15 * cost.minimum_bytes);
+    CHECK(cost.bytes > cost.minimum_bytes);
+  }
+}
+
+TEST_CASE("constants depend on what changes the code, and sizes do not reach the spec") {
+  const auto vector_of = [](Dtype x, int width, int bytes, bool backward) {
+    ConvProblem problem = training();
+    problem.x = x;
+    problem.width = width;
+    problem.vector_bytes = bytes;
+    const ConvKernels kernels = *conv_kernels(problem, hopper(), false);
+    return (backward ? kernels.backward : kernels.forward)->constant("vector");
+  };
+  CHECK(vector_of(Dtype::bf16, 4, 16, false) == 16);
+  CHECK(vector_of(Dtype::bf16, 5, 16, false) == 8);
+  CHECK(vector_of(Dtype::f32, 8, 16, false) == 16);
+  CHECK(vector_of(Dtype::bf16, 4, 2, false) == 2);
+  CHECK(vector_of(Dtype::bf16, 4, 16, true) == 8);
+  CHECK(vector_of(Dtype::bf16, 4, 4, true) == 4);
+  CHECK(vector_of(Dtype::f32, 4, 16, true) == 16);
+}

@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Chunked KDA: specs, tiles, grids, workspaces and costs.
+#include "ops/kda/chunked_kernels.h"
+
+#include <doctest/doctest.h>
+
+using namespace lathe;
+
+namespace {
+
+KdaProblem forward(int key_dim = 128, int value_dim = 128) {
+  KdaProblem problem;
+  problem.key_dim = key_dim, problem.value_dim = value_dim;
+  problem.forward = true, problem.grouped = false;
+  return problem;
+}
+KdaProblem backward(int key_dim = 128, int value_dim = 128) {
+  KdaProblem problem = forward(key_dim, value_dim);
+  problem.forward = false, problem.backward = true;
+  return problem;
+}
+
+DeviceFacts h100() { return *facts_of_arch("sm_90a"); }
+DeviceFacts small() { return *facts_of_arch("sm_86"); }
+
+KdaChunkedKernels kernels_of(const KdaProblem& problem, const DeviceFacts& facts = h100()) {
+  const auto found = kda_chunked_kernels(problem, facts);
+  REQUIRE_MESSAGE(found.ok(), found.status().text());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("kda: a problem has the kernels that it needs") {
+  KdaChunkedKernels kernels = kernels_of(forward());
+  CHECK(kernels.forward.has_value());
+  CHECK_FALSE(kernels.scan.has_value());
+  CHECK_FALSE(kernels.backward.has_value());
+  kernels = kernels_of(backward());
+  CHECK_FALSE(kernels.forward.has_value());
+  CHECK(kernels.scan.has_value());
+  CHECK(kernels.backward.has_value());
+  CHECK_FALSE(kernels.finish.has_value());
+  KdaProblem problem = backward();
+  problem.A_log = problem.dA_log = true;
+  CHECK(kernels_of(problem).finish.has_value());
+  // The gradient of the initial state comes from the walk back alone.
+  problem = forward();
+  problem.forward = false, problem.dinitial_state = true;
+  kernels = kernels_of(problem);
+  CHECK(kernels.scan.has_value());
+  CHECK_FALSE(kernels.backward.has_value());
+}
+
+TEST_CASE("kda: the spec's text names what makes the code") {
+  KdaProblem problem = forward(100, 60);
+  problem.vector_bytes = 8, problem.gate_kind = 2;
+  problem.dt_bias = problem.l2norm = problem.final_state = problem.initial_state = true;
+  CHECK(kernels_of(problem).forward->text() ==
+        "kda_forward element=bf16 g=f32 beta=bf16 cu=i32 width=128 vector=8 gate=2 A_log=0 "
+        "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=1 chunks=0 output=1 "
+        "saved=0 ranks=0 threads=128 smem=73728");
+  problem.forward = false, problem.backward = true, problem.dht = true;
+  CHECK(kernels_of(problem).scan->text() ==
+        "kda_backward_scan element=bf16 g=f32 beta=bf16 cu=i32 width=128 vector=8 gate=2 A_log=0 "
+        "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=0 chunks=0 output=0 "
+        "saved=1 dht=1 dinitial=0 ranks=0 threads=128 smem=73728");
+  // Types of what is not there change nothing, nor what only another launch does.
+  KdaProblem other = problem;
+  other.cu_seqlens = Dtype::i64, other.index = Dtype::i64;
+  other.final_state = false;
+  CHECK(kernels_of(problem).scan->text() == kernels_of(other).scan->text());
+  // Widths that are padded to the same one are the same code.
+  other.key_dim = 68, other.value_dim = 52;
+  CHECK(kernels_of(problem).backward->text() == kernels_of(other).backward->text());
+  CHECK(kernels_of(problem).scan->text() == kernels_of(other).scan->text());
+}
+
+TEST_CASE("kda: a walk that is left the forward's states starts from none") {
+  KdaProblem problem = backward();
+  problem.initial_state = true;
+  CHECK(problem.recomputes());
+  CHECK(kernels_of(problem).scan->constant("initial") == 1);
+  problem.given_saved = true;
+  CHECK_FALSE(problem.recomputes());
+  CHECK(kernels_of(problem).scan->constant("initial") == 0);
+  CHECK(kernels_of(problem).scan->constant("saved") == 0);
+  problem.given_saved = false, problem.forward = problem.saves = true;
+  CHECK_FALSE(problem.recomputes());
+  CHECK(kernels_of(problem).forward->constant("saved") == 1);
+}
+
+TEST_CASE("kda: every width has a tile on every device, and one that fits V") {
+  for (const std::string& arch : supported_archs()) {
+    const DeviceFacts facts = *facts_of_arch(arch);
+    for (int key_dim = 8; key_dim <= 256; key_dim += 4) {
+      for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
+        for (const int value_dim : {8, 16, 20, 64, 100, 128, 256}) {
+          KdaProblem problem = forward(key_dim, value_dim);
+          problem.element = element;
+          CHECK(kda_padded_keys(problem) >= key_dim);
+          CHECK(kda_padded_keys(problem) - key_dim < 64);
+          const auto tiles = kda_walk_candidates(problem, facts);
+          REQUIRE_FALSE(tiles.empty());
+          CHECK(*kda_walk_choose(problem, facts) == tiles.front());
+          for (const KdaWalkTile& tile : tiles) {
+            CHECK((tile.warps == 1 || tile.values() < 2 * value_dim));
+            CHECK(kda_walk_smem(problem, tile) <= facts.shared_bytes_per_block);
+          }
+        }
+      }
+    }
+  }
+  // The gradients have one, which fits everywhere.
+  for (const int key_dim : {8, 64, 128, 192, 256}) {
+    for (const int flags : {0, 1, 2, 3}) {
+      for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
+        KdaProblem problem = backward(key_dim, 128);
+        problem.element = element, problem.l2norm = flags & 1, problem.grouped = flags & 2;
+        CHECK(kernels_of(problem, small()).backward->smem_bytes <= 99 * 1024);
+      }
+    }
+  }
+  CHECK(kda_walk_choose(forward(), h100())->warps == 8);
+  CHECK(kda_walk_choose(forward(), *facts_of_arch("sm_80"))->warps == 8);
+  CHECK(kda_walk_choose(forward(), small())->warps == 4);
+  CHECK(kda_walk_choose(forward(128, 32), h100())->warps == 2);
+  CHECK(kda_walk_choose(forward(256, 256), h100())->warps == 4);
+}
+
+TEST_CASE("kda: what no kernel covers is refused by name") {
+  const auto refused = [](const KdaProblem& problem, const DeviceFacts& facts, const char* part) {
+    const auto found = kda_chunked_kernels(problem, facts);
+    REQUIRE_FALSE(found.ok());
+    CHECK(found.status().code() == Code::unsupported);
+    CHECK_MESSAGE(found.status().text().find(part) != std::string::npos, found.status().text());
+  };
+  refused(forward(6), h100(), "K is 6");
+  refused(forward(128, 260), h100(), "V is 260");
+  KdaProblem problem = forward();
+  problem.vector_bytes = 4;
+  refused(problem, h100(), "pieces of 4 bytes; allowed are 8 and 16");
+  problem = forward();
+  problem.beta = Dtype::i64;
+  refused(problem, h100(), "beta is i64");
+  DeviceFacts none = h100();
+  none.shared_bytes_per_block = 1024;
+  refused(forward(), none, "18432 bytes of shared memory, sm_90a allows 1024");
+}
+
+TEST_CASE("kda: slots and chunks are counted from capacities") {
+  KdaProblem problem = backward();
+  const KdaChunkedShape fixed = {3, 2, 4, 130};
+  CHECK(kda_rows(problem, fixed) == 390);
+  CHECK(kda_slots(problem, fixed) == 9);
+  CHECK(kda_chunks(problem, fixed, 16) == 9);
+  problem.packed = true;
+  CHECK(kda_rows(problem, fixed) == 130);
+  CHECK(kda_slots(problem, fixed) == 5);
+  CHECK(kda_chunks(problem, fixed, 16) == 11);
+  CHECK(kda_slots(problem, {0, 2, 4, 0}) == 0);
+  CHECK(kda_slots(problem, {0, 2, 4, 70}) == 2);  // rows of nobody, which somebody clears
+}
+
+TEST_CASE("kda: blocks of the launches") {
+  KdaProblem problem = backward(128, 256);
+  problem.A_log = problem.dt_bias = problem.dA_log = problem.ddt_bias = true;
+  KdaChunkedKernels kernels = kernels_of(problem);
+  const KdaChunkedShape shape = {3, 2, 4, 130};
+  KdaLaunch launch = kda_launch(problem, kernels, shape);
+  CHECK(launch.forward == 0);
+  CHECK(launch.scan_back == 3 * 4 * 2);
+  CHECK(launch.scan_forward == 3 * 4 * 2);
+  CHECK(launch.backward == 9 * 2);
+  CHECK(launch.finish == 4 * 128 / 32 + 1);
+  CHECK(launch.count() == 3);
+  // Left by the forward, the walk forward is not made.
+  problem.forward = problem.saves = true;
+  kernels = kernels_of(problem);
+  launch = kda_launch(problem, kernels, shape);
+  CHECK(launch.forward == 3 * 4 * 2);
+  CHECK(launch.scan_forward == 0);
+  CHECK(launch.count() == 4);
+  // Rows of nobody are cleared by the forward and by the gradients.
+  KdaProblem packed = problem;
+  packed.packed = true;
+  launch = kda_launch(packed, kernels, {0, 2, 4, 70});
+  CHECK(launch.forward == 4 * 2);
+  CHECK(launch.scan() == 0);
+  CHECK(launch.backward == 2 * 2);
+  // Without tokens there are only sums of nothing, and states if there are any.
+  const KdaChunkedShape empty = {3, 2, 4, 0};
+  launch = kda_launch(problem, kernels, empty);
+  CHECK(launch.count() == 1);
+  CHECK(launch.finish > 0);
+  problem.final_state = problem.dinitial_state = true;
+  launch = kda_launch(problem, kernels, empty);
+  CHECK(launch.forward > 0);
+  CHECK(launch.scan() > 0);
+  CHECK(launch.backward == 0);
+  // A number that passes a grid does not wrap around.
+  const KdaChunkedShape huge = {2147483647, 2147483647, 2147483647, 2147483647};
+  launch = kda_launch(problem, kernels, huge);
+  for (const int64_t blocks : {launch.forward, launch.scan(), launch.backward, launch.finish}) {
+    CHECK(blocks > 2147483647);
+  }
+}
+
+TEST_CASE("kda: the workspace is a function of capacities, its parts apart") {
+  KdaProblem problem = backward(60, 100);
+  problem.dA_log = problem.ddt_bias = true;
+  const KdaChunkedShape shape = {3, 2, 4, 130};
+  const int64_t values = 390 * 4 * 100 * 2, states = 9 * 4 * 60 * 100 * 2;
+  const auto up = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  auto found = kda_workspace(problem, shape, false);
+  REQUIRE(found.ok());
+  CHECK(found->saved_values == 0);
+  CHECK(found->saved_states == up(values));
+  CHECK(found->value_grads == found->saved_states + up(states));
+  CHECK(found->state_grads == found->value_grads + up(values));
+  CHECK(found->rate_sums == found->state_grads + up(states));
+  CHECK(found->bias_sums == found->rate_sums + up(9 * 4 * 4));
+  CHECK(found->total == found->bias_sums + up(9 * 4 * 60 * 4));
+  CHECK(kda_workspace(problem, shape, true)->value_grads == 0);
+  CHECK(kda_workspace(forward(), shape, false)->total == 0);
+  problem.dA_log = problem.ddt_bias = problem.backward = false, problem.dinitial_state = true;
+  CHECK(kda_workspace(problem, shape, false)->total == up(values) + up(states));
+  problem.backward = true;
+  found = kda_workspace(problem, {2147483647, 2147483647, 2147483647, 2147483647}, false);
+  REQUIRE_FALSE(found.ok());
+  CHECK(found.status().text() == "the workspace passes 2^63 bytes");
+}
+
+TEST_CASE("kda: the least that has to move is the table's") {
+  // bf16 with g in 16 bits, no states: 1.008 and 1.815 GB for B 1, T 8192, H 96, K = V = 128.
+  KdaProblem problem = forward();
+  problem.gate = Dtype::bf16;
+  const KdaChunkedShape shape = {1, 96, 96, 8192};
+  Cost cost = kda_chunked_cost(problem, kernels_of(problem), shape, 64);
+  const uint64_t tokens = uint64_t{8192} * 96;
+  CHECK(cost.minimum_bytes == tokens * (5 * 128 * 2 + 2));
+  CHECK(cost.bytes == cost.minimum_bytes);
+  CHECK(cost.flops == 6 * tokens * 128 * 128);
+  CHECK(cost.tensor_ops > cost.flops);
+  CHECK(cost.tensor_ops < 2 * cost.flops);
+  problem = backward();
+  problem.gate = Dtype::bf16;
+  cost = kda_chunked_cost(problem, kernels_of(problem), shape, 64);
+  CHECK(cost.minimum_bytes == tokens * (9 * 128 * 2 + 2 * 2));
+  CHECK(cost.bytes > cost.minimum_bytes);
+  // Both at once read their inputs once.
+  problem.forward = problem.saves = true;
+  cost = kda_chunked_cost(problem, kernels_of(problem), shape, 64);
+  CHECK(cost.minimum_bytes == tokens * (10 * 128 * 2 + 2 * 2));
+}

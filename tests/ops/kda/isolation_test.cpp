@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Results of kda depend on no later token, no other sequence and no other head, be it NaN, on
+// nothing between rows and behind them, and on no call before. All bit for bit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tests/ops/kda/case.h"
+
+namespace {
+
+using namespace apitest;
+using ref::Array;
+
+// One head's tokens of one row, everything made in the kernel.
+KdaCase sample() {
+  KdaCase kda;
+  kda.group = 2;
+  kda.key_dim = 60, kda.value_dim = 36;
+  kda.tokens = 150;
+  kda.l2norm = kda.sigmoid = true;
+  kda.gate = 3, kda.dt_bias = true;
+  return kda;
+}
+
+// The values of tokens [from, to) of an array of `rows` of them.
+Array rows_of(const Array& values, int64_t rows, int64_t from, int64_t to) {
+  const auto row = static_cast<int64_t>(values.size()) / rows;
+  return {values.begin() + from * row, values.begin() + to * row};
+}
+void set_rows(Array* values, int64_t rows, int64_t from, int64_t to, double value) {
+  const auto row = static_cast<int64_t>(values->size()) / rows;
+  std::fill(values->begin() + from * row, values->begin() + to * row, value);
+}
+
+bool is_nan(double value) { return std::isnan(value); }
+
+TEST_CASE("kda: a token, even NaN, changes nothing before it") {
+  const KdaCase kda = sample();
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const Outputs clean = run_kda(kda, inputs);
+  int which = 0;
+  for (const int64_t token : {149, 128, 100, 79, 65, 64, 63, 47, 16, 9, 8, 7, 3, 1}) {
+    for (const double value : {std::nan(""), 1e30}) {
+      KdaInputs spoilt = inputs;
+      // One input in turn, then all of them.
+      const bool all = which % 6 == 5;
+      for (int i = 0; i < 5; ++i) {
+        if (all || which % 6 == i) set_rows(&(spoilt.kda.*kPerToken[i]), 150, token, 150, value);
+      }
+      INFO("from token " << token << " on, input " << which % 6 << " is " << value);
+      const Outputs out = run_kda(kda, spoilt);
+      CHECK(rows_of(out.at("o"), 150, 0, token) == rows_of(clean.at("o"), 150, 0, token));
+      if (std::isnan(value)) {
+        CHECK(std::isnan(out.at("o")[static_cast<size_t>(token) * 72]));
+      }
+      ++which;
+    }
+  }
+}
+
+// A loss that ends before token p: nothing of p and behind it reaches a gradient before it.
+TEST_CASE("kda: gradients of a prefix depend on no later token") {
+  KdaCase kda = sample();
+  kda.backward = true;
+  for (const int64_t token : {130, 100, 64, 37, 5}) {
+    KdaInputs inputs = make_kda_inputs(kda);
+    set_rows(&inputs.kda.d_o, 150, token, 150, 0);
+    const Outputs clean = run_kda(kda, inputs);
+    KdaInputs other = make_kda_inputs(kda, 2), changed = inputs;
+    for (int i = 0; i < 5; ++i) {
+      const Array behind = rows_of(other.kda.*kPerToken[i], 150, token, 150);
+      Array& values = changed.kda.*kPerToken[i];
+      std::copy(behind.begin(), behind.end(),
+                values.end() - static_cast<std::ptrdiff_t>(behind.size()));
+    }
+    const Outputs out = run_kda(kda, changed);
+    INFO("token " << token);
+    for (const std::string name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
+      INFO(name);
+      CHECK(rows_of(out.at(name), 150, 0, token) == rows_of(clean.at(name), 150, 0, token));
+    }
+    CHECK(out.at("dinitial_state") == clean.at("dinitial_state"));
+  }
+}
+
+TEST_CASE("kda: appended tokens change nothing before them") {
+  KdaCase kda = sample();
+  kda.backward = true;
+  const KdaInputs whole = make_kda_inputs(kda);
+  for (const int64_t tokens : {129, 112, 96, 64, 50}) {
+    KdaCase shorter = kda;
+    shorter.tokens = tokens;
+    const Outputs once = run_kda(shorter, kda_slice(whole, 0, tokens));
+    for (const int64_t more : {1, 3, 15, 16, 20}) {
+      KdaCase longer = kda;
+      longer.tokens = tokens + more;
+      KdaInputs inputs = kda_slice(whole, 0, tokens + more);
+      set_rows(&inputs.kda.d_o, tokens + more, tokens, tokens + more, 0);
+      const Outputs out = run_kda(longer, inputs);
+      INFO("T " << tokens << " and " << more << " more");
+      for (const std::string name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
+        INFO(name);
+        CHECK(rows_of(out.at(name), tokens + more, 0, tokens) == once.at(name));
+      }
+    }
+  }
+}
+
+TEST_CASE("kda: a sequence of NaN, and padding of NaN, change no other sequence") {
+  KdaCase kda = sample();
+  kda.backward = kda.dht = true;
+  kda.cu_seqlens = {0, 40, 40, 107, 150};
+  kda.padding = 30;
+  kda.segments = 2;
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const Outputs clean = run_kda(kda, inputs);
+  check_kda(kda, inputs, clean);
+  for (const int64_t n : {0, 2, 3}) {
+    KdaInputs spoilt = inputs;
+    for (const auto member : kPerToken) {
+      set_rows(&(spoilt.kda.*member), 180, kda.cu_seqlens[n], kda.cu_seqlens[n + 1], NAN);
+    }
+    set_rows(&spoilt.kda.initial_state, 4, n, n + 1, NAN);
+    set_rows(&spoilt.kda.dht, 4, n, n + 1, NAN);
+    const Outputs out = run_kda(kda, spoilt);
+    INFO("sequence " << n);
+    for (const auto& [name, values] : clean) {
+      const bool state = name == "final_state" || name == "dinitial_state";
+      if (name == "dA_log" || name == "ddt_bias") continue;  // sums over all sequences
+      INFO(name);
+      const int64_t rows = state ? 4 : 180, from = state ? n : kda.cu_seqlens[n],
+                    to = state ? n + 1 : kda.cu_seqlens[n + 1];
+      CHECK(rows_of(out.at(name), rows, 0, from) == rows_of(values, rows, 0, from));
+      CHECK(rows_of(out.at(name), rows, to, rows) == rows_of(values, rows, to, rows));
+    }
+  }
+}
+
+// The second of two query heads, with all that its value heads read, is NaN.
+TEST_CASE("kda: a head of NaN changes no other") {
+  KdaCase kda = sample();
+  kda.heads = 2;
+  kda.backward = kda.dht = true;
+  kda.cu_seqlens = {0, 20, 20, 90, 123};
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const Outputs clean = run_kda(kda, inputs);
+  KdaInputs spoilt = inputs;
+  ref::Kda& a = spoilt.kda;
+  const int64_t K = kda.key_dim, V = kda.value_dim;
+  // Elements of one query head, or of the two value heads that share it.
+  const std::map<std::string, int64_t> widths = {{"o", 2 * V},
+                                                 {"dq", K},
+                                                 {"dk", K},
+                                                 {"dv", 2 * V},
+                                                 {"dg", 2 * K},
+                                                 {"dbeta", 2},
+                                                 {"dA_log", 2},
+                                                 {"ddt_bias", 2 * K},
+                                                 {"final_state", 2 * K * V},
+                                                 {"dinitial_state", 2 * K * V}};
+  const auto second = [](Array* x, int64_t width) {
+    for (size_t at = 0; at < x->size(); ++at) {
+      if (static_cast<int64_t>(at) / width % 2 == 1) (*x)[at] = NAN;
+    }
+  };
+  second(&a.q, K), second(&a.k, K), second(&a.v, 2 * V), second(&a.d_o, 2 * V);
+  second(&a.g, 2 * K), second(&a.beta, 2), second(&a.A_log, 2), second(&a.dt_bias, 2 * K);
+  second(&a.initial_state, 2 * K * V), second(&a.dht, 2 * K * V);
+  const Outputs out = run_kda(kda, spoilt);
+  for (const auto& [name, values] : clean) {
+    INFO(name);
+    Array expected = values, found = out.at(name);
+    CHECK(std::isnan(found[static_cast<size_t>(widths.at(name))]));
+    second(&expected, widths.at(name)), second(&found, widths.at(name));
+    expected.erase(std::remove_if(expected.begin(), expected.end(), is_nan), expected.end());
+    found.erase(std::remove_if(found.begin(), found.end(), is_nan), found.end());
+    CHECK(found == expected);
+  }
+}
+
+// Rows of `values`, [rows, 2 heads, width], that only what comes before token `bad` or lies in
+// another sequence or head can reach; the sequence of `bad` has tokens [begin, end).
+Array out_of_reach(const Array& values, int64_t rows, int64_t begin, int64_t end, int64_t bad) {
+  const auto width = static_cast<int64_t>(values.size()) / rows / 2;
+  Array out;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t head = 0; head < 2; ++head) {
+      if (head == 0 && row >= std::max(begin, bad) && row < end) continue;
+      const auto from = values.begin() + (2 * row + head) * width;
+      out.insert(out.end(), from, from + width);
+    }
+  }
+  return out;
+}
+
+TEST_CASE("kda: what is not finite reaches no earlier token, no other sequence or head") {
+  for (int which = 0; which < 4; ++which) {
+    KdaCase kda = sample();
+    kda.heads = 2, kda.group = 1;
+    kda.element = which == 2 ? LATHE_F16 : which == 3 ? LATHE_F32 : LATHE_BF16;
+    kda.gate = which == 0 || which == 3 ? 0 : 2, kda.dt_bias = which == 1;
+    kda.l2norm = kda.sigmoid = kda.gate > 0;
+    kda.cu_seqlens = {0, 20, 61, 90};
+    const KdaInputs inputs = make_kda_inputs(kda);
+    const Outputs clean = run_kda(kda, inputs);
+    int turn = 0;
+    for (const int64_t token : {20, 21, 26, 31, 39, 60}) {
+      KdaInputs spoilt = inputs;
+      const bool all = token % 2 == 0;
+      const double value = token == 21 ? INFINITY : NAN;
+      for (int i = 0; i < 5; ++i) {
+        Array& values = spoilt.kda.*kPerToken[i];
+        const auto width = static_cast<std::ptrdiff_t>(values.size()) / 180;
+        if (all || turn % 5 == i) std::fill_n(values.begin() + 2 * token * width, width, value);
+      }
+      INFO(kda.text() << " token " << token << " input " << turn++ % 5);
+      const Outputs out = run_kda(kda, spoilt);
+      CHECK(out_of_reach(out.at("o"), 90, 20, 61, token) ==
+            out_of_reach(clean.at("o"), 90, 20, 61, token));
+      CHECK(out_of_reach(out.at("final_state"), 3, 1, 2, 0) ==
+            out_of_reach(clean.at("final_state"), 3, 1, 2, 0));
+      const Array bad = rows_of(out.at("o"), 90, token, 61);
+      CHECK(std::any_of(bad.begin(), bad.end(), [](double x) { return !std::isfinite(x); }));
+    }
+  }
+}
+
+TEST_CASE("kda: a bad gradient reaches no later token, no other sequence or head") {
+  for (const auto& [dtype, fused] : {std::pair(LATHE_BF16, false), std::pair(LATHE_BF16, true),
+                                     std::pair(LATHE_F16, true), std::pair(LATHE_F32, false)}) {
+    KdaCase kda = sample();
+    kda.element = dtype;
+    kda.heads = 2, kda.group = 1;
+    kda.gate = fused ? 2 : 0, kda.dt_bias = kda.l2norm = fused;
+    kda.cu_seqlens = {0, 37, 37, 150};
+    kda.forward = false, kda.backward = kda.dht = true;
+    const KdaInputs inputs = make_kda_inputs(kda);
+    const Outputs clean = run_kda(kda, inputs);
+    KdaInputs spoilt = inputs;
+    const int64_t bad = 37 + 54, V = kda.value_dim;
+    std::fill_n(spoilt.kda.d_o.begin() + 2 * bad * V, V, NAN);
+    const Outputs out = run_kda(kda, spoilt);
+    INFO(kda.text());
+    // Tokens [37, bad] are reached.
+    const auto beyond = [&](const Array& values) {
+      return out_of_reach(values, 150, 37, bad + 1, 0);
+    };
+    CHECK(beyond(out.at("dv")) == beyond(clean.at("dv")));
+    CHECK(std::isnan(out.at("dv")[static_cast<size_t>(2 * 37 * V)]));
+    for (const std::string name : {"dq", "dk", "dg", "dbeta"}) {
+      INFO(name);
+      const auto others = [&](const Array& values) {
+        return out_of_reach(values, 150, 37, 150, 0);
+      };
+      CHECK(others(out.at(name)) == others(clean.at(name)));
+    }
+  }
+}
+
+TEST_CASE("kda: rows that no sequence has change nothing, and get 0") {
+  KdaCase kda = sample();
+  kda.backward = kda.dht = true;
+  kda.cu_seqlens = {0, 20, 20, 90, 123};
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const Outputs clean = run_kda(kda, inputs);
+  for (const int64_t padding : {1, 5, 64, 150}) {
+    kda.padding = padding;
+    INFO(padding << " rows");
+    KdaInputs longer = inputs;
+    for (const auto member : kPerToken) {
+      Array& values = longer.kda.*member;
+      values.resize(values.size() / 123 * static_cast<size_t>(123 + padding), NAN);
+    }
+    const Outputs out = run_kda(kda, longer);
+    check_kda(kda, longer, out);
+    for (const auto& [name, values] : clean) {
+      // Idle slots add nothing, but the order of a sum is that of their number.
+      if (name == "dA_log" || name == "ddt_bias") continue;
+      INFO(name);
+      CHECK(Array(out.at(name).begin(), out.at(name).begin() + std::ssize(values)) == values);
+    }
+  }
+}
+
+TEST_CASE("kda: what lies between rows is neither read nor written") {
+  for (const int64_t width : {60, 100}) {
+    KdaCase kda = sample();
+    kda.backward = kda.dht = kda.chunk_states = true;
+    kda.key_dim = kda.value_dim = width;
+    kda.tokens = 75;
+    const KdaInputs inputs = make_kda_inputs(kda);
+    const Outputs tight = run_kda(kda, inputs);
+    check_kda(kda, inputs, tight);
+    for (const unsigned char poison : {0xff, 0x7a}) {
+      for (const int64_t gap : {4, 28}) {
+        KdaCase wide = kda;
+        wide.gap = gap;
+        wide.poison = poison;
+        INFO(wide.text());
+        CHECK(run_kda(wide, inputs) == tight);
+      }
+    }
+  }
+}
+
+TEST_CASE("kda: upstream gradients of other placements and none of the final state") {
+  KdaCase kda = sample();
+  kda.backward = true;
+  kda.tokens = 70;
+  const KdaInputs inputs = make_kda_inputs(kda);  // final_state is asked for, dht is not given
+  const Outputs without = run_kda(kda, inputs);
+  check_kda(kda, inputs, without);
+  KdaCase zero = kda;
+  zero.dht = true;
+  KdaInputs zeros = inputs;
+  zeros.kda.dht.assign(inputs.kda.initial_state.size(), 0.0);
+  CHECK(run_kda(zero, zeros) == without);
+  KdaCase none = zero;  // dht without final_state
+  none.states = KdaCase::from;
+  Outputs out = run_kda(none, zeros);
+  out["final_state"] = without.at("final_state");
+  CHECK(out == without);
+}
+
+}  // namespace

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Combinations of kda's options, made from a fixed seed. Cases of a group share most of their
+// kernels; over the groups every pair of values of two options that change the code occurs, and
+// over the cases of all groups every width, length, ratio, chunk and number of segments.
+#pragma once
+
+#include <vector>
+
+#include "tests/ops/kda/case.h"
+
+namespace apitest {
+
+std::vector<std::vector<KdaCase>> kda_options();
+
+}  // namespace apitest

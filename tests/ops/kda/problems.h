@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Problems of the KDA operators that tests declare, as they are or with a change, and calls of them
+// that are never launched.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "ops/kda/request.h"
+#include "ops/resolve.h"
+#include "tests/harness/support.h"
+
+namespace test {
+
+using Tensors = std::vector<Declaration>;
+using Options = std::vector<std::pair<const char*, const char*>>;
+
+inline const Tensors kKda = {
+    {"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
+    {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
+    {"beta", LATHE_F16, {-1, -1, 4}},   {"o", LATHE_BF16, {-1, -1, 4, 32}}};
+
+// Tensors declared otherwise, or more of them.
+inline Tensors with(Tensors tensors, const Tensors& others) {
+  for (const auto& other : others) {
+    std::erase_if(tensors, [&](const auto& each) { return each.name == other.name; });
+    tensors.push_back(other);
+  }
+  return tensors;
+}
+inline Tensors without(Tensors tensors, const std::string& name) {
+  std::erase_if(tensors, [&](const auto& each) { return each.name == name; });
+  return tensors;
+}
+
+// A problem that is declared, and what was refused about it.
+inline Builder declared(const char* op, const Tensors& tensors, const Options& options) {
+  Builder builder(op);
+  builder.tensors(tensors);
+  for (const auto& [name, value] : options) builder.set(name, value);
+  return builder;
+}
+
+// A problem that is refused: all of `text` is in the refusal.
+struct Bad {
+  Tensors tensors;
+  Options options;
+  std::vector<const char*> text;
+};
+template <class Request>
+void check_refused(const std::vector<Bad>& bad, const Request& request,
+                   lathe::Code code = lathe::Code::invalid_argument) {
+  for (const Bad& each : bad) {
+    const auto found = request(each.tensors, each.options);
+    CAPTURE(each.text[0]);
+    REQUIRE_FALSE(found.ok());
+    CHECK(found.status().code() == code);
+    for (const char* part : each.text) {
+      CHECK_MESSAGE(contains(found.status().text(), part), found.status().text());
+    }
+  }
+}
+
+// Tensors that both operators refuse.
+inline std::vector<Bad> bad_tensors() {
+  const auto all = [](int64_t keys) {
+    return Tensors{{"q", LATHE_BF16, {-1, -1, 2, keys}},
+                   {"k", LATHE_BF16, {-1, -1, 2, keys}},
+                   {"g", LATHE_F32, {-1, -1, 4, keys}}};
+  };
+  const auto values = [](int64_t width) {
+    return Tensors{{"v", LATHE_BF16, {-1, -1, 4, width}}, {"o", LATHE_BF16, {-1, -1, 4, width}}};
+  };
+  const char* const kWidths = "multiples of 4 from 8 to 256";
+  return {
+      {without(kKda, "g"), {}, {"g is not declared"}},
+      {without(kKda, "beta"), {}, {"beta is not declared"}},
+      {without(kKda, "o"), {}, {"nothing to compute", "o"}},
+      {with(kKda, {{"beta", LATHE_F16, {-1, -1, 2}}}), {}, {"beta", "HV is 2", "HV is 4"}},
+      {with(kKda, {{"g", LATHE_F32, {-1, -1, 2, 64}}}), {}, {"g", "HV is 2", "HV is 4"}},
+      {with(kKda, {{"g", LATHE_F32, {-1, -1, 4, 32}}}), {}, {"g", "K is 32", "K is 64"}},
+      {with(kKda, {{"k", LATHE_F16, {-1, -1, 2, 64}}}), {}, {"k", "f16", "bf16", "of q"}},
+      {with(kKda, {{"v", LATHE_F32, {-1, -1, 4, 32}}}), {}, {"v", "f32", "bf16", "of q"}},
+      {with(kKda, {{"g", LATHE_I32, {-1, -1, 4, 64}}}), {}, {"g", "i32", "f32|f16|bf16"}},
+      {with(kKda, {{"q", LATHE_BF16, {-1, 2, 64}}}), {}, {"q", "rank 3", "[B,T,H,K]"}},
+      {with(kKda, all(62)), {}, {"q has K = 62", kWidths}},
+      {with(kKda, all(260)), {}, {"q has K = 260", kWidths}},
+      {with(kKda, all(-1)), {}, {"q has K = -1", "must be given"}},
+      {with(kKda, values(4)), {}, {"v has V = 4", kWidths}},
+      {with(kKda, values(260)), {}, {"v has V = 260", kWidths}},
+      {with(kKda, {{"q", LATHE_BF16, {-1, -1, 3, 64}}, {"k", LATHE_BF16, {-1, -1, 3, 64}}}),
+       {},
+       {"HV = 4", "H = 3", "multiple of H"}},
+      {with(kKda, {{"q", LATHE_BF16, {2, -1, 2, 64}}, {"cu_seqlens", LATHE_I32, {-1}}}),
+       {},
+       {"B = 2", "B = 1"}},
+      // States are float32, in the layout that the options say.
+      {with(kKda, {{"initial_state", LATHE_BF16, {-1, 4, 64, 32}}}),
+       {},
+       {"initial_state", "bf16", "f32"}},
+      {with(kKda, {{"initial_state", LATHE_F32, {-1, 4, 32, 64}}}),
+       {},
+       {"initial_state", "K is 32", "K is 64"}},
+      {with(kKda, {{"initial_state", LATHE_F32, {-1, 4, 64, 32}}}),
+       {{"state_v_first", "1"}},
+       {"initial_state", "[N,HV,V,K]", "V is 64", "V is 32"}},
+      {with(kKda,
+            {{"q", LATHE_BF16, {3, -1, 2, 64}}, {"initial_state", LATHE_F32, {2, 4, 64, 32}}}),
+       {},
+       {"N = 2", "B = 3"}},
+  };
+}
+
+// Options that both operators refuse.
+inline std::vector<Bad> bad_options() {
+  const Tensors gated = with(kKda, {{"A_log", LATHE_F32, {4}}});
+  const Tensors biased = with(kKda, {{"dt_bias", LATHE_F32, {256}}});
+  const Tensors final_state = with(kKda, {{"final_state", LATHE_F32, {-1, 4, 64, 32}}});
+  const char* const kBound = "unset|[-5,0)";
+  return {
+      {kKda, {{"lower_bound", "-5.5"}}, {"lower_bound", "'-5.5'", kBound}},
+      {kKda, {{"lower_bound", "0"}}, {"lower_bound", "'0'", kBound}},
+      {kKda, {{"lower_bound", "1"}}, {"lower_bound", "'1'"}},
+      {kKda, {{"lower_bound", "nan"}}, {"lower_bound", "'nan'"}},
+      {kKda, {{"lower_bound", "-1e-60"}}, {"lower_bound", "float32"}},
+      {kKda, {{"lower_bound", ""}}, {"lower_bound", kBound}},
+      {kKda, {{"scale", "0"}}, {"scale", "'0'", "K^-0.5|>0"}},
+      {kKda, {{"scale", "-1"}}, {"scale", "'-1'", "K^-0.5|>0"}},
+      {kKda, {{"scale", "inf"}}, {"scale", "'inf'"}},
+      {kKda, {{"scale", "1e60"}}, {"scale", "float32"}},
+      {kKda, {{"safe_gate", "2"}}, {"safe_gate", "'2'", "0|1"}},
+      {kKda, {{"use_gate_in_kernel", "1"}}, {"A_log", "use_gate_in_kernel", "lower_bound"}},
+      {gated, {}, {"A_log", "use_gate_in_kernel is 0"}},
+      {biased, {}, {"dt_bias", "use_gate_in_kernel is 0"}},
+      {gated,
+       {{"use_gate_in_kernel", "1"}, {"safe_gate", "1"}},
+       {"safe_gate", "lower_bound is unset"}},
+      {with(gated, {{"dt_bias", LATHE_F32, {255}}}),
+       {{"use_gate_in_kernel", "1"}},
+       {"dt_bias", "255", "4 * 64 = 256"}},
+      {with(kKda, {{"A_log", LATHE_F32, {2}}}),
+       {{"use_gate_in_kernel", "1"}},
+       {"A_log", "HV is 2", "HV is 4"}},
+      {kKda, {{"allow_neg_eigval", "1"}}, {"allow_neg_eigval", "use_beta_sigmoid_in_kernel"}},
+      {kKda, {{"output_final_state", "1"}}, {"output_final_state is 1", "not declared"}},
+      {final_state, {{"output_final_state", "0"}}, {"output_final_state is 0"}},
+  };
+}
+
+// A call; nothing of it is ever launched.
+struct KdaFixture {
+  Builder builder;
+  lathe::Extents promised;
+  std::vector<lathe::Slot> slots;
+  std::map<std::string, Array> arrays;
+  std::unique_ptr<lathe::Executor> work;
+
+  KdaFixture(const char* op, const Tensors& tensors, const Options& options = {})
+      : builder(declared(op, tensors, options)) {
+    REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
+    const auto checked = lathe::resolve(*builder.problem);
+    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
+    promised = checked->extents;
+    slots = lathe::make_slots(*checked);
+    auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
+    REQUIRE_MESSAGE(made.ok(), made.status().text());
+    work = std::move(*made);
+  }
+  void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
+    arrays["q"] = arrays["k"] = Array(LATHE_BF16, {batch, tokens, 2, 64});
+    arrays["v"] = arrays["o"] = Array(LATHE_BF16, {batch, tokens, value_heads, 32});
+    arrays["g"] = Array(LATHE_F32, {batch, tokens, value_heads, 64});
+    arrays["beta"] = Array(LATHE_F16, {batch, tokens, value_heads});
+  }
+  lathe::Result<lathe::Call> call() {
+    std::vector<const DLTensor*> tensors;
+    uintptr_t address = 0;
+    for (const lathe::Slot& slot : slots) {
+      Array& array = arrays.at(slot.name);
+      array.view.data = reinterpret_cast<void*>(address += 0x100000);
+      tensors.push_back(array.get());
+    }
+    lathe::Call made;
+    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, promised, tensors.data(),
+                               lathe::Look::all, 0, &made));
+    return made;
+  }
+  lathe::Result<size_t> workspace() {
+    const auto made = call();
+    LATHE_TRY(made);
+    return work->workspace_bytes(*made);
+  }
+  lathe::Status run() {
+    const auto made = call();
+    LATHE_TRY(made);
+    LATHE_TRY(work->workspace_bytes(*made));
+    return work->run(*made);
+  }
+  void check_refused(std::vector<const char*> parts,
+                     lathe::Code code = lathe::Code::invalid_argument) {
+    const lathe::Status found = run();
+    CHECK(found.code() == code);
+    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
+  }
+};
+
+}  // namespace test

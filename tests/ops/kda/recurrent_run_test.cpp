@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_recurrent through lathe.h on the simulator, under every check: a table of options against the
+// token recurrence in double, and the properties that must hold bit for bit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/ops/kda/case.h"
+
+namespace {
+
+using namespace apitest;
+using ref::Array;
+
+Outputs check_case(const KdaCase& kda, const KdaInputs& inputs) {
+  INFO(kda.text());
+  const Outputs actual = run_kda_recurrent(kda, inputs);
+  check_kda_recurrent(kda, inputs, actual);
+  return actual;
+}
+
+// Few kernels, many calls: what a number of the table turns on is spread by its digits.
+std::vector<KdaCase> generated() {
+  constexpr lathe_dtype kTypes[] = {LATHE_BF16, LATHE_F16, LATHE_F32};
+  constexpr int64_t kWidths[] = {32, 60, 128, 8, 100};
+  std::vector<KdaCase> cases;
+  for (int kernel = 0; kernel < 14; ++kernel) {
+    KdaCase kda;
+    kda.element = kTypes[kernel % 3], kda.gate_dtype = kTypes[(kernel / 2 + 2) % 3];
+    kda.beta_dtype = kTypes[kernel / 3 % 3];
+    kda.key_dim = kWidths[kernel % 5], kda.value_dim = kWidths[(3 * kernel + 1) % 5];
+    kda.gate = kernel % 4, kda.dt_bias = kda.gate > 0 && kernel % 3 != 0;
+    kda.l2norm = kernel % 2 != 0, kda.sigmoid = kernel / 2 % 2 != 0;
+    kda.negative = kda.sigmoid && kernel % 3 == 0;
+    kda.v_first = kernel / 3 % 2 != 0;
+    kda.states = static_cast<KdaCase::States>(kernel % 6);
+    kda.index_dtype = kernel % 2 != 0 ? LATHE_I64 : LATHE_I32;
+    kda.gap = kernel % 4 == 2 ? 8 : 0;
+    kda.scale = kernel % 5 == 4 ? 0.5 : 0;
+    const bool packed = kernel / 4 % 2 != 0;
+    for (int call = 0; call < 5; ++call) {
+      kda.heads = 1 + (kernel + call) % 2, kda.group = 1 + call % 3;
+      kda.batch = 1 + call % 3, kda.tokens = call == 3 ? 0 : 1 + 3 * call;
+      kda.strong_share = call % 2 != 0 ? 0.1 : 0;
+      kda.weakest = call == 4 ? -0.001 : -2;
+      const std::vector<int64_t> lists[] = {
+          {0, 3}, {0, 0, 1, 6}, {0, 0, 5, 5, 5, 12, 12}, {0, 0}, {0, 9, 10, 21}};
+      if (packed) kda.cu_seqlens = lists[call];
+      cases.push_back(kda);
+    }
+  }
+  return cases;
+}
+
+std::vector<double> part(const std::vector<double>& from, size_t begin, size_t end) {
+  return {from.begin() + static_cast<std::ptrdiff_t>(begin),
+          from.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+TEST_CASE("kda_recurrent: all options, generated, against the recurrence in double") {
+  uint64_t seed = 1;
+  for (const KdaCase& kda : generated()) check_case(kda, make_kda_inputs(kda, seed++));
+}
+
+TEST_CASE("kda_recurrent: a state handed from call to call is one call, bit for bit") {
+  KdaCase kda;
+  kda.heads = 2, kda.tokens = 11;
+  const KdaInputs whole = make_kda_inputs(kda);
+  const Outputs once = check_case(kda, whole);
+  for (const int64_t cut : {1, 4, 7}) {
+    Array o, state = whole.kda.initial_state;
+    for (const auto& [from, to] : {std::pair<int64_t, int64_t>(0, cut), {cut, 11}}) {
+      KdaCase shorter = kda;
+      shorter.tokens = to - from;
+      KdaInputs piece = kda_slice(whole, from, to);
+      piece.kda.initial_state = state;
+      const Outputs out = run_kda_recurrent(shorter, piece);
+      o.insert(o.end(), out.at("o").begin(), out.at("o").end());
+      state = out.at("final_state");
+    }
+    CHECK(o == once.at("o"));
+    CHECK(state == once.at("final_state"));
+  }
+}
+
+TEST_CASE("kda_recurrent: packed equals rows of a batch, and layouts are only layouts") {
+  KdaCase rows;
+  rows.batch = 3, rows.tokens = 5, rows.value_dim = 60;
+  const KdaInputs inputs = make_kda_inputs(rows);
+  const Outputs expected = check_case(rows, inputs);
+  KdaCase packed = rows;
+  packed.cu_seqlens = {0, 5, 10, 15};
+  CHECK(run_kda_recurrent(packed, inputs) == expected);
+  KdaCase turned = rows;
+  turned.v_first = true;
+  KdaInputs other = inputs;
+  other.kda.state_v_first = true;
+  for (int64_t n = 0; n < 3; ++n) {
+    ref::kda_store(other.kda, ref::kda_load(inputs.kda, inputs.kda.initial_state, n, 0), n, 0,
+                   &other.kda.initial_state);
+  }
+  const Outputs out = run_kda_recurrent(turned, other);
+  CHECK(out.at("o") == expected.at("o"));
+  for (int64_t n = 0; n < 3; ++n) {
+    CHECK(ref::kda_load(other.kda, out.at("final_state"), n, 0) ==
+          ref::kda_load(inputs.kda, expected.at("final_state"), n, 0));
+  }
+}
+
+TEST_CASE("kda_recurrent: what comes later, or is another's, changes nothing, even NaN") {
+  KdaCase kda;
+  kda.group = 2, kda.l2norm = kda.sigmoid = true;
+  kda.gate = 3, kda.dt_bias = true;
+  kda.cu_seqlens = {0, 9, 15};
+  const KdaInputs inputs = make_kda_inputs(kda);
+  const Outputs clean = check_case(kda, inputs);
+  KdaInputs spoilt = inputs;
+  for (auto member : {&ref::Kda::q, &ref::Kda::k, &ref::Kda::v, &ref::Kda::g, &ref::Kda::beta}) {
+    auto& values = spoilt.kda.*member;
+    const size_t row = values.size() / 15;
+    std::fill(values.begin() + static_cast<std::ptrdiff_t>(5 * row),
+              values.begin() + static_cast<std::ptrdiff_t>(9 * row), NAN);
+  }
+  const Outputs out = run_kda_recurrent(kda, spoilt);
+  const size_t row = clean.at("o").size() / 15;
+  CHECK(part(out.at("o"), 0, 5 * row) == part(clean.at("o"), 0, 5 * row));
+  CHECK(part(out.at("o"), 9 * row, 15 * row) == part(clean.at("o"), 9 * row, 15 * row));
+  CHECK(std::isnan(out.at("o")[5 * row]));
+  const size_t state = clean.at("final_state").size() / 2;
+  CHECK(part(out.at("final_state"), state, 2 * state) ==
+        part(clean.at("final_state"), state, 2 * state));
+}
+
+TEST_CASE("kda_recurrent: one key for ever, no decay or hardly any, and rows of zeros") {
+  KdaCase kda;
+  kda.element = kda.beta_dtype = LATHE_F32;
+  kda.key_dim = kda.value_dim = 8;
+  kda.tokens = 700;
+  kda.l2norm = true;
+  for (const double g : {0.0, -3e-5}) {
+    for (const double beta : {2.0, 0.9997}) {
+      KdaInputs inputs = make_kda_inputs(kda);
+      for (size_t i = 8; i < inputs.kda.k.size(); ++i) inputs.kda.k[i] = inputs.kda.k[i % 8];
+      const double rounded = static_cast<float>(g);
+      std::fill(inputs.kda.g.begin(), inputs.kda.g.end(), rounded);
+      std::fill(inputs.kda.beta.begin(), inputs.kda.beta.end(), static_cast<float>(beta));
+      INFO("g " << g << " beta " << beta);
+      const Outputs out = run_kda_recurrent(kda, inputs);
+      for (const auto& [name, values] : kda_recurrent_reference(kda, inputs)) {
+        check_rms(name, out.at(name), values, 1e-4, 0);
+      }
+    }
+  }
+  kda.tokens = 3;
+  KdaInputs inputs = make_kda_inputs(kda);
+  std::fill(inputs.kda.k.begin(), inputs.kda.k.end(), 0.0);
+  std::fill(inputs.kda.q.begin(), inputs.kda.q.begin() + 8, 0.0);
+  check_case(kda, inputs);
+}
+
+}  // namespace

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// kda_recurrent without a device: every refusal by table, what a problem becomes, and calls that
+// end before a launch.
+#include <doctest/doctest.h>
+
+#include "templates/params/kda.h"
+#include "tests/ops/kda/problems.h"
+
+namespace {
+
+using lathe::Code;
+using test::Array;
+using test::Bad;
+using test::Builder;
+using test::contains;
+using test::error;
+using test::Options;
+using test::Tensors;
+using test::with;
+using test::without;
+
+const Tensors kPlain = test::kKda;
+const test::Declaration kPool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
+const test::Declaration kSlots = {"state_indices", LATHE_I32, {-1}};
+const test::Declaration kColumns = {"state_indices", LATHE_I32, {-1, -1}};
+const test::Declaration kAlog = {"A_log", LATHE_F32, {4}};
+const test::Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
+
+// As lathe_plan_create does it, up to the choice of kernels.
+lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& options = {},
+                                         int alignment = 16) {
+  Builder builder = test::declared("kda_recurrent", tensors, options);
+  if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
+  REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
+  const auto promised = lathe::resolve(*builder.problem);
+  if (!promised.ok()) return promised.status();
+  return lathe::kda_recurrent_request(*promised);
+}
+
+void check_refused(const std::vector<Bad>& bad) {
+  test::check_refused(
+      bad, [](const auto& tensors, const auto& options) { return request(tensors, options); });
+}
+
+TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what is allowed") {
+  check_refused(test::bad_tensors());
+  check_refused({
+      {with(kPlain, {kPool}), {}, {"state_pool", "without state_indices"}},
+      {with(kPlain, {kSlots}), {}, {"state_indices", "without state_pool"}},
+      {with(kPlain, {kPool, kSlots, kFinal}), {}, {"final_state", "with state_pool"}},
+      {with(kPlain, {kPool, kSlots, {"initial_state", LATHE_F32, {-1, 4, 64, 32}}}),
+       {},
+       {"initial_state", "with state_pool"}},
+      {with(kPlain, {kPool, kSlots, {"num_accepted_tokens", LATHE_I32, {-1}}}),
+       {},
+       {"num_accepted_tokens", "rank 1", "[N,spec]"}},
+      {with(kPlain, {kPool, kColumns, {"num_accepted_tokens", LATHE_I64, {-1}}}),
+       {},
+       {"num_accepted_tokens", "i64", "i32", "of state_indices"}},
+      {with(kPlain, {kPool, {"state_indices", LATHE_F32, {-1}}}), {}, {"state_indices", "f32"}},
+      {with(kPlain,
+            {kPool, {"state_indices", LATHE_I32, {-1, 3}}, {"q", LATHE_BF16, {-1, 5, 2, 64}}}),
+       {},
+       {"T = 5", "spec = 3"}},
+  });
+}
+
+TEST_CASE("kda_recurrent: options out of range, and options that need another, are refused") {
+  check_refused(test::bad_options());
+  check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}}});
+  const auto narrow = request(kPlain, {}, 8);
+  REQUIRE_FALSE(narrow.ok());
+  CHECK(narrow.status().code() == Code::unsupported);
+  CHECK(contains(narrow.status().text(), "alignment is 8"));
+}
+
+TEST_CASE("kda_recurrent: a problem becomes flags of the code and numbers of the launch") {
+  const auto plain = request(kPlain, {{"safe_gate", "1"}, {"lower_bound", "unset"}});
+  REQUIRE_MESSAGE(plain.ok(), plain.status().text());
+  CHECK(plain->problem.element == lathe::Dtype::bf16);
+  CHECK(plain->problem.gate == lathe::Dtype::f32);
+  CHECK(plain->problem.beta == lathe::Dtype::f16);
+  CHECK(plain->problem.key_dim == 64);
+  CHECK(plain->problem.value_dim == 32);
+  CHECK(plain->problem.gate_kind == lathe::kKdaGateGiven);
+  CHECK(plain->problem.states == lathe::kKdaStatesPlain);
+  CHECK_FALSE(plain->problem.packed);
+  CHECK(plain->scale == 0.125f);
+  CHECK(plain->beta_factor == 1);
+  CHECK_FALSE(plain->final_state);
+
+  const auto rich = request(with(kPlain, {kAlog,
+                                          {"dt_bias", LATHE_F32, {256}},
+                                          {"cu_seqlens", LATHE_I64, {-1}},
+                                          {"state_pool", LATHE_F32, {-1, 4, 32, 64}},
+                                          kColumns}),
+                            {{"use_gate_in_kernel", "1"},
+                             {"lower_bound", "-5"},
+                             {"safe_gate", "1"},
+                             {"use_qk_l2norm_in_kernel", "1"},
+                             {"use_beta_sigmoid_in_kernel", "1"},
+                             {"allow_neg_eigval", "1"},
+                             {"state_v_first", "1"},
+                             {"scale", "0.1"}});
+  REQUIRE_MESSAGE(rich.ok(), rich.status().text());
+  CHECK(rich->problem.gate_kind == lathe::kKdaGateBounded);
+  CHECK(rich->problem.states == lathe::kKdaStatesColumns);
+  CHECK(rich->problem.cu_seqlens == lathe::Dtype::i64);
+  CHECK(rich->problem.packed);
+  CHECK(rich->problem.A_log);
+  CHECK(rich->problem.dt_bias);
+  CHECK(rich->problem.l2norm);
+  CHECK(rich->problem.sigmoid);
+  CHECK(rich->problem.state_v_first);
+  CHECK(rich->lower_bound == -5);
+  CHECK(rich->beta_factor == 2);
+  CHECK(rich->scale == 0.1f);
+  const auto soft = request(with(kPlain, {kAlog}), {{"use_gate_in_kernel", "1"}});
+  REQUIRE_MESSAGE(soft.ok(), soft.status().text());
+  CHECK(soft->problem.gate_kind == lathe::kKdaGateSoftplus);
+}
+
+struct Fixture : test::KdaFixture {
+  explicit Fixture(const Tensors& tensors, const Options& options = {})
+      : KdaFixture("kda_recurrent", tensors, options) {}
+};
+
+TEST_CASE("kda_recurrent: nothing to write, no launch") {
+  Fixture fixture(kPlain);
+  fixture.fill(0, 5);
+  CHECK(fixture.run().ok());
+  fixture.fill(3, 0);
+  CHECK(fixture.run().ok());
+  Fixture pool(with(kPlain, {kPool, kSlots}));
+  pool.fill(3, 0);
+  pool.arrays["state_pool"] = Array(LATHE_F32, {7, 4, 64, 32});
+  pool.arrays["state_indices"] = Array(LATHE_I32, {3});
+  CHECK(pool.run().ok());
+}
+
+TEST_CASE("kda_recurrent: calls that do not fit are refused before a launch") {
+  Fixture fixture(kPlain);
+  fixture.fill(2, 5);
+  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
+  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
+  fixture.fill(2, 5);
+  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
+  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
+  fixture.fill(1 << 29, 5);
+  fixture.check_refused({"value heads", "split the batch"}, Code::unsupported);
+  fixture.fill(1, (int64_t{1} << 30) + 1);
+  fixture.check_refused({"q has T = 1073741825"}, Code::unsupported);
+
+  Tensors open = kPlain;
+  for (auto& each : open) {
+    if (each.name == "v" || each.name == "g" || each.name == "o") each.shape[2] = -1;
+    if (each.name == "beta") each.shape[2] = -1;
+  }
+  open = with(open, {{"A_log", LATHE_F32, {-1}},
+                     {"dt_bias", LATHE_F32, {-1}},
+                     {"state_pool", LATHE_F32, {-1, -1, 64, 32}},
+                     kColumns});
+  Fixture heads(open, {{"use_gate_in_kernel", "1"}});
+  const auto fill = [&](int64_t value_heads, int64_t bias, int64_t columns) {
+    heads.fill(2, 5, value_heads);
+    heads.arrays["A_log"] = Array(LATHE_F32, {value_heads});
+    heads.arrays["dt_bias"] = Array(LATHE_F32, {bias});
+    heads.arrays["state_pool"] = Array(LATHE_F32, {9, value_heads, 64, 32});
+    heads.arrays["state_indices"] = Array(LATHE_I32, {2, columns});
+  };
+  fill(5, 5 * 64, 5);
+  heads.check_refused({"HV = 5", "H = 2"});
+  fill(4, 4 * 32, 5);
+  heads.check_refused({"dt_bias", "128", "4 * 64 = 256"});
+  fill(4, 4 * 64, 4);
+  heads.check_refused({"T = 5", "spec = 4"});
+  // beta goes element by element, whatever its strides; a pool may have slots with gaps.
+  fill(4, 4 * 64, 4);
+  heads.arrays["beta"].strides = {5 * 7, 7, 1};
+  heads.arrays["state_pool"].strides = {4 * 64 * 32 + 4, 64 * 32, 32, 1};
+  heads.check_refused({"T = 5", "spec = 4"});
+  heads.arrays["state_pool"].strides = {4 * 64 * 32 + 2, 64 * 32, 32, 1};
+  heads.check_refused({"state_pool", "multiples of 16 bytes"});
+}
+
+}  // namespace

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Segments of chunked KDA: the choice against worked values, specs, grids and costs.
+#include "ops/kda/segments.h"
+
+#include <doctest/doctest.h>
+
+#include "templates/params/kda_chunked.h"
+
+using namespace lathe;
+
+namespace {
+
+// The constants of a walk of eight warps.
+KernelSpec walk() {
+  KernelSpec spec;
+  spec.kernel = "kda_backward_scan", spec.source = "kda/kda_backward_scan.cuh";
+  spec.params = "KdaBackwardScanParams", spec.smem = "KdaScanSmem";
+  spec.threads = 256, spec.smem_bytes = 163840;
+  spec.constants = {
+      Constant::type("element", "Element", Dtype::bf16),
+      Constant::type("cu", "Offset", Dtype::i64),
+      Constant::integer("width", "kWidth", 128),
+      Constant::flag("packed", "kPacked", true),
+      Constant::flag("initial", "kInitialState", true),
+      Constant::flag("saved", "kSaved", true),
+      Constant::flag("dht", "kFinalStateGrad", true),
+      Constant::flag("dinitial", "kInitialStateGrad", true),
+      Constant::flag("ranks", "kRanks", false),
+  };
+  return spec;
+}
+
+KdaSegmentShape shape_of(int64_t segments) { return {2, 3, segments, 128, 200}; }
+
+// One forward on 132 multiprocessors with a block each, K = V = 128 in one tile.
+KdaSegmentQuestion forward_of(int64_t heads, int64_t tokens) {
+  return {heads, 1, 1, tokens, 132, true, false};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "kda: a summary and a chain have the constants of their walk, and none of what it keeps") {
+  CHECK(kda_summary_spec(walk(), {true, true, true, false}).text() ==
+        "kda_summary element=bf16 cu=i64 width=128 packed=1 states=1 initial=1 grads=1 dht=0 "
+        "threads=256 smem=163840");
+  // Options of parts that are not asked for change nothing.
+  CHECK(kda_summary_spec(walk(), {false, false, true, true}).text() ==
+        kda_summary_spec(walk(), {}).text());
+  const KernelSpec merge = kda_merge_spec(walk(), {true, false, false, false});
+  CHECK(merge.text() ==
+        "kda_merge cu=i64 width=128 packed=1 states=1 grads=0 ranks=0 threads=128 smem=57344");
+  CHECK(merge.source == "kda/kda_merge.cuh");
+  CHECK(merge.params_bytes == sizeof(KdaMergeParams));
+}
+
+TEST_CASE("kda: no summary of one segment, no chain of two") {
+  const KernelSpec both = kda_summary_spec(walk(), {true, true, false, false});
+  const KernelSpec back = kda_summary_spec(walk(), {false, true, false, false});
+  const KernelSpec merge = kda_merge_spec(walk(), {true, true, false, false});
+  CHECK(kda_summary_blocks(both, shape_of(1)).all() == 0);
+  CHECK(kda_merge_blocks(merge, shape_of(2)) == 0);
+  CHECK(kda_end_numbers(shape_of(1)) == 0);
+  CHECK(kda_transition_numbers(shape_of(1)) == 0);
+  // Two tiles of 128 for the columns of V = 200, one for those of K = 128.
+  CHECK(kda_summary_blocks(both, shape_of(4)).forward == 2 * 3 * 4 * 3);
+  CHECK(kda_summary_blocks(both, shape_of(4)).back == 2 * 3 * 4 * 2);
+  CHECK(kda_summary_blocks(back, shape_of(4)).forward == 2 * 3 * 4 * 1);
+  CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 25 * 2);
+  CHECK(kda_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
+  CHECK(kda_transition_numbers(shape_of(4)) == 2 * 3 * 4 * 128 * 128);
+  // A grid too large for a launch stays one, whatever the product is.
+  KdaSegmentShape large = shape_of(32);
+  large.sequences = large.value_heads = 1ll << 40;
+  CHECK(kda_summary_blocks(both, large).all() > 1ll << 31);
+}
+
+TEST_CASE("kda: what the summaries and their chain move") {
+  KdaProblem problem;
+  problem.gate = Dtype::f32, problem.beta = Dtype::bf16;
+  const KdaSummaryParts parts = {true, false, false, false};
+  const KernelSpec summary = kda_summary_spec(walk(), parts), merge = kda_merge_spec(walk(), parts);
+  KdaSegmentShape shape = {1, 4, 4, 128, 128};
+  CHECK(kda_segments_cost(problem, summary, merge, {1, 4, 1, 128, 128}, 2048).bytes == 0);
+  const Cost cost = kda_segments_cost(problem, summary, merge, shape, 2048);
+  // Three segments of 512 tokens with v, two without; q, k, g and beta of each.
+  const uint64_t rows = 4 * 512 * (5 * (2 * 256 + 512 + 2) + 3 * 256);
+  // E of three and M of two, written, and E read by the walks; two links read and write E, and
+  // sixteen tiles of rows read M.
+  const uint64_t state = 4 * 128 * 128 * 4;
+  CHECK(cost.bytes == rows + state * (3 + 3 + 2 + 4 + 2 * 16));
+  CHECK(cost.flops == 2ull * 4 * 128 * 128 * 128 * 2);
+  CHECK(cost.minimum_bytes == 0);
+  const Cost more = kda_segments_cost(problem, summary, merge, {1, 4, 8, 128, 128}, 2048);
+  CHECK(more.tensor_ops > cost.tensor_ops);
+}
+
+TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
+  CHECK(kda_choose_segments(forward_of(132, 1 << 20)) == 1);  // every multiprocessor has work
+  CHECK(kda_choose_segments(forward_of(4, 1023)) == 1);       // less than four of 256
+  // 24 heads: summaries are 24 (3 + 2) = 120 blocks, walks 96; both fit once.
+  CHECK(kda_choose_segments(forward_of(24, 8192)) == 4);
+  // 36 heads: four segments take two rounds for the summaries and two for the walks, as long as one
+  // segment; five take 4 times 1664 tokens, seven hardly less.
+  CHECK(kda_choose_segments(forward_of(36, 8192)) == 5);
+  // 100 heads are nearly as fast at once as cut.
+  CHECK(kda_choose_segments(forward_of(100, 8192)) == 1);
+  CHECK(kda_choose_segments(forward_of(4, 2048)) == 8);
+  // For a million tokens 29 segments take hardly longer than 32.
+  CHECK(kda_choose_segments(forward_of(1, 1 << 20)) == 29);
+  CHECK(kda_choose_segments({}) == 1);
+  CHECK(kda_choose_segments(forward_of(0, 4096)) == 1);
+  // The two walks of a backward fill the device with half of the heads.
+  KdaSegmentQuestion both = forward_of(66, 8192);
+  both.back = true;
+  CHECK(kda_choose_segments(both) == 1);
+  both.heads = 4;
+  CHECK(kda_choose_segments(both) > 1);
+}
+
+TEST_CASE("kda: on a rank, which summarises its part anyway, more is cut") {
+  KdaSegmentQuestion rank = forward_of(60, 8192);
+  CHECK(kda_choose_segments(rank) == 1);
+  rank.ranks = true;
+  CHECK(kda_choose_segments(rank) > 1);
+}
+
+TEST_CASE("kda: what a rank's summaries cost") {
+  KdaProblem problem;
+  problem.gate = Dtype::f32, problem.beta = Dtype::bf16;
+  const KernelSpec summary = kda_summary_spec(walk(), {true, true, false, false});
+  const KdaSegmentShape shape = {1, 4, 1, 128, 128};
+  CHECK(kda_part_cost(problem, summary, shape, {}).bytes == 0);
+  const KdaPartWalks middle = {2048, 2048, true, true, 2};
+  const Cost cost = kda_part_cost(problem, summary, shape, middle);
+  // Two walks through the rows of q, k, g, beta and v or do; E, M and D; two links that read M for
+  // each of sixteen tiles of rows, and E of two.
+  const uint64_t rows = 2 * 4 * 2048 * (2 * 256 + 512 + 2 + 256), state = 4 * 128 * 128 * 4;
+  CHECK(cost.bytes == rows + state * (3 + 2 * (16 + 2)));
+  CHECK(cost.flops == 2ull * 4 * 128 * 128 * 128 * 2);
+  // Both directions, and M as wide as E.
+  KdaPartWalks forth = {2048, 0, true, false, 0};
+  CHECK(cost.tensor_ops == 3 * kda_part_cost(problem, summary, shape, forth).tensor_ops);
+}
+
+TEST_CASE("kda: every choice obeys its limits, on any device") {
+  for (const int64_t blocks : {1, 16, 108, 132, 264}) {
+    for (int64_t heads = 1; heads <= 64; heads += 3) {
+      for (int64_t tokens = 1; tokens <= 1 << 20; tokens = tokens * 5 / 2 + 7) {
+        const int segments = kda_choose_segments({heads, 1, 1, tokens, blocks, true, false});
+        CAPTURE(heads);
+        CAPTURE(tokens);
+        CHECK((segments == 1 || (segments >= 4 && segments <= kKdaMostSegments)));
+        if (segments > 1) CHECK(tokens >= 256 * segments);
+        if (segments > 1) CHECK(heads < blocks);
+      }
+    }
+  }
+}

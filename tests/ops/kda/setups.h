@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Configurations of the kernels of kda: the types, the width that K is padded to, the tile and all
+// options, of which a case is made by a shape.
+#pragma once
+
+#include <string>
+
+#include "tests/ops/kda/case.h"
+
+namespace apitest {
+
+// The kernels of a configuration have these in common. `width` is K as they pad it, a tile
+// has 16 * `warps` columns of V. The flags are words of case_of() and of shapes.
+struct KdaSetup {
+  lathe_dtype element, gate, beta;
+  int width, warps;
+  std::string flags;
+
+  bool has(const std::string& flag) const {
+    return (" " + flags + " ").find(" " + flag + " ") != std::string::npos;
+  }
+  // Widths are multiples of it. Rows of odd multiples of 4 elements move in pieces of 8 bytes.
+  int step() const { return has("narrow") || element == LATHE_F32 ? 4 : 8; }
+};
+
+inline KdaCase case_of(const KdaSetup& s) {
+  KdaCase kda;
+  kda.element = s.element, kda.gate_dtype = s.gate, kda.beta_dtype = s.beta;
+  kda.warps = s.warps;
+  kda.tight = true;
+  kda.any_gates = true;
+  kda.gate = s.has("softplus") ? 1 : !s.has("bounded") ? 0 : s.has("factor") ? 3 : 2;
+  kda.lower_bound = -5;
+  kda.dt_bias = s.has("bias"), kda.l2norm = s.has("l2norm");
+  kda.sigmoid = s.has("sigmoid"), kda.negative = s.has("negative");
+  kda.v_first = s.has("v_first"), kda.chunk_states = s.has("chunks");
+  const bool initial = s.has("initial"), final = s.has("final");
+  kda.states =
+      initial ? (final ? KdaCase::both : KdaCase::from) : (final ? KdaCase::into : KdaCase::none);
+  kda.chunk = 32;
+  kda.segments = 1;
+  kda.backward = s.has("backward") || s.has("both"), kda.apart = s.has("both");
+  kda.forward = !s.has("backward");
+  kda.dht = kda.backward && final;
+  return kda;
+}
+
+inline void check_case(const KdaCase& kda, uint64_t seed) {
+  INFO(kda.text() << " seed " << seed);
+  check_kda(kda, make_kda_inputs(kda, seed));
+}
+
+constexpr lathe_dtype kF32 = LATHE_F32, kF16 = LATHE_F16, kBf16 = LATHE_BF16;
+
+}  // namespace apitest
