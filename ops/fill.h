@@ -20,41 +20,29 @@ namespace lathe {
   X(lse) X(dlse) X(block_out) X(block_lse) X(softmax_max) X(softmax_sum) X(dsinks)
 // clang-format on
 
-// For each field of parameter structs the number of the tensor of that name in one operator's
-// table; -1: the operator has no such tensor.
-struct TensorFields {
-#define LATHE_FIELD(name) int name = -1;
-  LATHE_ACTIVATIONS(LATHE_FIELD)
-  LATHE_POINTERS(LATHE_FIELD)
-#undef LATHE_FIELD
-
-  // Looks names up: once for an operator, not at every launch.
-  static TensorFields of(const char* op);
-};
-
 inline void put_strides(const AttentionStrides& from, long long* batch, long long* token,
                         long long* head) {
   *batch = from.batch, *token = from.token, *head = from.head;
 }
 
-// Fills those fields of `p` that `fields` has a tensor for. A tensor that the problem does not
-// declare has no address and no strides. `packed`: those with heads have no batch.
-template <typename Params>
-void fill_tensors(const TensorFields& fields, const Call& call, bool packed, Params* p) {
-#define LATHE_FILL_POINTER(name)       \
-  if constexpr (requires { p->name; }) \
-    if (fields.name >= 0) p->name = call.tensors[fields.name].data;
-#define LATHE_FILL_STRIDES(name)                                                              \
-  if constexpr (requires { p->name##_batch_stride, p->name##_token_stride; }) {               \
-    if (fields.name >= 0) {                                                                   \
-      const Tensor& tensor = call.tensors[fields.name];                                       \
-      if constexpr (requires { p->name##_head_stride; }) {                                    \
-        put_strides(attention_strides(tensor, packed), &p->name##_batch_stride,               \
-                    &p->name##_token_stride, &p->name##_head_stride);                         \
-      } else {                                                                                \
-        p->name##_batch_stride = tensor.stride[0], p->name##_token_stride = tensor.stride[1]; \
-      }                                                                                       \
-    }                                                                                         \
+// Fills the fields of `p` that have a name of the operator's table, which is known at compile time.
+// A tensor that the problem does not declare has no address and no strides. `packed`: those with
+// heads have no batch.
+template <const auto& kTable, typename Params>
+void fill_tensors(const Call& call, bool packed, Params* p) {
+#define LATHE_FILL_POINTER(name)                                            \
+  if constexpr (constexpr int kRow = find_row(kTable, #name); kRow >= 0) {  \
+    if constexpr (requires { p->name; }) p->name = call.tensors[kRow].data; \
+  }
+#define LATHE_FILL_STRIDES(name)                                                            \
+  if constexpr (constexpr int kRow = find_row(kTable, #name); kRow >= 0) {                  \
+    [[maybe_unused]] const Tensor& tensor = call.tensors[kRow];                             \
+    if constexpr (requires { p->name##_batch_stride, p->name##_head_stride; }) {            \
+      put_strides(attention_strides(tensor, packed), &p->name##_batch_stride,               \
+                  &p->name##_token_stride, &p->name##_head_stride);                         \
+    } else if constexpr (requires { p->name##_batch_stride, p->name##_token_stride; }) {    \
+      p->name##_batch_stride = tensor.stride[0], p->name##_token_stride = tensor.stride[1]; \
+    }                                                                                       \
   }
   LATHE_ACTIVATIONS(LATHE_FILL_POINTER)
   LATHE_ACTIVATIONS(LATHE_FILL_STRIDES)

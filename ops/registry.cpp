@@ -29,7 +29,7 @@ std::vector<std::string_view> names_of(std::span<const Row> rows) {
 }
 
 template <typename Row>
-int find_row(std::span<const Row> rows, std::string_view name) {
+int find_named(std::span<const Row> rows, std::string_view name) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (name == rows[i].name) return static_cast<int>(i);
   }
@@ -64,12 +64,12 @@ std::span<const Operator> operators() {
 }
 
 const Operator* find_operator(std::string_view name) {
-  const int index = find_row(operators(), name);
+  const int index = find_named(operators(), name);
   return index < 0 ? nullptr : &operators()[static_cast<size_t>(index)];
 }
 
-int find_tensor(const Operator& op, std::string_view name) { return find_row(op.tensors, name); }
-int find_option(const Operator& op, std::string_view name) { return find_row(op.options, name); }
+int find_tensor(const Operator& op, std::string_view name) { return find_named(op.tensors, name); }
+int find_option(const Operator& op, std::string_view name) { return find_named(op.options, name); }
 
 std::string operator_names() {
   std::string out;

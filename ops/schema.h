@@ -83,12 +83,17 @@ constexpr TensorInfo inout(const char* name, const char* shape, const char* dtyp
   return {name, shape, dtypes, sentence, Role::inout, false};
 }
 
-// The index of a table's row, at compile time: code that fills parameters names tensors by it.
-consteval int index_of(std::span<const TensorInfo> table, std::string_view name) {
+// The index of a table's row; -1 if there is none of the name.
+constexpr int find_row(std::span<const TensorInfo> table, std::string_view name) {
   for (size_t i = 0; i < table.size(); ++i) {
     if (name == table[i].name) return static_cast<int>(i);
   }
-  throw "the table has no tensor of this name";
+  return -1;
+}
+// The same at compile time, of a row that must be there: code names tensors by it.
+consteval int index_of(std::span<const TensorInfo> table, std::string_view name) {
+  return find_row(table, name) >= 0 ? find_row(table, name)
+                                    : throw "the table has no tensor of this name";
 }
 
 // Groups of rows one after another.

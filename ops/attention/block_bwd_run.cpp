@@ -50,7 +50,6 @@ class AttentionBlockBwdExecutor final : public Executor {
   const AttentionRequest& asked_;
   BlockGrid grid_;
   DeviceFacts facts_;
-  TensorFields fields_ = TensorFields::of("flash_attention_block_bwd");
   AttentionBlockKernels kernels_;
 };
 
@@ -77,7 +76,7 @@ Result<size_t> AttentionBlockBwdExecutor::workspace_bytes(const Call& call) cons
 AttentionBlockPrepareParams AttentionBlockBwdExecutor::prepare_params(const Call& call,
                                                                       const Laid& laid) const {
   AttentionBlockPrepareParams p = {};
-  fill_tensors(fields_, call, !request_.batch, &p);
+  fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &p);
   p.lse2 = call.workspace + laid.launch.lse2;
   p.sums = call.workspace + laid.launch.sums;
   p.rows = laid.launch.lse2_values;
@@ -104,7 +103,7 @@ AttentionBlockBackwardParams AttentionBlockBwdExecutor::params(const Call& call,
   const AttentionShape& shape = laid.shape;
   AttentionBlockBackwardParams p = {};
   AttentionBackwardParams& b = p.backward;
-  fill_tensors(fields_, call, !request_.batch, &b);
+  fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &b);
   fill_scores(asked_, shape, call, {}, &b);
   fill_windows(asked_, kMaxExtent, kMaxExtent, &b);
   b.lse2 = call.workspace + laid.launch.lse2;

@@ -46,7 +46,6 @@ class AttentionBlockExecutor final : public Executor {
   AttentionBlockRequest request_;
   const AttentionRequest& asked_;
   BlockGrid grid_;
-  TensorFields fields_ = TensorFields::of("flash_attention_block");
   AttentionBlockKernels kernels_;
 };
 
@@ -72,7 +71,7 @@ AttentionBlockParams AttentionBlockExecutor::params(const Call& call,
                                                     const AttentionShape& shape) const {
   const auto& t = call.tensors;
   AttentionBlockParams p = {};
-  fill_tensors(fields_, call, !request_.batch, &p.forward);
+  fill_tensors<attention_block::kTensors>(call, !request_.batch, &p.forward);
   fill_scores(asked_, shape, call, {}, &p.forward);
   fill_windows(asked_, kMaxExtent, kMaxExtent, &p.forward);
   p.forward.tiles = static_cast<int>(attention_tiles(spec(), shape));

@@ -18,13 +18,6 @@ namespace {
 constexpr int64_t kMostQueries = int64_t{1} << 30;  // positions are added in 32 bits
 constexpr int64_t kWordBytes = 16;                  // of an append's copy
 
-// The caches stand for keys and values.
-TensorFields decode_fields() {
-  TensorFields out = TensorFields::of("flash_attention_decode");
-  out.k = attention_decode::k_cache, out.v = attention_decode::v_cache;
-  return out;
-}
-
 class DecodeExecutor final : public Executor {
  public:
   DecodeExecutor(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
@@ -52,7 +45,6 @@ class DecodeExecutor final : public Executor {
   AttentionDecodeParams decode_params(const Call& call, const Launch& launch) const;
   AttentionCombineParams combine_params(const Call& call, const Launch& launch) const;
 
-  TensorFields fields_ = decode_fields();
   DecodeRequest request_;
   AttentionDecodeKernels kernels_;
   std::shared_ptr<const AttentionSplitTable> splits_;
@@ -172,7 +164,13 @@ AttentionDecodeParams DecodeExecutor::decode_params(const Call& call, const Laun
   const AttentionRequest& request = request_.attention;
   AttentionDecodeParams out = {};
   AttentionForwardParams& p = out.forward;
-  fill_tensors(fields_, call, false, &p);
+  fill_tensors<attention_decode::kTensors>(call, false, &p);
+  // The caches stand for keys and values.
+  const Tensor &k = call.tensors[attention_decode::k_cache],
+               &v = call.tensors[attention_decode::v_cache];
+  p.k = k.data, p.v = v.data;
+  put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
+  put_strides(attention_strides(v, false), &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
   fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, call, {}, &p);
   fill_windows(request, shape.most_keys(), shape.queries, &p);
   p.tiles = static_cast<int>(attention_decode_tiles(*kernels_.decode[launch.kernel], shape));
@@ -187,7 +185,7 @@ AttentionDecodeParams DecodeExecutor::decode_params(const Call& call, const Laun
 AttentionCombineParams DecodeExecutor::combine_params(const Call& call,
                                                       const Launch& launch) const {
   AttentionCombineParams p = {};
-  fill_tensors(fields_, call, false, &p);
+  fill_tensors<attention_decode::kTensors>(call, false, &p);
   p.partial_out = call.workspace;
   p.partial_lse = call.workspace + launch.partial_lse;
   p.rows = launch.shape.rows();

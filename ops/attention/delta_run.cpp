@@ -40,7 +40,6 @@ class AttentionDeltaExecutor final : public Executor {
   AttentionProblem problem_;
   bool batch_;
   DeviceFacts facts_;
-  TensorFields fields_ = TensorFields::of("flash_attention_delta");
   AttentionBackwardKernels kernels_;
 };
 
@@ -64,7 +63,7 @@ Result<AttentionDeltaExecutor::Laid> AttentionDeltaExecutor::lay_out(const Call&
 AttentionBackwardPrepareParams AttentionDeltaExecutor::params(const Call& call,
                                                               const Laid& laid) const {
   AttentionBackwardPrepareParams p = {};
-  fill_tensors(fields_, call, !batch_, &p);
+  fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
   fill_sizes(problem_, laid.shape, &p);
   p.lse2 = call.workspace + laid.workspace.lse2;
   p.error = call.tensors[tensors::delta].data;
@@ -85,7 +84,7 @@ Status AttentionDeltaExecutor::run(const Call& call) const {
   }
   if (!problem_.dsinks || laid.launch.dsinks_blocks == 0) return {};
   AttentionBackwardFinishParams p = {};
-  fill_tensors(fields_, call, !batch_, &p);
+  fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
   fill_sizes(problem_, laid.shape, &p);
   p.dsinks_parts = call.workspace + laid.workspace.dsinks_parts;
   p.tiles = static_cast<int>(laid.launch.prepare_tiles);

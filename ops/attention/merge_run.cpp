@@ -43,7 +43,6 @@ class LseMergeExecutor final : public Executor {
 
   LseMergeProblem problem_;
   bool packed_;
-  TensorFields fields_ = TensorFields::of("lse_merge");
   KernelSlot kernel_;
 };
 
@@ -59,7 +58,7 @@ Status LseMergeExecutor::run(const Call& call) const {
   LATHE_TRY(check(call));
   if (rows(call) == 0) return {};
   LseMergeParams p = {};
-  fill_tensors(fields_, call, packed_, &p);
+  fill_tensors<lse_merge::kTensors>(call, packed_, &p);
   put_strides(attention_strides(call.tensors[lse_merge::block_out], packed_), &p.block_batch_stride,
               &p.block_token_stride, &p.block_head_stride);
   p.rows = static_cast<int>(rows(call));

@@ -5,11 +5,6 @@
 namespace lathe {
 namespace {
 
-const TensorFields& fields() {
-  static const TensorFields of = TensorFields::of("flash_attention");
-  return of;
-}
-
 // The sums of dq in the workspace.
 template <typename Params>
 void fill_dq_sums(const AttentionBackwardCall& of, Params* p) {
@@ -24,7 +19,7 @@ AttentionForwardParams attention_forward_params(const AttentionRequest& request,
                                                 const KernelSpec& spec, const AttentionShape& shape,
                                                 const Call& call, const AttentionLists& lists) {
   AttentionForwardParams p = {};
-  fill_tensors(fields(), call, request.problem.packed, &p);
+  fill_tensors<attention::kTensors>(call, request.problem.packed, &p);
   fill_scores(request, shape, call, lists, &p);
   fill_windows(request, shape.seq_k, shape.seq_q, &p);
   p.tiles = static_cast<int>(attention_tiles(spec, shape));
@@ -35,7 +30,7 @@ AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardC
   const bool packed = of.request.problem.packed;
   char* workspace = of.call.workspace;
   AttentionBackwardPrepareParams p = {};
-  fill_tensors(fields(), of.call, packed, &p);
+  fill_tensors<attention::kTensors>(of.call, packed, &p);
   fill_sizes(of.request.problem, of.shape, &p);
   p.lse2 = workspace + of.workspace.lse2;
   p.error = workspace + of.workspace.error;
@@ -56,7 +51,7 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& o
   char* workspace = of.call.workspace;
   const AttentionGradients& wanted = of.request.gradients;
   AttentionBackwardParams p = {};
-  fill_tensors(fields(), of.call, packed, &p);
+  fill_tensors<attention::kTensors>(of.call, packed, &p);
   fill_scores(of.request, of.shape, of.call, lists, &p);
   fill_windows(of.request, of.shape.seq_k, of.shape.seq_q, &p);
   p.lse2 = workspace + of.workspace.lse2;
@@ -82,7 +77,7 @@ AttentionBackwardFinishParams attention_finish_params(const AttentionBackwardCal
   const bool packed = of.request.problem.packed;
   char* workspace = of.call.workspace;
   AttentionBackwardFinishParams p = {};
-  fill_tensors(fields(), of.call, packed, &p);
+  fill_tensors<attention::kTensors>(of.call, packed, &p);
   fill_sizes(of.request.problem, shape, &p);
   p.dq_sums = workspace + of.workspace.dq_sums;
   p.dk_parts = workspace + of.workspace.dk_parts;

@@ -72,7 +72,7 @@ struct ShardedConv {
 
 Status ShardedConv::pack(CUstream stream) {
   ConvHaloPackParams p = {};
-  fill_tensors(executor.fields_, call, false, &p);
+  fill_tensors<conv::kTensors>(call, false, &p);
   p.rows = at(workspace.rows);
   fill_part(part, &p);
   return executor.kernels_.halo_pack.launch(
@@ -95,7 +95,7 @@ Status ShardedConv::join(CUstream stream) {
 
 Status ShardedConv::add(CUstream stream) {
   ConvHaloAddParams p = {};
-  fill_tensors(executor.fields_, call, false, &p);
+  fill_tensors<conv::kTensors>(call, false, &p);
   p.messages = at(workspace.dreceived);
   for (const HaloPeer& peer : plan.destinations) {
     p.from_begin[p.count++] = static_cast<int>(peer.part.begin);

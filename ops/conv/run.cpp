@@ -90,7 +90,7 @@ Result<size_t> ConvExecutor::workspace_bytes(const Call& call) const {
 
 ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPart& part) const {
   ConvForwardParams p = {};
-  fill_tensors(fields_, call, false, &p);
+  fill_tensors<conv::kTensors>(call, false, &p);
   fill_part(part, &p);
   p.tiles = static_cast<int>(conv_tiles(*kernels_.forward, part.shape.tokens));
   p.state_tiles = static_cast<int>(conv_state_tiles(*kernels_.forward, part.shape));
@@ -100,7 +100,7 @@ ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPart&
 ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPart& part,
                                                  const ConvWorkspace& workspace) const {
   ConvBackwardParams p = {};
-  fill_tensors(fields_, call, false, &p);
+  fill_tensors<conv::kTensors>(call, false, &p);
   p.partials = problem_.weight_grad ? call.workspace + workspace.partials : nullptr;
   fill_part(part, &p);
   p.tiles = static_cast<int>(conv_tiles(*kernels_.backward, part.shape.tokens));

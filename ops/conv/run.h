@@ -80,7 +80,6 @@ class ConvExecutor final : public Executor {
                      const ConvWorkspace& workspace) const;
 
   ConvProblem problem_;
-  TensorFields fields_ = TensorFields::of("causal_conv1d");
   ConvKernels kernels_;
   Group* group_;  // null: one rank
   bool reduce_;

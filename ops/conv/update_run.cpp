@@ -31,7 +31,6 @@ class ConvUpdateExecutor final : public Executor {
   }
 
   ConvProblem problem_;
-  TensorFields fields_ = TensorFields::of("causal_conv1d_update");
   ConvKernels kernels_;
 };
 
@@ -45,7 +44,7 @@ Status ConvUpdateExecutor::run(const Call& call) const {
                        " blocks; split the batch"));
   }
   ConvUpdateParams p = {};
-  fill_tensors(fields_, call, false, &p);
+  fill_tensors<conv_update::kTensors>(call, false, &p);
   p.x_stride = t[conv_update::x].stride[0];
   p.residual_stride = t[conv_update::residual].stride[0];
   p.y_stride = t[conv_update::y].stride[0];

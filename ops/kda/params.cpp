@@ -10,14 +10,9 @@
 namespace lathe {
 namespace {
 
-const TensorFields& fields() {
-  static const TensorFields of = TensorFields::of("kda");
-  return of;
-}
-
 template <typename Params>
 void fill(const KdaCall& of, Params* p) {
-  fill_tensors(fields(), of.call, false, p);
+  fill_tensors<kda::kTensors>(of.call, false, p);
   if constexpr (requires { p->do_head_stride; }) {
     p->d_o = of.call.tensors[kda::d_o].data;
     put_strides(attention_strides(of.call.tensors[kda::d_o], false), &p->do_batch_stride,

@@ -51,7 +51,6 @@ class KdaRecurrentExecutor final : public Executor {
   void fill_states(const Call& call, KdaRecurrentParams* p) const;
 
   KdaRequest request_;
-  TensorFields fields_ = TensorFields::of("kda_recurrent");
   KernelSlot kernel_;
 };
 
@@ -97,7 +96,7 @@ void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) 
 
 KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call) const {
   KdaRecurrentParams p = {};
-  fill_tensors(fields_, call, false, &p);
+  fill_tensors<kda_recurrent::kTensors>(call, false, &p);
   fill_states(call, &p);
   p.sequences = static_cast<int>(call.extents[Letter::N]);
   p.heads = static_cast<int>(call.extents[Letter::H]);

@@ -13,14 +13,9 @@ namespace of_op = sparse_attention;
 
 int to_int(int64_t value) { return static_cast<int>(value); }
 
-const TensorFields& fields() {
-  static const TensorFields of = TensorFields::of("sparse_flash_attention");
-  return of;
-}
-
 template <typename Params>
 void fill(const SparseCall& of, Params* p) {
-  fill_tensors(fields(), of.call, of.request.tokens, p);
+  fill_tensors<sparse_attention::kTensors>(of.call, of.request.tokens, p);
 }
 
 void put_places(const SparsePlaces& places, bool packed, SparseInputs* in) {
