@@ -42,8 +42,8 @@ struct TensorInfo {
   const char* changed_by = nullptr;  // in and out, but only read unless this tensor is given
   const char* needed = "";           // "dx,bias": it means nothing without each of these
   bool is_strided = false;           // strides of batch and tokens are free; rows are contiguous
-  // What its address must be a multiple of, in bytes. 0: as wide accesses of its rows need if it is
-  // strided, else its dtype's size. Never more than the problem promises.
+  // Its address is a multiple of so many bytes. With 0 a strided tensor has what wide accesses of
+  // its rows need, any other its dtype's size. It is never more than the problem promises.
   int alignment = 0;
 
   constexpr TensorInfo optional() const { return with(&TensorInfo::is_optional, true); }

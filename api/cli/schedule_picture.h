@@ -11,7 +11,8 @@
 
 namespace lathe::cli {
 
-// What a rank computes of the square of its rows, downwards, and the owner's keys, to the right.
+// The area that a rank computes in the square of its rows (downwards) and the owner's keys (to the
+// right).
 enum class Area { none, all, diagonal, left, bottom };
 
 struct ScheduleCell {

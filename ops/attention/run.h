@@ -35,8 +35,9 @@ Status check_attention(const Resolved& resolved);
 // A width of queries and keys, or of values: known, and one that kernels are made for.
 Status check_head_width(const char* tensor, const char* dim, int64_t width);
 
-// What the family's operators ask of scores: types, widths, windows, softcap, ALiBi and mods. The
-// arguments are tensors of the operator. UNSUPPORTED, by name, for what no template covers.
+// Returns the part of a request that all operators of the family have: types, widths, windows,
+// softcap, ALiBi and mods. The arguments are tensors of the operator. UNSUPPORTED, by name, for
+// what no template covers.
 Result<AttentionRequest> score_request(const Resolved& resolved, int element, int capture_0,
                                        int alibi_slopes);
 

@@ -85,7 +85,7 @@ class ConvExecutor final : public Executor {
   bool reduce_;
 };
 
-// What kernels are asked for.
+// These return the integers and flags that kernels are chosen by.
 ConvProblem conv_problem(const Resolved& resolved, int world);
 ConvProblem conv_update_problem(const Resolved& resolved);
 

@@ -39,9 +39,9 @@ Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size);
 Result<KdaRequest> kda_request(const Resolved& resolved);
 Result<KdaRequest> kda_recurrent_request(const Resolved& resolved);
 
-// What the two share.
+// Both operators call these. This one checks widths, heads and transforms.
 Status check_kda_inputs(const Resolved& resolved);
-// Types, widths, transforms and their numbers.
+// This one reads types, widths, transforms and their numbers.
 KdaRequest read_kda_inputs(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing. `group`: null on one rank.

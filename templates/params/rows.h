@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the kernels that copy and add up the rows which ranks send each other.
+// The host hands these structs to the kernels that copy and add up the rows which ranks exchange.
 // Widest fields first, no holes.
 #pragma once
 

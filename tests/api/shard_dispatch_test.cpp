@@ -39,7 +39,7 @@ Json answer(const Drawn& drawn) {
   return answer("dispatch_kv", {{"shards", shards}, {"dst", drawn.dst}});
 }
 
-// What arrives at each rank; counts: [i][j] tokens that i receives from j.
+// Each rank receives these tokens; counts[i][j] is how many i receives from j.
 std::vector<std::vector<Token>> sent_forward(const Json& record,
                                              const std::vector<std::vector<Token>>& from,
                                              Lists* counts) {

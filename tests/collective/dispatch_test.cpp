@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What destinations receive, token by token, and the planner that chooses them.
+// Tests of the tokens that destinations receive, and of the planner that chooses destinations.
 #include "collective/dispatch.h"
 
 #include <climits>

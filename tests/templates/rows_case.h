@@ -69,7 +69,7 @@ struct Values {
     std::normal_distribution<double> normal;
     Values out{type, {}};
     for (int64_t i = 0; i < count; ++i) {
-      // Of many sizes: a sum in another order has other bits.
+      // The sizes differ, so that a sum in another order has other bits.
       const double size = random() % 3 == 0 ? 1e3 : 1;
       out.value.push_back(
           static_cast<float>(numbers::rounded(tested(type), size * normal(random))));
