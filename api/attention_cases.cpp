@@ -9,8 +9,8 @@
 #include "api/shard_cases.h"
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
-#include "collective/attention_rounds.h"
-#include "collective/key_gather.h"
+#include "collective/plans/attention_rounds.h"
+#include "collective/plans/key_gather.h"
 
 namespace lathe::kinds {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "api/boundary.h"
-#include "api/tune_choices.h"
+#include "api/tune/tune_choices.h"
 #include "codegen/base/env.h"
 #include "codegen/base/printable.h"
 

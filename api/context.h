@@ -11,10 +11,10 @@
 #include <string>
 
 #include "api/lathe.h"
-#include "api/record.h"
+#include "api/cache/record.h"
 #include "cache/driver.h"
 #include "cache/registry.h"
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "cache/tiers.h"
 #include "cache/tuned_choices.h"
 

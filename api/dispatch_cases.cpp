@@ -7,7 +7,7 @@
 
 #include "api/dispatch_tables.h"
 #include "codegen/base/text.h"
-#include "collective/planner.h"
+#include "collective/plans/planner.h"
 
 namespace lathe::kinds {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "api/shard_cases.h"
-#include "collective/dispatch.h"
+#include "collective/plans/dispatch.h"
 
 namespace lathe::kinds {
 

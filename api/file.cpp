@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of a caller's own, published as the library publishes bundles.
 #include "api/boundary.h"
-#include "cache/new_file.h"
+#include "cache/store/new_file.h"
 
 extern "C" {
 

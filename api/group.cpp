@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "api/boundary.h"
-#include "collective/rendezvous.h"
+#include "collective/rendezvous/rendezvous.h"
 #include "collective/world.h"
 
 namespace lathe {

@@ -6,9 +6,9 @@
 #include <atomic>
 
 #include "api/boundary.h"
-#include "api/build_kernels.h"
-#include "api/manifest.h"
-#include "api/tune_choices.h"
+#include "api/cache/build_kernels.h"
+#include "api/cache/manifest.h"
+#include "api/tune/tune_choices.h"
 #include "codegen/base/printable.h"
 #include "ops/resolve.h"
 

@@ -9,7 +9,7 @@
 
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
-#include "collective/balance.h"
+#include "collective/plans/balance.h"
 
 namespace lathe::kinds {
 namespace {

@@ -5,7 +5,7 @@
 #include "api/lathe.h"
 #include "api/shard_cases.h"
 #include "codegen/base/printable.h"
-#include "collective/shard.h"
+#include "collective/plans/shard.h"
 #include "collective/world.h"
 
 namespace lathe {

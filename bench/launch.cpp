@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "bench/call.h"
+#include "bench/operators/call.h"
 #include "bench/launch_cases.h"
 #include "bench/verbs.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "codegen/compiler_library.h"
 #include "codegen/nvrtc.h"
 

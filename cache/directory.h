@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/fs.h"
+#include "cache/store/fs.h"
 
 namespace lathe {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "cache/driver.h"
-#include "cache/entry.h"
+#include "cache/store/entry.h"
 #include "codegen/launch_shape.h"
 #include "codegen/spec.h"
 

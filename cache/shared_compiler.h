@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "codegen/nvrtc.h"
 
 namespace lathe {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "cache/store_state.h"
+#include "cache/store/store_state.h"
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "cache/entry_source.h"
-#include "cache/fs.h"
+#include "cache/store/entry_source.h"
+#include "cache/store/fs.h"
 #include "cache/nearest.h"
-#include "cache/store.h"
+#include "cache/store/store.h"
 
 namespace lathe {
 

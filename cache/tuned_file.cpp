@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "cache/new_file.h"
-#include "cache/store_state.h"
+#include "cache/store/new_file.h"
+#include "cache/store/store_state.h"
 #include "codegen/base/text.h"
 
 namespace lathe {

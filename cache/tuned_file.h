@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "cache/tuned.h"
 
 namespace lathe {

@@ -31,13 +31,13 @@ std::string failed_assertion(const std::string& log) {
 KernelSpec snippet_probe_spec(const KernelSpec& spec, const Snippet& snippet) {
   KernelSpec probe;
   probe.kernel = "snippet_probe";
-  probe.source = "attention/snippet_probe.cuh";
+  probe.source = "attention/mods/snippet_probe.cuh";
   probe.params = "SnippetProbeParams";
   probe.params_bytes = sizeof(SnippetProbeParams);
   probe.last_field = "kv_idx";
   probe.last_field_offset = offsetof(SnippetProbeParams, kv_idx);
   probe.threads = kMostThreads;
-  probe.loads = "attention/probe_loads.cuh";
+  probe.loads = "attention/mods/probe_loads.cuh";
   for (const Constant& constant : spec.constants) {
     if (constant.is_capture()) probe.constants.push_back(constant);
   }

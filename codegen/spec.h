@@ -80,7 +80,7 @@ struct KernelSpec {
   std::vector<Constant> constants;  // in the template's order
   std::vector<Snippet> snippets;    // mostly none; mask_mod before score_mod
   // With snippets: what reads captured arrays for them.
-  const char* loads = "attention/capture_loads.cuh";
+  const char* loads = "attention/mods/capture_loads.cuh";
 
   // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture. A
   // snippet is there with its digest.

@@ -3,7 +3,7 @@
 // Keys to their readers and gradients back. Pieces are as many as the documents make them, so
 // messages are told one by one and kept nowhere: the run path allocates nothing.
 #include "collective/exchange.h"
-#include "collective/key_gather.h"
+#include "collective/plans/key_gather.h"
 
 namespace lathe {
 namespace {

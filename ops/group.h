@@ -9,7 +9,7 @@
 
 #include "codegen/choice.h"
 #include "collective/group.h"
-#include "collective/layout.h"
+#include "collective/plans/layout.h"
 
 struct lathe_context;
 

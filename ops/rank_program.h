@@ -8,7 +8,7 @@
 #include <span>
 
 #include "collective/exchange.h"
-#include "collective/layout.h"
+#include "collective/plans/layout.h"
 #include "ops/executor.h"
 
 namespace lathe {

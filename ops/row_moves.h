@@ -8,7 +8,7 @@
 #include <span>
 
 #include "collective/exchange.h"
-#include "collective/moves.h"
+#include "collective/plans/moves.h"
 #include "ops/device_table.h"
 #include "ops/parts.h"
 #include "templates/params/rows.h"

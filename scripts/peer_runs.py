@@ -11,7 +11,7 @@ SKIPPED = 77  # as a test says that it lacks what it needs
 
 
 class Shapes:
-    """Shapes in turn. With a file, FILE.cases keeps what became of each, as bench/cases.h does: what is done, has failed,
+    """Shapes in turn. With a file, FILE.cases keeps what became of each, as bench/operators/cases.h does: what is done, has failed,
     or was begun by two processes that ended in its middle, is left out."""
 
     def __init__(self, shapes, path):

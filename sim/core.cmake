@@ -128,14 +128,15 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(topic async atomic bits bulk calls check cluster control convert float integer litmus litmus_async
-          litmus_block math matrix mma model sample nvrtc opcodes parser print race rare short_address
-          tensor_copy tensor_map threads traffic void wgmma wgmma_check)
-    lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${topic}_test.cpp
+  foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
+          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race
+          rare checks/short_address tensor_copy tensor_map checks/threads traffic checks/void wgmma wgmma_check)
+    get_filename_component(topic ${path} NAME)
+    lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp
       LIBRARIES lathe_sim_core)
   endforeach()
-  lathe_test(sim_defects_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/defects_test.cpp
-    ${CMAKE_CURRENT_SOURCE_DIR}/tests/defect_case.cpp LIBRARIES lathe_sim_core)
+  lathe_test(sim_defects_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/checks/defects_test.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/checks/defect_case.cpp LIBRARIES lathe_sim_core)
   target_compile_definitions(sim_defects_test PRIVATE
     SIM_DEFECTS="${CMAKE_CURRENT_SOURCE_DIR}/tests/defects")
   foreach(topic gemm gemm_mutation)

@@ -14,22 +14,22 @@ endfunction()
 
 set(driver ${CMAKE_CURRENT_SOURCE_DIR}/driver)
 sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
-  ${driver}/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/copy.cpp
-  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/function.cpp
-  ${driver}/graph.cpp ${driver}/graph_branches.cpp ${driver}/graph_upload.cpp ${driver}/host_memory.cpp ${driver}/image.cpp ${driver}/launch.cpp
-  ${driver}/library.cpp ${driver}/memory.cpp ${driver}/module.cpp ${driver}/occupancy.cpp
-  ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/pointer.cpp ${driver}/pool.cpp
-  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report.cpp ${driver}/report_launch.cpp ${driver}/json_line.cpp ${driver}/sampled.cpp ${driver}/state.cpp
-  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/tensor_map.cpp ${driver}/timeline.cpp ${driver}/transfer.cpp ${driver}/unsupported.cpp ${driver}/user_object.cpp ${driver}/worker.cpp
-  ${driver}/context_config.cpp ${driver}/copy_3d.cpp ${driver}/device_info.cpp
-  ${driver}/graph_nodes.cpp ${driver}/link.cpp ${driver}/managed.cpp ${driver}/peer.cpp
-  ${driver}/stream_attribute.cpp ${driver}/stream_memory.cpp ${driver}/virtual_memory.cpp)
+  ${driver}/graph/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/memory/copy.cpp
+  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/code/function.cpp
+  ${driver}/graph/graph.cpp ${driver}/graph/graph_branches.cpp ${driver}/graph/graph_upload.cpp ${driver}/memory/host_memory.cpp ${driver}/code/image.cpp ${driver}/code/launch.cpp
+  ${driver}/code/library.cpp ${driver}/memory/memory.cpp ${driver}/code/module.cpp ${driver}/code/occupancy.cpp
+  ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/memory/pointer.cpp ${driver}/memory/pool.cpp
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report/report.cpp ${driver}/report/report_launch.cpp ${driver}/report/json_line.cpp ${driver}/code/sampled.cpp ${driver}/state.cpp
+  ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/code/tensor_map.cpp ${driver}/report/timeline.cpp ${driver}/memory/transfer.cpp ${driver}/unsupported.cpp ${driver}/graph/user_object.cpp ${driver}/worker.cpp
+  ${driver}/context_config.cpp ${driver}/memory/copy_3d.cpp ${driver}/device_info.cpp
+  ${driver}/graph/graph_nodes.cpp ${driver}/code/link.cpp ${driver}/memory/managed.cpp ${driver}/memory/peer.cpp
+  ${driver}/stream_attribute.cpp ${driver}/memory/stream_memory.cpp ${driver}/memory/virtual_memory.cpp)
 target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
 lathe_unity(lathe_sim_cuda
   graphs "/(graph|graph_branches|capture|event|worker)[.]cpp$"
   memory "/(memory|host_memory|managed|pool|copy|transfer|virtual_memory|peer|pointer)[.]cpp$"
   modules "/(module|library|link|image|function|launch|sampled|tensor_map)[.]cpp$"
-  contexts "/driver/(context|context_config|device|device_info|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
+  contexts "/driver/(report/)?(context|context_config|device|device_info|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
 sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
@@ -40,7 +40,7 @@ lathe_unity(lathe_sim_nccl all "/nccl/")
 
 # Tests are ordinary clients: they open the built libraries by path.
 function(sim_client_test name)
-  lathe_test(${name} SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${name}.cpp ${ARGN})
+  lathe_test(${name} SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/driver/${name}.cpp ${ARGN})
   target_compile_definitions(${name} PRIVATE SIM_LIBRARY_DIR="${CMAKE_BINARY_DIR}/sim")
   add_dependencies(${name} lathe_sim_cuda lathe_sim_nccl)
 endfunction()

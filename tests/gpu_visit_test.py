@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 from visit import machine, pack, points, rows, runner, stages, state, summary, tuning  # noqa: E402
 
-# A bench over the cases a, b and c: bench/cases.h. What becomes of b stands for the word in place of DO.
+# A bench over the cases a, b and c: bench/operators/cases.h. What becomes of b stands for the word in place of DO.
 BENCH = """
 f=$1; touch $f.cases
 for c in a b c; do

@@ -7,7 +7,7 @@ The tree that `cmake --install` leaves is put under another prefix and run under
 directory, as another user with another HOME, into another cache. It finds its compiler there, the
 keys that it makes, and the code under them, are the same byte by byte; and a cache that was moved
 serves a program that may not compile. This test reads the files of the cache by the layout that
-cache/entry.cpp states.
+cache/store/entry.cpp states.
 """
 import json
 import os

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "api/cli/options.h"
-#include "api/cli/progress.h"
+#include "api/cli/reports/progress.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

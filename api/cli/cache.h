@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/cli/device.h"
-#include "api/cli/report.h"
+#include "api/cli/reports/report.h"
 
 namespace lathe::cli {
 

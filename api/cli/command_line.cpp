@@ -10,7 +10,7 @@
 
 #include "api/cli/failure.h"
 #include "api/cli/ops.h"
-#include "api/cli/progress.h"
+#include "api/cli/reports/progress.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "api/cli/progress.h"
+#include "api/cli/reports/progress.h"
 
 namespace lathe::cli {
 namespace {

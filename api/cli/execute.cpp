@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "api/cli/chunks.h"
+#include "api/cli/inputs/chunks.h"
 
 namespace lathe::cli {
 namespace {

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "api/cli/problem.h"
-#include "api/cli/report.h"
-#include "api/cli/rotation.h"
-#include "api/cli/slices.h"
+#include "api/cli/reports/report.h"
+#include "api/cli/inputs/rotation.h"
+#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 

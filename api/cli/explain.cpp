@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "api/cli/counted.h"
-#include "api/cli/explain_counts.h"
-#include "api/cli/explain_print.h"
+#include "api/cli/reports/counted.h"
+#include "api/cli/reports/explain_counts.h"
+#include "api/cli/reports/explain_print.h"
 #include "api/cli/options.h"
-#include "api/cli/progress.h"
-#include "api/cli/report.h"
+#include "api/cli/reports/progress.h"
+#include "api/cli/reports/report.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

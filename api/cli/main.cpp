@@ -7,7 +7,7 @@
 
 #include "api/cli/command_line.h"
 #include "api/cli/failure.h"
-#include "api/cli/progress.h"
+#include "api/cli/reports/progress.h"
 
 int main(int count, char** words) {
   using namespace lathe::cli;

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "api/cli/options.h"
-#include "api/cli/report.h"
+#include "api/cli/reports/report.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

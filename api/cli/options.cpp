@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "api/cli/safetensors.h"
+#include "api/cli/inputs/safetensors.h"
 
 namespace lathe::cli {
 namespace {

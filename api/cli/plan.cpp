@@ -8,7 +8,7 @@
 
 #include "api/cli/options.h"
 #include "api/cli/output.h"
-#include "api/cli/schedule_picture.h"
+#include "api/cli/reports/schedule_picture.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/cli/handles.h"
-#include "api/cli/tensors.h"
+#include "api/cli/inputs/tensors.h"
 
 namespace lathe::cli {
 

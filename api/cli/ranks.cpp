@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "api/cli/chunks.h"
+#include "api/cli/inputs/chunks.h"
 #include "api/cli/execute.h"
 
 namespace lathe::cli {

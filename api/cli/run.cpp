@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "api/cli/output.h"
-#include "api/cli/progress.h"
-#include "api/cli/safetensors.h"
+#include "api/cli/reports/progress.h"
+#include "api/cli/inputs/safetensors.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

@@ -5,7 +5,7 @@
 
 #include "api/cli/execute.h"
 #include "api/cli/options.h"
-#include "api/cli/rotation.h"
+#include "api/cli/inputs/rotation.h"
 
 namespace lathe::cli {
 

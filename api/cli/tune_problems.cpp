@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "api/cli/noise_inputs.h"
+#include "api/cli/inputs/noise_inputs.h"
 #include "api/cli/warm_manifest.h"
 
 namespace lathe::cli {

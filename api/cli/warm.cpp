@@ -8,7 +8,7 @@
 #include "api/cli/output.h"
 #include "api/cli/verbs.h"
 #include "api/cli/warm_manifest.h"
-#include "api/cli/warm_report.h"
+#include "api/cli/reports/warm_report.h"
 
 namespace lathe::cli {
 namespace {

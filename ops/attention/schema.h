@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "collective/dispatch_plan.h"
+#include "collective/plans/dispatch_plan.h"
 #include "ops/schema.h"
 #include "ops/shapes.h"
 

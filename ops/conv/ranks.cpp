@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-// The steps that collective/conv_halo.h calls, with the parameters they launch. On the stack of
+// The steps that collective/plans/conv_halo.h calls, with the parameters they launch. On the stack of
 // one call.
 struct ShardedConv {
   const ConvExecutor& executor;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
-#include "collective/conv_halo.h"
+#include "collective/plans/conv_halo.h"
 #include "ops/kda/chunked_run.h"
 #include "ops/kda/shard_state.h"
 #include "ops/rank_program.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "collective/exchange.h"
-#include "collective/kda_states.h"
+#include "collective/plans/kda_states.h"
 #include "ops/device_table.h"
 #include "ops/group.h"
 #include "ops/tensors.h"

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "collective/key_gather.h"
+#include "collective/plans/key_gather.h"
 #include "ops/device_table.h"
 #include "ops/group.h"
 #include "ops/rank_program.h"

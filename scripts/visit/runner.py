@@ -41,7 +41,7 @@ def die_with_parent():
 
 
 def cases_of(path):
-    """(names begun but not ended, number of names that failed, size) of a FILE.cases: bench/cases.h."""
+    """(names begun but not ended, number of names that failed, size) of a FILE.cases: bench/operators/cases.h."""
     open_cases, failed = [], set()
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "sim/driver/capture.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/entry.h"
-#include "sim/driver/report.h"
+#include "sim/driver/report/report.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {

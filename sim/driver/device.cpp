@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "sim/driver/entry.h"
-#include "sim/driver/report.h"
+#include "sim/driver/report/report.h"
 
 namespace sim::driver {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "sim/driver/entry.h"
-#include "sim/driver/function.h"
-#include "sim/driver/image.h"
+#include "sim/driver/code/function.h"
+#include "sim/driver/code/image.h"
 
 using namespace sim::driver;
 

@@ -3,9 +3,9 @@
 // Events: positions in streams, with times.
 #include <algorithm>
 
-#include "sim/driver/capture.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/entry.h"
-#include "sim/driver/timeline.h"
+#include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 
 using namespace sim::driver;

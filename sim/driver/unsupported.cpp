@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string>
 
-#include "sim/driver/report.h"
+#include "sim/driver/report/report.h"
 #include "sim/driver/symbols.h"
 
 namespace sim::driver {

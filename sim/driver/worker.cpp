@@ -5,8 +5,8 @@
 // device is held back for a moment, or until somebody waits, so that there is something to reorder.
 #include <thread>
 
-#include "sim/driver/capture.h"
-#include "sim/driver/timeline.h"
+#include "sim/driver/graph/capture.h"
+#include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "sim/driver/timeline_export.h"
+#include "sim/driver/report/timeline_export.h"
 
 // The header names a later version of it only.
 extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,

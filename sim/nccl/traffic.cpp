@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "sim/driver/environment.h"
-#include "sim/driver/line_file.h"
+#include "sim/driver/report/line_file.h"
 
 namespace sim::nccl {
 namespace {

@@ -14,7 +14,7 @@
 #include <map>
 #include <sstream>
 
-#include "sim/tests/driver_client.h"
+#include "sim/tests/driver/driver_client.h"
 
 namespace sim::tests {
 

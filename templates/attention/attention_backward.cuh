@@ -11,10 +11,10 @@
 // queries that see them, of every query head that reads the keys; its parts of dq are added to an
 // accumulator in memory. After Dao et al., FlashAttention-2, with the scores transposed.
 #pragma once
-#include "attention/gradient_products.cuh"
-#include "attention/gradient_sums.cuh"
+#include "attention/backward/gradient_products.cuh"
+#include "attention/backward/gradient_sums.cuh"
 #include "attention/query_visits.cuh"
-#include "attention/score_gradients.cuh"
+#include "attention/backward/score_gradients.cuh"
 #include "attention/split_copy.cuh"
 #include "params/attention_backward.h"
 

@@ -15,7 +15,7 @@
 #pragma once
 #include "attention/attention_backward.cuh"
 #include "attention/pairs.cuh"
-#include "attention/position_gradients.cuh"
+#include "attention/backward/position_gradients.cuh"
 
 namespace lathe {
 

@@ -5,7 +5,7 @@
 //
 // A thread takes four columns of a row and head.
 #pragma once
-#include "attention/dq_chunks.cuh"
+#include "attention/backward/dq_chunks.cuh"
 #include "common/types.cuh"
 #include "params/attention_backward.h"
 

@@ -8,7 +8,7 @@
 //
 // A thread takes one value, or four of sums or dq.
 #pragma once
-#include "attention/dq_chunks.cuh"
+#include "attention/backward/dq_chunks.cuh"
 #include "attention/softmax.cuh"
 #include "params/attention_backward.h"
 

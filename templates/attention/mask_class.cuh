@@ -4,7 +4,7 @@
 // or all of the pairs; and the making of a list of tiles. mask_tile says it where the snippet has
 // one; otherwise every pair is looked at, up to the first that shows the tile to be mixed.
 #pragma once
-#include "attention/captures.cuh"
+#include "attention/mods/captures.cuh"
 #include "attention/mask.cuh"
 
 namespace lathe {

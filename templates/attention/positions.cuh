@@ -8,7 +8,7 @@
 #include "attention/mask.cuh"
 #include "attention/scores.cuh"
 #include "attention/visit_queue.cuh"
-#include "attention/visit_snippets.cuh"
+#include "attention/mods/visit_snippets.cuh"
 #include "common/types.cuh"
 
 namespace lathe {

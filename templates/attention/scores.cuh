@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a score between the two products: scale, softcap, ALiBi, score_mod and masks.
 #pragma once
-#include "attention/captures.cuh"
+#include "attention/mods/captures.cuh"
 #include "attention/place.cuh"
 #include "attention/softmax.cuh"
 #include "attention/visits.cuh"

@@ -10,7 +10,7 @@
 #pragma once
 #include "attention/mask.cuh"
 #include "attention/place.cuh"
-#include "attention/snippets.cuh"
+#include "attention/mods/snippets.cuh"
 
 namespace lathe {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels built side by side: each once in the process, whoever asks; the first failure in the
 // order of the list; and a process that is killed while it compiles leaves nothing.
-#include "api/build_kernels.h"
+#include "api/cache/build_kernels.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "tests/cache/support.h"
 #include "tests/harness/support.h"
 

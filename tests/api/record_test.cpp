@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recording: which lines are in the file, from how many threads and processes, and what a file that
 // cannot be written costs. And the line in NOT_CACHED: warmed, it makes the same plan.
-#include "api/record.h"
+#include "api/cache/record.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The race between candidates without a device: who can win, what ranks agree on, and how often
 // they talk.
-#include "api/tune_race.h"
+#include "api/tune/tune_race.h"
 
 #include <doctest/doctest.h>
 

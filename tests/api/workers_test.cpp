@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // How many threads compile, and when there is more than one.
-#include "api/workers.h"
+#include "api/cache/workers.h"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cache/bundle.h"
+#include "cache/bundle/bundle.h"
 #include "cache/tiers.h"
 #include "codegen/base/text.h"
 #include "tests/cache/bundles.h"

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-#include "cache/bundle.h"
+#include "cache/bundle/bundle.h"
 #include "cache/tiers.h"
 #include "codegen/base/text.h"
 #include "tests/cache/bundles.h"

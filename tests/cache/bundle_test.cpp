@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bundles that are well: what is packed is found, the same entries are the same bytes, and what is
 // no bundle is refused with its reason.
-#include "cache/bundle.h"
+#include "cache/bundle/bundle.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "codegen/base/text.h"
 #include "tests/cache/bundles.h"
 #include "tests/cache/support.h"

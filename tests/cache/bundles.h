@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/bundle.h"
+#include "cache/bundle/bundle.h"
 #include "cache/tiers.h"
 #include "cache/tuned.h"
 #include "tests/cache/support.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // An entry survives its own bytes and refuses all others.
-#include "cache/entry.h"
+#include "cache/store/entry.h"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "cache/fs.h"
+#include "cache/store/fs.h"
 
 namespace lathe::test {
 

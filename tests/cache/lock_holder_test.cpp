@@ -10,7 +10,7 @@
 #include <chrono>
 #include <thread>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "tests/cache/faults.h"
 #include "tests/cache/support.h"
 

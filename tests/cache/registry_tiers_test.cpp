@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include "cache/bundle.h"
+#include "cache/bundle/bundle.h"
 #include "cache/registry.h"
 #include "ops/conv/kernels.h"
 #include "tests/cache/registry_kernels.h"

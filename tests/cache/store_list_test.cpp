@@ -3,7 +3,7 @@
 // Counting, verifying, the compilers seen, and the nearest entry of a miss.
 #include <doctest/doctest.h>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "codegen/base/text.h"
 #include "tests/cache/support.h"
 

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store's invariant: the right kernel or a miss; never a wrong hit, crash, hang or leaked
 // descriptor; and the next run is healthy.
-#include "cache/store.h"
+#include "cache/store/store.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "codegen/base/text.h"
 #include "tests/cache/faults.h"
 #include "tests/cache/support.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/entry.h"
+#include "cache/store/entry.h"
 #include "codegen/base/log.h"
 
 namespace lathe::test {

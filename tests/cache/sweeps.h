@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include "cache/store.h"
+#include "cache/store/store.h"
 #include "tests/cache/faults.h"
 #include "tests/cache/support.h"
 

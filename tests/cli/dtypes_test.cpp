@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "api/cli/tensors.h"
+#include "api/cli/inputs/tensors.h"
 
 using namespace lathe::cli;
 

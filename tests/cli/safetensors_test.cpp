@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // safetensors: what is written is read back, and no lie in a file is believed.
-#include "api/cli/safetensors.h"
+#include "api/cli/inputs/safetensors.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

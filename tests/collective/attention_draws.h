@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "collective/attention_rounds.h"
+#include "collective/plans/attention_rounds.h"
 #include "tests/collective/cases.h"
 
 namespace lathe::draws {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounds against brute force: every row meets the keys it sees, once; what is sent is received; the
 // gradients of keys come home whole.
-#include "collective/attention_rounds.h"
+#include "collective/plans/attention_rounds.h"
 
 #include <doctest/doctest.h>
 

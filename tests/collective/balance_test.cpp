@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Balances of a sequence axis: every token once, and as much to do for every rank.
-#include "collective/balance.h"
+#include "collective/plans/balance.h"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/shard.h"
+#include "collective/plans/shard.h"
 
 namespace cases {
 

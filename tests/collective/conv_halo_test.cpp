@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan against brute force, and whole exchanges of all ranks with kernels played on the CPU.
 // Rows are identified, not computed: a halo is right if it holds the rows that it should.
-#include "collective/conv_halo.h"
+#include "collective/plans/conv_halo.h"
 
 #include <doctest/doctest.h>
 

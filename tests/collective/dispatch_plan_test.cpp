@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dispatch carried out on the host, token by token: every query meets exactly its keys once,
 // results go home, gradients are summed by the order of ranks. Against the definition of a mask.
-#include "collective/dispatch_plan.h"
+#include "collective/plans/dispatch_plan.h"
 
 #include <doctest/doctest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the tokens that destinations receive, and of the planner that chooses destinations.
-#include "collective/dispatch.h"
+#include "collective/plans/dispatch.h"
 
 #include <climits>
 #include <map>
 
-#include "collective/planner.h"
+#include "collective/plans/planner.h"
 #include "tests/collective/documents.h"
 
 using namespace lathe;

@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "collective/dispatch.h"
+#include "collective/plans/dispatch.h"
 #include "tests/collective/cases.h"
 
 namespace lathe::documents {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "collective/agreement.h"
-#include "collective/conv_halo.h"
+#include "collective/plans/conv_halo.h"
 #include "collective/exchange.h"
 #include "tests/collective/threads.h"
 

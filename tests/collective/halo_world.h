@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "collective/conv_halo.h"
+#include "collective/plans/conv_halo.h"
 #include "tests/collective/fakes.h"
 
 using Row = int64_t;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which states ranks exchange: against a plain definition token by token, and with numbers for
 // states, which must come out as those of one rank.
-#include "collective/kda_states.h"
+#include "collective/plans/kda_states.h"
 
 #include <doctest/doctest.h>
 

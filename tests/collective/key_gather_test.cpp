@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathered keys against brute force over random documents: every row finds the keys that it may
 // see, where its run says, and nothing else is sent; gradients find their way home.
-#include "collective/key_gather.h"
+#include "collective/plans/key_gather.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Layouts of both axes, and the hops that ranks post.
-#include "collective/layout.h"
+#include "collective/plans/layout.h"
 
 #include <doctest/doctest.h>
 

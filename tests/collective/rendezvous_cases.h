@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "collective/rendezvous.h"
+#include "collective/rendezvous/rendezvous.h"
 
 namespace rendezvous {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads and as processes that meet in a folder, at different times, among what earlier
 // runs and other people have left there.
-#include "collective/rendezvous_folder.h"
+#include "collective/rendezvous/rendezvous_folder.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include <future>
 #include <latch>
 
-#include "collective/rendezvous_messages.h"
+#include "collective/rendezvous/rendezvous_messages.h"
 #include "tests/collective/planted.h"
 #include "tests/collective/rendezvous_cases.h"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Each message and file: what is encoded is decoded, and every other length or kind is refused.
-#include "collective/rendezvous_messages.h"
+#include "collective/rendezvous/rendezvous_messages.h"
 
 #include "tests/collective/rendezvous_cases.h"
 

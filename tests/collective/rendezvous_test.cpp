@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads that meet on the loopback interface.
-#include "collective/rendezvous.h"
+#include "collective/rendezvous/rendezvous.h"
 
 #include "tests/collective/fakes.h"
 #include "tests/collective/rendezvous_cases.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Against brute force that looks at one token at a time.
-#include "collective/shard.h"
+#include "collective/plans/shard.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Addresses that swallow packets beside one that answers.
-#include "collective/socket.h"
+#include "collective/rendezvous/socket.h"
 
 #include "tests/collective/rendezvous_cases.h"
 

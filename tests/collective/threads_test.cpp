@@ -12,7 +12,7 @@
 #include <numeric>
 #include <vector>
 
-#include "collective/conv_halo.h"
+#include "collective/plans/conv_halo.h"
 
 using namespace lathe;
 using namespace threads;

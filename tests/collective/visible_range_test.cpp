@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Visible pairs against brute force.
-#include "collective/visible_range.h"
+#include "collective/plans/visible_range.h"
 
 #include <doctest/doctest.h>
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <set>
 
-#include "cache/bundle.h"
+#include "cache/bundle/bundle.h"
 #include "tests/fuzz/property.h"
 
 using namespace lathe;

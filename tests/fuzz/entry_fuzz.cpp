@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cache/entry.h"
+#include "cache/store/entry.h"
 #include "tests/fuzz/property.h"
 
 using namespace lathe;
 
 namespace {
 
-// The layout of version 1, as the head of cache/entry.cpp states it.
+// The layout of version 1, as the head of cache/store/entry.cpp states it.
 constexpr size_t kLengthsAt = 16, kKeyAt = 64, kChecksumAt = 80, kDigestBytes = 16;
 
 void check_decoding(std::string_view bytes) {

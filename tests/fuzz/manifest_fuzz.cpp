@@ -5,7 +5,7 @@
 // looked at as a line, and as the inside of one of some operator.
 #include <algorithm>
 
-#include "api/manifest.h"
+#include "api/cache/manifest.h"
 #include "tests/fuzz/property.h"
 
 using namespace lathe;

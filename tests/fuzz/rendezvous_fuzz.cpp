@@ -4,7 +4,7 @@
 // encodes to the same bytes; rank 0 gives its id to nobody who does not prove the secret; a rank
 // believes nobody who does not. Each input is taken as it is, and also with the proof that its
 // bytes should have, since no mutation finds one.
-#include "collective/rendezvous_talk.h"
+#include "collective/rendezvous/rendezvous_talk.h"
 #include "tests/fuzz/property.h"
 
 using namespace lathe;

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "api/cli/failure.h"
-#include "api/cli/safetensors.h"
+#include "api/cli/inputs/safetensors.h"
 #include "tests/fuzz/property.h"
 
 using namespace lathe;

@@ -4,7 +4,7 @@
 // balanced, one block step computes there over whole contexts, results go home.
 #pragma once
 
-#include "collective/dispatch_plan.h"
+#include "collective/plans/dispatch_plan.h"
 #include "collective/group.h"
 #include "ops/attention/ranks/steps.h"
 #include "ops/attention/ranks/travel.h"

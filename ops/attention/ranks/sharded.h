@@ -4,7 +4,7 @@
 // or are gathered meanwhile. Only float32 partial results are carried from step to step.
 #pragma once
 
-#include "collective/attention_rounds.h"
+#include "collective/plans/attention_rounds.h"
 #include "collective/exchange.h"
 #include "ops/attention/ranks/steps.h"
 #include "ops/device_table.h"

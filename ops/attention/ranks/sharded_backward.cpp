@@ -9,7 +9,7 @@
 //                   |         | sums of 0 |     | sums        | home
 #include <algorithm>
 
-#include "collective/conv_halo.h"  // all_reduce_f32
+#include "collective/plans/conv_halo.h"  // all_reduce_f32
 #include "ops/attention/ranks/sharded_run.h"
 
 namespace lathe {

@@ -3,7 +3,7 @@
 // Chooses the steps of a request, and builds their calls.
 #include "ops/attention/ranks/steps.h"
 
-#include "collective/attention_rounds.h"
+#include "collective/plans/attention_rounds.h"
 
 namespace lathe {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "collective/conv_halo.h"
+#include "collective/plans/conv_halo.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/schema.h"
 #include "tests/harness/launch_world.h"

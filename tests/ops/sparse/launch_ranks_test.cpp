@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "collective/key_gather.h"
+#include "collective/plans/key_gather.h"
 #include "ops/sparse/schema.h"
 #include "templates/params/rows.h"
 #include "templates/params/sparse_attention.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention over ranks by dispatch equals one rank, to the rounding of partial sums, and
 // itself bit for bit from run to run.
-#include "collective/dispatch_plan.h"
+#include "collective/plans/dispatch_plan.h"
 #include "tests/ops/attention/ranks/calls.h"
 
 using namespace apitest;

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Building the kernels of a plan: side by side where they have to be compiled.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "api/context.h"
+#include "api/cache/workers.h"
+#include "codegen/spec.h"
+
+namespace lathe {
+
+// What plans of the problem in the context are made of; nothing is compiled. Of a problem that was
+// read from a line and names a group, by the rules and by what is tuned here, which its ranks may
+// come to share.
+Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
+                                                const lathe_problem& problem);
+
+// In the order of `specs`. Of several failures the first in that order. Counts each kernel in the
+// context. `most` threads; 0: as many as cores and memory allow.
+Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(
+    lathe_context& context, const std::vector<KernelSpec>& specs, int most = 0);
+
+// The same, and into the context's device, if there is one: in the order of `specs` and each as
+// soon as it can be, so that the next one is read into the memory that its code was in. What was
+// loaded before a failure stays loaded, and the next plan finds it.
+Result<std::vector<LoadedKernel>> load_kernels(lathe_context& context,
+                                               const std::vector<KernelSpec>& specs);
+
+// build_counted for the work of work_through, which must not throw.
+Result<std::shared_ptr<const BuiltKernel>> build_safely(lathe_context& context,
+                                                        const KernelSpec& spec, const Busy& busy);
+
+}  // namespace lathe

@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Bundles as their users see them.
+#include "cache/bundle/bundle.h"
+
+#include <algorithm>
+#include <set>
+
+#include "api/boundary.h"
+#include "api/context.h"
+#include "api/tune/tuned_bundle.h"
+#include "codegen/base/printable.h"
+
+namespace lathe {
+namespace {
+
+// What the calling thread was last lent.
+struct Lent {
+  std::string problems, information, lines;
+};
+Lent& lent() {
+  thread_local Lent lent;
+  return lent;
+}
+
+std::string information_text(const BundleInformation& information) {
+  std::string out;
+  for (const std::string& value : information.archs) out += "arch=" + value + "\n";
+  for (const std::string& value : information.compilers) out += "compiler=" + value + "\n";
+  for (const std::string& value : information.tuned) out += "tuned=" + value + "\n";
+  return out;
+}
+
+Status check_report(const lathe_bundle_report* out) { return out ? check_sized(out) : Status(); }
+
+void give(const BundleReport& report, std::string information, lathe_bundle_report* out) {
+  if (!out) return;
+  lent().problems = report.problems;
+  lent().information = std::move(information);
+  lathe_bundle_report told = {};
+  told.entries = report.entries;
+  told.bytes = report.bytes;
+  told.added = report.added;
+  told.present = report.present;
+  told.bad = report.bad;
+  told.problems = lent().problems.c_str();
+  told.information = lent().information.c_str();
+  give_sized(told, out);
+}
+
+// Of a file just written.
+Status give_of(const BundleReport& report, const char* path, lathe_bundle_report* out) {
+  if (!out) return {};
+  LATHE_ASSIGN(const auto bundle, Bundle::open(path));
+  give(report, information_text(bundle->information()), out);
+  return {};
+}
+
+std::string one_line(std::string_view from) {
+  std::string out(from);
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return out;
+}
+
+std::string line_of(const Entry& entry, uint64_t bytes) {
+  const auto named = [&](const char* name) {
+    return one_line(entry.metadata.find(name).value_or("?"));
+  };
+  return text(entry.key.digest.hex(), "\t", named("kernel"), "\t",
+              one_line(value_of(entry.key.text, "arch")), "\t", bytes, "\t", named("spec"));
+}
+
+Status list_tiers(lathe_context& context, std::string& lines) {
+  const Tiers::List& read_only = context.tiers->read_only();
+  const std::vector<EntrySource*> sources = context.tiers->sources();
+  std::set<std::string> told;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const std::string& where = i == 0 ? context.store->root() : read_only[i - 1]->name();
+    for (const Digest& key : sources[i]->keys()) {
+      const Result<Entry> entry = sources[i]->read(key);
+      if (!entry.ok() || !told.insert(key.hex()).second) continue;
+      lines += line_of(*entry, encode_entry(*entry).size()) + "\t" + one_line(where) + "\n";
+    }
+  }
+  return {};
+}
+
+Result<std::vector<Digest>> parse_keys(const char* const* keys, size_t count) {
+  std::vector<Digest> out;
+  for (size_t i = 0; i < count; ++i) {
+    LATHE_TRY(require(keys[i], text("keys[", i, "]").c_str()));
+    const auto key = parse_digest(keys[i]);
+    if (!key)
+      return invalid(text("keys[", i, "] is ", in_quotes(keys[i]),
+                          ", but a key has 32 hexadecimal digits (0-9, a-f)"));
+    out.push_back(*key);
+  }
+  return out;
+}
+
+Status list_bundle(const char* path, std::string* lines, lathe_bundle_report* out) {
+  LATHE_ASSIGN(const auto bundle, Bundle::open(path));
+  BundleReport report;
+  report.bytes = bundle->bytes();
+  for (const BundleItem& item : bundle->items()) {
+    ++report.entries;
+    const Bundle::Found found = bundle->read(item);
+    if (!found.entry) {
+      ++report.bad;
+      report.problems += item.key.hex() + ": " + found.why + "\n";
+    }
+    if (lines)
+      *lines += (found.entry ? line_of(*found.entry, item.length)
+                             : text(item.key.hex(), "\t?\t?\t", item.length, "\t",
+                                    one_line("damaged: " + found.why))) +
+                "\n";
+  }
+  give(report, information_text(bundle->information()), out);
+  return {};
+}
+
+}  // namespace
+}  // namespace lathe
+
+using lathe::boundary;
+using lathe::require;
+using lathe::Status;
+
+extern "C" {
+
+lathe_status lathe_cache_list(lathe_context* context, const char** lines) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(require(lines, "lines"));
+    std::string& all = lathe::lent().lines;
+    all.clear();
+    LATHE_TRY(lathe::list_tiers(*context, all));
+    *lines = all.c_str();
+    return {};
+  });
+}
+
+lathe_status lathe_cache_pack(lathe_context* context, const char* path, const char* const* keys,
+                              size_t key_count, lathe_bundle_report* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(require(path, "path"));
+    LATHE_TRY(lathe::check_report(out));
+    if (!keys) {
+      LATHE_TRY(lathe::require_directory(*context));
+      const std::vector<lathe::EntrySource*> all = {context->store.get()};
+      LATHE_ASSIGN(
+          const auto report,
+          lathe::pack_bundle(path, all, nullptr, lathe::tuned_lines(*context, all, nullptr)));
+      return lathe::give_of(report, path, out);
+    }
+    LATHE_ASSIGN(const auto chosen, lathe::parse_keys(keys, key_count));
+    LATHE_ASSIGN(
+        const auto report,
+        lathe::pack_bundle(path, context->tiers->sources(), &chosen,
+                           lathe::tuned_lines(*context, context->tiers->sources(), &chosen)));
+    return lathe::give_of(report, path, out);
+  });
+}
+
+lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
+                                lathe_bundle_report* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(context, "context"));
+    LATHE_TRY(require(path, "path"));
+    LATHE_TRY(lathe::check_report(out));
+    LATHE_TRY(lathe::require_directory(*context));
+    LATHE_ASSIGN(const auto bundle, lathe::Bundle::open(path));
+    LATHE_ASSIGN(const auto report, lathe::unpack_bundle(*bundle, *context->store));
+    const std::string information = lathe::information_text(bundle->information());
+    LATHE_TRY(lathe::take_tuned_lines(*context, information));
+    lathe::give(report, information, out);
+    return {};
+  });
+}
+
+lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_t count,
+                                lathe_bundle_report* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(path, "path"));
+    LATHE_TRY(require(from, "from"));
+    LATHE_TRY(lathe::check_report(out));
+    std::vector<std::string> paths;
+    for (size_t i = 0; i < count; ++i) {
+      LATHE_TRY(require(from[i], lathe::text("from[", i, "]").c_str()));
+      paths.emplace_back(from[i]);
+    }
+    if (paths.empty()) return lathe::invalid("count is 0, but there must be a bundle to merge");
+    LATHE_ASSIGN(const auto report, lathe::merge_bundles(path, paths));
+    return lathe::give_of(report, path, out);
+  });
+}
+
+lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(path, "path"));
+    LATHE_TRY(lathe::check_sized(out));
+    return lathe::list_bundle(path, nullptr, out);
+  });
+}
+
+lathe_status lathe_bundle_list(const char* path, const char** lines, lathe_bundle_report* out) {
+  return boundary([&]() -> Status {
+    LATHE_TRY(require(path, "path"));
+    LATHE_TRY(require(lines, "lines"));
+    LATHE_TRY(lathe::check_report(out));
+    std::string& all = lathe::lent().lines;
+    all.clear();
+    LATHE_TRY(lathe::list_bundle(path, &all, out));
+    *lines = all.c_str();
+    return {};
+  });
+}
+
+}  // extern "C"

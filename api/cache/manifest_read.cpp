@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// From a line to a problem. Each refusal says where in the line, what was found and what is
+// allowed.
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "api/boundary.h"
+#include "api/cache/manifest.h"
+#include "api/cache/manifest_scan.h"
+#include "codegen/base/printable.h"
+#include "ops/group.h"
+#include "ops/option_text.h"
+
+namespace lathe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMostDepth = 4;  // the line, its tensors, one of them, its extents
+constexpr size_t kMostShown = 100;
+
+// A value for messages.
+std::string shown(const Json& value) {
+  std::string out = value.dump(-1, ' ', true);
+  if (out.size() > kMostShown) out = out.substr(0, kMostShown) + "...";
+  return out;
+}
+
+Status wrong(std::string_view field, const Json& value, std::string_view allowed) {
+  return invalid(text(field, " is ", shown(value), "; allowed is ", allowed));
+}
+
+// A whole number that fits.
+bool is_int64(const Json& value) {
+  if (value.is_number_unsigned()) {
+    return value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
+  }
+  return value.is_number_integer();
+}
+
+Status check_fields(const Json& object, std::string_view where,
+                    std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : object.items()) {
+    bool found = false;
+    std::string all;
+    for (std::string_view each : known) {
+      found = found || each == name;
+      all += text(all.empty() ? "" : ", ", each);
+    }
+    if (!found) {
+      return invalid(text(where, " has the field ", in_quotes(name), "; allowed are ", all));
+    }
+  }
+  return {};
+}
+
+Status read_tensor(lathe_problem* problem, const std::string& name, const Json& value) {
+  const std::string field = "tensor " + escaped(name);
+  const bool good =
+      value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_array();
+  if (!good) return wrong(field, value, "[dtype, [extents]], such as [\"bf16\", [1, -1, 4096]]");
+  const std::string dtype = value[0].get<std::string>();
+  const DtypeInfo* found = nullptr;
+  for (const DtypeInfo& each : kDtypes) {
+    if (dtype == each.word) found = &each;
+  }
+  if (!found) return wrong(field + "'s dtype", value[0], "f32, f16, bf16, i32 or i64");
+  std::vector<int64_t> extents;
+  for (const Json& extent : value[1]) {
+    if (!is_int64(extent)) {
+      return wrong(field + "'s extent " + std::to_string(extents.size()), extent,
+                   "a whole number from -1 (varies) up");
+    }
+    extents.push_back(extent.get<int64_t>());
+  }
+  return declare(*problem, name.c_str(), static_cast<lathe_dtype>(found - kDtypes),
+                 static_cast<int>(extents.size()), extents.data());
+}
+
+Status read_option(lathe_problem* problem, const std::string& name, const Json& value) {
+  const auto set = [&](OptionType type, const std::string& given) {
+    return set_option(problem, name.c_str(), type, given);
+  };
+  const int index = find_option(*problem->op, name);
+  if (index >= 0 && takes_file(problem->op->options[index]) &&
+      value != problem->op->options[index].fallback) {
+    return wrong("option " + name, value,
+                 text('"', problem->op->options[index].fallback,
+                      "\": a text of your own is in snippets, whole, not as a file's name"));
+  }
+  if (value.is_boolean()) return set(OptionType::integer, value.get<bool>() ? "1" : "0");
+  if (value.is_number_integer()) return set(OptionType::integer, value.dump());
+  if (value.is_number_float()) {
+    char digits[64];
+    const auto end = std::to_chars(digits, digits + sizeof(digits), value.get<double>()).ptr;
+    return set(OptionType::number, std::string(digits, end));
+  }
+  if (value.is_string() && value.get<std::string>().find('\0') == std::string::npos) {
+    return set(OptionType::word, value.get<std::string>());
+  }
+  return wrong("option " + escaped(name), value, "a number or a text");
+}
+
+Status read_group(lathe_problem* problem, const Json& value) {
+  if (!value.is_object()) return wrong("group", value, "{\"world\": N, \"flags\": [...]}");
+  LATHE_TRY(check_fields(value, "group", {"world", "flags"}));
+  const std::string worlds = text("a whole number from 1 to ", kMostWorld);
+  if (!value.contains("world")) return invalid("group has no world; allowed is " + worlds);
+  const Json& world = value["world"];
+  if (!is_int64(world) || world.get<int64_t>() < 1 || world.get<int64_t>() > kMostWorld) {
+    return wrong("group's world", world, worlds);
+  }
+  unsigned flags = 0;
+  std::string known;
+  for (const GroupFlag& each : kGroupFlagWords) {
+    known += text(known.empty() ? "" : ", ", each.word);
+  }
+  const Json listed = value.contains("flags") ? value["flags"] : Json::array();
+  if (!listed.is_array()) return wrong("group's flags", listed, "a list of " + known);
+  for (const Json& each : listed) {
+    unsigned found = 0;
+    for (const GroupFlag& flag : kGroupFlagWords) {
+      if (each == flag.word) found = flag.flag;
+    }
+    if (found == 0 || (flags & found)) {
+      return wrong("a flag of group", each, "each once of " + known);
+    }
+    flags |= found;
+  }
+  LATHE_TRY(check_group_flags(*problem->op, flags));
+  problem->said_group = std::make_shared<lathe_group>();
+  problem->said_group->group = Group::unconnected(static_cast<int>(world.get<int64_t>()), 0);
+  problem->group = problem->said_group.get();
+  problem->group_flags = flags;
+  return {};
+}
+
+// An object of the line, or none.
+Status for_each(const Json& line, const char* field,
+                const std::function<Status(const std::string&, const Json&)>& read) {
+  if (!line.contains(field)) return {};
+  const Json& object = line[field];
+  if (!object.is_object()) return wrong(field, object, "an object");
+  for (const auto& [name, value] : object.items()) {
+    // The tables' names are C strings.
+    if (name.find('\0') != name.npos) {
+      return invalid(
+          text("a name in ", field, " is ", shown(name), "; allowed are the operator's"));
+    }
+    LATHE_TRY(read(name, value));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
+  LATHE_ASSIGN(const Json line, scan_json(given, kMostLineBytes, kMostDepth));
+  LATHE_TRY(check_fields(line, "the line",
+                         {"op", "tensors", "options", "alignment", "snippets", "group"}));
+  const std::string operators = "one of " + operator_names();
+  if (!line.contains("op")) return invalid("op is missing; allowed is " + operators);
+  if (!line["op"].is_string()) return wrong("op", line["op"], operators);
+  const auto asked = line["op"].get<std::string>();
+  const Operator* op = find_operator(asked);
+  if (!op) return invalid(no_such_operator(asked));
+  if (!line.contains("tensors")) {
+    return invalid("tensors is missing; allowed is {name: [dtype, [extents]]}");
+  }
+  auto problem = std::make_unique<lathe_problem>();
+  problem->op = op;
+  problem->options.resize(op->options.size());
+  LATHE_TRY(for_each(line, "tensors", [&](const std::string& name, const Json& value) {
+    return read_tensor(problem.get(), name, value);
+  }));
+  LATHE_TRY(for_each(line, "options", [&](const std::string& name, const Json& value) {
+    return read_option(problem.get(), name, value);
+  }));
+  LATHE_TRY(for_each(line, "snippets", [&](const std::string& name, const Json& value) -> Status {
+    if (!value.is_string()) return wrong("snippet " + escaped(name), value, "a text");
+    return set_option_text(problem.get(), name.c_str(), value.get<std::string>());
+  }));
+  if (line.contains("alignment")) {
+    const Json& alignment = line["alignment"];
+    if (!is_int64(alignment)) return wrong("alignment", alignment, "1, 2, 4, 8 or 16");
+    LATHE_TRY(set_alignment(*problem, alignment.get<int64_t>()));
+  }
+  if (line.contains("group")) LATHE_TRY(read_group(problem.get(), line["group"]));
+  return problem;
+}
+
+}  // namespace lathe
+
+extern "C" lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes) {
+  return lathe::boundary([&]() -> lathe::Status {
+    LATHE_TRY(lathe::require(out, "out"));
+    LATHE_TRY(lathe::require(line, "line"));
+    LATHE_ASSIGN(auto problem, lathe::parse_problem({line, bytes}));
+    *out = problem.release();
+    return {};
+  });
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// LATHE_RECORD: the problems that a process asks for, as lines of a manifest. Any number of
+// processes may record into one file.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "cache/store/fs.h"
+#include "codegen/base/digest.h"
+#include "ops/problem.h"
+
+namespace lathe {
+
+// Thread-safe. Failing to record is one warning, never an error.
+class Recorder {
+ public:
+  explicit Recorder(std::string path, const FileSystem& fs = real_fs());
+  // That of the file which LATHE_RECORD names now, one for each file in a process; null if unset.
+  static std::shared_ptr<Recorder> from_environment();
+
+  // Appends the problem's line, the first time that this process has it.
+  void note(const lathe_problem& problem);
+
+ private:
+  // Why it failed; empty if it did not. `line` ends in a newline.
+  std::string append(const std::string& line) const;
+  std::string append_to(int file, const std::string& line) const;
+  bool lock(int file) const;
+  void warn(const std::string& why);
+
+  const std::string path_;
+  const FileSystem& fs_;
+  std::mutex mutex_;
+  std::set<std::array<uint8_t, 16>> noted_;
+  bool warned_ = false;
+};
+
+}  // namespace lathe

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cli/inputs/made_up.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace lathe::cli {
+namespace {
+
+using Value = std::function<int64_t(int64_t)>;  // of an element, by its number
+
+int64_t extent(const Problem& problem, std::initializer_list<const char*> letters) {
+  for (const char* letter : letters) {
+    const auto found = problem.extents.find(letter);
+    if (found != problem.extents.end()) return found->second;
+  }
+  return 0;
+}
+
+// `all` in as many parts as there are offsets less one.
+Value even_offsets(int64_t all, int64_t offsets) {
+  const int64_t parts = std::max<int64_t>(offsets - 1, 1);
+  return [=](int64_t i) { return all / parts * i + std::min(i, all % parts); };
+}
+
+// Of a row that sees so many keys, or blocks of them, `count` entries as far apart as can be; each
+// row begins elsewhere.
+int64_t spread(int64_t row, int64_t entry, int64_t count, int64_t seen) {
+  if (seen <= count) return entry < seen ? entry : -1;
+  return (entry * seen / count + row * 61) % seen;
+}
+
+// Rows and keys of a sequence, which are all of one length.
+struct Lengths {
+  int64_t rows, keys;
+  int64_t position(int64_t row) const {  // the last row is at the last key
+    return std::max<int64_t>(keys - rows, 0) + row % rows;
+  }
+};
+Lengths lengths_of(const Problem& problem) {
+  const bool packed = problem.inputs.contains("cu_seqlens_q");
+  const int64_t sequences = std::max<int64_t>(packed ? extent(problem, {"N"}) : 1, 1);
+  return {std::max<int64_t>(extent(problem, {"Tq", "Sq"}) / sequences, 1),
+          extent(problem, {"Tk", "Sk"}) / sequences};
+}
+
+Value row_positions(const Problem& problem) {
+  return [lengths = lengths_of(problem)](int64_t i) { return lengths.position(i); };
+}
+
+// Lists over the keys of a row's own sequence.
+Value list_entries(const Problem& problem, const TensorSpec& spec) {
+  const bool causal = setting(problem, "sparse_mode") == "3";
+  const bool absolute = setting(problem, "index_space") == "absolute";
+  const Lengths lengths = lengths_of(problem);
+  const int64_t block = std::max<int64_t>(std::stoll(setting(problem, "block_size")), 1);
+  const int64_t topk = spec.shape.back(), heads = spec.shape[spec.shape.size() - 2];
+  return [=](int64_t i) -> int64_t {
+    const int64_t row = i / (topk * heads), keys = lengths.keys;
+    const int64_t seen = causal ? std::min(lengths.position(row) + 1, keys) : keys;
+    const int64_t entry = spread(row, i % topk, topk, (seen + block - 1) / block);
+    return entry < 0 || !absolute ? entry : row / lengths.rows * keys + entry;
+  };
+}
+
+// Of each sequence's pages those before it belong to others, as long as there are any.
+Value pages(const Problem& problem) {
+  const int64_t all = std::max<int64_t>(extent(problem, {"P"}), 1);
+  return [=](int64_t i) { return i % all; };
+}
+
+Value stored_keys(const Problem& problem) {
+  int64_t room = extent(problem, {"M"}) * extent(problem, {"page"});
+  for (const auto& [name, spec] : problem.inputs) {
+    const char* by =
+        is_changed(problem, name) ? find_tensor(problem.op, name)->changed_by : nullptr;
+    if (by == nullptr) continue;
+    room -= problem.inputs.at(by).shape.at(1);
+    break;
+  }
+  return [room = std::max<int64_t>(room, 0)](int64_t) { return room; };
+}
+
+Value slots(const Problem& problem) {
+  return [all = extent(problem, {"S"})](int64_t i) { return i < all ? i : -1; };
+}
+
+// All rows and all keys, the last row at the last key; more pairs are empty.
+Value pairs(const Problem& problem) {
+  const int64_t rows = extent(problem, {"Tq", "Sq"}), keys = extent(problem, {"Tk", "Sk"});
+  return [=](int64_t i) -> int64_t {
+    const int64_t first[] = {0, rows, 0, keys, keys - rows, 0, 0};
+    if (i < 7) return first[i];
+    return i % 7 < 2 ? rows : 0;
+  };
+}
+
+Value value_of(const Problem& problem, const std::string& name, const TensorSpec& spec) {
+  if (name.starts_with("cu_seqlens")) {
+    const std::string letter = name == "cu_seqlens" ? "T" : "T" + name.substr(name.size() - 1);
+    return even_offsets(extent(problem, {letter.c_str()}), spec.shape[0]);
+  }
+  if (name == "indices" && problem.extents.contains("topk")) return list_entries(problem, spec);
+  if (name == "block_table") return pages(problem);
+  if (name == "cache_seqlens") return stored_keys(problem);
+  if (name == "state_indices") return slots(problem);
+  if (name == "num_accepted_tokens") return [](int64_t) { return 1; };
+  if (name == "pairs") return pairs(problem);
+  if (name == "q_pos") return row_positions(problem);
+  if (name == "k_pos" || name == "indices") return [](int64_t i) { return i; };
+  return [](int64_t) { return 0; };
+}
+
+}  // namespace
+
+TensorMap made_up_integers(const Problem& problem) {
+  TensorMap out;
+  for (const auto& [name, spec] : problem.inputs) {
+    if (spec.dtype != LATHE_I32 && spec.dtype != LATHE_I64) continue;
+    HostTensor tensor = empty_tensor(spec);
+    const Value value = value_of(problem, name, spec);
+    for (int64_t i = 0; i < element_count(spec.shape); ++i) {
+      set_element(&tensor, i, static_cast<double>(value(i)));
+    }
+    out.emplace(name, std::move(tensor));
+  }
+  return out;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Reading safetensors. A file is hostile until every number in its header has been compared with
+// the size of the file; no memory is taken on its word.
+#include "api/cli/inputs/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "api/cli/failure.h"
+#include "api/cli/inputs/json_names.h"
+
+namespace lathe::cli {
+namespace {
+
+using Json = nlohmann::json;
+static_assert(std::endian::native == std::endian::little, "tensors are stored little-endian");
+
+constexpr uint64_t kMostHeaderBytes = 100'000'000;
+constexpr size_t kMostDimensions = 64;
+
+struct Placed {
+  TensorSpec spec;
+  uint64_t begin = 0, end = 0;  // in the data section
+};
+
+struct Header {
+  std::map<std::string, Placed> tensors;
+  uint64_t data_start = 0;
+};
+
+// Refusals that begin with the file's name.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : path_(path) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (!std::filesystem::exists(status)) reject("there is no such file");
+    if (!std::filesystem::is_regular_file(status)) reject("this is not a regular file");
+    size_ = std::filesystem::file_size(path, error);
+    file_.open(path, std::ios::binary);
+    if (error || !file_) reject("it cannot be read");
+  }
+
+  Header header() {
+    if (size_ < 8) {
+      reject("a safetensors file begins with 8 bytes of header length, it has " +
+             std::to_string(size_) + " bytes");
+    }
+    uint64_t length = 0;
+    read(0, &length, 8);
+    if (length > size_ - 8 || length > kMostHeaderBytes) {
+      reject("the header length is " + std::to_string(length) + ", allowed: at most " +
+             std::to_string(std::min(size_ - 8, kMostHeaderBytes)));
+    }
+    std::string text(length, '\0');
+    read(8, text.data(), length);
+    Header out;
+    out.data_start = 8 + length;
+    const Json json = parse(text);
+    for (const auto& [name, entry] : json.items()) {
+      if (name == "__metadata__") {
+        check_metadata(entry);
+      } else {
+        out.tensors[name] = placed(name, entry);
+      }
+    }
+    check_places(out);
+    return out;
+  }
+
+  void read(uint64_t offset, void* to, uint64_t bytes) {
+    file_.seekg(static_cast<std::streamoff>(offset));
+    file_.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
+    if (!file_) reject("it cannot be read to its end");
+  }
+
+ private:
+  [[noreturn]] void reject(const std::string& why) const {
+    refuse("input file " + in_quotes(path_.string()) + ": " + why);
+  }
+  [[noreturn]] void reject_tensor(const std::string& name, const std::string& why) const {
+    reject("tensor " + in_quotes(name) + ": " + why);
+  }
+
+  Json parse(const std::string& text) const {
+    constexpr int kMostDepth = 3;  // the header, a tensor, its shape
+    const std::string wrong = wrong_with_object(text, kMostDepth);
+    if (!wrong.empty()) reject(wrong);
+    return Json::parse(text);
+  }
+
+  void check_metadata(const Json& entry) const {
+    bool good = entry.is_object();
+    for (const auto& item : entry) good = good && item.is_string();
+    if (!good) reject("__metadata__ must map names to texts");
+  }
+
+  Placed placed(const std::string& name, const Json& entry) const {
+    if (!entry.is_object()) reject_tensor(name, "its entry is not a JSON object");
+    for (const auto& [field, unused] : entry.items()) {
+      if (field != "dtype" && field != "shape" && field != "data_offsets") {
+        reject_tensor(name, "its entry has the field " + in_quotes(field) +
+                                ", allowed: dtype, shape, data_offsets");
+      }
+    }
+    Placed out;
+    const DtypeInfo* dtype = nullptr;
+    if (entry.contains("dtype") && entry["dtype"].is_string()) {
+      const auto word = entry["dtype"].get<std::string>();
+      dtype = find_dtype_stored(word);
+      if (!dtype) {
+        reject_tensor(name, "dtype is " + in_quotes(word) + ", allowed: " + dtype_stored_names());
+      }
+    } else {
+      reject_tensor(name, "it has no dtype, allowed: " + dtype_stored_names());
+    }
+    out.spec.dtype = dtype->dtype;
+    for (uint64_t extent : naturals(name, entry, "shape")) {
+      out.spec.shape.push_back(static_cast<int64_t>(extent));
+    }
+    if (out.spec.shape.size() > kMostDimensions) {
+      reject_tensor(name, "it has " + std::to_string(out.spec.shape.size()) +
+                              " dimensions, allowed: at most " + std::to_string(kMostDimensions));
+    }
+    const std::vector<uint64_t> offsets = naturals(name, entry, "data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) {
+      reject_tensor(name, "data_offsets must be [begin, end] with begin <= end");
+    }
+    out.begin = offsets[0];
+    out.end = offsets[1];
+    check_size(name, out);
+    return out;
+  }
+
+  std::vector<uint64_t> naturals(const std::string& name, const Json& entry,
+                                 const char* field) const {
+    std::vector<uint64_t> out;
+    bool good = entry.contains(field) && entry[field].is_array();
+    if (good) {
+      for (const auto& item : entry[field]) {
+        good = good && item.is_number_unsigned() && item.get<uint64_t>() <= INT64_MAX;
+        if (good) out.push_back(item.get<uint64_t>());
+      }
+    }
+    if (!good) {
+      reject_tensor(name, std::string(field) + " must be a list of whole numbers from 0 to 2^63-1");
+    }
+    return out;
+  }
+
+  void check_size(const std::string& name, const Placed& tensor) const {
+    uint64_t bytes = info(tensor.spec.dtype).bytes;
+    bool overflow = false;
+    // All factors are looked at, so that a zero does not hide extents that no tensor can have.
+    for (int64_t extent : tensor.spec.shape) {
+      if (extent != 0) overflow = overflow || __builtin_mul_overflow(bytes, extent, &bytes);
+    }
+    overflow = overflow || bytes > INT64_MAX;
+    if (overflow) reject_tensor(name, "shape " + shape_text(tensor.spec.shape) + " is too large");
+    if (std::count(tensor.spec.shape.begin(), tensor.spec.shape.end(), 0) > 0) bytes = 0;
+    if (bytes != tensor.end - tensor.begin) {
+      reject_tensor(name, std::string(info(tensor.spec.dtype).stored) + " of shape " +
+                              shape_text(tensor.spec.shape) + " takes " + std::to_string(bytes) +
+                              " bytes, data_offsets give it " +
+                              std::to_string(tensor.end - tensor.begin));
+    }
+  }
+
+  // The tensors cover the data section exactly: nothing twice, nothing left over.
+  void check_places(const Header& header) const {
+    const uint64_t data_bytes = size_ - header.data_start;
+    std::vector<std::pair<const Placed*, std::string>> order;
+    for (const auto& [name, tensor] : header.tensors) {
+      if (tensor.end > data_bytes) {
+        reject_tensor(name, "data_offsets end at " + std::to_string(tensor.end) +
+                                ", the file has " + std::to_string(data_bytes) + " bytes of data");
+      }
+      order.emplace_back(&tensor, name);
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first->begin, a.first->end) < std::pair(b.first->begin, b.first->end);
+    });
+    uint64_t position = 0;
+    for (const auto& [tensor, name] : order) {
+      if (tensor->begin != position) {
+        reject_tensor(name, "data_offsets begin at " + std::to_string(tensor->begin) +
+                                (tensor->begin < position ? ", overlapping the tensor before it, "
+                                                          : ", leaving a gap after ") +
+                                (tensor->begin < position ? "which ends at " : "") +
+                                std::to_string(position));
+      }
+      position = tensor->end;
+    }
+    if (position != data_bytes) {
+      reject("the tensors take " + std::to_string(position) + " bytes, the file has " +
+             std::to_string(data_bytes) + " bytes of data");
+    }
+  }
+
+  std::filesystem::path path_;
+  std::ifstream file_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace
+
+TensorMap read_safetensors(const std::filesystem::path& path) {
+  Reader reader(path);
+  const Header header = reader.header();
+  TensorMap out;
+  for (const auto& [name, place] : header.tensors) {
+    HostTensor tensor{place.spec, std::vector<std::byte>(place.end - place.begin)};
+    reader.read(header.data_start + place.begin, tensor.data.data(), tensor.data.size());
+    out.emplace(name, std::move(tensor));
+  }
+  return out;
+}
+
+Specs read_safetensors_header(const std::filesystem::path& path) {
+  Specs out;
+  for (const auto& [name, place] : Reader(path).header().tensors) out[name] = place.spec;
+  return out;
+}
+
+}  // namespace lathe::cli

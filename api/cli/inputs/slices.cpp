@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Cutting host tensors along their tokens.
+#include "api/cli/inputs/slices.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lathe::cli {
+namespace {
+
+// A tensor as `outer` rows of tokens of `token_bytes`.
+struct Rows {
+  size_t outer = 1, tokens = 1, token_bytes = 1;
+};
+
+Rows rows_of(const TensorSpec& spec, int dimension) {
+  Rows rows;
+  for (int i = 0; i < dimension; ++i) rows.outer *= spec.shape[i];
+  rows.tokens = spec.shape[dimension];
+  rows.token_bytes = info(spec.dtype).bytes;
+  for (size_t i = dimension + 1; i < spec.shape.size(); ++i) rows.token_bytes *= spec.shape[i];
+  return rows;
+}
+
+// Calls `copy` with the place of each run of bytes in the whole and in the part.
+template <typename Copy>
+void for_each_run(const Rows& rows, const Intervals& intervals, Copy copy) {
+  size_t part = 0;
+  for (size_t row = 0; row < rows.outer; ++row) {
+    for (const auto& [begin, end] : intervals) {
+      const size_t bytes = static_cast<size_t>(end - begin) * rows.token_bytes;
+      if (bytes == 0) continue;
+      copy((row * rows.tokens + static_cast<size_t>(begin)) * rows.token_bytes, part, bytes);
+      part += bytes;
+    }
+  }
+}
+
+}  // namespace
+
+Intervals intervals_of(const lathe_shard* shard, lathe_axis axis) {
+  const int64_t* begin_end = nullptr;
+  size_t count = 0;
+  check(lathe_shard_intervals(shard, axis, &begin_end, &count));
+  Intervals out;
+  for (size_t i = 0; i < count; ++i) out.emplace_back(begin_end[2 * i], begin_end[2 * i + 1]);
+  return out;
+}
+
+int64_t tokens_in(const Intervals& intervals) {
+  int64_t sum = 0;
+  for (const auto& [begin, end] : intervals) sum += end - begin;
+  return sum;
+}
+
+bool holds(const Intervals& intervals, int64_t token) {
+  return std::any_of(intervals.begin(), intervals.end(),
+                     [&](const auto& each) { return each.first <= token && token < each.second; });
+}
+
+SplitAxis split_axis(const Problem& problem, const std::string& name) {
+  const lathe_tensor_info& info = problem.tensors.at(name);
+  return {info.token_dim, info.token_axis, info.counts_chunks != 0};
+}
+
+std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals) {
+  const Rows rows = rows_of(whole.spec, dimension);
+  std::vector<std::byte> out(rows.outer * static_cast<size_t>(tokens_in(intervals)) *
+                             rows.token_bytes);
+  for_each_run(rows, intervals, [&](size_t from, size_t to, size_t bytes) {
+    std::memcpy(out.data() + to, whole.data.data() + from, bytes);
+  });
+  return out;
+}
+
+void place(const std::vector<std::byte>& part, int dimension, const Intervals& intervals,
+           HostTensor* whole) {
+  for_each_run(rows_of(whole->spec, dimension), intervals,
+               [&](size_t to, size_t from, size_t bytes) {
+                 std::memcpy(whole->data.data() + to, part.data() + from, bytes);
+               });
+}
+
+}  // namespace lathe::cli

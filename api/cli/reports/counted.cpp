@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cli/reports/counted.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <sstream>
+
+namespace lathe::cli {
+namespace {
+
+// Of each launch, so that it takes a second or two.
+constexpr uint64_t kMostBlocks = 16, kInstructions = 6'000'000;
+// Of a launch, where blocks take turns at all tiles: past it nobody would wait.
+constexpr uint64_t kLimit = 40'000'000;
+
+// A file without a name; a child finds it by its number.
+class Scratch {
+ public:
+  explicit Scratch(const char* name) : file_(memfd_create(name, 0)) {
+    if (file_ < 0) fail(std::string("no memory file can be made: ") + std::strerror(errno));
+  }
+  ~Scratch() { close(file_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  int number() const { return file_; }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
+  std::string text() const {
+    std::string out;
+    char buffer[65536];
+    for (ssize_t got = 0;
+         (got = pread(file_, buffer, sizeof buffer, static_cast<off_t>(out.size()))) > 0;) {
+      out.append(buffer, static_cast<size_t>(got));
+    }
+    return out;
+  }
+
+ private:
+  int file_;
+};
+
+std::vector<std::string> words_of(const CountRequest& request) {
+  std::vector<std::string> words = {"lathe", "count", request.problem.op, "--arch", request.arch};
+  const auto add = [&](const char* flag, const std::string& value) {
+    words.insert(words.end(), {flag, value});
+  };
+  if (!request.problem.input.empty()) add("--input", request.problem.input);
+  for (const std::string& tensor : request.problem.tensors) add("--tensor", tensor);
+  for (const std::string& option : request.problem.set) add("--set", option);
+  if (!request.cache_dir.empty()) add("--cache-dir", request.cache_dir);
+  return words;
+}
+
+// What the caller wants of the simulator is about runs of its own, not about counts.
+bool passes_on(const std::string& variable) {
+  if (variable.starts_with("LATHE_RECORD=")) return false;
+  if (!variable.starts_with("LATHE_SIM_")) return true;
+  return variable.starts_with("LATHE_SIM_DIR=") || variable.starts_with("LATHE_SIM_ISA=") ||
+         variable.starts_with("LATHE_SIM_THREADS=");
+}
+
+std::vector<std::string> environment_of(const CountRequest& request, const Scratch& counters) {
+  std::vector<std::string> out;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (passes_on(*variable)) out.push_back(*variable);
+  }
+  out.push_back("LATHE_SIM_GPU=" + request.gpu);
+  out.push_back("LATHE_SIM_COUNTERS=" + counters.path());
+  out.push_back("LATHE_SIM_SAMPLE_BLOCKS=" + std::to_string(kMostBlocks));
+  out.push_back("LATHE_SIM_SAMPLE_INSTRUCTIONS=" + std::to_string(kInstructions));
+  out.push_back("LATHE_SIM_INSTRUCTION_LIMIT=" + std::to_string(kLimit));
+  out.push_back("LATHE_SIM_CHECK=memcheck");
+  return out;
+}
+
+std::vector<char*> pointers(std::vector<std::string>* texts) {
+  std::vector<char*> out;
+  for (std::string& text : *texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+// The wait status of this program with other words, its standard error in a file.
+int run_self(std::vector<std::string> words, std::vector<std::string> environment,
+             const Scratch& errors) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors.number(), STDERR_FILENO);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr,
+                                pointers(&words).data(), pointers(&environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) fail(std::string("a process cannot be started: ") + std::strerror(error));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) fail(std::string("a process is lost: ") + std::strerror(errno));
+  }
+  return status;
+}
+
+Json parse_lines(const std::string& text) {
+  Json out = Json::array();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Json launch = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!launch.is_object()) fail("the simulator's counters have a line that is not JSON");
+    out.push_back(std::move(launch));
+  }
+  return out;
+}
+
+// Of what a failed process said the sentence that tells why.
+std::string reason_in(const std::string& errors, int status, const std::string& gpu) {
+  if (errors.find("LATHE_SIM_GPU is") != std::string::npos ||
+      errors.find("LATHE_SIM_ARCH is") != std::string::npos) {
+    return "the simulator has no " + gpu;
+  }
+  if (errors.find("synccheck timeout") != std::string::npos) {
+    return "a launch takes more than " + std::to_string(kLimit) +
+           " instructions of the simulator, however few thread blocks run";
+  }
+  if (errors.find("memcheck out_of_bounds") != std::string::npos) {
+    return "a kernel goes by what thread blocks that were left out would have written";
+  }
+  if (!WIFEXITED(status)) return "the simulator died of signal " + std::to_string(WTERMSIG(status));
+  std::istringstream lines(errors);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("lathe: ") && !line.starts_with("lathe: warning: ")) last = line.substr(7);
+  }
+  return last.empty() ? "the simulator gave no reason" : last;
+}
+
+}  // namespace
+
+Counts count_launches(const CountRequest& request) {
+  const Scratch counters("counters"), errors("errors");
+  const int status = run_self(words_of(request), environment_of(request, counters), errors);
+  if (status != 0) return {Json::array(), reason_in(errors.text(), status, request.gpu)};
+  return {parse_lines(counters.text()), ""};
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cli/reports/explain_counts.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "api/cli/failure.h"
+#include "api/cli/reports/report.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr uint64_t kSectorBytes = 32;
+const char* const kIssueSlots = "issue slots";
+
+// What the simulator's model, and the library's formulas, call a resource.
+constexpr struct {
+  const char *name, *word;
+} kWords[] = {{"issue", kIssueSlots},     {"integer", "integer units"},
+              {"float", "float units"},   {"half", "half units"},
+              {"convert", "conversions"}, {"math", "special functions"},
+              {"shuffle", "shuffles"},    {"DRAM", "memory"},
+              {"tensor", "tensor cores"}, {"L2 to multiprocessor", "L2 port"},
+              {"chain", kBlocksInTurn}};
+
+std::string word_of(const std::string& name) {
+  for (const auto& [from, word] : kWords) {
+    if (name == from) return word;
+  }
+  return name;  // "shared memory", "memory instructions", "L2", "launch", "memory"
+}
+
+// As the simulator computes it for a launch's line: FNV-1a of the text.
+std::string digest_of(const std::string& text) {
+  uint64_t digest = 0xCBF29CE484222325u;
+  for (const char letter : text) {
+    digest = (digest ^ static_cast<unsigned char>(letter)) * 0x100000001B3u;
+  }
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "0x%llx", static_cast<unsigned long long>(digest));
+  return buffer;
+}
+
+struct Sum {
+  uint64_t launches = 0, blocks = 0, sampled = 0, memory = 0, l2 = 0, shared = 0, passes = 0;
+  uint64_t conflicts = 0, slots = 0, tensor = 0;
+  double microseconds = 0;
+  std::map<std::string, double> alone;   // of each resource
+  std::map<std::string, double> behind;  // of launches by what bounds them
+
+  void add(const Json& launch);
+  Json json() const;
+
+ private:
+  void add_times(const Json& launch);
+};
+
+// PTX copies registers where machine code names another, so that its copies take no slot.
+uint64_t copies_in(const Json& launch) { return launch.at("by_class").value("move", uint64_t{0}); }
+
+void Sum::add(const Json& launch) {
+  const auto number = [&](const char* name) { return launch.at(name).get<uint64_t>(); };
+  uint64_t grid = 1;
+  for (const Json& size : launch.at("grid")) grid *= size.get<uint64_t>();
+  ++launches;
+  blocks += grid;
+  sampled += launch.value("sampled_blocks", grid);
+  memory += kSectorBytes * (number("unique_load_sectors") + number("unique_store_sectors"));
+  l2 += kSectorBytes * (number("global_load_sectors") + number("global_store_sectors") +
+                        number("global_atomic_sectors"));
+  shared += number("shared_load_bytes") + number("shared_store_bytes");
+  passes += number("shared_load_wavefronts") + number("shared_store_wavefronts");
+  conflicts += number("shared_load_conflicts") + number("shared_store_conflicts");
+  slots += number("warp_instructions") - copies_in(launch);
+  tensor += number("tensor_ops");
+  add_times(launch);
+}
+
+void Sum::add_times(const Json& launch) {
+  const Json& predicted = launch.at("predicted");
+  const double cycle = 1e6 / predicted.at("clock_hz").get<double>();
+  double before = 0, longest = 0;  // with copies and without
+  std::string bound = kIssueSlots;
+  for (const auto& [name, cycles] : predicted.at("terms").items()) {
+    const std::string word = word_of(name);
+    double took = cycle * cycles.get<double>();
+    before = std::max(before, took);
+    if (word == kIssueSlots) {
+      const double all = launch.at("warp_instructions").get<double>();
+      took *= 1 - static_cast<double>(copies_in(launch)) / std::max(all, 1.0);
+    }
+    alone[word] += took;
+    if (took > longest) longest = took, bound = word;
+  }
+  const double latency = cycle * predicted.at("cycles").get<double>() - before;
+  const double start = 1e6 * predicted.at("launch_seconds").get<double>();
+  const double working = std::max(latency, 0.0) + longest;
+  if (start > working) bound = "launch";
+  alone["launch"] += start;
+  microseconds += working + start;
+  behind[bound] += working + start;
+}
+
+Json Sum::json() const {
+  const auto most =
+      std::max_element(behind.begin(), behind.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {{"launches", launches},
+          {"blocks", blocks},
+          {"sampled_blocks", sampled},
+          {"memory_bytes", memory},
+          {"l2_bytes", l2},
+          {"shared_bytes", shared},
+          {"shared_passes", passes},
+          {"shared_conflicts", conflicts},
+          {"issue_slots", slots},
+          {"tensor_ops", tensor},
+          {"microseconds", microseconds},
+          {"bound", most == behind.end() ? "launch" : most->first},
+          {"alone", alone}};
+}
+
+std::vector<std::string> digests_of(const lathe_plan* plan) {
+  std::vector<std::string> out(lathe_plan_kernel_count(plan));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const char* text = nullptr;
+    size_t size = 0;
+    check(lathe_plan_kernel_text(plan, i, LATHE_TEXT_PTX, &text, &size));
+    out[i] = digest_of(std::string(text, size));
+  }
+  return out;
+}
+
+}  // namespace
+
+Json counts_json(const lathe_plan* plan, const Json& launches) {
+  const std::vector<std::string> digests = digests_of(plan);
+  std::vector<Sum> sums(digests.size());
+  Sum total;
+  for (const Json& launch : launches) {
+    const auto found = std::find(digests.begin(), digests.end(), launch.value("module", ""));
+    if (found == digests.end()) return nullptr;
+    sums[static_cast<size_t>(found - digests.begin())].add(launch);
+    total.add(launch);
+  }
+  Json kernels = Json::array();
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].launches == 0) continue;
+    Json one = sums[i].json();
+    one["kernel"] = i;
+    one["name"] = kernel_info(plan, i).name;
+    kernels.push_back(std::move(one));
+  }
+  return {{"kernels", std::move(kernels)}, {"total", total.json()}};
+}
+
+Json prediction_json(const lathe_estimate& estimate, const Json& counted) {
+  const bool counts = !counted.is_null();
+  double microseconds = estimate.microseconds;
+  std::string bound = word_of(estimate.bound);
+  if (counts) {
+    microseconds = counted.at("total").at("microseconds").get<double>();
+    bound = counted.at("total").at("bound").get<std::string>();
+    if (estimate.chain_microseconds > microseconds) {
+      microseconds = estimate.chain_microseconds;
+      bound = kBlocksInTurn;
+    }
+  }
+  std::string sentence = "a prediction, at best, from ";
+  sentence += counts ? "what the simulator counted" : "what formulas count";
+  sentence += " and data sheets: no stalls, every resource busy at once, full clocks";
+  if (!counts) sentence += "; instructions and shared memory left out";
+  return {{"gpu", estimate.gpu},
+          {"microseconds", microseconds},
+          {"bound", bound},
+          {"from", counts ? "counts" : "formulas"},
+          {"sentence", sentence}};
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cli/reports/explain_print.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "api/cli/reports/explain_counts.h"
+
+namespace lathe::cli {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Always shown; what else bounds a kernel joins them.
+constexpr const char* kResources[] = {"issue slots", "shared memory", "tensor cores", "L2",
+                                      "memory"};
+
+// 1234567 as 1,234,567.
+std::string grouped(uint64_t value) {
+  const std::string digits = std::to_string(value);
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+std::string count_of(const Json& object, const char* name) {
+  return grouped(object.at(name).get<uint64_t>());
+}
+
+std::string text_of(const Json& object, const char* name) {
+  return object.at(name).get<std::string>();
+}
+
+std::string number_or_unknown(const Json& object, const char* name) {
+  const int value = object.at(name).get<int>();
+  return value < 0 ? "?" : std::to_string(value);
+}
+
+std::string microseconds(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.2f", value);
+  return buffer;
+}
+
+// The first column to the left, the others to the right.
+void print_table(const std::vector<Row>& rows) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const Row& row : rows) {
+    std::printf("%-*s", static_cast<int>(widths[0]), row[0].c_str());
+    for (size_t i = 1; i < row.size(); ++i) {
+      std::printf("  %*s", static_cast<int>(widths[i]), row[i].c_str());
+    }
+    std::printf("\n");
+  }
+}
+
+void print_kernel(const Json& kernel) {
+  std::printf("%s\n", text_of(kernel, "name").c_str());
+  std::printf("  made of    %s\n", text_of(kernel, "spec").c_str());
+  std::printf("  key        %s\n", text_of(kernel, "key").c_str());
+  std::printf("  from       %s", text_of(kernel, "from").c_str());
+  if (text_of(kernel, "from") == "compiler") {
+    std::printf(", %.0f ms", kernel.at("compile_ms").get<double>());
+  }
+  std::printf(
+      "\n  threads %s, registers %s, shared memory %s bytes, spills %s bytes, stack %s bytes\n",
+      number_or_unknown(kernel, "threads").c_str(), number_or_unknown(kernel, "registers").c_str(),
+      number_or_unknown(kernel, "smem_bytes").c_str(),
+      number_or_unknown(kernel, "spill_bytes").c_str(),
+      number_or_unknown(kernel, "stack_bytes").c_str());
+}
+
+double ratio(const Json& object, const char* above, const char* below) {
+  const double least = object.at(below).get<double>();
+  return least == 0 ? 1.0 : object.at(above).get<double>() / least;
+}
+
+void print_formulas(const Json& cost) {
+  std::printf("launches   %s\n", count_of(cost, "launches").c_str());
+  std::printf("bytes      %s, %.3f times the minimum of %s\n", count_of(cost, "bytes").c_str(),
+              ratio(cost, "bytes", "minimum_bytes"), count_of(cost, "minimum_bytes").c_str());
+  std::printf("flops      %s\n", count_of(cost, "flops").c_str());
+  if (cost.at("tensor_ops").get<uint64_t>() > 0) {
+    std::printf("tensor ops %s, %.3f times the flops\n", count_of(cost, "tensor_ops").c_str(),
+                ratio(cost, "tensor_ops", "flops"));
+  }
+}
+
+double in_turn(const Json& report) {
+  return report.at("estimate").at("chain_microseconds").get<double>();
+}
+
+// What a resource takes by itself; what formulas say where nothing was counted.
+double alone(const Json& report, const std::string& resource) {
+  if (resource == kBlocksInTurn) return in_turn(report);
+  if (!report.at("counted").is_null()) {
+    return report.at("counted").at("total").at("alone").value(resource, NAN);
+  }
+  if (resource == "memory") return report.at("estimate").at("memory_microseconds").get<double>();
+  if (resource == "tensor cores") {
+    return report.at("estimate").at("tensor_microseconds").get<double>();
+  }
+  return NAN;
+}
+
+std::string alone_text(const Json& report, const std::string& resource) {
+  const double value = alone(report, resource);
+  return std::isnan(value) ? "-" : microseconds(value);
+}
+
+// Those of the list, and what bounds something in one of the reports.
+Row resources_of(const std::vector<Json>& reports) {
+  Row out(std::begin(kResources), std::end(kResources));
+  const auto add = [&](const Json& counted) {
+    const std::string bound = text_of(counted, "bound");
+    if (std::find(out.begin(), out.end(), bound) == out.end() &&
+        counted.at("alone").contains(bound)) {
+      out.push_back(bound);
+    }
+  };
+  for (const Json& report : reports) {
+    if (report.at("counted").is_null()) continue;
+    for (const Json& kernel : report.at("counted").at("kernels")) add(kernel);
+  }
+  return out;
+}
+
+void print_work(const Json& total) {
+  std::printf("counted on the simulator, %s of %s thread blocks\n",
+              count_of(total, "sampled_blocks").c_str(), count_of(total, "blocks").c_str());
+  std::printf("  issue slots    %s instructions of warps, copies of registers left out\n",
+              count_of(total, "issue_slots").c_str());
+  std::printf("  shared memory  %s bytes in %s passes, %s of them for conflicts\n",
+              count_of(total, "shared_bytes").c_str(), count_of(total, "shared_passes").c_str(),
+              count_of(total, "shared_conflicts").c_str());
+  std::printf("  tensor cores   %s operations\n", count_of(total, "tensor_ops").c_str());
+  std::printf("  L2             %s bytes\n", count_of(total, "l2_bytes").c_str());
+  std::printf("  memory         %s bytes\n", count_of(total, "memory_bytes").c_str());
+}
+
+// Each kernel, and all of them: what each resource takes by itself.
+void print_times(const Json& report) {
+  const Row resources = resources_of({report});
+  std::vector<Row> rows(1, Row{"us, alone"});
+  rows[0].insert(rows[0].end(), resources.begin(), resources.end());
+  rows[0].insert(rows[0].end(), {"all", "bound"});
+  const Json& counted = report.at("counted");
+  const auto add = [&](const std::string& name, const Json& one) {
+    Row row = {name};
+    for (const std::string& resource : resources) {
+      row.push_back(microseconds(one.at("alone").value(resource, 0.0)));
+    }
+    row.push_back(microseconds(one.at("microseconds").get<double>()));
+    row.push_back(text_of(one, "bound"));
+    rows.push_back(std::move(row));
+  };
+  for (const Json& kernel : counted.at("kernels")) {
+    add(text_of(kernel, "name") + " x" + std::to_string(kernel.at("launches").get<uint64_t>()),
+        kernel);
+  }
+  if (counted.at("kernels").size() > 1) add("all", counted.at("total"));
+  print_table(rows);
+}
+
+void print_in_turn(const Json& report, const char* before) {
+  if (in_turn(report) <= 0) return;
+  std::printf("%s%s %s us%s", before, kBlocksInTurn, microseconds(in_turn(report)).c_str(),
+              *before == '\0' ? "\n" : "");
+}
+
+void print_prediction(const Json& report) {
+  const Json& prediction = report.at("prediction");
+  const double time = prediction.at("microseconds").get<double>();
+  if (time <= 0) {
+    std::printf("time       unknown; bound by %s\n", text_of(prediction, "bound").c_str());
+    return;
+  }
+  std::printf("time       %s us on %s, bound by %s\n           %s\n", microseconds(time).c_str(),
+              text_of(prediction, "gpu").c_str(), text_of(prediction, "bound").c_str(),
+              text_of(prediction, "sentence").c_str());
+}
+
+void print_cost(const Json& report) {
+  if (report.at("estimate").is_null()) {
+    std::printf("bytes and time: give every extent (no -1) to see them\n");
+    return;
+  }
+  print_formulas(report.at("estimate"));
+  if (report.at("counted").is_null()) {
+    std::printf("not counted: %s\n", text_of(report, "not_counted").c_str());
+    std::printf("           memory alone %s us, tensor cores alone %s us",
+                alone_text(report, "memory").c_str(), alone_text(report, "tensor cores").c_str());
+    print_in_turn(report, ", ");
+    std::printf("\n");
+  } else {
+    std::printf("\n");
+    print_work(report.at("counted").at("total"));
+    std::printf("\n");
+    print_times(report);
+    print_in_turn(report, "");
+    std::printf("\n");
+  }
+  print_prediction(report);
+}
+
+std::string joined_texts(const Json& list) {
+  std::string out;
+  for (const Json& text : list) out += (out.empty() ? "" : ", ") + text.get<std::string>();
+  return out;
+}
+
+void print_head(const Json& report) {
+  std::printf("  in         %s\n  out        %s\n\n", joined_texts(report.at("inputs")).c_str(),
+              joined_texts(report.at("outputs")).c_str());
+}
+
+}  // namespace
+
+void print_explained(const Json& report) {
+  std::printf("%s for %s, device %s\n", text_of(report, "op").c_str(),
+              text_of(report, "arch").c_str(), text_of(report, "device").c_str());
+  print_head(report);
+  for (const Json& kernel : report.at("kernels")) print_kernel(kernel);
+  std::printf(
+      "\nnot in any key: %s, strides, pointers; they are parameters of the launch, so a new length "
+      "compiles nothing\n\n",
+      joined_texts(report.at("varies")).c_str());
+  print_cost(report);
+}
+
+void print_side_by_side(const std::vector<Json>& reports) {
+  std::printf("%s\n", text_of(reports.front(), "op").c_str());
+  print_head(reports.front());
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& title, const auto& cell) {
+    Row row = {title};
+    for (const Json& report : reports) row.push_back(cell(report));
+    rows.push_back(std::move(row));
+  };
+  add("", [](const Json& report) { return text_of(report.at("prediction"), "gpu"); });
+  add("compiled for", [](const Json& report) { return text_of(report, "arch"); });
+  add("kernels launched",
+      [](const Json& report) { return count_of(report.at("estimate"), "launches"); });
+  Row resources = resources_of(reports);
+  const auto waits = [](const Json& report) { return in_turn(report) > 0; };
+  if (std::any_of(reports.begin(), reports.end(), waits)) resources.push_back(kBlocksInTurn);
+  for (const std::string& resource : resources) {
+    add(resource + " alone, us", [&](const Json& report) { return alone_text(report, resource); });
+  }
+  add("predicted time, us", [](const Json& report) {
+    return microseconds(report.at("prediction").at("microseconds").get<double>());
+  });
+  add("bound", [](const Json& report) { return text_of(report.at("prediction"), "bound"); });
+  print_table(rows);
+  std::vector<std::pair<std::string, std::string>> notes;  // sentence, GPUs
+  for (const Json& report : reports) {
+    const Json& prediction = report.at("prediction");
+    std::string sentence = text_of(prediction, "sentence");
+    if (report.at("counted").is_null()) sentence += " (" + text_of(report, "not_counted") + ")";
+    const auto same = std::find_if(notes.begin(), notes.end(),
+                                   [&](const auto& note) { return note.first == sentence; });
+    const std::string gpu = text_of(prediction, "gpu");
+    if (same == notes.end()) {
+      notes.emplace_back(sentence, gpu);
+    } else {
+      same->second += ", " + gpu;
+    }
+  }
+  std::printf("\n");
+  for (const auto& [sentence, gpus] : notes) {
+    std::printf("%s: %s\n", gpus.c_str(), sentence.c_str());
+  }
+}
+
+}  // namespace lathe::cli

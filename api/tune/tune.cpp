@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// lathe_tune: each question of a plan in turn, with the answers found so far.
+#include <cmath>
+#include <deque>
+#include <optional>
+
+#include "api/boundary.h"
+#include "api/tune/tune_plan.h"
+#include "api/tune/tune_ranks.h"
+#include "cache/tuned_file.h"
+#include "codegen/base/env.h"
+#include "collective/agreement.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kUsualRepeats = 20;
+constexpr double kUsualSeconds = 30;
+
+// What a report points to.
+struct TuneTexts {
+  std::deque<std::string> texts;
+  std::vector<lathe_tune_candidate> candidates;
+  const char* keep(const std::string& text) { return texts.emplace_back(text).c_str(); }
+};
+
+class Tuning {
+ public:
+  Tuning(lathe_context& context, const lathe_problem& problem, const lathe_tune_options& options,
+         TuneTexts* texts)
+      : context_(context), problem_(problem), options_(options), texts_(texts) {
+    report_.by_model = context.kind == LATHE_DEVICE_SIM;
+    device_ = tuned_device(context.facts, context.device->name());
+  }
+
+  Result<lathe_tune_report> go(const DLTensor* const* slots) {
+    LATHE_TRY(check());
+    LATHE_TRY(check_slots(slots));
+    scope_.emplace(*context_.device);
+    LATHE_TRY(scope_->status());
+    LATHE_ASSIGN(std::vector<Question> questions, questions_of_call(context_, problem_, slots));
+    for (Question& question : questions) cut(&question);
+    if (group()) LATHE_TRY(agree_on(questions));
+    const double seconds = options_.seconds > 0 ? options_.seconds : kUsualSeconds;
+    LATHE_ASSIGN(bench_,
+                 TuneBench::make(context_, problem_, slots, options_.shard, seconds,
+                                 !options_.keep_cache && !report_.by_model, report_.by_model != 0));
+    shape_ = shape_text(slots);
+    for (const Question& question : questions) {
+      LATHE_TRY(tune(question));
+      if (report_.cancelled) break;
+    }
+    if (options_.store && !report_.cancelled) LATHE_TRY(store());
+    report_.candidates = texts_->candidates.data();
+    report_.count = texts_->candidates.size();
+    report_.gpu = texts_->keep(device_.gpu);
+    if (!report_.stored_in) report_.stored_in = "";
+    return report_;
+  }
+
+ private:
+  Group* group() const {
+    const bool ranks = problem_.group && problem_.group->group->world() > 1;
+    return ranks ? problem_.group->group.get() : nullptr;
+  }
+
+  Status check() const {
+    if (options_.repeats < 0 || options_.candidates < 0 || !(options_.seconds >= 0)) {
+      return invalid(text("options.repeats is ", options_.repeats, ", candidates ",
+                          options_.candidates, ", seconds ", options_.seconds,
+                          "; each must be 0 (the usual) or more"));
+    }
+    if (problem_.group && problem_.group->context != &context_) {
+      return invalid("the problem's group was made in another context");
+    }
+    if (group() && !options_.shard) {
+      return invalid("the problem has a group: options.shard must say how its axis is cut");
+    }
+    if (!problem_.group && options_.shard) {
+      return invalid("options.shard was given, but the problem has no group");
+    }
+    const std::string tuned = environment("LATHE_TUNED").value_or("off");
+    if (options_.store && tuned != "off") {
+      return invalid(text("LATHE_TUNED is '", tuned,
+                          "', a file that is only read; unset it to store what is tuned"));
+    }
+    if (options_.store && context_.store->root().empty()) {
+      return Status(Code::cache_io,
+                    "there is no cache directory to store in: " + context_.store->problem());
+    }
+    if (!report_.by_model) return {};
+    if (!environment_raw("LATHE_SIM_TIMELINE")) {
+      return invalid(
+          "the simulator keeps no time: set LATHE_SIM_TIMELINE, to a file or to /dev/null, before "
+          "it is opened");
+    }
+    if (environment_raw("LATHE_SIM_SAMPLE_BLOCKS")) {
+      return invalid(
+          "LATHE_SIM_SAMPLE_BLOCKS is set: results would be wrong, so candidates cannot be "
+          "compared; unset it");
+    }
+    return {};
+  }
+
+  Status check_slots(const DLTensor* const* slots) const {
+    LATHE_TRY(require(slots, "slots"));
+    LATHE_ASSIGN(const Resolved resolved, promised_by(problem_));
+    size_t index = 0;
+    for (const Slot& slot : make_slots(resolved)) {
+      if (!slots[index]) {
+        return invalid(text("slots[", index, "] is NULL, but ", slot.name, " was declared"));
+      }
+      ++index;
+    }
+    return {};
+  }
+
+  void cut(Question* question) const {
+    const auto most = static_cast<size_t>(options_.candidates);
+    if (most > 0 && question->candidates.size() > most) question->candidates.resize(most);
+  }
+
+  // Ranks that count differently would wait for each other's votes for ever.
+  Status agree_on(const std::vector<Question>& questions) const {
+    std::string all;
+    for (const Question& question : questions) {
+      all += question.kernel + '|' + question.problem_class;
+      for (const std::string& candidate : question.candidates) all += '|' + candidate;
+      all += '\n';
+    }
+    const NamedDigest digests[] = {
+        {"the kernels to tune", digest_of(std::string_view(all))},
+        {"options.repeats", static_cast<uint64_t>(options_.repeats)},
+        {"options.store", static_cast<uint64_t>(options_.store != 0)},
+    };
+    return agree(*group(), digests);
+  }
+
+  // "causal_conv1d(x:1x4096x2048,weight:2048x4)"
+  std::string shape_text(const DLTensor* const* slots) const {
+    std::string out = std::string(problem_.op->name) + '(';
+    const auto resolved = promised_by(problem_);
+    if (!resolved.ok()) return out + ')';
+    const char* comma = "";
+    for (const Slot& slot : make_slots(*resolved)) {
+      const DLTensor& tensor = **slots++;
+      out += comma + std::string(slot.name) + ':';
+      for (int i = 0; i < tensor.ndim; ++i) out += text(i ? "x" : "", tensor.shape[i]);
+      comma = ",";
+    }
+    out += ')';
+    // A line has an end, and this is only for people and for telling shapes apart.
+    constexpr size_t kMost = 1024;
+    if (out.size() > kMost) out = out.substr(0, kMost - 17) + digest(out).hex().substr(0, 16) + ')';
+    if (group()) out += text("/", group()->world(), "ranks");
+    return out;
+  }
+
+  Status tune(const Question& question) {
+    PlanRunner runner(*bench_, context_.facts, chosen_, question);
+    RaceOptions race_options;
+    race_options.rounds = options_.repeats > 0 ? options_.repeats : kUsualRepeats;
+    race_options.timed_once = report_.by_model != 0;
+    if (options_.progress) {
+      race_options.cancelled = [&](const std::string& what, size_t done, size_t total) {
+        const std::string line = question.kernel + ": " + what;
+        return options_.progress(options_.user, line.c_str(), done, total) != 0;
+      };
+    }
+    LoneBallot alone;
+    std::unique_ptr<GroupBallot> ranks;
+    if (group()) ranks = std::make_unique<GroupBallot>(*group());
+    Ballot& ballot = ranks ? static_cast<Ballot&>(*ranks) : alone;
+    const auto raced = race(runner, question.candidates.size(), race_options, ballot);
+    if (!bench_->lost().empty()) return Status(Code::timeout, bench_->lost());
+    LATHE_TRY(raced);
+    const RaceResult& result = *raced;
+    if (result.cancelled) {
+      report_.cancelled = 1;
+      return {};
+    }
+    note(question, runner, result);
+    return {};
+  }
+
+  void note(const Question& question, const PlanRunner& runner, const RaceResult& result) {
+    const Outcome& first = result.outcomes[0];
+    const Outcome& winner = result.outcomes[result.winner];
+    if (report_.kernels++ == 0) report_.default_us = first.us;
+    report_.us = winner.us;
+    report_.improved += result.winner > 0 ? 1 : 0;
+    const char* kernel = texts_->keep(question.kernel);
+    const char* problem_class = texts_->keep(question.problem_class);
+    for (size_t i = 0; i < result.outcomes.size(); ++i) {
+      const Outcome& outcome = result.outcomes[i];
+      const TuneResources resources = runner.resources(i);
+      texts_->candidates.push_back(
+          {kernel, problem_class, texts_->keep(question.candidates[i]), word(outcome.kind),
+           texts_->keep(outcome.reason), resources.registers, resources.smem_bytes,
+           resources.spill_bytes, resources.stack_bytes, outcome.us, outcome.spread});
+    }
+    const std::string& choice = question.candidates[result.winner];
+    chosen_.set(question, choice);
+    records_.push_back(record_of(question, choice, first.us, winner.us, runner.compiler()));
+  }
+
+  TunedRecord record_of(const Question& question, const std::string& choice, double default_us,
+                        double us, const std::string& compiler) const {
+    TunedRecord record;
+    record.kernel = question.kernel, record.problem_class = question.problem_class;
+    record.choice = choice;
+    record.gpu = device_.gpu, record.arch = device_.arch;
+    record.multiprocessors = device_.multiprocessors;
+    record.shape = shape_;
+    record.us = us, record.default_us = default_us;
+    record.measured = report_.by_model == 0;
+    record.tried = static_cast<int>(question.candidates.size());
+    record.lathe = lathe_version(), record.sources = sources_digest();
+    record.driver = std::to_string(context_.device->driver().version);
+    record.nvrtc = compiler.empty() ? "" : safe_word(compiler);
+    return record;
+  }
+
+  Status store() {
+    const TunedFile file(*context_.store, device_.gpu);
+    if (!records_.empty()) {
+      LATHE_ASSIGN(const std::vector<TunedRecord> all,
+                   file.update([this](std::vector<TunedRecord> there) {
+                     return with_fresh(std::move(there), records_);
+                   }));
+      if (context_.tuned) context_.tuned->replace_source(file.path(), all);
+      report_.stored_in = texts_->keep(file.path());
+    }
+    return group() ? share_tuned(*problem_.group) : Status();
+  }
+
+  lathe_context& context_;
+  const lathe_problem& problem_;
+  const lathe_tune_options& options_;
+  TuneTexts* texts_;
+  TunedDevice device_;
+  std::optional<Device::Scope> scope_;  // ends after what is freed in it
+  std::unique_ptr<TuneBench> bench_;
+  std::string shape_;
+  FixedChoices chosen_;
+  std::vector<TunedRecord> records_;
+  lathe_tune_report report_ = {};
+};
+
+}  // namespace
+}  // namespace lathe
+
+extern "C" lathe_status lathe_tune(lathe_context* context, const lathe_problem* problem,
+                                   const DLTensor* const* slots, const lathe_tune_options* options,
+                                   lathe_tune_report* out) {
+  return lathe::boundary([&]() -> lathe::Status {
+    LATHE_TRY(lathe::require(context, "context"));
+    LATHE_TRY(lathe::require(problem, "problem"));
+    LATHE_TRY(lathe::check_sized(out));
+    LATHE_TRY(lathe::require_device(*context, "tuning"));
+    lathe_tune_options taken = LATHE_TUNE_OPTIONS_INIT;
+    if (options) LATHE_TRY(lathe::take_sized(options, "options", &taken));
+    thread_local std::unique_ptr<lathe::TuneTexts> kept;
+    auto texts = std::make_unique<lathe::TuneTexts>();
+    lathe::Tuning tuning(*context, *problem, taken, texts.get());
+    LATHE_ASSIGN(const lathe_tune_report report, tuning.go(slots));
+    lathe::give_sized(report, out);
+    kept = std::move(texts);
+    return {};
+  });
+}

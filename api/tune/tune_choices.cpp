@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Who answers the questions of a plan.
+#include "api/tune/tune_choices.h"
+
+#include <algorithm>
+
+#include "cache/tuned_file.h"
+#include "codegen/base/digest.h"
+#include "codegen/base/env.h"
+#include "codegen/base/log.h"
+#include "codegen/base/text.h"
+#include "codegen/templates.h"
+#include "ops/resolve.h"
+
+namespace lathe {
+namespace {
+
+std::string name_of(const std::string& kernel, const std::string& problem_class) {
+  return kernel + '|' + problem_class;
+}
+std::string name_of(const Question& question) {
+  return name_of(question.kernel, question.problem_class);
+}
+
+class Listener : public Choices {
+ public:
+  size_t choose(const Question& question) const override {
+    const bool seen = std::any_of(asked.begin(), asked.end(), [&](const Question& each) {
+      return name_of(each) == name_of(question);
+    });
+    if (!seen && question.candidates.size() > 1) asked.push_back(question);
+    return 0;
+  }
+  mutable std::vector<Question> asked;  // one plan at a time, by one thread
+};
+
+// A directory gives its file, a bundle the records alone.
+void add_tier(ReadOnlyTier& tier, TunedChoices* choices) {
+  std::string all = tier.tuned(choices->device().gpu);
+  if (all.empty()) return;
+  if (!all.starts_with("lathe-tuned ")) all.insert(0, std::string(kTunedHeader) + '\n');
+  const auto read = parse_tuned(all);
+  const std::string problem = read.ok() ? read->problem : read.status().text();
+  if (!problem.empty()) {
+    log_message(LogLevel::warning, text("tuned choices of ", tier.name(), ": ", problem));
+  }
+  if (read.ok()) choices->add_source(tier.name(), read->records);
+}
+
+bool is_rank(const lathe_problem& problem) {
+  return problem.group && problem.group->group && problem.group->group->world() > 1;
+}
+
+}  // namespace
+
+FixedChoices::FixedChoices(const std::vector<TunedRecord>& records) {
+  for (const TunedRecord& record : records) {
+    choices_[name_of(record.kernel, record.problem_class)] = record.choice;
+  }
+}
+
+void FixedChoices::set(const Question& question, const std::string& choice) {
+  choices_[name_of(question)] = choice;
+}
+
+size_t FixedChoices::choose(const Question& question) const {
+  const auto found = choices_.find(name_of(question));
+  if (found == choices_.end()) return 0;
+  const auto& candidates = question.candidates;
+  const auto at = std::find(candidates.begin(), candidates.end(), found->second);
+  return at == candidates.end() ? 0 : static_cast<size_t>(at - candidates.begin());
+}
+
+Result<std::vector<Question>> questions_of(const lathe_context& context,
+                                           const lathe_problem& problem) {
+  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
+  const auto listener = std::make_shared<Listener>();
+  DeviceFacts facts = context.facts;
+  facts.choices = listener;
+  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
+  // A question of a kernel that is not in the plan is none of the plan's.
+  std::vector<Question> out;
+  for (const Question& question : listener->asked) {
+    const auto& specs = executor->specs();
+    const bool made = std::any_of(specs.begin(), specs.end(), [&](const KernelSpec& spec) {
+      return spec.kernel == question.kernel;
+    });
+    if (made) out.push_back(question);
+  }
+  return out;
+}
+
+Result<std::vector<Question>> questions_of_call(const lathe_context& context,
+                                                const lathe_problem& problem,
+                                                const DLTensor* const* slots) {
+  LATHE_ASSIGN(std::vector<Question> all, questions_of(context, problem));
+  if (is_rank(problem)) return all;
+  lathe_problem exact = problem;
+  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
+  for (const Slot& slot : make_slots(resolved)) {
+    const DLTensor& given = **slots++;
+    auto& extents = exact.tensors[static_cast<size_t>(slot.tensor)].extents;
+    for (int i = 0; i < given.ndim && i < static_cast<int>(extents.size()); ++i) {
+      extents[static_cast<size_t>(i)] = given.shape[i];
+    }
+  }
+  const auto own = questions_of(context, exact);
+  // A plan of exactly these shapes may be refused where one of open shapes is not.
+  if (!own.ok()) return all;
+  const auto among = [](const std::vector<Question>& list, const Question& question) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const Question& each) { return name_of(each) == name_of(question); });
+  };
+  std::vector<Question> out;
+  for (const Question& question : all) {
+    const bool other_serves = std::any_of(own->begin(), own->end(), [&](const Question& each) {
+      return each.kernel == question.kernel && among(all, each);
+    });
+    if (among(*own, question) || !other_serves) out.push_back(question);
+  }
+  return out;
+}
+
+DeviceFacts facts_for(const lathe_context& context, const lathe_problem& problem) {
+  DeviceFacts facts = context.facts;
+  facts.choices = problem.choices    ? problem.choices
+                  : is_rank(problem) ? problem.group->choices
+                                     : std::shared_ptr<const Choices>(context.tuned);
+  return facts;
+}
+
+std::shared_ptr<TunedChoices> open_tuned(lathe_context& context) {
+  const std::string setting = environment("LATHE_TUNED").value_or("");
+  if (setting == "off") return nullptr;
+  const std::string driver_name = context.device ? context.device->name() : "";
+  auto choices = std::make_shared<TunedChoices>(tuned_device(context.facts, driver_name));
+  if (!setting.empty()) {
+    auto read = read_tuned_file(setting);
+    if (!read.ok()) {
+      log_message(LogLevel::warning, text("LATHE_TUNED is not used: ", read.status().text()));
+    } else {
+      if (read->skipped > 0) {
+        log_message(LogLevel::warning, text("LATHE_TUNED ", setting, ": ", read->skipped,
+                                            " lines were skipped, the first: ", read->problem));
+      }
+      choices->add_source(setting, read->records);
+    }
+    return choices;
+  }
+  const TunedFile file(*context.store, choices->device().gpu);
+  choices->add_source(file.path(), file.read().records);
+  for (const auto& tier : context.tiers->read_only()) add_tier(*tier, choices.get());
+  return choices;
+}
+
+const std::string& sources_digest() {
+  static const std::string digest_text = [] {
+    std::string all;
+    for (const TemplateFile& file : template_files()) {
+      all += text(file.name, '\n', digest(file.text).hex(), '\n');
+    }
+    return digest(all).hex().substr(0, 16);
+  }();
+  return digest_text;
+}
+
+}  // namespace lathe

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Where entries can be copied from: every tier of the cache.
+#pragma once
+
+#include <vector>
+
+#include "cache/store/entry.h"
+
+namespace lathe {
+
+class EntrySource {
+ public:
+  virtual ~EntrySource() = default;
+  // What is there, in the order of keys.
+  virtual std::vector<Digest> keys() = 0;
+  // NOT_CACHED, or CACHE_IO and what is wrong with the entry. Neither counts, touches nor mends.
+  virtual Result<Entry> read(const Digest& key) = 0;
+};
+
+}  // namespace lathe

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Rectangles of rows and keys, joined where the mask allows.
+#include "collective/plans/attention_pairs.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace lathe {
+namespace {
+
+// A pair in the making. In buffers row r keeps key c iff -left <= c - r - diagonal <= right.
+struct Rectangle {
+  Interval rows, keys;
+  int64_t diagonal = 0;
+  bool full = false;
+  int64_t q0 = 0, k0 = 0;
+};
+
+class Joiner {
+ public:
+  explicit Joiner(const VisibleRange& range) : range_(range) {}
+
+  PairKind kind(Interval rows, Interval keys, int64_t diagonal) const {
+    return pair_rule(rows, keys, diagonal, range_).kind;
+  }
+
+  // Rectangles of the same rows, keys of `b` right behind those of `a`.
+  std::optional<Rectangle> beside(const Rectangle& a, const Rectangle& b) const {
+    if (a.keys.end != b.keys.begin) return {};
+    return as_one(a, b, a.rows, {a.keys.begin, b.keys.end});
+  }
+  // Rows of `b` right behind those of `a`, keys that touch: where only one of them has keys, the
+  // other's rows must see none of those.
+  std::optional<Rectangle> below(const Rectangle& a, const Rectangle& b) const {
+    if (a.rows.end != b.rows.begin) return {};
+    if (a.keys.end < b.keys.begin || b.keys.end < a.keys.begin) return {};
+    return as_one(a, b, {a.rows.begin, b.rows.end},
+                  {std::min(a.keys.begin, b.keys.begin), std::max(a.keys.end, b.keys.end)});
+  }
+
+ private:
+  // Whether the part's rows see of the keys `all` what they see of its own, with `diagonal`.
+  bool fits(const Rectangle& part, Interval all, int64_t diagonal) const {
+    const bool same = part.diagonal == diagonal ||
+                      (part.full && kind(part.rows, part.keys, diagonal) == PairKind::full);
+    return same && sees_none(part.rows, {all.begin, part.keys.begin}, diagonal) &&
+           sees_none(part.rows, {part.keys.end, all.end}, diagonal);
+  }
+  bool sees_none(Interval rows, Interval keys, int64_t diagonal) const {
+    return keys.size() == 0 || kind(rows, keys, diagonal) == PairKind::none;
+  }
+  std::optional<Rectangle> as_one(const Rectangle& a, const Rectangle& b, Interval rows,
+                                  Interval keys) const {
+    const bool side_by_side = a.rows == b.rows;
+    for (const int64_t diagonal : {a.diagonal, b.diagonal}) {
+      const bool fit = fits(a, side_by_side ? a.keys : keys, diagonal) &&
+                       fits(b, side_by_side ? b.keys : keys, diagonal);
+      if (!fit) continue;
+      Rectangle out = {rows, keys, diagonal};
+      out.full = kind(rows, keys, diagonal) == PairKind::full;
+      out.q0 = a.q0;
+      out.k0 = b.keys.begin < a.keys.begin ? b.k0 : a.k0;
+      return out;
+    }
+    return {};
+  }
+
+  VisibleRange range_;
+};
+
+// Cuts what no row or no key needs; whether anything is left.
+bool trim(Rectangle* pair, const VisibleRange& range) {
+  const Rectangle whole = *pair;
+  Interval &rows = pair->rows, &keys = pair->keys;
+  const int64_t left = range.left, right = range.right, diagonal = pair->diagonal;
+  if (right >= 0) rows.begin = std::max(rows.begin, whole.keys.begin - diagonal - right);
+  if (left >= 0) rows.end = std::min(rows.end, whole.keys.end - diagonal + left);
+  if (right >= 0) keys.end = std::min(keys.end, rows.end + diagonal + right);
+  if (left >= 0) keys.begin = std::max(keys.begin, rows.begin + diagonal - left);
+  pair->q0 += rows.begin - whole.rows.begin;
+  pair->k0 += keys.begin - whole.keys.begin;
+  return rows.size() > 0 && keys.size() > 0;
+}
+
+PairRow as_row(const Rectangle& pair) {
+  const auto word = [](int64_t value) { return static_cast<int32_t>(value); };
+  return {word(pair.rows.begin),
+          word(pair.rows.end),
+          word(pair.keys.begin),
+          word(pair.keys.end),
+          word(pair.diagonal + pair.rows.begin - pair.keys.begin),
+          word(pair.q0),
+          word(pair.k0)};
+}
+
+// Of one run of rows: what it sees of each run of its sequence's keys, joined along the keys.
+std::vector<Rectangle> row_of_pairs(const TokenRun& rows, std::span<const TokenRun> keys,
+                                    int64_t offset, const VisibleRange& range,
+                                    const Joiner& joiner) {
+  std::vector<Rectangle> out;
+  for (const TokenRun& each : keys) {
+    const PairRule rule = pair_rule(rows.positions, each.positions, offset, range);
+    if (rule.visible == 0) continue;
+    Rectangle pair;
+    pair.rows = {rows.begin, rows.begin + rows.positions.size()};
+    pair.keys = {each.begin, each.begin + each.positions.size()};
+    pair.diagonal = rule.shift + pair.keys.begin - pair.rows.begin;
+    pair.full = rule.kind == PairKind::full;
+    pair.q0 = rows.positions.begin;
+    pair.k0 = each.positions.begin;
+    if (!range.positions && !out.empty()) {
+      if (const auto joined = joiner.beside(out.back(), pair)) {
+        out.back() = *joined;
+        continue;
+      }
+    }
+    out.push_back(pair);
+  }
+  return out;
+}
+
+// Joins each of `next` with one of those that end at its first row, or puts it behind all. `open`
+// are the places of those, before and after.
+void append(std::vector<Rectangle>* pairs, std::vector<size_t>* open,
+            const std::vector<Rectangle>& next, const Joiner& joiner) {
+  std::vector<size_t> now;
+  for (const Rectangle& pair : next) {
+    size_t place = pairs->size();
+    for (const size_t each : *open) {
+      if (const auto one = joiner.below((*pairs)[each], pair)) {
+        (*pairs)[each] = *one;
+        place = each;
+        break;
+      }
+    }
+    if (place == pairs->size()) pairs->push_back(pair);
+    now.push_back(place);
+  }
+  *open = std::move(now);
+}
+
+}  // namespace
+
+std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
+                                 const std::vector<int64_t>& cu_seqlens, int64_t begin) {
+  std::vector<TokenRun> out;
+  for (const Interval& interval : intervals) {
+    // The last sequence that begins at or before the interval's first token: the others are empty.
+    auto next = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), interval.begin);
+    for (int64_t at = interval.begin; at < interval.end; ++next) {
+      const int64_t start = *(next - 1), end = std::min(*next, interval.end);
+      if (end <= at) continue;
+      out.push_back({static_cast<int>(next - cu_seqlens.begin()) - 1,
+                     {at - start, end - start},
+                     begin + at - interval.begin});
+      at = end;
+    }
+    begin += interval.size();
+  }
+  return out;
+}
+
+std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
+                                     const std::vector<TokenRun>& keys, const Layout& layout,
+                                     const VisibleRange& range) {
+  // Runs of a sequence side by side, in the order of their buffer.
+  std::vector<TokenRun> sorted = keys;
+  const auto by_sequence = [](const TokenRun& a, const TokenRun& b) {
+    return a.sequence < b.sequence;
+  };
+  std::stable_sort(sorted.begin(), sorted.end(), by_sequence);
+  const Joiner joiner(range);
+  std::vector<Rectangle> pairs;
+  std::vector<size_t> open;
+  for (const TokenRun& each : rows) {
+    const auto [begin, end] = std::equal_range(sorted.begin(), sorted.end(), each, by_sequence);
+    const int n = each.sequence;
+    const int64_t queries = layout.cu_seqlens[n + 1] - layout.cu_seqlens[n];
+    const int64_t all_keys = layout.cu_seqlens_k[n + 1] - layout.cu_seqlens_k[n];
+    const std::vector<Rectangle> seen =
+        row_of_pairs(each, {begin, end}, all_keys - queries, range, joiner);
+    if (range.positions) {
+      pairs.insert(pairs.end(), seen.begin(), seen.end());
+      continue;
+    }
+    append(&pairs, &open, seen, joiner);
+  }
+  std::vector<PairRow> out;
+  for (Rectangle& pair : pairs) {
+    if (trim(&pair, range)) out.push_back(as_row(pair));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const PairRow& a, const PairRow& b) {
+    return a.qa != b.qa ? a.qa < b.qa : a.ka < b.ka;
+  });
+  return out;
+}
+
+int64_t visible_in(std::span<const PairRow> pairs, const VisibleRange& range) {
+  int64_t sum = 0;
+  for (const PairRow& pair : pairs) {
+    sum += pair_rule({0, pair.qb - pair.qa}, {0, pair.kb - pair.ka}, pair.shift, range).visible;
+  }
+  return sum;
+}
+
+}  // namespace lathe

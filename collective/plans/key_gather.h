@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Keys come to the queries: which keys of the whole axis a rank's rows may see, who holds them, and
+// how their gradients go home. Keys are gathered sequence by sequence in the order of the axis, of
+// each sequence its beginning as far as a row of the rank may see: what counts from the start of a
+// sequence stays what it is. The plan is pure; its execution is one NCCL group each way.
+#pragma once
+
+#include <span>
+
+#include "collective/plans/attention_pairs.h"
+#include "collective/group.h"
+
+namespace lathe {
+
+// Neighbouring rows of a rank's buffer that are of one sequence, and its gathered keys.
+struct KeyRun {
+  int64_t sequence = 0;
+  int64_t rows_begin = 0, rows_end = 0;  // in the buffer
+  int64_t keys_begin = 0, keys_end = 0;  // among the gathered keys
+  int64_t origin = 0;                    // of keys_begin on the whole axis
+};
+
+// Keys that go from one rank's buffer to another's gathered keys, and their gradients back.
+struct KeyPiece {
+  int64_t at_owner = 0, at_reader = 0, tokens = 0;
+  bool operator==(const KeyPiece&) const = default;
+};
+using KeyPieces = std::vector<KeyPiece>;
+
+struct KeyGather {
+  int rank = 0;
+  int64_t keys = 0;             // that are gathered here
+  int64_t own_keys = 0;         // of the rank's buffer
+  std::vector<KeyRun> runs;     // by rows
+  std::vector<KeyPieces> from;  // by owner; of the rank itself: copies
+  std::vector<KeyPieces> to;    // by reader; of the rank itself the same copies
+  // [world + 1]: gradients of rank r's readers arrive at rows returned[r] .. returned[r + 1] - 1;
+  // the rank's own do not travel.
+  std::vector<int64_t> returned;
+
+  int64_t received() const;  // tokens from the other ranks
+  int64_t sent() const;      // and to them
+};
+// Returns the rank's rows, sequence by sequence, and where their keys will lie. `causal`: a row
+// sees no key behind its position, (len_k - len_q) + its place in the sequence.
+std::vector<KeyRun> key_runs(const Layout& layout, int rank, bool causal);
+KeyGather key_gather(const Layout& layout, int rank, bool causal);
+
+// Of each row of a rank's buffer its position among the keys of its sequence, as above.
+std::vector<int32_t> row_positions(const Layout& layout, int rank);
+
+// Where the parts of the gradient of own key j are, [world, own_keys]: by reader the row among what
+// was returned, of the rank itself the row of its gathered keys; -1: none.
+std::vector<int32_t> gradient_sources(const KeyGather& gather);
+
+// A tensor of keys, [batch, tokens] rows of `row_bytes`; rows are contiguous, batches are not
+// everywhere.
+struct GatheredTensor {
+  char* own = nullptr;
+  int64_t own_batch_bytes = 0;
+  char* gathered = nullptr;  // contiguous
+  int64_t row_bytes = 0;
+};
+// One group of messages on the exchange stream behind what `stream` has been given so far, and
+// beside it, on `stream`, copies of the rank's own keys. `stream` waits for nothing yet.
+Status gather_keys(Group& group, const KeyGather& plan, std::span<const GatheredTensor> tensors,
+                   int64_t batch, CUstream stream);
+
+// Gradients of the gathered keys; both sides contiguous.
+struct ReturnedTensor {
+  char* gathered = nullptr;  // [batch, keys]
+  char* returned = nullptr;  // [batch, returned.back()]
+  int64_t row_bytes = 0;
+};
+// What every rank tells every other: rank r's bytes lie at r * bytes, on all of them.
+struct SharedBytes {
+  char* data = nullptr;
+  int64_t bytes = 0;
+};
+// The same of the gradients' way home.
+Status return_gradients(Group& group, const KeyGather& plan,
+                        std::span<const ReturnedTensor> tensors, int64_t batch,
+                        const SharedBytes& shared, CUstream stream);
+
+}  // namespace lathe

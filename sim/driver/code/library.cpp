@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Libraries: code that belongs to no context, and its kernels.
+#include "sim/driver/graph/capture.h"
+#include "sim/driver/context.h"
+#include "sim/driver/entry.h"
+#include "sim/driver/code/function.h"
+#include "sim/driver/code/image.h"
+
+namespace sim::driver {
+namespace {
+
+CUresult module_in(Driver& driver, Context& context, Library& library,
+                   std::shared_ptr<Module>* out) {
+  auto it = library.modules.find(context.handle);
+  if (it != library.modules.end()) {
+    *out = it->second;
+    return CUDA_SUCCESS;
+  }
+  std::string log;
+  const CUresult result = instantiate(driver, context, library.code, out, &log);
+  if (result == CUDA_SUCCESS) library.modules[context.handle] = *out;
+  return result;
+}
+
+}  // namespace
+
+CUresult function_of_kernel(Driver& driver, Context& context, LibraryKernel& kernel,
+                            std::shared_ptr<Function>* out) {
+  const bool fresh = kernel.library->modules.count(context.handle) == 0;
+  std::shared_ptr<Module> module;
+  const CUresult result = module_in(driver, context, *kernel.library, &module);
+  if (result != CUDA_SUCCESS) return result;
+  if (fresh) {
+    for (const auto& [name, other] : kernel.library->kernels) {
+      for (const auto& [key, value] : other->attributes) {
+        if (key.first == context.device->ordinal) {
+          set_attribute(*module->functions.at(name), context.device->profile, key.second, value);
+        }
+      }
+    }
+  }
+  *out = module->functions.at(kernel.kernel->name);
+  return CUDA_SUCCESS;
+}
+
+CUresult resolve_function(Driver& driver, Context& context, CUfunction handle,
+                          std::shared_ptr<Function>* out) {
+  if ((*out = driver.find<Function>(handle))) return CUDA_SUCCESS;
+  auto kernel = driver.find<LibraryKernel>(handle);
+  return kernel ? function_of_kernel(driver, context, *kernel, out) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace sim::driver
+
+using namespace sim::driver;
+
+SIM_API cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* options, void** values,
+                          unsigned count, CUlibraryOption* library_options, void** library_values,
+                          unsigned library_count) {
+  return with_driver([&](Driver& driver, Lock& lock) -> CUresult {
+    if (out == nullptr || (library_count > 0 && library_options == nullptr)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    (void)library_values;  // host universal functions and "preserve the binary": nothing to do
+    JitOptions jit;
+    CUresult result = jit.read(count, options, values);
+    if (result != CUDA_SUCCESS) return result;
+    const Clock::time_point start = Clock::now();
+    std::shared_ptr<const sim::Module> code;
+    std::string log;
+    lock.unlock();
+    result =
+        parse_image(image, driver.devices[0]->profile, driver.options.ptx_version, &code, &log);
+    lock.lock();
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    jit.write("", result == CUDA_SUCCESS ? "" : log, seconds.count());
+    if (result != CUDA_SUCCESS) return result;
+    auto library = driver.add(std::make_shared<Library>());
+    library->code = code;
+    for (const sim::Kernel& each : code->kernels()) {
+      auto kernel = driver.add(std::make_shared<LibraryKernel>());
+      kernel->library = library.get();
+      kernel->kernel = &each;
+      library->kernels[each.name] = kernel;
+    }
+    driver.libraries[library->handle] = library;
+    *out = handle_of<CUlibrary>(library);
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuLibraryUnload(CUlibrary handle) {
+  return with_driver([&](Driver& driver, Lock& lock) -> CUresult {
+    auto library = driver.find<Library>(handle);
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult result = check_unsafe_in_capture(driver);
+    if (result != CUDA_SUCCESS) return result;
+    driver.libraries.erase(library->handle);
+    driver.objects.erase(library->handle);
+    for (auto& [name, kernel] : library->kernels) driver.objects.erase(kernel->handle);
+    for (auto& [context, module] : library->modules) {
+      const bool dead = module->context->error != CUDA_SUCCESS;
+      unload_module(driver, lock, module, dead);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    auto library = driver.find<Library>(handle);
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    auto it = library->kernels.find(name);
+    if (it == library->kernels.end()) return CUDA_ERROR_NOT_FOUND;
+    *out = handle_of<CUkernel>(it->second);
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuLibraryGetKernelCount(unsigned* out, CUlibrary handle) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto library = driver.find<Library>(handle);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    *out = static_cast<unsigned>(library->kernels.size());
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuLibraryEnumerateKernels(CUkernel* out, unsigned count, CUlibrary handle) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto library = driver.find<Library>(handle);
+    if (out == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    unsigned at = 0;
+    for (auto& [name, kernel] : library->kernels) {
+      if (at < count) out[at++] = handle_of<CUkernel>(kernel);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
+  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
+    auto library = driver.find<Library>(handle);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    std::shared_ptr<Module> module;
+    const CUresult result = module_in(driver, context, *library, &module);
+    if (result == CUDA_SUCCESS) *out = handle_of<CUmodule>(module);
+    return result;
+  });
+}
+
+SIM_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
+                           const char* name) {
+  CUmodule module = nullptr;
+  const CUresult result = cuLibraryGetModule(&module, handle);
+  return result != CUDA_SUCCESS ? result : cuModuleGetGlobal(address, bytes, module, name);
+}
+
+SIM_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {
+  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
+    auto kernel = driver.find<LibraryKernel>(handle);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+    std::shared_ptr<Function> function;
+    const CUresult result = function_of_kernel(driver, context, *kernel, &function);
+    if (result == CUDA_SUCCESS) *out = handle_of<CUfunction>(function);
+    return result;
+  });
+}
+
+namespace {
+
+// What the kernel would be as a function of a fresh module on the device, attributes included.
+Function as_function(const LibraryKernel& kernel, const Device& device) {
+  Function function;
+  function.code = kernel.library->code;
+  function.kernel = kernel.kernel;
+  function.max_dynamic_shared = std::max(
+      0, device.profile.shared_per_block - static_cast<int>(kernel.kernel->static_shared_bytes));
+  for (const auto& [key, value] : kernel.attributes) {
+    if (key.first == device.ordinal) set_attribute(function, device.profile, key.second, value);
+  }
+  return function;
+}
+
+}  // namespace
+
+SIM_API cuKernelGetAttribute(int* out, CUfunction_attribute attribute, CUkernel handle,
+                             CUdevice ordinal) {
+  return with_device(ordinal, [&](Driver& driver, Lock&, Device& device) -> CUresult {
+    auto kernel = driver.find<LibraryKernel>(handle);
+    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+    return get_attribute(as_function(*kernel, device), device.profile, attribute, out);
+  });
+}
+
+SIM_API cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
+                             CUdevice ordinal) {
+  return with_device(ordinal, [&](Driver& driver, Lock&, Device& device) -> CUresult {
+    auto kernel = driver.find<LibraryKernel>(handle);
+    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+    Function trial = as_function(*kernel, device);
+    const CUresult result = set_attribute(trial, device.profile, attribute, value);
+    if (result != CUDA_SUCCESS) return result;
+    kernel->attributes[{ordinal, attribute}] = value;
+    for (auto& [context, module] : kernel->library->modules) {
+      if (module->context->device == &device) {
+        set_attribute(*module->functions.at(kernel->kernel->name), device.profile, attribute,
+                      value);
+      }
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuKernelGetName(const char** out, CUkernel handle) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto kernel = driver.find<LibraryKernel>(handle);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+    *out = kernel->kernel->name.c_str();
+    return CUDA_SUCCESS;
+  });
+}
+
+SIM_API cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* bytes) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto kernel = driver.find<LibraryKernel>(handle);
+    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+    return param_info(*kernel->kernel, index, offset, bytes);
+  });
+}

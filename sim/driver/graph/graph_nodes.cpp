@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Graphs made by hand: nodes of kernels, copies, fills and host functions, and their dependencies.
+#include <algorithm>
+
+#include "sim/driver/graph/capture.h"
+#include "sim/driver/context.h"
+#include "sim/driver/entry.h"
+#include "sim/driver/code/function.h"
+#include "sim/driver/memory/transfer.h"
+
+#undef cuGraphAddDependencies
+
+using namespace sim::driver;
+
+namespace {
+
+constexpr size_t kNone = SIZE_MAX;
+
+uint64_t number(CUgraphNode node) { return reinterpret_cast<uint64_t>(node); }
+
+// Captured nodes get a handle when somebody asks for one.
+uint64_t handle_for(Driver& driver, Node& node) {
+  if (node.handle == 0) {
+    node.handle = driver.next_handle;
+    driver.next_handle += 16;
+  }
+  return node.handle;
+}
+
+size_t index_of(const Graph& graph, CUgraphNode node) {
+  for (size_t at = 0; at < graph.nodes.size(); ++at) {
+    if (node != nullptr && graph.nodes[at].handle == number(node)) return at;
+  }
+  return kNone;
+}
+
+// Whether `node` comes, by way of others, after `before`.
+bool comes_after(const Graph& graph, size_t node, size_t before) {
+  std::vector<bool> seen(graph.nodes.size(), false);
+  std::vector<size_t> pending = {node};
+  while (!pending.empty()) {
+    const size_t at = pending.back();
+    pending.pop_back();
+    if (at == before) return true;
+    if (seen[at]) continue;
+    seen[at] = true;
+    pending.insert(pending.end(), graph.nodes[at].after.begin(), graph.nodes[at].after.end());
+  }
+  return false;
+}
+
+// make(driver, context, &action): what the node does, or why it cannot be.
+template <typename F>
+CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* after, size_t count,
+                  CUgraphNodeType type, F make) {
+  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
+    auto graph = driver.find<Graph>(handle);
+    if (!graph || out == nullptr || (count > 0 && after == nullptr)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    Node node;
+    node.type = type;
+    for (size_t at = 0; at < count; ++at) {
+      const size_t index = index_of(*graph, after[at]);
+      const bool twice = std::find(node.after.begin(), node.after.end(), index) != node.after.end();
+      if (index == kNone || twice) return CUDA_ERROR_INVALID_VALUE;
+      node.after.push_back(index);
+    }
+    const CUresult result = make(driver, context, &node.action);
+    if (result != CUDA_SUCCESS) return result;
+    *out = reinterpret_cast<CUgraphNode>(handle_for(driver, node));
+    graph->nodes.push_back(std::move(node));
+    return CUDA_SUCCESS;
+  });
+}
+
+// Fills `out` with the handles of the nodes that `wanted` picks; without `out`, counts them.
+template <typename F>
+CUresult list_nodes(CUgraph handle, CUgraphNode* out, size_t* count, F wanted) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto graph = driver.find<Graph>(handle);
+    if (!graph || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    size_t found = 0;
+    for (Node& node : graph->nodes) {
+      if (!wanted(node)) continue;
+      if (out != nullptr && found < *count) {
+        out[found] = reinterpret_cast<CUgraphNode>(handle_for(driver, node));
+      }
+      ++found;
+    }
+    for (size_t at = found; out != nullptr && at < *count; ++at) out[at] = nullptr;
+    *count = out == nullptr ? found : std::min(found, *count);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult add_dependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                          size_t count) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto graph = driver.find<Graph>(handle);
+    if (!graph || (count > 0 && (from == nullptr || to == nullptr))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<Node> before = graph->nodes;  // all or nothing
+    for (size_t at = 0; at < count; ++at) {
+      const size_t first = index_of(*graph, from[at]), second = index_of(*graph, to[at]);
+      const bool known = first != kNone && second != kNone;
+      std::vector<size_t>* list = known ? &graph->nodes[second].after : nullptr;
+      if (!known || std::find(list->begin(), list->end(), first) != list->end() ||
+          comes_after(*graph, first, second)) {
+        graph->nodes = std::move(before);
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      list->push_back(first);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+SIM_API cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                                size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL,
+                  [&](Driver& driver, Context& context, Action* action) {
+                    return kernel_action(driver, context, *params, action);
+                  });
+}
+
+SIM_API cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                             size_t count, const CUDA_MEMCPY3D* params, CUcontext) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY,
+                  [&](Driver& driver, Context&, Action* action) {
+                    Copy what;
+                    const CUresult result = read_copy(*params, &what);
+                    return result != CUDA_SUCCESS ? result : copy_action(driver, what, action);
+                  });
+}
+
+SIM_API cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                             size_t count, const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET,
+                  [&](Driver& driver, Context&, Action* action) {
+                    Fill what;
+                    what.to = params->dst;
+                    what.value = params->value;
+                    what.element = params->elementSize;
+                    what.columns = params->width;
+                    what.rows = params->height;
+                    what.pitch = params->height > 1 ? params->pitch : 0;
+                    return fill_action(driver, what, action);
+                  });
+}
+
+SIM_API cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                           const CUDA_HOST_NODE_PARAMS* params) {
+  if (params == nullptr || params->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST,
+                  [call = *params](Driver&, Context&, Action* action) {
+                    *action = [call] {
+                      thread_state().in_host_function = true;
+                      call.fn(call.userData);
+                      thread_state().in_host_function = false;
+                      return CUDA_SUCCESS;
+                    };
+                    return CUDA_SUCCESS;
+                  });
+}
+
+SIM_API cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                            size_t count) {
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY,
+                  [](Driver&, Context&, Action*) { return CUDA_SUCCESS; });
+}
+
+SIM_API cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                               size_t count) {
+  return add_dependencies(graph, from, to, count);
+}
+
+// Edges are full dependencies, whatever else their data would allow.
+SIM_API cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                  const CUgraphEdgeData*, size_t count) {
+  return add_dependencies(graph, from, to, count);
+}
+
+SIM_API cuGraphGetNodes(CUgraph graph, CUgraphNode* out, size_t* count) {
+  return list_nodes(graph, out, count, [](const Node&) { return true; });
+}
+
+SIM_API cuGraphGetRootNodes(CUgraph graph, CUgraphNode* out, size_t* count) {
+  return list_nodes(graph, out, count, [](const Node& node) { return node.after.empty(); });
+}
+
+SIM_API cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* out) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    if (out == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    for (const auto& [graph_handle, object] : driver.graphs) {
+      const auto graph = std::dynamic_pointer_cast<Graph>(object);
+      const size_t at = graph ? index_of(*graph, handle) : kNone;
+      if (at == kNone) continue;
+      if (graph->nodes[at].type < 0) return CUDA_ERROR_NOT_SUPPORTED;
+      *out = static_cast<CUgraphNodeType>(graph->nodes[at].type);
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+SIM_API cuGraphClone(CUgraph* out, CUgraph handle) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto graph = driver.find<Graph>(handle);
+    if (out == nullptr || !graph) return CUDA_ERROR_INVALID_VALUE;
+    auto copy = driver.add(std::make_shared<Graph>());
+    copy->nodes = graph->nodes;
+    for (Node& node : copy->nodes) node.handle = 0;  // nodes of their own
+    driver.graphs[copy->handle] = copy;
+    *out = handle_of<CUgraph>(copy);
+    return CUDA_SUCCESS;
+  });
+}

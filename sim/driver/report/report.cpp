@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Writes findings and launches.
+#include "sim/driver/report/report.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+#include "sim/driver/forked.h"
+#include "sim/driver/report/json_line.h"
+#include "sim/driver/report/line_file.h"
+
+namespace sim::driver {
+namespace {
+
+struct Outputs {
+  LineFile findings{"LATHE_SIM_REPORT"}, launches{"LATHE_SIM_COUNTERS"},
+      timeline{"LATHE_SIM_TIMELINE"};
+  std::atomic<bool> quiet{false};
+  std::atomic<int> exitcode{0};
+  std::atomic<uint64_t> count{0};
+};
+
+// Never destroyed: worker threads may outlive static destructors.
+Outputs& outputs() {
+  static Outputs* all = new Outputs;
+  return *all;
+}
+
+std::string triple(const uint32_t (&v)[3]) {
+  return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
+}
+
+std::string for_people(const Finding& finding) {
+  std::string line = finding.check + " " + finding.kind + ": " + finding.text;
+  if (finding.kernel.empty()) return line;
+  line += "; in " + finding.kernel + ", cta " + triple(finding.block) + ", thread " +
+          triple(finding.thread) + ", PTX line " + std::to_string(finding.ptx_line);
+  return finding.source.empty() ? line : line + ", " + finding.source;
+}
+
+// `bytes`: those of an access, or all of a leaked allocation.
+JsonLine json(const Finding& finding, uint64_t bytes) {
+  JsonLine line;
+  line.add("check", finding.check);
+  line.add("kind", finding.kind);
+  line.add("kernel", finding.kernel);
+  line.add("cta", finding.block);
+  line.add("thread", finding.thread);
+  line.add("ptx_line", finding.ptx_line);
+  line.add("source", finding.source);
+  line.add("text", finding.text);
+  line.add_address("address", finding.address);
+  line.add("bytes", bytes);
+  if (finding.other_ptx_line != 0) {
+    JsonLine other;
+    other.add("cta", finding.other_block);
+    other.add("thread", finding.other_thread);
+    other.add("ptx_line", finding.other_ptx_line);
+    other.add("source", finding.other_source);
+    other.add("access", finding.other_access);
+    line.add("other", other);
+  }
+  return line;
+}
+
+void tell(const Finding& finding, const JsonLine& line) {
+  Outputs& out = outputs();
+  out.count.fetch_add(1);
+  out.findings.write(line.text());
+  if (!out.quiet) report_note(for_people(finding));
+}
+
+// Whatever status the program chose, one with findings did not succeed.
+void end_with_exitcode() {
+  const Outputs& out = outputs();
+  if (out.count.load() == 0 || forked()) return;
+  std::fflush(nullptr);
+  _exit(out.exitcode.load());
+}
+
+}  // namespace
+
+void open_reports(const Options& options) {
+  Outputs& out = outputs();
+  out.findings.set(options.report);
+  out.launches.set(options.counters);
+  out.timeline.set(options.timeline);
+  out.quiet = options.quiet;
+  const bool first = out.exitcode.exchange(options.error_exitcode) == 0;
+  if (first && options.error_exitcode != 0) std::atexit(end_with_exitcode);
+}
+
+void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu) {
+  for (const Finding& finding : outcome.findings) tell(finding, json(finding, finding.bytes));
+  LineFile& launches = outputs().launches;
+  if (!launches.wanted()) return;
+  JsonLine line;
+  add_launch(line, grid, outcome, gpu);
+  launches.write(line.text());
+}
+
+void report_timeline(const JsonLine& line) { outputs().timeline.write(line.text()); }
+
+void report_leak(uint64_t address, uint64_t bytes, int device) {
+  Finding finding;
+  finding.check = "memcheck";
+  finding.kind = "leak";
+  finding.text = std::to_string(bytes) + " bytes of memory of device " + std::to_string(device) +
+                 " were never freed";
+  finding.address = address;
+  JsonLine line = json(finding, bytes);
+  line.add("device", device);
+  tell(finding, line);
+}
+
+void report_note(const std::string& text) {
+  const std::string line = "lathe sim: " + text + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace sim::driver

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Model time: when work would begin and end on the devices that sim/model describes.
+//
+// Every stream has a clock. A piece of work begins when its stream's clock, the work that it waits
+// for and the host thread that enqueued it allow, and lasts what the model says: a launch by its
+// counters, a copy by its bytes, a message by the link's latency and bytes. So model time is the
+// longest path through what the streams and events order, and does not depend on the order in which
+// the simulator runs things. Streams share nothing: kernels of two streams, and kernels and
+// messages, run beside each other at full rate, ranks that share a simulated device count as
+// devices of their own, and messages take no multiprocessors. The host takes no time.
+//
+// Everything is guarded by Driver::mutex.
+#pragma once
+
+#include "sim/driver/state.h"
+#include "sim/driver/report/timeline_export.h"
+
+namespace sim::driver {
+
+// What a piece of work says of itself while it runs, on the thread that runs it.
+struct Deed {
+  const char* kind = nullptr;  // null: nothing worth a line
+  std::string name;
+  std::string bound;  // of a launch: the resource that takes longest
+  uint64_t bytes = 0;
+  double microseconds = 0;
+  uint64_t sampled = 0;  // of a launch: the blocks that ran, if not all did
+};
+
+// Whether the environment asked for a timeline. Without one all of the following do nothing.
+bool keeps_timeline(const Driver& driver);
+
+// Without the lock, by the work itself.
+void tell(Deed deed);
+// Bytes from one place to another: within a device they are read and written.
+enum class Path { fill, device, link, host };
+void tell_copy(const char* name, uint64_t bytes, Path path);
+
+// At the submission: the host's clock, and the rank.
+void stamp(Stream& stream, Operation& operation);
+// The work is about to run: when that is.
+double begin_of(const Driver& driver, const Stream& stream, const Operation& operation);
+// The work is over: moves the stream's clock and the completion's time, and writes lines.
+void advance(Driver& driver, Stream& stream, Operation& operation, const Deed& deed);
+// The calling thread has seen that this is over.
+void host_saw(const Completion& completion);
+
+}  // namespace sim::driver

@@ -1,0 +1,336 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What a finding of the race checker says, what else it looks for, and its doors for asynchronous
+// copies, which are tried on a block made by hand.
+#include "sim/check/race.h"
+
+#include "sim/check/race_state.h"
+#include "sim/exec/grid_state.h"
+#include "sim/tests/checks/litmus.h"
+
+using namespace sim;
+using namespace sim::test;
+
+namespace {
+
+Outcome once(const std::string& body, uint32_t blocks, uint32_t threads, uint32_t check = kCheckAll,
+             int host_threads = 0) {
+  Device device;
+  device.settings.check = check;
+  device.settings.threads = host_threads;
+  device.load(litmus_kernel(body));
+  const uint64_t a = device.upload(std::vector<uint32_t>(1024, 0));
+  const uint64_t b = device.upload(std::vector<uint32_t>(64, 0));
+  return device.run("k", blocks, threads, a, b);
+}
+
+// Two warps, two instructions: a store at line 10, a copy at line 20.
+struct Bench {
+  Bench() {
+    for (const int line : {10, 20}) {
+      InstInfo info;
+      info.ptx_line = line;
+      info.form.op = line == 10 ? Op::st : Op::bulk_copy;
+      info.text = line == 10 ? "st" : "copy";
+      function.infos.push_back(info);
+      function.orders.push_back(order_of(info.form));
+    }
+    store.info = 0;
+    copy.info = 1;
+    kernel.name = "k";
+    grid.kernel = &kernel;
+    grid.block[0] = 64;
+    launch.grid = &grid;
+    launch.settings = &settings;
+    launch.function = &function;
+    launch.view.shared_bytes = 1024;
+    for (auto& tid : launch.tid) tid.resize(64);
+    for (uint32_t t = 0; t < 64; ++t) launch.tid[0][t] = t;
+    races = make_race_grid(launch);
+    block_races = make_race_block(*races);
+    block.races = block_races.get();
+    block.warps = 2;
+    block.threads = 64;
+    block.warp = warps;
+    for (uint32_t k = 0; k < 2; ++k) {
+      warps[k].block = &block;
+      warps[k].function = &function;
+      warps[k].index = k;
+    }
+    start_races(block);
+  }
+
+  void access(int warp, RaceUse use, uint32_t at) {
+    uint64_t address[32];
+    for (uint32_t l = 0; l < 32; ++l) address[l] = at + 4 * l;
+    race_access(warps[warp], store, address, ~0u, 4, use, true, &block);
+  }
+  void fence(int warp, Space space) {
+    InstInfo info;
+    info.form.op = Op::fence;
+    info.form.detail = kFenceAsync;
+    info.form.spaces[0] = space;
+    info.form.space_count = 1;
+    function.infos.push_back(info);
+    Inst inst;
+    inst.info = static_cast<uint32_t>(function.infos.size() - 1);
+    race_fence(warps[warp], inst);
+  }
+  // A barrier of both warps.
+  void meet() {
+    for (Warp& w : warps) race_barrier_arrive(w, 0);
+    race_barrier_complete(block, 0, 3);
+  }
+  std::string kinds() const {
+    std::string all;
+    for (const Finding& f : launch.findings) all += f.kind + " ";
+    return all;
+  }
+
+  Function function;
+  Kernel kernel;
+  Grid grid;
+  Settings settings;
+  Launch launch;
+  std::shared_ptr<RaceGrid> races;
+  std::shared_ptr<RaceBlock> block_races;
+  Block block;
+  Warp warps[2];
+  Inst store, copy;
+};
+
+}  // namespace
+
+TEST_CASE("a finding names both parties") {
+  const std::string body = R"(.file 1 "some/file.cu"
+setp.ne.u32 %p1, %c, 1;
+.loc 1 7 1
+@!%p1 st.global.u32 [%rd3+512], %t; // A
+setp.ne.u32 %p1, %c, 2;
+.loc 1 9 1
+@!%p1 ld.global.u32 %r1, [%rd3+384]; // B
+)";
+  const std::string text = litmus_kernel(body);
+  const Outcome o = once(body, 3, 64);
+  REQUIRE(o.findings.size() == 1);
+  const Finding& f = o.findings[0];
+  CHECK(f.check == "racecheck");
+  CHECK(f.kind == "race");
+  CHECK(f.ptx_line == tagged(text, "B"));
+  CHECK(f.other_ptx_line == tagged(text, "A"));
+  CHECK(f.block[0] == 2);
+  CHECK(f.other_block[0] == 1);
+  CHECK(f.thread[0] == 32);
+  CHECK(f.other_thread[0] == 0);
+  CHECK(f.source == "some/file.cu:9");
+  CHECK(f.other_source == "some/file.cu:7");
+  CHECK(f.other_access == "store");
+  CHECK(f.bytes >= 4);
+}
+
+TEST_CASE("lanes of one warp: the two threads") {
+  const Outcome o = once("st.shared.u32 [%r9], %t;\nld.shared.u32 %r1, [%r9+4];\n", 1, 32);
+  bool found = false;
+  for (const Finding& f : o.findings) {
+    if (f.kind != "race") continue;
+    found = true;
+    CHECK(f.thread[0] + 1 == f.other_thread[0]);
+  }
+  CHECK(found);
+}
+
+TEST_CASE("one finding for a pair of instructions") {
+  const Outcome o = once(R"(mov.u32 %r10, 0;
+AGAIN:
+st.global.u32 [%rd3], %t;
+add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 9; @%p1 bra AGAIN;
+)",
+                         9, 64);
+  CHECK(o.findings.size() == 1);
+}
+
+TEST_CASE("without the check nothing is found, and nothing is kept") {
+  const std::string body = "st.global.u32 [%rd1], %t;\n";
+  CHECK(once(body, 2, 64, kCheckAll & ~kRacecheck).findings.empty());
+  CHECK(!once(body, 2, 64, kRacecheck).findings.empty());
+}
+
+TEST_CASE("the read-only cache") {
+  const std::string right = "ld.global.nc.u32 %r1, [%rd3];\nst.global.u32 [%rd3+2048], %r1;\n";
+  const std::string own = "st.global.u32 [%rd3], %t;\nld.global.nc.u32 %r1, [%rd3];\n";
+  const std::string later =
+      "ld.global.nc.u32 %r1, [%rd3];\nbar.sync 0;\nst.global.u32 [%rd3], %t;\n";
+  CHECK(once(right, 1, 64).findings.empty());
+  for (const std::string& body : {own, later}) {
+    const Outcome o = once(body, 1, 64);
+    REQUIRE(o.findings.size() == 1);
+    CHECK(o.findings[0].kind == "nc_written");
+    CHECK(o.findings[0].check == "racecheck");
+  }
+}
+
+TEST_CASE("many readers, then a writer who knows them or does not") {
+  const std::string readers = R"(ld.shared.u32 %r1, [%r8+64]; // A
+setp.ne.u32 %p2, %w, 7;
+bar.sync 0;
+@%p2 bra END;
+setp.ne.u32 %p1, %l, 0; @!%p1 st.shared.u32 [%r8+64], 1; // B
+)";
+  const Litmus test{"readers",
+                    1,
+                    256,
+                    "setp.ne.u32 %p1, %t, 0; @!%p1 st.shared.u32 [%r8+64], 0;\n"
+                    "bar.sync 0;\n" +
+                        readers,
+                    {}};
+  check_right(test);
+  check_broken(test, {"bar.sync 0;\n@%p2", "@%p2", "AB"});
+}
+
+TEST_CASE("blocks that use one shared memory after the other") {
+  const Outcome o = once(R"(st.shared.u32 [%r9], %t;
+bar.sync 0;
+xor.b32 %r11, %t, 63; mad.lo.u32 %r11, %r11, 4, %r8;
+ld.shared.u32 %r1, [%r11];
+ld.shared.u8 %r1, [%r11+1];
+)",
+                         50, 64);
+  CHECK(texts(o) == "");
+}
+
+TEST_CASE("findings and results do not depend on host threads") {
+  const std::string body = R"(ld.global.u32 %r1, [%rd1];
+add.u32 %r1, %r1, %t; st.global.u32 [%rd3], %r1;
+atom.global.add.u32 %r2, [%rd2], 1;
+)";
+  const Outcome one = once(body, 20, 64, kCheckAll, 1), four = once(body, 20, 64, kCheckAll, 4);
+  CHECK(!one.findings.empty());
+  CHECK(texts(one) == texts(four));
+}
+
+TEST_CASE("which functions depend on the order of blocks") {
+  auto depends = [](const std::string& body) {
+    Device device;
+    device.load(litmus_kernel(body + "\n"));
+    return device.module->find_kernel("k")->code->ordered_across_blocks;
+  };
+  CHECK(depends("atom.global.add.u32 %r1, [%rd1], 1;"));
+  CHECK(depends("red.global.add.f32 [%rd1], 0f3F800000;"));
+  CHECK(depends("ld.acquire.gpu.global.u32 %r1, [%rd1];"));
+  CHECK(depends("ld.volatile.u32 %r1, [%rd1];"));
+  CHECK(!depends("red.global.add.u32 [%rd1], 1;"));
+  CHECK(!depends("atom.shared.add.u32 %r1, [%r8], 1;"));
+  CHECK(!depends("ld.global.u32 %r1, [%rd1]; st.release.gpu.global.u32 [%rd1], 1;"));
+}
+
+TEST_CASE("a read through the asynchronous proxy: fence by the writer or by the issuer") {
+  Bench right;
+  right.access(0, RaceUse::store, 0);
+  right.fence(0, Space::shared);
+  right.meet();
+  race_async_read(right.warps[1], right.copy, 0, 0, 128, &right.block);
+  CHECK(right.kinds() == "");
+
+  Bench issuer;
+  issuer.access(0, RaceUse::store, 0);
+  issuer.meet();
+  issuer.fence(1, Space::shared);
+  race_async_read(issuer.warps[1], issuer.copy, 0, 0, 128, &issuer.block);
+  CHECK(issuer.kinds() == "");
+
+  Bench wrong_space;
+  wrong_space.access(0, RaceUse::store, 0);
+  wrong_space.fence(0, Space::global);
+  wrong_space.meet();
+  race_async_read(wrong_space.warps[1], wrong_space.copy, 0, 0, 128, &wrong_space.block);
+  CHECK(wrong_space.kinds() == "missing_proxy_fence ");
+  CHECK(wrong_space.launch.findings[0].check == "asynccheck");
+  CHECK(wrong_space.launch.findings[0].ptx_line == 20);
+  CHECK(wrong_space.launch.findings[0].other_ptx_line == 10);
+  CHECK(wrong_space.launch.findings[0].thread[0] == 32);
+
+  Bench early;  // the fence comes before the write
+  early.fence(0, Space::shared);
+  early.access(0, RaceUse::store, 0);
+  early.meet();
+  race_async_read(early.warps[1], early.copy, 0, 0, 128, &early.block);
+  CHECK(early.kinds() == "missing_proxy_fence ");
+
+  Bench no_barrier;
+  no_barrier.access(0, RaceUse::store, 0);
+  no_barrier.fence(0, Space::shared);
+  race_async_read(no_barrier.warps[1], no_barrier.copy, 0, 0, 128, &no_barrier.block);
+  CHECK(no_barrier.kinds() == "race ");
+}
+
+TEST_CASE("a write through the asynchronous proxy") {
+  for (const bool ordered : {true, false}) {
+    for (const RaceUse use : {RaceUse::load, RaceUse::store}) {
+      Bench b;
+      b.access(0, use, 256);
+      if (ordered) b.meet();
+      race_async_write(b.warps[1], b.copy, 3, 264, 8, &b.block);
+      CHECK(b.kinds() == (ordered ? "" : "race "));
+    }
+  }
+}
+
+TEST_CASE("what landed by a group is known to the lane that waited, and by a barrier to all") {
+  Bench b;
+  race_async_landed(b.warps[0], b.copy, 5, 0, 128, &b.block);
+  b.meet();
+  b.access(1, RaceUse::load, 0);
+  CHECK(b.kinds() == "");
+  Bench other_lanes;
+  race_async_landed(other_lanes.warps[0], other_lanes.copy, 5, 0, 128, &other_lanes.block);
+  other_lanes.access(0, RaceUse::load, 0);
+  CHECK(other_lanes.kinds() == "race ");
+  Bench other_warp;
+  race_async_landed(other_warp.warps[0], other_warp.copy, 5, 0, 128, &other_warp.block);
+  other_warp.access(1, RaceUse::load, 0);
+  CHECK(other_warp.kinds() == "race ");
+}
+
+TEST_CASE("what landed by an mbarrier is known to those who waited for its phase") {
+  for (const bool waited : {true, false}) {
+    Bench b;
+    SyncClock* const clock = race_clock(b.block);
+    race_async_landed(clock, b.copy, 128, 128, &b.block);
+    race_async_complete(clock);
+    if (waited) race_acquire(b.warps[1], clock);
+    b.access(1, RaceUse::load, 128);
+    CHECK(b.kinds() == (waited ? "" : "race "));
+    if (!waited) continue;
+    // No fence is needed before it goes out again; the next phase is another matter.
+    race_async_read(b.warps[1], b.copy, 0, 128, 128, &b.block);
+    CHECK(b.kinds() == "");
+    race_async_landed(clock, b.copy, 256, 128, &b.block);
+    b.access(1, RaceUse::load, 256);
+    CHECK(b.kinds() == "race ");
+  }
+}
+
+TEST_CASE("clocks: joins within a cluster and beyond") {
+  Knowledge a, b, c;
+  a.clear(100, 50);
+  b.clear(100, 50);
+  c.clear(200, 50);
+  a.raise(kGenericClock, 103, 7);
+  a.raise(kGenericClock, 205, 2);  // of another cluster
+  b.raise(kGenericClock, 103, 9);
+  b.raise(kSharedProxyClock, 149, 4);
+  b.join(a);
+  CHECK(b.of(kGenericClock, 103) == 9);
+  CHECK(b.of(kGenericClock, 205) == 2);
+  CHECK(b.of(kSharedProxyClock, 149) == 4);
+  CHECK(b.of(kGenericClock, 149) == 0);
+  c.raise(kGenericClock, 205, 1);
+  c.join(b);
+  CHECK(c.of(kGenericClock, 205) == 2);
+  CHECK(c.of(kGenericClock, 103) == 9);
+  CHECK(c.of(kSharedProxyClock, 149) == 4);
+  c.show(kGlobalProxyClock);
+  CHECK(c.of(kGlobalProxyClock, 103) == 9);
+  CHECK(c.of(kGlobalProxyClock, 205) == 2);
+  CHECK(c.of(kSharedProxyClock, 205) == 0);
+}

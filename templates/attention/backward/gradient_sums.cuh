@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of the sums of attention's backward: a part of dq is added to an accumulator in
+// memory, dk and dv are stored.
+#pragma once
+#include "attention/backward/column_share.cuh"
+#include "common/types.cuh"
+
+namespace lathe {
+
+// *to += {first, second} by many blocks at once, in no order; the four lanes of a row make a whole
+// sector.
+__device__ __forceinline__ void add_pair(float* to, float first, float second) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
+               : "memory");
+#else
+  asm volatile("red.global.add.f32 [%0], %1;\n\tred.global.add.f32 [%0+4], %2;" ::"l"(to),
+               "f"(first), "f"(second)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void load_pair(const float* from, float& first, float& second) {
+  asm volatile("ld.global.v2.f32 {%0, %1}, [%2];"
+               : "=f"(first), "=f"(second)
+               : "l"(from)
+               : "memory");
+}
+__device__ __forceinline__ void store_pair(float* to, float first, float second) {
+  const float pair[2] = {first, second};
+  store_global(to, pack<f32, 8>(pair));
+}
+
+// The lane's place in 16 rows of sums, and where its pairs of columns lie in memory: rows
+// 8 half + lane / 4 from `row` on, below `rows`; columns below `columns`.
+template <class Share>
+struct SumPlace {
+  float* to;
+  long long row_stride;
+  int row, rows, columns, way;
+
+  // body(address, n, half) for each tile n of 8 columns and half of the rows that is inside. Tiles
+  // at an edge alone pay for the tests, which ptxas makes branches of.
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+    if (uniform(row + 16 <= rows && columns == Share::kColumns)) {
+      each_of<true>(body);
+    } else {
+      each_of<false>(body);
+    }
+  }
+  template <bool kWhole, class Body>
+  __device__ __forceinline__ void each_of(const Body& body) const {
+    const int lane = thread_index() % 32, own_column = lane % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int own = row + 8 * half + lane / 4;
+      float* at = to + own * row_stride + own_column;
+#pragma unroll
+      for (int n = 0; n < 2 * Share::kBlocks; ++n) {
+        // The constant part last, for an address of one register pair and constants.
+        const int first = Share::block(n / 2) * 16 + n % 2 * 8, mine = Share::shift(n / 2, way);
+        if (kWhole || (own < rows && own_column + mine < columns - first)) {
+          body(at + mine + first, n, half);
+        }
+      }
+    }
+  }
+  // What is there; sums of other places stay as they are.
+  template <int kTiles>
+  __device__ __forceinline__ void load(float (&sums)[kTiles][4]) const {
+    each([&](const float* at, int n, int half) {
+      load_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
+    });
+  }
+  template <int kTiles>
+  __device__ __forceinline__ void store(const float (&sums)[kTiles][4]) const {
+    each([&](float* at, int n, int half) {
+      store_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
+    });
+  }
+  template <int kTiles>
+  __device__ __forceinline__ void add(const float (&sums)[kTiles][4]) const {
+    each([&](float* at, int n, int half) {
+      add_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
+    });
+  }
+};
+
+// The same rows, times `scale`, into memory: zeros from row `inside` on, nothing from `rows` on.
+template <class Share, int kTiles>
+__device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int way, float scale,
+                                           float* to, long long row_stride, int row, int inside,
+                                           int rows, int columns) {
+  const int lane = thread_index() % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int own = row + 8 * half + lane / 4;
+    float* at = to + own * row_stride;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const int column = Share::column(n / 2, way) + n % 2 * 8 + lane % 4 * 2;
+      if (own < rows && column < columns) {
+        const float pair[2] = {own < inside ? sums[n][2 * half] * scale : 0.0f,
+                               own < inside ? sums[n][2 * half + 1] * scale : 0.0f};
+        store_global(at + column, pack<f32, 8>(pair));
+      }
+    }
+  }
+}
+template <class Share, class Element, int kTiles>
+__device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int way, float scale,
+                                           Element* to, long long row_stride, int row, int inside,
+                                           int rows, int columns) {
+  const int lane = thread_index() % 32, t = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int own = row + 8 * half + lane / 4;
+    Element* at = to + own * row_stride;
+#pragma unroll
+    for (int n = 0; n < kTiles; n += 4) {
+      unsigned word[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4 && n + i < kTiles; ++i) {
+        if (own < inside) {
+          word[i] = pack_pair(sums[n + i][2 * half] * scale, sums[n + i][2 * half + 1] * scale,
+                              Element{});
+        }
+      }
+      const Words<16> eight = turn_in_quad(word);
+      const int column = Share::column(n / 2 + t / 2, way) + t % 2 * 8;
+      if (own < rows && n + t < kTiles && column < columns) store_global(at + column, eight);
+    }
+  }
+}
+
+}  // namespace lathe

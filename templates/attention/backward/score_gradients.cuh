@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The backward of one score, between the products: from s = q k and dp = dout v, with lse2 and
+// error of params/attention_backward.h,
+//
+//   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |i + off - j|
+//   p = 2^(score_mod(x) log2 e - lse2), 0 where the pair is not kept
+//   weight = score_mod_bwd(p, x) (1 - y^2),  ds = weight (dp - error)
+//
+// A gradient is linear in the one it comes from, so score_mod_bwd may be given p in the place of
+// p (dp - error): then x need not be kept across the product between.
+//
+// Accumulators are those of the transposed scores: a lane's rows are keys, its columns queries.
+#pragma once
+#include "attention/mods/captures.cuh"
+#include "attention/query_blocks.cuh"
+#include "attention/softmax.cuh"
+#include "common/shared_memory.cuh"
+#include "params/attention_backward.h"
+
+namespace lathe {
+
+// As ScoreUnits of the forward: what modifies scores does so in natural units; where nothing does,
+// a score stays as it came and t carries the scale.
+template <class Config>
+struct GradientUnits {
+  static constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
+  static constexpr bool kSnippets = kScoreMod || HasMaskMod<Config>::kValue;
+  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi || kScoreMod;
+  float scale, t;
+  float tanh_scale, softcap;
+  const AttentionCaptures captures;
+
+  __device__ __forceinline__ explicit GradientUnits(const AttentionBackwardParams& p)
+      : scale(p.softmax_scale),
+        t(kModified ? kLog2E : p.softmax_scale * kLog2E),
+        captures(captures_of(p)) {
+    if constexpr (Config::kSoftcap) {
+      softcap = p.softcap;
+      tanh_scale = tanh_scale_of(p.softcap);
+    }
+  }
+};
+
+// Where the accumulators of a warp lie in the sequence.
+struct ScorePlace {
+  int key;    // of the lane's first row; others 8 and 16 further on
+  int query;  // of column 0, and of the lane's first column in it: + 2 (lane % 4)
+  int lane_query;
+  int offset;  // keys - rows
+  float slope;
+  int sequence, head;  // for snippets
+};
+
+// The score that snippets are given, and what softcap's derivative multiplies its weight by.
+template <class Config>
+__device__ __forceinline__ float biased_weight_score(float x, const GradientUnits<Config>& units,
+                                                     float slope, float distance, float& factor) {
+  if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
+  if constexpr (Config::kSoftcap) {
+    const float y = tanh_of<typename Config::Element>(x, units.softcap, units.tanh_scale);
+    x = __fmul_rn(units.softcap, y);
+    factor = __fmaf_rn(-y, y, 1.0f);
+  }
+  if constexpr (Config::kAlibi) x = biased_score(x, slope, distance);
+  return x;
+}
+
+// Snippets are asked about rows and keys of the sequence only, as in the forward.
+struct LastPlaces {
+  int rows, keys;
+  __device__ __forceinline__ int query_of(int row) const { return minimum(row, rows - 1); }
+  __device__ __forceinline__ int key_of(int key) const { return minimum(key, keys - 1); }
+};
+
+// s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
+// `lse2` is where the lane's first two values lie.
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Places>
+__device__ __forceinline__ void score_weights(
+    float (&s)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
+    const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
+    unsigned lse2, const Places& places) {
+  using Element = typename Config::Element;
+  using Units = GradientUnits<Config>;
+  QueryColumns kept[kRowBlocks][2];
+  if constexpr (kMasked) {
+#pragma unroll
+    for (int i = 0; i < 2 * kRowBlocks; ++i) {
+      QueryColumns& columns = kept[i / 2][i % 2];
+      columns = query_columns<Config::kLocal, Config::kTileM>(window, rows, place.key + 8 * i,
+                                                              place.query);
+      columns.lowest -= place.lane_query, columns.highest -= place.lane_query;
+    }
+  }
+  // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
+  const float ahead = static_cast<float>(place.query + place.lane_query + place.offset - place.key);
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
+#pragma unroll
+    for (int i = 0; i < 2 * kRowBlocks; ++i) {
+      const int b = i / 2, half = i % 2;
+      float p[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float factor = 1.0f;
+        const float biased =
+            biased_weight_score(s[b][n][2 * half + c], units, place.slope,
+                                ahead + static_cast<float>(8 * n + c - 8 * i), factor);
+        float x = biased;
+        const int query = places.query_of(place.query + place.lane_query + 8 * n + c);
+        const int key = places.key_of(place.key + 8 * i);
+        if constexpr (Units::kScoreMod) {
+          x = Config::ScoreMod::apply(x, place.sequence, place.head, query, key, units.captures);
+        }
+        p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
+        if constexpr (kMasked) {
+          p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
+          if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
+          if constexpr (HasMaskMod<Config>::kValue) {
+            p[c] = Config::MaskMod::keep(place.sequence, place.head, query, key, units.captures)
+                       ? p[c]
+                       : 0.0f;
+          }
+        }
+        float weight = p[c];
+        if constexpr (Units::kScoreMod) {
+          weight = Config::ScoreMod::backward(weight, biased, place.sequence, place.head, query,
+                                              key, units.captures);
+          if constexpr (kMasked) weight = p[c] == 0.0f ? 0.0f : weight;
+        }
+        // Masked, p is 0 whatever the score was: so must be what it is multiplied by.
+        if constexpr (Config::kSoftcap && kMasked) factor = p[c] == 0.0f ? 0.0f : factor;
+        if constexpr (Config::kSoftcap) weight = __fmul_rn(weight, factor);
+        s[b][n][2 * half + c] = weight;
+      }
+      probability[b].put(n, half, p[0], p[1]);
+    }
+  }
+}
+
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void score_weights(
+    float (&s)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
+    const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
+    unsigned lse2) {
+  score_weights<Config, kMasked>(s, probability, units, place, window, rows, lse2,
+                                 LastPlaces{rows, window.keys});
+}
+
+// weight, dp -> ds in pairs of Element. In a block that a mask cuts, whatever dp is there, a pair
+// of no weight has no gradient.
+template <class Config, bool kMasked, int kRowBlocks, int kTiles>
+__device__ __forceinline__ void score_gradients(
+    const float (&weight)[kRowBlocks][kTiles][4], const float (&dp)[kRowBlocks][kTiles][4],
+    Accumulated<typename Config::Element, kTiles> (&ds)[kRowBlocks], unsigned error) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const FloatPair row_error = load_shared_pair(error + 32 * n);
+#pragma unroll
+    for (int b = 0; b < kRowBlocks; ++b) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float gradient[2];
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const float w = weight[b][n][2 * half + c];
+          const float e = c == 0 ? row_error.first : row_error.second;
+          gradient[c] = __fmul_rn(w, __fsub_rn(dp[b][n][2 * half + c], e));
+          if constexpr (kMasked) gradient[c] = w == 0.0f ? 0.0f : gradient[c];
+        }
+        ds[b].put(n, half, gradient[0], gradient[1]);
+      }
+    }
+  }
+}
+
+}  // namespace lathe
