@@ -15,7 +15,7 @@
 namespace lathe::kinds {
 namespace {
 
-constexpr const char* kPairWords[] = {"none", "full", "partial"};
+constexpr const char* kRangeWords[] = {"none", "full", "partial"};
 
 Json rank_or_null(int rank) { return rank == kNoRank ? Json() : Json(rank); }
 
@@ -42,8 +42,8 @@ Json words_of_step(const AttentionRounds& rounds, int step, int32_t tokens) {
   };
   Json q, kv;
   const char* mask = "skip";
-  if (!round.pairs.empty()) {
-    const PairRow& range = round.pairs.front();
+  if (!round.ranges.empty()) {
+    const AttentionRange& range = round.ranges.front();
     q = span(range.qa, range.qb), kv = span(range.ka, range.kb);
     const int64_t all = int64_t{range.qb - range.qa} * (range.kb - range.ka);
     mask = round.visible == all ? "full" : "causal";
@@ -88,12 +88,13 @@ Json ring_schedule(const PlanCase& input) {
   return {{"steps", steps}};
 }
 
-Json pair_rule(const PlanCase& input) {
+Json range_rule(const PlanCase& input) {
   const int64_t left = input.integer("left", -1, INT_MAX);  // -1: none
   const int64_t right = input.integer("right", -1, INT_MAX);
-  const PairRule rule = lathe::pair_rule(interval_of(input, "q"), interval_of(input, "kv"),
-                                         input.integer("offset", -INT_MAX, INT_MAX), {left, right});
-  return {{"kind", kPairWords[static_cast<int>(rule.kind)]},
+  const RangeRule rule =
+      lathe::range_rule(interval_of(input, "q"), interval_of(input, "kv"),
+                        input.integer("offset", -INT_MAX, INT_MAX), {left, right});
+  return {{"kind", kRangeWords[static_cast<int>(rule.kind)]},
           {"shift", rule.shift},
           {"visible", rule.visible}};
 }

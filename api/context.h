@@ -10,8 +10,8 @@
 #include <mutex>
 #include <string>
 
-#include "api/lathe.h"
 #include "api/cache/record.h"
+#include "api/lathe.h"
 #include "cache/driver.h"
 #include "cache/registry.h"
 #include "cache/store/store.h"

@@ -169,7 +169,7 @@ typedef enum lathe_role { LATHE_INPUT = 0, LATHE_OUTPUT, LATHE_INOUT } lathe_rol
 
 typedef struct lathe_operator_tensor {
   const char* name;
-  /* "B,T,D": letters of operators.md; "B,H,Sq|H,Tq": the rank tells which; "N,HV,K,V|N,HV,V,K": the
+  /* "B,T,D": dims of operators.md; "B,H,Sq|H,Tq": the rank tells which; "N,HV,K,V|N,HV,V,K": the
    * second with the option state_v_first; with the option axis, of several that one. */
   const char* shape;
   lathe_role role;
@@ -225,7 +225,7 @@ LATHE_API lathe_status lathe_problem_tensor(lathe_problem* problem, const char* 
                                             lathe_dtype dtype, int rank, const int64_t* shape);
 /* Every activation pointer and every stride of the runs is a multiple of `bytes` (1 to 16, a power
  * of two). Default 16: what allocators give, with contiguous rows of the declared D. A plan refuses
- * tensors that are less aligned than its problem promised. */
+ * tensors that are less aligned than its problem declared. */
 LATHE_API lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes);
 
 LATHE_API lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option,
@@ -296,7 +296,7 @@ LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, s
 
 /* A problem as one line of text: a JSON object,
  *   {"op": "flash_attention", "tensors": {"q": ["bf16", [-1, -1, 32, 128]], ...},
- *    "options": {"causal": 1}, "alignment": 8, "snippets": {"score_mod": "..."},
+ *    "options": {"causal": 1}, "alignment": 8, "mods": {"score_mod": "..."},
  *    "group": {"world": 4, "flags": ["allgather"]}}
  * with what was declared, in the order of the operator's table: each tensor's dtype and extents, -1
  * where they vary; the options that were set; the alignment if it is not 16; the whole texts of
@@ -312,7 +312,7 @@ LATHE_API lathe_status lathe_problem_text(const lathe_problem* problem, char* te
  * another order, true for 1 and numbers as texts are read too. INVALID_ARGUMENT, with what was
  * found and what is allowed, for what is no JSON, has over 8 MiB, holds a name twice or an unknown
  * field, or what the function for that part of a problem refuses. No file is opened: a text is in
- * snippets, or it is refused.
+ * mods, or it is refused.
  * Of a group only the number of ranks is known: plans can be made, described and warmed, but
  * lathe_plan_run and lathe_shard_prepare refuse them. lathe_problem_group gives it a real one. */
 LATHE_API lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes);
@@ -520,7 +520,7 @@ LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu
  * rings, gathers, halos, and shards that are computed elsewhere than they live. `input` is the
  * JSON text {"cases": [{...}]}, `*out` {"cases": [{...}]} with the results in the same order, or
  * {"error": "..."} for a case that must be refused. Kinds: cp_context, cp_context_ragged,
- * balancers, ring_schedule, pair_rule, gather_slices, conv_halo, merge, dispatch_query,
+ * balancers, ring_schedule, range_rule, gather_slices, conv_halo, merge, dispatch_query,
  * dispatch_kv, planner. INVALID_ARGUMENT for another kind or for text that is no list of cases.
  * `*out` is lent until the calling thread's next call. */
 LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out);

@@ -31,9 +31,9 @@ Status take_kernels(lathe_plan* plan) {
   return {};
 }
 
-Status check_part(const lathe_shard& shard, Letter letter, int64_t found, int64_t held) {
+Status check_part(const lathe_shard& shard, Dim dim, int64_t found, int64_t held) {
   if (found == kUnknown || found == held) return {};
-  return invalid(text(name_of(letter), " is ", found, ", but the shard gives rank ", shard.rank,
+  return invalid(text(name_of(dim), " is ", found, ", but the shard gives rank ", shard.rank,
                       " of ", shard.layout.world(), " ", held, " tokens"));
 }
 
@@ -45,8 +45,8 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
                         " ranks and needs a shard: use lathe_plan_run_sharded"));
   }
   LATHE_TRY(check_group_of(plan, *shard));
-  for (int i = 0; i < kLetters; ++i) {
-    const auto dim = static_cast<Letter>(i);
+  for (int i = 0; i < kDimCount; ++i) {
+    const auto dim = static_cast<Dim>(i);
     const TokenAxis axis = info_of(dim).axis;
     if (axis != TokenAxis::queries && axis != TokenAxis::keys) continue;
     const Layout& layout = shard->layout;
@@ -65,7 +65,7 @@ Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* con
   LATHE_TRY(require_ranks(*plan));
   LATHE_TRY(require_device(*plan->context, "a run"));
   Call call;
-  LATHE_TRY(prepare_call(*plan, shard, slots, Look::all, &call));
+  LATHE_TRY(prepare_call(*plan, shard, slots, Checks::all, &call));
   call.workspace = static_cast<char*>(workspace);
   call.workspace_bytes = workspace_bytes;
   call.stream = static_cast<CUstream>(stream);
@@ -85,11 +85,11 @@ Status require_ranks(const lathe_plan& plan) {
            " ranks: give it a group (lathe_problem_group) before the plan is made"));
 }
 
-Result<Resolved> promised_by(const lathe_problem& problem) {
+Result<Resolved> declared_by(const lathe_problem& problem) {
   LATHE_ASSIGN(Resolved resolved, resolve(problem));
   if (!problem.group) return resolved;
-  for (int i = 0; i < kLetters; ++i) {  // a rank has a shard of these
-    if (kDims[i].axis != TokenAxis::none) resolved.extents[static_cast<Letter>(i)] = kUnknown;
+  for (int i = 0; i < kDimCount; ++i) {  // a rank has a shard of these
+    if (kDims[i].axis != TokenAxis::none) resolved.extents[static_cast<Dim>(i)] = kUnknown;
   }
   return resolved;
 }
@@ -109,9 +109,9 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
 }
 
 Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
-                    Look look, Call* call) {
+                    Checks checks, Call* call) {
   const int ordinal = plan.context->device ? plan.context->device->ordinal() : 0;
-  LATHE_TRY(read_call(*plan.op, plan.slots, plan.promised, slots, look, ordinal, call));
+  LATHE_TRY(read_call(*plan.op, plan.slots, plan.declared, slots, checks, ordinal, call));
   return check_shard(plan, shard, call);
 }
 
@@ -136,8 +136,8 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     plan->id = ++plans;
     plan->context = context;
     plan->op = problem->op;
-    LATHE_ASSIGN(const lathe::Resolved resolved, lathe::promised_by(*problem));
-    plan->promised = resolved.extents;
+    LATHE_ASSIGN(const lathe::Resolved resolved, lathe::declared_by(*problem));
+    plan->declared = resolved.extents;
     plan->slots = lathe::make_slots(resolved);
     if (problem->group) {
       const lathe_context* of = problem->group->context;
@@ -186,7 +186,7 @@ lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const*
     LATHE_TRY(require(plan, "plan"));
     LATHE_TRY(require(out_bytes, "out_bytes"));
     lathe::Call call;
-    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Look::shapes, &call));
+    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Checks::shapes, &call));
     LATHE_ASSIGN(*out_bytes, plan->executor->workspace_bytes(call));
     return {};
   });

@@ -14,7 +14,7 @@
 namespace lathe {
 
 // Checks a whole problem. What it promises, without what a group's cut decides and each run checks.
-Result<Resolved> promised_by(const lathe_problem& problem);
+Result<Resolved> declared_by(const lathe_problem& problem);
 
 // Of what was declared, but for extents, and of all options.
 struct PlanDigests {
@@ -29,7 +29,7 @@ struct lathe_plan {
   uint64_t id = 0;  // no other plan of this process ever has it
   lathe_context* context = nullptr;
   const lathe::Operator* op = nullptr;
-  lathe::Extents promised;
+  lathe::Extents declared;
   std::vector<lathe::Slot> slots;
   std::vector<lathe::PlanKernel> kernels;
   std::shared_ptr<lathe::Group> group;  // null: one device
@@ -50,6 +50,6 @@ Status require_ranks(const lathe_plan& plan);
 Status check_group_of(const lathe_plan& plan, const lathe_shard& shard);
 // Checks the tensors and the shard of one call.
 Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,
-                    Look look, Call* call);
+                    Checks checks, Call* call);
 
 }  // namespace lathe

@@ -124,7 +124,7 @@ lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* 
     LATHE_TRY(require(plan, "plan"));
     LATHE_TRY(lathe::check_sized(out));
     lathe::Call call;
-    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Look::shapes, &call));
+    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Checks::shapes, &call));
     LATHE_ASSIGN(const lathe::Estimate estimate, plan->executor->estimate(call));
     lathe::give_sized(lathe::summarise(estimate, plan->context->facts), out);
     return {};

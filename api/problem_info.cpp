@@ -15,7 +15,7 @@ namespace {
 void say_axis(const Shape& shape, lathe_tensor_info* info) {
   info->token_dim = -1;
   for (int d = 0; d < shape.rank && info->token_dim < 0; ++d) {
-    const TokenAxis axis = info_of(shape.dims[d].letter).axis;
+    const TokenAxis axis = info_of(shape.dims[d].dim).axis;
     if (axis == TokenAxis::none || axis == TokenAxis::slots) continue;
     info->token_dim = d;
     info->token_axis = axis == TokenAxis::keys ? LATHE_KEYS : LATHE_QUERIES;
@@ -38,7 +38,7 @@ lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
   const Shape shape = problem.shape(static_cast<int>(index));
   info.rank = shape.rank;
   for (int d = 0; d < shape.rank; ++d) {
-    const DimInfo& dim = info_of(shape.dims[d].letter);
+    const DimInfo& dim = info_of(shape.dims[d].dim);
     info.shape[d] = declared.extents[d];
     info.dims[d] = dim.name;
     info.added[d] = shape.dims[d].plus;

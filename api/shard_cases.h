@@ -79,7 +79,7 @@ Json cp_context(const PlanCase& input);
 Json cp_context_ragged(const PlanCase& input);
 Json balancers(const PlanCase& input);
 Json ring_schedule(const PlanCase& input);
-Json pair_rule(const PlanCase& input);
+Json range_rule(const PlanCase& input);
 Json gather_slices(const PlanCase& input);
 Json conv_halo(const PlanCase& input);
 Json merge(const PlanCase& input);

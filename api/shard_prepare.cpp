@@ -64,9 +64,9 @@ std::string extents_text(const Declared& declared) {
   std::string out;
   for (int axis = 0; axis < declared.shape.rank; ++axis) {
     const auto at = static_cast<size_t>(axis);
-    const Letter letter = declared.shape.dims[at].letter;
-    const bool cut = letter == Letter::T || letter == Letter::Sq || letter == Letter::Tq ||
-                     letter == Letter::Sk || letter == Letter::Tk;
+    const Dim dim = declared.shape.dims[at].dim;
+    const bool cut =
+        dim == Dim::T || dim == Dim::Sq || dim == Dim::Tq || dim == Dim::Sk || dim == Dim::Tk;
     if (!cut) out += text(" ", declared.extents[at]);
   }
   return out;
@@ -86,7 +86,7 @@ PlanDigests digests_of(const lathe_problem& problem) {
     const auto& option = problem.op->options[i];
     options += text(option.name, "=", problem.option(option.name), "\n");
   }
-  for (const Snippet& snippet : problem.snippets) options += snippet.text + "\n";
+  for (const Mod& mod : problem.mods) options += mod.text + "\n";
   return {digest_of(tensors), digest_of(options),
           problem.group ? problem.group->choices_digest : 0};
 }

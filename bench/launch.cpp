@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "bench/operators/call.h"
 #include "bench/launch_cases.h"
+#include "bench/operators/call.h"
 #include "bench/verbs.h"
 
 namespace bench {

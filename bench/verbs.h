@@ -18,9 +18,9 @@ struct Settings {
   bool peers = false;         // kda: beside the kernels of flash-linear-attention
   int tokens = 0;             // ring: of each rank; 0: the bench's own number
   std::string only;           // loops, shapes or cases with this in their name
-  std::string append;         // rows go to the end of this file as they are made: bench/operators/cases.h
-  std::string isa;            // sim: this instruction set alone
-  std::string folder;         // of this program, to find the null driver
+  std::string append;  // rows go to the end of this file as they are made: bench/operators/cases.h
+  std::string isa;     // sim: this instruction set alone
+  std::string folder;  // of this program, to find the null driver
 };
 
 Table bench_compile(const Settings& settings);  // a kernel through NVRTC, nothing cached

@@ -14,7 +14,7 @@
 #include "codegen/base/log.h"
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 #include "codegen/source.h"
 
 namespace lathe {
@@ -84,7 +84,7 @@ struct Registry::State {
   // By EmittedKernel::id.
   Once<Built> built;
   Once<Loaded> loaded;
-  Once<bool> probed;  // snippets that were found good, by their probe
+  Once<bool> probed;  // mods that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
   // Of what a tier has.
@@ -99,8 +99,8 @@ struct Registry::State {
   Result<Key> key_of(const EmittedKernel& kernel, const std::string& identity) const {
     return make_key(kernel.spec_text, kernel.unit, arch, identity, options);
   }
-  // What a snippet may not do is said of it, not of the kernel around it: before that is compiled.
-  Status probe(const KernelSpec& spec, const Snippet& snippet, const Compiler& with);
+  // What a mod may not do is said of it, not of the kernel around it: before that is compiled.
+  Status probe(const KernelSpec& spec, const Mod& mod, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const EmittedKernel& kernel,
                                                              const std::string& why_not_compiled,
                                                              Origin& origin);
@@ -153,13 +153,12 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
   return Status(Code::not_cached, why);
 }
 
-Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
-                              const Compiler& with) {
-  const KernelSpec alone = snippet_probe_spec(spec, snippet);
+Status Registry::State::probe(const KernelSpec& spec, const Mod& mod, const Compiler& with) {
+  const KernelSpec alone = mod_probe_spec(spec, mod);
   bool first = false;
   const Result<bool> good =
       probed.get(digest(emit_unit(alone, arch)), first, [&]() -> Result<bool> {
-        LATHE_TRY(probe_snippet(alone, with, arch));
+        LATHE_TRY(probe_mod(alone, with, arch));
         return true;
       });
   return good.status();
@@ -168,8 +167,8 @@ Status Registry::State::probe(const KernelSpec& spec, const Snippet& snippet,
 Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const EmittedKernel& kernel,
                                                               const Compiler& with) {
   const KernelSpec& spec = kernel.spec;
-  for (const Snippet& snippet : spec.snippets) LATHE_TRY(probe(spec, snippet, with));
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(kernel.unit, arch, spec.snippets));
+  for (const Mod& mod : spec.mods) LATHE_TRY(probe(spec, mod, with));
+  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(kernel.unit, arch, spec.mods));
   ++compiled;
   auto entry = std::make_shared<const Entry>(
       make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "cache/nearest.h"
 #include "cache/store/entry_source.h"
 #include "cache/store/fs.h"
-#include "cache/nearest.h"
 #include "cache/store/store.h"
 
 namespace lathe {

@@ -33,9 +33,9 @@ std::vector<std::string_view> split(std::string_view text, std::string_view by) 
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char letter) {
-    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-           (letter >= '0' && letter <= '9') || letter == '_';
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char character) {
+    return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
+           (character >= '0' && character <= '9') || character == '_';
   });
 }
 
@@ -43,8 +43,9 @@ bool is_name(std::string_view text) {
 bool is_word(std::string_view text) {
   const size_t equals = text.find('=');
   return equals != text.npos && is_name(text.substr(0, equals)) && equals + 1 < text.size() &&
-         std::all_of(text.begin(), text.end(),
-                     [](char letter) { return letter > ' ' && letter < 127 && letter != '|'; });
+         std::all_of(text.begin(), text.end(), [](char character) {
+           return character > ' ' && character < 127 && character != '|';
+         });
 }
 
 bool are_words(std::string_view text) {
@@ -142,7 +143,7 @@ std::string text_of(const TunedRecord& record) {
 
 Result<TunedRecord> parse_tuned_record(std::string_view line) {
   if (line.size() > kMostLine) {
-    return wrong(text("it has ", line.size(), " letters; allowed are ", kMostLine));
+    return wrong(text("it has ", line.size(), " characters; allowed are ", kMostLine));
   }
   const auto parts = split(line, kBar);
   if (parts.size() != 4) {
@@ -232,9 +233,9 @@ std::string tuned_text(const std::vector<TunedRecord>& records) {
 
 std::string safe_word(std::string_view name) {
   std::string word;
-  for (const char letter : name.substr(0, 64)) {
+  for (const char character : name.substr(0, 64)) {
     const char lower =
-        letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+        character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a') : character;
     const bool good = is_name(std::string_view(&lower, 1)) || lower == '.' || lower == '-';
     word += good ? lower : '-';
   }
@@ -247,9 +248,9 @@ std::string safe_word(std::string_view name) {
 // about one spec.
 bool is_choice_of(const TunedRecord& record, std::string_view spec_text) {
   const auto words = split(spec_text, " ");
-  Question question;
-  question.kernel = record.kernel;
-  if (words.front() != kernel_of(question, record.choice)) return false;
+  TuningKey tuning_key;
+  tuning_key.kernel = record.kernel;
+  if (words.front() != kernel_of(tuning_key, record.choice)) return false;
   for (const std::string_view word : split(record.problem_class, " ")) {
     const size_t equals = word.find('=');
     const auto found = value_of(words, word.substr(0, equals));

@@ -20,7 +20,7 @@ namespace lathe {
 
 struct TunedRecord {
   std::string kernel;         // "attention_forward"
-  std::string problem_class;  // as Question has it
+  std::string problem_class;  // as TuningKey has it
   std::string choice;         // a text of its candidates
   // What the measurement holds for.
   std::string gpu;          // "h100", or the driver's name of the device made a word

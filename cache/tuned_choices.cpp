@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which record answers a question.
+// Which record answers a tuning key.
 #include "cache/tuned_choices.h"
 
 #include <algorithm>
@@ -63,20 +63,20 @@ void TunedChoices::index() {
   silent_ = by_class_.empty();
 }
 
-size_t TunedChoices::choose(const Question& question) const {
+size_t TunedChoices::choose(const TuningKey& tuning_key) const {
   std::string choice;
   {
     const std::shared_lock<std::shared_mutex> lock(mutex_);
-    const auto found = by_class_.find(name_of(question.kernel, question.problem_class));
+    const auto found = by_class_.find(name_of(tuning_key.kernel, tuning_key.problem_class));
     if (found == by_class_.end()) return 0;
     choice = found->second.choice;
   }
-  const auto& candidates = question.candidates;
+  const auto& candidates = tuning_key.candidates;
   const auto at = std::find(candidates.begin(), candidates.end(), choice);
   if (at == candidates.end()) {
     ++ignored_;
     log_message(LogLevel::info, text("the tuned choice ", in_quotes(choice), " of ",
-                                     question.kernel, " is not offered and was ignored"));
+                                     tuning_key.kernel, " is not offered and was ignored"));
     return 0;
   }
   ++used_;

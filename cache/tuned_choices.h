@@ -37,7 +37,7 @@ class TunedChoices : public Choices {
   void replace_source(const std::string& name, const std::vector<TunedRecord>& records);
 
   // 0 where nothing is known, or what was chosen is no longer offered, which is counted.
-  size_t choose(const Question& question) const override;
+  size_t choose(const TuningKey& tuning_key) const override;
   bool silent() const override { return silent_; }
 
   struct Source {

@@ -65,7 +65,7 @@ set(LATHE_TEST_SECONDS
   kda_adversarial_test 46 templates_attention_compile_test 45 golden_causal_conv1d 39 attention_options_test 38
   attention_dispatch_test 37 golden_flash_attention_ranks 36 attention_ranks_test 35 kda_counters_test 33
   kda_numerics_test 40 golden_flash_attention 32 templates_kda_compile_test 32 kda_isolation_test 45
-  attention_block_test 27 kda_recurrent_run_test 27 sparse_ranks_test 27 kda_repeat_test 25 attention_snippets_test 24
+  attention_block_test 27 kda_recurrent_run_test 27 sparse_ranks_test 27 kda_repeat_test 25 attention_mods_test 24
   golden_sparse_flash_attention 24 attention_counters_test 21 golden_kda_ranks 21 sparse_options_test 21
   attention_backward_test 18 kda_offsets_test 25 attention_repeat_test 16
   templates_sparse_compile_test 15 attention_heads_test 14 conv_ranks_test 14 attention_decode_test 20
@@ -89,7 +89,7 @@ endfunction()
 # built by the target thorough_tests.
 set(LATHE_THOROUGH
   attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
-  attention_ranks_test attention_repeat_test attention_snippets_test conv_numerics_test conv_ranks_test
+  attention_ranks_test attention_repeat_test attention_mods_test conv_numerics_test conv_ranks_test
   golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_kda_ranks
   kda_adversarial_test kda_chains_test kda_chunks_test kda_counters_test kda_isolation_test
   kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The question that choices answer, as texts.
+// The tuning key that choices answer, as texts.
 #include "codegen/choice.h"
 
 #include <algorithm>
@@ -37,29 +37,29 @@ std::string tile_of(const KernelSpec& spec, const std::vector<const char*>& tile
 
 }  // namespace
 
-Question question_of(const std::vector<CandidateGroup>& groups) {
-  Question question;
-  if (groups.empty() || groups.front().specs.empty()) return question;
+TuningKey tuning_key_of(const std::vector<CandidateGroup>& groups) {
+  TuningKey tuning_key;
+  if (groups.empty() || groups.front().specs.empty()) return tuning_key;
   const KernelSpec& first = groups.front().specs.front();
-  question.kernel = first.kernel;
-  question.problem_class = class_of(first, groups.front().tile);
+  tuning_key.kernel = first.kernel;
+  tuning_key.problem_class = class_of(first, groups.front().tile);
   for (const CandidateGroup& group : groups) {
     for (const KernelSpec& spec : group.specs) {
-      const bool same = spec.kernel == question.kernel;
-      question.candidates.push_back((same ? "" : text(kKernelWord, spec.kernel, ' ')) +
-                                    tile_of(spec, group.tile));
+      const bool same = spec.kernel == tuning_key.kernel;
+      tuning_key.candidates.push_back((same ? "" : text(kKernelWord, spec.kernel, ' ')) +
+                                      tile_of(spec, group.tile));
     }
   }
-  return question;
+  return tuning_key;
 }
 
-Question question_of(const std::vector<KernelSpec>& specs,
-                     std::initializer_list<const char*> tile) {
-  return question_of({CandidateGroup{specs, tile}});
+TuningKey tuning_key_of(const std::vector<KernelSpec>& specs,
+                        std::initializer_list<const char*> tile) {
+  return tuning_key_of({CandidateGroup{specs, tile}});
 }
 
-std::string_view kernel_of(const Question& question, std::string_view candidate) {
-  if (!candidate.starts_with(kKernelWord)) return question.kernel;
+std::string_view kernel_of(const TuningKey& tuning_key, std::string_view candidate) {
+  if (!candidate.starts_with(kKernelWord)) return tuning_key.kernel;
   candidate.remove_prefix(kKernelWord.size());
   return candidate.substr(0, candidate.find(' '));
 }
@@ -67,10 +67,10 @@ std::string_view kernel_of(const Question& question, std::string_view candidate)
 CandidateIndex pick(const std::vector<CandidateGroup>& groups, const DeviceFacts& facts) {
   CandidateIndex found;
   if (!facts.choices || facts.choices->silent()) return found;
-  const Question question = question_of(groups);
-  if (question.candidates.size() < 2) return found;
-  size_t chosen = facts.choices->choose(question);
-  if (chosen >= question.candidates.size()) return found;
+  const TuningKey tuning_key = tuning_key_of(groups);
+  if (tuning_key.candidates.size() < 2) return found;
+  size_t chosen = facts.choices->choose(tuning_key);
+  if (chosen >= tuning_key.candidates.size()) return found;
   for (; chosen >= groups[found.group].specs.size(); ++found.group) {
     chosen -= groups[found.group].specs.size();
   }

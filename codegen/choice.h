@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Who decides among the tiles that a kernel could have: the order of the candidates, unless the
-// device's facts bring choices that were measured. The tuner listens to the same question.
+// device's facts bring choices that were measured. The tuner listens to the same tuning key.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-struct Question {
+struct TuningKey {
   std::string kernel;         // "attention_forward"
   std::string problem_class;  // the spec's text but for kernel, tile, threads and shared memory
   std::vector<std::string> candidates;  // "m=128 n=64 stages=2 warps=4"; the heuristic's first
@@ -24,8 +24,8 @@ class Choices {
  public:
   virtual ~Choices() = default;
   // The index of a candidate; any other number is taken for 0. Called from several threads.
-  virtual size_t choose(const Question& question) const = 0;
-  // Whether every answer would be 0: then no question is put together.
+  virtual size_t choose(const TuningKey& tuning_key) const = 0;
+  // Whether every answer would be 0: then no tuning key is put together.
   virtual bool silent() const { return false; }
 };
 
@@ -39,12 +39,13 @@ struct CandidateIndex {
   size_t group = 0, spec = 0;
 };
 
-// The question has the name and the class of the first group. Candidates of the others begin with
+// The tuning key has the name and the class of the first group. Candidates of the others begin with
 // the name of their kernel: "kernel=causal_conv1d_update_row warps=4".
-Question question_of(const std::vector<CandidateGroup>& groups);
-Question question_of(const std::vector<KernelSpec>& specs, std::initializer_list<const char*> tile);
-// The kernel that a candidate of the question stands for.
-std::string_view kernel_of(const Question& question, std::string_view candidate);
+TuningKey tuning_key_of(const std::vector<CandidateGroup>& groups);
+TuningKey tuning_key_of(const std::vector<KernelSpec>& specs,
+                        std::initializer_list<const char*> tile);
+// The kernel that a candidate of the tuning key stands for.
+std::string_view kernel_of(const TuningKey& tuning_key, std::string_view candidate);
 
 // Takes what the device's choices say, else the default of the first group. No group is empty.
 CandidateIndex pick(const std::vector<CandidateGroup>& groups, const DeviceFacts& facts);
@@ -59,7 +60,7 @@ const Tile& pick(const std::vector<Tile>& candidates, const DeviceFacts& facts,
   if (!facts.choices || candidates.size() < 2 || facts.choices->silent()) return candidates.front();
   std::vector<KernelSpec> specs;
   for (const Tile& candidate : candidates) specs.push_back(spec_of(candidate));
-  const size_t chosen = facts.choices->choose(question_of(specs, tile));
+  const size_t chosen = facts.choices->choose(tuning_key_of(specs, tile));
   return candidates[chosen < candidates.size() ? chosen : 0];
 }
 

@@ -33,7 +33,7 @@ void reach(const Texts& texts, const std::string& name, std::set<std::string>* r
   if (!reached->insert(name).second) return;
   lathe::for_each_include(texts.at(name), [&](std::string_view included) {
     const std::string other(included);
-    if (other.substr(0, 8) == "snippet/") return true;  // the caller's
+    if (other.rfind("caller/", 0) == 0) return true;  // the caller's
     if (texts.count(other) == 0) throw std::runtime_error(name + " includes unknown " + other);
     reach(texts, other, reached);
     return true;

@@ -13,8 +13,8 @@
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"
+#include "codegen/mods.h"
 #include "codegen/saved_unit.h"
-#include "codegen/snippets.h"
 
 namespace lathe {
 
@@ -99,20 +99,20 @@ bool in_own_process() {
 }
 
 // Name and text of each, one after another.
-std::vector<std::string> headers_of(const std::vector<Snippet>& snippets) {
+std::vector<std::string> headers_of(const std::vector<Mod>& mods) {
   std::vector<std::string> headers;
-  for (const Snippet& snippet : snippets) {
-    headers.push_back(snippet.header());
-    headers.push_back(snippet_header_text(snippet));
+  for (const Mod& mod : mods) {
+    headers.push_back(mod.header());
+    headers.push_back(mod_header_text(mod));
   }
   return headers;
 }
 
-// "option score_mod: bias.cuh", or the first line of a unit without snippets.
-std::string subject(const std::string& unit, const std::vector<Snippet>& snippets) {
+// "option score_mod: bias.cuh", or the first line of a unit without mods.
+std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
   std::string names;
-  for (const Snippet& snippet : snippets) {
-    names += text(names.empty() ? "option " : ", option ", snippet.name, ": ", snippet.file);
+  for (const Mod& mod : mods) {
+    names += text(names.empty() ? "option " : ", option ", mod.name, ": ", mod.file);
   }
   return names.empty() ? unit.substr(0, unit.find('\n')) : names;
 }
@@ -157,8 +157,7 @@ Result<CompileOutcome> Compiler::compile_job(const CompileJob& job, bool users_t
 }
 
 Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::string& arch,
-                                       const std::vector<Snippet>& snippets,
-                                       std::string* told) const {
+                                       const std::vector<Mod>& mods, std::string* told) const {
   if (poisons_the_process(appended_flags())) {
     return Status(Code::compile_failed,
                   text("NVRTC_APPEND_FLAGS is '", appended_flags(),
@@ -171,18 +170,18 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
   if (facts_.major > 12 || facts_.minor >= 9) job.options.push_back("-no-cache");
   std::string option_text;
   for (const std::string& option : job.options) option_text += ' ' + option;
-  const std::vector<std::string> held = headers_of(snippets);
+  const std::vector<std::string> held = headers_of(mods);
   for (size_t i = 0; i < held.size(); i += 2) {
     job.headers.push_back({held[i].c_str(), held[i + 1].c_str()});
   }
-  auto answered = compile_job(job, !snippets.empty());
+  auto answered = compile_job(job, !mods.empty());
   if (!answered.ok()) {
     return Status(answered.status().code(),
-                  text(subject(unit, snippets), ": ", answered.status().text()));
+                  text(subject(unit, mods), ": ", answered.status().text()));
   }
   CompileOutcome& outcome = *answered;
-  for (const Snippet& snippet : snippets) {
-    outcome.log = name_snippet_file(std::move(outcome.log), snippet);
+  for (const Mod& mod : mods) {
+    outcome.log = name_mod_file(std::move(outcome.log), mod);
   }
   if (!outcome.error.empty() && told != nullptr) {
     *told = outcome.log.empty() ? outcome.error : outcome.log;

@@ -47,13 +47,12 @@ class Compiler {
   // Options that can alter bytes, sorted: what goes into the key. -arch is in the key apart.
   static const std::vector<std::string>& options();
 
-  // `arch` is "sm_90a"; `snippets` are what the unit includes beside the embedded files. On failure
+  // `arch` is "sm_90a"; `mods` are what the unit includes beside the embedded files. On failure
   // the text holds the log, the options and the path of the saved unit (saved_unit.h). With
-  // `log` nothing is saved and the compiler's own words go there, snippets under
+  // `log` nothing is saved and the compiler's own words go there, mods under
   // their files.
   Result<CompiledUnit> compile(const std::string& unit, const std::string& arch,
-                               const std::vector<Snippet>& snippets = {},
-                               std::string* log = nullptr) const;
+                               const std::vector<Mod>& mods = {}, std::string* log = nullptr) const;
 
  private:
   Compiler() = default;

@@ -30,12 +30,12 @@ void append_member(std::string* to, const Constant& constant) {
 
 std::string config_of(const KernelSpec& spec) {
   std::string members, types;
-  const bool apart = !spec.snippets.empty();  // in Constants, which the Config has as well
+  const bool apart = !spec.mods.empty();  // in Constants, which the Config has as well
   for (const Constant& constant : spec.constants) {
     if (!apart || !constant.is_capture()) append_member(&members, constant);
   }
-  for (const Snippet& snippet : spec.snippets) {
-    append(&types, {"  using ", snippet.type(), " = lathe::", snippet.type(), ";\n"});
+  for (const Mod& mod : spec.mods) {
+    append(&types, {"  using ", mod.type(), " = lathe::", mod.type(), ";\n"});
   }
   append(&members, {"  static constexpr int kThreads = ", std::to_string(spec.threads),
                     ", kSmemBytes = ", std::to_string(spec.smem_bytes), ";\n"});
@@ -43,16 +43,16 @@ std::string config_of(const KernelSpec& spec) {
          (apart ? ": Constants {\n" : "{\n") + members + types + "};\n";
 }
 
-// Snippets come before anything that only some kernels have: what a snippet sees, and so what it
+// Mods come before anything that only some kernels have: what a mod sees, and so what it
 // is, is the same in all that include it.
 std::string before_source(const KernelSpec& spec) {
-  if (spec.snippets.empty()) return {};
+  if (spec.mods.empty()) return {};
   std::string captures, adapters;
   for (const Constant& constant : spec.constants) {
     if (constant.is_capture()) append_member(&captures, constant);
   }
-  for (const Snippet& snippet : spec.snippets) {
-    append(&adapters, {"#include \"", snippet.adapter(), "\"\n"});
+  for (const Mod& mod : spec.mods) {
+    append(&adapters, {"#include \"", mod.adapter(), "\"\n"});
   }
   return std::string("#include \"") + spec.loads + "\"\nnamespace lathe {\nstruct Constants {\n" +
          captures + "};\n}\n" + adapters;
@@ -101,8 +101,8 @@ std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const 
   }
   // One block per multiprocessor is asked for explicitly, where a spec asks for no more: left to
   // itself, ptxas spills a few bytes to reach the next step of occupancy.
-  // With snippets it is in a namespace, so that no type that they know leads to its name.
-  const bool inside = !spec.snippets.empty();
+  // With mods it is in a namespace, so that no type that they know leads to its name.
+  const bool inside = !spec.mods.empty();
   append(&unit, {inside ? "namespace lathe {\n" : "",
                  "extern \"C\" __global__ void __launch_bounds__(Config::kThreads, ",
                  std::to_string(spec.min_blocks), ")\nentry(", "const __grid_constant__ ",

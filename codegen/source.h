@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // KernelSpec -> the emitted unit: include, Config, the host/device assertions, entry. At most 40
-// lines; no loop, branch or arithmetic in emitted text. With snippets the constants come first, in
+// lines; no loop, branch or arithmetic in emitted text. With mods the constants come first, in
 // lathe::Constants, because their adapters want the types of captured arrays; Config adds a type
-// for each snippet.
+// for each mod.
 #pragma once
 
 #include <string>

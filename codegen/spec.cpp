@@ -22,7 +22,7 @@ Constant Constant::flag(std::string name, std::string member, bool value) {
   return {std::move(name), std::move(member), Kind::flag, value ? 1 : 0};
 }
 
-std::string Snippet::type() const {
+std::string Mod::type() const {
   std::string words;
   bool first = true;  // letter of a word
   for (const char letter : name) {
@@ -34,7 +34,7 @@ std::string Snippet::type() const {
   return words;
 }
 
-std::string Snippet::digest() const { return hex_of(sha256(text)); }
+std::string Mod::digest() const { return hex_of(sha256(text)); }
 
 void KernelSpec::set(const Template& from) {
   kernel = from.kernel;
@@ -64,8 +64,8 @@ std::string KernelSpec::text() const {
       result += std::to_string(constant.value);
     }
   }
-  for (const Snippet& snippet : snippets) {
-    result += ' ' + snippet.name + '=' + snippet.digest();
+  for (const Mod& mod : mods) {
+    result += ' ' + mod.name + '=' + mod.digest();
   }
   for (const TensorMapRecipe& map : tensor_maps) {
     result += " map_" + map.field + '=' + std::string(word(map.dtype));

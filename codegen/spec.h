@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel, specialised: template, constants and snippets, nothing else. Its canonical text is what
+// A kernel, specialised: template, constants and mods, nothing else. Its canonical text is what
 // the log shows, what tests compare and what enters the cache key.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Constant {
   Kind kind = Kind::integer;
   long long value = 0;  // the Dtype, the integer or 0/1
 
-  // The type of a captured array: all that snippets may know of a kernel.
+  // The type of a captured array: all that mods may know of a kernel.
   bool is_capture() const { return name.starts_with("capture_"); }
 
   static Constant type(std::string name, std::string member, Dtype dtype);
@@ -30,13 +30,13 @@ struct Constant {
 };
 
 // Device text of a caller that a kernel compiles in. Its bytes enter the key, its place does not:
-// the kernel includes it as "snippet/<name>.cuh", and what the compiler says is told with `file`.
-struct Snippet {
+// the kernel includes it as "caller/<name>.cuh", and what the compiler says is told with `file`.
+struct Mod {
   std::string name;  // "score_mod": its word in the canonical text
   std::string file;  // where the caller has it from, for messages
   std::string text;
 
-  std::string header() const { return "snippet/" + name + ".cuh"; }     // without a file of its own
+  std::string header() const { return "caller/" + name + ".cuh"; }      // without a file of its own
   std::string adapter() const { return "attention/" + name + ".cuh"; }  // the template around it
   std::string type() const;  // what the adapter defines: "ScoreMod"
   // SHA-256 of the text, in hex: in a key it stands for the text, whoever wrote that.
@@ -78,12 +78,12 @@ struct KernelSpec {
   int cluster = 1;     // blocks of a cluster, all in x
   std::vector<TensorMapRecipe> tensor_maps;
   std::vector<Constant> constants;  // in the template's order
-  std::vector<Snippet> snippets;    // mostly none; mask_mod before score_mod
-  // With snippets: what reads captured arrays for them.
+  std::vector<Mod> mods;            // mostly none; mask_mod before score_mod
+  // With mods: what reads captured arrays for them.
   const char* loads = "attention/mods/capture_loads.cuh";
 
   // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture. A
-  // snippet is there with its digest.
+  // mod is there with its digest.
   std::string text() const;
   // A spec of a template, without constants.
   static KernelSpec of(const Template& from, int threads = 0);

@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-constexpr std::string_view kSnippets = "snippet/";
+constexpr std::string_view kMods = "caller/";
 
 // Marks what a text reaches, by index in the table.
 class Reach {
@@ -23,7 +23,7 @@ class Reach {
     std::string_view unknown;
     Status status;
     for_each_include(source, [&](std::string_view name) {
-      if (name.substr(0, kSnippets.size()) == kSnippets) return true;
+      if (name.substr(0, kMods.size()) == kMods) return true;
       const auto found = std::lower_bound(files_.begin(), files_.end(), name, before);
       if (found == files_.end() || found->name != name) {
         status = Status(Code::internal, text(from, " includes '", name,

@@ -75,7 +75,7 @@ Status post(Group& group, const Hop& hop) {
       for (int64_t i = 0; i < to.count; ++i) messages.send(to.peer, to.at(i), to.bytes);
     }
   });
-  LATHE_TRY(group.settle(told, hop.name));
+  LATHE_TRY(group.complete(told, hop.name));
   return group.posted(posting_of(hop));
 }
 

@@ -51,7 +51,7 @@ template <typename F>
 Status post(Group& group, const Collective& what, F call) {
   const Group::Use use(group);
   LATHE_TRY(use.status());
-  LATHE_TRY(group.settle(call(group.nccl(), group.comm(), group.exchange_stream()), what.name));
+  LATHE_TRY(group.complete(call(group.nccl(), group.comm(), group.exchange_stream()), what.name));
   return group.posted({what.step, -1, what.bytes});
 }
 

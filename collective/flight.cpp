@@ -57,8 +57,8 @@ Status Flight::post(const Driver& driver, CUstream stream, const Posting& postin
 
 bool Flight::pending() const { return armed_.load() || recorded_.load() != passed_.load(); }
 
-Flight::State Flight::look(const Driver& driver, Clock::time_point now,
-                           std::chrono::milliseconds patience, Posting* late) {
+Flight::State Flight::inspect(const Driver& driver, Clock::time_point now,
+                              std::chrono::milliseconds patience, Posting* late) {
   const auto wait_for = [&](const Slot& slot) {
     if (oldest_ != &slot) since_ = now;
     oldest_ = &slot;

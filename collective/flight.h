@@ -38,8 +38,8 @@ class Flight {
 
   // By one thread at a time: whether the exchanges are over, or one has taken longer than
   // `patience`, which `late` is then filled with.
-  State look(const Driver& driver, Clock::time_point now, std::chrono::milliseconds patience,
-             Posting* late);
+  State inspect(const Driver& driver, Clock::time_point now, std::chrono::milliseconds patience,
+                Posting* late);
 
  private:
   struct Slot {

@@ -86,8 +86,8 @@ class Group : private Watched {
   // The outcome of a call on the communicator, within a Use. A non-blocking communicator may still
   // be busy handing the work to the device: waits for that (not for the work), because only then do
   // events on the exchange stream cover it. TIMEOUT ends the communicator, unless it was adopted.
-  Status settle(ncclResult_t result, const char* call);
-  // Has the watchdog look after an exchange that was just settled. Graphs are not looked after:
+  Status complete(ncclResult_t result, const char* call);
+  // Has the watchdog watch an exchange that was just settled. Graphs are not watched:
   // their replays are no calls of ours.
   Status posted(const Posting& posting) {
     return flight_.post(device_->driver(), stream_, posting);
@@ -112,7 +112,7 @@ class Group : private Watched {
   // Waits, within the timeout, until nothing that was posted is under way.
   bool drained() const;
 
-  bool look(Clock::time_point now) override;
+  bool inspect(Clock::time_point now) override;
   bool pending() const override { return uses_.load() != kEnded && flight_.pending(); }
   Status late(const Posting& posting) const;
   std::string name() const;

@@ -54,7 +54,7 @@ Status Group::stream_after_exchange(CUstream stream) {
   return check(driver, driver.cuStreamWaitEvent(stream, from_exchange_, 0), "cuStreamWaitEvent");
 }
 
-Status Group::settle(ncclResult_t result, const char* call) {
+Status Group::complete(ncclResult_t result, const char* call) {
   if (result == ncclInProgress) result = wait_while_busy(*nccl_, comm_, timeout_ms_);
   if (result == ncclSuccess) return {};
   if (result != ncclInProgress) return check(*nccl_, comm_, result, call);
@@ -107,7 +107,7 @@ Status Group::late(const Posting& posting) const {
 }
 
 // The watchdog's.
-bool Group::look(Clock::time_point now) {
+bool Group::inspect(Clock::time_point now) {
   if (uses_.load() == kEnded) return false;
   const Device::Scope scope(*device_);
   const Driver& driver = device_->driver();
@@ -118,7 +118,7 @@ bool Group::look(Clock::time_point now) {
   }
   Posting posting;
   const Flight::State state =
-      flight_.look(driver, now, std::chrono::milliseconds(timeout_ms_), &posting);
+      flight_.inspect(driver, now, std::chrono::milliseconds(timeout_ms_), &posting);
   if (state == Flight::State::over) return false;
   Status why = late(posting);
   if (state == Flight::State::waiting) {

@@ -35,7 +35,7 @@ Result<std::shared_ptr<Group>> Group::split_by_nccl(Group& parent, int color, in
     parent.half_made_ = nullptr;
     const ncclResult_t result = nccl.ncclCommSplit(
         parent.comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &parent.half_made_, &config);
-    LATHE_TRY(parent.settle(result, "ncclCommSplit"));
+    LATHE_TRY(parent.complete(result, "ncclCommSplit"));
     group->comm_ = std::exchange(parent.half_made_, nullptr);
   }
   if (color < 0) return std::shared_ptr<Group>();

@@ -13,16 +13,16 @@ namespace lathe {
 namespace {
 
 // A rank's bytes, then everybody's, in device memory.
-class Room {
+class GatherBuffer {
  public:
-  explicit Room(Group& group) : group_(group) {}
-  ~Room() {
+  explicit GatherBuffer(Group& group) : group_(group) {}
+  ~GatherBuffer() {
     // An exchange that nobody can end may still write here, and freeing would wait for it.
     if (at_ != 0 && !stuck_) (void)group_.device().driver().cuMemFree(at_);
     if (event_ != nullptr) (void)group_.device().driver().cuEventDestroy(event_);
   }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+  GatherBuffer(const GatherBuffer&) = delete;
+  GatherBuffer& operator=(const GatherBuffer&) = delete;
 
   Status gather(const void* mine, size_t bytes, const char* what);
   Status wait(const char* what);
@@ -35,7 +35,7 @@ class Room {
   bool stuck_ = false;
 };
 
-Status Room::gather(const void* mine, size_t bytes, const char* what) {
+Status GatherBuffer::gather(const void* mine, size_t bytes, const char* what) {
   const Driver& driver = group_.device().driver();
   const Nccl& nccl = group_.nccl();
   const CUstream stream = group_.exchange_stream();
@@ -49,11 +49,11 @@ Status Room::gather(const void* mine, size_t bytes, const char* what) {
   const ncclResult_t result =
       nccl.ncclAllGather(reinterpret_cast<void*>(at_), reinterpret_cast<void*>(at_ + bytes), bytes,
                          ncclInt8, group_.comm(), stream);
-  LATHE_TRY(group_.settle(result, what));
+  LATHE_TRY(group_.complete(result, what));
   return check(driver, driver.cuEventRecord(event_, stream), "cuEventRecord");
 }
 
-Status Room::wait(const char* what) {
+Status GatherBuffer::wait(const char* what) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::milliseconds(group_.timeout_ms());
   const Driver& driver = group_.device().driver();
@@ -76,7 +76,7 @@ Status Room::wait(const char* what) {
   return group_.async_error();
 }
 
-Status Room::fetch(size_t bytes, std::string* out) const {
+Status GatherBuffer::fetch(size_t bytes, std::string* out) const {
   const Driver& driver = group_.device().driver();
   const CUstream stream = group_.exchange_stream();
   out->resize(bytes * static_cast<size_t>(group_.world()));
@@ -92,10 +92,10 @@ Result<std::string> small_gather(Group& group, const void* mine, size_t bytes, c
   if (group.world() == 1) return out;
   const Device::Scope scope(group.device());
   LATHE_TRY(scope.status());
-  Room room(group);
-  LATHE_TRY(room.gather(mine, bytes, what));
-  LATHE_TRY(room.wait(what));
-  LATHE_TRY(room.fetch(bytes, &out));
+  GatherBuffer buffer(group);
+  LATHE_TRY(buffer.gather(mine, bytes, what));
+  LATHE_TRY(buffer.wait(what));
+  LATHE_TRY(buffer.fetch(bytes, &out));
   return out;
 }
 

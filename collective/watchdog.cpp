@@ -36,7 +36,7 @@ bool look_at_all(Watchdog& dog) {
     const std::lock_guard lock(entry->mutex);
     if (entry->what == nullptr) {
       ended = true;
-    } else if (entry->what->look(now)) {
+    } else if (entry->what->inspect(now)) {
       busy = true;
     }
   }

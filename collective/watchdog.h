@@ -17,7 +17,7 @@ class Watched {
   virtual ~Watched() = default;
   // Whether it has to be looked at again soon. From the watchdog's thread, with the lock of
   // WatchEntry held.
-  virtual bool look(Clock::time_point now) = 0;
+  virtual bool inspect(Clock::time_point now) = 0;
   // Whether there is anything to look at. From any thread, without a lock.
   virtual bool pending() const = 0;
 };

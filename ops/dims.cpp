@@ -26,17 +26,17 @@ bool listed(std::string_view list, char at, std::string_view word) {
   return false;
 }
 
-Letter find_dim(std::string_view name) {
+Dim find_dim(std::string_view name) {
   int index = 0;
-  while (index + 1 < kLetters && name != kDims[index].name) ++index;
-  return static_cast<Letter>(index);
+  while (index + 1 < kDimCount && name != kDims[index].name) ++index;
+  return static_cast<Dim>(index);
 }
 
 Shape parse_shape(std::string_view shape) {
   Shape parsed;
   for (std::string_view word : split(shape, ',')) {
     if (word.front() >= '0' && word.front() <= '9') {
-      parsed.dims[parsed.rank++] = {Letter::fixed, std::atoi(std::string(word).c_str())};
+      parsed.dims[parsed.rank++] = {Dim::fixed, std::atoi(std::string(word).c_str())};
       continue;
     }
     const int plus = word.ends_with("+1") ? 1 : 0;
@@ -62,9 +62,9 @@ Shape shape_of_rank(std::string_view shapes, int rank, int number) {
   return found;
 }
 
-std::string dim_text(const Dimension& dim) {
-  if (dim.letter == Letter::fixed) return std::to_string(dim.plus);
-  return text(name_of(dim.letter), dim.plus ? "+1" : "");
+std::string dim_text(const Axis& axis) {
+  if (axis.dim == Dim::fixed) return std::to_string(axis.plus);
+  return text(name_of(axis.dim), axis.plus ? "+1" : "");
 }
 
 std::string shape_text(const Shape& shape) {
@@ -73,18 +73,18 @@ std::string shape_text(const Shape& shape) {
   return out + "]";
 }
 
-bool has_letter(const Shape& shape, Letter letter) {
+bool has_dim(const Shape& shape, Dim dim) {
   for (int i = 0; i < shape.rank; ++i) {
-    if (shape.dims[i].letter == letter) return true;
+    if (shape.dims[i].dim == dim) return true;
   }
   return false;
 }
 
 bool is_packed_shape(const Shape& shape) {
-  return has_letter(shape, Letter::Tq) || has_letter(shape, Letter::Tk);
+  return has_dim(shape, Dim::Tq) || has_dim(shape, Dim::Tk);
 }
 bool is_batched_shape(const Shape& shape) {
-  return has_letter(shape, Letter::Sq) || has_letter(shape, Letter::Sk);
+  return has_dim(shape, Dim::Sq) || has_dim(shape, Dim::Sk);
 }
 
 }  // namespace lathe

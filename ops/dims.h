@@ -14,7 +14,7 @@ namespace lathe {
 
 // Two tensors that use the same dim must have the same extent. `fixed` stands for a number, as in
 // "NP,7": its extent is 0, and the 7 is added to it.
-enum class Letter : uint8_t {
+enum class Dim : uint8_t {
   B,
   T,
   N,
@@ -90,12 +90,12 @@ inline constexpr DimInfo kDims[] = {{"B", true},
                                     {"topk", true},
                                     {"G", false},
                                     {"", false}};
-inline constexpr int kLetters = 32;
-static_assert(std::size(kDims) == kLetters);
-inline const DimInfo& info_of(Letter letter) { return kDims[static_cast<int>(letter)]; }
-inline const char* name_of(Letter letter) { return info_of(letter).name; }
+inline constexpr int kDimCount = 32;
+static_assert(std::size(kDims) == kDimCount);
+inline const DimInfo& info_of(Dim dim) { return kDims[static_cast<int>(dim)]; }
+inline const char* name_of(Dim dim) { return info_of(dim).name; }
 // The dim of this name; `fixed` if there is none.
-Letter find_dim(std::string_view name);
+Dim find_dim(std::string_view name);
 
 inline constexpr int kMaxRank = 5;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
@@ -103,25 +103,25 @@ inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
 // An extent for each dim, kUnknown where nothing is known.
 struct Extents {
-  std::array<int64_t, kLetters> value;
+  std::array<int64_t, kDimCount> value;
   Extents() {
     value.fill(kUnknown);
-    value[static_cast<int>(Letter::fixed)] = 0;
+    value[static_cast<int>(Dim::fixed)] = 0;
   }
-  int64_t& operator[](Letter letter) { return value[static_cast<int>(letter)]; }
-  int64_t operator[](Letter letter) const { return value[static_cast<int>(letter)]; }
+  int64_t& operator[](Dim dim) { return value[static_cast<int>(dim)]; }
+  int64_t operator[](Dim dim) const { return value[static_cast<int>(dim)]; }
 };
 
 // A shape of the table, parsed: "B,T,D", "N+1". A tensor that may have several, "B,Sq,H,D|Tq,H,D",
 // has one of each rank; a shape with Tq or Tk is that of packed sequences. Where two shapes have
 // one rank, as in "N,HV,K,V|N,HV,V,K", an option chooses by number: Operator::shape_option.
-struct Dimension {
-  Letter letter;
+struct Axis {
+  Dim dim;
   int plus;
 };
 struct Shape {
   int rank = 0;
-  std::array<Dimension, kMaxRank> dims{};
+  std::array<Axis, kMaxRank> dims{};
 };
 Shape parse_shape(std::string_view shape);  // a single one
 std::vector<Shape> parse_shapes(std::string_view shapes);
@@ -129,8 +129,8 @@ std::vector<Shape> parse_shapes(std::string_view shapes);
 // there is none.
 Shape shape_of_rank(std::string_view shapes, int rank, int number = 0);
 std::string shape_text(const Shape& shape);  // "[B,T,D]"
-std::string dim_text(const Dimension& dim);  // "N+1"
-bool has_letter(const Shape& shape, Letter letter);
+std::string dim_text(const Axis& axis);      // "N+1"
+bool has_dim(const Shape& shape, Dim dim);
 // Whether a shape is that of packed sequences, or of whole rows of a batch; offsets are neither.
 bool is_packed_shape(const Shape& shape);
 bool is_batched_shape(const Shape& shape);

@@ -54,10 +54,10 @@ Dtype output_dtype(const lathe_problem& problem, const TensorInfo& tensor) {
 
 // Returns the first of several shapes whose dims all belong to the problem, else the first.
 Shape output_shape(const lathe_problem& problem, const TensorInfo& tensor,
-                   const std::array<bool, kLetters>& used) {
+                   const std::array<bool, kDimCount>& used) {
   const std::vector<Shape> shapes = parse_shapes(tensor.shape);
   for (const Shape& shape : shapes) {
-    const auto known = [&](const Dimension& dim) { return used[static_cast<int>(dim.letter)]; };
+    const auto known = [&](const Axis& axis) { return used[static_cast<int>(axis.dim)]; };
     if (!std::all_of(shape.dims.begin(), shape.dims.begin() + shape.rank, known)) continue;
     return shape_of_rank(tensor.shape, shape.rank, problem.shape_number());
   }
@@ -65,13 +65,13 @@ Shape output_shape(const lathe_problem& problem, const TensorInfo& tensor,
 }
 
 // The dims that declared tensors have, or that follow from them.
-std::array<bool, kLetters> used_dims(const lathe_problem& problem, const Extents& extents) {
-  std::array<bool, kLetters> used{};
-  for (int i = 0; i < kLetters; ++i) used[i] = extents.value[i] != kUnknown;
+std::array<bool, kDimCount> used_dims(const lathe_problem& problem, const Extents& extents) {
+  std::array<bool, kDimCount> used{};
+  for (int i = 0; i < kDimCount; ++i) used[i] = extents.value[i] != kUnknown;
   for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
     if (!problem.has(static_cast<int>(i))) continue;
     const Shape shape = problem.shape(static_cast<int>(i));
-    for (int d = 0; d < shape.rank; ++d) used[static_cast<int>(shape.dims[d].letter)] = true;
+    for (int d = 0; d < shape.rank; ++d) used[static_cast<int>(shape.dims[d].dim)] = true;
   }
   return used;
 }
@@ -87,7 +87,7 @@ void declare_output(lathe_problem* problem, int index, const Extents& extents) {
   out.dtype = output_dtype(*problem, tensor);
   out.shape = output_shape(*problem, tensor, used_dims(*problem, extents));
   for (int d = 0; d < out.shape.rank; ++d) {
-    const int64_t extent = extents[out.shape.dims[d].letter];
+    const int64_t extent = extents[out.shape.dims[d].dim];
     out.extents[d] = extent == kUnknown ? kUnknown : extent + out.shape.dims[d].plus;
   }
 }
@@ -124,7 +124,7 @@ void open_extents(lathe_problem* problem) {
   for (Declared& declared : problem->tensors) {
     if (!declared.given) continue;
     for (int d = 0; d < declared.shape.rank; ++d) {
-      if (info_of(declared.shape.dims[d].letter).varies) declared.extents[d] = kUnknown;
+      if (info_of(declared.shape.dims[d].dim).varies) declared.extents[d] = kUnknown;
     }
   }
 }

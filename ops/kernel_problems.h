@@ -60,17 +60,17 @@ struct AttentionProblem {
   bool append = false;  // new keys and values are stored there first
   bool split = true;    // the keys of a row may be cut into parts
 
-  // A block step: rows and keys are parts of sequences, of which pairs of intervals or positions
+  // A block step: rows and keys are parts of sequences, of which attention ranges or positions
   // tell who sees whom. At most one of them.
-  bool pairs = false;
+  bool ranges = false;
   bool positions = false;
   bool persistent = false;  // fewer blocks of threads than tiles, which take turns
 
-  std::vector<Snippet> snippets;                   // score_mod, mask_mod
-  std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that snippets read
+  std::vector<Mod> mods;                           // score_mod, mask_mod
+  std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that mods read
 
-  const Snippet* snippet(const char* name) const {
-    for (const Snippet& each : snippets) {
+  const Mod* mod(const char* name) const {
+    for (const Mod& each : mods) {
       if (each.name == name) return &each;
     }
     return nullptr;

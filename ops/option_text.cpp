@@ -8,7 +8,7 @@
 
 #include "codegen/base/invalid.h"
 #include "codegen/base/printable.h"
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 
 namespace lathe {
 namespace {
@@ -27,7 +27,7 @@ Result<std::string> read_text(const char* option, const std::string& path) {
   }
   std::ifstream file(path, std::ios::binary);
   // One byte more than allowed, so that a larger one is noticed and not read.
-  std::string bytes(kMostSnippetBytes + 1, '\0');
+  std::string bytes(kMostModBytes + 1, '\0');
   if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && !file.eof()) {
     return refuse("cannot be read");
   }
@@ -38,9 +38,9 @@ Result<std::string> read_text(const char* option, const std::string& path) {
 // `file`: what messages call the text.
 Status keep_text(lathe_problem* problem, const char* option, std::string file, std::string bytes) {
   drop_byte_order_mark(&bytes);
-  Snippet snippet{option, std::move(file), std::move(bytes)};
-  LATHE_TRY(check_snippet_text(snippet));
-  problem->snippets.push_back(std::move(snippet));
+  Mod mod{option, std::move(file), std::move(bytes)};
+  LATHE_TRY(check_mod_text(mod));
+  problem->mods.push_back(std::move(mod));
   return {};
 }
 

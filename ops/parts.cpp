@@ -32,7 +32,7 @@ void Part::put(Call* call, int tensor, const void* data, std::initializer_list<i
   std::copy(extents.begin(), extents.end(), out.extent.begin());
   int64_t stride = 1;
   for (int i = shape.rank - 1; i >= 0; --i) {
-    call->extents[shape.dims[i].letter] = out.extent[i] - shape.dims[i].plus;
+    call->extents[shape.dims[i].dim] = out.extent[i] - shape.dims[i].plus;
     out.stride[i] = stride;
     stride *= std::max<int64_t>(out.extent[i], 1);
   }

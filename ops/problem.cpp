@@ -67,7 +67,7 @@ Status declare(lathe_problem& problem, const char* name, int dtype, int rank,
   LATHE_TRY(require(shape, "shape"));
   for (int i = 0; i < rank; ++i) {
     const int64_t least = law.dims[i].plus;
-    const bool fixed = law.dims[i].letter == Letter::fixed;
+    const bool fixed = law.dims[i].dim == Dim::fixed;
     if (shape[i] == kUnknown) continue;
     if (fixed && shape[i] != least) {
       return invalid(text(name, " has shape ", extents_text(rank, shape), "; extent ", i, " of ",

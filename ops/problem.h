@@ -32,7 +32,7 @@ struct lathe_problem {
   const lathe::Operator* op = nullptr;
   std::array<lathe::Declared, lathe::kMaxTensors> tensors;  // as in the table
   std::vector<std::optional<std::string>> options;          // as in the table, checked
-  std::vector<lathe::Snippet> snippets;                     // the texts of those that take a FILE
+  std::vector<lathe::Mod> mods;                             // the texts of those that take a FILE
   int alignment = 16;
   lathe_group* group = nullptr;
   unsigned group_flags = 0;

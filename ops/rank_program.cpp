@@ -81,7 +81,7 @@ Status check_shard_form(const Layout& layout, bool packed, const char* offsets) 
 
 Status check_shard_sequences(const Call& call, bool packed, int64_t sequences,
                              const char* offsets) {
-  const int64_t found = call.extents[Letter::N];
+  const int64_t found = call.extents[Dim::N];
   if (!packed || found == sequences) return {};
   return invalid(text(offsets, " has N + 1 = ", found + 1, " offsets; the shard was made with ",
                       sequences + 1));

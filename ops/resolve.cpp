@@ -20,7 +20,7 @@ Status check_produces(const lathe_problem& problem) {
 // Each dim's extent, and which tensor said so.
 Status collect_extents(const lathe_problem& problem, Extents* extents) {
   const Operator& op = *problem.op;
-  std::array<const char*, kLetters> from{};
+  std::array<const char*, kDimCount> from{};
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     if (!problem.has(static_cast<int>(i))) continue;
     const TensorInfo& tensor = op.tensors[i];
@@ -29,7 +29,7 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
       const int64_t declared = problem.tensors[i].extents[d];
       if (declared == kUnknown) continue;
       const int64_t found = declared - shape.dims[d].plus;
-      const Letter dim = shape.dims[d].letter;
+      const Dim dim = shape.dims[d].dim;
       const char*& first = from[static_cast<int>(dim)];
       int64_t& known = (*extents)[dim];
       if (known != kUnknown && known != found) {
@@ -107,9 +107,9 @@ Status check_dtypes(const lathe_problem& problem) {
   return {};
 }
 
-Status settle_sequences(const Operator& op, bool packed, Extents* extents, const char* states) {
-  int64_t& batch = (*extents)[Letter::B];
-  int64_t& sequences = (*extents)[Letter::N];
+Status resolve_sequences(const Operator& op, bool packed, Extents* extents, const char* states) {
+  int64_t& batch = (*extents)[Dim::B];
+  int64_t& sequences = (*extents)[Dim::N];
   if (op.sequences == Sequences::apart) return {};
   if (op.sequences == Sequences::either) {
     // Packed rows have no batch axis; what is given for each row of the batch is for each sequence.
@@ -146,10 +146,9 @@ Result<Extents> declared_extents(const lathe_problem& problem) {
   const char* states = "a tensor";
   for (size_t i = problem.op->tensors.size(); i-- > 0;) {
     const Declared& declared = problem.tensors[i];
-    if (declared.given && has_letter(declared.shape, Letter::N))
-      states = problem.op->tensors[i].name;
+    if (declared.given && has_dim(declared.shape, Dim::N)) states = problem.op->tensors[i].name;
   }
-  LATHE_TRY(settle_sequences(*problem.op, packed, &extents, states));
+  LATHE_TRY(resolve_sequences(*problem.op, packed, &extents, states));
   return extents;
 }
 

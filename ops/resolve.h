@@ -20,7 +20,7 @@ struct Resolved {
   }
   bool has(int tensor) const { return problem.has(tensor); }
   Dtype dtype(int tensor) const { return problem.tensors[tensor].dtype; }
-  int64_t operator[](Letter letter) const { return extents[letter]; }
+  int64_t operator[](Dim dim) const { return extents[dim]; }
 };
 
 // Checks required tensors, dtypes that must agree, extents that must agree, the options and, last,
@@ -32,8 +32,8 @@ Result<Resolved> resolve(const lathe_problem& problem);
 Result<Extents> declared_extents(const lathe_problem& problem);
 // Settles the number of sequences of a call: B is 1 with cu_seqlens, and N is B without. `states`
 // names the tensor that says N, for the message.
-Status settle_sequences(const Operator& op, bool packed, Extents* extents,
-                        const char* states = "a tensor");
+Status resolve_sequences(const Operator& op, bool packed, Extents* extents,
+                         const char* states = "a tensor");
 
 // Checks of a problem alone, for inference.
 enum class Outputs { declared, to_infer };
@@ -46,7 +46,7 @@ int vector_bytes(Dtype dtype, int alignment, int64_t channels);
 
 // Kernels copy rows in pieces of so many bytes.
 inline constexpr int kRowAlignment = 16;
-// UNSUPPORTED if the problem promises less.
+// UNSUPPORTED if the problem declares less.
 Status check_row_alignment(const lathe_problem& problem, int bytes);
 // A width that makes code: known, and a multiple of `step` from `least` to `most`.
 Status check_width(const char* tensor, const char* dim, int64_t width, int64_t step, int64_t least,

@@ -43,7 +43,7 @@ struct TensorInfo {
   const char* needed = "";           // "dx,bias": it means nothing without each of these
   bool is_strided = false;           // strides of batch and tokens are free; rows are contiguous
   // Its address is a multiple of so many bytes. With 0 a strided tensor has what wide accesses of
-  // its rows need, any other its dtype's size. It is never more than the problem promises.
+  // its rows need, any other its dtype's size. It is never more than the problem declares.
   int alignment = 0;
 
   constexpr TensorInfo optional() const { return with(&TensorInfo::is_optional, true); }

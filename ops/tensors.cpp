@@ -55,31 +55,31 @@ Status check_kind(const Slot& slot, const DLTensor& tensor) {
   return {};
 }
 
-Status check_extents(const Slot& slot, const Extents& promised, const DLTensor& tensor,
+Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,
                      Extents* extents) {
   for (int d = 0; d < slot.shape.rank; ++d) {
-    const Dimension dim = slot.shape.dims[d];
-    const int64_t found = tensor.shape[d] - dim.plus;
-    if (dim.letter == Letter::fixed && found != 0) {
+    const Axis axis = slot.shape.dims[d];
+    const int64_t found = tensor.shape[d] - axis.plus;
+    if (axis.dim == Dim::fixed && found != 0) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
-                          " of ", shape_text(slot.shape), " must be ", dim.plus));
+                          " of ", shape_text(slot.shape), " must be ", axis.plus));
     }
     if (found < 0 || found > kMaxExtent) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
-                          " of ", shape_text(slot.shape), " must be ", dim.plus, " to ",
+                          " of ", shape_text(slot.shape), " must be ", axis.plus, " to ",
                           kMaxExtent));
     }
-    const int64_t promise = promised[dim.letter];
-    if (promise != kUnknown && promise != found) {
+    const int64_t expected = declared[axis.dim];
+    if (expected != kUnknown && expected != found) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), ", so ",
-                          name_of(dim.letter), " is ", found, "; the problem declared ",
-                          name_of(dim.letter), " = ", promise));
+                          name_of(axis.dim), " is ", found, "; the problem declared ",
+                          name_of(axis.dim), " = ", expected));
     }
-    int64_t& known = (*extents)[dim.letter];
+    int64_t& known = (*extents)[axis.dim];
     if (known != kUnknown && known != found) {
       return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), ", so ",
-                          name_of(dim.letter), " is ", found, "; the tensors before it have ",
-                          name_of(dim.letter), " = ", known));
+                          name_of(axis.dim), " is ", found, "; the tensors before it have ",
+                          name_of(axis.dim), " = ", known));
     }
     known = found;
   }
@@ -174,7 +174,7 @@ Status check_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
     // Alignments are powers of 2; a division for each dimension would be half of a run's cost.
     if ((tensor->stride[d] * element & (slot.alignment - 1)) != 0) {
       return invalid(text(slot.name, " has stride ", tensor->stride[d], " at ", d, ", ",
-                          tensor->stride[d] * element, " bytes; the problem promised multiples of ",
+                          tensor->stride[d] * element, " bytes; the problem declared multiples of ",
                           slot.alignment, " bytes (lathe_problem_alignment)"));
     }
   }
@@ -249,7 +249,7 @@ std::vector<Slot> make_slots(const Resolved& resolved) {
     slot.shape = problem.shape(slot.tensor);
     slot.strided = tensor.is_strided;
     slot.written = problem.writes(slot.tensor);
-    const Letter last = slot.shape.dims[slot.shape.rank - 1].letter;
+    const Dim last = slot.shape.dims[slot.shape.rank - 1].dim;
     slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, resolved[last])
                                   : bytes_of(declared.dtype);
     if (const int bytes = tensor.alignment; bytes != 0) {
@@ -260,25 +260,25 @@ std::vector<Slot> make_slots(const Resolved& resolved) {
   return slots;
 }
 
-Status read_call(const Operator& op, const std::vector<Slot>& slots, const Extents& promised,
-                 const DLTensor* const* tensors, Look look, int ordinal, Call* call) {
+Status read_call(const Operator& op, const std::vector<Slot>& slots, const Extents& declared,
+                 const DLTensor* const* tensors, Checks checks, int ordinal, Call* call) {
   if (!tensors) return invalid("slots is NULL, but must be given");
   bool packed = false;
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (!tensors[i]) return invalid(text(slot.name, " (slot ", i, ") is NULL"));
     LATHE_TRY(check_kind(slot, *tensors[i]));
-    LATHE_TRY(check_extents(slot, promised, *tensors[i], &call->extents));
-    for (const Dimension& dim : slot.shape.dims) packed = packed || dim.plus != 0;
+    LATHE_TRY(check_extents(slot, declared, *tensors[i], &call->extents));
+    for (const Axis& axis : slot.shape.dims) packed = packed || axis.plus != 0;
   }
-  LATHE_TRY(settle_sequences(op, packed, &call->extents));
+  LATHE_TRY(resolve_sequences(op, packed, &call->extents));
   for (size_t i = 0; i < slots.size(); ++i) {
     Tensor& tensor = call->tensors[slots[i].tensor];
     for (int d = 0; d < slots[i].shape.rank; ++d) tensor.extent[d] = tensors[i]->shape[d];
     LATHE_TRY(check_strides(slots[i], *tensors[i], &tensor));
-    if (look == Look::all) LATHE_TRY(check_address(slots[i], *tensors[i], ordinal, &tensor));
+    if (checks == Checks::all) LATHE_TRY(check_address(slots[i], *tensors[i], ordinal, &tensor));
   }
-  return look == Look::all ? check_aliases(slots, *call) : Status();
+  return checks == Checks::all ? check_aliases(slots, *call) : Status();
 }
 
 Status Call::check_workspace(int64_t needed) const {

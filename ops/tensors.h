@@ -54,12 +54,12 @@ std::vector<Slot> make_slots(const Resolved& resolved);
 Status check_slot_kind(const Slot& slot, const DLTensor& tensor);
 
 // What of a tensor is looked at.
-enum class Look { shapes, all };
+enum class Checks { shapes, all };
 
 // `slots` and `tensors` in the order of lathe_plan_slot. On one rank of several, T is that of the
 // rank's part. `ordinal`: the device the tensors must be on.
-Status read_call(const Operator& op, const std::vector<Slot>& slots, const Extents& promised,
-                 const DLTensor* const* tensors, Look look, int ordinal, Call* call);
+Status read_call(const Operator& op, const std::vector<Slot>& slots, const Extents& declared,
+                 const DLTensor* const* tensors, Checks checks, int ordinal, Call* call);
 
 // a * b * ... in bytes, or INVALID_ARGUMENT naming `what` if it passes 2^63.
 Result<int64_t> checked_product(const char* what, std::initializer_list<int64_t> factors);

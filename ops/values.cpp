@@ -24,13 +24,13 @@ std::vector<T> elements(const DLTensor& tensor) {
 }
 
 // The dim that offsets cut.
-Letter cut_dim(std::string_view offsets) {
-  return offsets.ends_with("_q") ? Letter::Tq : offsets.ends_with("_k") ? Letter::Tk : Letter::T;
+Dim cut_dim(std::string_view offsets) {
+  return offsets.ends_with("_q") ? Dim::Tq : offsets.ends_with("_k") ? Dim::Tk : Dim::T;
 }
 
 Status check_offsets(const Values& values, int tensor) {
   const char* name = values.problem().op->tensors[tensor].name;
-  const Letter dim = cut_dim(name);
+  const Dim dim = cut_dim(name);
   if (values[dim] == kUnknown) {
     return invalid(
         text(name, " is given, but no tensor is packed: none has the extent ", name_of(dim)));
@@ -96,7 +96,7 @@ Status check_offsets(const Values& values) {
   for (size_t i = 0; i < values.problem().op->tensors.size(); ++i) {
     const int tensor = static_cast<int>(i);
     if (!values.has(tensor) || values.problem().tensors[i].shape.dims[0].plus == 0) continue;
-    if (values.problem().tensors[i].shape.dims[0].letter != Letter::N) continue;
+    if (values.problem().tensors[i].shape.dims[0].dim != Dim::N) continue;
     LATHE_TRY(check_offsets(values, tensor));
   }
   return {};

@@ -29,9 +29,9 @@ class Values {
   std::vector<int64_t> integers(int tensor) const;
   // The elements of a float32 tensor.
   std::vector<float> floats(int tensor) const;
-  int64_t operator[](Letter letter) const { return (*extents_)[letter]; }
+  int64_t operator[](Dim dim) const { return (*extents_)[dim]; }
   // For extents that values decide.
-  void set(Letter letter, int64_t extent) const { (*extents_)[letter] = extent; }
+  void set(Dim dim, int64_t extent) const { (*extents_)[dim] = extent; }
 
  private:
   const lathe_problem& problem_;

@@ -29,8 +29,8 @@ SYSTEM_FOLDERS = {"arpa", "linux", "net", "netinet", "sys"}
 SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # Device text names its files from templates/: these are the folders an include may start with. What
-# begins with "snippet" is text of a caller and comes with the spec.
-DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "sparse", "snippet"}
+# begins with "caller" is text of a caller and comes with the spec.
+DEVICE_ROOTS = {"params", "common", "conv", "kda", "attention", "sparse", "caller"}
 PROGRAM_SEES = {"api/lathe.h"}
 
 

@@ -19,7 +19,7 @@ using Built = Result<std::shared_ptr<const BuiltKernel>>;
 
 Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
                                                 const lathe_problem& problem) {
-  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
   DeviceFacts facts = facts_for(context, problem);
   LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
   std::vector<KernelSpec> specs = executor->specs();

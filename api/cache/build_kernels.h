@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "api/context.h"
 #include "api/cache/workers.h"
+#include "api/context.h"
 #include "codegen/spec.h"
 
 namespace lathe {

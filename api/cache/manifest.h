@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A problem as a line of a manifest: one JSON object that holds all that its kernels depend on, the
-// texts of snippets and the size of a group included. The same text everywhere: what LATHE_RECORD
+// texts of mods and the size of a group included. The same text everywhere: what LATHE_RECORD
 // writes, what NOT_CACHED says and what `lathe warm` reads.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace lathe {
 
-// A line has at most this many bytes: room for three snippets of the largest size, every character
+// A line has at most this many bytes: room for three mods of the largest size, every character
 // escaped.
 inline constexpr size_t kMostLineBytes = 8 << 20;
 

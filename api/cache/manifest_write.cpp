@@ -41,9 +41,9 @@ Json value_json(const OptionInfo& option, const std::string& value) {
   return value;
 }
 
-const Snippet* text_of(const lathe_problem& problem, const char* option) {
-  for (const Snippet& snippet : problem.snippets) {
-    if (snippet.name == option) return &snippet;
+const Mod* text_of(const lathe_problem& problem, const char* option) {
+  for (const Mod& mod : problem.mods) {
+    if (mod.name == option) return &mod;
   }
   return nullptr;
 }
@@ -60,22 +60,22 @@ Json group_json(const lathe_problem& problem) {
 
 Result<std::string> problem_text(const lathe_problem& problem) {
   Json line = {{"op", problem.op->name}, {"tensors", tensors_json(problem)}};
-  Json options = Json::object(), snippets = Json::object();
+  Json options = Json::object(), mods = Json::object();
   for (size_t i = 0; i < problem.op->options.size(); ++i) {
     if (!problem.options[i]) continue;
     const OptionInfo& option = problem.op->options[i];
-    const Snippet* snippet = text_of(problem, option.name);
-    (snippet ? snippets : options)[option.name] =
-        snippet ? Json(snippet->text) : value_json(option, *problem.options[i]);
+    const Mod* mod = text_of(problem, option.name);
+    (mod ? mods : options)[option.name] =
+        mod ? Json(mod->text) : value_json(option, *problem.options[i]);
   }
   if (!options.empty()) line["options"] = std::move(options);
   if (problem.alignment != 16) line["alignment"] = problem.alignment;
-  if (!snippets.empty()) line["snippets"] = snippets;
+  if (!mods.empty()) line["mods"] = mods;
   if (problem.group) line["group"] = group_json(problem);
   try {
     return line.dump(-1, ' ', /*ensure_ascii=*/true);
   } catch (const Json::type_error&) {
-    for (const auto& [name, value] : snippets.items()) {
+    for (const auto& [name, value] : mods.items()) {
       try {
         (void)value.dump();
       } catch (const Json::type_error&) {

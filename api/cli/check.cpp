@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/cli/inputs/safetensors.h"
 #include "api/cli/reports/profile.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/run.h"
-#include "api/cli/inputs/safetensors.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

@@ -33,10 +33,10 @@ std::vector<int64_t> sequence_offsets(const TensorMap& inputs, const char* name)
   return {};
 }
 
-// The first of some letters that the problem has; -1: none.
-int64_t extent_of(const Problem& problem, std::initializer_list<const char*> letters) {
-  for (const char* letter : letters) {
-    const auto found = problem.extents.find(letter);
+// The first of some dims that the problem has; -1: none.
+int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dims) {
+  for (const char* dim : dims) {
+    const auto found = problem.extents.find(dim);
     if (found != problem.extents.end()) return found->second;
   }
   return -1;

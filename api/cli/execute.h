@@ -3,10 +3,10 @@
 // Runs a problem on host tensors: alone, or cut along their tokens over ranks that are threads.
 #pragma once
 
-#include "api/cli/problem.h"
-#include "api/cli/reports/report.h"
 #include "api/cli/inputs/rotation.h"
 #include "api/cli/inputs/slices.h"
+#include "api/cli/problem.h"
+#include "api/cli/reports/report.h"
 
 namespace lathe::cli {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/cli/options.h"
 #include "api/cli/reports/counted.h"
 #include "api/cli/reports/explain_counts.h"
 #include "api/cli/reports/explain_print.h"
-#include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
 #include "api/cli/verbs.h"

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "api/cli/inputs/chunks.h"
 #include "api/cli/execute.h"
+#include "api/cli/inputs/chunks.h"
 
 namespace lathe::cli {
 namespace {

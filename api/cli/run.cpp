@@ -5,9 +5,9 @@
 
 #include <cstdio>
 
+#include "api/cli/inputs/safetensors.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/progress.h"
-#include "api/cli/inputs/safetensors.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

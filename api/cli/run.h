@@ -4,8 +4,8 @@
 #pragma once
 
 #include "api/cli/execute.h"
-#include "api/cli/options.h"
 #include "api/cli/inputs/rotation.h"
+#include "api/cli/options.h"
 
 namespace lathe::cli {
 

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "api/cli/interrupt.h"
 #include "api/cli/inputs/noise_inputs.h"
+#include "api/cli/inputs/safetensors.h"
+#include "api/cli/interrupt.h"
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/inputs/safetensors.h"
 #include "api/cli/tune_problems.h"
 #include "api/cli/verbs.h"
 

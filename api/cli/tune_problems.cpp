@@ -10,7 +10,7 @@
 namespace lathe::cli {
 namespace {
 
-using Known = std::map<std::string, int64_t>;  // letter -> extent
+using Known = std::map<std::string, int64_t>;  // dim -> extent
 
 Known parse_extents(const std::vector<std::string>& texts) {
   Known out;
@@ -19,8 +19,8 @@ Known parse_extents(const std::vector<std::string>& texts) {
     if (equals == std::string::npos || equals == 0) {
       refuse("--extent is " + in_quotes(text) + ", expected LETTER=NUMBER, such as T=8192");
     }
-    const std::string letter = text.substr(0, equals);
-    out[letter] = parse_int("--extent " + letter, text.substr(equals + 1), 0, INT64_MAX);
+    const std::string dim = text.substr(0, equals);
+    out[dim] = parse_int("--extent " + dim, text.substr(equals + 1), 0, INT64_MAX);
   }
   return out;
 }

@@ -13,7 +13,7 @@ struct TuneProblem {
   ProblemHandle handle;  // what plans are made of: open where extents vary
 };
 
-// `extents`: "T=8192", for letters that are open. Refuses what stays open, and lines with a group.
+// `extents`: "T=8192", for dims that are open. Refuses what stays open, and lines with a group.
 std::vector<TuneProblem> problems_of_manifest(const std::string& path,
                                               const std::vector<std::string>& extents);
 TuneProblem problem_of_flags(const ProblemOptions& options,

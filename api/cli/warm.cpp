@@ -6,9 +6,9 @@
 #include "api/cli/interrupt.h"
 #include "api/cli/options.h"
 #include "api/cli/output.h"
+#include "api/cli/reports/warm_report.h"
 #include "api/cli/verbs.h"
 #include "api/cli/warm_manifest.h"
-#include "api/cli/reports/warm_report.h"
 
 namespace lathe::cli {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_tune: each question of a plan in turn, with the answers found so far.
+// lathe_tune: each tuning key of a plan in turn, with the answers found so far.
 #include <cmath>
 #include <deque>
 #include <optional>
@@ -39,16 +39,17 @@ class Tuning {
     LATHE_TRY(check_slots(slots));
     scope_.emplace(*context_.device);
     LATHE_TRY(scope_->status());
-    LATHE_ASSIGN(std::vector<Question> questions, questions_of_call(context_, problem_, slots));
-    for (Question& question : questions) cut(&question);
-    if (group()) LATHE_TRY(agree_on(questions));
+    LATHE_ASSIGN(std::vector<TuningKey> tuning_keys,
+                 tuning_keys_of_call(context_, problem_, slots));
+    for (TuningKey& tuning_key : tuning_keys) cut(&tuning_key);
+    if (group()) LATHE_TRY(agree_on(tuning_keys));
     const double seconds = options_.seconds > 0 ? options_.seconds : kUsualSeconds;
     LATHE_ASSIGN(bench_,
                  TuneBench::make(context_, problem_, slots, options_.shard, seconds,
                                  !options_.keep_cache && !report_.by_model, report_.by_model != 0));
     shape_ = shape_text(slots);
-    for (const Question& question : questions) {
-      LATHE_TRY(tune(question));
+    for (const TuningKey& tuning_key : tuning_keys) {
+      LATHE_TRY(tune(tuning_key));
       if (report_.cancelled) break;
     }
     if (options_.store && !report_.cancelled) LATHE_TRY(store());
@@ -105,7 +106,7 @@ class Tuning {
 
   Status check_slots(const DLTensor* const* slots) const {
     LATHE_TRY(require(slots, "slots"));
-    LATHE_ASSIGN(const Resolved resolved, promised_by(problem_));
+    LATHE_ASSIGN(const Resolved resolved, declared_by(problem_));
     size_t index = 0;
     for (const Slot& slot : make_slots(resolved)) {
       if (!slots[index]) {
@@ -116,17 +117,17 @@ class Tuning {
     return {};
   }
 
-  void cut(Question* question) const {
+  void cut(TuningKey* tuning_key) const {
     const auto most = static_cast<size_t>(options_.candidates);
-    if (most > 0 && question->candidates.size() > most) question->candidates.resize(most);
+    if (most > 0 && tuning_key->candidates.size() > most) tuning_key->candidates.resize(most);
   }
 
   // Ranks that count differently would wait for each other's votes for ever.
-  Status agree_on(const std::vector<Question>& questions) const {
+  Status agree_on(const std::vector<TuningKey>& tuning_keys) const {
     std::string all;
-    for (const Question& question : questions) {
-      all += question.kernel + '|' + question.problem_class;
-      for (const std::string& candidate : question.candidates) all += '|' + candidate;
+    for (const TuningKey& tuning_key : tuning_keys) {
+      all += tuning_key.kernel + '|' + tuning_key.problem_class;
+      for (const std::string& candidate : tuning_key.candidates) all += '|' + candidate;
       all += '\n';
     }
     const NamedDigest digests[] = {
@@ -140,7 +141,7 @@ class Tuning {
   // "causal_conv1d(x:1x4096x2048,weight:2048x4)"
   std::string shape_text(const DLTensor* const* slots) const {
     std::string out = std::string(problem_.op->name) + '(';
-    const auto resolved = promised_by(problem_);
+    const auto resolved = declared_by(problem_);
     if (!resolved.ok()) return out + ')';
     const char* comma = "";
     for (const Slot& slot : make_slots(*resolved)) {
@@ -157,14 +158,14 @@ class Tuning {
     return out;
   }
 
-  Status tune(const Question& question) {
-    PlanRunner runner(*bench_, context_.facts, chosen_, question);
+  Status tune(const TuningKey& tuning_key) {
+    PlanRunner runner(*bench_, context_.facts, chosen_, tuning_key);
     RaceOptions race_options;
     race_options.rounds = options_.repeats > 0 ? options_.repeats : kUsualRepeats;
     race_options.timed_once = report_.by_model != 0;
     if (options_.progress) {
       race_options.cancelled = [&](const std::string& what, size_t done, size_t total) {
-        const std::string line = question.kernel + ": " + what;
+        const std::string line = tuning_key.kernel + ": " + what;
         return options_.progress(options_.user, line.c_str(), done, total) != 0;
       };
     }
@@ -172,7 +173,7 @@ class Tuning {
     std::unique_ptr<GroupBallot> ranks;
     if (group()) ranks = std::make_unique<GroupBallot>(*group());
     Ballot& ballot = ranks ? static_cast<Ballot&>(*ranks) : alone;
-    const auto raced = race(runner, question.candidates.size(), race_options, ballot);
+    const auto raced = race(runner, tuning_key.candidates.size(), race_options, ballot);
     if (!bench_->lost().empty()) return Status(Code::timeout, bench_->lost());
     LATHE_TRY(raced);
     const RaceResult& result = *raced;
@@ -180,42 +181,42 @@ class Tuning {
       report_.cancelled = 1;
       return {};
     }
-    note(question, runner, result);
+    note(tuning_key, runner, result);
     return {};
   }
 
-  void note(const Question& question, const PlanRunner& runner, const RaceResult& result) {
+  void note(const TuningKey& tuning_key, const PlanRunner& runner, const RaceResult& result) {
     const Outcome& first = result.outcomes[0];
     const Outcome& winner = result.outcomes[result.winner];
     if (report_.kernels++ == 0) report_.default_us = first.us;
     report_.us = winner.us;
     report_.improved += result.winner > 0 ? 1 : 0;
-    const char* kernel = texts_->keep(question.kernel);
-    const char* problem_class = texts_->keep(question.problem_class);
+    const char* kernel = texts_->keep(tuning_key.kernel);
+    const char* problem_class = texts_->keep(tuning_key.problem_class);
     for (size_t i = 0; i < result.outcomes.size(); ++i) {
       const Outcome& outcome = result.outcomes[i];
       const TuneResources resources = runner.resources(i);
       texts_->candidates.push_back(
-          {kernel, problem_class, texts_->keep(question.candidates[i]), word(outcome.kind),
+          {kernel, problem_class, texts_->keep(tuning_key.candidates[i]), word(outcome.kind),
            texts_->keep(outcome.reason), resources.registers, resources.smem_bytes,
            resources.spill_bytes, resources.stack_bytes, outcome.us, outcome.spread});
     }
-    const std::string& choice = question.candidates[result.winner];
-    chosen_.set(question, choice);
-    records_.push_back(record_of(question, choice, first.us, winner.us, runner.compiler()));
+    const std::string& choice = tuning_key.candidates[result.winner];
+    chosen_.set(tuning_key, choice);
+    records_.push_back(record_of(tuning_key, choice, first.us, winner.us, runner.compiler()));
   }
 
-  TunedRecord record_of(const Question& question, const std::string& choice, double default_us,
+  TunedRecord record_of(const TuningKey& tuning_key, const std::string& choice, double default_us,
                         double us, const std::string& compiler) const {
     TunedRecord record;
-    record.kernel = question.kernel, record.problem_class = question.problem_class;
+    record.kernel = tuning_key.kernel, record.problem_class = tuning_key.problem_class;
     record.choice = choice;
     record.gpu = device_.gpu, record.arch = device_.arch;
     record.multiprocessors = device_.multiprocessors;
     record.shape = shape_;
     record.us = us, record.default_us = default_us;
     record.measured = report_.by_model == 0;
-    record.tried = static_cast<int>(question.candidates.size());
+    record.tried = static_cast<int>(tuning_key.candidates.size());
     record.lathe = lathe_version(), record.sources = sources_digest();
     record.driver = std::to_string(context_.device->driver().version);
     record.nvrtc = compiler.empty() ? "" : safe_word(compiler);

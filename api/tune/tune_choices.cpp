@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Who answers the questions of a plan.
+// Who answers the tuning keys of a plan.
 #include "api/tune/tune_choices.h"
 
 #include <algorithm>
@@ -19,20 +19,20 @@ namespace {
 std::string name_of(const std::string& kernel, const std::string& problem_class) {
   return kernel + '|' + problem_class;
 }
-std::string name_of(const Question& question) {
-  return name_of(question.kernel, question.problem_class);
+std::string name_of(const TuningKey& tuning_key) {
+  return name_of(tuning_key.kernel, tuning_key.problem_class);
 }
 
 class Listener : public Choices {
  public:
-  size_t choose(const Question& question) const override {
-    const bool seen = std::any_of(asked.begin(), asked.end(), [&](const Question& each) {
-      return name_of(each) == name_of(question);
+  size_t choose(const TuningKey& tuning_key) const override {
+    const bool seen = std::any_of(asked.begin(), asked.end(), [&](const TuningKey& each) {
+      return name_of(each) == name_of(tuning_key);
     });
-    if (!seen && question.candidates.size() > 1) asked.push_back(question);
+    if (!seen && tuning_key.candidates.size() > 1) asked.push_back(tuning_key);
     return 0;
   }
-  mutable std::vector<Question> asked;  // one plan at a time, by one thread
+  mutable std::vector<TuningKey> asked;  // one plan at a time, by one thread
 };
 
 // A directory gives its file, a bundle the records alone.
@@ -60,44 +60,44 @@ FixedChoices::FixedChoices(const std::vector<TunedRecord>& records) {
   }
 }
 
-void FixedChoices::set(const Question& question, const std::string& choice) {
-  choices_[name_of(question)] = choice;
+void FixedChoices::set(const TuningKey& tuning_key, const std::string& choice) {
+  choices_[name_of(tuning_key)] = choice;
 }
 
-size_t FixedChoices::choose(const Question& question) const {
-  const auto found = choices_.find(name_of(question));
+size_t FixedChoices::choose(const TuningKey& tuning_key) const {
+  const auto found = choices_.find(name_of(tuning_key));
   if (found == choices_.end()) return 0;
-  const auto& candidates = question.candidates;
+  const auto& candidates = tuning_key.candidates;
   const auto at = std::find(candidates.begin(), candidates.end(), found->second);
   return at == candidates.end() ? 0 : static_cast<size_t>(at - candidates.begin());
 }
 
-Result<std::vector<Question>> questions_of(const lathe_context& context,
-                                           const lathe_problem& problem) {
-  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
+Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
+                                              const lathe_problem& problem) {
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
   const auto listener = std::make_shared<Listener>();
   DeviceFacts facts = context.facts;
   facts.choices = listener;
   LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
-  // A question of a kernel that is not in the plan is none of the plan's.
-  std::vector<Question> out;
-  for (const Question& question : listener->asked) {
+  // A tuning key of a kernel that is not in the plan is none of the plan's.
+  std::vector<TuningKey> out;
+  for (const TuningKey& tuning_key : listener->asked) {
     const auto& specs = executor->specs();
     const bool made = std::any_of(specs.begin(), specs.end(), [&](const KernelSpec& spec) {
-      return spec.kernel == question.kernel;
+      return spec.kernel == tuning_key.kernel;
     });
-    if (made) out.push_back(question);
+    if (made) out.push_back(tuning_key);
   }
   return out;
 }
 
-Result<std::vector<Question>> questions_of_call(const lathe_context& context,
-                                                const lathe_problem& problem,
-                                                const DLTensor* const* slots) {
-  LATHE_ASSIGN(std::vector<Question> all, questions_of(context, problem));
+Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,
+                                                   const lathe_problem& problem,
+                                                   const DLTensor* const* slots) {
+  LATHE_ASSIGN(std::vector<TuningKey> all, tuning_keys_of(context, problem));
   if (is_rank(problem)) return all;
   lathe_problem exact = problem;
-  LATHE_ASSIGN(const Resolved resolved, promised_by(problem));
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
   for (const Slot& slot : make_slots(resolved)) {
     const DLTensor& given = **slots++;
     auto& extents = exact.tensors[static_cast<size_t>(slot.tensor)].extents;
@@ -105,19 +105,19 @@ Result<std::vector<Question>> questions_of_call(const lathe_context& context,
       extents[static_cast<size_t>(i)] = given.shape[i];
     }
   }
-  const auto own = questions_of(context, exact);
+  const auto own = tuning_keys_of(context, exact);
   // A plan of exactly these shapes may be refused where one of open shapes is not.
   if (!own.ok()) return all;
-  const auto among = [](const std::vector<Question>& list, const Question& question) {
+  const auto among = [](const std::vector<TuningKey>& list, const TuningKey& tuning_key) {
     return std::any_of(list.begin(), list.end(),
-                       [&](const Question& each) { return name_of(each) == name_of(question); });
+                       [&](const TuningKey& each) { return name_of(each) == name_of(tuning_key); });
   };
-  std::vector<Question> out;
-  for (const Question& question : all) {
-    const bool other_serves = std::any_of(own->begin(), own->end(), [&](const Question& each) {
-      return each.kernel == question.kernel && among(all, each);
+  std::vector<TuningKey> out;
+  for (const TuningKey& tuning_key : all) {
+    const bool other_serves = std::any_of(own->begin(), own->end(), [&](const TuningKey& each) {
+      return each.kernel == tuning_key.kernel && among(all, each);
     });
-    if (among(*own, question) || !other_serves) out.push_back(question);
+    if (among(*own, tuning_key) || !other_serves) out.push_back(tuning_key);
   }
   return out;
 }

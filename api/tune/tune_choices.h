@@ -19,22 +19,22 @@ class FixedChoices : public Choices {
  public:
   FixedChoices() = default;
   explicit FixedChoices(const std::vector<TunedRecord>& records);
-  void set(const Question& question, const std::string& choice);
-  size_t choose(const Question& question) const override;
+  void set(const TuningKey& tuning_key, const std::string& choice);
+  size_t choose(const TuningKey& tuning_key) const override;
 
  private:
   std::map<std::string, std::string> choices_;
 };
 
-// What a plan of the problem asks, each question with more than one candidate once; nothing is
+// What a plan of the problem asks, each tuning key with more than one candidate once; nothing is
 // compiled.
-Result<std::vector<Question>> questions_of(const lathe_context& context,
-                                           const lathe_problem& problem);
+Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
+                                              const lathe_problem& problem);
 // Those of them that matter to a call of these shapes: of kernels that serve different lengths,
 // the ones that serve these.
-Result<std::vector<Question>> questions_of_call(const lathe_context& context,
-                                                const lathe_problem& problem,
-                                                const DLTensor* const* slots);
+Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,
+                                                   const lathe_problem& problem,
+                                                   const DLTensor* const* slots);
 
 // The facts that a plan of the problem in the context is chosen by. Over ranks nothing tuned holds
 // but what the group shares, since all must choose alike.

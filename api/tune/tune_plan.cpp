@@ -57,7 +57,7 @@ Result<std::unique_ptr<TuneBench>> TuneBench::make(lathe_context& context,
 
 Status TuneBench::open(const DLTensor* const* slots, const lathe_shard* shard, bool flush) {
   const Driver& driver = device().driver();
-  LATHE_ASSIGN(const Resolved resolved, promised_by(problem_));
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem_));
   LATHE_ASSIGN(tensors_, TuneTensors::make(device(), problem_, make_slots(resolved), slots));
   if (shard) {
     shard_ = std::make_unique<lathe_shard>();
@@ -160,14 +160,14 @@ Result<double> TuneBench::run(const Plan& plan) {
 }
 
 PlanRunner::PlanRunner(TuneBench& bench, const DeviceFacts& facts, FixedChoices chosen,
-                       Question question)
-    : bench_(bench), facts_(facts), chosen_(std::move(chosen)), question_(std::move(question)) {
-  candidates_.resize(question_.candidates.size());
+                       TuningKey tuning_key)
+    : bench_(bench), facts_(facts), chosen_(std::move(chosen)), tuning_key_(std::move(tuning_key)) {
+  candidates_.resize(tuning_key_.candidates.size());
 }
 
 Status PlanRunner::build(size_t candidate) {
   auto choices = std::make_shared<FixedChoices>(chosen_);
-  choices->set(question_, question_.candidates[candidate]);
+  choices->set(tuning_key_, tuning_key_.candidates[candidate]);
   LATHE_ASSIGN(candidates_[candidate].plan, bench_.plan(std::move(choices)));
   candidates_[candidate].built = true;
   return inspect(candidate);
@@ -231,7 +231,7 @@ TuneResources PlanRunner::resources(size_t candidate) const {
   const lathe_plan* plan = candidates_[candidate].plan.plan.get();
   for (size_t i = 0; plan && i < lathe_plan_kernel_count(plan); ++i) {
     const lathe_kernel_info info = info_of(plan, i);
-    if (info.name != kernel_of(question_, question_.candidates[candidate])) continue;
+    if (info.name != kernel_of(tuning_key_, tuning_key_.candidates[candidate])) continue;
     out = {info.registers, info.smem_bytes, info.spill_bytes, info.stack_bytes};
   }
   return out;

@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// What all questions of one tuning share.
+// What all tuning keys of one tuning share.
 class TuneBench {
  public:
   static Result<std::unique_ptr<TuneBench>> make(lathe_context& context,
@@ -64,16 +64,16 @@ class TuneBench {
   std::string lost_;
 };
 
-// Of the kernel that a question is about.
+// Of the kernel that a tuning key is about.
 struct TuneResources {
   int registers = -1, smem_bytes = -1, spill_bytes = -1, stack_bytes = -1;
 };
 
-// The candidates of one question.
+// The candidates of one tuning key.
 class PlanRunner : public TuneRunner {
  public:
-  // `chosen`: of questions that were decided before.
-  PlanRunner(TuneBench& bench, const DeviceFacts& facts, FixedChoices chosen, Question question);
+  // `chosen`: of tuning keys that were decided before.
+  PlanRunner(TuneBench& bench, const DeviceFacts& facts, FixedChoices chosen, TuningKey tuning_key);
 
   Status build(size_t candidate) override;
   Status verify(size_t candidate) override;
@@ -95,7 +95,7 @@ class PlanRunner : public TuneRunner {
   TuneBench& bench_;
   const DeviceFacts& facts_;
   FixedChoices chosen_;
-  Question question_;
+  TuningKey tuning_key_;
   std::vector<Candidate> candidates_;
   std::vector<std::string> filled_, expected_;
 };

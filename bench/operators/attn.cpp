@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
 #include "bench/operators/cases.h"
-#include "bench/clock.h"
 #include "bench/verbs.h"
 
 namespace bench {

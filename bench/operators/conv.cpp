@@ -8,10 +8,10 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
 #include "bench/operators/call.h"
 #include "bench/operators/cases.h"
-#include "bench/clock.h"
 #include "bench/verbs.h"
 
 namespace bench {

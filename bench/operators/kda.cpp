@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
 #include "bench/operators/cases.h"
-#include "bench/clock.h"
 #include "bench/operators/kda_call.h"
 #include "bench/operators/kda_peers.h"
 #ifdef LATHE_BENCH_SIM

@@ -16,7 +16,7 @@ namespace bench {
 
 class KdaCall {
  public:
-  // Every extent is promised to the plan, which may choose by it. `shapes_only`: without memory, to
+  // Every extent is declared to the plan, which may choose by it. `shapes_only`: without memory, to
   // be asked for its estimate.
   KdaCall(lathe_context* context, const KdaSize& size, bool shapes_only = false);
   void run(void* stream) const;

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
 #include "bench/operators/cases.h"
-#include "bench/clock.h"
 #include "bench/operators/sparse_call.h"
 #include "bench/verbs.h"
 

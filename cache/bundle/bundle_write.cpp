@@ -58,8 +58,8 @@ Result<std::vector<Chosen>> choose_some(const std::vector<EntrySource*>& sources
 }
 
 // Looks at each entry: what the head says of it. Entries that cannot be read go, and are told.
-BundleHead look(std::vector<Chosen>& chosen, const std::vector<std::string>& tuned,
-                BundleReport& report) {
+BundleHead read_head(std::vector<Chosen>& chosen, const std::vector<std::string>& tuned,
+                     BundleReport& report) {
   std::set<std::string> archs, compilers;
   BundleHead head;
   std::vector<Chosen> good;
@@ -89,7 +89,7 @@ Result<BundleReport> write_bundle(const std::string& path, std::vector<Chosen> c
                                   const std::vector<std::string>& tuned, const FileSystem& fs,
                                   bool all_of_them) {
   BundleReport report;
-  const BundleHead head = look(chosen, tuned, report);
+  const BundleHead head = read_head(chosen, tuned, report);
   if (all_of_them && report.bad > 0)
     return Status(Code::cache_io, text("bundle ", path, " was not written: ", report.bad,
                                        " entries changed meanwhile; try again"));
@@ -127,7 +127,7 @@ class MergeSource : public EntrySource {
 // Of two sources with one key: the one to take, or that they disagree. Compile time and date may
 // differ between equal kernels. The smaller bytes are taken then, so that the order in which
 // bundles are named does not show in the result.
-Result<EntrySource*> settle(const Digest& key, MergeSource* one, MergeSource* other) {
+Result<EntrySource*> resolve_conflict(const Digest& key, MergeSource* one, MergeSource* other) {
   const Result<Entry> a = one->read(key), b = other->read(key);
   if (!a.ok()) return static_cast<EntrySource*>(b.ok() ? other : one);
   if (!b.ok()) return static_cast<EntrySource*>(one);
@@ -163,7 +163,7 @@ Result<BundleReport> merge_bundles(const std::string& path, const std::vector<st
     for (const Digest& key : source->keys()) {
       const auto [at, fresh] = chosen.emplace(key.bytes, source.get());
       if (fresh) continue;
-      LATHE_ASSIGN(EntrySource * taken, settle(key, at->second, source.get()));
+      LATHE_ASSIGN(EntrySource * taken, resolve_conflict(key, at->second, source.get()));
       at->second = static_cast<MergeSource*>(taken);
     }
   }

@@ -112,10 +112,10 @@ bool Store::State::is_there(const Opened& version, const Digest& key) const {
   // One call and no look at the shard: this is a hint for those who wait, reading it is checked.
   const std::string name = entry_name(key), path = name.substr(0, 2) + "/" + name;
   struct stat status;
-  const auto look = [&] {
+  const auto examine = [&] {
     return fs.fstatat(version.fd(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW);
   };
-  return uninterrupted(look) == 0 && S_ISREG(status.st_mode);
+  return uninterrupted(examine) == 0 && S_ISREG(status.st_mode);
 }
 
 void Store::State::say_waited(double ms, const Digest& key) const {

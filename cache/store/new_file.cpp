@@ -98,10 +98,10 @@ Status NewFile::failed(int error, const char* step) const {
 
 Status NewFile::check_target() const {
   struct stat there = {};
-  const auto look = [&] {
+  const auto examine = [&] {
     return fs_.fstatat(directory_.fd(), name_.c_str(), &there, AT_SYMLINK_NOFOLLOW);
   };
-  if (uninterrupted(look) != 0) return errno == ENOENT ? Status() : failed(errno, "examine");
+  if (uninterrupted(examine) != 0) return errno == ENOENT ? Status() : failed(errno, "examine");
   if (S_ISREG(there.st_mode)) return {};
   return Status(Code::invalid_argument,
                 text(what_, " '", path_, "' is ", kind_of(there.st_mode),

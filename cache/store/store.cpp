@@ -132,8 +132,10 @@ Store::State::Found Store::State::read_entry(int shard, const std::string& name,
   // A FIFO must not hang us and a symbolic link must not lead us elsewhere.
   Opened opened = open_at(fs, shard, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (opened.error == ELOOP || opened.error == ENXIO) {
-    const auto look = [&] { return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW); };
-    if (uninterrupted(look) != 0) return unreadable(errno);
+    const auto examine = [&] {
+      return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+    };
+    if (uninterrupted(examine) != 0) return unreadable(errno);
     return wrong("it is not a regular file");
   }
   if (!opened) return unreadable(opened.error);

@@ -84,10 +84,10 @@ StoreStat Store::stat() {
         open_directory(fs, state_->root_fd.get(), version.c_str(), false, state_->trust());
     const auto count = [&](int shard, const std::string& name) {
       struct stat status;
-      const auto look = [&] {
+      const auto examine = [&] {
         return fs.fstatat(shard, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
       };
-      if (uninterrupted(look) == 0) {
+      if (uninterrupted(examine) == 0) {
         ++out.entries;
         out.bytes += static_cast<uint64_t>(status.st_size);
       }

@@ -58,10 +58,10 @@ void list_files(const FileSystem& fs, const Version& version, Listing& out) {
                   const bool entry = is_entry_name(name) && name.substr(0, 2) == shard;
                   if (!entry && !is_temporary(name)) return true;
                   struct stat status;
-                  const auto look = [&] {
+                  const auto examine = [&] {
                     return fs.fstatat(fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
                   };
-                  if (uninterrupted(look) != 0)
+                  if (uninterrupted(examine) != 0)
                     return true;  // gone meanwhile, or lost for the moment
                   const File file{&version, entry ? name : shard + "/" + name,
                                   static_cast<uint64_t>(status.st_size), age_mark(status)};

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The digest that names content: of sources, of snippets, of keys and entries.
+// The digest that names content: of sources, of mods, of keys and entries.
 #pragma once
 
 #include <array>

@@ -23,9 +23,11 @@ class Ranks {
   int world() const { return layout_.world(); }
   const std::vector<TokenRun>& keys(int rank) const { return keys_[rank]; }
 
-  std::vector<PairRow> pairs(int rank, int owner) const { return pairs(rank, keys_[owner]); }
-  std::vector<PairRow> pairs(int rank, const std::vector<TokenRun>& keys) const {
-    return attention_pairs(rows_[rank], keys, layout_, range_);
+  std::vector<AttentionRange> ranges(int rank, int owner) const {
+    return ranges(rank, keys_[owner]);
+  }
+  std::vector<AttentionRange> ranges(int rank, const std::vector<TokenRun>& keys) const {
+    return attention_ranges(rows_[rank], keys, layout_, range_);
   }
   bool sees(int rank, int owner) const {
     for (const TokenRun& rows : rows_[rank]) {
@@ -34,7 +36,7 @@ class Ranks {
                              (layout_.cu_seqlens[n + 1] - layout_.cu_seqlens[n]);
       for (auto keys = first_of(owner, n); keys != keys_[owner].end() && keys->sequence == n;
            ++keys) {
-        if (pair_rule(rows.positions, keys->positions, offset, range_).visible > 0) return true;
+        if (range_rule(rows.positions, keys->positions, offset, range_).visible > 0) return true;
       }
     }
     return false;
@@ -49,13 +51,13 @@ class Ranks {
   // From the first to the last of the owner's keys that the rank sees.
   KeyMessage seen(int rank, int owner, int peer) const {
     KeyMessage out = {kNoRank, owner, 0, 0};
-    const std::vector<PairRow> all = pairs(rank, owner);
+    const std::vector<AttentionRange> all = ranges(rank, owner);
     if (all.empty() || rank == owner) return out;
     int64_t end = 0;
     out.begin = layout_.key_tokens(owner);
-    for (const PairRow& pair : all) {
-      out.begin = std::min<int64_t>(out.begin, pair.ka);
-      end = std::max<int64_t>(end, pair.kb);
+    for (const AttentionRange& range : all) {
+      out.begin = std::min<int64_t>(out.begin, range.ka);
+      end = std::max<int64_t>(end, range.kb);
     }
     out.tokens = end - out.begin;
     out.peer = peer;
@@ -88,7 +90,7 @@ void fill_ring(const Ranks& ranks, AttentionRounds* out) {
     AttentionRound round;
     round.owner = at(rank - i);
     const int owner = round.owner, next = at(rank + 1), last = at(rank - 1), coming = at(last - i);
-    if (i <= hops[owner]) round.pairs = ranks.pairs(rank, owner);
+    if (i <= hops[owner]) round.ranges = ranks.ranges(rank, owner);
     if (i < hops[owner]) {
       round.send_keys = whole(*out, next, owner);
       round.send_gradients = whole(*out, next, owner);
@@ -108,7 +110,7 @@ void fill_gathered(const Ranks& ranks, AttentionRounds* out) {
   const int rank = out->rank;
   AttentionRound own, others;
   own.owner = rank;
-  own.pairs = ranks.pairs(rank, rank);
+  own.ranges = ranks.ranges(rank, rank);
   std::vector<TokenRun> keys;
   for (int peer = 0; peer < out->world; ++peer) {
     out->send_keys.push_back(ranks.seen(peer, rank, peer));
@@ -121,7 +123,7 @@ void fill_gathered(const Ranks& ranks, AttentionRounds* out) {
   }
   out->rounds.push_back(std::move(own));
   if (out->world == 1) return;
-  others.pairs = ranks.pairs(rank, keys);
+  others.ranges = ranks.ranges(rank, keys);
   out->rounds.push_back(std::move(others));
 }
 
@@ -169,7 +171,7 @@ Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotatio
   } else {
     fill_gathered(ranks, &out);
   }
-  for (AttentionRound& round : out.rounds) round.visible = visible_in(round.pairs, range);
+  for (AttentionRound& round : out.rounds) round.visible = visible_in(round.ranges, range);
   return out;
 }
 

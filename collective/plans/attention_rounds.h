@@ -4,7 +4,7 @@
 // which of them, and what travels meanwhile. Data for an executor: pure.
 #pragma once
 
-#include "collective/plans/attention_pairs.h"
+#include "collective/plans/attention_ranges.h"
 
 namespace lathe {
 
@@ -32,7 +32,7 @@ struct KeyMessage {
 // the last to the first: what the others own can then travel home beside the rank's own.
 struct AttentionRound {
   int owner = kNoRank;  // kNoRank: all the others'
-  std::vector<PairRow> pairs;
+  std::vector<AttentionRange> ranges;
   int64_t visible = 0;  // (row, key): the round's work
 
   // Of a ring, beside this round.

@@ -39,26 +39,26 @@ Table first_rows(const DocumentShards& shards) {
 }
 
 // A move of (a part of) this shard of its source.
-struct ShardMove {
+struct ShardCopy {
   int64_t shard = 0;
-  Move move;
+  RowCopy move;
 };
 
 // Between two ranks in the order of the source's shards; neighbours are one.
-Moves in_order(std::vector<ShardMove> moves) {
-  const auto place = [](const ShardMove& each) {
+RowCopies in_order(std::vector<ShardCopy> copies) {
+  const auto place = [](const ShardCopy& each) {
     return std::tuple(each.move.from, each.move.to, each.shard);
   };
-  std::stable_sort(moves.begin(), moves.end(),
-                   [&](const ShardMove& a, const ShardMove& b) { return place(a) < place(b); });
-  Moves out;
-  for (const ShardMove& each : moves) out.push_back(each.move);
+  std::stable_sort(copies.begin(), copies.end(),
+                   [&](const ShardCopy& a, const ShardCopy& b) { return place(a) < place(b); });
+  RowCopies out;
+  for (const ShardCopy& each : copies) out.push_back(each.move);
   return joined(out);
 }
 
-// The pairs of one destination; neighbours in a document are one.
+// The ranges of one destination; neighbours in a document are one.
 void add_pairs(const DocumentShards& shards, const SharedContext& context, DispatchPlan* plan) {
-  std::vector<PairRow>& out = plan->pairs.emplace_back();
+  std::vector<AttentionRange>& out = plan->ranges.emplace_back();
   std::vector<int32_t>& documents = plan->documents.emplace_back();
   for (const SharedContext::Query& q : context.queries) {
     const DocumentShard& shard = shards[q.rank][q.shard];
@@ -76,12 +76,12 @@ void add_pairs(const DocumentShards& shards, const SharedContext& context, Dispa
   }
 }
 
-// Gradients of keys by the order of attention ranks, each rank's in the order of its keys' moves.
+// Gradients of keys by the order of attention ranks, each rank's in the order of its keys' copies.
 void place_gradients(DispatchPlan* plan) {
   const size_t world = plan->query_tokens.size();
   plan->slot_tokens.assign(world, 0);
   for (size_t at = 0; at < world; ++at) {
-    for (const Move& keys : plan->keys) {
+    for (const RowCopy& keys : plan->keys) {
       if (keys.to != static_cast<int>(at) || keys.from == keys.to) continue;
       int64_t& slot = plan->slot_tokens[keys.from];
       plan->gradients.push_back({keys.to, keys.from, keys.to_row, slot, keys.rows});
@@ -94,19 +94,20 @@ DispatchPlan tables_of(const DocumentShards& shards, const Table& dst,
                        const VisibleRange& visible) {
   const auto world = static_cast<int>(shards.size());
   const Table row = first_rows(shards);
-  std::vector<ShardMove> queries, keys;
+  std::vector<ShardCopy> queries, keys;
   DispatchPlan plan;
   const auto contexts = shared_contexts(shards, dst, visible);
   for (int at = 0; at < world; ++at) {
     const SharedContext& context = contexts[at];
     for (const auto& q : context.queries) {
-      const Move move{static_cast<int>(q.rank), at, row[q.rank][q.shard], q.q_offset, q.q_length};
+      const RowCopy move{static_cast<int>(q.rank), at, row[q.rank][q.shard], q.q_offset,
+                         q.q_length};
       queries.push_back({q.shard, move});
       plan.moved = plan.moved || (q.rank != at && q.q_length > 0);
     }
     for (const auto& k : context.keys) {
-      const Move move{static_cast<int>(k.rank), at, row[k.rank][k.shard] + k.skip, k.offset,
-                      k.length};
+      const RowCopy move{static_cast<int>(k.rank), at, row[k.rank][k.shard] + k.skip, k.offset,
+                         k.length};
       keys.push_back({k.shard, move});
     }
     plan.query_tokens.push_back(context.q_tokens);
@@ -127,8 +128,8 @@ struct Traffic {
 Traffic traffic_of(const DispatchPlan& plan, const PlannerLimits& limits) {
   const size_t world = plan.query_tokens.size();
   std::vector<int64_t> in(world), out(world), tokens(world);
-  const auto count = [&](const Moves& moves, int64_t bytes) {
-    for (const Move& move : moves) {
+  const auto count = [&](const RowCopies& copies, int64_t bytes) {
+    for (const RowCopy& move : copies) {
       if (move.from == move.to) continue;
       out[move.from] += move.rows * bytes, in[move.to] += move.rows * bytes;
       tokens[move.to] += move.rows;
@@ -214,7 +215,7 @@ DispatchSum dispatch_sum(const DispatchPlan& plan, int rank, int64_t tokens) {
   const int world = static_cast<int>(plan.query_tokens.size());
   int64_t slot = 0;
   for (int at = 0; at < world; ++at) {
-    for (const Move& keys : plan.keys) {
+    for (const RowCopy& keys : plan.keys) {
       if (keys.from != rank || keys.to != at) continue;
       const bool own = at == rank;
       add(keys.from_row, own ? plan.slot_tokens[rank] + keys.to_row : slot, keys.rows);

@@ -5,9 +5,9 @@
 // rank makes the same plan.
 #pragma once
 
-#include "collective/plans/attention_pairs.h"
-#include "collective/plans/moves.h"
+#include "collective/plans/attention_ranges.h"
 #include "collective/plans/planner.h"
+#include "collective/plans/row_copies.h"
 
 namespace lathe {
 
@@ -27,13 +27,13 @@ struct DispatchRules {
 struct DispatchPlan {
   bool moved = false;  // some query is computed elsewhere than at home
   bool packs = false;  // one message from a rank to another, else one for each move
-  Moves queries, keys;
+  RowCopies queries, keys;
   // Gradients of keys go back to slots at their owner, by attention rank; those that were computed
   // at home stay where they are.
-  Moves gradients;
+  RowCopies gradients;
   std::vector<int64_t> query_tokens, key_tokens, slot_tokens;  // by rank
   // By attention rank: arrived queries and the arrived keys that they see.
-  std::vector<std::vector<PairRow>> pairs;
+  std::vector<std::vector<AttentionRange>> ranges;
   std::vector<std::vector<int32_t>> documents;  // of each pair
   std::vector<int64_t> load, load_at_home;      // visible pairs, by attention rank
 };

@@ -8,8 +8,8 @@
 
 #include <span>
 
-#include "collective/plans/attention_pairs.h"
 #include "collective/group.h"
+#include "collective/plans/attention_ranges.h"
 
 namespace lathe {
 

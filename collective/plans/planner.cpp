@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The balancing planner: from the most to the least loaded rank goes, time and again, the piece
-// that brings the most work for the bytes it moves.
+// that brings the most work for the bytes it copies.
 #include "collective/plans/planner.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class Planner {
                  " of them, which is what is allowed: let eps or align be larger")};
   }
 
-  // Moves one piece; false if the loads are even enough or nothing fits.
+  // RowCopies one piece; false if the loads are even enough or nothing fits.
   bool step() {
     const int64_t high = std::max_element(load_.begin(), load_.end()) - load_.begin();
     const int64_t low = std::min_element(load_.begin(), load_.end()) - load_.begin();
@@ -87,7 +87,7 @@ class Planner {
  private:
   // Pairs of the `tokens` first or last tokens of an item.
   int64_t pairs_of(const Item& item, bool tail, int64_t tokens) const {
-    return pair_rule(rows_of(item, tail, tokens), {0, item.document}, 0, limits_.visible).visible;
+    return range_rule(rows_of(item, tail, tokens), {0, item.document}, 0, limits_.visible).visible;
   }
   static Interval rows_of(const Item& item, bool tail, int64_t tokens) {
     if (tail) return {item.end() - tokens, item.end()};

@@ -24,16 +24,16 @@ Interval VisibleRange::keys(Interval rows, int64_t length) const {
   return {begin, right < 0 ? length : std::min(length, rows.end + right)};
 }
 
-PairRule pair_rule(Interval rows, Interval keys, int64_t offset, const VisibleRange& range) {
+RangeRule range_rule(Interval rows, Interval keys, int64_t offset, const VisibleRange& range) {
   const int64_t left = range.left, right = range.right;
-  PairRule out;
+  RangeRule out;
   out.shift = rows.begin + offset - keys.begin;
   const int64_t count = rows.size(), width = keys.size();
   if (count <= 0 || width <= 0) return out;
   const int64_t least = 1 - count - out.shift, most = width - 1 - out.shift;  // of j - i - shift
   if ((right >= 0 && least > right) || (left >= 0 && most < -left)) return out;
   const bool full = (right < 0 || most <= right) && (left < 0 || least >= -left);
-  out.kind = full ? PairKind::full : PairKind::partial;
+  out.kind = full ? RangeKind::full : RangeKind::partial;
   const int64_t behind = right < 0 ? count * width : pairs_up_to(count, width, out.shift + right);
   const int64_t before = left < 0 ? 0 : pairs_up_to(count, width, out.shift - left - 1);
   out.visible = behind - before;

@@ -22,14 +22,14 @@ struct VisibleRange {
 };
 inline constexpr VisibleRange kCausal = {-1, 0};
 
-enum class PairKind { none, full, partial };
+enum class RangeKind { none, full, partial };
 // Row i of some rows sees key j of some keys if -left <= j - i - shift <= right.
-struct PairRule {
-  PairKind kind = PairKind::none;
+struct RangeRule {
+  RangeKind kind = RangeKind::none;
   int64_t shift = 0;
   int64_t visible = 0;  // pairs of a row and a key; a partial rule may have none
 };
 // `rows` and `keys` are positions in a sequence that has `offset` more keys than rows.
-PairRule pair_rule(Interval rows, Interval keys, int64_t offset, const VisibleRange& range);
+RangeRule range_rule(Interval rows, Interval keys, int64_t offset, const VisibleRange& range);
 
 }  // namespace lathe

@@ -74,7 +74,7 @@ class Meeting {
         run_(sha256(launch.run)),
         answer_(answer_name(launch.run)) {}
 
-  std::string question_of(int rank) const { return question_name(launch_.run, rank); }
+  std::string tuning_key_of(int rank) const { return question_name(launch_.run, rank); }
   std::optional<MeetingQuestion> read_question(int rank);
   std::optional<Answer> read_answer();
   Status timeout(std::string said) const;
@@ -102,7 +102,7 @@ bool Meeting::pause() {
 
 // A question of this run and of as many ranks.
 std::optional<MeetingQuestion> Meeting::read_question(int rank) {
-  const auto bytes = folder_.read(question_of(rank), kQuestionBytes);
+  const auto bytes = folder_.read(tuning_key_of(rank), kQuestionBytes);
   const auto out = bytes ? decode_question(*bytes) : std::nullopt;
   const bool ours = out && out->run == run_ && out->rank == static_cast<uint32_t>(rank) &&
                     out->world == static_cast<uint32_t>(launch_.world);
@@ -137,7 +137,7 @@ class Answering : private Meeting {
     std::optional<Nonce> asked;
     bool has_id = false;
     bool came = false;  // it has asked once, and may have given up since
-    bool settled() const { return asked.has_value() || has_id; }
+    bool resolved() const { return asked.has_value() || has_id; }
   };
   Status exchange();
   bool look_for_questions();
@@ -170,7 +170,7 @@ Status Answering::exchange() {
     if (look_for_questions()) written = false;
     if (all([](const Seat& seat) { return seat.has_id; })) return {};
     // It is also written again if somebody has removed it.
-    if (all([](const Seat& seat) { return seat.settled(); }) && !(written && read_answer())) {
+    if (all([](const Seat& seat) { return seat.resolved(); }) && !(written && read_answer())) {
       LATHE_TRY(write_answer());
       written = true;
     }
@@ -206,11 +206,11 @@ Status Answering::write_answer() {
 // Names the ranks that never came; if all came, those that gave up; else those that did not read.
 Status Answering::missing_ranks() const {
   const bool all_came = all([](const Seat& seat) { return seat.came; });
-  const bool all_asked = all([](const Seat& seat) { return seat.settled(); });
+  const bool all_asked = all([](const Seat& seat) { return seat.resolved(); });
   std::string missing;
   for (int rank = 1; rank < launch_.world; ++rank) {
     const Seat& seat = seats_[static_cast<size_t>(rank)];
-    if (all_asked ? seat.has_id : all_came ? seat.settled() : seat.came) continue;
+    if (all_asked ? seat.has_id : all_came ? seat.resolved() : seat.came) continue;
     missing += text(missing.empty() ? "" : ", ", rank);
   }
   const std::string what = all_asked  ? " to read " + answer_
@@ -225,7 +225,7 @@ void Answering::clean_up() {
   for (int rank = 1; rank < launch_.world; ++rank) {
     const auto question = read_question(rank);
     if (question && question->has_id && question->meeting == own_.meeting) {
-      (void)folder_.remove(question_of(rank));
+      (void)folder_.remove(tuning_key_of(rank));
     }
   }
   const auto answer = read_answer();
@@ -245,7 +245,7 @@ class Asking : private Meeting {
   Status meet(UniqueId& id);
 
  private:
-  Status write_question() const { return folder_.write(question_of(launch_.rank), encode(own_)); }
+  Status write_question() const { return folder_.write(tuning_key_of(launch_.rank), encode(own_)); }
 
   MeetingQuestion own_;
 };
@@ -264,7 +264,7 @@ Status Asking::meet(UniqueId& id) {
     }
   } while (pause());
   const auto question = read_question(launch_.rank);
-  if (question && question->nonce == own_.nonce) (void)folder_.remove(question_of(launch_.rank));
+  if (question && question->nonce == own_.nonce) (void)folder_.remove(tuning_key_of(launch_.rank));
   return timeout(text("rank ", launch_.rank, " of ", launch_.world, " waited ", timeout_ms_,
                       " ms for rank 0 to write ", folder_.path(), "/", answer_, " for ",
                       launch_.world, " ranks (LATHE_RENDEZVOUS_DIR)"));

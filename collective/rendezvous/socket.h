@@ -31,8 +31,8 @@ class Socket {
   bool send_all(std::string_view bytes, Deadline deadline) const;
   bool receive_all(std::string& out, size_t bytes, Deadline deadline) const;
 
-  // Moves what can be moved without waiting: removes what was sent from `bytes`, or adds at most
-  // `most` bytes to `out`. False if the connection has ended.
+  // RowCopies what can be moved without waiting: removes what was sent from `bytes`, or adds at
+  // most `most` bytes to `out`. False if the connection has ended.
   bool send_some(std::string& bytes) const;
   bool receive_some(std::string& out, size_t most) const;
 

@@ -184,7 +184,7 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
       Constant::flag("deterministic", "kDeterministic", problem.deterministic),
       Constant::flag("heads_apart", "kHeadsApart", apart),
   };
-  add_snippets(problem, &spec);
+  add_mods(problem, &spec);
   return spec;
 }
 
@@ -200,7 +200,7 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
                attention_backward_choose(problem, facts, heads.apart && !heads.together));
   if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);
   if (heads.apart) kernels.apart = attention_backward_spec(problem, tile, true);
-  if (problem.snippet("mask_mod") != nullptr) {
+  if (problem.mod("mask_mod") != nullptr) {
     kernels.mask_queries = attention_mask_queries_spec(problem, kernels.main());
   }
   return kernels;

@@ -18,7 +18,7 @@ struct AttentionBlockRequest {
   bool first = false;       // nothing to go on from: out and lse, or dq, are written and not read
   bool first_keys = false;  // the same of dk and dv
 };
-// The step that computes the scores of `whole`, with pairs. `capture_0`: the first of the captured
+// The step that computes the scores of `whole`, with ranges. `capture_0`: the first of the captured
 // arrays in the step's table.
 AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0);
 
@@ -79,7 +79,7 @@ class BlockGrid {
   int64_t margin_ = 0;
 };
 
-// Rows and keys are packed, or lie in a batch, every row of which has the same pairs or positions.
+// Rows and keys are packed, or lie in a batch, every row of which has the same ranges or positions.
 // Whichever the tensor `lead` has all others must have too.
 Status check_block_form(const lathe_problem& problem, int lead);
 bool is_block_batch(const lathe_problem& problem, int lead);

@@ -7,8 +7,8 @@
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/memory.h"
+#include "ops/attention/mods.h"
 #include "ops/attention/params.h"
-#include "ops/attention/snippets.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
@@ -34,17 +34,17 @@ class AttentionBlockBwdExecutor final : public Executor {
 
  private:
   // A call with its grids; empty if there is nothing to write.
-  struct Laid {
+  struct Layout {
     AttentionShape shape;
     bool empty = false;
     AttentionBlockBackwardLaunch launch;
   };
-  Result<Laid> lay_out(const Call& call) const;
+  Result<Layout> lay_out(const Call& call) const;
   template <typename Params>
-  void put_dq(const Call& call, const Laid& laid, Params* p) const;
-  AttentionBlockPrepareParams prepare_params(const Call& call, const Laid& laid) const;
-  AttentionBlockBackwardParams params(const Call& call, const Laid& laid) const;
-  AttentionBlockFinishParams finish_params(const Call& call, const Laid& laid) const;
+  void put_dq(const Call& call, const Layout& layout, Params* p) const;
+  AttentionBlockPrepareParams prepare_params(const Call& call, const Layout& layout) const;
+  AttentionBlockBackwardParams params(const Call& call, const Layout& layout) const;
+  AttentionBlockFinishParams finish_params(const Call& call, const Layout& layout) const;
 
   AttentionBlockRequest request_;
   const AttentionRequest& asked_;
@@ -53,122 +53,123 @@ class AttentionBlockBwdExecutor final : public Executor {
   AttentionBlockKernels kernels_;
 };
 
-Result<AttentionBlockBwdExecutor::Laid> AttentionBlockBwdExecutor::lay_out(const Call& call) const {
-  Laid laid;
-  LATHE_ASSIGN(laid.shape, block_shape(call.extents, request_.batch));
-  const bool dq = laid.shape.seq_q > 0 && (laid.shape.seq_k > 0 || request_.first);
-  const bool dkv = laid.shape.seq_k > 0 && (laid.shape.seq_q > 0 || request_.first_keys);
-  laid.empty = laid.shape.sequences == 0 || laid.shape.heads == 0 || !(dq || dkv);
-  if (laid.empty) return laid;
-  LATHE_ASSIGN(laid.launch, attention_block_backward_launch(asked_.problem, kernels_, facts_,
-                                                            laid.shape, request_.first));
-  const int64_t most =
-      std::max({laid.launch.prepare_blocks, laid.launch.main_blocks, laid.launch.finish_blocks});
-  if (most <= kMaxExtent) return laid;
-  return too_many_block_rows("q", laid.shape);
+Result<AttentionBlockBwdExecutor::Layout> AttentionBlockBwdExecutor::lay_out(
+    const Call& call) const {
+  Layout layout;
+  LATHE_ASSIGN(layout.shape, block_shape(call.extents, request_.batch));
+  const bool dq = layout.shape.seq_q > 0 && (layout.shape.seq_k > 0 || request_.first);
+  const bool dkv = layout.shape.seq_k > 0 && (layout.shape.seq_q > 0 || request_.first_keys);
+  layout.empty = layout.shape.sequences == 0 || layout.shape.heads == 0 || !(dq || dkv);
+  if (layout.empty) return layout;
+  LATHE_ASSIGN(layout.launch, attention_block_backward_launch(asked_.problem, kernels_, facts_,
+                                                              layout.shape, request_.first));
+  const int64_t most = std::max(
+      {layout.launch.prepare_blocks, layout.launch.main_blocks, layout.launch.finish_blocks});
+  if (most <= kMaxExtent) return layout;
+  return too_many_block_rows("q", layout.shape);
 }
 
 Result<size_t> AttentionBlockBwdExecutor::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const Laid laid, lay_out(call));
-  return static_cast<size_t>(laid.launch.total);
+  LATHE_ASSIGN(const Layout layout, lay_out(call));
+  return static_cast<size_t>(layout.launch.total);
 }
 
 AttentionBlockPrepareParams AttentionBlockBwdExecutor::prepare_params(const Call& call,
-                                                                      const Laid& laid) const {
+                                                                      const Layout& layout) const {
   AttentionBlockPrepareParams p = {};
   fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &p);
-  p.lse2 = call.workspace + laid.launch.lse2;
-  p.sums = call.workspace + laid.launch.sums;
-  p.rows = laid.launch.lse2_values;
-  p.chunks = laid.launch.sum_chunks;
-  p.dq_chunks = laid.launch.dq_chunks;
-  put_dq(call, laid, &p);
+  p.lse2 = call.workspace + layout.launch.lse2;
+  p.sums = call.workspace + layout.launch.sums;
+  p.rows = layout.launch.lse2_values;
+  p.chunks = layout.launch.sum_chunks;
+  p.dq_chunks = layout.launch.dq_chunks;
+  put_dq(call, layout, &p);
   return p;
 }
 
 template <typename Params>
-void AttentionBlockBwdExecutor::put_dq(const Call& call, const Laid& laid, Params* p) const {
+void AttentionBlockBwdExecutor::put_dq(const Call& call, const Layout& layout, Params* p) const {
   const Tensor& dq = call.tensors[tensors::dq];
   p->dq = dq.data;
   put_strides(attention_strides(dq, !request_.batch), &p->batch_stride, &p->token_stride,
               &p->head_stride);
-  p->heads = static_cast<int>(laid.shape.heads);
+  p->heads = static_cast<int>(layout.shape.heads);
   p->head_dim = asked_.problem.head_dim;
-  p->seq_q = static_cast<int>(laid.shape.seq_q);
+  p->seq_q = static_cast<int>(layout.shape.seq_q);
 }
 
 AttentionBlockBackwardParams AttentionBlockBwdExecutor::params(const Call& call,
-                                                               const Laid& laid) const {
+                                                               const Layout& layout) const {
   const auto& t = call.tensors;
-  const AttentionShape& shape = laid.shape;
+  const AttentionShape& shape = layout.shape;
   AttentionBlockBackwardParams p = {};
   AttentionBackwardParams& b = p.backward;
   fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &b);
   fill_scores(asked_, shape, call, {}, &b);
   fill_windows(asked_, kMaxExtent, kMaxExtent, &b);
-  b.lse2 = call.workspace + laid.launch.lse2;
+  b.lse2 = call.workspace + layout.launch.lse2;
   b.error = t[tensors::delta].data;
   if (asked_.problem.deterministic) {
-    b.dq = call.workspace + laid.launch.sums;
+    b.dq = call.workspace + layout.launch.sums;
     put_strides(dense_strides(shape.seq_q, shape.heads, b.head_dim, false), &b.dq_batch_stride,
                 &b.dq_token_stride, &b.dq_head_stride);
     b.dq_slice_stride = shape.sequences * b.dq_batch_stride;
   }
-  b.slices = static_cast<int>(laid.launch.slices);
-  p.pairs = t[tensors::pairs].data;
-  p.pair_batches = t[tensors::pair_batch].data;
+  b.slices = static_cast<int>(layout.launch.slices);
+  p.ranges = t[tensors::ranges].data;
+  p.range_batches = t[tensors::range_batch].data;
   p.q_positions = t[tensors::q_pos].data;
   p.k_positions = t[tensors::k_pos].data;
-  p.row_ranges = call.workspace + laid.launch.ranges;
-  const int64_t pairs = call.extents[Letter::NP];
-  p.pair_count = static_cast<int>(pairs == kUnknown ? 0 : pairs);
+  p.row_ranges = call.workspace + layout.launch.ranges;
+  const int64_t ranges = call.extents[Dim::NP];
+  p.range_count = static_cast<int>(ranges == kUnknown ? 0 : ranges);
   p.first_keys = request_.first_keys ? 1 : 0;
   return p;
 }
 
 AttentionBlockFinishParams AttentionBlockBwdExecutor::finish_params(const Call& call,
-                                                                    const Laid& laid) const {
+                                                                    const Layout& layout) const {
   AttentionBlockFinishParams p = {};
-  p.sums = call.workspace + laid.launch.sums;
-  put_dq(call, laid, &p);
-  p.slice_stride = laid.launch.lse2_values * p.head_dim;
+  p.sums = call.workspace + layout.launch.sums;
+  put_dq(call, layout, &p);
+  p.slice_stride = layout.launch.lse2_values * p.head_dim;
   p.chunks = p.slice_stride / 4;
-  p.slices = static_cast<int>(laid.launch.slices);
+  p.slices = static_cast<int>(layout.launch.slices);
   p.softmax_scale = asked_.softmax_scale;
   p.first = request_.first ? 1 : 0;
   return p;
 }
 
 Status AttentionBlockBwdExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const Laid laid, lay_out(call));
-  LATHE_TRY(call.check_workspace(laid.launch.total));
-  if (laid.empty) return {};
-  const AttentionBlockBackwardLaunch& grids = laid.launch;
+  LATHE_ASSIGN(const Layout layout, lay_out(call));
+  LATHE_TRY(call.check_workspace(layout.launch.total));
+  if (layout.empty) return {};
+  const AttentionBlockBackwardLaunch& grids = layout.launch;
   if (grids.prepare_blocks > 0) {
-    const AttentionBlockPrepareParams first = prepare_params(call, laid);
+    const AttentionBlockPrepareParams first = prepare_params(call, layout);
     LATHE_TRY(kernels_.prepare.launch(grids.prepare_blocks, &first, call.stream));
   }
   if (kernels_.positions && grids.main_blocks > 0) {
     LATHE_TRY(find_position_ranges(kernels_.positions, call.tensors[tensors::q_pos].data,
-                                   laid.shape.seq_q, kernels_.backward->constant("m"),
+                                   layout.shape.seq_q, kernels_.backward->constant("m"),
                                    call.workspace + grids.ranges, call.stream));
   }
   if (grids.main_blocks > 0) {
-    const AttentionBlockBackwardParams p = params(call, laid);
+    const AttentionBlockBackwardParams p = params(call, layout);
     const int64_t blocks = grid_.blocks(kernels_.backward, grids.main_blocks);
     LATHE_TRY(kernels_.backward.launch(blocks, &p, call.stream));
   }
   if (!kernels_.finish || grids.finish_blocks == 0) return {};
-  const AttentionBlockFinishParams last = finish_params(call, laid);
+  const AttentionBlockFinishParams last = finish_params(call, layout);
   return kernels_.finish.launch(grids.finish_blocks, &last, call.stream);
 }
 
-// Which pairs are kept is on the device: the estimate takes them all.
+// Which ranges are kept is on the device: the estimate takes them all.
 Result<Estimate> AttentionBlockBwdExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Laid laid, lay_out(call));
+  LATHE_ASSIGN(const Layout layout, lay_out(call));
   Estimate out;
-  if (laid.empty) return out;
-  const AttentionShape& shape = laid.shape;
+  if (layout.empty) return out;
+  const AttentionShape& shape = layout.shape;
   const AttentionProblem& problem = asked_.problem;
   const uint64_t widths = problem.head_dim + problem.value_dim;
   const uint64_t element = bytes_of(problem.element);

@@ -29,8 +29,8 @@ int64_t bounded_product(int64_t a, int64_t b) {
 // Constants that both kinds of a block step fix.
 AttentionProblem block_problem(AttentionProblem problem) {
   problem.packed = problem.sinks = problem.pack_gqa = false;
-  // Rows of other pairs are masked by the code that masks by window.
-  problem.local = problem.local || problem.pairs;
+  // Rows of other ranges are masked by the code that masks by window.
+  problem.local = problem.local || problem.ranges;
   return problem;
 }
 
@@ -43,7 +43,7 @@ KernelSpec attention_block_spec(const AttentionProblem& problem, const Attention
   for (Constant& constant : spec.constants) {
     if (constant.name == "listed") constant.value = 0;  // it makes its visits as it goes
   }
-  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  spec.constants.push_back(Constant::flag("ranges", "kRanges", problem.ranges));
   spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
   return spec;
 }
@@ -54,7 +54,7 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
   spec.set(LATHE_TEMPLATE("attention", "attention_block_backward", AttentionBlockBackwardParams,
                           first_keys));
   spec.smem = "AttentionBlockBackwardSmem";
-  spec.constants.push_back(Constant::flag("pairs", "kPairs", problem.pairs));
+  spec.constants.push_back(Constant::flag("ranges", "kRanges", problem.ranges));
   spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
   return spec;
 }
@@ -103,33 +103,6 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
   return kernels;
 }
 
-std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPair>& pairs,
-                                                  int64_t window_left, int64_t window_right,
-                                                  int64_t row_begin, int64_t row_end,
-                                                  int64_t block) {
-  std::vector<AttentionVisit> visits;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const AttentionPair& pair = pairs[i];
-    const int64_t first = std::max(row_begin, pair.qa), last = std::min(row_end, pair.qb);
-    if (first >= last || pair.ka >= pair.kb) continue;
-    // The ranges of a sequence whose diagonals end `shift` columns further right than its rows:
-    // one of as many rows as make the offset of the lengths the shift.
-    AttentionMask mask;
-    mask.keys = pair.kb - pair.ka;
-    mask.queries = mask.keys - pair.shift;
-    mask.window_left = window_left;
-    mask.window_right = window_right;
-    const KeyBlocks blocks = attention_key_blocks(mask, first - pair.qa, last - pair.qa, block);
-    const bool whole = pair.qa <= row_begin && row_end <= pair.qb;
-    for (int64_t n = blocks.all.end - 1; n >= blocks.all.begin; --n) {
-      const bool full = whole && blocks.full.begin <= n && n < blocks.full.end;
-      visits.push_back({static_cast<int64_t>(i), pair.ka + n * block,
-                        std::min(pair.ka + (n + 1) * block, pair.kb), !full});
-    }
-  }
-  return visits;
-}
-
 int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
                              int64_t sm_margin, int64_t tiles) {
   if (spec.constant("persistent") == 0) return tiles;
@@ -146,7 +119,7 @@ int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_
 }
 
 uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys) {
-  if (forward.constant("pairs") != 0) return 0;
+  if (forward.constant("ranges") != 0) return 0;
   WorkspaceLayout layout;
   layout.add({ceil_div(keys, forward.constant("n")), 2 * 4});
   return static_cast<uint64_t>(layout.total());

@@ -28,24 +28,6 @@ KernelSpec attention_positions_spec();
 KernelSpec attention_block_prepare_spec();
 KernelSpec attention_block_finish_spec();
 
-// Rows [qa, qb) see keys [ka, kb); with i and j counted from qa and ka, row i keeps key j iff
-// -window_left <= j - i - shift <= window_right, where negative windows are unlimited.
-struct AttentionPair {
-  int64_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0;
-};
-// A block of keys that a tile of rows visits; `masked`: it may hold a pair that is not kept.
-struct AttentionVisit {
-  int64_t pair = 0;
-  int64_t begin = 0, end = 0;  // keys
-  bool masked = false;
-  bool operator==(const AttentionVisit&) const = default;
-};
-// Of the rows [row_begin, row_end), in order. Pairs ascend by qa.
-std::vector<AttentionVisit> attention_pair_visits(const std::vector<AttentionPair>& pairs,
-                                                  int64_t window_left, int64_t window_right,
-                                                  int64_t row_begin, int64_t row_end,
-                                                  int64_t block);
-
 // Blocks of threads for `tiles` tiles or slices: as many, or, persistent, those that the device
 // holds at once on all multiprocessors but `sm_margin`. `registers`: of a thread, as it was
 // compiled.
@@ -54,7 +36,7 @@ int64_t attention_block_grid(const KernelSpec& spec, int registers, const Device
 
 // Warps of attention_positions for `count` positions in runs of `run`.
 int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run);
-// Ranges of the positions of key blocks; pairs need none.
+// Ranges of the positions of key blocks; ranges need none.
 uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys);
 
 // The backward of one call. Without `deterministic` dq is added to where the caller has it.

@@ -6,8 +6,8 @@
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/memory.h"
+#include "ops/attention/mods.h"
 #include "ops/attention/params.h"
-#include "ops/attention/snippets.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -75,13 +75,13 @@ AttentionBlockParams AttentionBlockExecutor::params(const Call& call,
   fill_scores(asked_, shape, call, {}, &p.forward);
   fill_windows(asked_, kMaxExtent, kMaxExtent, &p.forward);
   p.forward.tiles = static_cast<int>(attention_tiles(spec(), shape));
-  p.pairs = t[tensors::pairs].data;
-  p.pair_batches = t[tensors::pair_batch].data;
+  p.ranges = t[tensors::ranges].data;
+  p.range_batches = t[tensors::range_batch].data;
   p.q_positions = t[tensors::q_pos].data;
   p.k_positions = t[tensors::k_pos].data;
   p.key_ranges = call.workspace;
-  const int64_t pairs = call.extents[Letter::NP];
-  p.pair_count = static_cast<int>(pairs == kUnknown ? 0 : pairs);
+  const int64_t ranges = call.extents[Dim::NP];
+  p.range_count = static_cast<int>(ranges == kUnknown ? 0 : ranges);
   p.first = request_.first ? 1 : 0;
   return p;
 }
@@ -100,7 +100,7 @@ Status AttentionBlockExecutor::run(const Call& call) const {
   return kernels_.forward.launch(blocks, &p, call.stream);
 }
 
-// Which pairs are kept is on the device: the estimate takes them all.
+// Which ranges are kept is on the device: the estimate takes them all.
 Result<Estimate> AttentionBlockExecutor::estimate(const Call& call) const {
   LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
   Estimate out;
@@ -134,7 +134,7 @@ Result<BlockGrid> BlockGrid::make(int64_t sm_margin, const DeviceFacts& facts) {
 }
 
 bool is_block_batch(const lathe_problem& problem, int lead) {
-  return has_letter(problem.tensors[lead].shape, Letter::B);
+  return has_dim(problem.tensors[lead].shape, Dim::B);
 }
 
 Status check_block_form(const lathe_problem& problem, int lead) {
@@ -143,7 +143,7 @@ Status check_block_form(const lathe_problem& problem, int lead) {
     const TensorInfo& tensor = problem.op->tensors[i];
     const Shape& shape = problem.tensors[i].shape;
     if (!problem.has(static_cast<int>(i)) || parse_shapes(tensor.shape).size() == 1) continue;
-    if (!(batch ? is_packed_shape(shape) : has_letter(shape, Letter::B))) continue;
+    if (!(batch ? is_packed_shape(shape) : has_dim(shape, Dim::B))) continue;
     return invalid(text(tensor.name, " has shape ", shape_text(shape), ", but ",
                         problem.op->tensors[lead].name, " has ",
                         shape_text(problem.tensors[lead].shape),
@@ -154,8 +154,8 @@ Status check_block_form(const lathe_problem& problem, int lead) {
 
 // Positions are those of the rows and keys of every row of a batch.
 Status check_positions(const Extents& extents) {
-  const std::tuple<const char*, const char*, Letter, Letter> both[] = {
-      {"q_pos", "q", Letter::Tq, Letter::Sq}, {"k_pos", "k", Letter::Tk, Letter::Sk}};
+  const std::tuple<const char*, const char*, Dim, Dim> both[] = {{"q_pos", "q", Dim::Tq, Dim::Sq},
+                                                                 {"k_pos", "k", Dim::Tk, Dim::Sk}};
   for (const auto& [positions, tokens, theirs, ours] : both) {
     const int64_t found = extents[theirs], allowed = extents[ours];
     if (found == kUnknown || allowed == kUnknown || found == allowed) continue;
@@ -167,9 +167,9 @@ Status check_positions(const Extents& extents) {
 
 Result<AttentionShape> block_shape(const Extents& extents, bool batch) {
   if (batch) LATHE_TRY(check_positions(extents));
-  const AttentionShape shape = {batch ? extents[Letter::B] : 1, extents[Letter::H],
-                                extents[Letter::HK], extents[batch ? Letter::Sq : Letter::Tq],
-                                extents[batch ? Letter::Sk : Letter::Tk]};
+  const AttentionShape shape = {batch ? extents[Dim::B] : 1, extents[Dim::H], extents[Dim::HK],
+                                extents[batch ? Dim::Sq : Dim::Tq],
+                                extents[batch ? Dim::Sk : Dim::Tk]};
   LATHE_TRY(check_block_shape(shape));
   return shape;
 }
@@ -202,17 +202,17 @@ Status check_block_shape(const AttentionShape& shape) {
 
 Status check_attention_block(const Resolved& resolved) {
   using namespace attention_block;  // the backward's first rows are the same
-  const bool by_pairs = resolved.has(pairs);
-  if (by_pairs == resolved.has(q_pos)) {
-    return invalid(text(by_pairs ? "pairs is declared beside q_pos and k_pos"
-                                 : "neither pairs nor q_pos and k_pos are declared",
-                        "; ", resolved.problem.op->name, " takes either pairs or positions"));
+  const bool by_ranges = resolved.has(ranges);
+  if (by_ranges == resolved.has(q_pos)) {
+    return invalid(text(by_ranges ? "ranges is declared beside q_pos and k_pos"
+                                  : "neither ranges nor q_pos and k_pos are declared",
+                        "; ", resolved.problem.op->name, " takes either ranges or positions"));
   }
   LATHE_TRY(check_block_form(resolved.problem, q));
   if (is_block_batch(resolved.problem, q)) LATHE_TRY(check_positions(resolved.extents));
-  LATHE_TRY(check_head_width("q", "D", resolved[Letter::D]));
-  LATHE_TRY(check_head_width("v", "DV", resolved[Letter::DV]));
-  return check_heads(resolved[Letter::H], resolved[Letter::HK]);
+  LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
+  LATHE_TRY(check_head_width("v", "DV", resolved[Dim::DV]));
+  return check_heads(resolved[Dim::H], resolved[Dim::HK]);
 }
 
 Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved) {
@@ -220,8 +220,8 @@ Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved) 
   const auto& options = resolved.options_as<BlockOptions>();
   AttentionBlockRequest asked;
   LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
-  asked.attention.problem.pairs = resolved.has(pairs);
-  asked.attention.problem.positions = !resolved.has(pairs);
+  asked.attention.problem.ranges = resolved.has(ranges);
+  asked.attention.problem.positions = !resolved.has(ranges);
   asked.attention.sm_margin = options.sm_margin;
   asked.batch = is_block_batch(resolved.problem, q);
   asked.first = options.first;
@@ -237,7 +237,7 @@ AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0) {
     if (whole.captured[i] >= 0) out.attention.captured[i] = capture_0 + static_cast<int>(i);
   }
   AttentionProblem& asked = out.attention.problem;
-  asked.pairs = true;
+  asked.ranges = true;
   asked.packed = asked.sinks = asked.forward = asked.backward = asked.dsinks = asked.dlse = false;
   return out;
 }

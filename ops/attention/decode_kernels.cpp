@@ -115,7 +115,7 @@ KernelSpec attention_decode_spec(const AttentionProblem& problem, const Attentio
       Constant::flag("alibi", "kAlibi", problem.alibi),
       Constant::flag("sinks", "kSinks", problem.sinks),
   };
-  add_snippets(problem, &spec);
+  add_mods(problem, &spec);
   return spec;
 }
 
@@ -160,33 +160,34 @@ int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShap
 AttentionSplitTable::AttentionSplitTable(int multiprocessors)
     : multiprocessors_(multiprocessors),
       rows_(std::min<int64_t>(ceil_div(multiprocessors * 8ll, 10), kMostTableRows)),
-      columns_(std::min<int64_t>(SplitQuestion().limit, multiprocessors)) {
+      columns_(std::min<int64_t>(SplitProblem().limit, multiprocessors)) {
   for (int64_t tiles = 1; tiles <= rows_; ++tiles) {
     const auto row = attention_num_splits_by_blocks(tiles, multiprocessors, columns_);
     table_.insert(table_.end(), row.begin(), row.end());
   }
 }
 
-int64_t AttentionSplitTable::splits(const SplitQuestion& question) const {
-  if (question.tiles < 1 || question.tiles > rows_ || question.key_blocks < 1) {
-    return attention_num_splits(question);
+int64_t AttentionSplitTable::splits(const SplitProblem& tuning_key) const {
+  if (tuning_key.tiles < 1 || tuning_key.tiles > rows_ || tuning_key.key_blocks < 1) {
+    return attention_num_splits(tuning_key);
   }
-  const int64_t most = std::min(question.key_blocks, columns_);
-  return table_[static_cast<size_t>((question.tiles - 1) * columns_ + most - 1)];
+  const int64_t most = std::min(tuning_key.key_blocks, columns_);
+  return table_[static_cast<size_t>((tuning_key.tiles - 1) * columns_ + most - 1)];
 }
 
 int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
                                 const AttentionDecodeShape& shape,
                                 const AttentionSplitTable& chosen, int64_t wanted) {
   if (!problem.split) return 1;
-  SplitQuestion question;
-  question.query_blocks = attention_decode_tiles(spec, shape);
-  question.tiles = question.query_blocks * shape.kv_heads * shape.batch;
-  question.multiprocessors = chosen.multiprocessors();
-  question.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
-  question.kv_bytes = shape.most_keys() * (problem.head_dim + problem.value_dim) * kElementBytes;
-  question.masked = problem.local;
-  return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(question), question.key_blocks);
+  SplitProblem tuning_key;
+  tuning_key.query_blocks = attention_decode_tiles(spec, shape);
+  tuning_key.tiles = tuning_key.query_blocks * shape.kv_heads * shape.batch;
+  tuning_key.multiprocessors = chosen.multiprocessors();
+  tuning_key.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
+  tuning_key.kv_bytes = shape.most_keys() * (problem.head_dim + problem.value_dim) * kElementBytes;
+  tuning_key.masked = problem.local;
+  return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(tuning_key),
+                                tuning_key.key_blocks);
 }
 
 int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,

@@ -13,7 +13,7 @@ struct AttentionDecodeKernels {
   std::vector<KernelSlot> decode;  // by rows of a tile, ascending; not empty
   KernelSlot append, combine;
 };
-// What the problem promises: queries of a sequence and query heads of a key head; -1: not known.
+// What the problem declares: queries of a sequence and query heads of a key head; -1: not known.
 // A number of queries that varies from call to call is served by two kernels, one for a single
 // query and one for many.
 struct AttentionDecodeRows {
@@ -48,7 +48,7 @@ class AttentionSplitTable {
  public:
   AttentionSplitTable() = default;
   explicit AttentionSplitTable(int multiprocessors);
-  int64_t splits(const SplitQuestion& question) const;  // of the device it was made for
+  int64_t splits(const SplitProblem& tuning_key) const;  // of the device it was made for
   int64_t multiprocessors() const { return multiprocessors_; }
 
  private:

@@ -3,7 +3,7 @@
 // From a problem of flash_attention_decode to integers and flags, with its refusals.
 #include "codegen/base/invalid.h"
 #include "ops/attention/decode_run.h"
-#include "ops/attention/snippets.h"
+#include "ops/attention/mods.h"
 
 namespace lathe {
 namespace {
@@ -21,10 +21,10 @@ Status check_pages(int64_t page, int64_t table_width) {
 }
 
 Status check_attention_decode(const Resolved& resolved) {
-  LATHE_TRY(check_head_width("q", "D", resolved[Letter::D]));
-  LATHE_TRY(check_head_width("v_cache", "DV", resolved[Letter::DV]));
-  LATHE_TRY(check_pages(resolved[Letter::page], resolved[Letter::M]));
-  return check_heads(resolved[Letter::H], resolved[Letter::HK], "k_cache");
+  LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
+  LATHE_TRY(check_head_width("v_cache", "DV", resolved[Dim::DV]));
+  LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
+  return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
 }
 
 Result<DecodeRequest> decode_request(const Resolved& resolved) {
@@ -35,7 +35,7 @@ Result<DecodeRequest> decode_request(const Resolved& resolved) {
   DecodeRequest asked;
   LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
   asked.splits = resolved.options_as<DecodeOptions>().num_splits;
-  asked.queries = resolved[Letter::Sq];
+  asked.queries = resolved[Dim::Sq];
   AttentionProblem& problem = asked.attention.problem;
   problem.sinks = resolved.has(sinks);
   problem.decode = true;

@@ -73,10 +73,10 @@ Result<DecodeExecutor::Launch> DecodeExecutor::plan_launch(const Call& call) con
   const Extents& extents = call.extents;
   Launch out;
   AttentionDecodeShape& shape = out.shape;
-  shape.batch = extents[Letter::B], shape.queries = extents[Letter::Sq];
-  shape.heads = extents[Letter::H], shape.kv_heads = extents[Letter::HK];
-  shape.pages = extents[Letter::P], shape.page = extents[Letter::page];
-  shape.table_width = extents[Letter::M];
+  shape.batch = extents[Dim::B], shape.queries = extents[Dim::Sq];
+  shape.heads = extents[Dim::H], shape.kv_heads = extents[Dim::HK];
+  shape.pages = extents[Dim::P], shape.page = extents[Dim::page];
+  shape.table_width = extents[Dim::M];
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads, "k_cache"));
   LATHE_TRY(check_pages(shape.page, shape.table_width));
   const int64_t most = std::min(kMostQueries, kMaxExtent / std::max<int64_t>(shape.batch, 1));

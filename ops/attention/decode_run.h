@@ -11,7 +11,7 @@ namespace lathe {
 struct DecodeRequest {
   AttentionRequest attention;
   int64_t splits = 0;          // 0: chosen
-  int64_t queries = kUnknown;  // as promised
+  int64_t queries = kUnknown;  // as declared
 };
 
 // Refuses what the tables cannot say.

@@ -22,20 +22,20 @@ class AttentionDeltaExecutor final : public Executor {
   }
 
   Result<size_t> workspace_bytes(const Call& call) const override {
-    LATHE_ASSIGN(const Laid laid, lay_out(call));
-    return static_cast<size_t>(laid.workspace.total);
+    LATHE_ASSIGN(const Layout layout, lay_out(call));
+    return static_cast<size_t>(layout.workspace.total);
   }
   Result<Estimate> estimate(const Call& call) const override;
   Status run(const Call& call) const override;
 
  private:
-  struct Laid {
+  struct Layout {
     AttentionShape shape;
     AttentionBackwardLaunch launch;
     AttentionBackwardWorkspace workspace;
   };
-  Result<Laid> lay_out(const Call& call) const;
-  AttentionBackwardPrepareParams params(const Call& call, const Laid& laid) const;
+  Result<Layout> lay_out(const Call& call) const;
+  AttentionBackwardPrepareParams params(const Call& call, const Layout& layout) const;
 
   AttentionProblem problem_;
   bool batch_;
@@ -43,67 +43,70 @@ class AttentionDeltaExecutor final : public Executor {
   AttentionBackwardKernels kernels_;
 };
 
-Result<AttentionDeltaExecutor::Laid> AttentionDeltaExecutor::lay_out(const Call& call) const {
-  Laid laid;
-  const int64_t heads = call.extents[Letter::H];
-  laid.shape = {batch_ ? call.extents[Letter::B] : 1, heads, heads,
-                call.extents[batch_ ? Letter::Sq : Letter::Tq], 0};
-  LATHE_TRY(check_block_shape(laid.shape));
-  if (laid.shape.sequences * laid.shape.seq_q > kMaxExtent) {
-    return too_many_block_rows("out", laid.shape);
+Result<AttentionDeltaExecutor::Layout> AttentionDeltaExecutor::lay_out(const Call& call) const {
+  Layout layout;
+  const int64_t heads = call.extents[Dim::H];
+  layout.shape = {batch_ ? call.extents[Dim::B] : 1, heads, heads,
+                  call.extents[batch_ ? Dim::Sq : Dim::Tq], 0};
+  LATHE_TRY(check_block_shape(layout.shape));
+  if (layout.shape.sequences * layout.shape.seq_q > kMaxExtent) {
+    return too_many_block_rows("out", layout.shape);
   }
   AttentionGradients wanted;
   wanted.dsinks = problem_.dsinks;
-  laid.launch = attention_backward_launch(problem_, kernels_, facts_, laid.shape, wanted);
-  if (laid.launch.prepare_blocks > kMaxExtent) return too_many_block_rows("out", laid.shape);
-  LATHE_ASSIGN(laid.workspace, attention_backward_workspace(problem_, laid.shape, laid.launch));
-  return laid;
+  layout.launch = attention_backward_launch(problem_, kernels_, facts_, layout.shape, wanted);
+  if (layout.launch.prepare_blocks > kMaxExtent) return too_many_block_rows("out", layout.shape);
+  LATHE_ASSIGN(layout.workspace,
+               attention_backward_workspace(problem_, layout.shape, layout.launch));
+  return layout;
 }
 
 AttentionBackwardPrepareParams AttentionDeltaExecutor::params(const Call& call,
-                                                              const Laid& laid) const {
+                                                              const Layout& layout) const {
   AttentionBackwardPrepareParams p = {};
   fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
-  fill_sizes(problem_, laid.shape, &p);
-  p.lse2 = call.workspace + laid.workspace.lse2;
+  fill_sizes(problem_, layout.shape, &p);
+  p.lse2 = call.workspace + layout.workspace.lse2;
   p.error = call.tensors[tensors::delta].data;
-  p.dsinks_parts = call.workspace + laid.workspace.dsinks_parts;
-  p.rows = static_cast<int>(laid.launch.rows);
+  p.dsinks_parts = call.workspace + layout.workspace.dsinks_parts;
+  p.rows = static_cast<int>(layout.launch.rows);
   // delta lies as lse does.
-  p.row_head_stride = laid.shape.seq_q, p.row_batch_stride = laid.shape.heads * laid.shape.seq_q;
-  p.tiles = static_cast<int>(laid.launch.prepare_tiles);
+  p.row_head_stride = layout.shape.seq_q,
+  p.row_batch_stride = layout.shape.heads * layout.shape.seq_q;
+  p.tiles = static_cast<int>(layout.launch.prepare_tiles);
   return p;
 }
 
 Status AttentionDeltaExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const Laid laid, lay_out(call));
-  LATHE_TRY(call.check_workspace(laid.workspace.total));
-  if (laid.launch.prepare_blocks > 0) {
-    const AttentionBackwardPrepareParams p = params(call, laid);
-    LATHE_TRY(kernels_.prepare.launch(laid.launch.prepare_blocks, &p, call.stream));
+  LATHE_ASSIGN(const Layout layout, lay_out(call));
+  LATHE_TRY(call.check_workspace(layout.workspace.total));
+  if (layout.launch.prepare_blocks > 0) {
+    const AttentionBackwardPrepareParams p = params(call, layout);
+    LATHE_TRY(kernels_.prepare.launch(layout.launch.prepare_blocks, &p, call.stream));
   }
-  if (!problem_.dsinks || laid.launch.dsinks_blocks == 0) return {};
+  if (!problem_.dsinks || layout.launch.dsinks_blocks == 0) return {};
   AttentionBackwardFinishParams p = {};
   fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
-  fill_sizes(problem_, laid.shape, &p);
-  p.dsinks_parts = call.workspace + laid.workspace.dsinks_parts;
-  p.tiles = static_cast<int>(laid.launch.prepare_tiles);
-  p.dsinks_blocks = static_cast<int>(laid.launch.dsinks_blocks);
-  return kernels_.finish.launch(laid.launch.dsinks_blocks, &p, call.stream);
+  fill_sizes(problem_, layout.shape, &p);
+  p.dsinks_parts = call.workspace + layout.workspace.dsinks_parts;
+  p.tiles = static_cast<int>(layout.launch.prepare_tiles);
+  p.dsinks_blocks = static_cast<int>(layout.launch.dsinks_blocks);
+  return kernels_.finish.launch(layout.launch.dsinks_blocks, &p, call.stream);
 }
 
 Result<Estimate> AttentionDeltaExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Laid laid, lay_out(call));
+  LATHE_ASSIGN(const Layout layout, lay_out(call));
   Estimate out;
-  const uint64_t rows = laid.launch.rows * laid.shape.heads;
+  const uint64_t rows = layout.launch.rows * layout.shape.heads;
   const uint64_t width = problem_.value_dim;
   // out and dout, lse, dlse and delta; sinks and their gradient.
   out.cost.minimum_bytes =
       rows * (2 * width * bytes_of(problem_.element) + 8 + (problem_.dlse ? 4 : 0)) +
-      laid.shape.heads * (problem_.dsinks ? 8 : 0);
+      layout.shape.heads * (problem_.dsinks ? 8 : 0);
   out.cost.bytes = out.cost.minimum_bytes + rows * 4;  // lse2, which nobody reads here
   out.cost.flops = 2 * rows * width;
-  out.launches = (laid.launch.prepare_blocks > 0 ? 1 : 0) + (laid.launch.dsinks_blocks > 0 ? 1 : 0);
+  out.launches =
+      (layout.launch.prepare_blocks > 0 ? 1 : 0) + (layout.launch.dsinks_blocks > 0 ? 1 : 0);
   return out;
 }
 
@@ -111,7 +114,7 @@ Result<Estimate> AttentionDeltaExecutor::estimate(const Call& call) const {
 
 Status check_attention_delta(const Resolved& resolved) {
   LATHE_TRY(check_block_form(resolved.problem, tensors::out));
-  return check_head_width("out", "DV", resolved[Letter::DV]);
+  return check_head_width("out", "DV", resolved[Dim::DV]);
 }
 
 AttentionDeltaRequest delta_step(const AttentionRequest& whole) {
@@ -140,7 +143,7 @@ Result<std::unique_ptr<Executor>> make_attention_delta(const Resolved& resolved,
   request.batch = is_block_batch(resolved.problem, tensors::out);
   AttentionProblem& asked = request.problem;
   asked.element = resolved.dtype(tensors::out);
-  asked.head_dim = asked.value_dim = static_cast<int>(resolved[Letter::DV]);
+  asked.head_dim = asked.value_dim = static_cast<int>(resolved[Dim::DV]);
   asked.sinks = resolved.has(tensors::sinks);
   asked.dsinks = resolved.has(tensors::dsinks);
   asked.dlse = resolved.has(tensors::dlse);

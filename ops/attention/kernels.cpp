@@ -55,9 +55,9 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
   if (std::max(problem.head_dim, problem.value_dim) <= 128) {
     const int bytes = attention_forward_smem(problem, kTiles[0]);
     if (4 * bytes > 3 * facts.shared_bytes_per_block) return kTiles[1];
-    // What a snippet needs is not known, but that it needs some.
+    // What a mod needs is not known, but that it needs some.
     const bool safe = attention_forward_accumulators(problem, kTiles[0]) <= kSafeAccumulators &&
-                      problem.snippets.empty();
+                      problem.mods.empty();
     return safe ? kTiles[0] : kTiles[4];
   }
   return fits(problem, kTiles[2], facts) ? kTiles[2] : kTiles[3];
@@ -89,7 +89,7 @@ int attention_padded_width(int width) {
 }
 
 int attention_queue_bytes(const AttentionProblem& problem) {
-  return problem.pairs || problem.positions ? kQueueBytes : 0;
+  return problem.ranges || problem.positions ? kQueueBytes : 0;
 }
 
 int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile) {
@@ -164,9 +164,9 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
       Constant::flag("alibi", "kAlibi", problem.alibi),
       Constant::flag("sinks", "kSinks", problem.sinks),
       Constant::flag("pack_gqa", "kPackGqa", problem.pack_gqa),
-      Constant::flag("listed", "kListed", problem.snippet("mask_mod") != nullptr),
+      Constant::flag("listed", "kListed", problem.mod("mask_mod") != nullptr),
   };
-  add_snippets(problem, &spec);
+  add_mods(problem, &spec);
   return spec;
 }
 
@@ -177,7 +177,7 @@ Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
   if (problem.forward) {
     LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
     kernels.forward = attention_forward_spec(problem, tile);
-    if (problem.snippet("mask_mod") != nullptr) {
+    if (problem.mod("mask_mod") != nullptr) {
       kernels.mask_blocks = attention_mask_blocks_spec(problem, *kernels.forward);
     }
   }

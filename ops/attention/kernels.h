@@ -55,8 +55,8 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
 
 // The lists of key blocks under a mask_mod, for the kernel of which `walker` is the spec.
 KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker);
-// The problem's snippets, or one of them, and the types of what they capture, into a spec.
-void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char* only = nullptr);
+// The problem's mods, or one of them, and the types of what they capture, into a spec.
+void add_mods(const AttentionProblem& problem, KernelSpec* spec, const char* only = nullptr);
 
 // Geometry. Packed: the lengths are capacities, Tq and Tk.
 struct AttentionShape {

@@ -28,17 +28,15 @@ class LseMergeExecutor final : public Executor {
     Estimate out;
     if (rows(call) == 0) return out;
     out.launches = 1;
-    out.cost = lse_merge_cost(problem_, rows(call), call.extents[Letter::H]);
+    out.cost = lse_merge_cost(problem_, rows(call), call.extents[Dim::H]);
     return out;
   }
 
  private:
-  int64_t batch(const Call& call) const { return packed_ ? 1 : call.extents[Letter::B]; }
-  int64_t tokens(const Call& call) const { return call.extents[packed_ ? Letter::Tq : Letter::Sq]; }
+  int64_t batch(const Call& call) const { return packed_ ? 1 : call.extents[Dim::B]; }
+  int64_t tokens(const Call& call) const { return call.extents[packed_ ? Dim::Tq : Dim::Sq]; }
   // Of all heads; every factor is below 2^31, so two of them cannot pass 2^63.
-  int64_t rows(const Call& call) const {
-    return batch(call) * tokens(call) * call.extents[Letter::H];
-  }
+  int64_t rows(const Call& call) const { return batch(call) * tokens(call) * call.extents[Dim::H]; }
   Status check(const Call& call) const;
 
   LseMergeProblem problem_;
@@ -48,7 +46,7 @@ class LseMergeExecutor final : public Executor {
 
 Status LseMergeExecutor::check(const Call& call) const {
   LATHE_ASSIGN(const int64_t rows,
-               checked_product("out", {batch(call), tokens(call), call.extents[Letter::H]}));
+               checked_product("out", {batch(call), tokens(call), call.extents[Dim::H]}));
   if (rows <= kMaxExtent) return {};
   return Status(Code::unsupported, text("out has ", rows, " rows over all heads; allowed are 0 to ",
                                         kMaxExtent, ": split the batch"));
@@ -62,7 +60,7 @@ Status LseMergeExecutor::run(const Call& call) const {
   put_strides(attention_strides(call.tensors[lse_merge::block_out], packed_), &p.block_batch_stride,
               &p.block_token_stride, &p.block_head_stride);
   p.rows = static_cast<int>(rows(call));
-  p.heads = static_cast<int>(call.extents[Letter::H]);
+  p.heads = static_cast<int>(call.extents[Dim::H]);
   p.tokens = static_cast<int>(tokens(call));
   p.value_dim = problem_.value_dim;
   return kernel_.launch(lse_merge_blocks(*kernel_, rows(call)), &p, call.stream);
@@ -79,7 +77,7 @@ Status check_lse_merge(const Resolved& resolved) {
     return invalid(
         "lse_merge has nothing to merge: declare block_out and block_lse, sinks, or rounded");
   }
-  return check_head_width("out", "DV", resolved[Letter::DV]);
+  return check_head_width("out", "DV", resolved[Dim::DV]);
 }
 
 LseMergeRequest merge_step(const AttentionRequest& whole) {
@@ -107,7 +105,7 @@ Result<std::unique_ptr<Executor>> make_lse_merge(const Resolved& resolved, const
   asked.sinks = resolved.has(sinks);
   asked.rounded = resolved.has(rounded);
   if (asked.rounded) asked.rounded_type = resolved.dtype(rounded);
-  asked.value_dim = static_cast<int>(resolved[Letter::DV]);
+  asked.value_dim = static_cast<int>(resolved[Dim::DV]);
   return make_lse_merge(request);
 }
 

@@ -3,8 +3,8 @@
 // From a call of flash_attention, or of one of its steps, to the parameters of kernels.
 #pragma once
 
+#include "ops/attention/mods.h"
 #include "ops/attention/run.h"
-#include "ops/attention/snippets.h"
 #include "ops/fill.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -40,7 +40,7 @@ void fill_scores(const AttentionRequest& request, const AttentionShape& shape, c
   p->alibi_batch_stride = request.alibi_rows ? shape.heads : 0;
   p->softmax_scale = request.softmax_scale;
   p->softcap = request.softcap;
-  put_snippets(request, call, lists, p);
+  put_mods(request, call, lists, p);
 }
 
 // Strides of rows without gaps: [B, tokens, heads, width].

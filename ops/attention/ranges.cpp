@@ -88,7 +88,7 @@ bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool 
   return queries > 0 && used(queries) < 0.9 * used(queries * ratio);
 }
 
-int64_t attention_num_splits(const SplitQuestion& question) {
+int64_t attention_num_splits(const SplitProblem& question) {
   const auto& [tiles, multiprocessors, key_blocks, query_blocks, kv_bytes, masked, limit] =
       question;
   if (tiles * 10 >= multiprocessors * 8) {

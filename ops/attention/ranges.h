@@ -59,7 +59,7 @@ BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, i
 bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool packed);
 
 // Into how many parts the keys of each tile are cut, so that few tiles fill the device.
-struct SplitQuestion {
+struct SplitProblem {
   int64_t tiles = 0;  // of the whole launch, after packing of heads
   int64_t multiprocessors = 0;
   int64_t key_blocks = 0;    // of one tile
@@ -68,7 +68,7 @@ struct SplitQuestion {
   bool masked = false;       // causal or a window
   int64_t limit = 128;
 };
-int64_t attention_num_splits(const SplitQuestion& question);
+int64_t attention_num_splits(const SplitProblem& question);
 // The same of 1..limit key blocks where it is tiles that are short; in one pass, for tables.
 std::vector<int64_t> attention_num_splits_by_blocks(int64_t tiles, int64_t multiprocessors,
                                                     int64_t limit);

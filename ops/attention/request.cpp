@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/mods.h"
 #include "ops/attention/run.h"
-#include "ops/attention/snippets.h"
 
 namespace lathe {
 namespace {
@@ -43,24 +43,24 @@ Status check_attention(const Resolved& resolved) {
   const bool packed = resolved.has(attention::cu_seqlens_q);
   LATHE_TRY(check_form(resolved.problem, packed,
                        text(packed ? "with" : "without", " cu_seqlens_q and cu_seqlens_k")));
-  LATHE_TRY(check_head_width("q", "D", resolved[Letter::D]));
-  LATHE_TRY(check_head_width("v", "DV", resolved[Letter::DV]));
+  LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
+  LATHE_TRY(check_head_width("v", "DV", resolved[Dim::DV]));
   LATHE_TRY(check_backward(resolved));
-  return check_heads(resolved[Letter::H], resolved[Letter::HK]);
+  return check_heads(resolved[Dim::H], resolved[Dim::HK]);
 }
 
 AttentionShape attention_shape(const Extents& extents, bool packed) {
-  return {extents[packed ? Letter::N : Letter::B], extents[Letter::H], extents[Letter::HK],
-          extents[packed ? Letter::Tq : Letter::Sq], extents[packed ? Letter::Tk : Letter::Sk]};
+  return {extents[packed ? Dim::N : Dim::B], extents[Dim::H], extents[Dim::HK],
+          extents[packed ? Dim::Tq : Dim::Sq], extents[packed ? Dim::Tk : Dim::Sk]};
 }
 
 Result<AttentionRequest> score_request(const Resolved& resolved, int element, int capture_0,
                                        int alibi_slopes) {
   AttentionRequest out;
-  LATHE_TRY(read_snippets(resolved, capture_0, &out));
+  LATHE_TRY(read_mods(resolved, capture_0, &out));
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   const auto& options = resolved.options_as<ScoreOptions>();
-  const int64_t head_dim = resolved[Letter::D];
+  const int64_t head_dim = resolved[Dim::D];
   out.softmax_scale = options.softmax_scale ? *options.softmax_scale
                                             : static_cast<float>(1.0 / std::sqrt(head_dim));
   out.softcap = options.softcap;
@@ -69,12 +69,12 @@ Result<AttentionRequest> score_request(const Resolved& resolved, int element, in
   AttentionProblem& asked = out.problem;
   asked.element = resolved.dtype(element);
   asked.head_dim = static_cast<int>(head_dim);
-  asked.value_dim = static_cast<int>(resolved[Letter::DV]);
+  asked.value_dim = static_cast<int>(resolved[Dim::DV]);
   asked.local = out.window_left >= 0 || out.window_right >= 0;
   asked.softcap = out.softcap > 0;
   asked.alibi = resolved.has(alibi_slopes);
   out.alibi_rows = asked.alibi && resolved.problem.tensors[alibi_slopes].shape.rank == 2;
-  const int64_t heads = resolved[Letter::H], kv_heads = resolved[Letter::HK];
+  const int64_t heads = resolved[Dim::H], kv_heads = resolved[Dim::HK];
   if (heads != kUnknown && kv_heads > 0) out.ratio = heads / kv_heads;
   return out;
 }
@@ -95,7 +95,7 @@ Result<AttentionRequest> attention_request(const Resolved& resolved) {
   problem.dsinks = asked.gradients.dsinks;
   problem.dlse = resolved.has(dlse);
   problem.deterministic = asked.options.deterministic;
-  asked.promised = attention_shape(resolved.extents, problem.packed);
+  asked.declared = attention_shape(resolved.extents, problem.packed);
   return asked;
 }
 

@@ -107,11 +107,11 @@ bool AttentionExecutor::has_forward(const AttentionShape& shape) const {
 Status AttentionExecutor::check(const AttentionShape& shape) const {
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
   const bool packed = request_.problem.packed;
-  for (const auto& [name, letter, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
-                                             std::tuple("k", packed ? "Tk" : "Sk", shape.seq_k)}) {
+  for (const auto& [name, dim, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
+                                          std::tuple("k", packed ? "Tk" : "Sk", shape.seq_k)}) {
     if (tokens <= kMostTokens) continue;
     return Status(Code::unsupported,
-                  text(name, " has ", letter, " = ", tokens, "; allowed are 0 to ", kMostTokens));
+                  text(name, " has ", dim, " = ", tokens, "; allowed are 0 to ", kMostTokens));
   }
   if (!has_forward(shape)) return {};
   AttentionShape one = grid_shape(shape);
@@ -155,10 +155,10 @@ Result<AttentionExecutor::Lists> AttentionExecutor::lay_out_lists(const Attentio
   WorkspaceLayout layout;
   layout.add({backward.workspace.total});
   const AttentionShape whole = grid_shape(shape);
-  if (request_.problem.snippet("mask_mod") && has_forward(shape)) {
+  if (request_.problem.mod("mask_mod") && has_forward(shape)) {
     LATHE_ASSIGN(out.forward, forward_lists(request_.problem, *forward_of(shape), whole, &layout));
   }
-  if (request_.problem.snippet("mask_mod") && backward.launch.main_blocks > 0) {
+  if (request_.problem.mod("mask_mod") && backward.launch.main_blocks > 0) {
     LATHE_ASSIGN(out.backward,
                  backward_lists(request_.problem, kernels_.backward.main(), whole, &layout));
   }
@@ -241,7 +241,7 @@ Result<Estimate> AttentionExecutor::estimate(const Call& call) const {
   };
   if (has_forward(extent)) {
     const KernelSpec& spec = *forward_of(extent);
-    out.launches = request_.problem.snippet("mask_mod") ? 2 : 1;
+    out.launches = request_.problem.mod("mask_mod") ? 2 : 1;
     const auto& problem = request_.problem;
     add(attention_forward_cost(problem, spec, extent, sequences),
         attention_memory_bytes(problem, spec, extent, sequences, facts_));
@@ -268,7 +268,7 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
   AttentionProblem& problem = request.problem;
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
   LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, without_choices(facts)));
-  const int64_t queries = request.promised.seq_q, ratio = request.ratio;
+  const int64_t queries = request.declared.seq_q, ratio = request.ratio;
   bool plain = true, shared = ratio != 1;
   if (ratio != kUnknown) {
     if (queries != kUnknown) {
@@ -286,11 +286,11 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
   return {};
 }
 
-// Both kinds of blocks, unless the problem promises enough to tell which.
+// Both kinds of blocks, unless the problem declares enough to tell which.
 Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
                                          const DeviceFacts& facts) {
   if (request.ratio == 1) return AttentionHeadChoice{true, false};
-  const AttentionShape& shape = request.promised;
+  const AttentionShape& shape = request.declared;
   for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
     if (extent == kUnknown) return AttentionHeadChoice{true, true};
   }

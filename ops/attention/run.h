@@ -17,13 +17,13 @@ struct AttentionRequest {
   float softmax_scale = 0, softcap = 0;            // softcap 0: none
   int64_t window_left = -1, window_right = -1;     // -1: unlimited; causal is window_right 0
   bool alibi_rows = false;                         // slopes are [B,H]
-  std::array<float, 4> scalars{};                  // of snippets
-  int64_t first_head = 0;                          // of all heads: what snippets are told
+  std::array<float, 4> scalars{};                  // of mods
+  int64_t first_head = 0;                          // of all heads: what mods are told
   std::array<int, 4> captured = {-1, -1, -1, -1};  // tensors that they read, as in the table
   AttentionGradients gradients;                    // those that are asked for
   AttentionOptions options;                        // of flash_attention
-  // What the problem promises, for choices that fit it: kUnknown where it varies.
-  AttentionShape promised;
+  // What the problem declares, for choices that fit it: kUnknown where it varies.
+  AttentionShape declared;
   int64_t ratio = kUnknown;  // query heads of a key head
   int64_t sm_margin = 0;     // multiprocessors that steps leave to an exchange
 };

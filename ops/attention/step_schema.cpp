@@ -20,7 +20,7 @@ constexpr std::array kMargin = {Block::integer<&BlockOptions::sm_margin>(
 constexpr std::array kPositionMods = {
     text_option("score_mod",
                 "Device text that changes scores, after softcap and ALiBi, by positions: q0 and k0 "
-                "of pairs, or q_pos and k_pos."),
+                "of ranges, or q_pos and k_pos."),
     text_option("mask_mod",
                 "Device text that drops keys, beside causal and windows, by the same positions."),
 };

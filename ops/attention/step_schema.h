@@ -8,7 +8,7 @@
 namespace lathe {
 
 // A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
-// any order; either `pairs` or `q_pos` and `k_pos` say who sees whom, in every row of a batch
+// any order; either `ranges` or `q_pos` and `k_pos` say who sees whom, in every row of a batch
 // alike. The caller keeps (out, lse) from step to step, and begins with first = 1, or with out 0
 // and lse -inf.
 namespace attention_block {
@@ -20,14 +20,14 @@ inline constexpr std::array kInputs = {
     input("k", kKeys, "=q", "The block's keys; HK divides H.").strided(),
     input("v", kValues, "=q", "Its values, of a width of their own.").strided(),
     input(
-        "pairs", "NP,7", "i32",
+        "ranges", "NP,7", "i32",
         "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted "
         "from qa and ka, row i is at key i + shift; mods are told that qa is row q0 of its "
         "sequence and ka key k0. The same in every row of a batch.")
         .optional(),
-    input("pair_batch", "NP", "i32",
-          "The batch that mods are told for each pair; without, the row of the batch.")
-        .needs("pairs"),
+    input("range_batch", "NP", "i32",
+          "The batch that mods are told for each range; without, the row of the batch.")
+        .needs("ranges"),
     input("q_pos", "Tq", "i32", "The position of each row (in a batch, Sq of them).")
         .needs("k_pos"),
     input("k_pos", "Tk", "i32", "The position of each key; all are below 2^30 either way.")
@@ -45,8 +45,8 @@ inline constexpr auto kTensors = joined(
 
 inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
-inline constexpr int q = at("q"), k = at("k"), v = at("v"), pairs = at("pairs"),
-                     pair_batch = at("pair_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
+inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
+                     range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
                      alibi_slopes = at("alibi_slopes"), capture_0 = at("capture_0"),
                      out = at("out"), lse = at("lse");
 
@@ -72,8 +72,8 @@ inline constexpr auto kTensors = joined(
 
 inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
-inline constexpr int q = at("q"), k = at("k"), v = at("v"), pairs = at("pairs"),
-                     pair_batch = at("pair_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
+inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
+                     range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
                      alibi_slopes = at("alibi_slopes"), capture_0 = at("capture_0"),
                      dout = at("dout"), lse = at("lse"), delta = at("delta"), dq = at("dq"),
                      dk = at("dk"), dv = at("dv");

@@ -15,10 +15,10 @@ namespace {
 // The pages of a cache, and what a call appends to them.
 struct Pages {
   explicit Pages(const Values& values)
-      : pages(values[Letter::P]),
-        page(values[Letter::page]),
-        width(values[Letter::M]),
-        more(values.problem().has(attention_decode::k_new) ? values[Letter::Sq] : 0),
+      : pages(values[Dim::P]),
+        page(values[Dim::page]),
+        width(values[Dim::M]),
+        more(values.problem().has(attention_decode::k_new) ? values[Dim::Sq] : 0),
         entries(values.integers(attention_decode::block_table)),
         lengths(values.integers(attention_decode::cache_seqlens)) {}
 
@@ -76,15 +76,15 @@ struct Range {
 Status check_interval(size_t row, const char* names, int64_t begin, int64_t end, const char* dim,
                       int64_t length) {
   if (0 <= begin && begin <= end && end <= length) return {};
-  return invalid(text("pairs, row ", row, ": ", names, " is ", begin, ", ", end,
+  return invalid(text("ranges, row ", row, ": ", names, " is ", begin, ", ", end,
                       "; allowed are 0 <= first <= second <= ", dim, " = ", length));
 }
 
 Status check_order(const std::vector<Range>& ranges, size_t row) {
   const Range& range = ranges[row];
   if (row > 0 && range.qa < ranges[row - 1].qa) {
-    return invalid(text("pairs, row ", row, ": qa is ", range.qa, " after ", ranges[row - 1].qa,
-                        "; allowed are pairs that ascend by qa"));
+    return invalid(text("ranges, row ", row, ": qa is ", range.qa, " after ", ranges[row - 1].qa,
+                        "; allowed are ranges that ascend by qa"));
   }
   const auto overlap = [](int64_t a, int64_t b, int64_t c, int64_t d) {
     return std::max(a, c) < std::min(b, d);
@@ -93,17 +93,17 @@ Status check_order(const std::vector<Range>& ranges, size_t row) {
     const Range& before = ranges[other];
     if (!overlap(range.qa, range.qb, before.qa, before.qb)) continue;
     if (!overlap(range.ka, range.kb, before.ka, before.kb)) continue;
-    return invalid(text("pairs, row ", row, ": it shares rows and keys with row ", other,
-                        "; allowed is that a row sees a key in one pair"));
+    return invalid(text("ranges, row ", row, ": it shares rows and keys with row ", other,
+                        "; allowed is that a row sees a key in one range"));
   }
   return {};
 }
 
 Status check_ranges(const Values& values) {
   constexpr size_t kWords = 7;
-  const bool batch = values[Letter::Sq] != kUnknown;
-  const Letter rows = batch ? Letter::Sq : Letter::Tq, keys = batch ? Letter::Sk : Letter::Tk;
-  const std::vector<int64_t> words = values.integers(attention_block::pairs);
+  const bool batch = values[Dim::Sq] != kUnknown;
+  const Dim rows = batch ? Dim::Sq : Dim::Tq, keys = batch ? Dim::Sk : Dim::Tk;
+  const std::vector<int64_t> words = values.integers(attention_block::ranges);
   std::vector<Range> ranges;
   for (size_t i = 0; i + kWords <= words.size(); i += kWords) {
     const int64_t* w = words.data() + i;
@@ -143,7 +143,7 @@ Status check_decode_values(const Values& values) {
   LATHE_TRY(check_sinks(values, attention_decode::sinks));
   if (!values.has(attention_decode::block_table)) return {};
   if (!values.has(attention_decode::cache_seqlens)) return {};
-  if (values[Letter::page] < 1) return invalid("k_cache has page = 0; allowed are 1 and more");
+  if (values[Dim::page] < 1) return invalid("k_cache has page = 0; allowed are 1 and more");
   const Pages cache(values);
   std::map<int64_t, size_t> writers;
   LATHE_TRY(check_entries(cache, &writers));
@@ -153,7 +153,7 @@ Status check_decode_values(const Values& values) {
 Status check_block_values(const Values& values) {
   LATHE_TRY(check_positions(values, attention_block::q_pos));
   LATHE_TRY(check_positions(values, attention_block::k_pos));
-  return values.has(attention_block::pairs) ? check_ranges(values) : Status();
+  return values.has(attention_block::ranges) ? check_ranges(values) : Status();
 }
 
 }  // namespace lathe

@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// The steps that collective/plans/conv_halo.h calls, with the parameters they launch. On the stack of
-// one call.
+// The steps that collective/plans/conv_halo.h calls, with the parameters they launch. On the stack
+// of one call.
 struct ShardedConv {
   const ConvExecutor& executor;
   const Call& call;

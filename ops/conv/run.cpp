@@ -26,7 +26,7 @@ Status check_blocks(const ConvPart& part, int64_t tiles, int64_t state_tiles) {
 
 ConvPart conv_part(const Call& call) {
   ConvPart part;
-  const int64_t tokens = call.extents[Letter::T];
+  const int64_t tokens = call.extents[Dim::T];
   part.length = tokens;
   part.end = tokens;
   if (call.shard) {
@@ -35,7 +35,7 @@ ConvPart conv_part(const Call& call) {
     part.begin = interval.begin;
     part.end = interval.end;
   }
-  part.shape = {call.extents[Letter::B], tokens, call.extents[Letter::D], call.extents[Letter::N]};
+  part.shape = {call.extents[Dim::B], tokens, call.extents[Dim::D], call.extents[Dim::N]};
   return part;
 }
 

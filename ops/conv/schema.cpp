@@ -21,7 +21,7 @@ constexpr OptionInfo kConvOptions[] = {
 constexpr OptionInfo kConvUpdateOptions[] = {kActivation};
 
 Status check_conv(const Resolved& resolved) {
-  return check_width("weight", "W", resolved[Letter::W], 1, kMinWidth, kMaxWidth);
+  return check_width("weight", "W", resolved[Dim::W], 1, kMinWidth, kMaxWidth);
 }
 
 Result<std::unique_ptr<Executor>> make_conv1d(const Resolved& resolved, const DeviceFacts& facts) {
@@ -67,8 +67,8 @@ ConvProblem conv_problem(const Resolved& resolved, int world) {
   ConvProblem asked;
   asked.x = resolved.dtype(x);
   asked.weight = resolved.dtype(weight);
-  asked.width = static_cast<int>(resolved[Letter::W]);
-  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Letter::D]);
+  asked.width = static_cast<int>(resolved[Dim::W]);
+  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Dim::D]);
   asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
   asked.bias = resolved.has(bias);
   asked.residual = resolved.has(residual);
@@ -91,8 +91,8 @@ ConvProblem conv_update_problem(const Resolved& resolved) {
   asked.update = true;
   asked.x = resolved.dtype(x);
   asked.weight = resolved.dtype(weight);
-  asked.width = static_cast<int>(resolved[Letter::W]);
-  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Letter::D]);
+  asked.width = static_cast<int>(resolved[Dim::W]);
+  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Dim::D]);
   asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
   asked.bias = resolved.has(bias);
   asked.residual = resolved.has(residual);

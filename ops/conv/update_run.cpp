@@ -26,8 +26,8 @@ class ConvUpdateExecutor final : public Executor {
 
  private:
   static ConvShape shape(const Call& call) {
-    const int64_t batch = call.extents[Letter::B];
-    return {batch, 1, call.extents[Letter::D], batch};
+    const int64_t batch = call.extents[Dim::B];
+    return {batch, 1, call.extents[Dim::D], batch};
   }
 
   ConvProblem problem_;

@@ -15,12 +15,13 @@ namespace {
 // block, which one warp of a thread block does, and to take it in, which all do; each fixed, and
 // for 32 columns of K. A gate and norms in the kernel are prepared; float32 is three planes of
 // bfloat16.
-struct Work {
+struct Instructions {
   double fixed, slice;
 };
-constexpr Work kPrepare = {560, 970}, kTake = {300, 53}, kFused = {0, 610};
-constexpr Work kChunk = {-1500, 4750}, kFusedChunk = {0, 1340};  // 64 tokens of kda_backward
-constexpr double kPlanes = 3.5;  // of the products' part, where there are three
+constexpr Instructions kPrepare = {560, 970}, kTake = {300, 53}, kFused = {0, 610};
+constexpr Instructions kChunk = {-1500, 4750},
+                       kFusedChunk = {0, 1340};  // 64 tokens of kda_backward
+constexpr double kPlanes = 3.5;                  // of the products' part, where there are three
 // Cycles spent waiting, for 32 columns of K: of 16 tokens, unless another warp of the scheduler
 // fills them, and of a chunk.
 constexpr double kWaiting = 105, kChunkWaiting = 800, kFusedChunkWaiting = 2800;
@@ -28,7 +29,7 @@ constexpr double kWaiting = 105, kChunkWaiting = 800, kFusedChunkWaiting = 2800;
 constexpr int64_t kCacheBytes = 64;  // of the second cache, a cycle and multiprocessor
 constexpr int kSchedulers = 4, kResidentWarps = 8, kReservedShared = 1024;
 
-double of(const Work& work, double slices) { return work.fixed + work.slice * slices; }
+double of(const Instructions& count, double slices) { return count.fixed + count.slice * slices; }
 
 struct Residence {
   double rounds = 0, warps = 0;  // thread blocks one after another; warps of a scheduler

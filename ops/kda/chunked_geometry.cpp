@@ -64,7 +64,7 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   if (!cut || chunks == 0 || shape.sequences == 0) return 1;
   if (asked > 0) return std::min<int64_t>(asked, chunks);
   const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
-  KdaSegmentQuestion question;
+  KdaSegmentProblem question;
   question.heads = bounded_product({shape.sequences, shape.value_heads});
   question.value_tiles = kda_value_tiles(problem, walk);
   question.key_tiles = ceil_div(problem.key_dim, walk.threads / 2);

@@ -99,8 +99,8 @@ std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const De
 
 namespace {
 
-// One tile serves the walks of both directions and what goes before them in segments: the question
-// is about all of these.
+// One tile serves the walks of both directions and what goes before them in segments: the tuning
+// key is about all of these.
 KernelSpec question_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
   const bool back = problem.backward || problem.dinitial_state;
   if (!problem.forward) return kda_backward_scan_spec(problem, tile);

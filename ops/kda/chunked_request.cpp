@@ -26,8 +26,8 @@ Status check_backward(const Resolved& resolved) {
         "do is declared, but no gradient is: declare at least one of dq, dk, dv, dg, dbeta, "
         "dA_log, ddt_bias, dinitial_state");
   }
-  if (resolved[Letter::HV] == 0 && resolved[Letter::H] != 0) {
-    return invalid(text("v has HV = 0 and q has H = ", resolved[Letter::H],
+  if (resolved[Dim::HV] == 0 && resolved[Dim::H] != 0) {
+    return invalid(text("v has HV = 0 and q has H = ", resolved[Dim::H],
                         "; allowed with a backward are HV that are a multiple of H from H on"));
   }
   return {};
@@ -83,7 +83,7 @@ int vector_bytes(const KdaProblem& problem, int alignment) {
 }  // namespace
 
 Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size) {
-  const int64_t tokens = extents[Letter::T], chunks = extents[Letter::NT];
+  const int64_t tokens = extents[Dim::T], chunks = extents[Dim::NT];
   if (tokens == kUnknown) return {};
   const auto ceil_div = [](int64_t a, int64_t b) { return a / b + (a % b != 0); };
   if (!packed && chunks != kUnknown && chunks != ceil_div(tokens, chunk_size)) {
@@ -91,7 +91,7 @@ Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size) {
                         "; allowed is ceil(T / chunk_size) = ", ceil_div(tokens, chunk_size),
                         " for T = ", tokens, " and chunk_size ", chunk_size));
   }
-  const int64_t slots = extents[Letter::slots], sequences = extents[Letter::N];
+  const int64_t slots = extents[Dim::slots], sequences = extents[Dim::N];
   if (slots == kUnknown || sequences == kUnknown) return {};
   const int64_t needed =
       packed ? tokens / kKdaChunk + sequences : sequences * ceil_div(tokens, kKdaChunk);
@@ -119,8 +119,7 @@ Result<KdaRequest> kda_request(const Resolved& resolved) {
   out.segments =
       static_cast<int>(options.warmup_segments > 0 ? options.warmup_segments : options.segments);
   out.saved_outside = resolved.has(kda::saved_values);
-  out.promised = {resolved[Letter::N], resolved[Letter::H], resolved[Letter::HV],
-                  resolved[Letter::T]};
+  out.declared = {resolved[Dim::N], resolved[Dim::H], resolved[Dim::HV], resolved[Dim::T]};
   KdaProblem& asked = out.problem;
   asked.vector_bytes = vector_bytes(asked, resolved.problem.alignment);
   asked.initial_state = out.initial_state;
@@ -137,7 +136,7 @@ Result<KdaRequest> kda_request(const Resolved& resolved) {
   asked.ddt_bias = resolved.has(kda::ddt_bias);
   asked.warmup = options.warmup_segments > 1;
   asked.segmented = !asked.warmup && out.segments != 1;
-  const int64_t heads = resolved[Letter::H], value_heads = resolved[Letter::HV];
+  const int64_t heads = resolved[Dim::H], value_heads = resolved[Dim::HV];
   asked.grouped = heads == kUnknown || value_heads == kUnknown || heads != value_heads;
   return out;
 }

@@ -32,9 +32,9 @@ KdaChunkedShape KdaExecutor::shape(const Call& call) const {
   if (problem().ranks) return part_shape(call);
   const Extents& extents = call.extents;
   KdaChunkedShape out;
-  out.sequences = extents[Letter::N];
-  out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
-  out.tokens = extents[Letter::T];
+  out.sequences = extents[Dim::N];
+  out.heads = extents[Dim::H], out.value_heads = extents[Dim::HV];
+  out.tokens = extents[Dim::T];
   out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
   return out;
 }
@@ -136,10 +136,10 @@ Result<Estimate> KdaExecutor::estimate(const Call& call) const {
 namespace {
 
 // Whether a call may come to have more than one segment: one of few and long sequences, unless the
-// problem promises otherwise.
+// problem declares otherwise.
 bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
              const DeviceFacts& facts) {
-  KdaChunkedShape shape = request.promised;
+  KdaChunkedShape shape = request.declared;
   if (shape.sequences == kUnknown) shape.sequences = 1;
   if (shape.value_heads == kUnknown) shape.value_heads = 1;
   if (shape.tokens == kUnknown) shape.tokens = kMostTokens;

@@ -58,9 +58,9 @@ KdaChunkedShape KdaExecutor::part_shape(const Call& call) const {
   if (!call.shard_state) return out;  // which check_part refuses
   const KdaStatesPlan& plan = state_of(call).plan;
   const Extents& extents = call.extents;
-  out.sequences = plan.sequences() * (problem().packed ? 1 : extents[Letter::N]);
-  out.heads = extents[Letter::H], out.value_heads = extents[Letter::HV];
-  out.tokens = extents[Letter::T];
+  out.sequences = plan.sequences() * (problem().packed ? 1 : extents[Dim::N]);
+  out.heads = extents[Dim::H], out.value_heads = extents[Dim::HV];
+  out.tokens = extents[Dim::T];
   out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
   return out;
 }
@@ -70,7 +70,7 @@ Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call,
   const KdaStatesPlan& plan = state_of(call).plan;
   LATHE_ASSIGN(const KdaWorkspace workspace,
                kda_workspace(problem(), shape, request_.saved_outside));
-  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
   const int64_t heads = shape.value_heads, k = problem().key_dim, v = problem().value_dim;
   const auto before = static_cast<int64_t>(plan.before.size());
   const auto after = static_cast<int64_t>(plan.after.size());
@@ -96,7 +96,7 @@ Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call,
 void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
                                Estimate* out) const {
   const KdaStatesPlan& plan = state_of(call).plan;
-  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
   if (plan.sequences() == 0 || rows == 0 || shape.value_heads == 0) return;
   const bool states = kernels_.summary->constant("states") != 0;
   const bool grads = kernels_.summary->constant("grads") != 0;

@@ -167,7 +167,7 @@ Status KdaExecutor::run_sharded(const Call& call) const {
   LATHE_TRY(call.check_workspace(ranks.total));
   const KdaShardState& shard_state = state_of(call);
   const KdaStatesPlan& plan = shard_state.plan;
-  const int64_t rows = problem().packed ? 1 : call.extents[Letter::N];
+  const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
   KdaPartOf part = {true, plan.first, shard_state.table.data(), {}};
   const size_t farthest = plan.after.empty() ? 0 : plan.after.size() - 1;
   part.carry.states = call.workspace + ranks.ends;
@@ -190,7 +190,7 @@ Status KdaExecutor::run_sharded(const Call& call) const {
 
 Status KdaExecutor::reduce_gradients(const Call& call) const {
   if (!reduce_) return {};
-  const auto heads = static_cast<size_t>(call.extents[Letter::HV]);
+  const auto heads = static_cast<size_t>(call.extents[Dim::HV]);
   const auto keys = static_cast<size_t>(problem().key_dim);
   if (problem().dA_log) {
     LATHE_TRY(all_reduce_f32(*group_, call.tensors[kda::dA_log].data, heads, call.stream));

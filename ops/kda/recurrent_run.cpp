@@ -31,8 +31,7 @@ class KdaRecurrentExecutor final : public Executor {
   const KdaProblem& problem() const { return request_.problem; }
   static KdaShape shape(const Call& call) {
     const Extents& extents = call.extents;
-    return {extents[Letter::N], extents[Letter::H], extents[Letter::HV],
-            extents[Letter::B] * extents[Letter::T]};
+    return {extents[Dim::N], extents[Dim::H], extents[Dim::HV], extents[Dim::B] * extents[Dim::T]};
   }
   // Packed rows of no sequence are padding, which somebody has to write.
   KdaShape grid_shape(KdaShape shape) const {
@@ -42,7 +41,7 @@ class KdaRecurrentExecutor final : public Executor {
   // Nothing to write, neither a row nor a state.
   bool is_empty(const Call& call) const {
     const KdaShape shape = grid_shape(KdaRecurrentExecutor::shape(call));
-    const bool states = request_.final_state && call.extents[Letter::N] > 0;
+    const bool states = request_.final_state && call.extents[Dim::N] > 0;
     return shape.sequences == 0 || shape.value_heads == 0 || (shape.rows == 0 && !states);
   }
   // What a problem with open extents leaves to its calls.
@@ -56,7 +55,7 @@ class KdaRecurrentExecutor final : public Executor {
 
 Status KdaRecurrentExecutor::check(const Call& call) const {
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
-  const int64_t tokens = call.extents[Letter::T];
+  const int64_t tokens = call.extents[Dim::T];
   if (tokens > kMostTokens) {
     return Status(Code::unsupported,
                   text("q has T = ", tokens, "; allowed are 0 to ", kMostTokens));
@@ -90,18 +89,18 @@ void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) 
   if (!pool) return;
   p->state_indices = t[kda_recurrent::state_indices].data;
   p->num_accepted_tokens = t[kda_recurrent::num_accepted_tokens].data;
-  p->slots = static_cast<int>(call.extents[Letter::S]);
-  p->columns = static_cast<int>(std::max<int64_t>(call.extents[Letter::spec], 0));
+  p->slots = static_cast<int>(call.extents[Dim::S]);
+  p->columns = static_cast<int>(std::max<int64_t>(call.extents[Dim::spec], 0));
 }
 
 KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call) const {
   KdaRecurrentParams p = {};
   fill_tensors<kda_recurrent::kTensors>(call, false, &p);
   fill_states(call, &p);
-  p.sequences = static_cast<int>(call.extents[Letter::N]);
-  p.heads = static_cast<int>(call.extents[Letter::H]);
-  p.value_heads = static_cast<int>(call.extents[Letter::HV]);
-  p.tokens = static_cast<int>(call.extents[Letter::T]);
+  p.sequences = static_cast<int>(call.extents[Dim::N]);
+  p.heads = static_cast<int>(call.extents[Dim::H]);
+  p.value_heads = static_cast<int>(call.extents[Dim::HV]);
+  p.tokens = static_cast<int>(call.extents[Dim::T]);
   p.scale = request_.scale;
   p.lower_bound = request_.lower_bound;
   p.beta_factor = request_.beta_factor;

@@ -61,19 +61,19 @@ Status check_pool(const Resolved& resolved) {
 }  // namespace
 
 Status check_kda_extents(const Extents& extents, bool packed) {
-  const int64_t heads = extents[Letter::H], value_heads = extents[Letter::HV];
+  const int64_t heads = extents[Dim::H], value_heads = extents[Dim::HV];
   if (heads != kUnknown && value_heads != kUnknown &&
       (heads == 0 ? value_heads != 0 : value_heads % heads != 0)) {
     return invalid(text("v has HV = ", value_heads, " and q has H = ", heads,
                         "; allowed are HV that are a multiple of H"));
   }
-  const int64_t bias = extents[Letter::HVK], keys = extents[Letter::K];
+  const int64_t bias = extents[Dim::HVK], keys = extents[Dim::K];
   if (bias != kUnknown && value_heads != kUnknown && keys != kUnknown &&
       bias != value_heads * keys) {
     return invalid(text("dt_bias has extent ", bias, "; allowed is HV * K = ", value_heads, " * ",
                         keys, " = ", value_heads * keys));
   }
-  const int64_t tokens = extents[Letter::T], columns = extents[Letter::spec];
+  const int64_t tokens = extents[Dim::T], columns = extents[Dim::spec];
   if (!packed && tokens != kUnknown && columns != kUnknown && tokens > columns) {
     return invalid(text("q has T = ", tokens, " and state_indices has spec = ", columns,
                         "; allowed are T up to spec, a column for each token"));
@@ -82,8 +82,8 @@ Status check_kda_extents(const Extents& extents, bool packed) {
 }
 
 Status check_kda_inputs(const Resolved& resolved) {
-  LATHE_TRY(check_width("q", "K", resolved[Letter::K], kWidthStep, kLeastWidth, kMostWidth));
-  LATHE_TRY(check_width("v", "V", resolved[Letter::V], kWidthStep, kLeastWidth, kMostWidth));
+  LATHE_TRY(check_width("q", "K", resolved[Dim::K], kWidthStep, kLeastWidth, kMostWidth));
+  LATHE_TRY(check_width("v", "V", resolved[Dim::V], kWidthStep, kLeastWidth, kMostWidth));
   LATHE_TRY(check_kda_extents(resolved.extents, resolved.has(kda::cu_seqlens)));
   return check_transforms(resolved);
 }
@@ -97,7 +97,7 @@ KdaRequest read_kda_inputs(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   KdaRequest out;
   out.scale =
-      options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(resolved[Letter::K]));
+      options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(resolved[Dim::K]));
   out.lower_bound = options.lower_bound.value_or(0);
   out.beta_factor = options.allow_neg_eigval ? 2.0f : 1.0f;
   out.initial_state = resolved.has(kda::initial_state);
@@ -107,8 +107,8 @@ KdaRequest read_kda_inputs(const Resolved& resolved) {
   asked.beta = resolved.dtype(kda::beta);
   asked.packed = resolved.has(kda::cu_seqlens);
   if (asked.packed) asked.cu_seqlens = resolved.dtype(kda::cu_seqlens);
-  asked.key_dim = static_cast<int>(resolved[Letter::K]);
-  asked.value_dim = static_cast<int>(resolved[Letter::V]);
+  asked.key_dim = static_cast<int>(resolved[Dim::K]);
+  asked.value_dim = static_cast<int>(resolved[Dim::V]);
   asked.l2norm = options.use_qk_l2norm_in_kernel;
   if (options.use_gate_in_kernel) {
     asked.gate_kind = options.lower_bound ? kKdaGateBounded : kKdaGateSoftplus;

@@ -20,7 +20,7 @@ struct KdaRequest {
   // Of `kda` alone.
   int chunk_size = 64;
   int segments = 0;            // 0: chosen
-  KdaChunkedShape promised;    // what is known of every call: kUnknown where it varies
+  KdaChunkedShape declared;    // what is known of every call: kUnknown where it varies
   bool saved_outside = false;  // what the forward leaves has tensors of its own
 };
 

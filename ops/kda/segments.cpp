@@ -40,7 +40,7 @@ bool is_of_the_walk_alone(const Constant& constant) {
 }
 
 // In tokens of one walk: the launches of a call in `segments`.
-int64_t time_of(const KdaSegmentQuestion& question, int64_t segments) {
+int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
   const int64_t walks = (question.forward + question.back) * question.value_tiles;
   const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
   const auto waves = [&](int64_t blocks) { return ceil_div(blocks, question.blocks_at_once); };
@@ -225,7 +225,7 @@ Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
   return cost;
 }
 
-int kda_choose_segments(const KdaSegmentQuestion& question) {
+int kda_choose_segments(const KdaSegmentProblem& question) {
   const int64_t walks = question.forward + question.back;
   if (walks == 0 || question.heads <= 0 || question.blocks_at_once <= 0) return 1;
   if (bounded_product({question.heads, walks, question.value_tiles}) >= question.blocks_at_once) {

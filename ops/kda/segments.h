@@ -79,7 +79,7 @@ Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
 
 // How many segments a call is cut into where nobody says: from its shape and the device, never from
 // data, so that its bits do not depend on what the lengths on the device are.
-struct KdaSegmentQuestion {
+struct KdaSegmentProblem {
   int64_t heads = 0;                       // value heads of all sequences
   int64_t value_tiles = 1, key_tiles = 1;  // blocks of threads for the columns of V, and of M
   int64_t tokens = 0;                      // of a sequence; of packed ones on average
@@ -87,6 +87,6 @@ struct KdaSegmentQuestion {
   bool forward = false, back = false;      // which walks the launch goes
   bool ranks = false;                      // summaries are made of every segment, also of one
 };
-int kda_choose_segments(const KdaSegmentQuestion& question);
+int kda_choose_segments(const KdaSegmentProblem& question);
 
 }  // namespace lathe

@@ -90,7 +90,7 @@ Status check_owners(const StateSlots& slots, const std::vector<int64_t>& tokens)
 // Tokens of each sequence; empty if they are not known.
 std::vector<int64_t> tokens_of(const Values& values, size_t sequences) {
   if (!values.problem().has(kda_recurrent::cu_seqlens)) {
-    return std::vector<int64_t>(sequences, values[Letter::T]);
+    return std::vector<int64_t>(sequences, values[Dim::T]);
   }
   if (!values.has(kda_recurrent::cu_seqlens)) return {};
   std::vector<int64_t> offsets = values.integers(kda_recurrent::cu_seqlens);
@@ -102,12 +102,12 @@ std::vector<int64_t> tokens_of(const Values& values, size_t sequences) {
 }  // namespace
 
 void derive_kda(const lathe_problem& problem, Extents* extents) {
-  const int64_t tokens = (*extents)[Letter::T], sequences = (*extents)[Letter::N];
+  const int64_t tokens = (*extents)[Dim::T], sequences = (*extents)[Dim::N];
   if (tokens == kUnknown || sequences == kUnknown) return;
   const bool packed = problem.has(kda::cu_seqlens);
   const int64_t chunk = chunk_size(problem);
-  int64_t& chunks = (*extents)[Letter::NT];
-  int64_t& slots = (*extents)[Letter::slots];
+  int64_t& chunks = (*extents)[Dim::NT];
+  int64_t& slots = (*extents)[Dim::slots];
   if (chunks == kUnknown) chunks = packed ? tokens / chunk + sequences : ceil_div(tokens, chunk);
   if (slots == kUnknown) {
     slots = packed ? tokens / kKdaChunk + sequences : sequences * ceil_div(tokens, kKdaChunk);
@@ -121,7 +121,7 @@ Status check_kda_values(const Values& values) {
   int64_t chunks = 0;
   for (size_t n = 1; n < offsets.size(); ++n)
     chunks += ceil_div(offsets[n] - offsets[n - 1], chunk);
-  values.set(Letter::NT, chunks);
+  values.set(Dim::NT, chunks);
   return {};
 }
 
@@ -130,7 +130,7 @@ Status check_kda_slots(const Values& values) {
   if (!values.has(state_indices) || !values.problem().has(state_pool)) return {};
   const StateSlots slots(values);
   if (!slots.by_token && !slots.accepted.empty()) return {};  // resolve() refuses it
-  LATHE_TRY(check_range(slots, values[Letter::S]));
+  LATHE_TRY(check_range(slots, values[Dim::S]));
   const std::vector<int64_t> tokens = tokens_of(values, slots.sequences);
   return tokens.empty() ? Status() : check_owners(slots, tokens);
 }

@@ -64,7 +64,7 @@ ShardRowsExecutor::ShardRowsExecutor(const Resolved& resolved)
   const Shape shape = problem.shape(tensor);
   rank_ = shape.rank;
   dtype_ = problem.tensors[tensor].dtype;
-  const Letter last = shape.dims[rank_ - 1].letter;
+  const Dim last = shape.dims[rank_ - 1].dim;
   const int vector = axis_ == rank_ - 1 ? bytes_of(dtype_)
                                         : vector_bytes(dtype_, problem.alignment, resolved[last]);
   indexed_ = copy_rows_spec(gathers_ ? RowIndex::gather : RowIndex::scatter, vector);
@@ -87,7 +87,7 @@ Status ShardRowsExecutor::check(const Call& call) const {
                   text(name, " has ", cells, " tokens over all rows, of ", vectors,
                        " elements; allowed are 0 to ", kMaxExtent, " of either"));
   }
-  const int64_t all = call.extents[Letter::T], some = call.extents[Letter::S];
+  const int64_t all = call.extents[Dim::T], some = call.extents[Dim::S];
   if (!in_place_ || all == some) return {};
   return invalid(text("buffer has T = ", all, " tokens and indices S = ", some,
                       "; in place they must be as many"));
@@ -111,7 +111,7 @@ Result<Estimate> ShardRowsExecutor::estimate(const Call& call) const {
   if (moved.elements() == 0) return out;
   out.launches = in_place_ ? 2 : 1;
   out.cost.minimum_bytes =
-      static_cast<uint64_t>(2 * moved.elements() * bytes_of(dtype_) + 4 * call.extents[Letter::S]);
+      static_cast<uint64_t>(2 * moved.elements() * bytes_of(dtype_) + 4 * call.extents[Dim::S]);
   out.cost.bytes = out.cost.minimum_bytes * out.launches;
   return out;
 }
@@ -119,7 +119,7 @@ Result<Estimate> ShardRowsExecutor::estimate(const Call& call) const {
 Status ShardRowsExecutor::run(const Call& call) const {
   LATHE_TRY(check(call));
   LATHE_TRY(call.check_workspace(workspace_of(call)));
-  const int64_t tokens = call.extents[Letter::T], element = bytes_of(dtype_);
+  const int64_t tokens = call.extents[Dim::T], element = bytes_of(dtype_);
   const TokenIndex index{call.tensors[shard_rows::indices].data, tokens};
   // The side that is walked has as many tokens as there are indices.
   const auto indexed = [&](const TokenRows& from, const TokenRows& to) {

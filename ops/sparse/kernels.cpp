@@ -25,9 +25,9 @@ constexpr int kReservedShared = 1024;  // of each block, by the system
 // Of a thread, for out and the scores with their 16-bit copy; found by trial.
 constexpr int kMostAccumulators = 152;
 
-Status check_width(const char* letter, int width, int least, int most) {
+Status check_width(const char* dim, int width, int least, int most) {
   if (width >= least && width <= most && width % kWidthStep == 0) return {};
-  return unsupported(text("sparse_flash_attention: ", letter, " is ", width,
+  return unsupported(text("sparse_flash_attention: ", dim, " is ", width,
                           "; allowed are multiples of ", kWidthStep, " from ", least, " to ",
                           most));
 }

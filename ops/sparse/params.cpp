@@ -40,7 +40,7 @@ SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
   if (problem.packed) {
     in.key_starts = t[of_op::cu_seqlens_k].data;
     in.key_ends = t[of_op::cu_seqlens_k].data + bytes_of(problem.cu_seqlens);
-    in.sequences = to_int(of.call.extents[Letter::N]);
+    in.sequences = to_int(of.call.extents[Dim::N]);
   }
   if (of.places) put_places(*of.places, problem.packed, &in);
   in.heads = to_int(of.shape.heads), in.kv_heads = to_int(of.shape.kv_heads);

@@ -52,46 +52,46 @@ Result<SparseOverRanks::Run> SparseOverRanks::plan_run(const Call& call) const {
   LATHE_ASSIGN(const SparseShardState* state, shard_state_of<SparseShardState>(call));
   const bool tokens = own_->request().tokens;
   Run run{*state};
-  run.batch = tokens ? 1 : call.extents[Letter::B];
-  run.kv_heads = call.extents[Letter::HK], run.heads = call.extents[Letter::H];
+  run.batch = tokens ? 1 : call.extents[Dim::B];
+  run.kv_heads = call.extents[Dim::HK], run.heads = call.extents[Dim::H];
   LATHE_TRY(check_call(call, run));
   run.call = call;
-  run.call.extents[tokens ? Letter::Tk : Letter::Sk] = run.gather().keys;
+  run.call.extents[tokens ? Dim::Tk : Dim::Sk] = run.gather().keys;
   LATHE_ASSIGN(run.launch, own_->plan_launch(run.call));
-  LATHE_ASSIGN(run.room, lay_out(call, run));
+  LATHE_ASSIGN(run.offsets, lay_out(call, run));
   return run;
 }
 
-Result<SparseOverRanks::Room> SparseOverRanks::lay_out(const Call& call, const Run& run) const {
+Result<SparseOverRanks::Offsets> SparseOverRanks::lay_out(const Call& call, const Run& run) const {
   const int64_t keys = run.gather().keys, returned = run.gather().returned.back();
-  Room room;
+  Offsets offsets;
   WorkspaceLayout all, gathered, given;
   for (int i = 0; i < kKeyTensors; ++i) {
     const int64_t columns = has_keys(i) ? width(i) : 0;
-    room.keys[i] = gathered.add({run.batch, keys, run.kv_heads, columns, element()});
+    offsets.keys[i] = gathered.add({run.batch, keys, run.kv_heads, columns, element()});
     const bool gaps = columns > 0 && !is_dense(call.tensors[kInputs[i]]);
-    room.dense[i] = gathered.add(
+    offsets.dense[i] = gathered.add(
         {run.batch, gaps ? run.gather().own_keys : 0, run.kv_heads, columns, element()});
-    room.returned[i] =
+    offsets.returned[i] =
         given.add({run.batch, returned, run.kv_heads, returned_width(i), returned_bytes()});
     const int64_t narrow = ranks_.narrow ? returned_width(i) : 0;
-    room.narrow[i] = all.add({run.batch, keys, run.kv_heads, narrow, element()});
+    offsets.narrow[i] = all.add({run.batch, keys, run.kv_heads, narrow, element()});
   }
   const int64_t world = sums_sinks() ? ranks_.group->world() : 0;
-  room.sinks = all.add({world, run.heads, 4});
-  room.own = all.add({run.launch.workspace()});
+  offsets.sinks = all.add({world, run.heads, 4});
+  offsets.own = all.add({run.launch.workspace()});
   const int64_t shared = all.add({std::max(gathered.total(), given.total())});
   for (const WorkspaceLayout* layout : {&all, &gathered, &given}) LATHE_TRY(layout->status());
-  for (int64_t* at : {room.keys, room.dense, room.returned}) {
+  for (int64_t* at : {offsets.keys, offsets.dense, offsets.returned}) {
     for (int i = 0; i < kKeyTensors; ++i) at[i] += shared;
   }
-  room.total = all.total();
-  return room;
+  offsets.total = all.total();
+  return offsets;
 }
 
 Result<size_t> SparseOverRanks::workspace_bytes(const Call& call) const {
   LATHE_ASSIGN(const Run run, plan_run(call));
-  return static_cast<size_t>(run.room.total);
+  return static_cast<size_t>(run.offsets.total);
 }
 
 void SparseOverRanks::estimate_exchange(const Run& run, Estimate* out) const {

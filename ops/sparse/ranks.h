@@ -49,7 +49,7 @@ class SparseOverRanks final : public Executor {
 
  private:
   // Offsets in the workspace. The gathered keys and what returns of their gradients take turns.
-  struct Room {
+  struct Offsets {
     int64_t keys[kKeyTensors] = {};      // gathered
     int64_t dense[kKeyTensors] = {};     // own keys, if they have gaps
     int64_t returned[kKeyTensors] = {};  // gradients of other ranks' rows
@@ -64,7 +64,7 @@ class SparseOverRanks final : public Executor {
     int64_t batch = 0, kv_heads = 0, heads = 0;
     Call call;  // of the executor of one device, on the gathered keys
     SparseExecutor::Launch launch;
-    Room room;
+    Offsets offsets;
     const KeyGather& gather() const { return state.gather; }
   };
   const SparseProblem& problem() const { return own_->problem(); }
@@ -105,7 +105,7 @@ class SparseOverRanks final : public Executor {
     return has_keys(tensor) && run.batch * run.gather().own_keys > 0 &&
            !is_dense(call.tensors[kInputs[tensor]]);
   }
-  Result<Room> lay_out(const Call& call, const Run& run) const;
+  Result<Offsets> lay_out(const Call& call, const Run& run) const;
   void place(const Call& call, Run* run) const;
   void estimate_exchange(const Run& run, Estimate* out) const;
   Status run_steps(const Call& call, const Run& run, Exchange* exchange) const;

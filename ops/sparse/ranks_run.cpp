@@ -27,11 +27,11 @@ constexpr int kGradients[SparseOverRanks::kKeyTensors] = {of_op::dk, of_op::dv, 
 // The gathered keys stand for the caller's.
 void SparseOverRanks::place(const Call& call, Run* run) const {
   const bool tokens = own_->request().tokens;
-  run->call.workspace = call.workspace + run->room.own;
+  run->call.workspace = call.workspace + run->offsets.own;
   for (int i = 0; i < kKeyTensors; ++i) {
     if (!has_keys(i)) continue;
     Tensor& keys = run->call.tensors[kInputs[i]];
-    keys.data = call.workspace + run->room.keys[i];
+    keys.data = call.workspace + run->offsets.keys[i];
     const size_t token = token_axis();
     keys.extent[token] = run->gather().keys;
     keys.stride[token + 1] = width(i), keys.stride[token] = run->kv_heads * width(i);
@@ -42,7 +42,7 @@ void SparseOverRanks::place(const Call& call, Run* run) const {
 // Own keys with gaps between rows or heads become rows that lie densely.
 Status SparseOverRanks::pack(const Call& call, const Run& run, int tensor) const {
   const TokenRows own = rows_of(call.tensors[kInputs[tensor]], own_->request().tokens);
-  return copy_rows(pack_, own, own.dense_at(call.workspace + run.room.dense[tensor]), own,
+  return copy_rows(pack_, own, own.dense_at(call.workspace + run.offsets.dense[tensor]), own,
                    {nullptr, own.tokens}, element(), call.stream);
 }
 
@@ -54,10 +54,11 @@ Status SparseOverRanks::gather(const Call& call, const Run& run) const {
     const Tensor& own = call.tensors[kInputs[i]];
     const int64_t row = run.kv_heads * width(i) * element();
     GatheredTensor& tensor = tensors[count++];
-    tensor = {own.data, own_batch_stride(own) * element(), call.workspace + run.room.keys[i], row};
+    tensor = {own.data, own_batch_stride(own) * element(), call.workspace + run.offsets.keys[i],
+              row};
     if (!packs(call, run, i)) continue;
     LATHE_TRY(pack(call, run, i));
-    tensor.own = call.workspace + run.room.dense[i];
+    tensor.own = call.workspace + run.offsets.dense[i];
     tensor.own_batch_bytes = run.gather().own_keys * row;
   }
   return gather_keys(*ranks_.group, run.gather(), std::span(tensors).first(count), run.batch,
@@ -70,7 +71,7 @@ Status SparseOverRanks::finish(const Call& call, const Run& run) const {
   SparseBackwardFinishParams p =
       sparse_finish_params({of, run.launch.backward, run.call.workspace});
   if (sums_sinks()) {
-    p.dsinks = call.workspace + run.room.sinks + ranks_.group->rank() * run.heads * 4;
+    p.dsinks = call.workspace + run.offsets.sinks + ranks_.group->rank() * run.heads * 4;
   }
   if (!ranks_.narrow) {
     p.dk_blocks = p.dv_blocks = 0;
@@ -78,7 +79,7 @@ Status SparseOverRanks::finish(const Call& call, const Run& run) const {
   }
   const auto place = [&](int tensor, void** data, long long* batch, long long* token,
                          long long* head) {
-    *data = returned_width(tensor) > 0 ? call.workspace + run.room.narrow[tensor] : nullptr;
+    *data = returned_width(tensor) > 0 ? call.workspace + run.offsets.narrow[tensor] : nullptr;
     *head = width(tensor), *token = run.kv_heads * *head, *batch = run.gather().keys * *token;
   };
   place(0, &p.dk, &p.dk_batch_stride, &p.dk_token_stride, &p.dk_head_stride);
@@ -88,7 +89,7 @@ Status SparseOverRanks::finish(const Call& call, const Run& run) const {
 }
 
 Status SparseOverRanks::give_back(const Run& run) const {
-  char* const workspace = run.call.workspace - run.room.own;
+  char* const workspace = run.call.workspace - run.offsets.own;
   const SparseBackwardWorkspace& sums = run.launch.backward.workspace;
   const int64_t of_sums[kKeyTensors] = {sums.dk_sums, sums.dv_sums, 0};
   std::array<ReturnedTensor, kKeyTensors> tensors;
@@ -96,11 +97,11 @@ Status SparseOverRanks::give_back(const Run& run) const {
   for (int i = 0; i < kKeyTensors; ++i) {
     if (returned_width(i) == 0) continue;
     char* const gathered =
-        ranks_.narrow ? workspace + run.room.narrow[i] : run.call.workspace + of_sums[i];
-    tensors[count++] = {gathered, workspace + run.room.returned[i],
+        ranks_.narrow ? workspace + run.offsets.narrow[i] : run.call.workspace + of_sums[i];
+    tensors[count++] = {gathered, workspace + run.offsets.returned[i],
                         run.kv_heads * returned_width(i) * returned_bytes()};
   }
-  const SharedBytes sinks{workspace + run.room.sinks, sums_sinks() ? run.heads * 4 : 0};
+  const SharedBytes sinks{workspace + run.offsets.sinks, sums_sinks() ? run.heads * 4 : 0};
   return return_gradients(*ranks_.group, run.gather(), std::span(tensors).first(count), run.batch,
                           sinks, run.call.stream);
 }
@@ -118,7 +119,7 @@ SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) 
     if (!out.data || sum_width(sum) == 0 || !has_keys(i)) continue;
     t.own = run.call.workspace + (sum == 1 ? sums.dv_sums : sums.dk_sums);
     t.own_width = sum_width(sum), t.own_column = column;
-    t.returned = call.workspace + run.room.returned[returned];
+    t.returned = call.workspace + run.offsets.returned[returned];
     t.returned_width = returned_width(returned), t.returned_column = ranks_.narrow ? 0 : column;
     t.out = out.data;
     put_strides(attention_strides(out, own_->request().tokens), &t.batch_stride, &t.token_stride,
@@ -127,7 +128,7 @@ SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) 
     t.blocks = static_cast<int>(sparse_join_blocks(*join_, rows, t.width));
   }
   p.sources = run.state.sources;
-  p.dsinks_parts = call.workspace + run.room.sinks;
+  p.dsinks_parts = call.workspace + run.offsets.sinks;
   p.dsinks = call.tensors[of_op::dsinks].data;
   p.gathered = run.gather().keys, p.received = run.gather().returned.back();
   p.batches = static_cast<int>(run.batch), p.keys = static_cast<int>(run.gather().own_keys);
@@ -164,7 +165,7 @@ Status SparseOverRanks::run_steps(const Call& call, const Run& run, Exchange* ex
 
 Status SparseOverRanks::run(const Call& call) const {
   LATHE_ASSIGN(Run run, plan_run(call));
-  LATHE_TRY(call.check_workspace(run.room.total));
+  LATHE_TRY(call.check_workspace(run.offsets.total));
   place(call, &run);
   Exchange exchange(*ranks_.group, call.stream);
   return exchange.joined(run_steps(call, run, &exchange));

@@ -30,8 +30,8 @@ Status check_columns(const char* tensor, const char* dim, int64_t width, int64_t
 }
 
 Status check_widths(const Resolved& resolved) {
-  const int64_t width = resolved[Letter::D], rope = resolved[Letter::R];
-  const int64_t values = resolved[Letter::DV];
+  const int64_t width = resolved[Dim::D], rope = resolved[Dim::R];
+  const int64_t values = resolved[Dim::DV];
   LATHE_TRY(check_columns("q", "D", width, kMostWidth));
   if (resolved.has(of::q_rope)) {
     LATHE_TRY(check_columns("q_rope", "R", rope, kMostWidth));
@@ -89,20 +89,20 @@ int shift_of(int64_t power) {
 }  // namespace
 
 Status check_sparse_extents(const Extents& extents, int block_shift) {
-  const int64_t heads = extents[Letter::H], kv_heads = extents[Letter::HK];
-  const int64_t group = extents[Letter::G];
+  const int64_t heads = extents[Dim::H], kv_heads = extents[Dim::HK];
+  const int64_t group = extents[Dim::G];
   LATHE_TRY(check_heads(heads, kv_heads));
   if (heads != kUnknown && kv_heads > 0 && group != kUnknown && group != heads / kv_heads) {
     return invalid(text("softmax_max has G = ", group, "; allowed is H / HK = ", heads, " / ",
                         kv_heads, " = ", heads / kv_heads));
   }
-  for (const auto& [name, letter] : {std::pair("q", Letter::Sq), std::pair("q", Letter::Tq),
-                                     std::pair("k", Letter::Sk), std::pair("k", Letter::Tk)}) {
-    if (extents[letter] <= kMostTokens) continue;
-    return Status(Code::unsupported, text(name, " has ", name_of(letter), " = ", extents[letter],
+  for (const auto& [name, dim] : {std::pair("q", Dim::Sq), std::pair("q", Dim::Tq),
+                                  std::pair("k", Dim::Sk), std::pair("k", Dim::Tk)}) {
+    if (extents[dim] <= kMostTokens) continue;
+    return Status(Code::unsupported, text(name, " has ", name_of(dim), " = ", extents[dim],
                                           "; allowed are 0 to ", kMostTokens));
   }
-  const int64_t entries = extents[Letter::topk];
+  const int64_t entries = extents[Dim::topk];
   if (entries == 0) return invalid("indices has topk = 0; allowed are 1 and more");
   if (entries == kUnknown || entries <= kMostListed >> block_shift) return {};
   return Status(Code::unsupported,
@@ -135,10 +135,10 @@ Result<SparseRequest> sparse_request(const Resolved& resolved) {
   asked.element = resolved.dtype(of::q);
   asked.packed = resolved.has(of::cu_seqlens_q);
   if (asked.packed) asked.cu_seqlens = resolved.dtype(of::cu_seqlens_q);
-  asked.head_dim = static_cast<int>(resolved[Letter::D]);
-  asked.rope_dim = resolved.has(of::q_rope) ? static_cast<int>(resolved[Letter::R]) : 0;
-  asked.value_dim = static_cast<int>(resolved[Letter::DV]);
-  const int64_t heads = resolved[Letter::H], kv_heads = resolved[Letter::HK];
+  asked.head_dim = static_cast<int>(resolved[Dim::D]);
+  asked.rope_dim = resolved.has(of::q_rope) ? static_cast<int>(resolved[Dim::R]) : 0;
+  asked.value_dim = static_cast<int>(resolved[Dim::DV]);
+  const int64_t heads = resolved[Dim::H], kv_heads = resolved[Dim::HK];
   if (heads != kUnknown && kv_heads > 0) asked.group = static_cast<int>(heads / kv_heads);
   asked.sinks = resolved.has(of::sinks);
   asked.values_in_keys = !resolved.has(of::v);

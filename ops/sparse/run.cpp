@@ -36,11 +36,11 @@ SparseExecutor::SparseExecutor(const SparseRequest& request, const SparseKernels
 SparseShape SparseExecutor::shape(const Call& call) const {
   const Extents& e = call.extents;
   SparseShape shape;
-  shape.sequences = request_.tokens ? 1 : e[Letter::B];
-  shape.heads = e[Letter::H], shape.kv_heads = e[Letter::HK];
-  shape.seq_q = e[request_.tokens ? Letter::Tq : Letter::Sq];
-  shape.seq_k = e[request_.tokens ? Letter::Tk : Letter::Sk];
-  shape.topk = e[Letter::topk], shape.block = int64_t{1} << request_.block_shift;
+  shape.sequences = request_.tokens ? 1 : e[Dim::B];
+  shape.heads = e[Dim::H], shape.kv_heads = e[Dim::HK];
+  shape.seq_q = e[request_.tokens ? Dim::Tq : Dim::Sq];
+  shape.seq_k = e[request_.tokens ? Dim::Tk : Dim::Sk];
+  shape.topk = e[Dim::topk], shape.block = int64_t{1} << request_.block_shift;
   return shape;
 }
 

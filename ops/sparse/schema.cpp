@@ -45,10 +45,10 @@ Result<std::unique_ptr<Executor>> make(const Resolved& resolved, const DeviceFac
 // Heads of a group, and the width of values that are columns of the keys.
 void derive(const lathe_problem&, Extents* extents) {
   Extents& e = *extents;
-  if (e[Letter::G] == kUnknown && e[Letter::H] != kUnknown && e[Letter::HK] > 0) {
-    e[Letter::G] = e[Letter::H] / e[Letter::HK];
+  if (e[Dim::G] == kUnknown && e[Dim::H] != kUnknown && e[Dim::HK] > 0) {
+    e[Dim::G] = e[Dim::H] / e[Dim::HK];
   }
-  if (e[Letter::DV] == kUnknown) e[Letter::DV] = e[Letter::D];
+  if (e[Dim::DV] == kUnknown) e[Dim::DV] = e[Dim::D];
 }
 
 Status check_values(const Values& values) { return check_sinks(values, sparse_attention::sinks); }

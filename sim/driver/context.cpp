@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "sim/driver/graph/capture.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/report/report.h"
 #include "sim/driver/work.h"
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "sim/driver/entry.h"
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/image.h"
+#include "sim/driver/entry.h"
 
 using namespace sim::driver;
 

@@ -3,8 +3,8 @@
 // Streams and host functions in them.
 #include <algorithm>
 
-#include "sim/driver/graph/capture.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 

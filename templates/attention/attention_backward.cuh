@@ -13,8 +13,8 @@
 #pragma once
 #include "attention/backward/gradient_products.cuh"
 #include "attention/backward/gradient_sums.cuh"
-#include "attention/query_visits.cuh"
 #include "attention/backward/score_gradients.cuh"
+#include "attention/query_visits.cuh"
 #include "attention/split_copy.cuh"
 #include "params/attention_backward.h"
 
@@ -137,7 +137,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
                                tile->sequence * p.alibi_batch_stride + at.head);
   }
   const unsigned rows = shared + Smem::kRowsAt + 4 * place.lane_query;
-  if constexpr (GradientUnits<Config>::kSnippets) {
+  if constexpr (GradientUnits<Config>::kMods) {
     place.sequence = tile->sequence, place.head = at.head;
   }
   const bool full = uniform(visits.full(at));

@@ -4,17 +4,17 @@
 // float32, goes on over the keys of one more block, as if it had never stopped:
 //
 //   m = lse, l = 1, o = out  (lse = -inf or `first`: m = -inf, l = 0, o = 0)
-//   attention_forward's loop over the keys that are kept by pairs or by positions
+//   attention_forward's loop over the keys that are kept by ranges or by positions
 //   out = o / l, lse = m + ln l
 //
 // Liu et al., Ring Attention; the state is never rounded between steps. A block of threads owns
 // kTileM query rows and all that they see, so that (out, lse) has one writer. Which keys that is, a
-// walk over pairs or positions tells the queue (visit_queue.cuh). Tiles that see none end at once.
+// walk over ranges or positions tells the queue (visit_queue.cuh). Tiles that see none end at once.
 #pragma once
 #include "attention/attention_forward.cuh"
-#include "attention/pairs.cuh"
 #include "attention/partials.cuh"
 #include "attention/positions.cuh"
+#include "attention/ranges.cuh"
 
 namespace lathe {
 
@@ -48,15 +48,15 @@ struct AttentionBlock {
     const AttentionForwardParams& f = p.forward;
     const int last = minimum(tile.first + Config::kTileM, tile.rows) - 1;
     const VisitMask<Config> mask = {captures_of(f), tile.sequence, tile.head, tile.head + 1};
-    if constexpr (Config::kPairs) {
-      return PairWalk<KeysOfRows<Config::kTileN>, VisitMask<Config>>{
+    if constexpr (Config::kRanges) {
+      return RangeWalk<KeysOfRows<Config::kTileN>, VisitMask<Config>>{
           queue,
-          {{static_cast<const int*>(p.pairs), p.pair_count, tile.rows, tile.keys, f.window_left,
+          {{static_cast<const int*>(p.ranges), p.range_count, tile.rows, tile.keys, f.window_left,
             f.window_right},
            tile.first,
            last},
           mask,
-          static_cast<const int*>(p.pair_batches)};
+          static_cast<const int*>(p.range_batches)};
     } else {
       return PositionWalk<Config::kTileN, true, VisitMask<Config>>{
           queue,
@@ -86,16 +86,16 @@ struct AttentionBlock {
   template <bool kMasked, class Scores>
   __device__ __forceinline__ void modify(int visit, const ScoreUnits<Config>& units,
                                          const WarpRows<Config>& rows, Scores& s) const {
-    if constexpr (Config::kPairs) {
-      constexpr bool kSnippets = kHasSnippets<Config>;
+    if constexpr (Config::kRanges) {
+      constexpr bool kMods = kHasMods<Config>;
       // Otherwise nothing is read of the visit.
-      constexpr bool kNear = kMasked || Config::kAlibi || kSnippets;
+      constexpr bool kNear = kMasked || Config::kAlibi || kMods;
       const Visit v = kNear ? queue.get(in_place(visit)) : Visit{};
       const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
       VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
       AttentionTile place = tile;  // of which the distance of positions is read
       place.keys = v.delta, place.rows = 0;
-      if constexpr (kSnippets) {
+      if constexpr (kMods) {
         places.from = queue.origin(in_place(visit));
         place.sequence = places.from.batch;
       }

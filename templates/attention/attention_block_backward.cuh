@@ -14,8 +14,8 @@
 // attention_block_finish adds up, one for each block of threads of a head, without softmax_scale.
 #pragma once
 #include "attention/attention_backward.cuh"
-#include "attention/pairs.cuh"
 #include "attention/backward/position_gradients.cuh"
+#include "attention/ranges.cuh"
 
 namespace lathe {
 
@@ -59,15 +59,15 @@ struct AttentionBlockBackward {
     const int first = tile->first, last = minimum(first + kTileN, p.seq_k) - 1;
     const VisitMask<Config> mask = {captures_of(p), tile->sequence, tile->first_head,
                                     tile->end_head};
-    if constexpr (Config::kPairs) {
-      return PairWalk<RowsOfKeys<kTileM, kTileN>, VisitMask<Config>>{
+    if constexpr (Config::kRanges) {
+      return RangeWalk<RowsOfKeys<kTileM, kTileN>, VisitMask<Config>>{
           queue,
-          {{static_cast<const int*>(all.pairs), all.pair_count, p.seq_q, p.seq_k, p.window_left,
+          {{static_cast<const int*>(all.ranges), all.range_count, p.seq_q, p.seq_k, p.window_left,
             p.window_right},
            first,
            last},
           mask,
-          static_cast<const int*>(all.pair_batches)};
+          static_cast<const int*>(all.range_batches)};
     } else {  // the difference of positions seen from the keys
       return PositionWalk<kTileM, false, VisitMask<Config>>{
           queue,
@@ -139,14 +139,14 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
     place.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
                                tile->sequence * p.alibi_batch_stride + at.head);
   }
-  constexpr bool kSnippets = kHasSnippets<Config>;
-  if constexpr (kSnippets) place.sequence = tile->sequence, place.head = at.head;
+  constexpr bool kMods = kHasMods<Config>;
+  if constexpr (kMods) place.sequence = tile->sequence, place.head = at.head;
   const unsigned lse2 = shared + Smem::kRowsAt + 4 * place.lane_query;
-  if constexpr (Config::kPairs) {
-    const Visit v = kMasked || Config::kAlibi || kSnippets ? queue.get(visit) : Visit{};
+  if constexpr (Config::kRanges) {
+    const Visit v = kMasked || Config::kAlibi || kMods ? queue.get(visit) : Visit{};
     const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
     VisitPlaces places = {v.at, v.end, v.first, v.last, {}};
-    if constexpr (kSnippets) {
+    if constexpr (kMods) {
       places.from = queue.origin(visit);
       place.sequence = places.from.batch;
     }
@@ -210,8 +210,8 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
 #pragma unroll
     for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
   }
-  if constexpr (Config::kPairs) {
-    // Keys of other pairs, or of none, lie in the tile as well.
+  if constexpr (Config::kRanges) {
+    // Keys of other ranges, or of none, lie in the tile as well.
     const int visit = in_place(at.visit), first = queue.first(visit) - tile->first;
     const int last = queue.last(visit) - 1 - tile->first;
     if (uniform(first <= 0 && last >= minimum(kTileN, p.seq_k - tile->first) - 1)) {
@@ -293,7 +293,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
     const int row = tile->first + (Shape::key_block() + b) * 16;
     const auto add = [&](float* at, float first, float second) {
       float there[2] = {0.0f, 0.0f};
-      if (!all.first_keys) load_pair(at, there[0], there[1]);
+      if (!all.first_keys) load_range(at, there[0], there[1]);
       store_pair(at, there[0] + first, there[1] + second);
     };
     SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}.each(

@@ -6,9 +6,9 @@
 // and of a block tell whether all, some or none of their pairs are kept.
 #pragma once
 #include "attention/mask.cuh"
+#include "attention/mods/visit_mods.cuh"
 #include "attention/scores.cuh"
 #include "attention/visit_queue.cuh"
-#include "attention/mods/visit_snippets.cuh"
 #include "common/types.cuh"
 
 namespace lathe {
@@ -43,7 +43,7 @@ __device__ __forceinline__ PositionRange position_range(const int* positions, in
 }
 
 // The blocks of a tile, appended to the queue one by one, from the left to the right, less those
-// that the mask of a snippet leaves out: it is asked about the ranges, of which all positions are
+// that the mask of a mod leaves out: it is asked about the ranges, of which all positions are
 // a part.
 template <int kBlock, bool kOwnRows, class Mask>
 struct PositionWalk {
@@ -83,7 +83,7 @@ struct PositionWalk {
     return static_cast<long long>(k.most) - q.least <= high &&
            static_cast<long long>(k.least) - q.most >= low;
   }
-  // What the mask of a snippet leaves of two ranges: kOwnRows: the tile's are those of rows.
+  // What the mask of a mod leaves of two ranges: kOwnRows: the tile's are those of rows.
   __device__ __forceinline__ int kept(const PositionRange& tile, const PositionRange& other) const {
     const PositionRange& q = kOwnRows ? tile : other;
     const PositionRange& k = kOwnRows ? other : tile;
@@ -147,9 +147,9 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = rows.query(tile, rows.place(b, half, thread), thread);
-        // Snippets are asked about rows and keys that are there: in the place of others, the last.
-        if (kHasSnippets<Config> || row < tile.rows) {
-          const int own = kHasSnippets<Config> ? minimum(row, tile.rows - 1) : row;
+        // Mods are asked about rows and keys that are there: in the place of others, the last.
+        if (kHasMods<Config> || row < tile.rows) {
+          const int own = kHasMods<Config> ? minimum(row, tile.rows - 1) : row;
           q[b][half] = load_element(static_cast<const int*>(p.q_positions) + own);
         }
       }
@@ -162,8 +162,8 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
       const int column = key + 8 * n + thread % 4 * 2 + c;
       const bool inside = column < tile.keys;
       int k = 0;
-      if (kNear && (kHasSnippets<Config> || inside)) {
-        const int own = kHasSnippets<Config> ? minimum(column, tile.keys - 1) : column;
+      if (kNear && (kHasMods<Config> || inside)) {
+        const int own = kHasMods<Config> ? minimum(column, tile.keys - 1) : column;
         k = load_element(static_cast<const int*>(p.k_positions) + own);
       }
 #pragma unroll

@@ -5,7 +5,7 @@
 // of visits.cuh and were made by attention_mask_queries.
 #pragma once
 #include "attention/key_tile.cuh"
-#include "attention/mods/snippets.cuh"
+#include "attention/mods/mods.cuh"
 #include "common/types.cuh"
 
 namespace lathe {

@@ -19,7 +19,7 @@ struct ScoreUnits {
   float t;
   float scale, softcap, tanh_scale;
   float own_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
-  const AttentionCaptures captures;  // of snippets
+  const AttentionCaptures captures;  // of mods
 
   template <class Rows>
   __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
@@ -52,7 +52,7 @@ __device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>&
   return y;
 }
 
-// Snippets are asked about rows and keys of the sequence only: outside, about its last ones, and
+// Mods are asked about rows and keys of the sequence only: outside, about its last ones, and
 // the answer goes to no result.
 struct SequencePlaces {
   const AttentionTile& tile;
@@ -61,7 +61,7 @@ struct SequencePlaces {
 };
 
 // All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. A window is a
-// sequence's, or that of one visit, and so are the places that snippets are asked about.
+// sequence's, or that of one visit, and so are the places that mods are asked about.
 template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows,
           class Places>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
@@ -98,7 +98,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           float y = scaled_score(s[b][n][2 * half + c], units);
-          const int at = places.key_of(key + column + 8 * n + c);  // for snippets
+          const int at = places.key_of(key + column + 8 * n + c);  // for mods
           if constexpr (Config::kAlibi) {
             y = biased_score(y, slope, distance - static_cast<float>(8 * n + c));
           }

@@ -50,7 +50,7 @@ __device__ __forceinline__ float tanh_of<f32>(float x, float cap, float) {
   return tanhf(__fdiv_rn(x, cap));
 }
 
-// softcap * tanh(x / softcap), and x - slope * |distance|: the options, and what snippets may call.
+// softcap * tanh(x / softcap), and x - slope * |distance|: the options, and what mods may call.
 template <class Element>
 __device__ __forceinline__ float capped_score(float x, float scale, float cap) {
   return __fmul_rn(cap, tanh_of<Element>(x, cap, scale));

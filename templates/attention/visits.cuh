@@ -9,8 +9,8 @@
 // 2 * block + 1 where some pair of the block may be masked and 2 * block where all are kept.
 #pragma once
 #include "attention/mask.cuh"
+#include "attention/mods/mods.cuh"
 #include "attention/place.cuh"
-#include "attention/mods/snippets.cuh"
 
 namespace lathe {
 

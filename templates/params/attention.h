@@ -12,7 +12,7 @@
 
 namespace lathe {
 
-// Snippets read, beside their arguments, the tensors capture_0 to capture_3, of types that are
+// Mods read, beside their arguments, the tensors capture_0 to capture_3, of types that are
 // constants of the kernel, and the options scalar_0 to scalar_3. They are told of head first_head +
 // h, where h counts the heads that are here.
 struct AttentionForwardParams {
@@ -96,8 +96,8 @@ struct AttentionCombineParams {
   int splits;  // at most 256
 };
 
-// One call of each function of a snippet.
-struct SnippetProbeParams {
+// One call of each function of a mod.
+struct ModProbeParams {
   float* out;  // [2]
   const void* capture[4];
   int capture_count[4];
@@ -109,16 +109,16 @@ struct SnippetProbeParams {
 
 // A step of a ring: the forward that goes on from (out, lse), float32 and contiguous in its last
 // dimension, and stores them again. seq_q rows and seq_k keys are parts of a longer sequence, or of
-// several: which row sees which key follows from pairs or from positions, which are the same in
+// several: which row sees which key follows from ranges or from positions, which are the same in
 // every row of a batch of `sequences`.
 struct AttentionBlockParams {
   AttentionForwardParams forward;
-  const void* pairs;  // int32 [NP, 7]: qa, qb, ka, kb, shift, q0, k0; see attention/pairs.cuh
-  const void* pair_batches;  // int32 [NP]: what snippets are told; null: the row of the batch
-  const void* q_positions;   // int32 [Tq]
-  const void* k_positions;   // int32 [Tk]
-  const void* key_ranges;    // int32 [key blocks, 2]: least and greatest of k_positions
-  int pair_count;
+  const void* ranges;  // int32 [NP, 7]: qa, qb, ka, kb, shift, q0, k0; see attention/ranges.cuh
+  const void* range_batches;  // int32 [NP]: what mods are told; null: the row of the batch
+  const void* q_positions;    // int32 [Tq]
+  const void* k_positions;    // int32 [Tk]
+  const void* key_ranges;     // int32 [key blocks, 2]: least and greatest of k_positions
+  int range_count;
   int first;  // nothing to go on from: out and lse are not read
 };
 

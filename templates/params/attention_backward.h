@@ -63,7 +63,7 @@ struct AttentionBackwardParams {
   const void* cu_seqlens_q;  // [N + 1]; kPacked
   const void* cu_seqlens_k;  // [N + 1]; kPacked
   const void* alibi_slopes;  // float32 [H] or [B, H]; kAlibi
-  const void* capture[4];    // [C0] .. [C3]: with snippets, as in params/attention.h
+  const void* capture[4];    // [C0] .. [C3]: with mods, as in params/attention.h
   void* visits;              // int32 [lists, visits_stride]: see attention/query_visits.cuh
   void* visit_counts;        // int32 [lists], one for each tile of keys and query head
   void* dq;                  // float32 [slices or 1, B, Sq, H, D]: added to, without softmax_scale
@@ -80,7 +80,7 @@ struct AttentionBackwardParams {
   long long visits_stride;       // in entries
   int capture_count[4];          // C0 .. C3
   float scalar[4];
-  int first_head, reserved;  // snippets are told of head first_head + h
+  int first_head, reserved;  // mods are told of head first_head + h
   int sequences, heads, kv_heads;
   int seq_q, seq_k;         // of every sequence; packed: Tq and Tk, capacities
   int rows;                 // R
@@ -126,16 +126,16 @@ struct AttentionBackwardFinishParams {
 
 // A step of a ring: what the block's keys add to dq, dk and dv, which are float32. lse2 and error,
 // here [B, H, Sq], are those of all blocks together. dq is the caller's, or slices of the
-// workspace. Config beside that of the backward: kPairs. Dynamic shared memory: the backward's and
+// workspace. Config beside that of the backward: kRanges. Dynamic shared memory: the backward's and
 // a queue of visits.
 struct AttentionBlockBackwardParams {
   AttentionBackwardParams backward;
-  const void* pairs;         // int32 [NP, 7], as in AttentionBlockParams
-  const void* pair_batches;  // int32 [NP], the same
-  const void* q_positions;   // int32 [Tq]
-  const void* k_positions;   // int32 [Tk]
-  const void* row_ranges;    // int32 [row blocks, 2]: least and greatest of q_positions
-  int pair_count;
+  const void* ranges;         // int32 [NP, 7], as in AttentionBlockParams
+  const void* range_batches;  // int32 [NP], the same
+  const void* q_positions;    // int32 [Tq]
+  const void* k_positions;    // int32 [Tk]
+  const void* row_ranges;     // int32 [row blocks, 2]: least and greatest of q_positions
+  int range_count;
   int first_keys;  // nothing to add to: dk and dv are written and not read
 };
 

@@ -39,7 +39,7 @@ Builder conv(int64_t width, const char* activation = "none", bool backward = fal
 }
 
 std::vector<KernelSpec> specs_of(const test::Context& context, const Builder& builder) {
-  const auto resolved = lathe::promised_by(*builder.problem);
+  const auto resolved = lathe::declared_by(*builder.problem);
   REQUIRE_MESSAGE(resolved.ok(), resolved.status().text());
   const auto executor = lathe::make_executor(*resolved, context->facts);
   REQUIRE_MESSAGE(executor.ok(), executor.status().text());

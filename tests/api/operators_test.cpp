@@ -113,8 +113,8 @@ TEST_CASE("of shapes of one rank an option picks by number") {
       for (int axis = 0; axis < rank; ++axis) {
         const Shape whole = shape_of_rank(shapes_of(op, "buffer"), rank, axis);
         REQUIRE(whole.rank == rank);
-        CHECK(whole.dims[axis].letter == Letter::T);
-        CHECK(shape_of_rank(some, rank, axis).dims[axis].letter == Letter::S);
+        CHECK(whole.dims[axis].dim == Dim::T);
+        CHECK(shape_of_rank(some, rank, axis).dims[axis].dim == Dim::S);
       }
     }
   }

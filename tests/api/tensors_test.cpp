@@ -14,7 +14,7 @@
 
 namespace {
 
-using lathe::Letter;
+using lathe::Dim;
 using test::Array;
 using test::contains;
 
@@ -23,7 +23,7 @@ constexpr int kOrdinal = 0;
 // The tensors of one call, good until a test breaks one of them.
 struct Fixture {
   test::Builder builder;
-  lathe::Extents promised;
+  lathe::Extents declared;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
 
@@ -32,16 +32,16 @@ struct Fixture {
     REQUIRE(builder.status == LATHE_OK);
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    promised = checked->extents;
+    declared = checked->extents;
     slots = lathe::make_slots(*checked);
   }
-  lathe::Status read(lathe::Call* call, lathe::Look look = lathe::Look::all) {
+  lathe::Status read(lathe::Call* call, lathe::Checks checks = lathe::Checks::all) {
     std::vector<const DLTensor*> tensors;
     for (const lathe::Slot& slot : slots) {
       const auto found = arrays.find(slot.name);
       tensors.push_back(found == arrays.end() ? nullptr : found->second.get());
     }
-    return lathe::read_call(*builder.problem->op, slots, promised, tensors.data(), look, kOrdinal,
+    return lathe::read_call(*builder.problem->op, slots, declared, tensors.data(), checks, kOrdinal,
                             call);
   }
 };
@@ -78,10 +78,10 @@ TEST_CASE("a good call is read into extents, addresses and strides") {
   Fixture fixture = packed();
   lathe::Call call;
   REQUIRE(fixture.read(&call).ok());
-  CHECK(call.extents[Letter::B] == 1);
-  CHECK(call.extents[Letter::T] == 100);
-  CHECK(call.extents[Letter::N] == 3);
-  CHECK(call.extents[Letter::D] == 64);
+  CHECK(call.extents[Dim::B] == 1);
+  CHECK(call.extents[Dim::T] == 100);
+  CHECK(call.extents[Dim::N] == 3);
+  CHECK(call.extents[Dim::D] == 64);
   CHECK(call.tensors[lathe::conv::x].stride[1] == 64);
   CHECK(call.tensors[lathe::conv::bias].data == nullptr);
 
@@ -90,7 +90,7 @@ TEST_CASE("a good call is read into extents, addresses and strides") {
   rows.arrays["x"].view.byte_offset = 32;
   lathe::Call again;
   REQUIRE(rows.read(&again).ok());
-  CHECK(again.extents[Letter::N] == 2);
+  CHECK(again.extents[Dim::N] == 2);
   CHECK(again.tensors[lathe::conv::x].stride[0] == 200 * 96);
   CHECK(again.tensors[lathe::conv::x].stride[1] == 96);
   CHECK(again.tensors[lathe::conv::x].data == address(0x10020));
@@ -190,7 +190,7 @@ const Bad kBadBatched[] = {
        a["x"].strides = {int64_t{1} << 62, 64, 1};
      },
      {"x", "2^63"}},
-    {"a stride off the promised alignment",
+    {"a stride off the declared alignment",
      [](auto& a) {
        a["x"].strides = {6800, 68, 1};
      },
@@ -236,7 +236,7 @@ TEST_CASE("shapes alone need no addresses") {
   Fixture fixture = packed();
   for (auto& [name, array] : fixture.arrays) array.view.data = nullptr;
   lathe::Call call;
-  CHECK(fixture.read(&call, lathe::Look::shapes).ok());
+  CHECK(fixture.read(&call, lathe::Checks::shapes).ok());
 }
 
 TEST_CASE("empty tensors need no address, and strides of one row do not matter") {

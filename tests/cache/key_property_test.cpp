@@ -101,9 +101,8 @@ Parts generate(Random& random, const std::string& source) {
         spec.constants.push_back(Constant::flag(name, member, below(random, 2) == 0));
     }
   }
-  for (const char* snippet : {"score_mod", "mask_mod"})
-    if (below(random, 3) == 0)
-      spec.snippets.push_back({snippet, "where.cuh", "return score * 0.5f;"});
+  for (const char* mod : {"score_mod", "mask_mod"})
+    if (below(random, 3) == 0) spec.mods.push_back({mod, "where.cuh", "return score * 0.5f;"});
   return out;
 }
 
@@ -137,15 +136,15 @@ std::vector<std::pair<std::string, Change>> ingredients(const Parts& parts) {
   }
   add("another constant",
       [](Parts& p) { p.spec.constants.push_back(Constant::integer("more", "kMore", 1)); });
-  for (size_t i = 0; i < parts.spec.snippets.size(); ++i) {
-    add("snippet's text", [i](Parts& p) { p.spec.snippets[i].text[7] ^= 1; });
-    add("snippet's end", [i](Parts& p) { p.spec.snippets[i].text += " "; });
-    add("snippet's name", [i](Parts& p) {
-      std::string& name = p.spec.snippets[i].name;
+  for (size_t i = 0; i < parts.spec.mods.size(); ++i) {
+    add("mod's text", [i](Parts& p) { p.spec.mods[i].text[7] ^= 1; });
+    add("mod's end", [i](Parts& p) { p.spec.mods[i].text += " "; });
+    add("mod's name", [i](Parts& p) {
+      std::string& name = p.spec.mods[i].name;
       name = name == "score_mod" ? "mask_mod" : "score_mod";
     });
-    add("without a snippet",
-        [i](Parts& p) { p.spec.snippets.erase(p.spec.snippets.begin() + static_cast<long>(i)); });
+    add("without a mod",
+        [i](Parts& p) { p.spec.mods.erase(p.spec.mods.begin() + static_cast<long>(i)); });
   }
   for (const char* arch : {"sm_90", "sm_100a", "sm_90f", "sm_9"})
     add(std::string("arch ") + arch, [arch](Parts& p) { p.arch = arch; });
@@ -191,8 +190,8 @@ TEST_CASE("each single ingredient changed gives a key that no other change gives
     REQUIRE(texts.insert(text_of(base)).second);
     ++tried;
     for (const auto& [what, change] : ingredients(base)) {
-      // Two snippets of one name are nothing that a caller can ask for.
-      if (what == "snippet's name" && base.spec.snippets.size() == 2) continue;
+      // Two mods of one name are nothing that a caller can ask for.
+      if (what == "mod's name" && base.spec.mods.size() == 2) continue;
       CAPTURE(source);
       CAPTURE(what);
       Parts changed = base;
@@ -265,7 +264,7 @@ TEST_CASE("what is no ingredient changes nothing") {
     const Parts base = generate(random, source);
     const std::string before = text_of(base);
     Parts other = base;
-    for (Snippet& snippet : other.spec.snippets) snippet.file = "/another/place/of.cuh";
+    for (Mod& mod : other.spec.mods) mod.file = "/another/place/of.cuh";
     std::vector<std::string>& options = other.options;
     std::sort(options.begin(), options.end());
     do CHECK(text_of(other) == before);

@@ -29,7 +29,7 @@ TunedFile::Change adding(const std::vector<TunedRecord>& records) {
 size_t chosen(Store& store) {
   TunedChoices choices(kDevice);
   choices.add_source("user", TunedFile(store, "h100").read().records);
-  const size_t index = choices.choose(question());
+  const size_t index = choices.choose(tuning_key());
   REQUIRE(index < kCandidates.size());
   return index;
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of tuned choices share: a record, its device and its question.
+// What the tests of tuned choices share: a record, its device and its tuning key.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ inline TunedRecord sample(const std::string& kernel = "causal_conv1d", double us
 
 inline const TunedDevice kDevice = {"h100", "sm_90a", 132};
 
-inline Question question(const std::string& kernel = "causal_conv1d") {
+inline TuningKey tuning_key(const std::string& kernel = "causal_conv1d") {
   return {kernel, kClass, kCandidates};
 }
 

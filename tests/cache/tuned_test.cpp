@@ -58,7 +58,7 @@ TEST_CASE("tuned: what is no record is refused with what is wrong") {
       {with("sms=132", "sms=99999999999"), "sms is '99999999999'"},
       {good + " us=13", "us is there twice"},
       {good + " a=1 a=2", "a is there twice"},
-      {good + " long=" + std::string(5000, 'x'), "letters"},
+      {good + " long=" + std::string(5000, 'x'), "characters"},
   };
   for (const auto& [line, part] : rows) {
     CAPTURE(line);
@@ -139,19 +139,19 @@ TEST_CASE("tuned: only what was measured on such a device answers") {
   TunedRecord other[] = {sample(), sample(), sample()};
   other[0].gpu = "h200", other[1].arch = "sm_90", other[2].multiprocessors = 114;
   choices.add_source("user", {other[0], other[1], other[2]});
-  CHECK(choices.choose(question()) == 0);
+  CHECK(choices.choose(tuning_key()) == 0);
   CHECK(choices.used() == 0);
   CHECK(choices.sources().front().records.size() == 3);
   CHECK(choices.holding().empty());
   choices.replace_source("user", {sample()});
-  CHECK(choices.choose(question()) == 1);
+  CHECK(choices.choose(tuning_key()) == 1);
   CHECK(choices.used() == 1);
-  CHECK(choices.choose(question("another")) == 0);
-  Question narrow = question();
+  CHECK(choices.choose(tuning_key("another")) == 0);
+  TuningKey narrow = tuning_key();
   narrow.problem_class += " silu=1";
   CHECK(choices.choose(narrow) == 0);
   CHECK(choices.ignored() == 0);
-  Question later = question();  // the templates do not offer it any more
+  TuningKey later = tuning_key();  // the templates do not offer it any more
   later.candidates.erase(later.candidates.begin() + 1);
   CHECK(choices.choose(later) == 0);
   CHECK(choices.ignored() == 1);
@@ -165,11 +165,11 @@ TEST_CASE("tuned: sources in order, and of shapes the one with most at stake") {
   shipped.choice = kCandidates[0], shipped.default_us = 1000;
   choices.add_source("user", {small, large});
   choices.add_source("bundle", {shipped, sample("only_shipped")});
-  CHECK(choices.choose(question()) == 2);
-  CHECK(choices.choose(question("only_shipped")) == 1);
+  CHECK(choices.choose(tuning_key()) == 2);
+  CHECK(choices.choose(tuning_key("only_shipped")) == 1);
   CHECK(choices.holding().size() == 2);
   choices.replace_source("user", {});
-  CHECK(choices.choose(question()) == 0);
+  CHECK(choices.choose(tuning_key()) == 0);
 }
 
 TEST_CASE("tuned: a GPU is named by its data sheet, or else as the driver does") {

@@ -22,7 +22,7 @@ FAMILIES = (
     ("causal_conv1d_update", {"x": "bf16:64,1024", "weight": "bf16:1024,4", "state": "bf16:64,1024,4"}, (), True),
     ("flash_attention", ATTENTION, ("causal=1",), True),
     ("flash_attention_decode", PAGES, (), True),
-    ("flash_attention_block", {"q": "bf16:512,4,32", "k": "bf16:512,4,32", "v": "bf16:512,4,32", **PARTIAL, "pairs": "i32:1,7"}, (), True),
+    ("flash_attention_block", {"q": "bf16:512,4,32", "k": "bf16:512,4,32", "v": "bf16:512,4,32", **PARTIAL, "ranges": "i32:1,7"}, (), True),
     ("lse_merge", {**PARTIAL, "block_out": "f32:512,4,32", "block_lse": "f32:4,512"}, (), True),
     ("kda", KDA, (), True),
     ("kda_recurrent", KDA, (), False),
@@ -98,7 +98,7 @@ class ExplainCases(Case):
     def test_backward(self):
         rows, sums = "bf16:512,4,16", "f32:512,4,16"
         block = {"q": rows, "k": rows, "v": rows, "dout": rows, "lse": "f32:4,512", "delta": "f32:4,512", "dq": sums, "dk": sums, "dv": sums,
-                 "pairs": "i32:1,7"}
+                 "ranges": "i32:1,7"}
         self.assert_agrees("flash_attention_block_bwd", block, ("first=1",), "sm_90a", False)
 
     def test_data_sheets(self):
@@ -188,7 +188,7 @@ class ExplainCases(Case):
         self.assertEqual(status, 0, err)
         self.assertRegex(json.loads(out)["not_counted"], "cu_seqlens_q decreases from 300 to 256")
 
-    def test_a_snippet(self):
+    def test_a_mod(self):
         """A user's text is counted as it is compiled."""
         text = self.folder / "far.cuh"
         text.write_text("__device__ float score_mod(float score, int b, int h, int q, int k) {\n"

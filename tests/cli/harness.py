@@ -95,13 +95,13 @@ def attention(packed=False, dtype="F16"):
     return {"q": tensor(dtype, [2, 5, 4, 16]), "k": tensor(dtype, [2, 7, 2, 16]), "v": tensor(dtype, [2, 7, 2, 8])}
 
 
-def block(pairs=((0, 6, 0, 9, 0, 0, 0), (6, 10, 2, 5, 3, 6, 2)), positions=False, dtype="BF16", batch=()):
+def block(ranges=((0, 6, 0, 9, 0, 0, 0), (6, 10, 2, 5, 3, 6, 2)), positions=False, dtype="BF16", batch=()):
     """Ten rows of four heads and nine keys of two, with a partial result; `batch`: of as many of them."""
     out = {"q": tensor(dtype, [*batch, 10, 4, 16]), "k": tensor(dtype, [*batch, 9, 2, 16]), "v": tensor(dtype, [*batch, 9, 2, 8]),
            "out": tensor("F32", [*batch, 10, 4, 8]), "lse": tensor("F32", [*batch, 4, 10])}
     if positions:
         return {**out, "q_pos": tensor("I32", [10], values=range(10)), "k_pos": tensor("I32", [9], values=range(9))}
-    return {**out, "pairs": tensor("I32", [len(pairs), 7], values=[word for pair in pairs for word in pair])}
+    return {**out, "ranges": tensor("I32", [len(ranges), 7], values=[word for each in ranges for word in each])}
 
 
 def kda(B=2, T=3, H=1, HV=2, K=8, V=12, dtype="F32", offsets=None, pool=None, indices=None, accepted=None):

@@ -76,7 +76,7 @@ class InputCases(Case):
             bad(f"option {name} is '{value}'; allowed are {allowed}", options=[option])
         bad("--ranks is \"0\".*from 1 to", flags=["--ranks", "0"])
 
-    def test_attention_snippets(self):
+    def test_attention_mods(self):
         texts = tempfile.TemporaryDirectory(prefix="lathe-cli-texts-")
         self.addCleanup(texts.cleanup)
         path = pathlib.Path(texts.name) / "mine.cuh"
@@ -92,7 +92,7 @@ class InputCases(Case):
         bad("option mask_mod is '.*mine.cuh', which does not exist", option="mask_mod")
         bad("score_mod: .*mine.cuh is empty", "")
         bad("score_mod: .*mine.cuh has 262145 bytes", " " * 262145)
-        bad(r"score_mod: .*mine.cuh\(1\): a snippet includes nothing", "#include <math.h>\n" + identity)
+        bad(r"score_mod: .*mine.cuh\(1\): a mod includes nothing", "#include <math.h>\n" + identity)
         path.write_text(head + "\n return y; }\n")
         process = self.start(self.command("flash_attention", options=[f"score_mod={path}"]))
         out, err = process.communicate(timeout=120)
@@ -136,24 +136,24 @@ class InputCases(Case):
             tensors = {**block(), **(changes or {})}
             self.refused(pattern, {k: v for k, v in tensors.items() if v}, op="flash_attention_block", **rest)
 
-        def pairs(*rows):
-            return {"pairs": block(rows)["pairs"]}
+        def ranges(*rows):
+            return {"ranges": block(rows)["ranges"]}
 
-        bad(r"pairs has shape \[2, 6\]; extent 1 of \[NP,7\] must be 7", {"pairs": tensor("I32", [2, 6], values=[0] * 12)})
-        bad("neither pairs nor q_pos and k_pos", {"pairs": None})
-        bad("pairs is declared beside q_pos", {**block(positions=True)})
-        bad("q_pos is declared without k_pos", {**block(positions=True), "pairs": None, "k_pos": None})
-        bad("pairs has dtype i64; allowed are i32", {"pairs": tensor("I64", [1, 7], values=[0] * 7)})
-        bad("row 0: qa, qb is 3, 2; allowed.*Tq = 10", pairs((3, 2, 0, 9, 0, 0, 0)))
-        bad("row 1: ka, kb is 0, 10; allowed.*Tk = 9", pairs((0, 2, 0, 9, 0, 0, 0), (2, 4, 0, 10, 0, 0, 0)))
-        bad("row 1: qa is 1 after 2", pairs((2, 3, 0, 9, 0, 0, 0), (1, 2, 0, 9, 0, 0, 0)))
-        bad("row 1: it shares rows and keys with row 0", pairs((0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)))
-        bad("q_pos holds 1073741824 at entry 2", {**block(positions=True), "pairs": None,
+        bad(r"ranges has shape \[2, 6\]; extent 1 of \[NP,7\] must be 7", {"ranges": tensor("I32", [2, 6], values=[0] * 12)})
+        bad("neither ranges nor q_pos and k_pos", {"ranges": None})
+        bad("ranges is declared beside q_pos", {**block(positions=True)})
+        bad("q_pos is declared without k_pos", {**block(positions=True), "ranges": None, "k_pos": None})
+        bad("ranges has dtype i64; allowed are i32", {"ranges": tensor("I64", [1, 7], values=[0] * 7)})
+        bad("row 0: qa, qb is 3, 2; allowed.*Tq = 10", ranges((3, 2, 0, 9, 0, 0, 0)))
+        bad("row 1: ka, kb is 0, 10; allowed.*Tk = 9", ranges((0, 2, 0, 9, 0, 0, 0), (2, 4, 0, 10, 0, 0, 0)))
+        bad("row 1: qa is 1 after 2", ranges((2, 3, 0, 9, 0, 0, 0), (1, 2, 0, 9, 0, 0, 0)))
+        bad("row 1: it shares rows and keys with row 0", ranges((0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)))
+        bad("q_pos holds 1073741824 at entry 2", {**block(positions=True), "ranges": None,
                                             "q_pos": tensor("I32", [10], values=[0, 1, 1 << 30] + [0] * 7)})
         batch = block(batch=[2])
-        bad("row 0: qa, qb is 0, 11; allowed.*Sq = 10", {**batch, **pairs((0, 11, 0, 9, 0, 0, 0))})
+        bad("row 0: qa, qb is 0, 11; allowed.*Sq = 10", {**batch, **ranges((0, 11, 0, 9, 0, 0, 0))})
         bad(r"lse has shape \[H,Tq\], but q has \[B,Sq,H,D\]", {**batch, "lse": tensor("F32", [4, 10])})
-        bad("q_pos has Tq = 9, but q has Sq = 10", {**block(positions=True, batch=[2]), "pairs": None,
+        bad("q_pos has Tq = 9, but q has Sq = 10", {**block(positions=True, batch=[2]), "ranges": None,
                                                     "q_pos": tensor("I32", [9], values=range(9))})
         bad("out has dtype bf16; allowed are f32", {"out": tensor("BF16", [10, 4, 8])})
         bad("lse is not declared", {"lse": None})
@@ -173,7 +173,7 @@ class InputCases(Case):
         bad("has no tensor .out.", {"out": tensor("F32", [10, 4, 8])})
         bad("dq has dtype bf16; allowed are f32", {"dq": tensor("BF16", [10, 4, 16])})
         bad("dv has .*so Tk is 8; \w+ says Tk is 9", {"dv": tensor("F32", [8, 2, 8])})
-        bad("row 1: it shares rows and keys with row 0", {"pairs": block([(0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)])["pairs"]})
+        bad("row 1: it shares rows and keys with row 0", {"ranges": block([(0, 3, 0, 5, 0, 0, 0), (2, 4, 4, 9, 0, 0, 0)])["ranges"]})
         rows = {"out": tensor("BF16", [10, 4, 8]), "dout": tensor("BF16", [10, 4, 8])}
         self.refused("lse is not declared", rows, op="flash_attention_delta")
         self.refused("dout has dtype f16; allowed is bf16, that of out",

@@ -20,15 +20,15 @@ using namespace lathe;
 
 namespace {
 
-// Notes what is asked, and answers `answer` to the question of that number.
+// Notes what is asked, and answers `answer` to the tuning key of that number.
 class Listener : public Choices {
  public:
   explicit Listener(size_t number = 0, size_t answer = 0) : number_(number), answer_(answer) {}
-  size_t choose(const Question& question) const override {
-    asked.push_back(question);
+  size_t choose(const TuningKey& tuning_key) const override {
+    asked.push_back(tuning_key);
     return asked.size() == number_ + 1 ? answer_ : 0;
   }
-  mutable std::vector<Question> asked;
+  mutable std::vector<TuningKey> asked;
 
  private:
   size_t number_, answer_;
@@ -69,7 +69,7 @@ Specs attention(int width, bool local, Dtype element = Dtype::bf16) {
 Specs block() {
   return [](const DeviceFacts& facts) {
     AttentionProblem problem;
-    problem.pairs = problem.forward = problem.backward = true;
+    problem.ranges = problem.forward = problem.backward = true;
     const auto kernels = *attention_block_kernels(problem, facts);
     return texts({&kernels.forward, &kernels.backward});
   };
@@ -121,7 +121,7 @@ Specs sparse(int group) {
 struct Row {
   const char* name;
   Specs specs;
-  size_t questions;
+  size_t tuning_keys;
 };
 const Row kRows[] = {
     {"conv forward", conv(true, false), 1},
@@ -158,20 +158,20 @@ TEST_CASE("choice: who is asked and says the first changes nothing") {
       CHECK(row.specs(with(arch, listener)) == row.specs(*facts_of_arch(arch)));
       CHECK(row.specs(with(arch, std::make_shared<Listener>(0, 1000))) ==
             row.specs(*facts_of_arch(arch)));
-      CHECK(listener->asked.size() <= row.questions);
+      CHECK(listener->asked.size() <= row.tuning_keys);
     }
   }
 }
 
-TEST_CASE("choice: each kernel of each family has a question of its own") {
+TEST_CASE("choice: each kernel of each family has a tuning_key of its own") {
   for (const Row& row : kRows) {
     const std::string name = row.name;
     CAPTURE(name);
     const auto listener = std::make_shared<Listener>();
     row.specs(with("sm_90a", listener));
-    REQUIRE(listener->asked.size() == row.questions);
+    REQUIRE(listener->asked.size() == row.tuning_keys);
     std::set<std::string> distinct;
-    for (const Question& each : listener->asked) {
+    for (const TuningKey& each : listener->asked) {
       distinct.insert(each.kernel + each.problem_class);
       CHECK(each.candidates.size() > 1);
       const std::set<std::string> candidates(each.candidates.begin(), each.candidates.end());
@@ -190,58 +190,58 @@ TEST_CASE("choice: each kernel of each family has a question of its own") {
   }
 }
 
-TEST_CASE("choice: the answer is the tile of that kernel, and of no other question's") {
+TEST_CASE("choice: the answer is the tile of that kernel, and of no other tuning_key's") {
   for (const Row& row : kRows) {
     const std::string name = row.name;
     CAPTURE(name);
     const auto first = std::make_shared<Listener>();
     const std::string usual = row.specs(with("sm_90a", first));
     for (size_t number = 0; number < first->asked.size(); ++number) {
-      const Question& question = first->asked[number];
+      const TuningKey& tuning_key = first->asked[number];
       std::set<std::string> seen = {usual};
-      for (size_t answer = 1; answer < question.candidates.size(); ++answer) {
-        CAPTURE(question.candidates[answer]);
+      for (size_t answer = 1; answer < tuning_key.candidates.size(); ++answer) {
+        CAPTURE(tuning_key.candidates[answer]);
         const auto forced = std::make_shared<Listener>(number, answer);
         const std::string specs = row.specs(with("sm_90a", forced));
         CHECK(seen.insert(specs).second);
-        // The questions do not depend on the answers.
+        // The tuning keys do not depend on the answers.
         REQUIRE(forced->asked.size() == first->asked.size());
         for (size_t i = 0; i < first->asked.size(); ++i) {
           CHECK(forced->asked[i].problem_class == first->asked[i].problem_class);
           CHECK(forced->asked[i].candidates == first->asked[i].candidates);
         }
         // Each constant of the candidate is one of the kernel's line.
-        const size_t line = (' ' + specs).find(question.kernel + ' ');
+        const size_t line = (' ' + specs).find(tuning_key.kernel + ' ');
         REQUIRE(line != std::string::npos);
-        const size_t space = question.candidates[answer].rfind(' ');
+        const size_t space = tuning_key.candidates[answer].rfind(' ');
         if (space == std::string::npos) continue;
-        const std::string tile = question.candidates[answer].substr(0, space);
+        const std::string tile = tuning_key.candidates[answer].substr(0, space);
         CHECK_MESSAGE(specs.find(tile.substr(0, tile.find(' '))) != std::string::npos, specs);
       }
     }
   }
 }
 
-TEST_CASE("choice: implementations of a step compete in one question") {
+TEST_CASE("choice: implementations of a step compete in one tuning_key") {
   ConvProblem problem;
   problem.update = true;
   const auto listener = std::make_shared<Listener>();
   const std::string usual = conv_kernels(problem, with("sm_90a", listener), false)->update->text();
   REQUIRE(listener->asked.size() == 1);
-  const Question question = listener->asked.front();
-  CHECK(question.kernel == "causal_conv1d_update");
+  const TuningKey tuning_key = listener->asked.front();
+  CHECK(tuning_key.kernel == "causal_conv1d_update");
   const std::vector<std::string> expected = {"warps=8", "kernel=causal_conv1d_update_row warps=4",
                                              "kernel=causal_conv1d_update_row warps=8",
                                              "kernel=causal_conv1d_update_row warps=1"};
-  CHECK(question.candidates == expected);
-  CHECK(kernel_of(question, expected[0]) == "causal_conv1d_update");
-  CHECK(kernel_of(question, expected[1]) == "causal_conv1d_update_row");
+  CHECK(tuning_key.candidates == expected);
+  CHECK(kernel_of(tuning_key, expected[0]) == "causal_conv1d_update");
+  CHECK(kernel_of(tuning_key, expected[1]) == "causal_conv1d_update_row");
   std::set<std::string> seen = {usual};
   for (size_t answer = 1; answer < expected.size(); ++answer) {
     const auto forced = std::make_shared<Listener>(0, answer);
     const ConvKernels kernels = *conv_kernels(problem, with("sm_90a", forced), false);
     CHECK(seen.insert(kernels.update->text()).second);
-    CHECK(kernels.update->kernel == kernel_of(question, expected[answer]));
+    CHECK(kernels.update->kernel == kernel_of(tuning_key, expected[answer]));
     CHECK(kernels.update_by == conv_updates().back());
   }
   // An answer that is none, and nobody to ask.
@@ -254,10 +254,10 @@ TEST_CASE("choice: the class and candidates are texts of the spec") {
   const auto listener = std::make_shared<Listener>();
   conv(true, false)(with("sm_90a", listener));
   REQUIRE(listener->asked.size() == 1);
-  const Question& question = listener->asked.front();
-  CHECK(question.kernel == "causal_conv1d");
-  CHECK(question.candidates.front() == "tokens=64 warps=4");
-  CHECK(question.candidates.back() == "tokens=128 warps=2");
-  CHECK(question.problem_class.substr(0, 30) == "x=bf16 weight=bf16 offsets=i32");
-  CHECK(question_of({}, {}).candidates.empty());
+  const TuningKey& tuning_key = listener->asked.front();
+  CHECK(tuning_key.kernel == "causal_conv1d");
+  CHECK(tuning_key.candidates.front() == "tokens=64 warps=4");
+  CHECK(tuning_key.candidates.back() == "tokens=128 warps=2");
+  CHECK(tuning_key.problem_class.substr(0, 30) == "x=bf16 weight=bf16 offsets=i32");
+  CHECK(tuning_key_of({}, {}).candidates.empty());
 }

@@ -29,9 +29,9 @@ TEST_CASE("texts that were made to have one XXH3 are two kernels") {
   REQUIRE(one != other);
   REQUIRE(digest(one) == digest(other));
   KernelSpec spec, twin;
-  spec.snippets = {{"score_mod", "", one}}, twin.snippets = {{"score_mod", "", other}};
+  spec.mods = {{"score_mod", "", one}}, twin.mods = {{"score_mod", "", other}};
   CHECK(spec.text() != twin.text());
-  spec.snippets = {{"score_mod", "", "abc"}};
+  spec.mods = {{"score_mod", "", "abc"}};
   CHECK(spec.text() ==
         " score_mod=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad threads=0 "
         "smem=0");

@@ -72,7 +72,7 @@ TEST_CASE("what was found when a file was embedded is what its text says") {
     const std::string source(file.text);
     auto& names = reached[file.name] = {file.name};
     for (std::sregex_iterator it(source.begin(), source.end(), include), end; it != end; ++it)
-      if ((*it)[1].str().substr(0, 8) != "snippet/") names.insert((*it)[1]);
+      if ((*it)[1].str().substr(0, 7) != "caller/") names.insert((*it)[1]);
   }
   // What is reached over others, until nothing is added.
   for (bool grew = true; grew;) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // For tests of attention's rounds: random layouts and masks, which keys a row sees by going through
-// all of them, and what the pairs of a round meet of that.
+// all of them, and what the ranges of a round meet of that.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -81,8 +81,9 @@ inline bool is_visible(const Draw& draw, int64_t q, int64_t k) {
   return draw.visible.left < 0 || -ahead <= draw.visible.left;
 }
 
-inline bool keeps(const PairRow& pair, const VisibleRange& visible, int64_t row, int64_t key) {
-  const int64_t away = (key - pair.ka) - (row - pair.qa) - pair.shift;
+inline bool keeps(const AttentionRange& range, const VisibleRange& visible, int64_t row,
+                  int64_t key) {
+  const int64_t away = (key - range.ka) - (row - range.qa) - range.shift;
   return (visible.right < 0 || away <= visible.right) &&
          (visible.left < 0 || away >= -visible.left);
 }
@@ -90,38 +91,38 @@ inline bool keeps(const PairRow& pair, const VisibleRange& visible, int64_t row,
 // How often each (row, key) of the whole axes was met.
 using Met = std::map<std::pair<int64_t, int64_t>, int>;
 
-// Meets the pairs of a round; the keys that each token of the round's buffer stands for.
+// Meets the ranges of a round; the keys that each token of the round's buffer stands for.
 inline void meet(const Draw& draw, const AttentionRound& round, const std::vector<int64_t>& rows,
                  const std::vector<int64_t>& keys, Met* met) {
   int64_t count = 0;
   int last = 0;
-  for (const PairRow& pair : round.pairs) {
-    REQUIRE(pair.qa >= last);
-    last = pair.qa;
-    REQUIRE((pair.qa < pair.qb && pair.qb <= static_cast<int>(rows.size())));
-    REQUIRE((pair.ka >= 0 && pair.ka < pair.kb && pair.kb <= static_cast<int>(keys.size())));
+  for (const AttentionRange& range : round.ranges) {
+    REQUIRE(range.qa >= last);
+    last = range.qa;
+    REQUIRE((range.qa < range.qb && range.qb <= static_cast<int>(rows.size())));
+    REQUIRE((range.ka >= 0 && range.ka < range.kb && range.kb <= static_cast<int>(keys.size())));
     bool first_row = false, last_row = false, first_key = false, last_key = false;
-    for (int64_t row = pair.qa; row < pair.qb; ++row) {
-      for (int64_t key = pair.ka; key < pair.kb; ++key) {
-        if (!keeps(pair, draw.visible, row, key)) continue;
+    for (int64_t row = range.qa; row < range.qb; ++row) {
+      for (int64_t key = range.ka; key < range.kb; ++key) {
+        if (!keeps(range, draw.visible, row, key)) continue;
         ++(*met)[{rows[row], keys[key]}];
         ++count;
-        first_row = first_row || row == pair.qa, last_row = last_row || row == pair.qb - 1;
-        first_key = first_key || key == pair.ka, last_key = last_key || key == pair.kb - 1;
+        first_row = first_row || row == range.qa, last_row = last_row || row == range.qb - 1;
+        first_key = first_key || key == range.ka, last_key = last_key || key == range.kb - 1;
       }
     }
     REQUIRE((first_row && last_row && first_key && last_key));
     if (!draw.visible.positions) continue;
-    const int n = sequence_of(draw.layout.cu_seqlens, rows[pair.qa]);
+    const int n = sequence_of(draw.layout.cu_seqlens, rows[range.qa]);
     const int64_t q_begin = draw.layout.cu_seqlens[n], k_begin = draw.layout.cu_seqlens_k[n];
     const int64_t more =
         draw.layout.cu_seqlens_k[n + 1] - k_begin - (draw.layout.cu_seqlens[n + 1] - q_begin);
-    REQUIRE(pair.shift == pair.q0 + more - pair.k0);
-    for (int64_t row = pair.qa; row < pair.qb; ++row) {
-      REQUIRE(rows[row] == q_begin + pair.q0 + row - pair.qa);
+    REQUIRE(range.shift == range.q0 + more - range.k0);
+    for (int64_t row = range.qa; row < range.qb; ++row) {
+      REQUIRE(rows[row] == q_begin + range.q0 + row - range.qa);
     }
-    for (int64_t key = pair.ka; key < pair.kb; ++key) {
-      REQUIRE(keys[key] == k_begin + pair.k0 + key - pair.ka);
+    for (int64_t key = range.ka; key < range.kb; ++key) {
+      REQUIRE(keys[key] == k_begin + range.k0 + key - range.ka);
     }
   }
   REQUIRE(round.visible == count);
@@ -133,9 +134,9 @@ inline void require_all_met(const Draw& draw, const Met& met) {
     for (int64_t k = 0; k < draw.layout.key_length; ++k) visible += is_visible(draw, q, k);
   }
   REQUIRE(static_cast<int64_t>(met.size()) == visible);
-  for (const auto& [pair, times] : met) {
+  for (const auto& [range, times] : met) {
     REQUIRE(times == 1);
-    REQUIRE(is_visible(draw, pair.first, pair.second));
+    REQUIRE(is_visible(draw, range.first, range.second));
   }
 }
 

@@ -19,10 +19,10 @@ namespace {
 using Sums = std::vector<int64_t>;
 Sums part_of(const Draw& draw, const AttentionRound& round, int64_t keys) {
   Sums out(static_cast<size_t>(keys), 0);
-  for (const PairRow& pair : round.pairs) {
-    for (int64_t row = pair.qa; row < pair.qb; ++row) {
-      for (int64_t key = pair.ka; key < pair.kb; ++key) {
-        out[key] += keeps(pair, draw.visible, row, key);
+  for (const AttentionRange& range : round.ranges) {
+    for (int64_t row = range.qa; row < range.qb; ++row) {
+      for (int64_t key = range.ka; key < range.kb; ++key) {
+        out[key] += keeps(range, draw.visible, row, key);
       }
     }
   }
@@ -98,7 +98,7 @@ TEST_CASE("ring rounds: 600 draws meet every visible pair once, and keys arrive 
       int held = rank;  // whose keys are in the rank's buffer
       for (size_t step = 0; step < ranks[rank].rounds.size(); ++step) {
         const AttentionRound& round = ranks[rank].rounds[step];
-        if (!round.pairs.empty()) REQUIRE(round.owner == held);
+        if (!round.ranges.empty()) REQUIRE(round.owner == held);
         meet(draw, round, tokens_of(draw.layout.queries[rank]),
              tokens_of(draw.layout.keys[round.owner]), &met);
         if (const KeyMessage& to = round.send_keys) {
@@ -171,8 +171,8 @@ TEST_CASE("gathered keys: 600 draws meet every visible pair once, in keys that w
       meet(draw, mine.own(), rows, tokens_of(draw.layout.keys[rank]), &met);
       if (world == 1) continue;
       meet(draw, mine.rounds[1], rows, keys, &met);
-      for (const PairRow& pair : mine.rounds[1].pairs) {
-        for (int64_t key = pair.ka; key < pair.kb; ++key) REQUIRE(here[key]);
+      for (const AttentionRange& range : mine.rounds[1].ranges) {
+        for (int64_t key = range.ka; key < range.kb; ++key) REQUIRE(here[key]);
       }
     }
     require_all_met(draw, met);
@@ -197,20 +197,20 @@ TEST_CASE("ring rounds: one causal sequence is the table of the method, on every
           CHECK(round.owner == (rank - step + world) % world);
           const bool later = round.owner > rank;
           if (later && !head_tail) {
-            CHECK(round.pairs.empty());
+            CHECK(round.ranges.empty());
             continue;
           }
           // A later owner's keys are seen by the second half of the rows, of an earlier owner's
           // keys the first half is seen.
-          REQUIRE(round.pairs.size() == 1);
-          const PairRow& pair = round.pairs[0];
+          REQUIRE(round.ranges.size() == 1);
+          const AttentionRange& range = round.ranges[0];
           const bool halves = head_tail && step > 0;
-          CHECK(pair.qa == (halves && later ? half : 0));
-          CHECK(pair.qb == own);
-          CHECK(pair.ka == 0);
-          CHECK(pair.kb == (halves && !later ? half : own));
-          if (step == 0) CHECK(pair.shift == 0);
-          const int64_t all = int64_t{pair.qb - pair.qa} * (pair.kb - pair.ka);
+          CHECK(range.qa == (halves && later ? half : 0));
+          CHECK(range.qb == own);
+          CHECK(range.ka == 0);
+          CHECK(range.kb == (halves && !later ? half : own));
+          if (step == 0) CHECK(range.shift == 0);
+          const int64_t all = int64_t{range.qb - range.qa} * (range.kb - range.ka);
           CHECK(round.visible == (step == 0 ? own * (own + 1) / 2 : all));
           if (!head_tail) continue;
           // Every block goes all the way round, and its gradients come home with the last hop.

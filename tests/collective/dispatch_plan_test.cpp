@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A dispatch carried out on the host, token by token: every query meets exactly its keys once,
+// A dispatch executed on the host, token by token: every query meets exactly its keys once,
 // results go home, gradients are summed by the order of ranks. Against the definition of a mask.
 #include "collective/plans/dispatch_plan.h"
 
@@ -20,11 +20,11 @@ using Buffers = std::vector<std::vector<int64_t>>;  // [rank][row]
 
 // What the messages of all ranks do to the buffers, with the pairing that NCCL has: between two
 // ranks the i-th send meets the i-th receive.
-Buffers carry(const Moves& moves, const Buffers& from, const std::vector<int64_t>& rows,
+Buffers carry(const RowCopies& copies, const Buffers& from, const std::vector<int64_t>& rows,
               bool packs) {
   const int world = static_cast<int>(from.size());
-  std::vector<RankMoves> of;
-  for (int r = 0; r < world; ++r) of.push_back(moves_of_rank(moves, r, packs));
+  std::vector<RankCopies> of;
+  for (int r = 0; r < world; ++r) of.push_back(copies_of_rank(copies, r, packs));
   std::map<std::pair<int, int>, std::vector<std::vector<int64_t>>> wires;
   for (int r = 0; r < world; ++r) {
     std::vector<int64_t> source = from[r];
@@ -138,7 +138,7 @@ TEST_CASE("dispatch plan: every query meets exactly its keys, and results go hom
       int64_t pairs = 0, last = 0;
       for (const int64_t token : queries[at]) CHECK(token != kNothing);
       for (const int64_t token : keys[at]) CHECK(token != kNothing);
-      for (const PairRow& pair : plan.pairs[at]) {
+      for (const AttentionRange& pair : plan.ranges[at]) {
         CHECK(pair.qa == last);  // ascending, one behind the other
         last = pair.qb;
         for (int64_t i = pair.qa; i < pair.qb; ++i) {
@@ -234,12 +234,12 @@ TEST_CASE("dispatch plan: what one document costs is spread, what is even stays"
   const auto even = plan_dispatch(*layout, rules);
   REQUIRE(even.ok());
   CHECK_FALSE(even->moved);
-  for (const Moves* moves : {&even->queries, &even->keys, &even->gradients}) {
-    for (const Move& move : *moves) CHECK(move.from == move.to);
+  for (const RowCopies* copies : {&even->queries, &even->keys, &even->gradients}) {
+    for (const RowCopy& move : *copies) CHECK(move.from == move.to);
   }
 }
 
-TEST_CASE("dispatch plan: moves only where it pays, and never past the limit") {
+TEST_CASE("dispatch plan: copies only where it pays, and never past the limit") {
   LayoutOptions options;
   options.world = 4, options.length = 4096;
   const auto layout = make_layout(options);
@@ -269,8 +269,8 @@ TEST_CASE("dispatch plan: moves only where it pays, and never past the limit") {
     plan = plan_dispatch(*layout, rules);
     REQUIRE(plan.ok());
     std::vector<int64_t> received(4);
-    for (const Moves* moves : {&plan->queries, &plan->keys}) {
-      for (const Move& move : *moves) received[move.to] += move.from == move.to ? 0 : move.rows;
+    for (const RowCopies* copies : {&plan->queries, &plan->keys}) {
+      for (const RowCopy& move : *copies) received[move.to] += move.from == move.to ? 0 : move.rows;
     }
     for (const int64_t tokens : received) CHECK(tokens <= limit);
     moved += plan->moved ? 1 : 0;
@@ -288,16 +288,17 @@ TEST_CASE("dispatch plan: keys of their own are refused") {
   CHECK(plan.status().text().find("keys are 12 tokens and queries 8") != std::string::npos);
 }
 
-TEST_CASE("moves: so many runs between two ranks are one message") {
-  Moves moves;
-  for (int64_t i = 0; i < 100; ++i) moves.push_back({0, 1, 2 * i, 3 * i, 1});
-  CHECK(most_between(moves) == 100);
-  const RankMoves sender = moves_of_rank(moves, 0, true), receiver = moves_of_rank(moves, 1, true);
+TEST_CASE("copies: so many runs between two ranks are one message") {
+  RowCopies copies;
+  for (int64_t i = 0; i < 100; ++i) copies.push_back({0, 1, 2 * i, 3 * i, 1});
+  CHECK(most_between(copies) == 100);
+  const RankCopies sender = copies_of_rank(copies, 0, true),
+                   receiver = copies_of_rank(copies, 1, true);
   CHECK(sender.sends == std::vector<Piece>{{1, 0, 100}});
   CHECK(sender.send_rows.size() == 100);
   CHECK(receiver.receives == std::vector<Piece>{{0, 0, 100}});
   // A run as it lies needs no list.
-  const RankMoves plain = moves_of_rank({{0, 1, 5, 9, 4}, {0, 2, 9, 1, 3}}, 0, true);
+  const RankCopies plain = copies_of_rank({{0, 1, 5, 9, 4}, {0, 2, 9, 1, 3}}, 0, true);
   CHECK(plain.sends == std::vector<Piece>{{1, 5, 4}, {2, 9, 3}});
   CHECK(plain.send_rows.empty());
 }

@@ -294,15 +294,15 @@ Outcome replay(std::vector<Rank>& ranks, std::mt19937& random, bool lazy_message
       if (op.kind == Op::hop && !all_done(op)) continue;
       ready.push_back(q);
     }
-    std::vector<Match> moves = matches(queues);
-    if (lazy_messages && !ready.empty()) moves.clear();
-    if (ready.empty() && moves.empty()) {
+    std::vector<Match> copies = matches(queues);
+    if (lazy_messages && !ready.empty()) copies.clear();
+    if (ready.empty() && copies.empty()) {
       out.finished = !left;
       return out;
     }
-    const size_t pick = random() % (ready.size() + moves.size());
+    const size_t pick = random() % (ready.size() + copies.size());
     if (pick >= ready.size()) {
-      const Match& move = moves[pick - ready.size()];
+      const Match& move = copies[pick - ready.size()];
       std::memcpy(move.to->data, move.from->data, move.from->bytes);
       move.from->done = move.to->done = true;
       out.events.push_back({Event::transfer, move.receiver, {}});

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "collective/agreement.h"
-#include "collective/plans/conv_halo.h"
 #include "collective/exchange.h"
+#include "collective/plans/conv_halo.h"
 #include "tests/collective/threads.h"
 
 using namespace lathe;

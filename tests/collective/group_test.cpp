@@ -132,12 +132,12 @@ TEST_CASE("a call whose peers never connect is a timeout and ends the communicat
   fakes::Rank rank;
   auto group = create(rank, 2, 0, 30);
   REQUIRE(group.ok());
-  CHECK((*group)->settle(ncclSuccess, "x").ok());
-  CHECK((*group)->settle(ncclInProgress, "x").ok());
-  CHECK((*group)->settle(ncclInvalidArgument, "x").code() == Code::nccl);
+  CHECK((*group)->complete(ncclSuccess, "x").ok());
+  CHECK((*group)->complete(ncclInProgress, "x").ok());
+  CHECK((*group)->complete(ncclInvalidArgument, "x").code() == Code::nccl);
   CHECK((*group)->usable().ok());
   rank.behaviour.never_ready = true;
-  const Status status = (*group)->settle(ncclInProgress, "the hop");
+  const Status status = (*group)->complete(ncclInProgress, "the hop");
   CHECK(status.code() == Code::timeout);
   CHECK(says(status, "the hop of rank 0 of 2 waited 30 ms"));
   CHECK(rank.aborted);

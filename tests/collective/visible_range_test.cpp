@@ -23,13 +23,13 @@ TEST_CASE("pairs: class, shift and count of 4000 random pairs, pair by pair") {
         seen += (left < 0 || away >= -left) && (right < 0 || away <= right) ? 1 : 0;
       }
     }
-    const PairRule rule = pair_rule(rows, keys, offset, {left, right});
+    const RangeRule rule = range_rule(rows, keys, offset, {left, right});
     CAPTURE(draw);
     CHECK(rule.visible == seen);
     CHECK(rule.shift == rows.begin + offset - keys.begin);
     const bool all = seen == rows.size() * keys.size() && seen > 0;
-    CHECK((rule.kind == PairKind::full) == all);
-    if (rule.kind == PairKind::none) CHECK(seen == 0);
+    CHECK((rule.kind == RangeKind::full) == all);
+    if (rule.kind == RangeKind::none) CHECK(seen == 0);
   }
 }
 
@@ -41,7 +41,7 @@ TEST_CASE("visible range: the keys of some rows, from the first to the last one 
           int64_t first = 8, last = -1;
           for (int64_t row = begin; row < end; ++row) {
             for (int64_t key = 0; key < 8; ++key) {
-              if (pair_rule({row, row + 1}, {key, key + 1}, 0, {left, right}).visible == 0)
+              if (range_rule({row, row + 1}, {key, key + 1}, 0, {left, right}).visible == 0)
                 continue;
               first = std::min(first, key), last = std::max(last, key);
             }

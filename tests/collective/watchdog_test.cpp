@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 // Always busy, and most of the time under the lock of its entry.
 struct Slow : lathe::Watched {
   std::atomic<int> looks{0};
-  bool look(Clock::time_point) override {
+  bool inspect(Clock::time_point) override {
     ++looks;
     std::this_thread::sleep_for(20ms);
     return true;

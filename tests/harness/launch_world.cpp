@@ -84,14 +84,14 @@ void World::make(const Builder& builder) {
 
 void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels,
                  int64_t width) {
-  fill({{lathe::Letter::B, batch},
-        {lathe::Letter::T, tokens},
-        {lathe::Letter::N, sequences},
-        {lathe::Letter::D, channels},
-        {lathe::Letter::W, width}});
+  fill({{lathe::Dim::B, batch},
+        {lathe::Dim::T, tokens},
+        {lathe::Dim::N, sequences},
+        {lathe::Dim::D, channels},
+        {lathe::Dim::W, width}});
 }
 
-void World::fill(const std::map<lathe::Letter, int64_t>& extents) {
+void World::fill(const std::map<lathe::Dim, int64_t>& extents) {
   // Worlds share the recorder: the next launches are this one's.
   for (size_t i = 0; i < plan->kernels.size(); ++i) {
     recorder.params_bytes.at(i) = static_cast<size_t>(plan->kernels[i].built->spec().params_bytes);
@@ -101,7 +101,7 @@ void World::fill(const std::map<lathe::Letter, int64_t>& extents) {
   for (const lathe::Slot& slot : plan->slots) {
     std::vector<int64_t> shape;
     for (int d = 0; d < slot.shape.rank; ++d) {
-      shape.push_back(extents.at(slot.shape.dims[d].letter) + slot.shape.dims[d].plus);
+      shape.push_back(extents.at(slot.shape.dims[d].dim) + slot.shape.dims[d].plus);
     }
     const auto dtype = static_cast<lathe_dtype>(slot.dtype);
     arrays.emplace_back(dtype, shape, address(slot.tensor));

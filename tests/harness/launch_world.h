@@ -58,9 +58,9 @@ struct World {
   World();
   void join(fakes::Rank* rank, int world, int index);
   void make(const test::Builder& builder);
-  // Every declared tensor with the extents of the letters.
+  // Every declared tensor with the extents of the dims.
   void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
-  void fill(const std::map<lathe::Letter, int64_t>& extents);
+  void fill(const std::map<lathe::Dim, int64_t>& extents);
   // Asks for the workspace, checks that it is needed, and runs with it. Adds nothing to
   // allocations(), and begins `recorder` anew.
   lathe_status run(size_t* workspace = nullptr);

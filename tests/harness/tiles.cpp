@@ -12,7 +12,7 @@ namespace {
 class NamedTiles : public lathe::Choices {
  public:
   explicit NamedTiles(std::map<std::string, std::string> tiles) : tiles_(std::move(tiles)) {}
-  size_t choose(const lathe::Question& question) const override {
+  size_t choose(const lathe::TuningKey& question) const override {
     const auto named = tiles_.find(question.kernel);
     if (named == tiles_.end()) return 0;
     const auto& all = question.candidates;

@@ -12,8 +12,8 @@ namespace {
 
 using lathe::DeviceFacts;
 using lathe::KernelSpec;
-using lathe::Question;
 using lathe::Status;
+using lathe::TuningKey;
 
 struct Problem {
   int width = 0;
@@ -47,8 +47,8 @@ const How* const kStep[] = {&kNarrow, &kMiddle, &kWide};
 class Answer : public lathe::Choices {
  public:
   explicit Answer(size_t answer) : answer_(answer) {}
-  size_t choose(const Question& question) const override {
-    asked = question.candidates;
+  size_t choose(const TuningKey& tuning_key) const override {
+    asked = tuning_key.candidates;
     return answer_;
   }
   mutable std::vector<std::string> asked;

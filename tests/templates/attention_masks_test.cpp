@@ -60,7 +60,7 @@ AttentionProblem problem_of(const Call& c) {
   problem.head_dim = problem.value_dim = kWidth;
   problem.packed = c.packed, problem.pack_gqa = c.pack_gqa;
   problem.local = c.left >= 0 || c.right >= 0;
-  problem.snippets = {{"mask_mod", "mask", std::string(kMask) + (c.tiles ? kTiles : "")}};
+  problem.mods = {{"mask_mod", "mask", std::string(kMask) + (c.tiles ? kTiles : "")}};
   return problem;
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("lists of blocks under a mask_mod hold what some pair asks for, and no
                                   c.packed ? starts(c.keys).back() : c.keys[0]};
     const auto ready = [&](const KernelSpec& spec, sim::test::Device& device) {
       CAPTURE(spec.text());
-      const auto compiled = (*opened)->compile(emit_unit(spec, "sm_80"), "sm_80", spec.snippets);
+      const auto compiled = (*opened)->compile(emit_unit(spec, "sm_80"), "sm_80", spec.mods);
       REQUIRE_MESSAGE(compiled.ok(), compiled.status().text());
       CHECK(compiled->report.spill_stores == 0);
       device.settings.seed = seed;

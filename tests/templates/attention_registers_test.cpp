@@ -36,10 +36,10 @@ KernelSpec default_of(const Unit& unit) {
   problem.softcap = unit.has("softcap"), problem.alibi = unit.has("alibi");
   problem.sinks = unit.has("sinks"), problem.pack_gqa = unit.has("pack_gqa");
   problem.deterministic = unit.has("ordered");
-  problem.pairs = unit.has("pairs"), problem.positions = unit.has("positions");
+  problem.ranges = unit.has("pairs"), problem.positions = unit.has("positions");
   problem.persistent = unit.has("turns");
   const DeviceFacts facts = *facts_of_arch(unit.arch);
-  if (problem.pairs || problem.positions) {
+  if (problem.ranges || problem.positions) {
     (unit.has("backward") ? problem.backward : problem.forward) = true;
     const auto kernels = attention_block_kernels(problem, facts);
     REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 #include "codegen/templates.h"
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
@@ -59,12 +59,12 @@ TEST_CASE("specs and templates have the same stems") {
   }
   AttentionProblem forward;
   forward.forward = forward.backward = true;
-  forward.snippets = {{"mask_mod", "", ""}};
+  forward.mods = {{"mask_mod", "", ""}};
   const DeviceFacts facts = *facts_of_arch("sm_80");
   const AttentionKernels attention = *attention_kernels(forward, facts);
   const AttentionBackwardKernels backward =
       *attention_backward_kernels(forward, facts, {true, false});
-  const KernelSlot probe = snippet_probe_spec(*attention.forward, forward.snippets.front());
+  const KernelSlot probe = mod_probe_spec(*attention.forward, forward.mods.front());
   for (const auto* spec : {&attention.forward, &attention.mask_blocks, &backward.together,
                            &backward.mask_queries, &backward.prepare, &backward.finish, &probe}) {
     REQUIRE(spec->has_value());

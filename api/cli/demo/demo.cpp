@@ -49,12 +49,12 @@ Outcome run_case(lathe_context* context, const DemoCase& item) {
 std::string shape_of(const Problem& problem) {
   const bool packed = problem.inputs.count("cu_seqlens") + problem.inputs.count("cu_seqlens_q") > 0;
   std::string text;
-  for (const std::string letter :
+  for (const std::string dim :
        {"B", "N", "T", "Sq", "Sk", "Tq", "Tk", "H", "HV", "HK", "K", "V", "D", "DV", "W"}) {
-    const auto found = problem.extents.find(letter);
-    const bool other = letter == (packed ? "B" : "N");
+    const auto found = problem.extents.find(dim);
+    const bool other = dim == (packed ? "B" : "N");
     if (other || found == problem.extents.end() || found->second < 0) continue;
-    text += (text.empty() ? "" : " ") + letter + "=" + std::to_string(found->second);
+    text += (text.empty() ? "" : " ") + dim + "=" + std::to_string(found->second);
   }
   return text;
 }

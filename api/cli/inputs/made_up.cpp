@@ -10,9 +10,9 @@ namespace {
 
 using Value = std::function<int64_t(int64_t)>;  // of an element, by its number
 
-int64_t extent(const Problem& problem, std::initializer_list<const char*> letters) {
-  for (const char* letter : letters) {
-    const auto found = problem.extents.find(letter);
+int64_t extent(const Problem& problem, std::initializer_list<const char*> dims) {
+  for (const char* dim : dims) {
+    const auto found = problem.extents.find(dim);
     if (found != problem.extents.end()) return found->second;
   }
   return 0;
@@ -86,8 +86,8 @@ Value slots(const Problem& problem) {
   return [all = extent(problem, {"S"})](int64_t i) { return i < all ? i : -1; };
 }
 
-// All rows and all keys, the last row at the last key; more pairs are empty.
-Value pairs(const Problem& problem) {
+// All rows and all keys, the last row at the last key; more ranges are empty.
+Value ranges(const Problem& problem) {
   const int64_t rows = extent(problem, {"Tq", "Sq"}), keys = extent(problem, {"Tk", "Sk"});
   return [=](int64_t i) -> int64_t {
     const int64_t first[] = {0, rows, 0, keys, keys - rows, 0, 0};
@@ -98,15 +98,15 @@ Value pairs(const Problem& problem) {
 
 Value value_of(const Problem& problem, const std::string& name, const TensorSpec& spec) {
   if (name.starts_with("cu_seqlens")) {
-    const std::string letter = name == "cu_seqlens" ? "T" : "T" + name.substr(name.size() - 1);
-    return even_offsets(extent(problem, {letter.c_str()}), spec.shape[0]);
+    const std::string dim = name == "cu_seqlens" ? "T" : "T" + name.substr(name.size() - 1);
+    return even_offsets(extent(problem, {dim.c_str()}), spec.shape[0]);
   }
   if (name == "indices" && problem.extents.contains("topk")) return list_entries(problem, spec);
   if (name == "block_table") return pages(problem);
   if (name == "cache_seqlens") return stored_keys(problem);
   if (name == "state_indices") return slots(problem);
   if (name == "num_accepted_tokens") return [](int64_t) { return 1; };
-  if (name == "pairs") return pairs(problem);
+  if (name == "ranges") return ranges(problem);
   if (name == "q_pos") return row_positions(problem);
   if (name == "k_pos" || name == "indices") return [](int64_t i) { return i; };
   return [](int64_t) { return 0; };

@@ -8,7 +8,7 @@
 namespace lathe::cli {
 
 // The integers, which decide where kernels read: sequences of one length, lists of keys spread over
-// what a row may see, full pages, a slot for each sequence, one pair of all rows and all keys.
+// what a row may see, full pages, a slot for each sequence, one range of all rows and all keys.
 // What is not among them may hold anything: no kernel reads elsewhere for it. Every extent must be
 // known.
 TensorMap made_up_integers(const Problem& problem);

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "api/cli/output.h"
 #include "api/cli/inputs/safetensors.h"
+#include "api/cli/output.h"
 
 namespace lathe::cli {
 namespace {

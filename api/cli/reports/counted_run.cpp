@@ -3,9 +3,9 @@
 // `lathe count`, which `lathe explain` starts: a plan runs once on the simulator that the
 // environment describes. What comes out of it is of no use, as only some thread blocks run.
 #include "api/cli/inputs/made_up.h"
+#include "api/cli/inputs/safetensors.h"
 #include "api/cli/options.h"
 #include "api/cli/run.h"
-#include "api/cli/inputs/safetensors.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

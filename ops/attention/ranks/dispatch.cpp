@@ -33,17 +33,17 @@ Result<std::unique_ptr<const ShardState>> DispatchShardState::make(const Device&
                                                                    DispatchPlan plan, int tensors) {
   auto out = std::make_unique<DispatchShardState>();
   const int rank = shard.rank, world = shard.layout.world();
-  const auto route = [&](const Moves& moves) {
-    return RowRoute::make(device, moves_of_rank(moves, rank, plan.packs));
+  const auto route = [&](const RowCopies& copies) {
+    return RowRoute::make(device, copies_of_rank(copies, rank, plan.packs));
   };
   LATHE_ASSIGN(out->queries_there, route(plan.queries));
   LATHE_ASSIGN(out->queries_back, route(reversed(plan.queries)));
   LATHE_ASSIGN(out->keys_there, route(plan.keys));
   LATHE_ASSIGN(out->gradients, route(plan.gradients));
-  const auto& pairs = plan.pairs[rank];
-  static_assert(sizeof(PairRow) == 7 * sizeof(int32_t));
-  LATHE_ASSIGN(out->pairs, table_of(device, {reinterpret_cast<const int32_t*>(pairs.data()),
-                                             7 * pairs.size()}));
+  const auto& ranges = plan.ranges[rank];
+  static_assert(sizeof(AttentionRange) == 7 * sizeof(int32_t));
+  LATHE_ASSIGN(out->ranges, table_of(device, {reinterpret_cast<const int32_t*>(ranges.data()),
+                                              7 * ranges.size()}));
   const DispatchSum sum = dispatch_sum(plan, rank, shard.layout.key_tokens(rank));
   LATHE_ASSIGN(out->documents, table_of(device, plan.documents[rank]));
   LATHE_ASSIGN(out->sum_first, table_of(device, sum.first));
@@ -51,7 +51,7 @@ Result<std::unique_ptr<const ShardState>> DispatchShardState::make(const Device&
   out->shares = shares_of_ranks(rank, world);
   size_t most = 2 * out->shares.sends.size();
   for (const RowRoute* each : {&out->queries_there, &out->keys_there, &out->gradients}) {
-    most += (each->moves.sends.size() + each->moves.receives.size()) * tensors;
+    most += (each->copies.sends.size() + each->copies.receives.size()) * tensors;
   }
   out->sends.resize(most), out->receives.resize(most);
   out->queries = plan.query_tokens[rank], out->keys = plan.key_tokens[rank];
@@ -69,7 +69,7 @@ AttentionDispatch::AttentionDispatch(const lathe_problem& problem, const Attenti
       tensors_(travellers_of(problem, request.problem, false)) {}
 
 Status AttentionDispatch::plan_with_heads() {
-  const int64_t heads = request_.promised.heads, kv_heads = request_.promised.kv_heads;
+  const int64_t heads = request_.declared.heads, kv_heads = request_.declared.kv_heads;
   if (heads == kUnknown || kv_heads == kUnknown) {
     return invalid(text("q has H = ", heads, " and k has HK = ", kv_heads,
                         "; LATHE_DISPATCH plans with them, so they must be given"));
@@ -120,50 +120,51 @@ Result<std::unique_ptr<const ShardState>> AttentionDispatch::prepare(
   return DispatchShardState::make(group_->device(), shard, std::move(plan), tensors);
 }
 
-void AttentionDispatch::lay_out(const Call& call, const Traveller& each, DispatchLaid* laid,
+void AttentionDispatch::lay_out(const Call& call, const Traveller& each, DispatchOffsets* offsets,
                                 WorkspaceLayout* layout) const {
-  const DispatchShardState& state = *laid->state;
+  const DispatchShardState& state = *offsets->state;
   const Layout& shards = call.shard->layout;
-  const int64_t heads = each.keys ? laid->kv_heads : laid->heads;
-  const int64_t row = laid->batch * heads * each.width * each.bytes;
+  const int64_t heads = each.keys ? offsets->kv_heads : offsets->heads;
+  const int64_t row = offsets->batch * heads * each.width * each.bytes;
   const RowRoute& route = each.keys    ? state.keys_there
                           : each.there ? state.queries_there
                                        : state.queries_back;
-  DispatchSpot& spot = laid->spots[each.tensor];
-  spot.direct = !each.rows && laid->batch == 1 &&
-                is_compact(call.tensors[each.tensor], packed(), heads, each.width);
-  if (!spot.direct) {
+  DispatchTensorOffsets& at = offsets->tensors[each.tensor];
+  at.direct = !each.rows && offsets->batch == 1 &&
+              is_compact(call.tensors[each.tensor], packed(), heads, each.width);
+  if (!at.direct) {
     const int rank = call.shard->rank;
     const int64_t tokens = each.keys ? shards.key_tokens(rank) : shards.query_tokens(rank);
-    spot.home = layout->add({tokens, row});
+    at.home = layout->add({tokens, row});
   }
-  if (route.send_rows.data()) spot.sent = layout->add({route.moves.sent(), row});
-  if (route.receive_rows.data()) spot.received = layout->add({route.moves.received(), row});
+  if (route.send_rows.data()) at.sent = layout->add({route.copies.sent(), row});
+  if (route.receive_rows.data()) at.received = layout->add({route.copies.received(), row});
   const int64_t arrived = each.keys ? state.keys : state.queries;
-  spot.far = layout->add({arrived, row});
-  if (each.rows) spot.dense = layout->add({arrived, row});
+  at.far = layout->add({arrived, row});
+  if (each.rows) at.dense = layout->add({arrived, row});
 }
 
 // What a step reads and writes beside what travels.
-void AttentionDispatch::lay_out_step(const Call& call, DispatchLaid* laid,
+void AttentionDispatch::lay_out_step(const Call& call, DispatchOffsets* offsets,
                                      WorkspaceLayout* layout) const {
-  const DispatchShardState& state = *laid->state;
+  const DispatchShardState& state = *offsets->state;
   const AttentionProblem& asked = request_.problem;
-  const int64_t heads = laid->batch * laid->heads, kv_heads = laid->batch * laid->kv_heads;
+  const int64_t heads = offsets->batch * offsets->heads,
+                kv_heads = offsets->batch * offsets->kv_heads;
   const int64_t width = asked.head_dim, values = asked.value_dim;
   const auto add = [&](bool there, std::initializer_list<int64_t> factors, int64_t* offset) {
     if (there) *offset = layout->add(factors);
   };
-  add(forward() && rounds(), {state.queries, heads, values, 4}, &laid->out);
-  add(steps_.delta != nullptr, {state.queries, heads, 4}, &laid->delta);
+  add(forward() && rounds(), {state.queries, heads, values, 4}, &offsets->out);
+  add(steps_.delta != nullptr, {state.queries, heads, 4}, &offsets->delta);
   // In float32 they travel as they are.
   const bool dq_travels = !rounds() && request_.gradients.dq;
-  laid->dq = laid->spots[att::dq].far;
-  add(asked.backward && !dq_travels, {state.queries, heads, width, 4}, &laid->dq);
-  add(asked.backward, {state.keys, kv_heads, width, 4}, &laid->dk);
-  add(asked.backward, {state.keys, kv_heads, values, 4}, &laid->dv);
-  add(asked.dsinks, {group_->world(), laid->padded_heads(), 4}, &laid->dsinks);
-  add(asked.dsinks, {laid->padded_heads(), 4}, &laid->dsinks_sum);
+  offsets->dq = offsets->tensors[att::dq].far;
+  add(asked.backward && !dq_travels, {state.queries, heads, width, 4}, &offsets->dq);
+  add(asked.backward, {state.keys, kv_heads, width, 4}, &offsets->dk);
+  add(asked.backward, {state.keys, kv_heads, values, 4}, &offsets->dv);
+  add(asked.dsinks, {group_->world(), offsets->padded_heads(), 4}, &offsets->dsinks);
+  add(asked.dsinks, {offsets->padded_heads(), 4}, &offsets->dsinks_sum);
 
   const int64_t slots = state.plan.slot_tokens[call.shard->rank];
   const int64_t bytes = narrow_ ? bytes_of(asked.element) : 4;
@@ -171,40 +172,40 @@ void AttentionDispatch::lay_out_step(const Call& call, DispatchLaid* laid,
   for (const int i : {0, 1}) {
     if (!wanted[i]) continue;
     const int64_t columns = i == 0 ? width : values;
-    DispatchSpot& spot = laid->spots[i == 0 ? att::dk : att::dv];
-    spot.far = i == 0 ? laid->dk : laid->dv;
+    DispatchTensorOffsets& at = offsets->tensors[i == 0 ? att::dk : att::dv];
+    at.far = i == 0 ? offsets->dk : offsets->dv;
     const int64_t row = kv_heads * columns * bytes;
-    add(narrow_, {state.keys, row}, &spot.far);
-    add(state.gradients.send_rows.data() != nullptr, {state.gradients.moves.sent(), row},
-        &spot.sent);
-    add(true, {slots, row}, &spot.received);
+    add(narrow_, {state.keys, row}, &at.far);
+    add(state.gradients.send_rows.data() != nullptr, {state.gradients.copies.sent(), row},
+        &at.sent);
+    add(true, {slots, row}, &at.received);
   }
 }
 
-Result<DispatchLaid> AttentionDispatch::lay_out(const Call& call) const {
-  DispatchLaid laid;
-  LATHE_ASSIGN(laid.state, shard_state_of<DispatchShardState>(call));
-  laid.batch = packed() ? 1 : call.extents[Letter::B];
-  laid.heads = call.extents[Letter::H], laid.kv_heads = call.extents[Letter::HK];
-  LATHE_TRY(check_heads(laid.heads, laid.kv_heads));
+Result<DispatchOffsets> AttentionDispatch::lay_out(const Call& call) const {
+  DispatchOffsets offsets;
+  LATHE_ASSIGN(offsets.state, shard_state_of<DispatchShardState>(call));
+  offsets.batch = packed() ? 1 : call.extents[Dim::B];
+  offsets.heads = call.extents[Dim::H], offsets.kv_heads = call.extents[Dim::HK];
+  LATHE_TRY(check_heads(offsets.heads, offsets.kv_heads));
   WorkspaceLayout layout;
-  for (const Traveller& each : tensors_) lay_out(call, each, &laid, &layout);
-  lay_out_step(call, &laid, &layout);
+  for (const Traveller& each : tensors_) lay_out(call, each, &offsets, &layout);
+  lay_out_step(call, &offsets, &layout);
   size_t inner = 0;
-  LATHE_TRY(for_steps(call, laid, [&](const Executor& step, const Call& of) -> Status {
+  LATHE_TRY(for_steps(call, offsets, [&](const Executor& step, const Call& of) -> Status {
     LATHE_ASSIGN(const size_t bytes, step.workspace_bytes(of));
     inner = std::max(inner, bytes);
     return {};
   }));
-  laid.inner = layout.add({static_cast<int64_t>(inner)}, &laid.inner_bytes);
-  laid.total = layout.total();
+  offsets.inner = layout.add({static_cast<int64_t>(inner)}, &offsets.inner_bytes);
+  offsets.total = layout.total();
   LATHE_TRY(layout.status());
-  return laid;
+  return offsets;
 }
 
 Result<size_t> AttentionDispatch::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
-  return static_cast<size_t>(laid.total);
+  LATHE_ASSIGN(const DispatchOffsets offsets, lay_out(call));
+  return static_cast<size_t>(offsets.total);
 }
 
 }  // namespace lathe

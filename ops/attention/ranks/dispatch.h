@@ -4,8 +4,8 @@
 // balanced, one block step computes there over whole contexts, results go home.
 #pragma once
 
-#include "collective/plans/dispatch_plan.h"
 #include "collective/group.h"
+#include "collective/plans/dispatch_plan.h"
 #include "ops/attention/ranks/steps.h"
 #include "ops/attention/ranks/travel.h"
 
@@ -21,14 +21,14 @@ class DispatchShardState final : public ShardState {
   DispatchPlan plan;
   int64_t queries = 0, keys = 0;  // that arrive here, or stay
   RowRoute queries_there, queries_back, keys_there, gradients;
-  DeviceTable pairs, documents, sum_first, sum_terms;
-  RankMoves shares;  // of dsinks: every rank's to all others, in rows by rank
+  DeviceTable ranges, documents, sum_first, sum_terms;
+  RankCopies shares;  // of dsinks: every rank's to all others, in rows by rank
   // Room for the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
 };
 
 // Offsets in the workspace; no bytes where a call has no use for them.
-struct DispatchSpot {
+struct DispatchTensorOffsets {
   bool direct = false;   // the caller's rows are compact: they are sent, or arrive, where they lie
   int64_t home = 0;      // else compact rows of the rank's own tokens
   int64_t sent = 0;      // packed: in the order of the messages
@@ -37,10 +37,10 @@ struct DispatchSpot {
   int64_t dense = 0;     // of rows: [batch, heads, arrived tokens]
 };
 
-struct DispatchLaid {
+struct DispatchOffsets {
   const DispatchShardState* state = nullptr;
   int64_t batch = 1, heads = 0, kv_heads = 0;
-  std::array<DispatchSpot, attention::count> spots;
+  std::array<DispatchTensorOffsets, attention::count> tensors;
   int64_t out = 0, delta = 0;          // float32, arrived rows
   int64_t dq = 0, dk = 0, dv = 0;      // float32
   int64_t dsinks = 0, dsinks_sum = 0;  // of each rank, and of all
@@ -70,28 +70,28 @@ class AttentionDispatch final : public Executor {
   bool rounds() const { return request_.problem.element != Dtype::f32; }
   bool forward() const { return request_.problem.forward; }
   bool keys_have_gradients() const { return request_.gradients.dk || request_.gradients.dv; }
-  Result<DispatchLaid> lay_out(const Call& call) const;
-  void lay_out(const Call& call, const Traveller& each, DispatchLaid* laid,
+  Result<DispatchOffsets> lay_out(const Call& call) const;
+  void lay_out(const Call& call, const Traveller& each, DispatchOffsets* offsets,
                WorkspaceLayout* layout) const;
-  void lay_out_step(const Call& call, DispatchLaid* laid, WorkspaceLayout* layout) const;
+  void lay_out_step(const Call& call, DispatchOffsets* offsets, WorkspaceLayout* layout) const;
 
-  bool names_documents() const { return packed() && !request_.problem.snippets.empty(); }
+  bool names_documents() const { return packed() && !request_.problem.mods.empty(); }
   // Calls of the steps.
-  TokenRows arrived(const Call& call, const DispatchLaid& laid, int64_t offset, bool keys,
+  TokenRows arrived(const Call& call, const DispatchOffsets& offsets, int64_t offset, bool keys,
                     int64_t width) const;
-  BlockInputs inputs(const Call& call, const DispatchLaid& laid) const;
-  Call inner_call(const Call& call, const DispatchLaid& laid) const;
-  Call step_call(const Call& call, const DispatchLaid& laid) const;
-  Call merge_call(const Call& call, const DispatchLaid& laid) const;
-  Call delta_call(const Call& call, const DispatchLaid& laid) const;
-  Call gradient_call(const Call& call, const DispatchLaid& laid) const;
-  TokenRows step_out(const Call& call, const DispatchLaid& laid) const {
-    const int64_t offset = rounds() ? laid.out : laid.spots[attention::out].far;
-    return arrived(call, laid, offset, false, request_.problem.value_dim);
+  BlockInputs inputs(const Call& call, const DispatchOffsets& offsets) const;
+  Call inner_call(const Call& call, const DispatchOffsets& offsets) const;
+  Call step_call(const Call& call, const DispatchOffsets& offsets) const;
+  Call merge_call(const Call& call, const DispatchOffsets& offsets) const;
+  Call delta_call(const Call& call, const DispatchOffsets& offsets) const;
+  Call gradient_call(const Call& call, const DispatchOffsets& offsets) const;
+  TokenRows step_out(const Call& call, const DispatchOffsets& offsets) const {
+    const int64_t offset = rounds() ? offsets.out : offsets.tensors[attention::out].far;
+    return arrived(call, offsets, offset, false, request_.problem.value_dim);
   }
   // The steps there are, with their calls, in the order in which they run.
   template <typename F>
-  Status for_steps(const Call& call, const DispatchLaid& laid, F f) const;
+  Status for_steps(const Call& call, const DispatchOffsets& offsets, F f) const;
 
   AttentionRequest request_;
   Group* group_;
@@ -105,12 +105,12 @@ class AttentionDispatch final : public Executor {
 };
 
 template <typename F>
-Status AttentionDispatch::for_steps(const Call& call, const DispatchLaid& laid, F f) const {
-  if (steps_.first) LATHE_TRY(f(steps_.first->executor(), step_call(call, laid)));
-  if (steps_.finish) LATHE_TRY(f(steps_.finish->executor(), merge_call(call, laid)));
-  if (steps_.delta) LATHE_TRY(f(steps_.delta->executor(), delta_call(call, laid)));
+Status AttentionDispatch::for_steps(const Call& call, const DispatchOffsets& offsets, F f) const {
+  if (steps_.first) LATHE_TRY(f(steps_.first->executor(), step_call(call, offsets)));
+  if (steps_.finish) LATHE_TRY(f(steps_.finish->executor(), merge_call(call, offsets)));
+  if (steps_.delta) LATHE_TRY(f(steps_.delta->executor(), delta_call(call, offsets)));
   if (!steps_.gradients_next) return {};
-  return f(steps_.gradients_next->executor(), gradient_call(call, laid));
+  return f(steps_.gradients_next->executor(), gradient_call(call, offsets));
 }
 
 // Method LATHE_DISPATCH on a group of several ranks.

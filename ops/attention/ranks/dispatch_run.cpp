@@ -13,12 +13,12 @@ namespace att = attention;
 
 }  // namespace
 
-// The steps of one call, in their order. What waits for what: moves that read what others write are
-// launches of their own; hops wait for the stream and the stream for them.
+// The steps of one call, in their order. What waits for what: copies that read what others write
+// are launches of their own; hops wait for the stream and the stream for them.
 class DispatchRun {
  public:
-  DispatchRun(const AttentionDispatch& executor, const Call& call, const DispatchLaid& laid)
-      : executor_(executor), call_(call), laid_(laid), state_(*laid.state) {}
+  DispatchRun(const AttentionDispatch& executor, const Call& call, const DispatchOffsets& offsets)
+      : executor_(executor), call_(call), offsets_(offsets), state_(*offsets.state) {}
 
   Status operator()() {
     LATHE_TRY(go_out());
@@ -31,38 +31,42 @@ class DispatchRun {
   }
 
  private:
-  using Side = RowMover::Side;
+  using Side = RowCopier::Side;
   const AttentionRequest& asked() const { return executor_.request_; }
   const RowRoute& route(const Traveller& each) const {
     if (each.keys) return state_.keys_there;
     return each.there ? state_.queries_there : state_.queries_back;
   }
   char* at(int64_t offset) const { return call_.workspace + offset; }
-  const DispatchSpot& spot(const Traveller& each) const { return laid_.spots[each.tensor]; }
-  int64_t heads(const Traveller& each) const { return each.keys ? laid_.kv_heads : laid_.heads; }
-  int64_t row(const Traveller& each) const { return laid_.batch * heads(each) * each.width; }
+  const DispatchTensorOffsets& offsets_of(const Traveller& each) const {
+    return offsets_.tensors[each.tensor];
+  }
+  int64_t heads(const Traveller& each) const {
+    return each.keys ? offsets_.kv_heads : offsets_.heads;
+  }
+  int64_t row(const Traveller& each) const { return offsets_.batch * heads(each) * each.width; }
   int64_t tokens(const Traveller& each) const {
     const Layout& layout = call_.shard->layout;
     const int rank = call_.shard->rank;
     return each.keys ? layout.key_tokens(rank) : layout.query_tokens(rank);
   }
   char* home_of(const Traveller& each) const {
-    return spot(each).direct ? call_.tensors[each.tensor].data : at(spot(each).home);
+    return offsets_of(each).direct ? call_.tensors[each.tensor].data : at(offsets_of(each).home);
   }
-  RowMover mover() const { return RowMover(executor_.kernels_, call_.stream); }
+  RowCopier mover() const { return RowCopier(executor_.kernels_, call_.stream); }
 
   Side compact(char* data, const Traveller& each, const DeviceTable* index = nullptr) const {
-    return compact_side(each, data, laid_.batch, heads(each), index);
+    return compact_side(each, data, offsets_.batch, heads(each), index);
   }
   Side local(const Traveller& each) const {
     return local_side(each, call_.tensors[each.tensor], executor_.packed());
   }
   Side dense(const Traveller& each) const {
-    return dense_side(each, at(spot(each).dense), laid_.heads, state_.queries);
+    return dense_side(each, at(offsets_of(each).dense), offsets_.heads, state_.queries);
   }
-  Status move(RowMover* mover, const Traveller& each, const Side& from, const Side& to,
+  Status move(RowCopier* mover, const Traveller& each, const Side& from, const Side& to,
               int64_t count) const {
-    return mover->add(from, to, count, laid_.batch, heads(each));
+    return mover->add(from, to, count, offsets_.batch, heads(each));
   }
 
   Status go_out();
@@ -88,7 +92,7 @@ class DispatchRun {
 
   const AttentionDispatch& executor_;
   const Call& call_;
-  const DispatchLaid& laid_;
+  const DispatchOffsets& offsets_;
   const DispatchShardState& state_;
 };
 
@@ -98,44 +102,45 @@ size_t DispatchRun::key_gradients(KeyGradient (&out)[2]) const {
   const auto add = [&](bool wanted, int tensor, int64_t width, int64_t sums) {
     if (wanted) out[count++] = {{tensor, true, false, false, width, bytes}, sums};
   };
-  add(asked().gradients.dk, att::dk, asked().problem.head_dim, laid_.dk);
-  add(asked().gradients.dv, att::dv, asked().problem.value_dim, laid_.dv);
+  add(asked().gradients.dk, att::dk, asked().problem.head_dim, offsets_.dk);
+  add(asked().gradients.dv, att::dv, asked().problem.value_dim, offsets_.dv);
   return count;
 }
 
 Status DispatchRun::go_out() {
-  RowMover compacted = mover(), packed = mover();
+  RowCopier compacted = mover(), packed = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (!each.there) continue;
-    if (!spot(each).direct) {
-      LATHE_TRY(
-          move(&compacted, each, local(each), compact(at(spot(each).home), each), tokens(each)));
+    if (!offsets_of(each).direct) {
+      LATHE_TRY(move(&compacted, each, local(each), compact(at(offsets_of(each).home), each),
+                     tokens(each)));
     }
     const RowRoute& way = route(each);
     if (way.send_rows.data()) {
       LATHE_TRY(move(&packed, each, compact(home_of(each), each, &way.send_rows),
-                     compact(at(spot(each).sent), each), way.moves.sent()));
+                     compact(at(offsets_of(each).sent), each), way.copies.sent()));
     }
     LATHE_TRY(move(&packed, each, compact(home_of(each), each, &way.own_from),
-                   compact(at(spot(each).far), each, &way.own_to),
-                   static_cast<int64_t>(way.moves.own_from.size())));
+                   compact(at(offsets_of(each).far), each, &way.own_to),
+                   static_cast<int64_t>(way.copies.own_from.size())));
   }
   LATHE_TRY(compacted.launch());
   return packed.launch();
 }
 
 Status DispatchRun::arrive() {
-  RowMover scattered = mover(), turned = mover();
+  RowCopier scattered = mover(), turned = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (!each.there) continue;
     const RowRoute& way = route(each);
     if (way.receive_rows.data()) {
-      LATHE_TRY(move(&scattered, each, compact(at(spot(each).received), each),
-                     compact(at(spot(each).far), each, &way.receive_rows), way.moves.received()));
+      LATHE_TRY(move(&scattered, each, compact(at(offsets_of(each).received), each),
+                     compact(at(offsets_of(each).far), each, &way.receive_rows),
+                     way.copies.received()));
     }
     if (each.rows) {
-      LATHE_TRY(
-          move(&turned, each, compact(at(spot(each).far), each), dense(each), state_.queries));
+      LATHE_TRY(move(&turned, each, compact(at(offsets_of(each).far), each), dense(each),
+                     state_.queries));
     }
   }
   LATHE_TRY(scattered.launch());
@@ -144,18 +149,18 @@ Status DispatchRun::arrive() {
 
 Status DispatchRun::compute() {
   if (asked().problem.dsinks) {  // what pads it is read as well
-    const int64_t share = laid_.padded_heads() * 4;
-    LATHE_TRY(clear(laid_.dsinks + call_.shard->rank * share, share));
+    const int64_t share = offsets_.padded_heads() * 4;
+    LATHE_TRY(clear(offsets_.dsinks + call_.shard->rank * share, share));
   }
   if (executor_.steps_.gradients_next) {
     const int64_t width = asked().problem.head_dim, values = asked().problem.value_dim;
-    const int64_t kv_heads = laid_.batch * laid_.kv_heads;
-    LATHE_TRY(clear(laid_.dq, state_.queries * laid_.batch * laid_.heads * width * 4));
-    LATHE_TRY(clear(laid_.dk, state_.keys * kv_heads * width * 4));
-    LATHE_TRY(clear(laid_.dv, state_.keys * kv_heads * values * 4));
+    const int64_t kv_heads = offsets_.batch * offsets_.kv_heads;
+    LATHE_TRY(clear(offsets_.dq, state_.queries * offsets_.batch * offsets_.heads * width * 4));
+    LATHE_TRY(clear(offsets_.dk, state_.keys * kv_heads * width * 4));
+    LATHE_TRY(clear(offsets_.dv, state_.keys * kv_heads * values * 4));
   }
   LATHE_TRY(executor_.for_steps(
-      call_, laid_, [](const Executor& step, const Call& inner) { return step.run(inner); }));
+      call_, offsets_, [](const Executor& step, const Call& inner) { return step.run(inner); }));
   return executor_.steps_.gradients_next ? gradients() : Status();
 }
 
@@ -178,59 +183,59 @@ Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row
 Status DispatchRun::gradients() {
   if (!executor_.rounds()) return {};
   if (asked().gradients.dq) {
-    LATHE_TRY(round_rows(laid_.dq, at(laid_.spots[att::dq].far), state_.queries,
-                         laid_.batch * laid_.heads, asked().problem.head_dim));
+    LATHE_TRY(round_rows(offsets_.dq, at(offsets_.tensors[att::dq].far), state_.queries,
+                         offsets_.batch * offsets_.heads, asked().problem.head_dim));
   }
   if (!executor_.narrow_) return {};
   KeyGradient all[2];
   for (size_t i = 0; i < key_gradients(all); ++i) {
-    LATHE_TRY(round_rows(all[i].sums, at(spot(all[i].tensor).far), state_.keys,
-                         laid_.batch * laid_.kv_heads, all[i].tensor.width));
+    LATHE_TRY(round_rows(all[i].sums, at(offsets_of(all[i].tensor).far), state_.keys,
+                         offsets_.batch * offsets_.kv_heads, all[i].tensor.width));
   }
   return {};
 }
 
 Status DispatchRun::set_out_for_home() {
-  RowMover turned = mover(), packed = mover();
+  RowCopier turned = mover(), packed = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (each.there) continue;
     if (each.rows) {
-      LATHE_TRY(
-          move(&turned, each, dense(each), compact(at(spot(each).far), each), state_.queries));
+      LATHE_TRY(move(&turned, each, dense(each), compact(at(offsets_of(each).far), each),
+                     state_.queries));
     }
     const RowRoute& way = route(each);
-    const char* far = at(spot(each).far);
+    const char* far = at(offsets_of(each).far);
     if (way.send_rows.data()) {
       LATHE_TRY(move(&packed, each, compact(const_cast<char*>(far), each, &way.send_rows),
-                     compact(at(spot(each).sent), each), way.moves.sent()));
+                     compact(at(offsets_of(each).sent), each), way.copies.sent()));
     }
     LATHE_TRY(move(&packed, each, compact(const_cast<char*>(far), each, &way.own_from),
                    compact(home_of(each), each, &way.own_to),
-                   static_cast<int64_t>(way.moves.own_from.size())));
+                   static_cast<int64_t>(way.copies.own_from.size())));
   }
   KeyGradient all[2];
   const RowRoute& way = state_.gradients;
   for (size_t i = 0; i < key_gradients(all) && way.send_rows.data(); ++i) {
     const Traveller& each = all[i].tensor;
-    LATHE_TRY(move(&packed, each, compact(at(spot(each).far), each, &way.send_rows),
-                   compact(at(spot(each).sent), each), way.moves.sent()));
+    LATHE_TRY(move(&packed, each, compact(at(offsets_of(each).far), each, &way.send_rows),
+                   compact(at(offsets_of(each).sent), each), way.copies.sent()));
   }
   LATHE_TRY(turned.launch());
   return packed.launch();
 }
 
 Status DispatchRun::come_home() {
-  RowMover scattered = mover(), local_rows = mover();
+  RowCopier scattered = mover(), local_rows = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (each.there) continue;
     const RowRoute& way = route(each);
     if (way.receive_rows.data()) {
-      LATHE_TRY(move(&scattered, each, compact(at(spot(each).received), each),
-                     compact(home_of(each), each, &way.receive_rows), way.moves.received()));
+      LATHE_TRY(move(&scattered, each, compact(at(offsets_of(each).received), each),
+                     compact(home_of(each), each, &way.receive_rows), way.copies.received()));
     }
-    if (!spot(each).direct) {
-      LATHE_TRY(
-          move(&local_rows, each, compact(at(spot(each).home), each), local(each), tokens(each)));
+    if (!offsets_of(each).direct) {
+      LATHE_TRY(move(&local_rows, each, compact(at(offsets_of(each).home), each), local(each),
+                     tokens(each)));
     }
   }
   LATHE_TRY(scattered.launch());
@@ -246,21 +251,21 @@ Status DispatchRun::exchange(bool there) const {
     if (each.there != there) continue;
     const RowRoute& way = route(each);
     char* near = home_of(each);
-    char* far = at(spot(each).far);
-    char* from = way.send_rows.data() ? at(spot(each).sent) : there ? near : far;
-    char* to = way.receive_rows.data() ? at(spot(each).received) : there ? far : near;
-    tensors[count++] = {&way.moves, from, to, row(each) * each.bytes};
+    char* far = at(offsets_of(each).far);
+    char* from = way.send_rows.data() ? at(offsets_of(each).sent) : there ? near : far;
+    char* to = way.receive_rows.data() ? at(offsets_of(each).received) : there ? far : near;
+    tensors[count++] = {&way.copies, from, to, row(each) * each.bytes};
   }
   KeyGradient all[2];
   const RowRoute& way = state_.gradients;
   for (size_t i = 0; !there && i < key_gradients(all); ++i) {
     const Traveller& each = all[i].tensor;
-    char* from = at(way.send_rows.data() ? spot(each).sent : spot(each).far);
-    tensors[count++] = {&way.moves, from, at(spot(each).received), row(each) * each.bytes};
+    char* from = at(way.send_rows.data() ? offsets_of(each).sent : offsets_of(each).far);
+    tensors[count++] = {&way.copies, from, at(offsets_of(each).received), row(each) * each.bytes};
   }
   if (!there && asked().problem.dsinks && executor_.reduces_) {
-    char* shares = at(laid_.dsinks);
-    tensors[count++] = {&state_.shares, shares, shares, laid_.padded_heads() * 4};
+    char* shares = at(offsets_.dsinks);
+    tensors[count++] = {&state_.shares, shares, shares, offsets_.padded_heads() * 4};
   }
   const Hop hop = hop_of(std::span(tensors).first(count), there ? "dispatch" : "dispatch's results",
                          state_.sends, state_.receives);
@@ -274,15 +279,15 @@ Status DispatchRun::add_key_gradients() const {
     const Traveller& each = all[i].tensor;
     const Side to = local(each);
     RowSum sum = {};
-    sum.slots = at(spot(each).received);
-    sum.own = at(spot(each).far);
+    sum.slots = at(offsets_of(each).received);
+    sum.own = at(offsets_of(each).far);
     sum.first = state_.sum_first.data(), sum.list = state_.sum_terms.data();
     sum.slot_rows = static_cast<int>(state_.plan.slot_tokens[call_.shard->rank]);
     sum.to = to.view.data;
     sum.token = row(each), sum.batch = heads(each) * each.width, sum.head = each.width;
     sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
     sum.tokens = static_cast<int>(tokens(each));
-    sum.batch_rows = static_cast<int>(laid_.batch), sum.heads = static_cast<int>(heads(each));
+    sum.batch_rows = static_cast<int>(offsets_.batch), sum.heads = static_cast<int>(heads(each));
     sum.columns = static_cast<int>(each.width);
     LATHE_TRY(adder.add(sum));
   }
@@ -291,11 +296,11 @@ Status DispatchRun::add_key_gradients() const {
 
 // Over the ranks, if that was asked for.
 Status DispatchRun::add_dsinks() const {
-  const int64_t padded = laid_.padded_heads();
+  const int64_t padded = offsets_.padded_heads();
   const int64_t own = call_.shard->rank * padded * 4;
   RowSum sum = {};
-  sum.slots = at(laid_.dsinks + (executor_.reduces_ ? 0 : own));
-  sum.to = at(laid_.dsinks_sum);
+  sum.slots = at(offsets_.dsinks + (executor_.reduces_ ? 0 : own));
+  sum.to = at(offsets_.dsinks_sum);
   sum.group = padded;
   sum.tokens = sum.batch_rows = sum.heads = 1;
   sum.columns = static_cast<int>(padded);
@@ -304,34 +309,34 @@ Status DispatchRun::add_dsinks() const {
   RowAdder adder(executor_.add_sinks_, call_.stream);
   LATHE_TRY(adder.add(sum));
   LATHE_TRY(adder.launch());
-  RowMover moves = mover();
+  RowCopier copies = mover();
   Side from, to;
-  from.view = {at(laid_.dsinks_sum), 0, 0, 1};
+  from.view = {at(offsets_.dsinks_sum), 0, 0, 1};
   to.view = {call_.tensors[att::dsinks].data, 0, 0, 1};
-  LATHE_TRY(moves.add(from, to, 1, 1, laid_.heads));
-  return moves.launch();
+  LATHE_TRY(copies.add(from, to, 1, 1, offsets_.heads));
+  return copies.launch();
 }
 
 Status AttentionDispatch::run(const Call& call) const {
-  LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
-  LATHE_TRY(call.check_workspace(laid.total));
-  return DispatchRun(*this, call, laid)();
+  LATHE_ASSIGN(const DispatchOffsets offsets, lay_out(call));
+  LATHE_TRY(call.check_workspace(offsets.total));
+  return DispatchRun(*this, call, offsets)();
 }
 
-// The parts, and the rows that are laid out before a hop and behind it.
+// The parts, and the rows that are offsets out before a hop and behind it.
 Result<Estimate> AttentionDispatch::estimate(const Call& call) const {
-  LATHE_ASSIGN(const DispatchLaid laid, lay_out(call));
+  LATHE_ASSIGN(const DispatchOffsets offsets, lay_out(call));
   Estimate out;
-  LATHE_TRY(for_steps(call, laid, [&](const Executor& step, const Call& inner) -> Status {
+  LATHE_TRY(for_steps(call, offsets, [&](const Executor& step, const Call& inner) -> Status {
     LATHE_ASSIGN(const Estimate of, step.estimate(inner));
     out.add(of);
     return {};
   }));
   for (const Traveller& each : tensors_) {
-    const int64_t heads = each.keys ? laid.kv_heads : laid.heads;
-    const int64_t rows = each.keys ? laid.state->keys : laid.state->queries;
+    const int64_t heads = each.keys ? offsets.kv_heads : offsets.heads;
+    const int64_t rows = each.keys ? offsets.state->keys : offsets.state->queries;
     out.cost.bytes +=
-        2 * static_cast<uint64_t>(rows * laid.batch * heads * each.width * each.bytes);
+        2 * static_cast<uint64_t>(rows * offsets.batch * heads * each.width * each.bytes);
   }
   out.launches += 2;
   return out;

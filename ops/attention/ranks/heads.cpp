@@ -51,12 +51,12 @@ Status AttentionHeads::split() {
 }
 
 Status AttentionHeads::make_part(unsigned flags, const DeviceFacts& facts) {
-  const AttentionShape& declared = request_.promised;
+  const AttentionShape& declared = request_.declared;
   LATHE_ASSIGN(const HeadShare share,
                head_share(declared.heads, declared.kv_heads, group_->world()));
   AttentionRequest inner = request_;
   inner.first_head = group_->rank() * share.q_heads;
-  inner.promised = {declared.sequences, share.q_heads, share.kv_heads, kUnknown, kUnknown};
+  inner.declared = {declared.sequences, share.q_heads, share.kv_heads, kUnknown, kUnknown};
   inner.ratio = share.kv_heads > 0 ? share.q_heads / share.kv_heads : kUnknown;
   if (ring_) {
     LATHE_ASSIGN(part_,
@@ -86,12 +86,13 @@ Result<std::unique_ptr<const ShardState>> AttentionHeads::prepare(const lathe_sh
     for (const auto& intervals : inside) {
       for (const Interval& interval : intervals) all += interval.size();
     }
-    const Moves moves = axis_moves(inside);
-    const bool packs = most_between(moves) * 3 > kMostMessages;
+    const RowCopies copies = axis_copies(inside);
+    const bool packs = most_between(copies) * 3 > kMostMessages;
     HeadsRoutes& routes = keys ? out->keys : out->queries;
-    LATHE_ASSIGN(routes.there, RowRoute::make(device, moves_of_rank(moves, rank, packs)));
-    LATHE_ASSIGN(routes.back, RowRoute::make(device, moves_of_rank(reversed(moves), rank, packs)));
-    most += routes.there.moves.sends.size() + routes.there.moves.receives.size();
+    LATHE_ASSIGN(routes.there, RowRoute::make(device, copies_of_rank(copies, rank, packs)));
+    LATHE_ASSIGN(routes.back,
+                 RowRoute::make(device, copies_of_rank(reversed(copies), rank, packs)));
+    most += routes.there.copies.sends.size() + routes.there.copies.receives.size();
   }
   out->dsinks = shares_of_ranks(rank, count);
   if (ring_) {
@@ -106,63 +107,63 @@ Result<std::unique_ptr<const ShardState>> AttentionHeads::prepare(const lathe_sh
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-void AttentionHeads::lay_out(const Call& call, const Traveller& each, HeadsLaid* laid,
+void AttentionHeads::lay_out(const Call& call, const Traveller& each, HeadsOffsets* offsets,
                              WorkspaceLayout* layout) const {
-  const int64_t tokens = call.extents[token_letter(each.keys)];
-  const int64_t all = laid->state->all(each.keys);
+  const int64_t tokens = call.extents[token_dim(each.keys)];
+  const int64_t all = offsets->state->all(each.keys);
   const RowRoute& route =
-      each.there ? laid->state->axis(each.keys).there : laid->state->axis(each.keys).back;
-  const int64_t heads = heads_of(each, laid->share), width = each.width;
+      each.there ? offsets->state->axis(each.keys).there : offsets->state->axis(each.keys).back;
+  const int64_t heads = heads_of(each, offsets->share), width = each.width;
   const int64_t bytes = each.bytes;
-  const int64_t groups = group_->world() - (sums(each, laid->share) ? 0 : 1);
-  HeadsSpot& spot = laid->spots[each.tensor];
-  spot.message = layout->add({groups, tokens, laid->batch, heads, width, bytes});
-  spot.whole = layout->add({all, laid->batch, heads, width, bytes});
+  const int64_t groups = group_->world() - (sums(each, offsets->share) ? 0 : 1);
+  HeadsTensorOffsets& at = offsets->tensors[each.tensor];
+  at.message = layout->add({groups, tokens, offsets->batch, heads, width, bytes});
+  at.whole = layout->add({all, offsets->batch, heads, width, bytes});
   const DeviceTable& staged = each.there ? route.receive_rows : route.send_rows;
   if (staged.data() != nullptr) {
-    const int64_t rows = each.there ? route.moves.received() : route.moves.sent();
-    spot.staged = layout->add({rows, laid->batch, heads, width, bytes});
+    const int64_t rows = each.there ? route.copies.received() : route.copies.sent();
+    at.staged = layout->add({rows, offsets->batch, heads, width, bytes});
   }
-  if (each.rows) spot.dense = layout->add({all, laid->batch, heads, bytes});
+  if (each.rows) at.dense = layout->add({all, offsets->batch, heads, bytes});
 }
 
-Result<HeadsLaid> AttentionHeads::lay_out(const Call& call) const {
-  HeadsLaid laid;
-  LATHE_ASSIGN(laid.state, shard_state_of<HeadsShardState>(call));
-  LATHE_ASSIGN(laid.share,
-               head_share(call.extents[Letter::H], call.extents[Letter::HK], group_->world()));
-  laid.batch = packed() ? 1 : call.extents[Letter::B];
+Result<HeadsOffsets> AttentionHeads::lay_out(const Call& call) const {
+  HeadsOffsets offsets;
+  LATHE_ASSIGN(offsets.state, shard_state_of<HeadsShardState>(call));
+  LATHE_ASSIGN(offsets.share,
+               head_share(call.extents[Dim::H], call.extents[Dim::HK], group_->world()));
+  offsets.batch = packed() ? 1 : call.extents[Dim::B];
   WorkspaceLayout layout;
-  for (const Traveller& each : travellers_) lay_out(call, each, &laid, &layout);
+  for (const Traveller& each : travellers_) lay_out(call, each, &offsets, &layout);
   if (request_.alibi_rows) {
-    laid.slopes =
-        layout.add({call.extents[packed() ? Letter::N : Letter::B], laid.share.q_heads, 4});
+    offsets.slopes =
+        layout.add({call.extents[packed() ? Dim::N : Dim::B], offsets.share.q_heads, 4});
   }
-  LATHE_ASSIGN(const size_t inner, part_->executor().workspace_bytes(inner_call(call, laid)));
-  laid.inner = layout.add({static_cast<int64_t>(inner)}, &laid.inner_bytes);
-  laid.total = layout.total();
+  LATHE_ASSIGN(const size_t inner, part_->executor().workspace_bytes(inner_call(call, offsets)));
+  offsets.inner = layout.add({static_cast<int64_t>(inner)}, &offsets.inner_bytes);
+  offsets.total = layout.total();
   LATHE_TRY(layout.status());
-  return laid;
+  return offsets;
 }
 
 // The whole sequences of this rank's heads.
-Call AttentionHeads::inner_call(const Call& call, const HeadsLaid& laid) const {
+Call AttentionHeads::inner_call(const Call& call, const HeadsOffsets& offsets) const {
   Call inner;
   inner.stream = call.stream;
-  inner.workspace = call.workspace + laid.inner;
-  inner.workspace_bytes = static_cast<size_t>(laid.inner_bytes);
+  inner.workspace = call.workspace + offsets.inner;
+  inner.workspace_bytes = static_cast<size_t>(offsets.inner_bytes);
   inner.extents = call.extents;
   for (const int i : declared_) inner.tensors[i] = call.tensors[i];
   if (ring_) {
-    inner.shard = &laid.state->ring;
-    inner.shard_state = laid.state->of_ring.get();
+    inner.shard = &offsets.state->ring;
+    inner.shard_state = offsets.state->of_ring.get();
   }
-  const int64_t batch = laid.batch;
+  const int64_t batch = offsets.batch;
   for (const Traveller& each : travellers_) {
-    const int64_t all = laid.state->all(each.keys);
-    const int64_t heads = heads_of(each, laid.share), width = each.width;
-    const HeadsSpot& spot = laid.spots[each.tensor];
-    char* data = call.workspace + (each.rows ? spot.dense : spot.whole);
+    const int64_t all = offsets.state->all(each.keys);
+    const int64_t heads = heads_of(each, offsets.share), width = each.width;
+    const HeadsTensorOffsets& at = offsets.tensors[each.tensor];
+    char* data = call.workspace + (each.rows ? at.dense : at.whole);
     if (each.rows && packed()) part_->put(&inner, each.tensor, data, {heads, all});
     if (each.rows && !packed()) part_->put(&inner, each.tensor, data, {batch, heads, all});
     if (!each.rows && packed()) part_->put(&inner, each.tensor, data, {all, heads, width});
@@ -171,18 +172,18 @@ Call AttentionHeads::inner_call(const Call& call, const HeadsLaid& laid) const {
                  {heads * width, batch * heads * width, width, 1});
     }
   }
-  const int64_t first = group_->rank() * laid.share.q_heads;
+  const int64_t first = group_->rank() * offsets.share.q_heads;
   for (const int tensor : {att::sinks, att::dsinks, att::alibi_slopes}) {
     char*& data = inner.tensors[tensor].data;
     if (data != nullptr) data += first * 4;
   }
-  if (request_.alibi_rows) inner.tensors[att::alibi_slopes].data = call.workspace + laid.slopes;
+  if (request_.alibi_rows) inner.tensors[att::alibi_slopes].data = call.workspace + offsets.slopes;
   return inner;
 }
 
 Result<size_t> AttentionHeads::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const HeadsLaid laid, lay_out(call));
-  return static_cast<size_t>(laid.total);
+  LATHE_ASSIGN(const HeadsOffsets offsets, lay_out(call));
+  return static_cast<size_t>(offsets.total);
 }
 
 Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {

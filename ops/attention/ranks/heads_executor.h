@@ -19,7 +19,7 @@ class HeadsShardState final : public ShardState {
  public:
   HeadsRoutes queries, keys;
   int64_t all_queries = 0, all_keys = 0;  // of the part that the ranks hold together
-  RankMoves dsinks;                       // rows are ranks' shares
+  RankCopies dsinks;                      // rows are ranks' shares
   // Two levels: the part among the others, and what the ring made of it.
   lathe_shard ring;
   std::unique_ptr<const ShardState> of_ring;
@@ -31,18 +31,18 @@ class HeadsShardState final : public ShardState {
 };
 
 // Where a traveller lies in the workspace.
-struct HeadsSpot {
+struct HeadsTensorOffsets {
   int64_t message = 0;  // a share of the heads for, or from, each other rank
   int64_t whole = 0;    // [all tokens, batch, share of the heads]
   int64_t staged = 0;   // packed: what came or goes, in the order of the messages
   int64_t dense = 0;    // of rows: [batch, share of the heads, all tokens]
 };
 
-struct HeadsLaid {
+struct HeadsOffsets {
   const HeadsShardState* state = nullptr;
   HeadShare share;
   int64_t batch = 1;
-  std::array<HeadsSpot, attention::count> spots;
+  std::array<HeadsTensorOffsets, attention::count> tensors;
   int64_t slopes = 0, inner = 0, inner_bytes = 0;
   int64_t total = 0;
 };
@@ -61,8 +61,8 @@ class AttentionHeads final : public Executor {
  private:
   friend class HeadsRun;
   bool packed() const { return request_.problem.packed; }
-  Letter token_letter(bool keys) const {
-    return keys ? (packed() ? Letter::Tk : Letter::Sk) : (packed() ? Letter::Tq : Letter::Sq);
+  Dim token_dim(bool keys) const {
+    return keys ? (packed() ? Dim::Tk : Dim::Sk) : (packed() ? Dim::Tq : Dim::Sq);
   }
   int64_t heads_of(const Traveller& each, const HeadShare& share) const {
     return each.keys ? share.kv_heads : share.q_heads;
@@ -70,10 +70,10 @@ class AttentionHeads final : public Executor {
   bool sums(const Traveller& each, const HeadShare& share) const {
     return each.keys && !each.there && share.repeat > 1;
   }
-  void lay_out(const Call& call, const Traveller& each, HeadsLaid* laid,
+  void lay_out(const Call& call, const Traveller& each, HeadsOffsets* offsets,
                WorkspaceLayout* layout) const;
-  Result<HeadsLaid> lay_out(const Call& call) const;
-  Call inner_call(const Call& call, const HeadsLaid& laid) const;
+  Result<HeadsOffsets> lay_out(const Call& call) const;
+  Call inner_call(const Call& call, const HeadsOffsets& offsets) const;
 
   AttentionRequest request_;
   Group* group_;  // of the ranks that exchange heads

@@ -25,7 +25,7 @@ Status check_covered(const AttentionRequest& request, unsigned flags) {
     return invalid(text("option gather_heads is ", heads,
                         "; allowed is 0, but with the group's flag LATHE_ALLGATHER (2)"));
   }
-  if (heads != 0 && !request.problem.snippets.empty()) {
+  if (heads != 0 && !request.problem.mods.empty()) {
     return unsupported(text("option gather_heads is ", heads,
                             "; allowed is 0 with score_mod or mask_mod, which see all heads"));
   }
@@ -67,7 +67,7 @@ Result<std::unique_ptr<const ShardState>> AttentionSharded::prepare(
     return unsupported(
         text("the shard has ", tokens, " tokens of ", axis, "; allowed are 0 to ", kMostTokens));
   }
-  const bool positions = asked.alibi || !asked.snippets.empty();
+  const bool positions = asked.alibi || !asked.mods.empty();
   const VisibleRange visible{request_.window_left, request_.window_right, positions};
   LATHE_ASSIGN(AttentionRounds rounds,
                attention_rounds(layout, shard.rank,
@@ -77,7 +77,7 @@ Result<std::unique_ptr<const ShardState>> AttentionSharded::prepare(
 
 Status AttentionSharded::check(const Call& call) const {
   LATHE_ASSIGN(const AttentionTables* tables, shard_state_of<AttentionTables>(call));
-  LATHE_TRY(check_heads(call.extents[Letter::H], call.extents[Letter::HK]));
+  LATHE_TRY(check_heads(call.extents[Dim::H], call.extents[Dim::HK]));
   return check_shard_sequences(call, request_.problem.packed, tables->sequences(), "cu_seqlens_q");
 }
 

@@ -4,8 +4,8 @@
 // or are gathered meanwhile. Only float32 partial results are carried from step to step.
 #pragma once
 
-#include "collective/plans/attention_rounds.h"
 #include "collective/exchange.h"
+#include "collective/plans/attention_rounds.h"
 #include "ops/attention/ranks/steps.h"
 #include "ops/device_table.h"
 
@@ -14,16 +14,16 @@ namespace lathe {
 // What a shard's lengths say: the rounds, with their pairs on the device.
 class AttentionTables final : public ShardState {
  public:
-  // `names_sequences`: snippets are told of each pair which sequence it is of.
+  // `names_sequences`: mods are told of each range which sequence it is of.
   static Result<std::unique_ptr<const ShardState>> make(const Device& device, const Layout& layout,
                                                         AttentionRounds attention_rounds,
                                                         bool names_sequences);
   const AttentionRounds& rounds() const { return rounds_; }
-  const void* pairs(int round) const {
-    return pairs_.data() ? pairs_.data() + first_[round] * sizeof(PairRow) : nullptr;
+  const void* ranges(int round) const {
+    return pairs_.data() ? pairs_.data() + first_[round] * sizeof(AttentionRange) : nullptr;
   }
-  const void* pair_sequences(int round) const {
-    const char* data = pair_sequences_.data();
+  const void* range_sequences(int round) const {
+    const char* data = range_sequences_.data();
     return data ? data + first_[round] * sizeof(int32_t) : nullptr;
   }
   // Of sum_parts: this rank's own sum alone; one that arrived; and own keys' shares, by rank.
@@ -48,16 +48,16 @@ class AttentionTables final : public ShardState {
 
   AttentionRounds rounds_;
   int64_t sequences_ = 0;
-  std::vector<int64_t> first_;  // pair of each round
+  std::vector<int64_t> first_;  // range of each round
   std::vector<int64_t> gathered_ = {0};
   int64_t share_tokens_ = 0;
   int shares_ = 0;
-  DeviceTable pairs_, pair_sequences_, places_;
+  DeviceTable pairs_, range_sequences_, places_;
   mutable std::vector<Transfer> sends_, receives_;
 };
 
 // Offsets in the workspace. Sections that a call has no use for have no bytes.
-struct AttentionShardedPlaces {
+struct AttentionShardedLayout {
   int64_t out = 0, lse = 0;                 // float32 partial results, where the caller has none
   int64_t packed[2] = {};                   // own keys and values, if the caller's have gaps
   int64_t blocks[2] = {};                   // of a ring: keys and values that travel
@@ -88,9 +88,7 @@ class AttentionSharded final : public Executor {
   Status check(const Call& call) const;
 
   bool backward() const { return request_.problem.backward || request_.problem.dsinks; }
-  bool names_sequences() const {
-    return request_.problem.packed && !request_.problem.snippets.empty();
-  }
+  bool names_sequences() const { return request_.problem.packed && !request_.problem.mods.empty(); }
   bool gathers() const { return (flags_ & kAllgather) != 0; }
   // How gradients of keys travel.
   Dtype travelling() const {

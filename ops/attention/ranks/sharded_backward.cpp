@@ -38,7 +38,7 @@ void AttentionRankRun::add_gradients(int i, RingHop* hop) const {
 // it is.
 Status AttentionRankRun::add_arrived(int i) {
   const bool arrived = i > 0 && at_round(i - 1).receive_gradients;
-  const bool added = i == 0 || !at_round(i).pairs.empty();
+  const bool added = i == 0 || !at_round(i).ranges.empty();
   if (added) return add_sums(rounds().key_tokens[at_round(i).owner], arrived);
   if (arrived) std::swap(places_.sum, places_.arriving);
   return {};
@@ -50,7 +50,7 @@ Status AttentionRankRun::ring_backward() {
     add_keys(i, &messages);
     if (i > 0) add_gradients(i - 1, &messages);
     LATHE_TRY(exchange_.post(messages.hop("a ring's keys and gradients", i)));
-    if (i == 0 || !at_round(i).pairs.empty()) {
+    if (i == 0 || !at_round(i).ranges.empty()) {
       const KeyBlock sums = block(places_.part, rounds().key_tokens[at_round(i).owner], 4);
       LATHE_TRY(gradients(i, i == 0, ring_keys(i), sums));
     }
@@ -95,9 +95,9 @@ Hop AttentionRankRun::return_hop() const {
           "the return of gradients"};
 }
 
-// Own rows with the keys of others. Without a pair there is nothing that anybody waits for.
+// Own rows with the keys of others. Without a range there is nothing that anybody waits for.
 Status AttentionRankRun::others_gradients() {
-  if (at_round(1).pairs.empty()) return {};
+  if (at_round(1).ranges.empty()) return {};
   const KeyBlock keys = gathered_keys();
   const KeyBlock sums = block(places_.part, keys.k.tokens, 4);
   LATHE_TRY(gradients(1, true, keys, sums));
@@ -110,7 +110,7 @@ Status AttentionRankRun::others_gradients() {
 // The others' keys first: what they are owed then travels beside the round of own keys, and the
 // next slice's keys after it.
 Status AttentionRankRun::gathered_backward() {
-  const bool again = !keeps_gathered(), others = !at_round(1).pairs.empty();
+  const bool again = !keeps_gathered(), others = !at_round(1).ranges.empty();
   if (again) LATHE_TRY(begin_gather(0));
   for (int64_t s = 0; s < slices(); ++s) {
     take(s);

@@ -43,7 +43,7 @@ Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
     block_pair(own_tokens(), 2 * half, true, true);
   }
   for (int i = 0; i < count(); ++i) {
-    if (i > 0 && at_round(i).pairs.empty()) continue;
+    if (i > 0 && at_round(i).ranges.empty()) continue;
     const KeyBlock keys = keys_of(i);
     const double seen = share_seen(i, keys);
     if (forward) {

@@ -60,7 +60,7 @@ Hop AttentionRankRun::gather_hop() const {
 
 Status AttentionRankRun::step(int i, const KeyBlock& keys) {
   const Part& part = i == 0 ? *executor_.steps_.first : *executor_.steps_.next;
-  if (i > 0 && at_round(i).pairs.empty()) return {};
+  if (i > 0 && at_round(i).ranges.empty()) return {};
   return part.executor().run(step_call(part, i, keys));
 }
 

@@ -13,9 +13,9 @@ AttentionRankRun::AttentionRankRun(const AttentionSharded& executor, const Call&
     : executor_(executor),
       call_(call),
       tables_(static_cast<const AttentionTables&>(*call.shard_state)),
-      all_batch_(problem().packed ? 1 : call.extents[Letter::B]),
-      all_heads_(call.extents[Letter::H]),
-      all_kv_heads_(call.extents[Letter::HK]),
+      all_batch_(problem().packed ? 1 : call.extents[Dim::B]),
+      all_heads_(call.extents[Dim::H]),
+      all_kv_heads_(call.extents[Dim::HK]),
       rows_(tables_.rounds().query_tokens),
       exchange_(*executor.group_, call.stream) {
   take_all();
@@ -168,9 +168,9 @@ Call AttentionRankRun::inner_call() const {
 BlockInputs AttentionRankRun::inputs(int i, const KeyBlock& keys) const {
   BlockInputs out;
   out.q = given(attention::q), out.keys = keys;
-  out.pairs = tables_.pairs(i);
-  out.pair_count = static_cast<int64_t>(at_round(i).pairs.size());
-  if (executor_.names_sequences()) out.pair_sequences = tables_.pair_sequences(i);
+  out.ranges = tables_.ranges(i);
+  out.range_count = static_cast<int64_t>(at_round(i).ranges.size());
+  if (executor_.names_sequences()) out.range_sequences = tables_.range_sequences(i);
   if (!problem().alibi) return out;
   const bool by_row = executor_.request_.alibi_rows;
   const int64_t first = (by_row ? slice_.row * all_heads_ : 0) + slice_.head;

@@ -26,7 +26,7 @@ class AttentionRankRun {
   AttentionRankRun(const AttentionSharded& executor, const Call& call);
 
   Status lay_out();
-  const AttentionShardedPlaces& places() const { return places_; }
+  const AttentionShardedLayout& places() const { return places_; }
   Status forward();
   Status backward();
   // Launches and costs of this rank.
@@ -135,7 +135,7 @@ class AttentionRankRun {
   } slice_;
   bool packs_ = false;  // own keys have gaps and are sent
   Exchange exchange_;
-  AttentionShardedPlaces places_;
+  AttentionShardedLayout places_;
 };
 
 }  // namespace lathe

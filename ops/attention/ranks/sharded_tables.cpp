@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What lengths alone decide: pairs, places of shares, and the gathered buffer.
+// What lengths alone decide: ranges, places of shares, and the gathered buffer.
 #include <algorithm>
 #include <utility>
 
@@ -14,14 +14,14 @@ Result<DeviceTable> upload(const Device& device, const std::vector<T>& values) {
   return DeviceTable::upload(device, std::as_bytes(std::span(values)));
 }
 
-// The sequence of each pair, which is that of its first row.
-std::vector<int32_t> sequences_of(const std::vector<PairRow>& pairs, const Layout& layout,
+// The sequence of each range, which is that of its first row.
+std::vector<int32_t> sequences_of(const std::vector<AttentionRange>& ranges, const Layout& layout,
                                   int rank) {
   const std::vector<TokenRun> runs = token_runs(layout.queries[rank], layout.cu_seqlens);
   std::vector<int32_t> out;
-  for (const PairRow& pair : pairs) {
+  for (const AttentionRange& range : ranges) {
     const auto behind = std::partition_point(
-        runs.begin(), runs.end(), [&](const TokenRun& run) { return run.begin <= pair.qa; });
+        runs.begin(), runs.end(), [&](const TokenRun& run) { return run.begin <= range.qa; });
     out.push_back(std::prev(behind)->sequence);
   }
   return out;
@@ -38,14 +38,14 @@ Result<std::unique_ptr<const ShardState>> AttentionTables::make(const Device& de
   out->sequences_ = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
   out->gather_only_seen();
   const AttentionRounds& rounds = out->rounds_;
-  std::vector<PairRow> all;
+  std::vector<AttentionRange> all;
   for (const AttentionRound& round : rounds.rounds) {
     out->first_.push_back(static_cast<int64_t>(all.size()));
-    all.insert(all.end(), round.pairs.begin(), round.pairs.end());
+    all.insert(all.end(), round.ranges.begin(), round.ranges.end());
   }
   LATHE_ASSIGN(out->pairs_, upload(device, all));
   if (names_sequences) {
-    LATHE_ASSIGN(out->pair_sequences_, upload(device, sequences_of(all, layout, rounds.rank)));
+    LATHE_ASSIGN(out->range_sequences_, upload(device, sequences_of(all, layout, rounds.rank)));
   }
   // Three words each: tokens of the parts before it, its first token, its last + 1; -1: own.
   const auto own = static_cast<int32_t>(rounds.key_tokens[rounds.rank]);
@@ -67,20 +67,20 @@ Result<std::unique_ptr<const ShardState>> AttentionTables::make(const Device& de
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-// The rounds count keys in a buffer of all ranks' keys. What a pair holds is seen and stays side by
-// side.
+// The rounds count keys in a buffer of all ranks' keys. What a range holds is seen and stays side
+// by side.
 void AttentionTables::gather_only_seen() {
   for (const KeyMessage& message : rounds_.receive_keys) {
     gathered_.push_back(gathered_.back() + (message ? message.tokens : 0));
   }
   if (rounds_.rotation != Rotation::allgather) return;
-  for (PairRow& pair : rounds_.rounds.back().pairs) {
+  for (AttentionRange& range : rounds_.rounds.back().ranges) {
     int owner = 0;
-    while (rounds_.key_offsets[owner + 1] <= pair.ka) ++owner;
+    while (rounds_.key_offsets[owner + 1] <= range.ka) ++owner;
     const auto moved = static_cast<int32_t>(gathered_[owner] - rounds_.key_offsets[owner] -
                                             rounds_.receive_keys[owner].begin);
-    pair.ka += moved;
-    pair.kb += moved;
+    range.ka += moved;
+    range.kb += moved;
   }
 }
 

@@ -8,11 +8,11 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kPairWords = sizeof(PairRow) / sizeof(int32_t);
+constexpr int64_t kRangeWords = sizeof(AttentionRange) / sizeof(int32_t);
 
 // The numbers that the tensors of BlockInputs have in a step's table.
 struct InputTensors {
-  int q, k, v, pairs, pair_batch, alibi_slopes, capture_0;
+  int q, k, v, ranges, range_batch, alibi_slopes, capture_0;
 };
 
 void put(const Part& part, Call* call, int tensor, const TokenRows& rows) {
@@ -30,8 +30,8 @@ void put_inputs(const Part& part, const BlockInputs& in, const InputTensors& to,
   put(part, call, to.q, in.q);
   put(part, call, to.k, in.keys.k);
   put(part, call, to.v, in.keys.v);
-  part.put(call, to.pairs, in.pairs, {in.pair_count, kPairWords});
-  if (in.pair_sequences) part.put(call, to.pair_batch, in.pair_sequences, {in.pair_count});
+  part.put(call, to.ranges, in.ranges, {in.range_count, kRangeWords});
+  if (in.range_sequences) part.put(call, to.range_batch, in.range_sequences, {in.range_count});
   for (size_t i = 0; i < request.captured.size(); ++i) {
     if (request.captured[i] < 0) continue;
     const Tensor& capture = of.tensors[request.captured[i]];
@@ -89,7 +89,7 @@ std::vector<const Part*> AttentionSteps::all() const {
 void AttentionSteps::put_forward(const Part& step, const BlockInputs& in, const TokenRows& out_rows,
                                  const void* lse_data, const Call& of, Call* call) const {
   using namespace attention_block;
-  put_inputs(step, in, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, request_, of, call);
+  put_inputs(step, in, {q, k, v, ranges, range_batch, alibi_slopes, capture_0}, request_, of, call);
   put(step, call, out, out_rows);
   put_numbers(step, call, lse, lse_data, out_rows);
 }
@@ -119,7 +119,7 @@ void AttentionSteps::put_delta(const Delta& rows, const Call& of, Call* call) co
 void AttentionSteps::put_gradients(const Part& step, const BlockInputs& in, const Gradients& rows,
                                    const Call& of, Call* call) const {
   using namespace attention_block_bwd;
-  put_inputs(step, in, {q, k, v, pairs, pair_batch, alibi_slopes, capture_0}, request_, of, call);
+  put_inputs(step, in, {q, k, v, ranges, range_batch, alibi_slopes, capture_0}, request_, of, call);
   put(step, call, dout, rows.dout);
   put_numbers(step, call, lse, rows.lse, rows.dout);
   put_numbers(step, call, attention_block_bwd::delta, rows.delta, rows.dout);

@@ -18,11 +18,11 @@ struct KeyBlock {
 struct BlockInputs {
   TokenRows q;
   KeyBlock keys;
-  const void* pairs = nullptr;
-  int64_t pair_count = 0;
-  const void* pair_sequences = nullptr;  // what mods are told of each pair; null: the batch row
-  const char* slopes = nullptr;          // float32; null: no ALiBi
-  int64_t slopes_batch_stride = 0;       // 0: one slope a head
+  const void* ranges = nullptr;
+  int64_t range_count = 0;
+  const void* range_sequences = nullptr;  // what mods are told of each range; null: the batch row
+  const char* slopes = nullptr;           // float32; null: no ALiBi
+  int64_t slopes_batch_stride = 0;        // 0: one slope a head
 };
 
 class AttentionSteps {

@@ -23,9 +23,9 @@ std::vector<Traveller> travellers_of(const lathe_problem& problem, const Attenti
   return out;
 }
 
-RowMover::Side local_side(const Traveller& each, const Tensor& tensor, bool packed) {
+RowCopier::Side local_side(const Traveller& each, const Tensor& tensor, bool packed) {
   const auto& s = tensor.stride;
-  RowMover::Side side;
+  RowCopier::Side side;
   side.view = {tensor.data, 0, 0, 0, each.width, each.bytes};
   RowView& view = side.view;
   if (packed) {
@@ -36,23 +36,23 @@ RowMover::Side local_side(const Traveller& each, const Tensor& tensor, bool pack
   return side;
 }
 
-RowMover::Side compact_side(const Traveller& each, char* data, int64_t batch, int64_t heads,
-                            const DeviceTable* index) {
+RowCopier::Side compact_side(const Traveller& each, char* data, int64_t batch, int64_t heads,
+                             const DeviceTable* index) {
   const int64_t row = heads * each.width;
-  RowMover::Side side;
+  RowCopier::Side side;
   side.view = {data, batch * row, row, each.width, each.width, each.bytes};
   side.index = index ? index->data() : nullptr;
   return side;
 }
 
-RowMover::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens) {
-  RowMover::Side side;
+RowCopier::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens) {
+  RowCopier::Side side;
   side.view = {data, 1, heads * tokens, tokens, 1, each.bytes};
   return side;
 }
 
-RankMoves shares_of_ranks(int rank, int world) {
-  RankMoves out;
+RankCopies shares_of_ranks(int rank, int world) {
+  RankCopies out;
   for (int peer = 0; peer < world; ++peer) {
     if (peer == rank) continue;
     out.sends.push_back({peer, rank, 1});

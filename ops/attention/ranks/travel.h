@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ops/attention/run.h"
-#include "ops/row_moves.h"
+#include "ops/row_copies.h"
 
 namespace lathe {
 
@@ -21,14 +21,14 @@ std::vector<Traveller> travellers_of(const lathe_problem& problem, const Attenti
                                      bool key_gradients);
 
 // The caller's tensor.
-RowMover::Side local_side(const Traveller& each, const Tensor& tensor, bool packed);
+RowCopier::Side local_side(const Traveller& each, const Tensor& tensor, bool packed);
 // Compact rows: token after token, of all rows of the batch and all `heads`.
-RowMover::Side compact_side(const Traveller& each, char* data, int64_t batch, int64_t heads,
-                            const DeviceTable* index = nullptr);
+RowCopier::Side compact_side(const Traveller& each, char* data, int64_t batch, int64_t heads,
+                             const DeviceTable* index = nullptr);
 // Numbers of rows as steps take them: [batch, heads, tokens].
-RowMover::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens);
+RowCopier::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens);
 
 // Every rank tells all others one row; rows lie by rank.
-RankMoves shares_of_ranks(int rank, int world);
+RankCopies shares_of_ranks(int rank, int world);
 
 }  // namespace lathe

@@ -3,10 +3,10 @@
 // Kernel launches: every check the hardware's driver makes, then the grid as work in a stream.
 #include <cstring>
 
-#include "sim/driver/entry.h"
 #include "sim/driver/code/function.h"
-#include "sim/driver/report/report.h"
 #include "sim/driver/code/sampled.h"
+#include "sim/driver/entry.h"
+#include "sim/driver/report/report.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 #include "sim/model/model.h"

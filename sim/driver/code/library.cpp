@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Libraries: code that belongs to no context, and its kernels.
-#include "sim/driver/graph/capture.h"
-#include "sim/driver/context.h"
-#include "sim/driver/entry.h"
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/image.h"
+#include "sim/driver/context.h"
+#include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 
 namespace sim::driver {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "sim/driver/entry.h"
 #include "sim/driver/code/image.h"
+#include "sim/driver/entry.h"
 
 using namespace sim::driver;
 

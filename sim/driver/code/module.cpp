@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Modules: code that belongs to one context.
-#include "sim/driver/graph/capture.h"
+#include "sim/driver/code/image.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
-#include "sim/driver/code/image.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {

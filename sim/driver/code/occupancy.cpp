@@ -3,8 +3,8 @@
 // Occupancy: how many blocks or clusters fit, and sizes that fit best.
 #include <algorithm>
 
-#include "sim/driver/entry.h"
 #include "sim/driver/code/function.h"
+#include "sim/driver/entry.h"
 
 using namespace sim::driver;
 using sim::Profile;

@@ -3,8 +3,8 @@
 // Graphs: made by capture, instantiated, launched as work in a stream.
 #include <algorithm>
 
-#include "sim/driver/graph/capture.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/work.h"
 
 using namespace sim::driver;

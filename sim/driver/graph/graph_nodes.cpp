@@ -3,10 +3,10 @@
 // Graphs made by hand: nodes of kernels, copies, fills and host functions, and their dependencies.
 #include <algorithm>
 
-#include "sim/driver/graph/capture.h"
+#include "sim/driver/code/function.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
-#include "sim/driver/code/function.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/memory/transfer.h"
 
 #undef cuGraphAddDependencies

@@ -3,8 +3,8 @@
 // User objects: what a caller wants to live as long as the graphs that use it.
 #include <algorithm>
 
-#include "sim/driver/graph/capture.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 
 using namespace sim::driver;
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "sim/driver/graph/capture.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/work.h"
 
 using namespace sim::driver;

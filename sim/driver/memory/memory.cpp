@@ -3,9 +3,9 @@
 // Device memory: plain, pitched, managed, stream ordered.
 #include "sim/driver/memory/memory.h"
 
-#include "sim/driver/graph/capture.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/graph/capture.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {

@@ -13,8 +13,8 @@
 // Everything is guarded by Driver::mutex.
 #pragma once
 
-#include "sim/driver/state.h"
 #include "sim/driver/report/timeline_export.h"
+#include "sim/driver/state.h"
 
 namespace sim::driver {
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // What the simulated driver exports beside the driver's own calls, for those who keep its timeline
-// (sim/driver/report/timeline.h) whole or read it. A client looks these up by name and does without where
-// they are missing: on a real driver there is no model time. All times are in microseconds.
+// (sim/driver/report/timeline.h) whole or read it. A client looks these up by name and does without
+// where they are missing: on a real driver there is no model time. All times are in microseconds.
 #pragma once
 
 #include <cuda.h>

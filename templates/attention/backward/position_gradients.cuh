@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // score_weights (score_gradients.cuh) where every row and key has a position of its own.
 #pragma once
-#include "attention/positions.cuh"
 #include "attention/backward/score_gradients.cuh"
+#include "attention/positions.cuh"
 
 namespace lathe {
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ void score_weights_by_position(
   constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
   constexpr bool kMaskMod = kMasked && HasMaskMod<Config>::kValue;
   constexpr bool kNear = Config::kAlibi || (kMasked && Config::kLocal) || kScoreMod || kMaskMod;
-  constexpr bool kLast = kHasSnippets<Config>;  // which rows and keys snippets are asked about
+  constexpr bool kLast = kHasMods<Config>;  // which rows and keys mods are asked about
   const int rows = p.backward.seq_q, keys = p.backward.seq_k;
   const int low = lowest_difference(p.backward.window_left);
   const int high = highest_difference(p.backward.window_right);

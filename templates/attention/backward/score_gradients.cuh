@@ -25,7 +25,7 @@ namespace lathe {
 template <class Config>
 struct GradientUnits {
   static constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
-  static constexpr bool kSnippets = kScoreMod || HasMaskMod<Config>::kValue;
+  static constexpr bool kMods = kScoreMod || HasMaskMod<Config>::kValue;
   static constexpr bool kModified = Config::kSoftcap || Config::kAlibi || kScoreMod;
   float scale, t;
   float tanh_scale, softcap;
@@ -49,10 +49,10 @@ struct ScorePlace {
   int lane_query;
   int offset;  // keys - rows
   float slope;
-  int sequence, head;  // for snippets
+  int sequence, head;  // for mods
 };
 
-// The score that snippets are given, and what softcap's derivative multiplies its weight by.
+// The score that mods are given, and what softcap's derivative multiplies its weight by.
 template <class Config>
 __device__ __forceinline__ float biased_weight_score(float x, const GradientUnits<Config>& units,
                                                      float slope, float distance, float& factor) {
@@ -66,7 +66,7 @@ __device__ __forceinline__ float biased_weight_score(float x, const GradientUnit
   return x;
 }
 
-// Snippets are asked about rows and keys of the sequence only, as in the forward.
+// Mods are asked about rows and keys of the sequence only, as in the forward.
 struct LastPlaces {
   int rows, keys;
   __device__ __forceinline__ int query_of(int row) const { return minimum(row, rows - 1); }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How a kernel reads an element of a captured array. The probe of a snippet has probe_loads.cuh in
+// How a kernel reads an element of a captured array. The probe of a mod has probe_loads.cuh in
 // its place.
 #pragma once
 #include "attention/mods/captures.cuh"

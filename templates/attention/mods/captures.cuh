@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel hands this to its snippets beside their arguments: snippet_functions.cuh says how they
+// A kernel hands this to its mods beside their arguments: mod_functions.cuh says how they
 // read it.
 #pragma once
-#include "attention/mods/snippets.cuh"
+#include "attention/mods/mods.cuh"
 #include "common/types.cuh"
 
 namespace lathe {

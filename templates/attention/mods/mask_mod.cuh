@@ -2,28 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caller's mask_mod around its text, as score_mod.cuh does it for score_mod.
 #pragma once
-#include "attention/mods/snippet_functions.cuh"
+#include "attention/mods/mod_functions.cuh"
 
-namespace snippet_mask_mod {
-using namespace lathe::snippet;
-#include "snippet/mask_mod.cuh"
-}  // namespace snippet_mask_mod
+namespace caller_mask_mod {
+using namespace lathe::mod;
+#include "caller/mask_mod.cuh"
+}  // namespace caller_mask_mod
 
 namespace lathe {
 
 template <class... Given>
-__device__ auto mask_mod_of(int, Given... given) -> decltype(snippet_mask_mod::mask_mod(given...));
+__device__ auto mask_mod_of(int, Given... given) -> decltype(caller_mask_mod::mask_mod(given...));
 template <class... Given>
 __device__ void mask_mod_of(long, Given...);
 template <class... Given>
-__device__ auto mask_tile_of(int, Given... given)
-    -> decltype(snippet_mask_mod::mask_tile(given...));
+__device__ auto mask_tile_of(int, Given... given) -> decltype(caller_mask_mod::mask_tile(given...));
 template <class... Given>
 __device__ void mask_tile_of(long, Given...);
 
 struct MaskMod {
-  using I = snippet::Exactly<int>;
-  using C = snippet::Captures;
+  using I = mod::Exactly<int>;
+  using C = mod::Captures;
   using Plain = decltype(mask_mod_of(0, I(), I(), I(), I()));
   using Full = decltype(mask_mod_of(0, I(), I(), I(), I(), *(C*)0));
   using PlainTile = decltype(mask_tile_of(0, I(), I(), I(), I(), I(), I()));
@@ -36,7 +35,7 @@ struct MaskMod {
                 "must define __device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx), "
                 "or the same "
                 "with a last parameter const Captures& captures");
-  static_assert(kHasTile || Same<PlainTile, snippet::Absent>::kValue,
+  static_assert(kHasTile || Same<PlainTile, mod::Absent>::kValue,
                 "must define mask_tile, if at all, as __device__ int mask_tile(int batch, int "
                 "head, int q0, int "
                 "q1, int k0, int k1), or the same with a last parameter const Captures& captures");
@@ -60,17 +59,17 @@ struct MaskMod {
   template <bool kWithCaptures, class... Given>
   static __device__ __forceinline__ bool call(const C& captures, Given... given) {
     if constexpr (kWithCaptures) {
-      return snippet_mask_mod::mask_mod(given..., captures);
+      return caller_mask_mod::mask_mod(given..., captures);
     } else {
-      return snippet_mask_mod::mask_mod(given...);
+      return caller_mask_mod::mask_mod(given...);
     }
   }
   template <bool kWithCaptures, bool kWithout, class... Given>
   static __device__ __forceinline__ int call_tile(const C& captures, Given... given) {
     if constexpr (kWithCaptures) {
-      return snippet_mask_mod::mask_tile(given..., captures);
+      return caller_mask_mod::mask_tile(given..., captures);
     } else if constexpr (kWithout) {
-      return snippet_mask_mod::mask_tile(given...);
+      return caller_mask_mod::mask_tile(given...);
     } else {
       return 1;  // never asked
     }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// This stands for capture_loads.cuh where a snippet is compiled to be looked at: an element is a
+// This stands for capture_loads.cuh where a mod is compiled to be looked at: an element is a
 // value from nowhere, of which the compiler knows nothing, not even that it is no NaN or the same
-// as before. Every load that is left is the snippet's own.
+// as before. Every load that is left is the mod's own.
 #pragma once
 #include "attention/mods/captures.cuh"
 

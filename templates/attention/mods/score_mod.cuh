@@ -4,12 +4,12 @@
 // namespace, what it must define, and how kernels call it. Included by emitted units only, behind
 // the constants.
 #pragma once
-#include "attention/mods/snippet_functions.cuh"
+#include "attention/mods/mod_functions.cuh"
 
-namespace snippet_score_mod {
-using namespace lathe::snippet;
-#include "snippet/score_mod.cuh"
-}  // namespace snippet_score_mod
+namespace caller_score_mod {
+using namespace lathe::mod;
+#include "caller/score_mod.cuh"
+}  // namespace caller_score_mod
 
 namespace lathe {
 
@@ -18,19 +18,19 @@ namespace lathe {
 // at once, not a call that does not fit.
 template <class... Given>
 __device__ auto score_mod_of(int, Given... given)
-    -> decltype(snippet_score_mod::score_mod(given...));
+    -> decltype(caller_score_mod::score_mod(given...));
 template <class... Given>
 __device__ void score_mod_of(long, Given...);
 template <class... Given>
 __device__ auto score_mod_bwd_of(int, Given... given)
-    -> decltype(snippet_score_mod::score_mod_bwd(given...));
+    -> decltype(caller_score_mod::score_mod_bwd(given...));
 template <class... Given>
 __device__ void score_mod_bwd_of(long, Given...);
 
 struct ScoreMod {
-  using F = snippet::Exactly<float>;
-  using I = snippet::Exactly<int>;
-  using C = snippet::Captures;
+  using F = mod::Exactly<float>;
+  using I = mod::Exactly<int>;
+  using C = mod::Captures;
   using Plain = decltype(score_mod_of(0, F(), I(), I(), I(), I()));
   using Full = decltype(score_mod_of(0, F(), I(), I(), I(), I(), *(C*)0));
   using PlainBwd = decltype(score_mod_bwd_of(0, F(), F(), I(), I(), I(), I()));
@@ -44,7 +44,7 @@ struct ScoreMod {
       "must define __device__ float score_mod(float score, int batch, int head, int q_idx, int "
       "kv_idx), or the same with a last parameter const Captures& captures");
   static_assert(
-      kHasBwd || Same<PlainBwd, snippet::Absent>::kValue,
+      kHasBwd || Same<PlainBwd, mod::Absent>::kValue,
       "must define score_mod_bwd, if at all, as __device__ float score_mod_bwd(float dscore, float "
       "score, int batch, int head, int q_idx, int kv_idx), or the same with a last "
       "parameter const Captures& captures");
@@ -68,17 +68,17 @@ struct ScoreMod {
   template <bool kWithCaptures, class... Given>
   static __device__ __forceinline__ float call(const C& captures, Given... given) {
     if constexpr (kWithCaptures) {
-      return snippet_score_mod::score_mod(given..., captures);
+      return caller_score_mod::score_mod(given..., captures);
     } else {
-      return snippet_score_mod::score_mod(given...);
+      return caller_score_mod::score_mod(given...);
     }
   }
   template <bool kWithCaptures, bool kWithout, class... Given>
   static __device__ __forceinline__ float call_bwd(const C& captures, Given... given) {
     if constexpr (kWithCaptures) {
-      return snippet_score_mod::score_mod_bwd(given..., captures);
+      return caller_score_mod::score_mod_bwd(given..., captures);
     } else if constexpr (kWithout) {
-      return snippet_score_mod::score_mod_bwd(given...);
+      return caller_score_mod::score_mod_bwd(given...);
     } else {
       return 0.0f;  // never asked
     }

@@ -31,12 +31,12 @@ std::shared_ptr<const Compiler> open_fake(const std::string& name = "fake_a.so")
 
 // The PTX, or why there is none.
 std::string compile(const Compiler& compiler, const std::string& unit,
-                    const std::vector<Snippet>& snippets = {}) {
-  const auto compiled = compiler.compile(unit, "sm_80", snippets);
+                    const std::vector<Mod>& mods = {}) {
+  const auto compiled = compiler.compile(unit, "sm_80", mods);
   return compiled.ok() ? compiled->ptx : compiled.status().text();
 }
 
-Snippet text_of_user(const std::string& text) { return {"score_mod", "bias.cuh", text}; }
+Mod text_of_user(const std::string& text) { return {"score_mod", "bias.cuh", text}; }
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -88,7 +88,7 @@ TEST_CASE("attention backward: a new length compiles nothing") {
   CHECK(kernels_of(checked(c)) == first);
 }
 
-TEST_CASE("attention backward: promised lengths leave one kernel of each kind") {
+TEST_CASE("attention backward: declared lengths leave one kernel of each kind") {
   AttentionCase c = sample();
   c.fixed_lengths = true;
   CHECK(kernels_of(checked(c)).size() == 4);

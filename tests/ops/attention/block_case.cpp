@@ -68,19 +68,19 @@ Values draw_values(lathe_dtype dtype, int64_t count, std::mt19937& random) {
 }
 
 // Rows in intervals, some of them nobody's; each sees disjoint intervals of the keys.
-std::vector<BlockPair> random_pairs(int64_t rows, int64_t keys, std::mt19937& random) {
+std::vector<BlockRange> random_pairs(int64_t rows, int64_t keys, std::mt19937& random) {
   const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random() % (most + 1)); };
-  std::vector<BlockPair> pairs;
+  std::vector<BlockRange> ranges;
   for (int64_t qa = up_to(rows / 4); qa < rows;) {
     const int64_t qb = std::min(rows, qa + 1 + up_to(rows));
     for (int64_t ka = up_to(keys / 3); ka < keys;) {
       const int64_t kb = std::min(keys, ka + up_to(keys));
-      pairs.push_back({qa, qb, ka, kb, up_to(2 * keys) - keys, up_to(100), up_to(100), up_to(3)});
+      ranges.push_back({qa, qb, ka, kb, up_to(2 * keys) - keys, up_to(100), up_to(100), up_to(3)});
       ka = kb + 1 + up_to(keys / 8);
     }
     qa = qb + (random() % 3 == 0 ? up_to(5) : 0);
   }
-  return pairs;
+  return ranges;
 }
 
 int64_t one_of(const std::vector<int64_t>& list, std::mt19937& random) {
@@ -93,8 +93,8 @@ BlockStep random_step(const BlockRow& row, int64_t rows, int64_t keys, std::mt19
     step.window_left = one_of({-1, -1, 0, 5, 64, 300}, random);
     step.window_right = one_of({-1, 0, 0, 3, 70}, random);
   }
-  if (row.has("pairs")) {
-    step.pairs = random_pairs(rows, keys, random);
+  if (row.has("ranges")) {
+    step.ranges = random_pairs(rows, keys, random);
     step.batches = random() % 2 == 0;
     return step;
   }
@@ -123,14 +123,14 @@ ref::AttentionBlock random_shape(const BlockRow& row, std::mt19937& random) {
   return a;
 }
 
-// Makes rows and keys of no pair NaN.
+// Makes rows and keys of no range NaN.
 void poison_unseen(const BlockStep& step, ref::AttentionBlock* a, Values* dout) {
   if (!step.q_positions.empty()) return;  // every key may be near some row
   std::vector<bool> rows(static_cast<size_t>(a->rows)), keys(static_cast<size_t>(a->keys));
-  for (const BlockPair& pair : step.pairs) {
-    if (pair.qa >= pair.qb || pair.ka >= pair.kb) continue;
-    std::fill(rows.begin() + pair.qa, rows.begin() + pair.qb, true);
-    std::fill(keys.begin() + pair.ka, keys.begin() + pair.kb, true);
+  for (const BlockRange& range : step.ranges) {
+    if (range.qa >= range.qb || range.ka >= range.kb) continue;
+    std::fill(rows.begin() + range.qa, rows.begin() + range.qb, true);
+    std::fill(keys.begin() + range.ka, keys.begin() + range.kb, true);
   }
   const auto poison = [](Values* values, const std::vector<bool>& seen) {
     const size_t columns = seen.empty() ? 0 : values->size() / seen.size();
@@ -189,15 +189,15 @@ Call common_call(const BlockRow& row, const BlockInputs& in, int64_t sm_margin) 
   put("v", {batch, a.keys, a.kv_heads, a.value_dim}, &ref::AttentionBlock::v);
   if (step.q_positions.empty()) {
     Values words, batches;
-    for (const BlockPair& p : step.pairs) {
+    for (const BlockRange& p : step.ranges) {
       for (const int64_t word : {p.qa, p.qb, p.ka, p.kb, p.shift, p.q0, p.k0}) {
         words.push_back(static_cast<double>(word));
       }
       batches.push_back(static_cast<double>(p.batch));
     }
-    const auto count = static_cast<int64_t>(step.pairs.size());
-    call.put("pairs", LATHE_I32, {count, 7}, words);
-    if (step.batches) call.put("pair_batch", LATHE_I32, {count}, batches);
+    const auto count = static_cast<int64_t>(step.ranges.size());
+    call.put("ranges", LATHE_I32, {count, 7}, words);
+    if (step.batches) call.put("range_batch", LATHE_I32, {count}, batches);
   } else {
     call.put("q_pos", LATHE_I32, {a.rows}, {step.q_positions.begin(), step.q_positions.end()});
     call.put("k_pos", LATHE_I32, {a.keys}, {step.k_positions.begin(), step.k_positions.end()});
@@ -229,9 +229,9 @@ std::optional<int64_t> BlockStep::ahead(int64_t i, int64_t j) const {
         k_positions[static_cast<size_t>(j)] - q_positions[static_cast<size_t>(i)];
     return near(distance) ? std::optional(distance) : std::nullopt;
   }
-  for (const BlockPair& pair : pairs) {
-    if (i < pair.qa || i >= pair.qb || j < pair.ka || j >= pair.kb) continue;
-    const int64_t distance = (j - pair.ka) - (i - pair.qa) - pair.shift;
+  for (const BlockRange& range : ranges) {
+    if (i < range.qa || i >= range.qb || j < range.ka || j >= range.kb) continue;
+    const int64_t distance = (j - range.ka) - (i - range.qa) - range.shift;
     if (near(distance)) return distance;
   }
   return std::nullopt;
@@ -241,9 +241,9 @@ BlockStep::Place BlockStep::place(int64_t i, int64_t j, int64_t b) const {
   if (!q_positions.empty()) {
     return {q_positions[static_cast<size_t>(i)], k_positions[static_cast<size_t>(j)], b};
   }
-  for (const BlockPair& pair : pairs) {
-    if (i < pair.qa || i >= pair.qb || j < pair.ka || j >= pair.kb) continue;
-    return {pair.q0 + i - pair.qa, pair.k0 + j - pair.ka, batches ? pair.batch : b};
+  for (const BlockRange& range : ranges) {
+    if (i < range.qa || i >= range.qb || j < range.ka || j >= range.kb) continue;
+    return {range.q0 + i - range.qa, range.k0 + j - range.ka, batches ? range.batch : b};
   }
   return {0, 0, b};
 }

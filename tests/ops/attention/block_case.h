@@ -17,20 +17,20 @@ struct BlockRow {
   lathe_dtype dtype;
   int64_t width, value_width;  // that the kernel is made for: heads may be narrower
   const char* tile;            // "": the default
-  std::string flags;  // of pairs, positions, local, softcap, alibi, score, mask, tiles, ordered
+  std::string flags;  // of ranges, positions, local, softcap, alibi, score, mask, tiles, ordered
   bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
 };
 
 // Rows qa to qb see keys ka to kb; mods are told q0, k0 and the batch.
-struct BlockPair {
+struct BlockRange {
   int64_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0, q0 = 0, k0 = 0, batch = 0;
 };
 // Says which rows see which keys: by positions if there are any, else by attention ranges.
 struct BlockStep {
-  std::vector<BlockPair> pairs;
+  std::vector<BlockRange> ranges;
   std::vector<int64_t> q_positions, k_positions;
   int64_t window_left = -1, window_right = -1;
-  bool batches = false;  // pairs tell of the batch
+  bool batches = false;  // ranges tell of the batch
 
   std::optional<int64_t> ahead(int64_t i, int64_t j) const;
   // Returns what mods are told of row i and key j of row b of the batch.
@@ -48,7 +48,7 @@ struct BlockInputs {
   Values dout, whole, e;  // of a backward: the whole's lse and E
   Values dq, dk, dv;      // sums that it adds to
 };
-// Seeded. Rows and keys of no pair are NaN, which must reach nothing; so is out of rows without a
+// Seeded. Rows and keys of no range are NaN, which must reach nothing; so is out of rows without a
 // partial result.
 BlockInputs make_block(const BlockRow& row, uint32_t seed, int64_t batch = 1);
 // Rows and keys as they are given, in place of random ones.

@@ -26,8 +26,8 @@ Values rounded(lathe_dtype dtype, Values values) {
   return values;
 }
 
-// Two pairs, which leave some rows and keys out.
-const Values kPairs = {0, 70, 5, 100, 20, 30, 0, 80, 140, 0, 160, 10, 200, 100};
+// Two ranges, which leave some rows and keys out.
+const Values kRanges = {0, 70, 5, 100, 20, 30, 0, 80, 140, 0, 160, 10, 200, 100};
 
 // The tensors of a step, of all rows of the batch or, packed, of one.
 class Step {
@@ -45,7 +45,7 @@ class Step {
     for (const char* name : {"lse", "delta"}) {
       rows_[name] = random_values(LATHE_F32, kRows * kHeads * kQueries, 9);
     }
-    caller.put("pairs", LATHE_I32, {2, 7}, kPairs);
+    caller.put("ranges", LATHE_I32, {2, 7}, kRanges);
     caller.put("alibi_slopes", LATHE_F32, {kHeads}, {0.5, 0.25, 0.125, 0.0625});
     Values rows, keys;
     for (int64_t i = 0; i < kQueries; ++i) rows.push_back(static_cast<double>(i * 3 % 200));
@@ -94,7 +94,7 @@ const Names kBackward = {"q", "k", "v", "dout", "lse", "delta", "dq", "dk", "dv"
 
 void check_rows_of_batch(lathe_dtype dtype) {
   Step step(dtype);
-  for (const Names& near : {Names{"pairs"}, Names{"q_pos", "k_pos"}}) {
+  for (const Names& near : {Names{"ranges"}, Names{"q_pos", "k_pos"}}) {
     for (const char* first : {"0", "1"}) {
       const auto forward = [&] {
         step.run("flash_attention_block", with(kForward, with(near, {"alibi_slopes"})),
@@ -165,13 +165,13 @@ TEST_CASE("rows of a batch: delta and its sinks") {
   for (int64_t h = 0; h < kHeads; ++h) CHECK(dsinks[h] == doctest::Approx(sums[h]).epsilon(1e-5));
 }
 
-// One pair that covers everything: the same products in the same order.
+// One range that covers everything: the same products in the same order.
 TEST_CASE("a step over all keys is flash_attention, to the bit") {
   for (const char* causal : {"0", "1"}) {
     CAPTURE(causal);
     Step step(LATHE_BF16);
-    step.caller.put("pairs", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 20, 0});
-    step.run("flash_attention_block", with(kForward, {"pairs"}),
+    step.caller.put("ranges", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 20, 0});
+    step.run("flash_attention_block", with(kForward, {"ranges"}),
              {{"causal", causal}, {"first", "1"}});
     const Values out = step.caller.get("out"), lse = step.caller.get("lse");
     step.caller.put("out", LATHE_BF16, {kRows, kQueries, kHeads, kWidth}, Values(out.size(), NAN));
@@ -203,19 +203,19 @@ __device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
 }
 )";
 
-TEST_CASE("snippets of a step over all keys are flash_attention's, to the bit") {
+TEST_CASE("mods of a step over all keys are flash_attention's, to the bit") {
   for (const bool tiles : {false, true}) {
     CAPTURE(tiles);
     Step step(LATHE_F16);
     step.caller.texts = {{"score_mod", kScoreMod},
                          {"mask_mod", std::string(kMaskMod) + (tiles ? kMaskTile : "")}};
     step.caller.put("capture_0", LATHE_F32, {kKeys}, random_values(LATHE_F32, kKeys, 11));
-    step.caller.put("pairs", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 0, 0});
+    step.caller.put("ranges", LATHE_I32, {1, 7}, {0, kQueries, 0, kKeys, kKeys - kQueries, 0, 0});
     const std::map<std::string, std::string> options = {{"window_right", "30"},
                                                         {"scalar_1", "0.01"}};
     std::map<std::string, std::string> first = options;
     first["first"] = "1";
-    step.run("flash_attention_block", with(kForward, {"pairs", "capture_0"}), first);
+    step.run("flash_attention_block", with(kForward, {"ranges", "capture_0"}), first);
     const Values out = step.caller.get("out"), lse = step.caller.get("lse");
     step.caller.put("out", LATHE_F16, {kRows, kQueries, kHeads, kWidth}, Values(out.size(), NAN));
     step.run("flash_attention", with(kForward, {"capture_0"}), options);
@@ -224,23 +224,24 @@ TEST_CASE("snippets of a step over all keys are flash_attention's, to the bit") 
   }
 }
 
-// Two sequences, each a pair that begins at its own position 0 and tells its number.
-TEST_CASE("snippets of packed sequences are told which one they are in") {
+// Two sequences, each a range that begins at its own position 0 and tells its number.
+TEST_CASE("mods of packed sequences are told which one they are in") {
   const Values rows = {0, 70, kQueries}, keys = {0, 110, kKeys};
-  Values pairs;
+  Values ranges;
   for (const size_t n : {0, 1}) {
     const double qa = rows[n], qb = rows[n + 1], ka = keys[n], kb = keys[n + 1];
-    for (const double word : {qa, qb, ka, kb, kb - ka - (qb - qa), 0.0, 0.0}) pairs.push_back(word);
+    for (const double word : {qa, qb, ka, kb, kb - ka - (qb - qa), 0.0, 0.0})
+      ranges.push_back(word);
   }
   Step step(LATHE_F16);
   step.bring(0);
   step.caller.texts = {{"score_mod", kScoreMod}, {"mask_mod", kMaskMod}};
   step.caller.put("capture_0", LATHE_F32, {kKeys}, random_values(LATHE_F32, kKeys, 11));
-  step.caller.put("pairs", LATHE_I32, {2, 7}, pairs);
-  step.caller.put("pair_batch", LATHE_I32, {2}, {0, 1});
+  step.caller.put("ranges", LATHE_I32, {2, 7}, ranges);
+  step.caller.put("range_batch", LATHE_I32, {2}, {0, 1});
   step.caller.put("cu_seqlens_q", LATHE_I32, {3}, rows);
   step.caller.put("cu_seqlens_k", LATHE_I32, {3}, keys);
-  step.run("flash_attention_block", with(kForward, {"pairs", "pair_batch", "capture_0"}),
+  step.run("flash_attention_block", with(kForward, {"ranges", "range_batch", "capture_0"}),
            {{"causal", "1"}, {"first", "1"}});
   const Values out = step.caller.get("out"), lse = step.caller.get("lse");
   const std::vector<int64_t> wide = {kQueries, kHeads, kWidth}, narrow = {kKeys, kKeyHeads, kWidth};
@@ -255,7 +256,7 @@ TEST_CASE("snippets of packed sequences are told which one they are in") {
   step.run("flash_attention_delta", {"out", "dout", "lse", "delta"}, {});
   step.caller.texts = texts;
   const Names gradients = {"dq", "dk", "dv"};
-  step.run("flash_attention_block_bwd", with(kBackward, {"pairs", "pair_batch", "capture_0"}),
+  step.run("flash_attention_block_bwd", with(kBackward, {"ranges", "range_batch", "capture_0"}),
            {{"causal", "1"}, {"first", "1"}});
   std::map<std::string, Values> found;
   for (const std::string& name : gradients) found[name] = step.caller.get(name);
@@ -278,9 +279,9 @@ TEST_CASE("a step that leaves multiprocessors to others gives the same bits") {
   std::map<std::string, Values> found[2];
   for (const char* margin : {"0", "8"}) {
     Step step(LATHE_BF16);
-    step.run("flash_attention_block", with(kForward, {"pairs"}),
+    step.run("flash_attention_block", with(kForward, {"ranges"}),
              {{"causal", "1"}, {"sm_margin", margin}});
-    step.run("flash_attention_block_bwd", with(kBackward, {"pairs"}),
+    step.run("flash_attention_block_bwd", with(kBackward, {"ranges"}),
              {{"causal", "1"}, {"deterministic", "1"}, {"sm_margin", margin}});
     for (const char* name : {"out", "lse", "dq", "dk", "dv"}) {
       found[*margin == '8'][name] = step.caller.get(name);
@@ -289,7 +290,7 @@ TEST_CASE("a step that leaves multiprocessors to others gives the same bits") {
   CHECK(found[0] == found[1]);
   Step step(LATHE_BF16);
   CHECK_THROWS_WITH(
-      step.run("flash_attention_block", with(kForward, {"pairs"}), {{"sm_margin", "100000"}}),
+      step.run("flash_attention_block", with(kForward, {"ranges"}), {{"sm_margin", "100000"}}),
       doctest::Contains("sm_margin is 100000; the device has"));
 }
 
@@ -308,7 +309,7 @@ TEST_CASE("gradients of a step are written where there is nothing to add to") {
         }
         std::map<std::string, std::string> options = {{"deterministic", deterministic}};
         if (written) options[which] = "1";
-        step.run("flash_attention_block_bwd", with(kBackward, {"pairs"}), options);
+        step.run("flash_attention_block_bwd", with(kBackward, {"ranges"}), options);
         return std::vector<Values>{step.caller.get("dk"), step.caller.get("dv"),
                                    step.caller.get("dq")};
       };
@@ -325,10 +326,10 @@ TEST_CASE("gradients of a step are written where there is nothing to add to") {
   }
 }
 
-TEST_CASE("gradients of steps without rows, keys or pairs are 0 where they are written") {
+TEST_CASE("gradients of steps without rows, keys or ranges are 0 where they are written") {
   Caller caller;
   const std::vector<std::array<int64_t, 3>> calls = {{5, 7, 0}, {5, 7, 1}, {5, 0, 1}, {0, 7, 1}};
-  for (const auto& [rows, keys, pairs] : calls) {
+  for (const auto& [rows, keys, ranges] : calls) {
     for (const char* deterministic : {"0", "1"}) {
       for (const char* which : {"first", "first_keys"}) {
         const int64_t q = rows * kHeads * kWidth, k = keys * kKeyHeads * kWidth;
@@ -336,13 +337,13 @@ TEST_CASE("gradients of steps without rows, keys or pairs are 0 where they are w
         caller.put("dout", LATHE_BF16, {1, rows, kHeads, kWidth}, Values(q, 1));
         caller.put("k", LATHE_BF16, {1, keys, kKeyHeads, kWidth}, Values(k, 1));
         caller.put("v", LATHE_BF16, {1, keys, kKeyHeads, kWidth}, Values(k, 1));
-        caller.put("pairs", LATHE_I32, {pairs, 7}, Values(pairs * 7, 0));
+        caller.put("ranges", LATHE_I32, {ranges, 7}, Values(ranges * 7, 0));
         caller.put("lse", LATHE_F32, {1, kHeads, rows}, Values(rows * kHeads, 1));
         caller.put("delta", LATHE_F32, {1, kHeads, rows}, Values(rows * kHeads, 1));
         caller.put("dq", LATHE_F32, {1, rows, kHeads, kWidth}, Values(q, 3));
         caller.put("dk", LATHE_F32, {1, keys, kKeyHeads, kWidth}, Values(k, NAN));
         caller.put("dv", LATHE_F32, {1, keys, kKeyHeads, kWidth}, Values(k, NAN));
-        caller.run("flash_attention_block_bwd", with(kBackward, {"pairs"}),
+        caller.run("flash_attention_block_bwd", with(kBackward, {"ranges"}),
                    {{"deterministic", deterministic}, {which, "1"}});
         CHECK(caller.get("dq") == Values(q, std::string(which) == "first" ? 0 : 3));
         CHECK(caller.get("dk") == Values(k, 0));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Steps of ring attention, forward and backward, on sm_80 and under several schedules: random pairs
-// and positions on a set of configurations that covers widths, tiles, types and flags.
+// Steps of ring attention, forward and backward, on sm_80 and under several schedules: random
+// ranges and positions on a set of configurations that covers widths, tiles, types and flags.
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
 #include "tests/ops/attention/block_case.h"
@@ -11,42 +11,43 @@ namespace {
 using namespace apitest;
 
 const std::vector<BlockRow> kForward = {
-    {LATHE_BF16, 64, 64, "m=128 n=64 stages=2 warps=4", "pairs"},
-    {LATHE_F16, 64, 64, "m=128 n=64 stages=2 warps=4", "pairs local alibi"},
+    {LATHE_BF16, 64, 64, "m=128 n=64 stages=2 warps=4", "ranges"},
+    {LATHE_F16, 64, 64, "m=128 n=64 stages=2 warps=4", "ranges local alibi"},
     {LATHE_BF16, 96, 96, "m=128 n=64 stages=2 warps=4", "positions local"},
-    {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=4", "pairs local"},
-    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=8", "pairs local softcap alibi"},
+    {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=4", "ranges local"},
+    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=8", "ranges local softcap alibi"},
     {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=4", "positions local"},
     {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=8", "positions local softcap alibi"},
     {LATHE_F16, 128, 64, "m=64 n=64 stages=1 warps=4", "positions alibi"},
-    {LATHE_F16, 192, 128, "m=128 n=64 stages=1 warps=8", "pairs local"},
+    {LATHE_F16, 192, 128, "m=128 n=64 stages=1 warps=8", "ranges local"},
     {LATHE_BF16, 256, 256, "m=128 n=64 stages=1 warps=8", "positions local"},
-    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "pairs local alibi"},
+    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "ranges local alibi"},
     {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "positions local softcap"},
-    {LATHE_BF16, 64, 64, "m=64 n=64 stages=2 warps=4", "pairs local mask"},
-    {LATHE_F16, 64, 64, "m=64 n=64 stages=2 warps=4", "pairs score mask tiles"},
+    {LATHE_BF16, 64, 64, "m=64 n=64 stages=2 warps=4", "ranges local mask"},
+    {LATHE_F16, 64, 64, "m=64 n=64 stages=2 warps=4", "ranges score mask tiles"},
     {LATHE_F16, 128, 64, "m=64 n=64 stages=1 warps=4", "positions local score mask tiles"},
-    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "pairs score mask"},
+    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "ranges score mask"},
 };
 const std::vector<BlockRow> kBackward = {
-    {LATHE_BF16, 64, 64, "m=64 n=128 stages=2 width_warps=1 warps=8", "pairs local"},
+    {LATHE_BF16, 64, 64, "m=64 n=128 stages=2 width_warps=1 warps=8", "ranges local"},
     {LATHE_F16, 64, 64, "m=64 n=128 stages=2 width_warps=1 warps=8", "positions local ordered"},
-    {LATHE_BF16, 96, 96, "m=64 n=128 stages=1 width_warps=1 warps=8", "pairs local alibi"},
-    {LATHE_F16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "pairs local ordered"},
-    {LATHE_BF16, 128, 128, "m=64 n=64 stages=1 width_warps=1 warps=4", "pairs local softcap alibi"},
+    {LATHE_BF16, 96, 96, "m=64 n=128 stages=1 width_warps=1 warps=8", "ranges local alibi"},
+    {LATHE_F16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "ranges local ordered"},
+    {LATHE_BF16, 128, 128, "m=64 n=64 stages=1 width_warps=1 warps=4",
+     "ranges local softcap alibi"},
     {LATHE_BF16, 128, 128, "m=64 n=64 stages=1 width_warps=1 warps=4",
      "positions local softcap alibi"},
     {LATHE_F16, 128, 64, "m=64 n=64 stages=1 width_warps=1 warps=4", "positions alibi"},
-    {LATHE_BF16, 192, 128, "m=64 n=64 stages=1 width_warps=2 warps=8", "pairs local"},
+    {LATHE_BF16, 192, 128, "m=64 n=64 stages=1 width_warps=2 warps=8", "ranges local"},
     {LATHE_F16, 256, 256, "m=32 n=64 stages=1 width_warps=2 warps=8", "positions local"},
-    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "pairs local softcap"},
+    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "ranges local softcap"},
     {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "positions local"},
     {LATHE_F16, 64, 64, "m=32 n=64 stages=1 width_warps=2 warps=8",
-     "pairs score mask tiles ordered"},
-    {LATHE_BF16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "pairs local alibi score"},
+     "ranges score mask tiles ordered"},
+    {LATHE_BF16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "ranges local alibi score"},
     {LATHE_F16, 128, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
      "positions local score mask tiles"},
-    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "pairs score mask"},
+    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "ranges score mask"},
 };
 
 // One step: what it goes on from, and how many multiprocessors are left to it.
@@ -91,7 +92,7 @@ constexpr int64_t kMargin = 107;
 
 }  // namespace
 
-TEST_CASE("attention block: random pairs and positions on every configuration") {
+TEST_CASE("attention block: random ranges and positions on every configuration") {
   const auto cases = random_cases(kForward, 1);
   under_schedules(
       cases.size(), [&](size_t i) { return run_forward(cases[i]); },
@@ -104,7 +105,7 @@ TEST_CASE("attention block: random pairs and positions on every configuration") 
       "sm_80");
 }
 
-TEST_CASE("attention block backward: random pairs and positions, added to sums and written") {
+TEST_CASE("attention block backward: random ranges and positions, added to sums and written") {
   const auto cases = random_cases(kBackward, 500);
   std::vector<Answer> found(cases.size());
   under_schedules(
@@ -132,8 +133,8 @@ TEST_CASE("attention block backward: random pairs and positions, added to sums a
   }
 }
 
-TEST_CASE("attention block: pairs that nobody has checked read and write nothing beyond") {
-  const BlockRow row = {LATHE_BF16, 64, 64, "", "pairs local"};
+TEST_CASE("attention block: ranges that nobody has checked read and write nothing beyond") {
+  const BlockRow row = {LATHE_BF16, 64, 64, "", "ranges local"};
   on_sm80(3, [&](const Give& give) {
     for (uint32_t seed = 1; seed < 9; ++seed) {
       std::mt19937 random(seed);
@@ -143,9 +144,9 @@ TEST_CASE("attention block: pairs that nobody has checked read and write nothing
           const int64_t wild[] = {0, -1, -70, 64, 100, 1000, 0x7fffffff, -int64_t{0x80000000}};
           return wild[random() % 8];
         };
-        in.step->pairs.push_back({word(), word(), word(), word(), word(), word(), word(), word()});
+        in.step->ranges.push_back({word(), word(), word(), word(), word(), word(), word(), word()});
       }
-      std::shuffle(in.step->pairs.begin(), in.step->pairs.end(), random);
+      std::shuffle(in.step->ranges.begin(), in.step->ranges.end(), random);
       const Case c{row, in, seed % 2 == 0};
       give([&] { return run_forward(c); });  // no finding is all that is asked
       give([&] { return run_backward(c); });
@@ -192,11 +193,11 @@ TEST_CASE("attention block: tiles that take turns give the same bits") {
 // So many rows of a batch that the blocks of one walk several tiles of keys, each with its sums.
 TEST_CASE("attention block backward: fewer sums than tiles of keys, in order") {
   const BlockRow row = {LATHE_F16, 64, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
-                        "pairs local ordered"};
+                        "ranges local ordered"};
   ref::AttentionBlock shape;
   shape.rows = 20, shape.keys = 300, shape.heads = 4, shape.kv_heads = 2;
   shape.head_dim = shape.value_dim = 64;
-  const BlockStep step = {.pairs = {{0, 20, 0, 300, 280}}, .window_left = 250};
+  const BlockStep step = {.ranges = {{0, 20, 0, 300, 280}}, .window_left = 250};
   const Case c{row, make_block(row, 5, shape, &step, 32)};
   const auto answers = on_sm80(2, [&](const Give& give) { give([&] { return run_backward(c); }); });
   check_block_gradients(c.row, c.in, "", answers.at(0));
@@ -205,12 +206,12 @@ TEST_CASE("attention block backward: fewer sums than tiles of keys, in order") {
 TEST_CASE("attention block: more blocks than lanes, of which few are seen") {
   ref::AttentionBlock shape;
   shape.head_dim = shape.value_dim = 64, shape.rows = 70, shape.keys = 2500;
-  for (const char* flags : {"positions local", "pairs local"}) {
+  for (const char* flags : {"positions local", "ranges local"}) {
     const BlockRow row = {LATHE_BF16, 64, 64, "m=64 n=64 stages=2 warps=4", flags};
     BlockStep step = {.window_left = 40, .window_right = 0};
-    if (row.has("pairs")) {
+    if (row.has("ranges")) {
       for (int64_t i = 0; i < 40; ++i) {  // two of them in reach of the rows
-        step.pairs.push_back({0, 70, i * 60, i * 60 + 60, 2210 - i * 60});
+        step.ranges.push_back({0, 70, i * 60, i * 60 + 60, 2210 - i * 60});
       }
     } else {
       for (int64_t i = 0; i < 70; ++i) step.q_positions.push_back(i < 35 ? 100 + i : 2300 + i);

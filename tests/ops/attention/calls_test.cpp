@@ -22,7 +22,7 @@ using test::kPacked;
 // A call of kBatched or kPacked; nothing of it is ever launched.
 struct Fixture {
   Builder builder{"flash_attention"};
-  lathe::Extents promised;
+  lathe::Extents declared;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
   std::unique_ptr<lathe::Executor> work;
@@ -32,13 +32,13 @@ struct Fixture {
     REQUIRE(builder.status == LATHE_OK);
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    promised = checked->extents;
+    declared = checked->extents;
     slots = lathe::make_slots(*checked);
     auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
     REQUIRE_MESSAGE(made.ok(), made.status().text());
     work = std::move(*made);
   }
-  lathe::Result<lathe::Call> call(lathe::Look look = lathe::Look::all) {
+  lathe::Result<lathe::Call> call(lathe::Checks checks = lathe::Checks::all) {
     std::vector<const DLTensor*> tensors;
     uintptr_t address = 0;
     for (const lathe::Slot& slot : slots) {
@@ -48,7 +48,7 @@ struct Fixture {
     }
     lathe::Call made;
     LATHE_TRY(
-        lathe::read_call(*builder.problem->op, slots, promised, tensors.data(), look, 0, &made));
+        lathe::read_call(*builder.problem->op, slots, declared, tensors.data(), checks, 0, &made));
     return made;
   }
   lathe::Status run() {
@@ -58,7 +58,7 @@ struct Fixture {
     return work->run(*made);
   }
   lathe::Result<size_t> workspace() {
-    const auto made = call(lathe::Look::shapes);
+    const auto made = call(lathe::Checks::shapes);
     LATHE_TRY(made);
     return work->workspace_bytes(*made);
   }
@@ -99,7 +99,7 @@ TEST_CASE("nothing to write: no launch") {
 TEST_CASE("an estimate takes no time of each sequence, row or tile") {
   constexpr int64_t kMany = int64_t{1} << 30;
   const auto estimate = [](Fixture& fixture) {
-    const auto call = fixture.call(lathe::Look::shapes);
+    const auto call = fixture.call(lathe::Checks::shapes);
     REQUIRE_MESSAGE(call.ok(), call.status().text());
     const auto found = fixture.work->estimate(*call);
     REQUIRE_MESSAGE(found.ok(), found.status().text());

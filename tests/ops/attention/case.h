@@ -32,7 +32,7 @@ struct AttentionCase {
   bool deterministic = false;
   bool saved_forward = false;                // forward and backward as two plans
   bool given_forward = false;                // the backward alone, of the reference's out and lse
-  bool fixed_lengths = false;                // the problem promises the lengths
+  bool fixed_lengths = false;                // the problem declares the lengths
   std::string tile, main_tile;               // of the forward and of the backward; "": the default
   std::map<std::string, std::string> texts;  // of score_mod and mask_mod
   Values capture;                            // float32 capture_0, if there is any

@@ -23,7 +23,7 @@ struct DecodeCase {
   bool wild_entries = true;  // of the table, behind the pages in use; else a page that is there
   std::string splits = "0";
   Placement gaps;
-  bool fixed = false;  // all extents are promised, so that there is one kernel
+  bool fixed = false;  // all extents are declared, so that there is one kernel
   std::string tile;    // "": the default
   uint32_t seed = 1;
 

@@ -51,9 +51,9 @@ lathe::Result<lathe::DecodeRequest> request(const Declarations& tensors,
   for (const auto& [name, value] : options) builder.set(name, value);
   if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
   REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto promised = lathe::resolve(*builder.problem);
-  if (!promised.ok()) return promised.status();
-  return lathe::decode_request(*promised);
+  const auto declared = lathe::resolve(*builder.problem);
+  if (!declared.ok()) return declared.status();
+  return lathe::decode_request(*declared);
 }
 
 void expect_refused(const lathe::Status& status, Code code, const std::vector<const char*>& parts) {

@@ -47,7 +47,7 @@ struct AttentionSize {
 
 class LargeAttention {
  public:
-  // Every extent is promised to the plan, which may choose by it. A backward runs its forward here.
+  // Every extent is declared to the plan, which may choose by it. A backward runs its forward here.
   LargeAttention(lathe_context* context, const AttentionSize& size);
   void run(void* stream) const { run(prepared_, stream); }
   // Runs, and throws with the first sampled row that is farther from float64 than roundings

@@ -11,7 +11,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace decode = lathe::attention_decode;
@@ -34,15 +34,15 @@ Builder decoder(bool append, const char* splits) {
 }
 
 void fill(World* world, int64_t batch, int64_t queries) {
-  world->fill({{Letter::B, batch},
-               {Letter::Sq, queries},
-               {Letter::H, 8},
-               {Letter::HK, 2},
-               {Letter::D, 64},
-               {Letter::DV, 32},
-               {Letter::P, 77},
-               {Letter::page, 48},
-               {Letter::M, 20}});
+  world->fill({{Dim::B, batch},
+               {Dim::Sq, queries},
+               {Dim::H, 8},
+               {Dim::HK, 2},
+               {Dim::D, 64},
+               {Dim::DV, 32},
+               {Dim::P, 77},
+               {Dim::page, 48},
+               {Dim::M, 20}});
 }
 
 TEST_CASE("decode: append, attention in parts and combine, and nothing is allocated") {

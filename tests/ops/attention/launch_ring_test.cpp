@@ -13,7 +13,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::error;
 
@@ -29,7 +29,7 @@ Builder step(bool positions, const char* first) {
   if (positions) {
     builder.tensor({"q_pos", LATHE_I32, {kAny}}).tensor({"k_pos", LATHE_I32, {kAny}});
   } else {
-    builder.tensor({"pairs", LATHE_I32, {kAny, 7}});
+    builder.tensor({"ranges", LATHE_I32, {kAny, 7}});
   }
   return std::move(builder.set("causal", "1").set("first", first));
 }
@@ -48,21 +48,21 @@ Builder gradients(bool positions, const char* deterministic) {
   if (positions) {
     builder.tensor({"q_pos", LATHE_I32, {kAny}}).tensor({"k_pos", LATHE_I32, {kAny}});
   } else {
-    builder.tensor({"pairs", LATHE_I32, {kAny, 7}});
+    builder.tensor({"ranges", LATHE_I32, {kAny, 7}});
   }
   return std::move(
       builder.set("window_left", "9223372036854775807").set("deterministic", deterministic));
 }
 
-void fill(World* world, int64_t rows, int64_t keys, int64_t pairs) {
-  world->fill({{Letter::Tq, rows},
-               {Letter::Tk, keys},
-               {Letter::NP, pairs},
-               {Letter::fixed, 0},
-               {Letter::H, 8},
-               {Letter::HK, 2},
-               {Letter::D, 64},
-               {Letter::DV, 128}});
+void fill(World* world, int64_t rows, int64_t keys, int64_t ranges) {
+  world->fill({{Dim::Tq, rows},
+               {Dim::Tk, keys},
+               {Dim::NP, ranges},
+               {Dim::fixed, 0},
+               {Dim::H, 8},
+               {Dim::HK, 2},
+               {Dim::D, 64},
+               {Dim::DV, 128}});
 }
 
 // The kernels that a run launches, and its workspace.
@@ -73,7 +73,7 @@ std::vector<std::string> run(World* world, size_t* workspace = nullptr) {
 
 using Names = std::vector<std::string>;
 
-TEST_CASE("ring: a step by pairs is one launch without workspace") {
+TEST_CASE("ring: a step by ranges is one launch without workspace") {
   namespace tensors = lathe::attention_block;
   World world;
   world.make(step(false, "0"));
@@ -85,8 +85,8 @@ TEST_CASE("ring: a step by pairs is one launch without workspace") {
   const auto tiles = static_cast<unsigned>(p.forward.tiles);
   CHECK(recorder.launches[0].config.gridDimX == tiles * 8);
   CHECK(recorder.launches[0].config.hStream == kStream);
-  CHECK(p.pairs == World::address(tensors::pairs));
-  CHECK(p.pair_count == 3);
+  CHECK(p.ranges == World::address(tensors::ranges));
+  CHECK(p.range_count == 3);
   CHECK(p.first == 0);
   CHECK(p.forward.out == World::address(tensors::out));
   CHECK(p.forward.out_token_stride == 8 * 128);
@@ -109,8 +109,8 @@ TEST_CASE("ring: rows of a batch are one launch, and with a margin fewer blocks"
     builder.tensors({{"q", LATHE_BF16, {kAny, kAny, 8, 64}},
                      {"k", LATHE_BF16, {kAny, kAny, 2, 64}},
                      {"v", LATHE_BF16, {kAny, kAny, 2, 128}},
-                     {"pairs", LATHE_I32, {kAny, 7}},
-                     {"pair_batch", LATHE_I32, {kAny}},
+                     {"ranges", LATHE_I32, {kAny, 7}},
+                     {"range_batch", LATHE_I32, {kAny}},
                      {"alibi_slopes", LATHE_F32, {kAny, 8}},
                      {"out", LATHE_F32, {kAny, kAny, 8, 128}},
                      {"lse", LATHE_F32, {kAny, 8, kAny}}});
@@ -120,22 +120,22 @@ TEST_CASE("ring: rows of a batch are one launch, and with a margin fewer blocks"
     World world;
     world.context.facts.multiprocessors = 10;
     world.make(batch(margin));
-    world.fill({{Letter::B, 3},
-                {Letter::Sq, 3000},
-                {Letter::Sk, 500},
-                {Letter::NP, 2},
-                {Letter::fixed, 0},
-                {Letter::H, 8},
-                {Letter::HK, 2},
-                {Letter::D, 64},
-                {Letter::DV, 128}});
+    world.fill({{Dim::B, 3},
+                {Dim::Sq, 3000},
+                {Dim::Sk, 500},
+                {Dim::NP, 2},
+                {Dim::fixed, 0},
+                {Dim::H, 8},
+                {Dim::HK, 2},
+                {Dim::D, 64},
+                {Dim::DV, 128}});
     CHECK(run(&world) == Names{"attention_block"});
     const auto p = recorder.launches[0].as<lathe::AttentionBlockParams>();
     CHECK(p.forward.sequences == 3);
     CHECK(p.forward.q_batch_stride == 3000 * 8 * 64);
     CHECK(p.forward.v_batch_stride == 500 * 2 * 128);
     CHECK(p.forward.alibi_batch_stride == 8);
-    CHECK(p.pair_batches == World::address(tensors::pair_batch));
+    CHECK(p.range_batches == World::address(tensors::range_batch));
     const unsigned grid = recorder.launches[0].config.gridDimX;
     const auto tiles = static_cast<unsigned>(p.forward.tiles) * 3 * 8;
     if (*margin == '0') CHECK(grid == tiles);

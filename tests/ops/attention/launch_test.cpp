@@ -13,7 +13,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace attention = lathe::attention;
@@ -33,13 +33,13 @@ World& training() {
 }
 
 void fill(World* world, int64_t batch, int64_t queries, int64_t keys) {
-  world->fill({{Letter::B, batch},
-               {Letter::Sq, queries},
-               {Letter::Sk, keys},
-               {Letter::H, 8},
-               {Letter::HK, 2},
-               {Letter::D, 64},
-               {Letter::DV, 128}});
+  world->fill({{Dim::B, batch},
+               {Dim::Sq, queries},
+               {Dim::Sk, keys},
+               {Dim::H, 8},
+               {Dim::HK, 2},
+               {Dim::D, 64},
+               {Dim::DV, 128}});
 }
 
 size_t run(World* world) {
@@ -144,13 +144,13 @@ TEST_CASE("attention: deterministic, a block for each accumulator of dq; and dq 
                    {"dout", LATHE_BF16, {-1, -1, 8, 64}},
                    {"dq", LATHE_BF16, {-1, -1, 8, 64}}});
   world.make(builder.set("deterministic", "1").set("saved_forward", "1"));
-  world.fill({{Letter::B, 2},
-              {Letter::Sq, 64},
-              {Letter::Sk, 4096},
-              {Letter::H, 8},
-              {Letter::HK, 8},
-              {Letter::D, 64},
-              {Letter::DV, 64}});
+  world.fill({{Dim::B, 2},
+              {Dim::Sq, 64},
+              {Dim::Sk, 4096},
+              {Dim::H, 8},
+              {Dim::HK, 8},
+              {Dim::D, 64},
+              {Dim::DV, 64}});
   CHECK(run(&world) == 2 * 4096 + 7 * 262144);
   REQUIRE(recorder.count == 3);
   const auto prepare = recorder.launches[0].as<lathe::AttentionBackwardPrepareParams>();
@@ -197,14 +197,14 @@ TEST_CASE("attention: a mask_mod has each walk preceded by its lists, behind the
   REQUIRE(lathe_problem_set_text(builder.problem.get(), "mask_mod", mask.data(), mask.size()) ==
           LATHE_OK);
   world.make(builder);
-  world.fill({{Letter::B, 2},
-              {Letter::Sq, 16},
-              {Letter::Sk, 300},
-              {Letter::H, 8},
-              {Letter::HK, 2},
-              {Letter::D, 64},
-              {Letter::DV, 128},
-              {Letter::C1, 5}});
+  world.fill({{Dim::B, 2},
+              {Dim::Sq, 16},
+              {Dim::Sk, 300},
+              {Dim::H, 8},
+              {Dim::HK, 2},
+              {Dim::D, 64},
+              {Dim::DV, 128},
+              {Dim::C1, 5}});
   const size_t bytes = run(&world);
   REQUIRE(recorder.count == 6);
   const auto kernel = [&](size_t i) {

@@ -1,32 +1,39 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Texts that are made to be taken for another one, or to change one: every plan computes what its
-// own texts say.
+// score_mod and mask_mod through the C API: what options say as well equals them bit for bit with
+// as many products, everything else equals plain loops in double; and what a mod may not be.
 #include "reference/attention.h"
 #include "tests/harness/check.h"
-#include "tests/twin_texts.h"
+#include "tests/numbers.h"
 
 using namespace apitest;
 
 namespace {
 
-constexpr int64_t kTokens = 40, kWidth = 64;
+constexpr double kTolerance = 0.01;  // of f16 results near 1; a wrong key or block is far off
 
-Call small() {
+struct Sizes {
+  int64_t batch = 1, seq_q = 200, seq_k = 200, heads = 2, kv_heads = 2, width = 64;
+};
+
+Call dense(const Sizes& s) {
   Call call;
-  call.draw("q", LATHE_F16, {1, kTokens, 1, kWidth}, 1);
-  call.draw("k", LATHE_F16, {1, kTokens, 1, kWidth}, 2);
-  call.draw("v", LATHE_F16, {1, kTokens, 1, kWidth}, 3);
-  call.want("out", LATHE_F16, {1, kTokens, 1, kWidth});
-  call.want("lse", LATHE_F32, {1, 1, kTokens});
+  call.draw("q", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width}, 1);
+  call.draw("k", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width}, 2);
+  call.draw("v", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width}, 3);
+  call.want("out", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width});
+  call.want("lse", LATHE_F32, {s.batch, s.heads, s.seq_q});
   return call;
 }
 
-ref::Attention plain(const Call& call) {
+ref::Attention plain(const Call& call, const Sizes& s) {
   ref::Attention a;
-  a.heads = a.kv_heads = 1, a.head_dim = a.value_dim = kWidth;
-  a.packed = false, a.scale = 0.125;
-  a.begin_q = a.begin_k = {0, kTokens};
+  a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = a.value_dim = s.width;
+  a.packed = false;
+  for (int64_t b = 0; b <= s.batch; ++b) {
+    a.begin_q.push_back(b * s.seq_q), a.begin_k.push_back(b * s.seq_k);
+  }
+  a.scale = 1 / std::sqrt(static_cast<double>(s.width));
   a.q = call.tensors.at("q").values, a.k = call.tensors.at("k").values;
   a.v = call.tensors.at("v").values;
   return a;
@@ -34,45 +41,321 @@ ref::Attention plain(const Call& call) {
 
 void check_against(const Answer& answer, const ref::Attention& a) {
   const ref::AttentionForward expected = ref::attention_forward(a);
-  check_near(answer.outputs.at("out"), expected.out, 0.01);
-  check_near(answer.outputs.at("lse"), expected.lse, 1e-3);
+  check_near(answer.outputs.at("out"), expected.out, kTolerance);
+  check_near(answer.outputs.at("lse"), expected.lse, 1e-4);
 }
+
+Call with_gradients(Call call, const Sizes& s) {
+  call.draw("dout", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width}, 4);
+  call.want("dq", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width});
+  call.want("dk", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width});
+  call.want("dv", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width});
+  call.options["deterministic"] = "1";
+  return call;
+}
+
+void check_gradients(const Answer& answer, const Call& call, ref::Attention a) {
+  check_against(answer, a);
+  a.dout = call.tensors.at("dout").values;
+  const ref::AttentionBackward expected = ref::attention_backward(a, ref::attention_forward(a));
+  check_near(answer.outputs.at("dq"), expected.dq, 2 * kTolerance);
+  check_near(answer.outputs.at("dk"), expected.dk, 2 * kTolerance);
+  check_near(answer.outputs.at("dv"), expected.dv, 2 * kTolerance);
+}
+
+const char* const kWindow = R"(
+constexpr int kLeft = 40;
+__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {
+  return kv_idx <= q_idx && kv_idx >= q_idx - kLeft;
+}
+)";
+const char* const kWindowTiles = R"(
+__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
+  if (k0 > q1 - 1 || k1 - 1 < q0 - kLeft) return 0;
+  return k1 - 1 <= q0 && k0 >= q1 - 1 - kLeft ? 2 : 1;
+}
+)";
 
 }  // namespace
 
-TEST_CASE("two texts with one digest are two kernels, in one process and from one cache") {
-  const Context first = make_context(), second = make_context();
-  for (const Context* context : {&first, &second}) {  // the second finds what the first one left
-    for (const auto& [a, b] : {std::pair('2', '5'), std::pair('5', '2')}) {
-      CAPTURE(a);
-      Call call = small();
-      call.texts["score_mod"] = twins::score_mod(a, b);
-      ref::Attention expected = plain(call);
-      expected.score_mod = [a = a - '0', b = b - '0'](double x, int64_t, int64_t, int64_t i,
-                                                      int64_t j) {
-        return x * a - b * static_cast<double>(i - j);
-      };
-      check_against(run(context->get(), call), expected);
-    }
+TEST_CASE("a sliding window as a mask_mod is the option's, and visits as many tiles") {
+  Call option = dense({}), mod = dense({});
+  option.options = {{"causal", "1"}, {"window_left", "40"}};
+  const Answer expected = run(option);
+  for (const bool tiles : {false, true}) {
+    CAPTURE(tiles);
+    mod.texts["mask_mod"] = std::string(kWindow) + (tiles ? kWindowTiles : "");
+    const Answer found = run(mod);
+    check_same(found.outputs, expected.outputs);
+    CHECK(found.total("tensor_ops") == expected.total("tensor_ops"));
+    CHECK(found.launches.size() == 2);
+  }
+  CHECK(run(dense({})).total("tensor_ops") > expected.total("tensor_ops"));  // it did skip
+}
+
+TEST_CASE("documents as a mask_mod over captured numbers are packed sequences") {
+  constexpr int64_t kTokens = 512, kHeads = 2, kWidth = 64;
+  Call packed, masked = dense({1, kTokens, kTokens, kHeads, kHeads, kWidth});
+  for (const char* name : {"q", "k", "v"}) {
+    packed.put(name, LATHE_F16, {kTokens, kHeads, kWidth}, masked.tensors.at(name).values);
+  }
+  packed.want("out", LATHE_F16, {kTokens, kHeads, kWidth});
+  packed.want("lse", LATHE_F32, {kHeads, kTokens});
+  packed.put("cu_seqlens_q", LATHE_I32, {4}, {0, 128, 128, kTokens});
+  packed.put("cu_seqlens_k", LATHE_I32, {4}, {0, 128, 128, kTokens});
+  Values documents(kTokens, 7);
+  std::fill(documents.begin(), documents.begin() + 128, -1);
+  masked.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx, const Captures& c) {\n"
+      "  return c.get<2>(q_idx) == c.get<2>(kv_idx);\n}\n";
+  const Answer expected = run(packed);
+  for (const lathe_dtype dtype : {LATHE_I32, LATHE_I64}) {
+    masked.put("capture_2", dtype, {kTokens}, documents);
+    const Answer found = run(masked);
+    check_same(found.outputs, expected.outputs);
+    CHECK(found.total("tensor_ops") == expected.total("tensor_ops"));
   }
 }
 
-TEST_CASE("the macros of one text end with it") {
-  Call call = small();
-  call.texts["mask_mod"] =  // from an editor that begins files with a byte order mark
-      "\xef\xbb\xbf#ifndef NEAR\n#define NEAR 4\n#endif\n"
-      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
-      "  return kv_idx <= q_idx && q_idx - kv_idx < NEAR;\n}\n";
-  ref::Attention expected = plain(call);
-  expected.mask_mod = [](int64_t, int64_t, int64_t i, int64_t j) { return j <= i && i - j < 4; };
-  // The last defines names that lathe's own files use.
-  for (const char* macros : {"", "#define NEAR 1\n",
-                             "#define C 7\n#define I(x) x\n#define F\n"
-                             "#define Given int\n#define Config 3\n"}) {
-    CAPTURE(macros);
-    call.texts["score_mod"] =
-        std::string(macros) +
-        "__device__ float score_mod(float s, int b, int h, int q, int k) { return s; }\n";
-    check_against(run(call), expected);
+TEST_CASE("a soft-capped ALiBi as a score_mod is the options', and does as many products") {
+  Call option = dense({}), mod = dense({});
+  option.options = {{"causal", "1"}, {"softcap", "20"}, {"softmax_scale", "0.7"}};
+  option.put("alibi_slopes", LATHE_F32, {2}, {0.5, 0.3});
+  mod.options = {{"causal", "1"}, {"softmax_scale", "0.7"}, {"scalar_3", "20"}};
+  mod.put("capture_0", LATHE_F32, {2}, {0.5, numbers::rounded(LATHE_F32, 0.3)});
+  mod.texts["score_mod"] =
+      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,\n"
+      "                           const Captures& captures) {\n"
+      "  return alibi(softcap(score, captures.scalar(3)), captures.get<0>(head), q_idx - kv_idx);\n"
+      "}\n";
+  const Answer expected = run(option), found = run(mod);
+  check_same(found.outputs, expected.outputs);
+  CHECK(found.total("tensor_ops") == expected.total("tensor_ops"));
+  CHECK(found.launches.size() == 1);
+
+  // Constants in the text, too, and the option and the mod together.
+  option.tensors.erase("alibi_slopes");
+  mod.tensors.erase("capture_0");
+  mod.texts["score_mod"] =
+      "constexpr float kCap = 20;\n"
+      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return softcap(score, kCap);\n}\n";
+  check_same(run(mod).outputs, run(option).outputs);
+}
+
+TEST_CASE("any mask, any bias, heads that share a tile, a window: against plain loops") {
+  const Sizes s{2, 37, 150, 6, 2, 64};
+  Call call = dense(s);
+  call.options = {{"window_left", "120"}, {"scalar_1", "-0.25"}};
+  Values bias(6), allowed(150);
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.25 * static_cast<double>(i) - 0.5;
+  for (size_t i = 0; i < allowed.size(); ++i) allowed[i] = i / 16 % 3 == 1 ? 0 : 1;
+  call.put("capture_0", LATHE_BF16, {6}, bias);
+  call.put("capture_1", LATHE_I32, {150}, allowed);
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,\n"
+      "                           const Captures& captures) {\n"
+      "  const float bias = captures.get<0>(head) + captures.get<0>(-1) + captures.get<0>(6);\n"
+      "  return score + bias * (kv_idx % 5) + captures.scalar(1) * batch * (q_idx % 3);\n}\n";
+  call.texts["mask_mod"] =
+      "__device__ bool helper(int i) { return i % 7 != 3; }\n"
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx,\n"
+      "                         const Captures& captures) {\n"
+      "  return captures.get<1>(kv_idx) != 0 && (helper(q_idx + kv_idx) || head == 1);\n}\n";
+  ref::Attention a = plain(call, s);
+  a.window_left = 120;
+  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t i, int64_t j) {
+    return x + bias[h] * static_cast<double>(j % 5) - 0.25 * static_cast<double>(b * (i % 3));
+  };
+  a.mask_mod = [&](int64_t, int64_t h, int64_t i, int64_t j) {
+    return allowed[j] != 0 && ((i + j) % 7 != 3 || h == 1);
+  };
+  check_against(run(call), a);
+  // The same kernels for other numbers, lengths and arrays.
+  call.options["scalar_1"] = "2";
+  call.put("capture_1", LATHE_I32, {100}, Values(allowed.begin(), allowed.begin() + 100));
+  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t i, int64_t j) {
+    return x + bias[h] * static_cast<double>(j % 5) + 2 * static_cast<double>(b * (i % 3));
+  };
+  a.mask_mod = [&](int64_t, int64_t h, int64_t i, int64_t j) {  // nothing beyond the array
+    return j < 100 && allowed[j] != 0 && ((i + j) % 7 != 3 || h == 1);
+  };
+  const Answer again = run(call);
+  CHECK(again.compiled == 0);
+  check_against(again, a);
+}
+
+TEST_CASE("gradients: a window and a soft cap as mods are the options', bit for bit") {
+  const Sizes s{1, 200, 200, 2, 1, 64};
+  Call option = with_gradients(dense(s), s), mod = option;
+  option.options["causal"] = "1", option.options["window_left"] = "40";
+  const Answer expected = run(option);
+  for (const bool tiles : {false, true}) {
+    CAPTURE(tiles);
+    mod.texts["mask_mod"] = std::string(kWindow) + (tiles ? kWindowTiles : "");
+    const Answer found = run(mod);
+    check_same(found.outputs, expected.outputs);
+    CHECK(found.total("tensor_ops") == expected.total("tensor_ops"));
   }
+}
+
+TEST_CASE("gradients of any mask and any score_mod: against plain loops") {
+  const Sizes s{2, 70, 150, 4, 2, 64};
+  Call call = with_gradients(dense(s), s);
+  call.options["softcap"] = "3";
+  call.options["window_right"] = "90";
+  const Values factor = {0.5, 1, -0.5, 0.25};
+  call.put("capture_3", LATHE_F16, {4}, factor);
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,\n"
+      "                           const Captures& captures) {\n"
+      "  return score + captures.get<3>(head) * score * score + 0.1f * batch;\n}\n"
+      "__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q_idx,\n"
+      "                               int kv_idx, const Captures& captures) {\n"
+      "  return dscore * (1 + 2 * captures.get<3>(head) * score);\n}\n";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return (q_idx / 8 + kv_idx / 8 + head) % 3 != 0 && q_idx != 5 && kv_idx < 64 + 64 * batch;"
+      "\n}\n";
+  ref::Attention a = plain(call, s);
+  a.softcap = 3, a.window_right = 90;
+  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t, int64_t) {
+    return x + factor[h] * x * x + 0.1 * static_cast<double>(b);
+  };
+  a.score_slope = [&](double x, int64_t, int64_t h, int64_t, int64_t) {
+    return 1 + 2 * factor[h] * x;
+  };
+  a.mask_mod = [](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return (i / 8 + j / 8 + h) % 3 != 0 && i != 5 && j < 64 + 64 * b;
+  };
+  check_gradients(run(call), call, a);
+  call.options["deterministic"] = "0";
+  check_gradients(run(call), call, a);
+}
+
+TEST_CASE("packed sequences, some empty, with a mask and gradients: against plain loops") {
+  constexpr int64_t kHeads = 4, kKeyHeads = 2, kWidth = 64, kRows = 230, kKeys = 300;
+  Call call;
+  call.draw("q", LATHE_F16, {kRows, kHeads, kWidth}, 1);
+  call.draw("k", LATHE_F16, {kKeys, kKeyHeads, kWidth}, 2);
+  call.draw("v", LATHE_F16, {kKeys, kKeyHeads, kWidth}, 3);
+  call.draw("dout", LATHE_F16, {kRows, kHeads, kWidth}, 4);
+  ref::Attention a;
+  a.heads = kHeads, a.kv_heads = kKeyHeads, a.head_dim = a.value_dim = kWidth;
+  a.begin_q = {0, 70, 70, 100, 101, 230}, a.begin_k = {0, 130, 140, 140, 204, 300};
+  call.put("cu_seqlens_q", LATHE_I64, {6}, Values(a.begin_q.begin(), a.begin_q.end()));
+  call.put("cu_seqlens_k", LATHE_I64, {6}, Values(a.begin_k.begin(), a.begin_k.end()));
+  call.want("out", LATHE_F16, {kRows, kHeads, kWidth});
+  call.want("lse", LATHE_F32, {kHeads, kRows});
+  call.want("dq", LATHE_F16, {kRows, kHeads, kWidth});
+  call.want("dk", LATHE_F16, {kKeys, kKeyHeads, kWidth});
+  call.want("dv", LATHE_F16, {kKeys, kKeyHeads, kWidth});
+  call.options["window_left"] = "100";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return (q_idx / 16 + kv_idx / 32 + head + batch) % 3 != 0;\n}\n";
+  a.scale = 1 / std::sqrt(static_cast<double>(kWidth)), a.window_left = 100;
+  a.q = call.tensors.at("q").values, a.k = call.tensors.at("k").values;
+  a.v = call.tensors.at("v").values;
+  a.mask_mod = [](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return (i / 16 + j / 32 + h + b) % 3 != 0;
+  };
+  check_gradients(run(call), call, a);
+}
+
+TEST_CASE("decoding over pages with a bias and a mask: against plain loops") {
+  constexpr int64_t kBatch = 2, kQueries = 3, kHeads = 4, kKeyHeads = 2, kWidth = 64;
+  constexpr int64_t kPage = 16, kPages = 11, kTable = 6, kKeyRow = kKeyHeads * kWidth;
+  const Values lengths = {70, 33}, table = {3, 9, 0, 5, 1, 0, 7, 2, 10, 0, 0, 0};
+  Call call;
+  call.op = "flash_attention_decode";
+  call.draw("q", LATHE_F16, {kBatch, kQueries, kHeads, kWidth}, 1);
+  call.draw("k_cache", LATHE_F16, {kPages, kPage, kKeyHeads, kWidth}, 2);
+  call.draw("v_cache", LATHE_F16, {kPages, kPage, kKeyHeads, kWidth}, 3);
+  call.put("block_table", LATHE_I32, {kBatch, kTable}, table);
+  call.put("cache_seqlens", LATHE_I32, {kBatch}, lengths);
+  call.put("capture_0", LATHE_F32, {kHeads}, {0.5, -0.5, 1, 0});
+  call.want("out", LATHE_F16, {kBatch, kQueries, kHeads, kWidth});
+  call.want("lse", LATHE_F32, {kBatch, kHeads, kQueries});
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float x, int batch, int head, int q, int k, const Captures& c) "
+      "{\n"
+      "  return x + c.get<0>(head) * (k % 4) + q + batch;\n}\n";
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q, int k) { return (q + k) % 3 != 1; }\n";
+  ref::Attention a;
+  a.heads = kHeads, a.kv_heads = kKeyHeads, a.head_dim = a.value_dim = kWidth;
+  a.packed = false, a.scale = 0.125, a.begin_q = {0, 3, 6}, a.begin_k = {0, 70, 103};
+  a.q = call.tensors.at("q").values;
+  for (int64_t b = 0; b < kBatch; ++b) {
+    for (int64_t j = 0; j < static_cast<int64_t>(lengths[b]); ++j) {
+      const auto page = static_cast<int64_t>(table[b * kTable + j / kPage]);
+      const int64_t at = (page * kPage + j % kPage) * kKeyRow;
+      for (const auto& [name, to] : {std::pair("k_cache", &a.k), std::pair("v_cache", &a.v)}) {
+        const auto from = call.tensors.at(name).values.begin() + at;
+        to->insert(to->end(), from, from + kKeyRow);
+      }
+    }
+  }
+  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const Values& bias = call.tensors.at("capture_0").values;
+    return x + bias[h] * static_cast<double>(j % 4) + static_cast<double>(i + b);
+  };
+  a.mask_mod = [](int64_t, int64_t, int64_t i, int64_t j) { return (i + j) % 3 != 1; };
+  for (const char* splits : {"1", "2"}) {
+    call.options["num_splits"] = splits;
+    check_against(run(call), a);
+  }
+}
+
+TEST_CASE("rows that a mask empties, and scores of minus infinity") {
+  const Sizes s{1, 70, 130, 1, 1, 64};
+  Call call = dense(s);
+  call.texts["mask_mod"] =
+      "__device__ bool mask_mod(int b, int h, int q, int k) { return q >= 64 && k < 64; }\n";
+  ref::Attention a = plain(call, s);
+  a.mask_mod = [](int64_t, int64_t, int64_t i, int64_t j) { return i >= 64 && j < 64; };
+  check_against(run(call), a);
+
+  call.texts["mask_mod"] = "__device__ bool mask_mod(int, int, int, int) { return false; }\n";
+  a.mask_mod = [](int64_t, int64_t, int64_t, int64_t) { return false; };
+  const Answer none = run(call);
+  check_against(none, a);
+  CHECK(none.total("tensor_ops") == 0);
+
+  call.texts = {{"score_mod",
+                 "__device__ float score_mod(float x, int b, int h, int q, int k) {\n"
+                 "  return q % 2 == 0 || k % 3 == 0 ? minus_infinity() : x * x;\n}\n"}};
+  a.mask_mod = [](int64_t, int64_t, int64_t i, int64_t j) { return i % 2 != 0 && j % 3 != 0; };
+  a.score_mod = [](double x, int64_t, int64_t, int64_t, int64_t) { return x * x; };
+  check_against(run(call), a);
+}
+
+TEST_CASE("a plan says what a mod lacks, with the file's lines, and takes no gradient without") {
+  const auto refused = [](Call call, const std::string& expected) {
+    const Problem problem = declare(call);
+    lathe_plan* made = nullptr;
+    CHECK(lathe_plan_create(&made, shared_context(), problem.get()) == LATHE_INVALID_ARGUMENT);
+    const std::string error = lathe_last_error();
+    INFO(error);
+    CHECK(error.find(expected) != std::string::npos);
+    lathe_plan_destroy(made);
+  };
+  Call call = dense({});
+  call.texts["score_mod"] =
+      "// one\n__device__ float score_mod(float x, int, int, int, int) {\n"
+      "  return x + y;\n}\n";
+  refused(call, "<score_mod>(3): error: identifier \"y\" is undefined");
+  call.texts["score_mod"] = "__device__ float score_mod(float x) { return x; }\n";
+  refused(call,
+          "option score_mod: <score_mod> must define __device__ float score_mod(float score,");
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float x, int, int, int, int) { return x + threadIdx.x; }\n";
+  refused(call, "depends on the thread");
+  call.texts["score_mod"] =
+      "__device__ float score_mod(float x, int, int, int, int) { return x; }\n";
+  refused(with_gradients(call, {}), "option score_mod is <score_mod>, which has no gradient");
+  call = dense({});
+  call.put("capture_0", LATHE_F32, {1}, {0});
+  refused(call, "capture_0 is declared, but nothing reads it");
 }

@@ -215,30 +215,30 @@ TEST_CASE("attention heuristics: number of splits") {
                                          {0, 32, 1}}) {
     CAPTURE(row.tiles);
     CAPTURE(row.blocks);
-    SplitQuestion question;
-    question.tiles = row.tiles;
-    question.multiprocessors = 132;
-    question.key_blocks = row.blocks;
-    CHECK(attention_num_splits(question) == row.splits);
+    SplitProblem tuning_key;
+    tuning_key.tiles = row.tiles;
+    tuning_key.multiprocessors = 132;
+    tuning_key.key_blocks = row.blocks;
+    CHECK(attention_num_splits(tuning_key) == row.splits);
   }
   // A full device splits only for the sake of L2: long keys, many tiles that share them, no mask.
-  SplitQuestion question{264, 132, 8192, 264, 120ll << 20, false, 128};
-  CHECK(attention_num_splits(question) == 3);
-  question.limit = 2;
-  CHECK(attention_num_splits(question) == 2);
-  question.masked = true;
-  CHECK(attention_num_splits(question) == 1);
-  question.masked = false, question.query_blocks = 263;
-  CHECK(attention_num_splits(question) == 1);
-  question.query_blocks = 264, question.kv_bytes = 50ll << 20;
-  CHECK(attention_num_splits(question) == 1);
+  SplitProblem tuning_key{264, 132, 8192, 264, 120ll << 20, false, 128};
+  CHECK(attention_num_splits(tuning_key) == 3);
+  tuning_key.limit = 2;
+  CHECK(attention_num_splits(tuning_key) == 2);
+  tuning_key.masked = true;
+  CHECK(attention_num_splits(tuning_key) == 1);
+  tuning_key.masked = false, tuning_key.query_blocks = 263;
+  CHECK(attention_num_splits(tuning_key) == 1);
+  tuning_key.query_blocks = 264, tuning_key.kv_bytes = 50ll << 20;
+  CHECK(attention_num_splits(tuning_key) == 1);
 
   // The table of all block counts is the same function.
   for (const int64_t multiprocessors : {1, 5, 20, 108, 132}) {
     for (int64_t tiles = 1; tiles <= multiprocessors; ++tiles) {
       const auto by_blocks = attention_num_splits_by_blocks(tiles, multiprocessors, 150);
       for (int64_t blocks = 1; blocks <= 150; ++blocks) {
-        const SplitQuestion each{tiles, multiprocessors, blocks, 1, 0, false, 150};
+        const SplitProblem each{tiles, multiprocessors, blocks, 1, 0, false, 150};
         REQUIRE(by_blocks.at(static_cast<size_t>(blocks - 1)) == attention_num_splits(each));
       }
     }

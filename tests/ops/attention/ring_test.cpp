@@ -166,7 +166,7 @@ class Rank {
  public:
   Rank(const Ring& ring, const ref::Attention& a, int64_t rank, bool positions)
       : ring_(ring), a_(a), rank_(rank), positions_(positions), rows_(tokens_of(ring, rank)) {
-    near_ = {"pairs"};
+    near_ = {"ranges"};
     if (positions) near_ = {"q_pos", "k_pos"};
     if (ring.alibi)
       near_.push_back("alibi_slopes"),
@@ -186,8 +186,8 @@ class Rank {
                gather(a_.k, keys, kKeyHeads * ring_.width));
     caller.put("v", kType, {length, kKeyHeads, kValueWidth},
                gather(a_.v, keys, kKeyHeads * kValueWidth));
-    const Values pairs = pairs_of(ring_, rank_, owner, all_pairs);
-    caller.put("pairs", LATHE_I32, {static_cast<int64_t>(pairs.size()) / 7, 7}, pairs);
+    const Values ranges = pairs_of(ring_, rank_, owner, all_pairs);
+    caller.put("ranges", LATHE_I32, {static_cast<int64_t>(ranges.size()) / 7, 7}, ranges);
     caller.put("k_pos", LATHE_I32, {length}, Values(keys.begin(), keys.end()));
     return keys;
   }
@@ -352,9 +352,9 @@ TEST_CASE("a block outside the window writes nothing") {
   }
 }
 
-TEST_CASE("steps without rows, keys or pairs") {
+TEST_CASE("steps without rows, keys or ranges") {
   Caller caller;
-  const auto step = [&](int64_t rows, int64_t keys, int64_t pairs, const char* first) {
+  const auto step = [&](int64_t rows, int64_t keys, int64_t ranges, const char* first) {
     constexpr int64_t kWidth = 72;
     const auto put = [&](const char* name, lathe_dtype dtype, int64_t tokens, int64_t heads,
                          int64_t width, double value) {
@@ -368,17 +368,18 @@ TEST_CASE("steps without rows, keys or pairs") {
     put("out", LATHE_F32, rows, kHeads, kValueWidth, 3.5);
     put("dq", LATHE_F32, rows, kHeads, kWidth, 2), put("dk", LATHE_F32, keys, kKeyHeads, kWidth, 2);
     put("dv", LATHE_F32, keys, kKeyHeads, kValueWidth, 2);
-    caller.put("pairs", LATHE_I32, {pairs, 7}, Values(static_cast<size_t>(pairs * 7), 0));
+    caller.put("ranges", LATHE_I32, {ranges, 7}, Values(static_cast<size_t>(ranges * 7), 0));
     caller.put("lse", LATHE_F32, {kHeads, rows}, lse);
     caller.put("delta", LATHE_F32, {kHeads, rows}, lse);
-    caller.run("flash_attention_block", {"q", "k", "v", "pairs", "lse", "out"}, {{"first", first}});
+    caller.run("flash_attention_block", {"q", "k", "v", "ranges", "lse", "out"},
+               {{"first", first}});
     const bool fresh = std::string(first) == "1";
     CHECK(caller.get("out") == Values(cells * kValueWidth, fresh ? 0.0 : 3.5));
     CHECK(caller.get("lse") == (fresh ? Values(cells, -ref::kInfinity) : lse));
     caller.put("lse", LATHE_F32, {kHeads, rows}, lse);
     for (const char* deterministic : {"0", "1"}) {
       caller.run("flash_attention_block_bwd",
-                 {"q", "k", "v", "pairs", "lse", "dout", "delta", "dq", "dk", "dv"},
+                 {"q", "k", "v", "ranges", "lse", "dout", "delta", "dq", "dk", "dv"},
                  {{"deterministic", deterministic}});
       for (const char* name : {"dq", "dk", "dv"}) {
         const int64_t tokens = std::string(name) == "dq" ? rows * kHeads : keys * kKeyHeads;

@@ -30,9 +30,9 @@ lathe::Result<lathe::AttentionRequest> request(const std::vector<test::Declarati
   declare(builder);
   if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
   REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto promised = lathe::resolve(*builder.problem);
-  if (!promised.ok()) return promised.status();
-  return lathe::attention_request(*promised);
+  const auto declared = lathe::resolve(*builder.problem);
+  if (!declared.ok()) return declared.status();
+  return lathe::attention_request(*declared);
 }
 
 void nothing(Builder&) {}
@@ -196,7 +196,7 @@ TEST_CASE("what has no kernels is UNSUPPORTED, by name") {
   check(request(kBatched, nothing, 8), "alignment is 8");
 }
 
-TEST_CASE("snippets are texts of files or bytes, read once") {
+TEST_CASE("mods are texts of files or bytes, read once") {
   const test::Folder folder;
   const std::string path = folder.path + "/mask.cuh", text = "bool mask_mod;  // any text";
   const auto write = [&](const std::string& bytes) { std::ofstream(path) << bytes; };
@@ -208,11 +208,11 @@ TEST_CASE("snippets are texts of files or bytes, read once") {
   });
   REQUIRE_MESSAGE(from_file.ok(), from_file.status().text());
   const lathe::AttentionProblem& problem = from_file->problem;
-  REQUIRE(problem.snippets.size() == 2);
-  CHECK(problem.snippets[0].name == "score_mod");  // in this order, however they were set
-  CHECK(problem.snippets[0].file == "<score_mod>");
-  CHECK(problem.snippets[1].file == path);
-  CHECK(problem.snippets[1].text == text);
+  REQUIRE(problem.mods.size() == 2);
+  CHECK(problem.mods[0].name == "score_mod");  // in this order, however they were set
+  CHECK(problem.mods[0].file == "<score_mod>");
+  CHECK(problem.mods[1].file == path);
+  CHECK(problem.mods[1].text == text);
   CHECK(problem.captures[2] == lathe::Dtype::f16);
   CHECK_FALSE(problem.captures[0]);
   CHECK(from_file->scalars[1] == -0.5f);
@@ -314,9 +314,9 @@ TEST_CASE("which tensors a run writes follows from saved_forward") {
   for (const bool saved : {false, true}) {
     Builder builder("flash_attention");
     builder.tensors(kBackward).set("saved_forward", saved ? "1" : "0");
-    const auto promised = lathe::resolve(*builder.problem);
-    REQUIRE_MESSAGE(promised.ok(), promised.status().text());
-    for (const lathe::Slot& slot : lathe::make_slots(*promised)) {
+    const auto declared = lathe::resolve(*builder.problem);
+    REQUIRE_MESSAGE(declared.ok(), declared.status().text());
+    for (const lathe::Slot& slot : lathe::make_slots(*declared)) {
       CAPTURE(slot.name);
       const std::string name = slot.name;
       const bool forward = name == "out" || name == "lse";

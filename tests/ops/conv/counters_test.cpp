@@ -160,7 +160,7 @@ void print(const char* what, double moved, double minimum) {
 
 const int64_t kWindows[][2] = {{0, 12}, {56, 76}, {4090, 4104}, {kTokens - 70, kTokens}};
 
-TEST_CASE("counters: the forward moves at most 1.1 times the minimum") {
+TEST_CASE("counters: the forward copies at most 1.1 times the minimum") {
   if (!on_simulator()) return;
   Large large({"x", "weight", "y"});
   const double minimum = 2 * kTensorBytes, moved = moved_bytes();
@@ -176,7 +176,7 @@ TEST_CASE("counters: the forward moves at most 1.1 times the minimum") {
   }
 }
 
-TEST_CASE("counters: the backward moves at most 1.15 times the minimum") {
+TEST_CASE("counters: the backward copies at most 1.15 times the minimum") {
   if (!on_simulator()) return;
   Large large({"x", "weight", "dy", "dx", "dweight"});
   const double minimum = 3 * kTensorBytes, moved = moved_bytes();

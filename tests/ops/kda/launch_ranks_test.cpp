@@ -13,7 +13,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::Declaration;
 using test::error;
@@ -87,14 +87,14 @@ struct RankRun {
     REQUIRE(lathe_shard_create(&made, ranks, rank, bounds.back(), bounds.data()) == LATHE_OK);
     shard.reset(made);
     const auto r = static_cast<size_t>(rank);
-    world.fill({{Letter::B, kRows},
-                {Letter::T, bounds[r + 1] - bounds[r]},
-                {Letter::N, kRows},
-                {Letter::H, 2},
-                {Letter::HV, kHeads},
-                {Letter::K, kKeys},
-                {Letter::V, kValues},
-                {Letter::HVK, kHeads * kKeys}});
+    world.fill({{Dim::B, kRows},
+                {Dim::T, bounds[r + 1] - bounds[r]},
+                {Dim::N, kRows},
+                {Dim::H, 2},
+                {Dim::HV, kHeads},
+                {Dim::K, kKeys},
+                {Dim::V, kValues},
+                {Dim::HVK, kHeads * kKeys}});
     const lathe_plan* plan = world.plan.get();
     REQUIRE(prepare(made, *plan).ok());
     REQUIRE_MESSAGE(lathe_plan_workspace(plan, world.slots.data(), made, &bytes) == LATHE_OK,
@@ -212,14 +212,14 @@ TEST_CASE("kda on a rank: a shard that was not prepared") {
   const Builder builder = builder_of(true, false, "1");
   REQUIRE(lathe_problem_group(builder.problem.get(), world.group.get(), 0) == LATHE_OK);
   world.make(builder);
-  world.fill({{Letter::B, 1},
-              {Letter::T, 10},
-              {Letter::N, 1},
-              {Letter::H, 2},
-              {Letter::HV, 4},
-              {Letter::K, 64},
-              {Letter::V, 32},
-              {Letter::HVK, 256}});
+  world.fill({{Dim::B, 1},
+              {Dim::T, 10},
+              {Dim::N, 1},
+              {Dim::H, 2},
+              {Dim::HV, 4},
+              {Dim::K, 64},
+              {Dim::V, 32},
+              {Dim::HVK, 256}});
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
   options.world = 2, options.length = 20;
   lathe_shard* made = nullptr;

@@ -11,7 +11,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace of = lathe::kda_recurrent;
@@ -36,16 +36,16 @@ Builder step() {
 TEST_CASE("kda_recurrent: parameters are those of the tensors, and nothing is allocated") {
   World world;
   world.make(step());
-  world.fill({{Letter::B, 3},
-              {Letter::T, 5},
-              {Letter::N, 3},
-              {Letter::H, 2},
-              {Letter::HV, 4},
-              {Letter::K, 64},
-              {Letter::V, 32},
-              {Letter::HVK, 256},
-              {Letter::S, 20},
-              {Letter::spec, 6}});
+  world.fill({{Dim::B, 3},
+              {Dim::T, 5},
+              {Dim::N, 3},
+              {Dim::H, 2},
+              {Dim::HV, 4},
+              {Dim::K, 64},
+              {Dim::V, 32},
+              {Dim::HVK, 256},
+              {Dim::S, 20},
+              {Dim::spec, 6}});
   world.arrays[of::q].strides = {5 * 136, 136, 64, 1};
   world.slots[of::q] = world.arrays[of::q].get();
   size_t slot = 0;

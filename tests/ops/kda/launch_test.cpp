@@ -11,7 +11,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::Declaration;
 using test::error;
@@ -37,9 +37,9 @@ Builder backward(const char* segments) {
   return builder;
 }
 
-std::map<Letter, int64_t> extents(int64_t tokens) {
-  return {{Letter::B, 3},  {Letter::T, tokens}, {Letter::N, 3},  {Letter::H, 2},
-          {Letter::HV, 4}, {Letter::K, 64},     {Letter::V, 32}, {Letter::HVK, 256}};
+std::map<Dim, int64_t> extents(int64_t tokens) {
+  return {{Dim::B, 3},  {Dim::T, tokens}, {Dim::N, 3},  {Dim::H, 2},
+          {Dim::HV, 4}, {Dim::K, 64},     {Dim::V, 32}, {Dim::HVK, 256}};
 }
 
 // The kernels of a run, in order.
@@ -134,7 +134,7 @@ TEST_CASE("kda: the forward leaves what the backward of its call reads") {
   World world;
   world.make(builder);
   auto all = extents(130);
-  all[Letter::NT] = 5;
+  all[Dim::NT] = 5;
   world.fill(all);
   CHECK(run(&world) == std::vector<std::string>{"kda_forward", "kda_backward_scan", "kda_backward",
                                                 "kda_backward_finish"});

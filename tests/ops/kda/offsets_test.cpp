@@ -27,7 +27,7 @@ KdaCase small() {
   return kda;
 }
 
-// Moves tensors to where the entries of their first dims lie far apart.
+// RowCopies tensors to where the entries of their first dims lie far apart.
 void spread(Call* call, const std::vector<std::string>& names,
             const std::vector<int64_t>& strides) {
   for (const std::string& name : names) {

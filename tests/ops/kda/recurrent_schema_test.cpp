@@ -33,9 +33,9 @@ lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& 
   Builder builder = test::declared("kda_recurrent", tensors, options);
   if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
   REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto promised = lathe::resolve(*builder.problem);
-  if (!promised.ok()) return promised.status();
-  return lathe::kda_recurrent_request(*promised);
+  const auto declared = lathe::resolve(*builder.problem);
+  if (!declared.ok()) return declared.status();
+  return lathe::kda_recurrent_request(*declared);
 }
 
 void check_refused(const std::vector<Bad>& bad) {

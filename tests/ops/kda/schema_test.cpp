@@ -38,9 +38,9 @@ lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& 
   Builder builder = test::declared("kda", tensors, options);
   if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
   REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto promised = lathe::resolve(*builder.problem);
-  if (!promised.ok()) return promised.status();
-  return lathe::kda_request(*promised);
+  const auto declared = lathe::resolve(*builder.problem);
+  if (!declared.ok()) return declared.status();
+  return lathe::kda_request(*declared);
 }
 
 lathe::KdaRequest accepted(const Tensors& tensors, const Options& options = {},

@@ -34,7 +34,7 @@ KernelSpec walk() {
 KdaSegmentShape shape_of(int64_t segments) { return {2, 3, segments, 128, 200}; }
 
 // One forward on 132 multiprocessors with a block each, K = V = 128 in one tile.
-KdaSegmentQuestion forward_of(int64_t heads, int64_t tokens) {
+KdaSegmentProblem forward_of(int64_t heads, int64_t tokens) {
   return {heads, 1, 1, tokens, 132, true, false};
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
   CHECK(kda_choose_segments({}) == 1);
   CHECK(kda_choose_segments(forward_of(0, 4096)) == 1);
   // The two walks of a backward fill the device with half of the heads.
-  KdaSegmentQuestion both = forward_of(66, 8192);
+  KdaSegmentProblem both = forward_of(66, 8192);
   both.back = true;
   CHECK(kda_choose_segments(both) == 1);
   both.heads = 4;
@@ -120,7 +120,7 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
 }
 
 TEST_CASE("kda: on a rank, which summarises its part anyway, more is cut") {
-  KdaSegmentQuestion rank = forward_of(60, 8192);
+  KdaSegmentProblem rank = forward_of(60, 8192);
   CHECK(kda_choose_segments(rank) == 1);
   rank.ranks = true;
   CHECK(kda_choose_segments(rank) > 1);

@@ -21,7 +21,7 @@ struct SparseCase {
   bool deterministic = false;
   bool saved_forward = false;   // forward and backward as two plans
   bool given_forward = false;   // the backward alone, of the reference's out and lse
-  bool fixed = false;           // the problem promises the lengths
+  bool fixed = false;           // the problem declares the lengths
   std::string tile, main_tile;  // of the forward and of the backward; "": the default
   uint32_t seed = 1;
 

@@ -17,7 +17,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::contains;
 using test::error;
@@ -111,15 +111,15 @@ struct RankWorld : World {
     driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
     driver.cuStreamWaitEvent = [](CUstream, CUevent, unsigned) { return CUDA_SUCCESS; };
     driver.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
-    fill({{Letter::Tq, shard->layout.query_tokens(kRank)},
-          {Letter::Tk, shard->layout.key_tokens(kRank)},
-          {Letter::N, 2},
-          {Letter::H, 16},
-          {Letter::HK, 2},
-          {Letter::D, 64},
-          {Letter::R, 16},
-          {Letter::DV, 32},
-          {Letter::topk, 9}});
+    fill({{Dim::Tq, shard->layout.query_tokens(kRank)},
+          {Dim::Tk, shard->layout.key_tokens(kRank)},
+          {Dim::N, 2},
+          {Dim::H, 16},
+          {Dim::HK, 2},
+          {Dim::D, 64},
+          {Dim::R, 16},
+          {Dim::DV, 32},
+          {Dim::topk, 9}});
   }
   // Without the ranks' agreement, for which there are no others here.
   void prepare() {

@@ -11,7 +11,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace of = lathe::sparse_attention;
@@ -50,16 +50,16 @@ Builder problem(bool backward) {
 }
 
 void fill(World* world, int64_t rows, int64_t keys) {
-  world->fill({{Letter::Tq, rows},
-               {Letter::Tk, keys},
-               {Letter::N, 3},
-               {Letter::H, 16},
-               {Letter::HK, 2},
-               {Letter::G, 8},
-               {Letter::D, 64},
-               {Letter::R, 16},
-               {Letter::DV, 64},
-               {Letter::topk, 9}});
+  world->fill({{Dim::Tq, rows},
+               {Dim::Tk, keys},
+               {Dim::N, 3},
+               {Dim::H, 16},
+               {Dim::HK, 2},
+               {Dim::G, 8},
+               {Dim::D, 64},
+               {Dim::R, 16},
+               {Dim::DV, 64},
+               {Dim::topk, 9}});
 }
 
 size_t run(World* world) {

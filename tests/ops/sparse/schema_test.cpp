@@ -52,9 +52,9 @@ lathe::Result<lathe::SparseRequest> request(const Tensors& tensors, const Option
   for (const auto& [name, value] : options) builder.set(name, value);
   if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
   REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto promised = lathe::resolve(*builder.problem);
-  if (!promised.ok()) return promised.status();
-  return lathe::sparse_request(*promised);
+  const auto declared = lathe::resolve(*builder.problem);
+  if (!declared.ok()) return declared.status();
+  return lathe::sparse_request(*declared);
 }
 
 struct Bad {
@@ -261,7 +261,7 @@ TEST_CASE("sparse attention: a problem becomes flags of the code and numbers of 
 // A call; nothing of it is ever launched.
 struct Fixture {
   Builder builder{"sparse_flash_attention"};
-  lathe::Extents promised;
+  lathe::Extents declared;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
   std::unique_ptr<lathe::Executor> work;
@@ -272,7 +272,7 @@ struct Fixture {
     REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    promised = checked->extents;
+    declared = checked->extents;
     slots = lathe::make_slots(*checked);
     auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
     REQUIRE_MESSAGE(made.ok(), made.status().text());
@@ -294,8 +294,8 @@ struct Fixture {
       tensors.push_back(array.get());
     }
     lathe::Call call;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, promised, tensors.data(),
-                               lathe::Look::all, 0, &call));
+    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, declared, tensors.data(),
+                               lathe::Checks::all, 0, &call));
     return call;
   }
   lathe::Status run() {

@@ -105,7 +105,7 @@ TEST_CASE("dispatch: windows, every key, float32") {
   equals_one_rank(causal(s), ranks_of(3, LATHE_BALANCE_NONE));
 }
 
-TEST_CASE("dispatch: snippets are told of sequences, heads and positions as on one rank") {
+TEST_CASE("dispatch: mods are told of sequences, heads and positions as on one rank") {
   const char* score_mod =
       "__device__ float score_mod(float score, int b, int h, int q, int k) {\n"
       "  return score + 0.25f * h + 0.0625f * (b + 1) * (k - q); }\n"
@@ -141,7 +141,7 @@ TEST_CASE("dispatch: a backward of its own") {
 }
 
 TEST_CASE(
-    "dispatch: two groups whatever the plan, the bytes of its moves, none if nothing leaves") {
+    "dispatch: two groups whatever the plan, the bytes of its copies, none if nothing leaves") {
   CallShape s = packed({70, 3, 24});
   const auto hops = equals_one_rank(causal(s), ranks_of(3, LATHE_BALANCE_NONE)).hops;
   lathe::LayoutOptions options;
@@ -154,9 +154,9 @@ TEST_CASE(
   const auto plan = lathe::plan_dispatch(*lathe::make_layout(options), rules);
   REQUIRE(plan.ok());
   REQUIRE(plan->moved);
-  const auto rows = [](const lathe::Moves& moves) {
+  const auto rows = [](const lathe::RowCopies& copies) {
     uint64_t sum = 0;
-    for (const lathe::Move& move : moves) sum += move.from == move.to ? 0 : move.rows;
+    for (const lathe::RowCopy& move : copies) sum += move.from == move.to ? 0 : move.rows;
     return sum;
   };
   const uint64_t width = s.width + s.value_width;

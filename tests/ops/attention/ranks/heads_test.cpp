@@ -100,7 +100,7 @@ TEST_CASE("heads: a backward of its own, and slopes of sequences") {
   equals_one_rank(backward, ranks);
 }
 
-TEST_CASE("heads: snippets are told of all heads, not of those that are here") {
+TEST_CASE("heads: mods are told of all heads, not of those that are here") {
   CallShape s{.heads = 4, .kv_heads = 2, .batch = 2, .queries = 40, .keys = 40};
   Call call = make_call(s);
   call.texts["score_mod"] =

@@ -10,7 +10,7 @@
 namespace {
 
 using namespace launches;
-using lathe::Letter;
+using lathe::Dim;
 using test::Builder;
 using test::contains;
 using test::error;
@@ -50,13 +50,13 @@ struct RankRun {
     lathe_shard* made = nullptr;
     REQUIRE(lathe_shard_create_with(&made, &options) == LATHE_OK);
     shard.reset(made);
-    world.fill({{Letter::B, kBatch},
-                {Letter::Sq, kTokens / kWorld},
-                {Letter::Sk, kTokens / kWorld},
-                {Letter::H, kHeads},
-                {Letter::HK, kKeyHeads},
-                {Letter::D, kWidth},
-                {Letter::DV, kWidth}});
+    world.fill({{Dim::B, kBatch},
+                {Dim::Sq, kTokens / kWorld},
+                {Dim::Sk, kTokens / kWorld},
+                {Dim::H, kHeads},
+                {Dim::HK, kKeyHeads},
+                {Dim::D, kWidth},
+                {Dim::DV, kWidth}});
     recorder.params_bytes.fill(0);  // steps share kernels, and nobody looks at parameters
     if (prepares) run();
   }

@@ -182,7 +182,7 @@ TEST_CASE("ranks: multiprocessors left to the exchange change no bit") {
   }
 }
 
-TEST_CASE("ranks: snippets see positions in their sequence, and which it is") {
+TEST_CASE("ranks: mods see positions in their sequence, and which it is") {
   Ranks ranks = {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL};
   const Values capture = {0.25, -0.5, 0.125};
   std::map<std::string, std::string> texts;

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "collective/exchange.h"
-#include "collective/plans/moves.h"
+#include "collective/plans/row_copies.h"
 #include "ops/device_table.h"
 #include "ops/parts.h"
 #include "templates/params/rows.h"
@@ -18,12 +18,12 @@ namespace lathe {
 // Not for the launch path. No rows: null.
 Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows);
 
-// What one rank does for a list of moves, with its tables on the device.
+// What one rank does for a list of copies, with its tables on the device.
 struct RowRoute {
-  RankMoves moves;
+  RankCopies copies;
   DeviceTable send_rows, receive_rows, own_from, own_to;
 
-  static Result<RowRoute> make(const Device& device, RankMoves moves);
+  static Result<RowRoute> make(const Device& device, RankCopies copies);
 };
 
 // The kernels that move rows.
@@ -42,11 +42,11 @@ struct RowView {
   int64_t row_bytes() const { return width * element_bytes; }
 };
 
-// Moves that one launch makes; a launch goes out early where there are more than it takes. On the
-// stack of a run: nothing is allocated.
-class RowMover {
+// RowCopies that one launch makes; a launch goes out early where there are more than it takes. On
+// the stack of a run: nothing is allocated.
+class RowCopier {
  public:
-  RowMover(const RowKernels& kernels, CUstream stream) : kernels_(kernels), stream_(stream) {}
+  RowCopier(const RowKernels& kernels, CUstream stream) : kernels_(kernels), stream_(stream) {}
 
   struct Side {
     RowView view;
@@ -86,7 +86,7 @@ class RowAdder {
 // One tensor of a hop: rows of `row_bytes`, from the buffer that messages leave to that where they
 // arrive. A buffer that no message touches may be null.
 struct RowTransfer {
-  const RankMoves* moves = nullptr;
+  const RankCopies* copies = nullptr;
   char* from = nullptr;
   char* to = nullptr;
   int64_t row_bytes = 0;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/snippet_text.h"
+#include "codegen/mod_text.h"
 
 #include <algorithm>
 #include <cctype>
@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-using Kind = SnippetToken::Kind;
+using Kind = ModToken::Kind;
 
 bool is_digit(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
 
@@ -35,7 +35,7 @@ class Reader {
     splice(given);
     while (out_.problem.empty() && at_ < text().size()) step();
   }
-  SnippetTokens take() { return std::move(out_); }
+  ModTokens take() { return std::move(out_); }
 
  private:
   const std::string& text() const { return spliced_.text; }
@@ -64,9 +64,8 @@ class Reader {
           // Compilers differ about the first, and the second would join what is written after it.
           spliced_.text += ' ';
           spliced_.lines.push_back(line);
-          return fail(end < given.size()
-                          ? "a snippet has no blanks after a backslash that ends a line"
-                          : "a snippet does not end in a backslash",
+          return fail(end < given.size() ? "a mod has no blanks after a backslash that ends a line"
+                                         : "a mod does not end in a backslash",
                       text().size());
         }
       }
@@ -77,7 +76,7 @@ class Reader {
   }
 
   void push(Kind kind, std::string word, size_t at) {
-    SnippetToken token;
+    ModToken token;
     token.kind = kind;
     token.first = first_;
     directive_ = directive_ || (first_ && word == "#");
@@ -98,7 +97,7 @@ class Reader {
       at_ = std::min(text().find('\n', at_), text().size());
     } else if (letter == '/' && ahead(1) == '*') {
       const size_t end = text().find("*/", at_ + 2);
-      if (end == text().npos) return fail("a snippet ends the comments that it begins", at_);
+      if (end == text().npos) return fail("a mod ends the comments that it begins", at_);
       at_ = end + 2;
     } else if (is_digit(letter) || (letter == '.' && is_digit(ahead(1)))) {
       number();
@@ -130,7 +129,7 @@ class Reader {
     std::string found = text().substr(begin, at_ - begin);
     const bool raw =
         found == "R" || found == "LR" || found == "uR" || found == "UR" || found == "u8R";
-    if (raw && ahead(0) == '"') return fail("a snippet has no raw strings", begin);
+    if (raw && ahead(0) == '"') return fail("a mod has no raw strings", begin);
     push(Kind::word, std::move(found), begin);
   }
 
@@ -141,7 +140,7 @@ class Reader {
       at_ += text()[at_] == '\\' ? 2 : 1;
     }
     if (ahead(0) != quote) {
-      return fail("a snippet ends each literal in its line, with the quote that begins it", begin);
+      return fail("a mod ends each literal in its line, with the quote that begins it", begin);
     }
     ++at_;
     push(Kind::literal, std::string(1, quote), begin);
@@ -154,7 +153,7 @@ class Reader {
       at_ += length;
       return length;
     };
-    if (text()[at_] == '\\') return fail("a snippet has a backslash only in literals", begin);
+    if (text()[at_] == '\\') return fail("a mod has a backslash only in literals", begin);
     const size_t first = hash();
     if (first == 0) return push(Kind::mark, std::string(1, text()[at_++]), begin);
     const bool same = first == 1 ? ahead(0) == '#' : ahead(0) == '%';  // no ## of two spellings
@@ -162,14 +161,14 @@ class Reader {
   }
 
   Spliced spliced_;
-  SnippetTokens out_;
+  ModTokens out_;
   size_t at_ = 0;
   bool first_ = true, directive_ = false;
 };
 
 }  // namespace
 
-SnippetTokens read_snippet(std::string_view text) { return Reader(text).take(); }
+ModTokens read_mod(std::string_view text) { return Reader(text).take(); }
 
 int line_that_is_not_utf8(std::string_view text) {
   int line = 1;

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tests what a snippet may be by the compiler's word, and by the PTX of its probe.
+// Tests what a mod may be by the compiler's word, and by the PTX of its probe.
 #include <doctest/doctest.h>
 
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 #include "ops/attention/backward_kernels.h"
 
 using namespace lathe;
 
 namespace {
 
-Snippet score_mod(const std::string& text) { return {"score_mod", "dir/mine.cuh", text}; }
+Mod score_mod(const std::string& text) { return {"score_mod", "dir/mine.cuh", text}; }
 
 // `body` is that of a score_mod.
 std::string body(const std::string& text) {
@@ -22,21 +22,20 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
-AttentionProblem problem_with(std::vector<Snippet> snippets) {
+AttentionProblem problem_with(std::vector<Mod> mods) {
   AttentionProblem problem;
   problem.forward = problem.backward = true;
   problem.head_dim = problem.value_dim = 64;
-  problem.snippets = std::move(snippets);
+  problem.mods = std::move(mods);
   return problem;
 }
 
-std::string probe(const Compiler& compiler, const Snippet& snippet,
-                  std::vector<Snippet> others = {}) {
+std::string probe(const Compiler& compiler, const Mod& mod, std::vector<Mod> others = {}) {
   AttentionProblem problem = problem_with(std::move(others));
-  problem.snippets.push_back(snippet);
+  problem.mods.push_back(mod);
   problem.captures[1] = Dtype::f16, problem.captures[2] = Dtype::f32;
   const KernelSpec spec = *attention_kernels(problem, *facts_of_arch("sm_80"))->forward;
-  const Status status = probe_snippet(snippet_probe_spec(spec, snippet), compiler, "sm_80");
+  const Status status = probe_mod(mod_probe_spec(spec, mod), compiler, "sm_80");
   CHECK((status.ok() || status.code() == Code::invalid_argument));
   return status.text();
 }
@@ -104,13 +103,13 @@ TEST_CASE("a probe takes pure functions and says what is wrong with others") {
     CHECK(contains(found, "option score_mod: dir/mine.cuh "));
     CHECK(contains(found, expected));
   }
-  const Snippet mask = {"mask_mod", "m.cuh",
-                        "__device__ int mask_mod(int, int, int, int) { return 1; }"};
+  const Mod mask = {"mask_mod", "m.cuh",
+                    "__device__ int mask_mod(int, int, int, int) { return 1; }"};
   CHECK(contains(probe(compiler, mask),
                  "option mask_mod: m.cuh must define __device__ bool mask_mod"));
 }
 
-TEST_CASE("what surrounds a snippet in its probe does not tell it from a kernel") {
+TEST_CASE("what surrounds a mod in its probe does not tell it from a kernel") {
   const auto opened = open_compiler();
   if (!opened) return;
   const std::string evil = "*(volatile float*)0x1234ull = 9.0f;";
@@ -138,30 +137,30 @@ TEST_CASE("what surrounds a snippet in its probe does not tell it from a kernel"
       // A text that leaves its namespace could say something of the templates.
       body("return score;") + "} __device__ float helper() { return 1.0f; } namespace other {\n",
       body("return score;") +
-          "} } __device__ float helper() { return 1.0f; } namespace snippet_score_mod { "
+          "} } __device__ float helper() { return 1.0f; } namespace caller_score_mod { "
           "namespace other {\n",
       "#define FIRST(a, b) a\n#define SECOND(a, b) b\n" + body("return score;") +
           "SECOND({, }) namespace other FIRST({, })\n",
   };
   for (const std::string& text : texts) {
     CAPTURE(text);
-    const Snippet snippet = score_mod(text);
-    CHECK(check_snippet_text(snippet).text() == "");
-    const std::string found = probe(*opened, snippet);
+    const Mod mod = score_mod(text);
+    CHECK(check_mod_text(mod).text() == "");
+    const std::string found = probe(*opened, mod);
     CAPTURE(found);
     CHECK(contains(found, "option score_mod: dir/mine.cuh "));
     CHECK((contains(found, "writes memory") || contains(found, "depends on the thread") ||
            contains(found, "every_brace_is_closed")));
   }
-  const Snippet mask = {"mask_mod", "m.cuh",
-                        "__device__ bool mask_mod(int, int, int, int) { return true; }\n"
-                        "__device__ int mask_tile(int, int, int q0, int q1, int, int) {"
-                        "  if (q1 != q0 + 1) " +
-                            evil + " return 1; }\n"};
+  const Mod mask = {"mask_mod", "m.cuh",
+                    "__device__ bool mask_mod(int, int, int, int) { return true; }\n"
+                    "__device__ int mask_tile(int, int, int q0, int q1, int, int) {"
+                    "  if (q1 != q0 + 1) " +
+                        evil + " return 1; }\n"};
   CHECK(contains(probe(*opened, mask), "option mask_mod: m.cuh writes memory"));
 }
 
-TEST_CASE("a snippet finds nothing that is declared behind it") {
+TEST_CASE("a mod finds nothing that is declared behind it") {
   const auto opened = open_compiler();
   if (!opened) return;
   // Functions are found with the namespaces of their arguments where a template is used, and that
@@ -169,14 +168,14 @@ TEST_CASE("a snippet finds nothing that is declared behind it") {
   const std::string looks =
       "struct Yes {};\n"
       "template <class T> __device__ Yes any_value(T, Yes = Yes());\n"
-      "template <class T> __device__ Yes snippet_probe(const T&, Yes = Yes());\n"
+      "template <class T> __device__ Yes mod_probe(const T&, Yes = Yes());\n"
       "template <class T> __device__ Yes entry(const T&, Yes = Yes());\n"
       "template <class A, class B> struct Is { static constexpr bool v = false; };\n"
       "template <class A> struct Is<A, A> { static constexpr bool v = true; };\n"
       "struct Any : float4 { template <class T> __device__ operator T() const; };\n";
   const std::string given[] = {"c", "Any()", "decltype(mask_tile())()", "float4()"};
   for (const std::string& what : given) {
-    for (const std::string name : {"any_value", "snippet_probe", "entry"}) {
+    for (const std::string name : {"any_value", "mod_probe", "entry"}) {
       const std::string text =
           looks +
           "template <class C> __device__ float score_mod(float x, int, int, int, int, const C& c) {"
@@ -185,7 +184,7 @@ TEST_CASE("a snippet finds nothing that is declared behind it") {
           ")), Yes>::v) return x;"
           "  else { *(volatile float*)0x1234ull = 9.0f; return x; } }\n";
       CAPTURE(text);
-      CHECK(check_snippet_text(score_mod(text)).text() == "");
+      CHECK(check_mod_text(score_mod(text)).text() == "");
       CHECK(probe(*opened, score_mod(text)) == "");  // the branch that a kernel takes, too
     }
   }
@@ -212,7 +211,7 @@ TEST_CASE("a probe tells the compiler's words, not what followed from them") {
     CHECK(contains(found, expected));
   }
   // The other text does not have what one defines.
-  const Snippet mask = {
+  const Mod mask = {
       "mask_mod", "m.cuh",
       "#define NEAR 4\n__device__ bool mask_mod(int, int, int, int) { return NEAR; }"};
   CHECK(contains(probe(*opened, score_mod(body("return NEAR;")), {mask}), "\"NEAR\" is undefined"));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a snippet are those that a compiler sees.
-#include "codegen/snippet_text.h"
+// The tokens of a mod are those that a compiler sees.
+#include "codegen/mod_text.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@ namespace {
 // The tokens, a blank between two; "|" before the first of a line, "!" before those of directives.
 std::string words(std::string_view text) {
   std::string out;
-  const SnippetTokens read = read_snippet(text);
-  for (const SnippetToken& token : read.all) {
+  const ModTokens read = read_mod(text);
+  for (const ModToken& token : read.all) {
     out += (out.empty() ? "" : " ") + std::string(token.first ? "|" : "");
     out += (token.directive ? "!" : "") + token.text;
   }
@@ -45,21 +45,21 @@ TEST_CASE("lines are joined, comments are blanks, digraphs stand for marks") {
 }
 
 TEST_CASE("tokens keep the line of the text that they begin in") {
-  const SnippetTokens read = read_snippet("a\\\nb c\\\n\n/*\n\n*/d\ne");
+  const ModTokens read = read_mod("a\\\nb c\\\n\n/*\n\n*/d\ne");
   std::string lines;
-  for (const SnippetToken& token : read.all) lines += std::to_string(token.line) + ' ';
+  for (const ModToken& token : read.all) lines += std::to_string(token.line) + ' ';
   CHECK(lines == "1 2 6 7 ");
 }
 
 TEST_CASE("what is cut off, raw or read in two ways is a problem") {
   const std::pair<const char*, const char*> cases[] = {
-      {"a\n'b", "a snippet ends each literal in its line, with the quote that begins it at 2"},
-      {"\"a\\", "a snippet does not end in a backslash at 1"},
-      {"\"a\nb\"", "a snippet ends each literal in its line, with the quote that begins it at 1"},
-      {"a\n/*", "a snippet ends the comments that it begins at 2"},
-      {"a\nR\"(b)\"", "a snippet has no raw strings at 2"},
-      {"a \\b", "a snippet has a backslash only in literals at 1"},
-      {"a\nb // \\\t\n", "a snippet has no blanks after a backslash that ends a line at 2"},
+      {"a\n'b", "a mod ends each literal in its line, with the quote that begins it at 2"},
+      {"\"a\\", "a mod does not end in a backslash at 1"},
+      {"\"a\nb\"", "a mod ends each literal in its line, with the quote that begins it at 1"},
+      {"a\n/*", "a mod ends the comments that it begins at 2"},
+      {"a\nR\"(b)\"", "a mod has no raw strings at 2"},
+      {"a \\b", "a mod has a backslash only in literals at 1"},
+      {"a\nb // \\\t\n", "a mod has no blanks after a backslash that ends a line at 2"},
   };
   for (const auto& [text, expected] : cases) {
     CAPTURE(text);

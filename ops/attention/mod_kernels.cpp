@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What snippets add to the flash attention family: their text in its specs, and the kernels
+// What mods add to the flash attention family: their text in its specs, and the kernels
 // that make lists of blocks of a mask_mod.
 #include <cstddef>
 #include <string_view>
@@ -26,14 +26,14 @@ KernelSpec lists_of(const AttentionProblem& problem, const KernelSpec& walker) {
       if (constant.name == name) spec.constants.push_back(constant);
     }
   }
-  add_snippets(problem, &spec, "mask_mod");
+  add_mods(problem, &spec, "mask_mod");
   return spec;
 }
 
 }  // namespace
 
-void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char* only) {
-  if (problem.snippets.empty()) return;
+void add_mods(const AttentionProblem& problem, KernelSpec* spec, const char* only) {
+  if (problem.mods.empty()) return;
   for (size_t i = 0; i < problem.captures.size(); ++i) {
     if (!problem.captures[i]) continue;
     spec->constants.push_back(
@@ -41,9 +41,9 @@ void add_snippets(const AttentionProblem& problem, KernelSpec* spec, const char*
   }
   // Some kernels have the mask_mod alone: it is first, so that nothing of score_mod changes it.
   for (const std::string_view name : {"mask_mod", "score_mod"}) {
-    for (const Snippet& snippet : problem.snippets) {
-      const bool asked = only == nullptr || snippet.name == only;
-      if (asked && snippet.name == name) spec->snippets.push_back(snippet);
+    for (const Mod& mod : problem.mods) {
+      const bool asked = only == nullptr || mod.name == only;
+      if (asked && mod.name == name) spec->mods.push_back(mod);
     }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decides what a snippet's text may hold, and makes the text that the compiler gets for it.
-#include "codegen/snippets.h"
+// Decides what a mod's text may hold, and makes the text that the compiler gets for it.
+#include "codegen/mods.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "codegen/base/text.h"
-#include "codegen/snippet_text.h"
+#include "codegen/mod_text.h"
 
 namespace lathe {
 namespace {
 
-using Tokens = std::vector<SnippetToken>;
-using Kind = SnippetToken::Kind;
+using Tokens = std::vector<ModToken>;
+using Kind = ModToken::Kind;
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
@@ -24,7 +24,7 @@ bool one_of(std::string_view word, std::initializer_list<const char*> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Why no snippet has this word; null if it may.
+// Why no mod has this word; null if it may.
 const char* why_not(std::string_view word) {
   struct Rule {
     std::initializer_list<const char*> words;
@@ -32,17 +32,17 @@ const char* why_not(std::string_view word) {
   };
   static const Rule kRules[] = {
       {{"asm", "__asm__", "__asm"},
-       "a snippet has no inline assembly: it is a pure function of its arguments"},
-      {{"__shared__", "__global__"}, "a snippet has neither shared memory nor kernels of its own"},
+       "a mod has no inline assembly: it is a pure function of its arguments"},
+      {{"__shared__", "__global__"}, "a mod has neither shared memory nor kernels of its own"},
       {{"__has_include", "__has_include_next", "__has_embed"},
-       "a snippet asks for no file: the kernel would depend on what its key does not hold"},
+       "a mod asks for no file: the kernel would depend on what its key does not hold"},
       {{"__TIME__", "__DATE__", "__TIMESTAMP__"},
-       "a snippet has no time: the kernel would depend on when it is compiled"},
-      {{"_Pragma", "__pragma"}, "a snippet has no pragmas but #pragma unroll and nounroll"},
-      {{"extern"}, "a snippet has nothing extern: what it may use is there without"},
-      {{"lathe"}, "a snippet names nothing of namespace lathe: what it may use has a plain name"},
+       "a mod has no time: the kernel would depend on when it is compiled"},
+      {{"_Pragma", "__pragma"}, "a mod has no pragmas but #pragma unroll and nounroll"},
+      {{"extern"}, "a mod has nothing extern: what it may use is there without"},
+      {{"lathe"}, "a mod names nothing of namespace lathe: what it may use has a plain name"},
       {{"__builtin_constant_p"},
-       "a snippet has no __builtin_constant_p: it is the same function in every kernel"},
+       "a mod has no __builtin_constant_p: it is the same function in every kernel"},
   };
   if (word.starts_with("lathe_")) word = "lathe";
   for (const Rule& rule : kRules) {
@@ -52,12 +52,12 @@ const char* why_not(std::string_view word) {
 }
 
 // The token behind tokens[i] of the same line that begins with #; null if there is none.
-const SnippetToken* next_of(const Tokens& tokens, size_t i) {
+const ModToken* next_of(const Tokens& tokens, size_t i) {
   const bool there = i + 1 < tokens.size() && tokens[i + 1].directive && !tokens[i + 1].first;
   return there ? &tokens[i + 1] : nullptr;
 }
 
-bool begins_directive(const SnippetToken& token) { return token.first && token.directive; }
+bool begins_directive(const ModToken& token) { return token.first && token.directive; }
 
 struct Macro {
   int line = 1;  // of the first #define or #undef
@@ -68,8 +68,8 @@ struct Macro {
 std::map<std::string, Macro> macros_of(const Tokens& tokens) {
   std::map<std::string, Macro> macros;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    const SnippetToken* word = begins_directive(tokens[i]) ? next_of(tokens, i) : nullptr;
-    const SnippetToken* name = word != nullptr ? next_of(tokens, i + 1) : nullptr;
+    const ModToken* word = begins_directive(tokens[i]) ? next_of(tokens, i) : nullptr;
+    const ModToken* name = word != nullptr ? next_of(tokens, i + 1) : nullptr;
     const bool about = word != nullptr && (word->text == "define" || word->text == "undef");
     if (!about || name == nullptr || name->kind != Kind::word) continue;
     Macro& macro = macros.try_emplace(name->text, Macro{name->line}).first->second;
@@ -89,29 +89,29 @@ class Directives {
 
   // `i`: the # of the line.
   std::string refuse(const Tokens& tokens, size_t i) {
-    const SnippetToken* name = next_of(tokens, i);
+    const ModToken* name = next_of(tokens, i);
     if (name == nullptr) return {};  // a # alone says nothing
     const std::string& word = name->text;
-    const SnippetToken* about = next_of(tokens, i + 1);
+    const ModToken* about = next_of(tokens, i + 1);
     if (one_of(word, {"if", "ifdef", "ifndef"})) ++depth_;
     if (one_of(word, {"elif", "else", "endif"}) && depth_ == 0) {
-      return text("a snippet has no #", word, " without an #if before it");
+      return text("a mod has no #", word, " without an #if before it");
     }
     if (word == "endif") --depth_;
     if (one_of(word, {"if", "ifdef", "ifndef", "elif", "else", "endif", "error"})) return {};
     if (word == "define") return {};
     if (word == "undef") {
       const bool own = about == nullptr || defined_.count(about->text) != 0;
-      return own ? std::string() : "a snippet undefines only macros of its own";
+      return own ? std::string() : "a mod undefines only macros of its own";
     }
     if (word == "pragma") {
       if (about != nullptr && one_of(about->text, {"unroll", "nounroll"})) return {};
-      return "a snippet has no pragmas but #pragma unroll and nounroll";
+      return "a mod has no pragmas but #pragma unroll and nounroll";
     }
     if (word.starts_with("include") || word == "import" || word == "embed") {
-      return "a snippet includes nothing: what it may use is there without";
+      return "a mod includes nothing: what it may use is there without";
     }
-    return text("a snippet has no #", word,
+    return text("a mod has no #", word,
                 "; allowed are define, undef, if, ifdef, ifndef, elif, else, endif, error and "
                 "pragma unroll");
   }
@@ -122,33 +122,32 @@ class Directives {
   int depth_ = 0;  // of #if
 };
 
-Status refuse(const Snippet& snippet, const std::string& what) {
-  return Status(Code::invalid_argument, text("option ", snippet.name, ": ", snippet.file, what));
+Status refuse(const Mod& mod, const std::string& what) {
+  return Status(Code::invalid_argument, text("option ", mod.name, ": ", mod.file, what));
 }
 
-Status refuse_at(const Snippet& snippet, int line, const std::string& what) {
-  return refuse(snippet, text("(", line, "): ", what));
+Status refuse_at(const Mod& mod, int line, const std::string& what) {
+  return refuse(mod, text("(", line, "): ", what));
 }
 
 // Before there are tokens.
-Status check_bytes(const Snippet& snippet) {
-  const std::string& bytes = snippet.text;
-  if (bytes.size() > kMostSnippetBytes) {
-    return refuse(snippet,
-                  text(" has ", bytes.size(), " bytes; allowed are 1 to ", kMostSnippetBytes));
+Status check_bytes(const Mod& mod) {
+  const std::string& bytes = mod.text;
+  if (bytes.size() > kMostModBytes) {
+    return refuse(mod, text(" has ", bytes.size(), " bytes; allowed are 1 to ", kMostModBytes));
   }
-  if (bytes.find('\0') != bytes.npos) return refuse(snippet, " has a zero byte; allowed is text");
+  if (bytes.find('\0') != bytes.npos) return refuse(mod, " has a zero byte; allowed is text");
   if (const int line = line_that_is_not_utf8(bytes); line > 0) {
-    return refuse_at(snippet, line, "a snippet is UTF-8");
+    return refuse_at(mod, line, "a mod is UTF-8");
   }
   if (bytes.starts_with(kByteOrderMark)) {
-    return refuse_at(snippet, 1, "a snippet has no byte order mark");
+    return refuse_at(mod, 1, "a mod has no byte order mark");
   }
   for (const char* trigraph : {"\?\?=", "\?\?/"}) {
     const size_t at = bytes.find(trigraph);
     if (at == bytes.npos) continue;
     const auto lines = std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
-    return refuse_at(snippet, static_cast<int>(lines) + 1, "a snippet has no trigraphs");
+    return refuse_at(mod, static_cast<int>(lines) + 1, "a mod has no trigraphs");
   }
   return {};
 }
@@ -159,8 +158,8 @@ void drop_byte_order_mark(std::string* text) {
   if (text->starts_with(kByteOrderMark)) text->erase(0, kByteOrderMark.size());
 }
 
-bool snippet_mentions(std::string_view text, std::string_view identifier, int* line) {
-  for (const SnippetToken& token : read_snippet(text).all) {
+bool mod_mentions(std::string_view text, std::string_view identifier, int* line) {
+  for (const ModToken& token : read_mod(text).all) {
     if (token.text != identifier) continue;
     if (line != nullptr) *line = token.line;
     return true;
@@ -168,26 +167,26 @@ bool snippet_mentions(std::string_view text, std::string_view identifier, int* l
   return false;
 }
 
-Status check_snippet_text(const Snippet& snippet) {
-  LATHE_TRY(check_bytes(snippet));
-  const SnippetTokens read = read_snippet(snippet.text);
-  if (!read.problem.empty()) return refuse_at(snippet, read.line, read.problem);
+Status check_mod_text(const Mod& mod) {
+  LATHE_TRY(check_bytes(mod));
+  const ModTokens read = read_mod(mod.text);
+  if (!read.problem.empty()) return refuse_at(mod, read.line, read.problem);
   if (read.all.empty()) {
-    return refuse(snippet, " is empty; it must define the function " + snippet.name);
+    return refuse(mod, " is empty; it must define the function " + mod.name);
   }
   Directives directives(read.all);
   for (size_t i = 0; i < read.all.size(); ++i) {
-    const SnippetToken& token = read.all[i];
-    if (token.text == "##") return refuse_at(snippet, token.line, "a snippet joins no words by ##");
+    const ModToken& token = read.all[i];
+    if (token.text == "##") return refuse_at(mod, token.line, "a mod joins no words by ##");
     if (const char* why = token.kind == Kind::word ? why_not(token.text) : nullptr) {
-      return refuse_at(snippet, token.line, why);
+      return refuse_at(mod, token.line, why);
     }
     if (!begins_directive(token)) continue;
     const std::string why = directives.refuse(read.all, i);
-    if (!why.empty()) return refuse_at(snippet, token.line, why);
+    if (!why.empty()) return refuse_at(mod, token.line, why);
   }
   if (directives.open()) {
-    return refuse_at(snippet, read.all.back().line, "a snippet ends each #if with an #endif");
+    return refuse_at(mod, read.all.back().line, "a mod ends each #if with an #endif");
   }
   return {};
 }
@@ -197,11 +196,11 @@ Status check_snippet_text(const Snippet& snippet) {
 struct MacroEnds {
   std::string before = "#pragma nv_diag_error 47\n", after = "#pragma nv_diag_default 47\n";
 
-  MacroEnds(const Snippet& snippet, const std::map<std::string, Macro>& macros) {
+  MacroEnds(const Mod& mod, const std::map<std::string, Macro>& macros) {
     for (const auto& [name, macro] : macros) {
       if (macro.undefined) {
-        before += text("#ifdef ", name, "\n#line ", macro.line, " \"", snippet.header(),
-                       "\"\n#error ", name, " is a macro of the compiler\n#endif\n");
+        before += text("#ifdef ", name, "\n#line ", macro.line, " \"", mod.header(), "\"\n#error ",
+                       name, " is a macro of the compiler\n#endif\n");
         after += text("#undef ", name, "\n");
       } else {
         before += text("#ifdef ", name, "\n#define lathe_had_", name, "\n#endif\n");
@@ -215,19 +214,19 @@ struct MacroEnds {
 // The text stands in a namespace whose name it cannot know, as that is made of the text: a text
 // that closes it, to say something outside, cannot open it again, and the struct that is declared
 // before the text is not completed behind it.
-std::string snippet_header_text(const Snippet& snippet) {
-  const MacroEnds macros(snippet, macros_of(read_snippet(snippet.text).all));
-  const std::string own = snippet.digest().substr(0, 32);
+std::string mod_header_text(const Mod& mod) {
+  const MacroEnds macros(mod, macros_of(read_mod(mod.text).all));
+  const std::string own = mod.digest().substr(0, 32);
   const std::string mark = "every_brace_is_closed_" + own;
   return text(macros.before, "inline namespace text_", own, " {\nstruct ", mark, ";\n#line 1 \"",
-              snippet.header(), "\"\n", snippet.text, "\n", macros.after, "struct ", mark,
+              mod.header(), "\"\n", mod.text, "\n", macros.after, "struct ", mark,
               " {};\n}\nstatic_assert(sizeof(text_", own, "::", mark, ") == 1, \"\");\n");
 }
 
-std::string name_snippet_file(std::string log, const Snippet& snippet) {
-  const std::string name = snippet.header();
-  for (size_t at = 0; (at = log.find(name, at)) != log.npos; at += snippet.file.size()) {
-    log.replace(at, name.size(), snippet.file);
+std::string name_mod_file(std::string log, const Mod& mod) {
+  const std::string name = mod.header();
+  for (size_t at = 0; (at = log.find(name, at)) != log.npos; at += mod.file.size()) {
+    log.replace(at, name.size(), mod.file);
   }
   return log;
 }

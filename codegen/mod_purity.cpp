@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "codegen/base/text.h"
-#include "codegen/snippet_ptx.h"
-#include "codegen/snippets.h"
+#include "codegen/mod_ptx.h"
+#include "codegen/mods.h"
 
 namespace lathe {
 namespace {
@@ -140,7 +140,7 @@ std::string describe(const PtxInstruction& instruction) {
   if (is({"shfl", "vote", "match", "activemask", "redux", "elect"}))
     what = "looks at other threads";
   // The namespace of the text is in the names of its variables.
-  if (instruction.operands.find("snippet_") != std::string_view::npos)
+  if (instruction.operands.find("caller_") != std::string_view::npos)
     what = "keeps a variable in memory";
   return text(what, " (", instruction.opcode, ")");
 }
@@ -202,7 +202,7 @@ std::string impurity_of(std::string_view text) {
   if (!ptx.outside.empty()) {
     return lathe::text("calls what is not in it (", ptx.outside, ")");
   }
-  Names tables;  // a snippet's own variables have longer names, as nothing of it is extern
+  Names tables;  // a mod's own variables have longer names, as nothing of it is extern
   for (const std::string_view name : ptx.globals) {
     if (name.starts_with("__cudart_")) tables.insert(name);
   }

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A snippet may use this beside the compiler's own functions: namespace lathe::snippet, visible in
+// A mod may use this beside the compiler's own functions: namespace lathe::mod, visible in
 // it by plain names. With softcap() and alibi() a score_mod equals the options bit for bit. A
-// snippet meets no type of another namespace of ours, not even that of a private member: with a
-// type come the functions of its namespace, and some are declared behind the snippet and not in
+// mod meets no type of another namespace of ours, not even that of a private member: with a
+// type come the functions of its namespace, and some are declared behind the mod and not in
 // every kernel.
 //
-// A function of a snippet that has one more, last parameter `const Captures& captures` is given the
+// A function of a mod that has one more, last parameter `const Captures& captures` is given the
 // problem's captured arrays and scalars:
 //
 //   captures.get<0>(i)    element i of the tensor capture_0: float for f32, f16 and bf16, int for
@@ -46,7 +46,7 @@ struct CaptureElement<Constants, 3, typename Exists<typename Constants::Capture3
   using Type = typename Constants::Capture3;
 };
 
-namespace snippet {
+namespace mod {
 
 class Captures {
  public:
@@ -74,7 +74,7 @@ class Captures {
   const float* scalar_;
 };
 
-// Given where a snippet leaves out what it may leave out.
+// Given where a mod leaves out what it may leave out.
 struct Absent {};
 
 // A value that binds to a parameter of its own type and no other: signatures are exact.
@@ -96,7 +96,7 @@ __device__ __forceinline__ float alibi(float score, float slope, int distance) {
   return biased_score(score, slope, static_cast<float>(distance));
 }
 
-// Found by the adapters where the snippet has no function of the name.
+// Found by the adapters where the mod has no function of the name.
 template <class... Arguments>
 __device__ Absent score_mod(Arguments...);
 template <class... Arguments>
@@ -106,5 +106,5 @@ __device__ Absent mask_mod(Arguments...);
 template <class... Arguments>
 __device__ Absent mask_tile(Arguments...);
 
-}  // namespace snippet
+}  // namespace mod
 }  // namespace lathe

@@ -15,11 +15,11 @@ namespace lathe {
 // row i of them keeps key j iff -left <= j - i - shift <= right. q0 and k0 are the positions of the
 // first row and key in their sequence; with VisibleRange::positions shift is
 // q0 + (keys - queries of the sequence) - k0.
-struct PairRow {
+struct AttentionRange {
   int32_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0, q0 = 0, k0 = 0;
-  bool operator==(const PairRow&) const = default;
+  bool operator==(const AttentionRange&) const = default;
 };
-static_assert(sizeof(PairRow) == 7 * sizeof(int32_t));
+static_assert(sizeof(AttentionRange) == 7 * sizeof(int32_t));
 
 // Some tokens of one sequence that lie side by side in a buffer.
 struct TokenRun {
@@ -31,14 +31,14 @@ struct TokenRun {
 std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
                                  const std::vector<int64_t>& cu_seqlens, int64_t begin = 0);
 
-// Every row with every key that it sees, once: ascending by qa, then by ka. No pair is empty, and
-// none holds a row or a key at its edges that the others of it do not need. Pairs are joined where
+// Every row with every key that it sees, once: ascending by qa, then by ka. No range is empty, and
+// none holds a row or a key at its edges that the others of it do not need. Ranges are joined where
 // one rectangle with one shift says the same. Runs ascend in their buffers.
-std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
-                                     const std::vector<TokenRun>& keys, const Layout& layout,
-                                     const VisibleRange& range);
+std::vector<AttentionRange> attention_ranges(const std::vector<TokenRun>& rows,
+                                             const std::vector<TokenRun>& keys,
+                                             const Layout& layout, const VisibleRange& range);
 
 // Pairs of a row and a key that are visible.
-int64_t visible_in(std::span<const PairRow> pairs, const VisibleRange& range);
+int64_t visible_in(std::span<const AttentionRange> ranges, const VisibleRange& range);
 
 }  // namespace lathe

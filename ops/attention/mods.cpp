@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What snippets add to a request, to a call's parameters and to its workspace.
-#include "ops/attention/snippets.h"
+// What mods add to a request, to a call's parameters and to its workspace.
+#include "ops/attention/mods.h"
 
 #include "codegen/base/invalid.h"
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 
 namespace lathe {
 namespace {
@@ -13,14 +13,14 @@ constexpr int kCaptures = 4;
 
 }  // namespace
 
-Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* request) {
+Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request) {
   const lathe_problem& problem = resolved.problem;
   const auto& options = resolved.options_as<ScoreOptions>();
   AttentionProblem& asked = request->problem;
   request->scalars = {options.scalar_0, options.scalar_1, options.scalar_2, options.scalar_3};
   for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
-    for (const Snippet& snippet : problem.snippets) {
-      if (snippet.name == name) asked.snippets.push_back(snippet);
+    for (const Mod& mod : problem.mods) {
+      if (mod.name == name) asked.mods.push_back(mod);
     }
   }
   for (int i = 0; i < kCaptures; ++i) {
@@ -28,16 +28,16 @@ Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* 
     if (!problem.has(tensor)) continue;
     request->captured[i] = tensor;
     asked.captures[i] = resolved.dtype(tensor);
-    if (asked.snippets.empty()) {
+    if (asked.mods.empty()) {
       return invalid(text(problem.op->tensors[tensor].name,
                           " is declared, but nothing reads it: neither score_mod nor mask_mod is "
                           "given"));
     }
   }
-  const Snippet* score_mod = asked.snippet("score_mod");
+  const Mod* score_mod = asked.mod("score_mod");
   const int dout = find_tensor(*problem.op, "dout");
   if (dout >= 0 && problem.has(dout) && score_mod != nullptr &&
-      !snippet_mentions(score_mod->text, "score_mod_bwd")) {
+      !mod_mentions(score_mod->text, "score_mod_bwd")) {
     return invalid(text("dout is declared and option score_mod is ", score_mod->file,
                         ", which has no gradient; it must define __device__ float score_mod_bwd("
                         "float dscore, float score, int batch, int head, int q_idx, int kv_idx)"));

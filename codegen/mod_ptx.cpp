@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/snippet_ptx.h"
+#include "codegen/mod_ptx.h"
 
 #include <algorithm>
 #include <cctype>

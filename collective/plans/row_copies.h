@@ -12,22 +12,22 @@
 namespace lathe {
 
 // Rows [from_row, from_row + rows) of rank `from`'s buffer become those from `to_row` on of `to`'s.
-struct Move {
+struct RowCopy {
   int from = 0, to = 0;
   int64_t from_row = 0, to_row = 0, rows = 0;
-  bool operator==(const Move&) const = default;
+  bool operator==(const RowCopy&) const = default;
 };
-using Moves = std::vector<Move>;  // in an order that all ranks share
+using RowCopies = std::vector<RowCopy>;  // in an order that all ranks share
 
 // Leaves out what is empty, and makes one of neighbours that go on where the other ended.
-Moves joined(const Moves& moves);
+RowCopies joined(const RowCopies& copies);
 // Everything goes home: from and to exchanged.
-Moves reversed(const Moves& moves);
+RowCopies reversed(const RowCopies& copies);
 
 // More messages than these between two ranks cost more than rows copied once more.
 constexpr int64_t kMostMessages = 64;
-// The most moves from one rank to another one.
-int64_t most_between(const Moves& moves);
+// The most copies from one rank to another one.
+int64_t most_between(const RowCopies& copies);
 
 // One message: rows of a buffer, to or from `peer`.
 struct Piece {
@@ -36,8 +36,8 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-// What one rank does for a list of moves. Between two ranks messages match in their order.
-struct RankMoves {
+// What one rank does for a list of copies. Between two ranks messages match in their order.
+struct RankCopies {
   std::vector<Piece> sends, receives;
   // Packed: row i of the message buffer is row send_rows[i] of the source, and received row i is
   // row receive_rows[i] of the destination; empty where the rows lie as the messages have them.
@@ -49,11 +49,11 @@ struct RankMoves {
   int64_t received() const;
 };
 // `packed`: one message from a rank to another, else one for each move.
-RankMoves moves_of_rank(const Moves& moves, int rank, bool packed);
+RankCopies copies_of_rank(const RowCopies& copies, int rank, bool packed);
 
 // Every rank's tokens to all others, whole axes at their end: where a share of the heads is
 // computed. The rows that rank r sends to its i-th peer are counted from i * (its tokens).
-Moves axis_moves(const ShardLayout& layout);
+RowCopies axis_copies(const ShardLayout& layout);
 
 // Two levels: `count` ranks at a time hold one part together, their intervals in the order of
 // positions, and meet the other parts as one.

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts of score_mod and mask_mod. Whatever the text: refused with a reason, or a second reading of
 // it, which is written another way, finds no directive that could open a file and no word that a
-// snippet may not have. The PTX of a probe is read besides: what is no PTX ends with a verdict.
+// mod may not have. The PTX of a probe is read besides: what is no PTX ends with a verdict.
 #include <algorithm>
 #include <cctype>
 #include <set>
 #include <string>
 #include <string_view>
 
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 #include "tests/fuzz/property.h"
 
 using namespace lathe;
@@ -74,8 +74,8 @@ bool has_word(const std::string& code, const std::string& word) {
   return false;
 }
 
-void check_accepted(const Snippet& snippet) {
-  std::string code = replace_all(replace_all(snippet.text, "\\\r\n", ""), "\\\n", "");
+void check_accepted(const Mod& mod) {
+  std::string code = replace_all(replace_all(mod.text, "\\\r\n", ""), "\\\n", "");
   code = blanked(code);
   for (const char* word : {"asm", "__asm__", "__has_include", "__has_include_next", "__has_embed",
                            "__TIME__", "__DATE__", "__TIMESTAMP__", "_Pragma", "extern", "lathe"}) {
@@ -96,8 +96,8 @@ void check_accepted(const Snippet& snippet) {
     FUZZ_CHECK(kAllowed.count(line.substr(begin, stop - begin)) == 1);
   }
   // Each macro ends behind the text, and the text is there as it is.
-  const std::string header = snippet_header_text(snippet);
-  const size_t where = header.find(snippet.text);
+  const std::string header = mod_header_text(mod);
+  const size_t where = header.find(mod.text);
   FUZZ_CHECK(where != header.npos);
   const auto count = [&](const std::string& word) {
     size_t found = 0;
@@ -110,18 +110,17 @@ void check_accepted(const Snippet& snippet) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Snippet snippet = {"score_mod", "mine.cuh", std::string(fuzz::as_text(data, size))};
-  const Status status = check_snippet_text(snippet);
+  const Mod mod = {"score_mod", "mine.cuh", std::string(fuzz::as_text(data, size))};
+  const Status status = check_mod_text(mod);
   if (status.ok()) {
-    check_accepted(snippet);
+    check_accepted(mod);
   } else {
     FUZZ_CHECK(status.code() == Code::invalid_argument && !status.text().empty());
-    (void)snippet_header_text(snippet);
+    (void)mod_header_text(mod);
   }
-  (void)snippet_mentions(snippet.text, "score_mod_bwd");
-  (void)impurity_of(snippet.text);
-  const std::string stored =
-      "\t.reg .b64 %rd<4>;\n" + snippet.text + "\n;\nst.global.u32 [%rd1], 7;\n";
+  (void)mod_mentions(mod.text, "score_mod_bwd");
+  (void)impurity_of(mod.text);
+  const std::string stored = "\t.reg .b64 %rd<4>;\n" + mod.text + "\n;\nst.global.u32 [%rd1], 7;\n";
   (void)impurity_of(stored);
   return 0;
 }

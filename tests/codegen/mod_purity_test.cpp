@@ -4,7 +4,7 @@
 // judged by where its address comes from.
 #include <doctest/doctest.h>
 
-#include "codegen/snippets.h"
+#include "codegen/mods.h"
 
 using namespace lathe;
 
@@ -14,7 +14,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
-// A probe with these lines, a table of the compiler's and one of the snippet.
+// A probe with these lines, a table of the compiler's and one of the mod.
 std::string ptx(const std::string& lines) {
   return "// st.global here\n.version 9.0\n.target sm_80\n.address_size 64\n"
          ".global .align 4 .b8 __cudart_i2opi_f[24] = {65, 144, 67};\n"
@@ -33,7 +33,7 @@ TEST_CASE("impurity is read off the instructions") {
        {"", "\t@%p1 bra \t$L1;", "\t{ add.f32 %f1, %f2, %f3; }", "\tld.const.f32 \t%f1, [table];",
         "\tst.local.f32 \t[%SP+4], %f1;", "\tmov.u64 \t%SPL, __local_depot0;",
         "\tcall.uni (retval0), \n\t_Z6helperf, \n\t(\n\tparam0\n\t);", "\tsetp.lt.s32 %p1, %r1, 0;",
-        ".global .align 4 .f32 _ZN17snippet_score_mod4kCapE = 0f41F00000;",
+        ".global .align 4 .f32 _ZN16caller_score_mod4kCapE = 0f41F00000;",
         "\t{ .reg .b32 t; L2: mov.b32 t, 1; }", "\t.pragma \"nounroll\";",
         "\tmov.u64 %rd1, __cudart_i2opi_f;\n$L2:\n\tld.global.nc.u32 %r1, [%rd1+4];\n"
         "\tadd.s64 %rd1, %rd1, 4;\n\t@%p1 bra $L2;",
@@ -47,7 +47,7 @@ TEST_CASE("impurity is read off the instructions") {
       {"\tst.global.f32 \t[%rd2], %f1;", "writes memory (st.global.f32)"},
       {"\t@%p1 st.f32 \t[%rd2], %f1;", "writes memory (st.f32)"},
       {"\tld.global.nc.f32 \t%f1, [%rd2];", "reads memory that is not captured"},
-      {"\tld.global.f32 \t%f1, [_ZN17snippet_score_mod1xE];", "keeps a variable in memory"},
+      {"\tld.global.f32 \t%f1, [_ZN16caller_score_mod1xE];", "keeps a variable in memory"},
       {"\tatom.global.add.u32 \t%r1, [%rd2], 1;", "atomic"},
       {"\tred.global.add.u32 \t[%rd2], 1;", "atomic"},
       // Behind a label, a brace, a predicate or another instruction, and over several lines.

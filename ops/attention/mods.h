@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Snippets of flash attention behind the plan: what a problem gives, what a call hands to kernels,
+// Mods of flash attention behind the plan: what a problem gives, what a call hands to kernels,
 // and the lists of blocks that a mask_mod makes ahead.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace lathe {
 
 // Texts, types of captured arrays and scalars into the request. INVALID_ARGUMENT for captures that
 // nothing reads, and for gradients through a score_mod that has none.
-Status read_snippets(const Resolved& resolved, int capture_0, AttentionRequest* request);
+Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request);
 
 // Lists of blocks in the workspace, and the launch that makes them.
 struct AttentionLists {
@@ -24,11 +24,11 @@ Result<AttentionLists> forward_lists(const AttentionProblem& problem, const Kern
 Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
                                       const AttentionShape& shape, WorkspaceLayout* layout);
 
-// What snippets read and where the lists are, into the parameters of a kernel.
+// What mods read and where the lists are, into the parameters of a kernel.
 template <typename Params>
-void put_snippets(const AttentionRequest& request, const Call& call, const AttentionLists& lists,
-                  Params* p) {
-  if (request.problem.snippets.empty()) return;
+void put_mods(const AttentionRequest& request, const Call& call, const AttentionLists& lists,
+              Params* p) {
+  if (request.problem.mods.empty()) return;
   p->first_head = static_cast<int>(request.first_head);
   for (int i = 0; i < 4; ++i) {
     p->scalar[i] = request.scalars[i];

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// snippet_probe: each function of one snippet, called once, so that the host can see what it is
+// mod_probe: each function of one mod, called once, so that the host can see what it is
 // made of. Compiled and read, never launched. Of the arguments the compiler knows nothing, and of
 // two calls not that they have any in common. The stores of the results are marked: every other
-// store is the snippet's.
+// store is the mod's.
 #pragma once
 #include "attention/mods/captures.cuh"
 #include "attention/mods/probe_loads.cuh"
@@ -13,8 +13,7 @@ namespace lathe {
 
 template <class Config, bool kMaskMod>
 struct ProbeOf {
-  static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first,
-                                             int& second) {
+  static __device__ __forceinline__ void run(const ModProbeParams& p, float& first, int& second) {
     using Mod = typename Config::ScoreMod;
     first = Mod::apply(any_value(p.score), any_value(p.batch), any_value(p.head),
                        any_value(p.q_idx), any_value(p.kv_idx), captures_of(p));
@@ -27,8 +26,7 @@ struct ProbeOf {
 };
 template <class Config>
 struct ProbeOf<Config, true> {
-  static __device__ __forceinline__ void run(const SnippetProbeParams& p, float& first,
-                                             int& second) {
+  static __device__ __forceinline__ void run(const ModProbeParams& p, float& first, int& second) {
     using Mod = typename Config::MaskMod;
     first = Mod::keep(any_value(p.batch), any_value(p.head), any_value(p.q_idx),
                       any_value(p.kv_idx), captures_of(p))
@@ -43,7 +41,7 @@ struct ProbeOf<Config, true> {
 };
 
 template <class Config>
-__device__ void snippet_probe(const SnippetProbeParams& p) {
+__device__ void mod_probe(const ModProbeParams& p) {
   float first = 0.0f;
   int second = 0;
   ProbeOf<Config, Config::kMasks>::run(p, first, second);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What snippets need of a visit: where its rows and keys are among all positions, and, if there is
+// What mods need of a visit: where its rows and keys are among all positions, and, if there is
 // a mask_tile, whether the visit is worth making. Rows and keys of a block step are parts of
-// sequences, so that a place in the tensors says nothing to a snippet.
+// sequences, so that a place in the tensors says nothing to a mod.
 #pragma once
 #include "attention/mask_class.cuh"
 #include "attention/visit_queue.cuh"
@@ -10,7 +10,7 @@
 namespace lathe {
 
 template <class Config>
-constexpr bool kHasSnippets = HasScoreMod<Config>::kValue || HasMaskMod<Config>::kValue;
+constexpr bool kHasMods = HasScoreMod<Config>::kValue || HasMaskMod<Config>::kValue;
 
 // Rows row..row_end - 1 and keys key..key_end - 1.
 struct VisitRectangle {
@@ -21,7 +21,7 @@ struct VisitRectangle {
 // all query heads of a key head. Without a mask_tile nobody knows before the scores are there.
 template <class Config>
 struct VisitMask {
-  static constexpr bool kPlaces = kHasSnippets<Config>, kAsks = HasMaskMod<Config>::kValue;
+  static constexpr bool kPlaces = kHasMods<Config>, kAsks = HasMaskMod<Config>::kValue;
   const AttentionCaptures captures;
   const int batch, first_head, end_head;
 
@@ -44,7 +44,7 @@ struct VisitMask {
   }
 };
 
-// Rows and keys of a visit -> what snippets are asked about: those of the visit only, and in the
+// Rows and keys of a visit -> what mods are asked about: those of the visit only, and in the
 // place of others its first or last ones.
 struct VisitPlaces {
   int row, row_end, key, key_end;

@@ -21,7 +21,7 @@ struct PtxFunction {
   std::vector<PtxInstruction> instructions;
 };
 
-// A comment that inline assembly of ours puts before an instruction. A snippet has no assembly, and
+// A comment that inline assembly of ours puts before an instruction. A mod has no assembly, and
 // the compiler writes other comments.
 inline constexpr std::string_view kPtxMark = "/*lathe*/";
 

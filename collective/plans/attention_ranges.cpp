@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Rectangles of rows and keys, joined where the mask allows.
-#include "collective/plans/attention_pairs.h"
+#include "collective/plans/attention_ranges.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-// A pair in the making. In buffers row r keeps key c iff -left <= c - r - diagonal <= right.
+// A rectangle in the making. In buffers row r keeps key c iff -left <= c - r - diagonal <= right.
 struct Rectangle {
   Interval rows, keys;
   int64_t diagonal = 0;
@@ -21,8 +21,8 @@ class Joiner {
  public:
   explicit Joiner(const VisibleRange& range) : range_(range) {}
 
-  PairKind kind(Interval rows, Interval keys, int64_t diagonal) const {
-    return pair_rule(rows, keys, diagonal, range_).kind;
+  RangeKind kind(Interval rows, Interval keys, int64_t diagonal) const {
+    return range_rule(rows, keys, diagonal, range_).kind;
   }
 
   // Rectangles of the same rows, keys of `b` right behind those of `a`.
@@ -43,12 +43,12 @@ class Joiner {
   // Whether the part's rows see of the keys `all` what they see of its own, with `diagonal`.
   bool fits(const Rectangle& part, Interval all, int64_t diagonal) const {
     const bool same = part.diagonal == diagonal ||
-                      (part.full && kind(part.rows, part.keys, diagonal) == PairKind::full);
+                      (part.full && kind(part.rows, part.keys, diagonal) == RangeKind::full);
     return same && sees_none(part.rows, {all.begin, part.keys.begin}, diagonal) &&
            sees_none(part.rows, {part.keys.end, all.end}, diagonal);
   }
   bool sees_none(Interval rows, Interval keys, int64_t diagonal) const {
-    return keys.size() == 0 || kind(rows, keys, diagonal) == PairKind::none;
+    return keys.size() == 0 || kind(rows, keys, diagonal) == RangeKind::none;
   }
   std::optional<Rectangle> as_one(const Rectangle& a, const Rectangle& b, Interval rows,
                                   Interval keys) const {
@@ -58,7 +58,7 @@ class Joiner {
                        fits(b, side_by_side ? b.keys : keys, diagonal);
       if (!fit) continue;
       Rectangle out = {rows, keys, diagonal};
-      out.full = kind(rows, keys, diagonal) == PairKind::full;
+      out.full = kind(rows, keys, diagonal) == RangeKind::full;
       out.q0 = a.q0;
       out.k0 = b.keys.begin < a.keys.begin ? b.k0 : a.k0;
       return out;
@@ -70,28 +70,28 @@ class Joiner {
 };
 
 // Cuts what no row or no key needs; whether anything is left.
-bool trim(Rectangle* pair, const VisibleRange& range) {
-  const Rectangle whole = *pair;
-  Interval &rows = pair->rows, &keys = pair->keys;
-  const int64_t left = range.left, right = range.right, diagonal = pair->diagonal;
+bool trim(Rectangle* rectangle, const VisibleRange& range) {
+  const Rectangle whole = *rectangle;
+  Interval &rows = rectangle->rows, &keys = rectangle->keys;
+  const int64_t left = range.left, right = range.right, diagonal = rectangle->diagonal;
   if (right >= 0) rows.begin = std::max(rows.begin, whole.keys.begin - diagonal - right);
   if (left >= 0) rows.end = std::min(rows.end, whole.keys.end - diagonal + left);
   if (right >= 0) keys.end = std::min(keys.end, rows.end + diagonal + right);
   if (left >= 0) keys.begin = std::max(keys.begin, rows.begin + diagonal - left);
-  pair->q0 += rows.begin - whole.rows.begin;
-  pair->k0 += keys.begin - whole.keys.begin;
+  rectangle->q0 += rows.begin - whole.rows.begin;
+  rectangle->k0 += keys.begin - whole.keys.begin;
   return rows.size() > 0 && keys.size() > 0;
 }
 
-PairRow as_row(const Rectangle& pair) {
+AttentionRange as_row(const Rectangle& rectangle) {
   const auto word = [](int64_t value) { return static_cast<int32_t>(value); };
-  return {word(pair.rows.begin),
-          word(pair.rows.end),
-          word(pair.keys.begin),
-          word(pair.keys.end),
-          word(pair.diagonal + pair.rows.begin - pair.keys.begin),
-          word(pair.q0),
-          word(pair.k0)};
+  return {word(rectangle.rows.begin),
+          word(rectangle.rows.end),
+          word(rectangle.keys.begin),
+          word(rectangle.keys.end),
+          word(rectangle.diagonal + rectangle.rows.begin - rectangle.keys.begin),
+          word(rectangle.q0),
+          word(rectangle.k0)};
 }
 
 // Of one run of rows: what it sees of each run of its sequence's keys, joined along the keys.
@@ -100,41 +100,41 @@ std::vector<Rectangle> row_of_pairs(const TokenRun& rows, std::span<const TokenR
                                     const Joiner& joiner) {
   std::vector<Rectangle> out;
   for (const TokenRun& each : keys) {
-    const PairRule rule = pair_rule(rows.positions, each.positions, offset, range);
+    const RangeRule rule = range_rule(rows.positions, each.positions, offset, range);
     if (rule.visible == 0) continue;
-    Rectangle pair;
-    pair.rows = {rows.begin, rows.begin + rows.positions.size()};
-    pair.keys = {each.begin, each.begin + each.positions.size()};
-    pair.diagonal = rule.shift + pair.keys.begin - pair.rows.begin;
-    pair.full = rule.kind == PairKind::full;
-    pair.q0 = rows.positions.begin;
-    pair.k0 = each.positions.begin;
+    Rectangle rectangle;
+    rectangle.rows = {rows.begin, rows.begin + rows.positions.size()};
+    rectangle.keys = {each.begin, each.begin + each.positions.size()};
+    rectangle.diagonal = rule.shift + rectangle.keys.begin - rectangle.rows.begin;
+    rectangle.full = rule.kind == RangeKind::full;
+    rectangle.q0 = rows.positions.begin;
+    rectangle.k0 = each.positions.begin;
     if (!range.positions && !out.empty()) {
-      if (const auto joined = joiner.beside(out.back(), pair)) {
+      if (const auto joined = joiner.beside(out.back(), rectangle)) {
         out.back() = *joined;
         continue;
       }
     }
-    out.push_back(pair);
+    out.push_back(rectangle);
   }
   return out;
 }
 
 // Joins each of `next` with one of those that end at its first row, or puts it behind all. `open`
 // are the places of those, before and after.
-void append(std::vector<Rectangle>* pairs, std::vector<size_t>* open,
+void append(std::vector<Rectangle>* rectangles, std::vector<size_t>* open,
             const std::vector<Rectangle>& next, const Joiner& joiner) {
   std::vector<size_t> now;
-  for (const Rectangle& pair : next) {
-    size_t place = pairs->size();
+  for (const Rectangle& rectangle : next) {
+    size_t place = rectangles->size();
     for (const size_t each : *open) {
-      if (const auto one = joiner.below((*pairs)[each], pair)) {
-        (*pairs)[each] = *one;
+      if (const auto one = joiner.below((*rectangles)[each], rectangle)) {
+        (*rectangles)[each] = *one;
         place = each;
         break;
       }
     }
-    if (place == pairs->size()) pairs->push_back(pair);
+    if (place == rectangles->size()) rectangles->push_back(rectangle);
     now.push_back(place);
   }
   *open = std::move(now);
@@ -161,9 +161,9 @@ std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
   return out;
 }
 
-std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
-                                     const std::vector<TokenRun>& keys, const Layout& layout,
-                                     const VisibleRange& range) {
+std::vector<AttentionRange> attention_ranges(const std::vector<TokenRun>& rows,
+                                             const std::vector<TokenRun>& keys,
+                                             const Layout& layout, const VisibleRange& range) {
   // Runs of a sequence side by side, in the order of their buffer.
   std::vector<TokenRun> sorted = keys;
   const auto by_sequence = [](const TokenRun& a, const TokenRun& b) {
@@ -171,7 +171,7 @@ std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
   };
   std::stable_sort(sorted.begin(), sorted.end(), by_sequence);
   const Joiner joiner(range);
-  std::vector<Rectangle> pairs;
+  std::vector<Rectangle> rectangles;
   std::vector<size_t> open;
   for (const TokenRun& each : rows) {
     const auto [begin, end] = std::equal_range(sorted.begin(), sorted.end(), each, by_sequence);
@@ -181,25 +181,25 @@ std::vector<PairRow> attention_pairs(const std::vector<TokenRun>& rows,
     const std::vector<Rectangle> seen =
         row_of_pairs(each, {begin, end}, all_keys - queries, range, joiner);
     if (range.positions) {
-      pairs.insert(pairs.end(), seen.begin(), seen.end());
+      rectangles.insert(rectangles.end(), seen.begin(), seen.end());
       continue;
     }
-    append(&pairs, &open, seen, joiner);
+    append(&rectangles, &open, seen, joiner);
   }
-  std::vector<PairRow> out;
-  for (Rectangle& pair : pairs) {
-    if (trim(&pair, range)) out.push_back(as_row(pair));
+  std::vector<AttentionRange> out;
+  for (Rectangle& rectangle : rectangles) {
+    if (trim(&rectangle, range)) out.push_back(as_row(rectangle));
   }
-  std::stable_sort(out.begin(), out.end(), [](const PairRow& a, const PairRow& b) {
+  std::stable_sort(out.begin(), out.end(), [](const AttentionRange& a, const AttentionRange& b) {
     return a.qa != b.qa ? a.qa < b.qa : a.ka < b.ka;
   });
   return out;
 }
 
-int64_t visible_in(std::span<const PairRow> pairs, const VisibleRange& range) {
+int64_t visible_in(std::span<const AttentionRange> ranges, const VisibleRange& range) {
   int64_t sum = 0;
-  for (const PairRow& pair : pairs) {
-    sum += pair_rule({0, pair.qb - pair.qa}, {0, pair.kb - pair.ka}, pair.shift, range).visible;
+  for (const AttentionRange& each : ranges) {
+    sum += range_rule({0, each.qb - each.qa}, {0, each.kb - each.ka}, each.shift, range).visible;
   }
   return sum;
 }

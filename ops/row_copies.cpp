@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Tables, launches and messages of rows on their way.
-#include "ops/row_moves.h"
+#include "ops/row_copies.h"
 
 #include "codegen/base/text.h"
 #include "ops/row_kernels.h"
@@ -10,7 +10,7 @@ namespace lathe {
 namespace {
 
 // Elements as words of this kernel.
-RowPlaces places(const RowMover::Side& side, int64_t word_bytes) {
+RowPlaces places(const RowCopier::Side& side, int64_t word_bytes) {
   const auto words = [&](int64_t elements) {
     return static_cast<long long>(elements * side.view.element_bytes / word_bytes);
   };
@@ -35,18 +35,18 @@ Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows
   return DeviceTable::upload(device, std::as_bytes(rows));
 }
 
-Result<RowRoute> RowRoute::make(const Device& device, RankMoves moves) {
+Result<RowRoute> RowRoute::make(const Device& device, RankCopies copies) {
   RowRoute out;
-  LATHE_ASSIGN(out.send_rows, table_of(device, moves.send_rows));
-  LATHE_ASSIGN(out.receive_rows, table_of(device, moves.receive_rows));
-  LATHE_ASSIGN(out.own_from, table_of(device, moves.own_from));
-  LATHE_ASSIGN(out.own_to, table_of(device, moves.own_to));
-  out.moves = std::move(moves);
+  LATHE_ASSIGN(out.send_rows, table_of(device, copies.send_rows));
+  LATHE_ASSIGN(out.receive_rows, table_of(device, copies.receive_rows));
+  LATHE_ASSIGN(out.own_from, table_of(device, copies.own_from));
+  LATHE_ASSIGN(out.own_to, table_of(device, copies.own_to));
+  out.copies = std::move(copies);
   return out;
 }
 
-Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t batch, int64_t heads,
-                     int64_t repeat) {
+Status RowCopier::add(const Side& from, const Side& to, int64_t tokens, int64_t batch,
+                      int64_t heads, int64_t repeat) {
   const int64_t row_bytes = from.view.row_bytes();
   const bool wide = row_bytes % 16 == 0;
   const int64_t word_bytes = wide ? 16 : 4;
@@ -78,7 +78,7 @@ Status RowMover::add(const Side& from, const Side& to, int64_t tokens, int64_t b
   return {};
 }
 
-Status RowMover::launch(const KernelSlot& kernel, MoveRowsParams* params) {
+Status RowCopier::launch(const KernelSlot& kernel, MoveRowsParams* params) {
   if (params->count == 0) return {};
   const int64_t blocks = params->moves[params->count - 1].last_block;
   const Status status = kernel.launch(blocks, params, stream_);
@@ -86,7 +86,7 @@ Status RowMover::launch(const KernelSlot& kernel, MoveRowsParams* params) {
   return status;
 }
 
-Status RowMover::launch() {
+Status RowCopier::launch() {
   LATHE_TRY(launch(kernels_.wide, &wide_));
   return launch(kernels_.narrow, &narrow_);
 }
@@ -121,10 +121,10 @@ Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Tra
   size_t sent = 0, received = 0;
   for (const RowTransfer& tensor : tensors) {
     const auto bytes = [&](int64_t rows) { return static_cast<size_t>(rows * tensor.row_bytes); };
-    for (const Piece& piece : tensor.moves->sends) {
+    for (const Piece& piece : tensor.copies->sends) {
       sends[sent++] = {piece.peer, tensor.from + bytes(piece.row), bytes(piece.rows)};
     }
-    for (const Piece& piece : tensor.moves->receives) {
+    for (const Piece& piece : tensor.copies->receives) {
       receives[received++] = {piece.peer, tensor.to + bytes(piece.row), bytes(piece.rows)};
     }
   }

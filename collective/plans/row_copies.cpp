@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Lists of moves, and what of them concerns one rank.
-#include "collective/plans/moves.h"
+// Lists of copies, and what of them concerns one rank.
+#include "collective/plans/row_copies.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-bool goes_on(const Move& first, const Move& next) {
+bool goes_on(const RowCopy& first, const RowCopy& next) {
   return first.from == next.from && first.to == next.to &&
          first.from_row + first.rows == next.from_row && first.to_row + first.rows == next.to_row;
 }
@@ -45,9 +45,9 @@ int64_t rows_of(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Moves joined(const Moves& moves) {
-  Moves out;
-  for (const Move& move : moves) {
+RowCopies joined(const RowCopies& copies) {
+  RowCopies out;
+  for (const RowCopy& move : copies) {
     if (move.rows == 0) continue;
     if (!out.empty() && goes_on(out.back(), move)) {
       out.back().rows += move.rows;
@@ -58,32 +58,32 @@ Moves joined(const Moves& moves) {
   return out;
 }
 
-Moves reversed(const Moves& moves) {
-  Moves out = moves;
-  for (Move& move : out) {
+RowCopies reversed(const RowCopies& copies) {
+  RowCopies out = copies;
+  for (RowCopy& move : out) {
     std::swap(move.from, move.to);
     std::swap(move.from_row, move.to_row);
   }
   return out;
 }
 
-int64_t most_between(const Moves& moves) {
+int64_t most_between(const RowCopies& copies) {
   std::map<std::pair<int, int>, int64_t> counts;
   int64_t most = 0;
-  for (const Move& move : moves) {
+  for (const RowCopy& move : copies) {
     if (move.from == move.to || move.rows == 0) continue;
     most = std::max(most, ++counts[{move.from, move.to}]);
   }
   return most;
 }
 
-int64_t RankMoves::sent() const { return rows_of(sends); }
-int64_t RankMoves::received() const { return rows_of(receives); }
+int64_t RankCopies::sent() const { return rows_of(sends); }
+int64_t RankCopies::received() const { return rows_of(receives); }
 
-RankMoves moves_of_rank(const Moves& moves, int rank, bool packed) {
-  RankMoves out;
+RankCopies copies_of_rank(const RowCopies& copies, int rank, bool packed) {
+  RankCopies out;
   ByPeer to_peers, from_peers;
-  for (const Move& move : moves) {
+  for (const RowCopy& move : copies) {
     if (move.rows == 0) continue;
     if (move.from == rank && move.to == rank) {
       append_rows(move.from_row, move.rows, &out.own_from);
@@ -109,9 +109,9 @@ RankMoves moves_of_rank(const Moves& moves, int rank, bool packed) {
   return out;
 }
 
-Moves axis_moves(const ShardLayout& layout) {
+RowCopies axis_copies(const ShardLayout& layout) {
   const int world = static_cast<int>(layout.size());
-  Moves out;
+  RowCopies out;
   for (int from = 0; from < world; ++from) {
     const int64_t tokens = total_size(layout[from]);
     for (int to = 0; to < world; ++to) {
