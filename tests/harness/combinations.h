@@ -34,6 +34,14 @@ class Draws {
   std::mt19937 random_;
 };
 
+// The cases one(0), one(1) and so on.
+template <class One>
+auto cases_of(size_t count, const One& one) {
+  std::vector<decltype(one(count))> cases;
+  for (size_t i = 0; i < count; ++i) cases.push_back(one(i));
+  return cases;
+}
+
 // A group of each choice of values; together the choices hold every pair of values.
 template <class Maker>
 auto groups_of(Maker maker, const std::vector<int>& values, uint32_t seed, int draws = 200) {

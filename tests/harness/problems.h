@@ -96,6 +96,14 @@ struct Requests {
   }
 };
 
+// All of the flags of a request are set, or none is.
+inline void check_flags(bool expected, const std::vector<bool>& flags) {
+  for (size_t i = 0; i < flags.size(); ++i) {
+    CAPTURE(i);
+    CHECK(flags[i] == expected);
+  }
+}
+
 // The tensors of a call.
 struct DeclaredCall {
   Builder builder;

@@ -8,13 +8,7 @@
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Builder;
-using test::contains;
-using test::error;
-using test::Tensors;
-using test::with;
-using test::without;
+using namespace test;
 
 const Tensors kDecode = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
                          {"k_cache", LATHE_BF16, {-1, -1, 2, 64}},
@@ -26,8 +20,7 @@ const Tensors kDecode = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
 const Tensors kNew = {{"k_new", LATHE_BF16, {-1, -1, 2, 64}},
                       {"v_new", LATHE_BF16, {-1, -1, 2, 128}}};
 
-const test::Requests<lathe::DecodeRequest> request = {"flash_attention_decode",
-                                                      lathe::decode_request};
+const Requests<lathe::DecodeRequest> request = {"flash_attention_decode", lathe::decode_request};
 
 TEST_CASE("decode: tensors that do not fit are refused by name, with what is allowed") {
   request.check_refused({
@@ -78,10 +71,8 @@ TEST_CASE("decode: what is legal but not covered is refused by name") {
 
 TEST_CASE("decode: what a problem becomes") {
   const auto plain = request.accepted(kDecode);
-  CHECK(plain.attention.problem.decode);
-  CHECK(plain.attention.problem.split);
-  CHECK_FALSE(plain.attention.problem.append);
-  CHECK_FALSE(plain.attention.problem.local);
+  check_flags(true, {plain.attention.problem.decode, plain.attention.problem.split});
+  check_flags(false, {plain.attention.problem.append, plain.attention.problem.local});
   CHECK(plain.attention.problem.head_dim == 64);
   CHECK(plain.attention.problem.value_dim == 128);
   CHECK(plain.queries == lathe::kUnknown);
@@ -105,8 +96,8 @@ TEST_CASE("decode: what a problem becomes") {
 
 // A call of a plan in a context without a device: shapes alone.
 TEST_CASE("decode: workspace is a function of capacities, and calls out of range are refused") {
-  const test::Folder folder;
-  const auto context = test::make_context(LATHE_DEVICE_NONE, folder.path, "sm_90a");
+  const Folder folder;
+  const auto context = make_context(LATHE_DEVICE_NONE, folder.path, "sm_90a");
   REQUIRE_MESSAGE(context, error());
   Builder builder("flash_attention_decode");
   builder.tensors(with(kDecode, kNew)).set("num_splits", "5");
@@ -116,7 +107,7 @@ TEST_CASE("decode: workspace is a function of capacities, and calls out of range
     MESSAGE("skipped, no compiler: ", error());
     return;
   }
-  const test::Plan plan(made);
+  const Plan plan(made);
   CHECK(lathe_plan_kernel_count(made) == 4);  // append, one query, many, combine
   struct Sizes {
     int64_t batch, queries, pages, page, width;
@@ -133,12 +124,7 @@ TEST_CASE("decode: workspace is a function of capacities, and calls out of range
     arrays["v_new"] = Array(LATHE_BF16, {s.batch, s.queries, 2, 128});
     arrays["out"] = Array(LATHE_BF16, {s.batch, s.queries, 8, 128});
     arrays["lse"] = Array(LATHE_F32, {s.batch, 8, s.queries});
-    std::vector<const DLTensor*> slots(lathe_plan_slot_count(made));
-    for (auto& [name, array] : arrays) {
-      size_t slot = 0;
-      REQUIRE(lathe_plan_slot(made, name.c_str(), &slot) == LATHE_OK);
-      slots.at(slot) = array.get();
-    }
+    const auto slots = slots_of(made, arrays);
     return lathe_plan_workspace(made, slots.data(), nullptr, &bytes);
   };
   CHECK(ask({3, 2, 100, 16, 200}) == LATHE_OK);

@@ -47,9 +47,7 @@ class Maker : Draws {
   using Draws::Draws;
 
   std::vector<AttentionCase> group(const Choice& choice) {
-    std::vector<AttentionCase> cases;
-    for (size_t i = 0; i < kCasesOfGroup; ++i) cases.push_back(one(choice, i));
-    return cases;
+    return cases_of(kCasesOfGroup, [&](size_t i) { return one(choice, i); });
   }
 
  private:

@@ -215,11 +215,8 @@ TEST_CASE("a problem becomes flags of the code and numbers of the launch") {
   CHECK(plain.problem.head_dim == 64);
   CHECK(plain.problem.value_dim == 128);
   CHECK(plain.problem.forward);
-  CHECK_FALSE(plain.problem.packed);
-  CHECK_FALSE(plain.problem.local);
-  CHECK_FALSE(plain.problem.softcap);
-  CHECK_FALSE(plain.problem.alibi);
-  CHECK_FALSE(plain.problem.sinks);
+  test::check_flags(false, {plain.problem.packed, plain.problem.local, plain.problem.softcap,
+                            plain.problem.alibi, plain.problem.sinks});
   CHECK(plain.softmax_scale == 0.125f);
   CHECK(plain.window_left == -1);
   CHECK(plain.window_right == -1);
@@ -240,11 +237,8 @@ TEST_CASE("a problem becomes flags of the code and numbers of the launch") {
 
   CHECK(rich.problem.packed);
   CHECK(rich.problem.cu_seqlens == lathe::Dtype::i64);
-  CHECK(rich.problem.local);
-  CHECK(rich.problem.softcap);
-  CHECK(rich.problem.alibi);
-  CHECK(rich.problem.sinks);
-  CHECK(rich.alibi_rows);
+  test::check_flags(true, {rich.problem.local, rich.problem.softcap, rich.problem.alibi,
+                           rich.problem.sinks, rich.alibi_rows});
   CHECK(rich.window_left == 7);
   CHECK(rich.window_right == 0);  // causal overrides it
   CHECK(rich.softcap == 15.0f);
@@ -253,11 +247,9 @@ TEST_CASE("a problem becomes flags of the code and numbers of the launch") {
 
 TEST_CASE("the backward: what is asked for, and what an earlier forward has left") {
   const auto joined = request.accepted(kBackward);
-  CHECK(joined.problem.forward);
-  CHECK(joined.problem.backward);
-  CHECK_FALSE(joined.problem.dsinks);
-  CHECK_FALSE(joined.problem.dlse);
-  CHECK_FALSE(joined.problem.deterministic);
+  test::check_flags(true, {joined.problem.forward, joined.problem.backward});
+  test::check_flags(false,
+                    {joined.problem.dsinks, joined.problem.dlse, joined.problem.deterministic});
   CHECK((joined.gradients.dq && joined.gradients.dk && joined.gradients.dv));
 
   Tensors tensors = with(
@@ -265,11 +257,8 @@ TEST_CASE("the backward: what is asked for, and what an earlier forward has left
       {{"sinks", LATHE_F32, {8}}, {"dsinks", LATHE_F32, {8}}, {"dlse", LATHE_F32, {-1, 8, -1}}});
   for (const char* name : {"dq", "dk", "dv"}) tensors = without(tensors, name);
   const auto saved = request.accepted(tensors, {{"saved_forward", "1"}, {"deterministic", "1"}});
-  CHECK_FALSE(saved.problem.forward);
-  CHECK_FALSE(saved.problem.backward);
-  CHECK(saved.problem.dsinks);
-  CHECK(saved.problem.dlse);
-  CHECK(saved.problem.deterministic);
+  test::check_flags(false, {saved.problem.forward, saved.problem.backward});
+  test::check_flags(true, {saved.problem.dsinks, saved.problem.dlse, saved.problem.deterministic});
   CHECK_FALSE((saved.gradients.dq || saved.gradients.dk || saved.gradients.dv));
   CHECK(saved.gradients.dsinks);
 

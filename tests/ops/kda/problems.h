@@ -14,6 +14,14 @@ inline const Tensors kKda = {
     {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
     {"beta", LATHE_F16, {-1, -1, 4}},   {"o", LATHE_BF16, {-1, -1, 4, 32}}};
 
+// Inputs with everything made in the kernel, for launches.
+inline const Tensors kKdaGated = {
+    {"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
+    {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
+    {"beta", LATHE_BF16, {-1, -1, 4}},  {"A_log", LATHE_F32, {4}},
+    {"dt_bias", LATHE_F32, {256}},      {"initial_state", LATHE_F32, {-1, 4, 64, 32}},
+};
+
 // Tensors that both operators refuse.
 inline std::vector<Bad> bad_tensors() {
   const auto all = [](int64_t keys) {
@@ -110,5 +118,25 @@ struct KdaFixture : ExecutorCall {
     arrays["beta"] = Array(LATHE_F16, {batch, tokens, value_heads});
   }
 };
+
+// Calls without rows end before a launch, and those that fit no plan of either operator are
+// refused.
+template <class Fixture>
+void check_calls(Fixture&& fixture) {
+  fixture.fill(0, 5);
+  CHECK(fixture.run().ok());
+  fixture.fill(3, 0);
+  CHECK(fixture.run().ok());
+  fixture.fill(2, 5);
+  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
+  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
+  fixture.fill(2, 5);
+  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
+  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
+  fixture.fill(1 << 29, 5);
+  fixture.check_refused({"value heads", "split the batch"}, lathe::Code::unsupported);
+  fixture.fill(1, (int64_t{1} << 30) + 1);
+  fixture.check_refused({"q has T = 1073741825"}, lathe::Code::unsupported);
+}
 
 }  // namespace test

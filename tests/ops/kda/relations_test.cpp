@@ -17,15 +17,15 @@ using namespace apitest;
 using ref::Array;
 
 KdaCase sample() {
-  KdaCase kda;
-  kda.group = 2;
-  kda.key_dim = 64, kda.value_dim = 40;
-  kda.tokens = 150;
-  kda.beta_dtype = LATHE_F32;
-  kda.weakest = -0.2;
-  kda.l2norm = true;
-  kda.backward = kda.dht = true;
-  return kda;
+  return {.beta_dtype = LATHE_F32,
+          .group = 2,
+          .key_dim = 64,
+          .value_dim = 40,
+          .tokens = 150,
+          .l2norm = true,
+          .weakest = -0.2,
+          .backward = true,
+          .dht = true};
 }
 
 void check_near(const Outputs& actual, const Outputs& expected, double bound) {

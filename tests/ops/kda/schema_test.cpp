@@ -8,14 +8,9 @@
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Declaration;
-using test::Options;
-using test::Tensors;
-using test::with;
-using test::without;
+using namespace test;
 
-const Tensors kForward = test::kKda;
+const Tensors kForward = kKda;
 const Declaration kDo = {"do", LATHE_BF16, {-1, -1, 4, 32}};
 const Declaration kDq = {"dq", LATHE_BF16, {-1, -1, 2, 64}};
 const Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
@@ -28,9 +23,9 @@ const Declaration kSavedStates = {"saved_states", LATHE_BF16, {-1, 4, 32, 64}};
 const Tensors kBoth = with(kForward, {kDo, kDq});
 const Tensors kBackward = without(kBoth, "o");
 
-const test::Requests<lathe::KdaRequest> request = {"kda", lathe::kda_request};
+const Requests<lathe::KdaRequest> request = {"kda", lathe::kda_request};
 
-struct Fixture : test::KdaFixture {
+struct Fixture : KdaFixture {
   explicit Fixture(const Tensors& tensors, const Options& options = {})
       : KdaFixture("kda", tensors, options) {}
   void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
@@ -41,7 +36,7 @@ struct Fixture : test::KdaFixture {
 };
 
 TEST_CASE("kda: tensors that do not fit are refused by name, with what is allowed") {
-  request.check_refused(test::bad_tensors());
+  request.check_refused(bad_tensors());
   request.check_refused({
       {without(kForward, "o"), {}, {"nothing to compute", "dinitial_state"}},
       {with(kForward, {{"chunk_states", LATHE_F32, {-1, -1, 4, 32, 64}}}),
@@ -85,7 +80,7 @@ TEST_CASE("kda: tensors that do not fit are refused by name, with what is allowe
 }
 
 TEST_CASE("kda: options out of range, and options that need another, are refused") {
-  request.check_refused(test::bad_options());
+  request.check_refused(bad_options());
   request.check_refused({
       {kForward, {{"chunk_size", "48"}}, {"chunk_size", "'48'", "64|16|32"}},
       {kForward, {{"chunk_size", "0"}}, {"chunk_size", "'0'"}},
@@ -116,11 +111,8 @@ TEST_CASE("kda: a problem becomes flags of the code and numbers of the launch") 
   CHECK(plain.problem.beta == lathe::Dtype::f16);
   CHECK(plain.problem.key_dim == 64);
   CHECK(plain.problem.value_dim == 32);
-  CHECK(plain.problem.forward);
-  CHECK(plain.problem.grouped);
-  CHECK_FALSE(plain.problem.saves);
-  CHECK_FALSE(plain.problem.backward);
-  CHECK_FALSE(plain.problem.recurrent);
+  check_flags(true, {plain.problem.forward, plain.problem.grouped});
+  check_flags(false, {plain.problem.saves, plain.problem.backward, plain.problem.recurrent});
   CHECK(plain.chunk_size == 64);
   CHECK(plain.scale == 0.125f);
 
@@ -143,12 +135,10 @@ TEST_CASE("kda: a problem becomes flags of the code and numbers of the launch") 
                                                         {"segments", "1"}});
   const lathe::KdaProblem& problem = rich.problem;
   CHECK(problem.gate_kind == lathe::kKdaGateBounded);
-  for (const bool flag :
-       {problem.packed, problem.A_log, problem.dt_bias, problem.sigmoid, problem.initial_state,
-        problem.forward, problem.final_state, problem.chunk_states, problem.saves, problem.backward,
-        problem.dht, problem.dinitial_state, problem.dA_log, problem.ddt_bias}) {
-    CHECK(flag);
-  }
+  check_flags(true, {problem.packed, problem.A_log, problem.dt_bias, problem.sigmoid,
+                     problem.initial_state, problem.forward, problem.final_state,
+                     problem.chunk_states, problem.saves, problem.backward, problem.dht,
+                     problem.dinitial_state, problem.dA_log, problem.ddt_bias});
   CHECK_FALSE(rich.saved_outside);
   CHECK(rich.beta_factor == 2);
   CHECK(rich.chunk_size == 16);
@@ -164,8 +154,7 @@ TEST_CASE("kda: which walks a backward makes") {
   const Tensors saved = {kSavedValues, kSavedStates};
   const Options keep = {{"disable_recompute", "1"}};
   const lathe::KdaRequest left = request.accepted(with(kForward, saved), keep);
-  CHECK(left.problem.saves);
-  CHECK(left.saved_outside);
+  check_flags(true, {left.problem.saves, left.saved_outside});
   const lathe::KdaRequest read = request.accepted(with(kBackward, saved), keep);
   CHECK(read.problem.given_saved);
   CHECK_FALSE(read.problem.recomputes());
@@ -174,7 +163,7 @@ TEST_CASE("kda: which walks a backward makes") {
   CHECK_FALSE(request.accepted(kForward, keep).problem.saves);
   // Who reads and who writes them.
   const auto written = [&](const Tensors& tensors) {
-    const test::Builder builder = test::declared("kda", tensors, keep);
+    const Builder builder = declared("kda", tensors, keep);
     return builder.problem->writes(lathe::kda::saved_values);
   };
   CHECK(written(with(kForward, saved)));
@@ -207,17 +196,7 @@ TEST_CASE("kda: nothing to write, no launch") {
 }
 
 TEST_CASE("kda: calls that do not fit are refused before a launch") {
-  Fixture fixture(kBoth);
-  fixture.fill(2, 5);
-  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
-  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
-  fixture.fill(2, 5);
-  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
-  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
-  fixture.fill(1 << 29, 5);
-  fixture.check_refused({"value heads", "split the batch"}, Code::unsupported);
-  fixture.fill(1, (int64_t{1} << 30) + 1);
-  fixture.check_refused({"q has T = 1073741825"}, Code::unsupported);
+  check_calls(Fixture(kBoth));
 
   Fixture saved(with(kBoth, {kChunks, kSavedValues, kSavedStates}), {{"disable_recompute", "1"}});
   const auto fill = [&](int64_t chunks, int64_t slots) {

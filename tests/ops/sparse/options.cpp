@@ -35,11 +35,9 @@ class Maker : Draws {
   using Draws::Draws;
 
   std::vector<SparseCase> group(const Choice& choice) {
-    std::vector<SparseCase> cases;
     const int* groups = kGroups[choice[kGroup]];
     const int heads = groups[random_() % 3];
-    for (size_t i = 0; i < kCasesOfGroup; ++i) cases.push_back(one(choice, heads, i));
-    return cases;
+    return cases_of(kCasesOfGroup, [&](size_t i) { return one(choice, heads, i); });
   }
 
  private:

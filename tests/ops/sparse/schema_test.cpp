@@ -8,11 +8,7 @@
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Options;
-using test::Tensors;
-using test::with;
-using test::without;
+using namespace test;
 
 const Tensors kBatch = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
                         {"k", LATHE_BF16, {-1, -1, 2, 64}},
@@ -25,8 +21,7 @@ const Tensors kPacked = {{"q", LATHE_BF16, {-1, 8, 64}},    {"k", LATHE_BF16, {-
                          {"out", LATHE_BF16, {-1, 8, 32}}};
 const Options kScaled = {{"scale", "0.125"}};
 
-const test::Requests<lathe::SparseRequest> request = {"sparse_flash_attention",
-                                                      lathe::sparse_request};
+const Requests<lathe::SparseRequest> request = {"sparse_flash_attention", lathe::sparse_request};
 
 TEST_CASE("sparse attention: tensors that do not fit are refused by name, with what is allowed") {
   request.check_refused({
@@ -167,12 +162,9 @@ TEST_CASE("sparse attention: a problem becomes flags of the code and numbers of 
   CHECK(plain.problem.rope_dim == 0);
   CHECK(plain.problem.value_dim == 32);
   CHECK(plain.problem.group == 4);
-  CHECK(plain.problem.forward);
-  CHECK(plain.problem.split);
-  CHECK_FALSE(plain.problem.packed);
-  CHECK_FALSE(plain.problem.values_in_keys);
-  CHECK_FALSE(plain.tokens);
-  CHECK_FALSE(plain.causal);
+  check_flags(true, {plain.problem.forward, plain.problem.split});
+  check_flags(false,
+              {plain.problem.packed, plain.problem.values_in_keys, plain.tokens, plain.causal});
   CHECK(plain.scale == 0.125f);
   CHECK(plain.block_shift == 0);
 
@@ -185,27 +177,22 @@ TEST_CASE("sparse attention: a problem becomes flags of the code and numbers of 
       {{"scale", "0.5"}, {"sparse_mode", "3"}, {"block_size", "64"}, {"deterministic", "1"}});
   CHECK(rich.problem.packed);
   CHECK(rich.problem.cu_seqlens == lathe::Dtype::i64);
-  CHECK(rich.problem.values_in_keys);
-  CHECK(rich.problem.sinks);
+  check_flags(true, {rich.problem.values_in_keys, rich.problem.sinks});
   CHECK(rich.problem.rope_dim == 24);
   CHECK_FALSE(rich.problem.split);
-  CHECK(rich.tokens);
-  CHECK(rich.causal);
-  CHECK(rich.positions);
+  check_flags(true, {rich.tokens, rich.causal, rich.positions});
   CHECK(rich.block_shift == 6);
 
   // One sequence of packed rows needs no offsets; positions count with sparse_mode 3 only.
   const auto flat = request.accepted(
       with(without(without(kPacked, "cu_seqlens_q"), "cu_seqlens_k"), {{"q_pos", LATHE_I32, {-1}}}),
       {{"scale", "1"}, {"index_space", "absolute"}, {"num_splits", "4"}});
-  CHECK(flat.tokens);
-  CHECK(flat.absolute);
+  check_flags(true, {flat.tokens, flat.absolute});
   CHECK(flat.splits == 4);
-  CHECK_FALSE(flat.problem.packed);
-  CHECK_FALSE(flat.positions);
+  check_flags(false, {flat.problem.packed, flat.positions});
 }
 
-struct Fixture : test::ExecutorCall {
+struct Fixture : ExecutorCall {
   explicit Fixture(const Tensors& tensors, const Options& options = kScaled)
       : ExecutorCall("sparse_flash_attention", tensors, options) {}
   void fill(int64_t batch, int64_t rows, int64_t keys, int64_t topk) {
