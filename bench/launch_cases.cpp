@@ -69,11 +69,6 @@ Tensors recurrent() {
   return tensors;
 }
 
-DLDataType type_of(lathe_dtype dtype) {
-  const auto code = dtype == LATHE_BF16 ? kDLBfloat : dtype == LATHE_I32 ? kDLInt : kDLFloat;
-  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * numbers::bytes_of(dtype)), 1};
-}
-
 }  // namespace
 
 LaunchCase::LaunchCase(lathe_context* context, const char* op, std::vector<Tensor> tensors,
@@ -91,12 +86,7 @@ LaunchCase::LaunchCase(lathe_context* context, const char* op, std::vector<Tenso
     size_t bytes = numbers::bytes_of(tensor.dtype);
     for (const int64_t extent : tensor.shape) bytes *= static_cast<size_t>(extent);
     memory_.push_back(std::make_unique<apitest::Memory>(context, bytes));
-    DLTensor& view = views_[i];
-    view.data = memory_.back()->data();
-    view.device = {kDLCUDA, 0};
-    view.ndim = rank;
-    view.dtype = type_of(tensor.dtype);
-    view.shape = const_cast<int64_t*>(tensor.shape.data());
+    views_[i] = apitest::describe(memory_.back()->data(), tensor.dtype, tensor.shape);
   }
   lathe_plan* plan = nullptr;
   API(lathe_plan_create(&plan, context, problem));

@@ -1,50 +1,17 @@
 /* SPDX-FileCopyrightText: 2026 The lathe authors */
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention of 4 query heads on 2 key heads in bfloat16, checked against a loop. */
-#include <lathe.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-#define TRY(call) \
-  if ((call) != LATHE_OK) return fprintf(stderr, "%s: %s\n", #call, lathe_last_error()), 1
+#include "causal_attention.h"
 
 enum { S = 200, H = 4, HK = 2, D = 64, Q = 0, K, V, OUT, LSE, COUNT };
 
-static float widen(uint16_t bits) {
-  const uint32_t word = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-static uint16_t narrow(float value) { /* towards zero */
-  uint32_t word;
-  memcpy(&word, &value, sizeof word);
-  return (uint16_t)(word >> 16);
-}
-
 static uint16_t q[S][H][D], k[S][HK][D], v[S][HK][D], out[S][H][D];
-
-/* Column d of one row of out, as the definition has it. */
-static double expected(int i, int h, int d) {
-  double sum = 0, weighted = 0;
-  for (int j = 0; j <= i; ++j) {
-    double score = 0;
-    for (int c = 0; c < D; ++c) score += (double)widen(q[i][h][c]) * widen(k[j][h / (H / HK)][c]);
-    sum += exp(score / sqrt(D));
-    weighted += exp(score / sqrt(D)) * widen(v[j][h / (H / HK)][d]);
-  }
-  return weighted / sum;
-}
 
 int main(void) {
   const char* names[] = {"q", "k", "v", "out", "lse"};
   uint16_t* host[] = {&q[0][0][0], &k[0][0][0], &v[0][0][0], &out[0][0][0]};
   const int64_t heads[] = {H, HK, HK, H};
-  for (int i = Q; i <= V; ++i)
-    for (int n = 0; n < S * heads[i] * D; ++n)
-      host[i][n] = narrow((float)((n * 37 + i * 11) % 101) / 50 - 1);
+  for (int i = Q; i <= V; ++i) fill(host[i], S * (size_t)heads[i] * D, i);
 
   lathe_context* context;
   lathe_problem* problem;
@@ -73,11 +40,8 @@ int main(void) {
   TRY(lathe_plan_run(plan, slots, NULL, 0, NULL));
   TRY(lathe_copy_to_host(context, out, tensors[OUT].data, sizeof out, NULL));
 
-  double worst = 0;
-  for (int i = 0; i < S; i += 7)
-    for (int h = 0; h < H; ++h)
-      for (int d = 0; d < D; d += 9)
-        worst = fmax(worst, fabs(expected(i, h, d) - widen(out[i][h][d])));
+  const struct attention attention = {S, H, HK, D, q[0][0], k[0][0], v[0][0], out[0][0]};
+  const double worst = largest_error(&attention);
   printf("flash_attention of %d tokens, %d heads: largest error %.1e\n", S, H, worst);
   for (int i = Q; i < COUNT; ++i) TRY(lathe_free(context, tensors[i].data));
   lathe_plan_destroy(plan);

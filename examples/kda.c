@@ -2,30 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kimi Delta Attention of 4 value heads on 2 key heads in bfloat16, with its norms, gate and
  * sigmoid in the kernels, checked token by token. */
-#include <lathe.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define TRY(call) \
-  if ((call) != LATHE_OK) return fprintf(stderr, "%s: %s\n", #call, lathe_last_error()), 1
+#include "check.h"
 
 enum { T = 150, H = 2, HV = 4, D = 64 };
 enum { Q, K, V, G, BETA, A_LOG, DT_BIAS, O, FINAL_STATE, COUNT };
-
-static float widen(uint16_t bits) {
-  const uint32_t word = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-static uint16_t narrow(float value) { /* towards zero */
-  uint32_t word;
-  memcpy(&word, &value, sizeof word);
-  return (uint16_t)(word >> 16);
-}
 
 static uint16_t q[T][H][D], k[T][H][D], v[T][HV][D], g[T][HV][D], beta[T][HV], o[T][HV][D];
 static float A_log[HV], dt_bias[HV][D], final_state[HV][D][D];
@@ -69,9 +51,7 @@ int main(void) {
   void* host[] = {q, k, v, g, beta, A_log, dt_bias, o, final_state};
   const size_t bytes[] = {sizeof q,     sizeof k,       sizeof v, sizeof g,          sizeof beta,
                           sizeof A_log, sizeof dt_bias, sizeof o, sizeof final_state};
-  for (int i = Q; i <= BETA; ++i)
-    for (size_t n = 0; n < bytes[i] / 2; ++n)
-      ((uint16_t*)host[i])[n] = narrow((float)((n * 37 + (size_t)i * 11) % 101) / 50 - 1);
+  for (int i = Q; i <= BETA; ++i) fill(host[i], bytes[i] / 2, i);
   for (int n = 0; n < HV * D; ++n) dt_bias[n / D][n % D] = (float)(n % 7) - 5;
   for (int n = 0; n < HV; ++n) A_log[n] = (float)n / 2;
 

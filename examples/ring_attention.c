@@ -2,47 +2,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention whose tokens lie on 4 ranks, head-tail, as threads of one process (of the
  * simulator, or of one GPU with its NCCL), checked against a loop over all tokens. */
-#include <lathe.h>
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
-#define TRY(call) \
-  if ((call) != LATHE_OK) return fprintf(stderr, "%s: %s\n", #call, lathe_last_error()), 1
+#include "causal_attention.h"
 
 enum { WORLD = 4, S = 203, H = 4, HK = 2, D = 64, Q = 0, K, V, OUT, LSE, COUNT };
-
-static float widen(uint16_t bits) {
-  const uint32_t word = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-static uint16_t narrow(float value) { /* towards zero */
-  uint32_t word;
-  memcpy(&word, &value, sizeof word);
-  return (uint16_t)(word >> 16);
-}
 
 /* Of the whole axis, and the same in the order of one rank's tokens. */
 static uint16_t q[S][H][D], k[S][HK][D], v[S][HK][D], out[S][H][D];
 static uint16_t local[WORLD][4][S * H * D];
 static lathe_context* context;
 static char id[LATHE_UNIQUE_ID_BYTES];
-
-/* Column d of one row of out, as the definition has it. */
-static double expected(int i, int h, int d) {
-  double sum = 0, weighted = 0;
-  for (int j = 0; j <= i; ++j) {
-    double score = 0;
-    for (int c = 0; c < D; ++c) score += (double)widen(q[i][h][c]) * widen(k[j][h / (H / HK)][c]);
-    sum += exp(score / sqrt(D));
-    weighted += exp(score / sqrt(D)) * widen(v[j][h / (H / HK)][d]);
-  }
-  return weighted / sum;
-}
 
 static int run_rank(int rank) {
   const char* names[] = {"q", "k", "v", "out", "lse"};
@@ -128,11 +98,9 @@ static int run_rank(int rank) {
 static void* thread(void* rank) { return run_rank((int)(intptr_t)rank - 1) ? rank : NULL; }
 
 int main(void) {
-  uint16_t* inputs[] = {&q[0][0][0], &k[0][0][0], &v[0][0][0]};
-  const int sizes[] = {S * H * D, S * HK * D, S * HK * D};
-  for (int i = Q; i <= V; ++i)
-    for (int n = 0; n < sizes[i]; ++n)
-      inputs[i][n] = narrow((float)((n * 37 + i * 11) % 101) / 50 - 1);
+  fill(q, sizeof q / 2, Q);
+  fill(k, sizeof k / 2, K);
+  fill(v, sizeof v / 2, V);
   TRY(lathe_context_create(&context, NULL));
   TRY(lathe_unique_id(context, id)); /* between processes it travels by the caller's own means */
   pthread_t threads[WORLD];
@@ -145,11 +113,8 @@ int main(void) {
     failed |= result != NULL;
   }
   if (failed) return 1;
-  double worst = 0;
-  for (int i = 0; i < S; i += 7)
-    for (int h = 0; h < H; ++h)
-      for (int d = 0; d < D; d += 9)
-        worst = fmax(worst, fabs(expected(i, h, d) - widen(out[i][h][d])));
+  const struct attention attention = {S, H, HK, D, q[0][0], k[0][0], v[0][0], out[0][0]};
+  const double worst = largest_error(&attention);
   printf("flash_attention of %d tokens over %d ranks: largest error %.1e\n", S, WORLD, worst);
   lathe_context_destroy(context);
   return worst < 0.01 ? 0 : 1;

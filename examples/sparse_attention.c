@@ -2,30 +2,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sparse attention in the latent form: 16 heads read the 20 keys that their row lists. Values are
  * the keys themselves, rotary columns lie apart. Checked against a loop. */
-#include <lathe.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#define TRY(call) \
-  if ((call) != LATHE_OK) return fprintf(stderr, "%s: %s\n", #call, lathe_last_error()), 1
+#include "check.h"
 
 enum { T = 40, L = 96, H = 16, D = 64, R = 16, TOPK = 20 };
 enum { Q, Q_ROPE, K, K_ROPE, INDICES, OUT, COUNT };
 #define SCALE 0.1
-
-static float widen(uint16_t bits) {
-  const uint32_t word = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-static uint16_t narrow(float value) { /* towards zero */
-  uint32_t word;
-  memcpy(&word, &value, sizeof word);
-  return (uint16_t)(word >> 16);
-}
 
 static uint16_t q[T][H][D], q_rope[T][H][R], k[L][1][D], k_rope[L][1][R], out[T][H][D];
 static int32_t indices[T][1][TOPK];
@@ -50,8 +33,7 @@ int main(void) {
   void* host[] = {q, q_rope, k, k_rope, indices, out};
   int64_t shapes[COUNT][3] = {{T, H, D}, {T, H, R}, {L, 1, D}, {L, 1, R}, {T, 1, TOPK}, {T, H, D}};
   for (int i = Q; i <= K_ROPE; ++i)
-    for (int n = 0; n < shapes[i][0] * shapes[i][1] * shapes[i][2]; ++n)
-      ((uint16_t*)host[i])[n] = narrow((float)((n * 37 + i * 11) % 101) / 50 - 1);
+    fill(host[i], (size_t)(shapes[i][0] * shapes[i][1] * shapes[i][2]), i);
   for (int i = 0; i < T; ++i)
     for (int e = 0; e < TOPK; ++e) indices[i][0][e] = e % 7 == 6 ? -1 : (i * 13 + e * 29) % L;
 

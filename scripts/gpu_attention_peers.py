@@ -19,7 +19,6 @@ import peer_runs
 COLUMNS = ["op", "shape", "dtype", "impl", "us", "us_p10", "us_p90", "TFLOP_per_s", "GB_per_s", "minimum_MB",
            "gpu", "driver"]
 SIZES = {"f16": 2, "bf16": 2}
-SAMPLES, UNTIMED = 30, 3
 
 
 def shapes_of(path):
@@ -118,22 +117,6 @@ def flash_packages(torch):
     return found
 
 
-def time_us(torch, work):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    cache = torch.empty(256 << 20, device="cuda", dtype=torch.uint8)
-    samples = []
-    for sample in range(SAMPLES + UNTIMED):
-        cache.fill_(sample)
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        if sample >= UNTIMED:
-            samples.append(begin.elapsed_time(end) * 1e3)
-    samples.sort()
-    return [samples[round(share * (len(samples) - 1))] for share in (0.5, 0.1, 0.9)]
-
-
 def measure(torch, shapes, out):
     dtypes = {"f16": torch.float16, "bf16": torch.bfloat16}
     gpu, driver = torch.cuda.get_device_name(), torch.version.cuda
@@ -154,7 +137,7 @@ def measure(torch, shapes, out):
                     dy = torch.randn_like(y)
                     work = lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True)
                 work()
-                times = time_us(torch, work)
+                times = peer_runs.take_turns(torch, {name: work})[name]
             except Exception as error:  # a peer that cannot do a shape must not end the others
                 print(f"peers: {name} {op} {text}: {str(error).splitlines()[0]}", file=sys.stderr)
                 continue

@@ -21,7 +21,6 @@ import peer_runs
 
 COLUMNS = ["op", "shape", "dtype", "impl", "us", "us_p10", "us_p90", "apart", "gpu", "driver"]
 DTYPES = ("bf16", "f16")  # of FLA; float32 inputs are another question
-SAMPLES, UNTIMED = 30, 3
 GRADIENTS = {"q": "dq", "k": "dk", "v": "dv", "g": "dg", "beta": "dbeta", "A_log": "dA_log",
              "dt_bias": "ddt_bias"}
 
@@ -163,27 +162,6 @@ def lathe_of(torch, lathe, given, s, slope, initial):
     return work, made
 
 
-def take_turns(torch, works):
-    """name -> [median, 10th, 90th percentile] in microseconds."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    cache = torch.empty(256 << 20, device="cuda", dtype=torch.uint8)
-    samples = {name: [] for name in works}
-    for sample in range(SAMPLES + UNTIMED):
-        for name, work in works.items():
-            cache.fill_(sample)
-            begin.record()
-            work()
-            end.record()
-            end.synchronize()
-            if sample >= UNTIMED:
-                samples[name].append(begin.elapsed_time(end) * 1e3)
-    found = {}
-    for name, times in samples.items():
-        times.sort()
-        found[name] = [times[round(share * (len(times) - 1))] for share in (0.5, 0.1, 0.9)]
-    return found
-
-
 def apart(one, other):
     """The largest difference of a result both made, as root mean square over its own."""
     worst = 0.0
@@ -222,7 +200,7 @@ def measure(torch, shapes, library, out):
             except Exception as error:  # one that cannot do a shape must not end the others
                 print(f"peers: {name} {op} {text}: {str(error).splitlines()[0]}", file=sys.stderr)
         distance = f"{apart(results['lathe'], results['fla']):.1e}" if len(results) == 2 else "-"
-        for name, times in take_turns(torch, works).items():
+        for name, times in peer_runs.take_turns(torch, works).items():
             out.writerow([op, text, dtype, name] + [f"{t:.2f}" for t in times] + [distance, gpu, driver])
             sys.stdout.flush()
         if "lathe" in works:

@@ -128,6 +128,8 @@ def main():
             shutil.copy(example, outside)
         if {example.stem for example in outside.iterdir()} != set(EXAMPLES):
             sys.exit(f"examples: {sorted(outside.iterdir())}, expected {sorted(EXAMPLES)}")
+        for header in (source / "examples").glob("*.h"):
+            shutil.copy(header, outside)
         library = next(prefix.rglob("liblathe.so")).parent
         version = run("pkg-config", "--modversion", "lathe",
                       env=dict(os.environ, PKG_CONFIG_PATH=f"{library}/pkgconfig"))

@@ -7,13 +7,10 @@
 // it gets through: what is multiplied and read against what must be, and the time that its model of
 // the device predicts. Every case is checked before it is measured.
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 
-#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
-#include "bench/operators/cases.h"
-#include "bench/verbs.h"
+#include "bench/operators/measure.h"
 
 namespace bench {
 namespace {
@@ -21,8 +18,7 @@ namespace {
 using apitest::AttentionSize;
 using apitest::LargeAttention;
 
-constexpr int64_t kTokens = 16384;                 // of a batch
-constexpr size_t kCacheBytes = size_t{256} << 20;  // more than any second cache
+constexpr int64_t kTokens = 16384;  // of a batch
 
 AttentionSize square(int64_t batch, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
                      bool causal) {
@@ -57,13 +53,8 @@ std::vector<AttentionSize> variants(int64_t tokens, int64_t length, int64_t colu
 }
 
 // Each backward behind its forward; and one that repeats bit for bit.
-std::vector<AttentionSize> with_backward(const std::vector<AttentionSize>& forward) {
-  std::vector<AttentionSize> sizes;
-  for (AttentionSize size : forward) {
-    sizes.push_back(size);
-    size.backward = true;
-    sizes.push_back(size);
-  }
+std::vector<AttentionSize> with_gradients(const std::vector<AttentionSize>& forward) {
+  std::vector<AttentionSize> sizes = with_backward(forward);
   sizes.push_back(*std::find_if(sizes.begin(), sizes.end(), [](const AttentionSize& size) {
     return size.backward && size.causal && size.head_dim == 128;
   }));
@@ -85,45 +76,36 @@ std::vector<AttentionSize> decode_sizes() {
           decode(128, 1, 8192, 16, 1, 16), decode(128, 1, 8192, 16, 16, 256)};
 }
 
-std::vector<AttentionSize> gpu_sizes() {
+// Squares of each width and length, with a mask and without, then variants of one length.
+std::vector<AttentionSize> square_sizes(const std::vector<int64_t>& lengths, int64_t variant) {
   std::vector<AttentionSize> sizes;
   for (const int64_t width : {64, 128, 256}) {
     for (const bool causal : {false, true}) {
-      for (int64_t length = 512; length <= kTokens; length *= 2) {
+      for (const int64_t length : lengths) {
         const int64_t heads = 4096 / width;
         sizes.push_back(square(kTokens / length, length, heads, heads, width, causal));
       }
     }
   }
-  for (const AttentionSize& size : variants(kTokens, 8192, 4096)) sizes.push_back(size);
-  sizes = with_backward(sizes);
+  for (const AttentionSize& size : variants(kTokens, variant, 4096)) sizes.push_back(size);
+  sizes = with_gradients(sizes);
   for (const AttentionSize& size : decode_sizes()) sizes.push_back(size);
   return sizes;
 }
 
+std::vector<AttentionSize> gpu_sizes() {
+  return square_sizes({512, 1024, 2048, 4096, 8192, kTokens}, 8192);
+}
+
 // Grids of several blocks for every multiprocessor, of shapes that gpu_sizes has too: what a tail
 // of blocks costs does not hide what the others take.
-std::vector<AttentionSize> predicted_sizes() {
-  std::vector<AttentionSize> sizes;
-  for (const int64_t width : {64, 128, 256}) {
-    for (const bool causal : {false, true}) {
-      for (const int64_t length : {1024, 4096, 16384}) {
-        const int64_t heads = 4096 / width;
-        sizes.push_back(square(kTokens / length, length, heads, heads, width, causal));
-      }
-    }
-  }
-  for (const AttentionSize& size : variants(kTokens, 4096, 4096)) sizes.push_back(size);
-  sizes = with_backward(sizes);
-  for (const AttentionSize& size : decode_sizes()) sizes.push_back(size);
-  return sizes;
-}
+std::vector<AttentionSize> predicted_sizes() { return square_sizes({1024, 4096, kTokens}, 4096); }
 
 std::vector<AttentionSize> tiny_sizes() {
   AttentionSize packed = square(1, 150, 2, 2, 64, false);
   packed.sequences = 3;
   packed.dtype = LATHE_F16;
-  std::vector<AttentionSize> sizes = with_backward({square(1, 100, 4, 2, 128, true), packed});
+  std::vector<AttentionSize> sizes = with_gradients({square(1, 100, 4, 2, 128, true), packed});
   sizes.push_back(decode(2, 1, 256, 4, 2, 16));
   return sizes;
 }
@@ -138,7 +120,7 @@ std::vector<AttentionSize> sim_sizes(bool full) {
     }
   }
   for (const AttentionSize& size : variants(length, length, columns)) sizes.push_back(size);
-  sizes = with_backward(sizes);
+  sizes = with_gradients(sizes);
   for (const AttentionSize& size :
        {decode(8, 1, 2 * length, 16, 4, 64), decode(1, 1, 8 * length, 16, 4, 64),
         decode(8, 4, 2 * length, 16, 4, 16), decode(8, 1, 2 * length, 16, 1, 16)}) {
@@ -155,119 +137,70 @@ std::string op_of(const AttentionSize& size) {
   return size.page > 0 ? "decode" : size.backward ? "backward" : "forward";
 }
 
-std::vector<std::string> cells(const AttentionSize& size) {
-  return {op_of(size), size.text(), word(size.dtype)};
-}
-
-std::string name_of(const AttentionSize& size) {
-  return op_of(size) + " " + size.text() + " " + word(size.dtype);
-}
+Cells cells(const AttentionSize& size) { return {op_of(size), size.text(), word(size.dtype)}; }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
-  lathe_context_info info{};
-  info.size = sizeof info;
-  API(lathe_context_get_info(context, &info));
-  const Clock clock(info.driver_path);
-  const apitest::Memory cache(context, kCacheBytes);
-  Table table({"op", "shape", "dtype", "us", "us_p10", "us_p90", "TFLOP_per_s", "GB_per_s",
-               "minimum_MB", "estimate_us", "gpu", "driver"});
-  Cases cases(settings, &table);
-  for (const AttentionSize& size : settings.tiny ? tiny_sizes() : gpu_sizes()) {
-    cases.run(name_of(size), [&] {
-      const LargeAttention call(context, size);
-      call.check(8);
-      const int samples = settings.runs > 0 ? settings.runs : 30;
-      const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
-      auto row = cells(size);
-      for (const auto& cell :
-           {number(times.median, 2), number(times.low, 2), number(times.high, 2),
-            number(size.flops() / times.median / 1e6, 1),
-            number(size.minimum_bytes() / times.median / 1e3, 0),
-            number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2),
-            std::string(info.device_name), std::to_string(info.driver_version)}) {
-        row.push_back(cell);
-      }
-      return row;
-    });
-  }
-  return table;
+  const Measured<AttentionSize> of = {{"op", "shape", "dtype"},
+                                      {"TFLOP_per_s", "GB_per_s", "minimum_MB", "estimate_us"},
+                                      cells,
+                                      settings.tiny ? tiny_sizes() : gpu_sizes()};
+  return time_calls<LargeAttention, AttentionSize>(
+      context, settings, of, 8,
+      [](const AttentionSize& size, const LargeAttention& call, double median) -> Cells {
+        return {number(size.flops() / median / 1e6, 1),
+                number(size.minimum_bytes() / median / 1e3, 0),
+                number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2)};
+      });
 }
 
-// The first kernel that has a tile: its constants and warps.
-struct Tile {
-  int64_t rows = 0, keys = 0, warps = 0, group = 1;
-};
-Tile tile_of(const LargeAttention& call) {
-  for (size_t i = 0; i < lathe_plan_kernel_count(call.plan()); ++i) {
-    lathe_kernel_info kernel{};
-    kernel.size = sizeof kernel;
-    API(lathe_plan_kernel(call.plan(), i, &kernel));
-    const auto rows = spec_constant(kernel.spec, "m"), keys = spec_constant(kernel.spec, "n");
-    if (!rows || !keys) continue;
-    // Decoding always packs the heads of a group.
-    const bool packed = call.size().page > 0 || spec_constant(kernel.spec, "pack_gqa") == 1;
-    const int64_t ratio = call.size().heads / call.size().kv_heads;
-    return {*rows, *keys, kernel.threads / 32, packed ? ratio : 1};
-  }
-  throw std::runtime_error("no kernel of " + call.size().text() + " has a tile");
+// Heads that are rows of one tile.
+int64_t group_of(const AttentionSize& size, const std::string& spec) {
+  // Decoding always packs the heads of a group.
+  const bool packed = size.page > 0 || spec_constant(spec, "pack_gqa") == 1;
+  return packed ? size.heads / size.kv_heads : 1;
 }
 
-// `sampled`: some blocks of each grid run and stand for all, so nothing that they write is right.
-std::vector<std::string> counted(lathe_context* context, const AttentionSize& size, bool sampled) {
+Cells counted(lathe_context* context, const AttentionSize& size, bool sampled) {
   const LargeAttention call(context, size);
-  apitest::take_report();
-  if (sampled) {
-    call.run(nullptr);
-    API(lathe_stream_synchronize(context, nullptr));
-  } else {
-    call.check(8);  // runs it once
-  }
-  const auto report = apitest::take_report();
-  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
-  const AttnCounts counts = attn_counts(report.launches);
-  const Tile tile = tile_of(call);
-  const AttnWork work = attn_work(size, tile.rows, tile.keys, tile.group);
+  const AttnCounts counts = attn_counts(counted_launches(context, call, sampled, 8));
+  const auto tile = first_tile(call.plan());
+  if (!tile) throw std::runtime_error("no kernel of " + size.text() + " has a tile");
+  const AttnWork work = attn_work(size, tile->rows, tile->keys, group_of(size, tile->spec));
   const double least = size.minimum_bytes();
-  auto row = cells(size);
-  for (const auto& cell :
-       {std::to_string(tile.rows) + "x" + std::to_string(tile.keys) + "/" +
-            std::to_string(tile.warps),
-        std::to_string(counts.launches), number(counts.tensor_ops / work.tile_ops, 3),
-        number(counts.tensor_ops / work.pair_ops, 3), number(counts.memory_bytes / 1e6, 3),
-        number(least / 1e6, 3), number(counts.memory_bytes / least, 3),
-        number(counts.asked_bytes / least, 2), number(counts.conflicts, 0),
-        number(counts.local_requests, 0),
-        number(counts.warp_instructions / static_cast<double>(work.tiles * tile.warps), 0),
-        number(counts.seconds * 1e6, 2), number(size.flops() / counts.seconds / 1e12, 1),
-        counts.bound, counts.gpu}) {
-    row.push_back(cell);
-  }
-  return row;
+  return {tile->text(),
+          std::to_string(counts.launches),
+          number(counts.tensor_ops / work.tile_ops, 3),
+          number(counts.tensor_ops / work.pair_ops, 3),
+          number(counts.memory_bytes / 1e6, 3),
+          number(least / 1e6, 3),
+          number(counts.memory_bytes / least, 3),
+          number(counts.asked_bytes / least, 2),
+          number(counts.conflicts, 0),
+          number(counts.local_requests, 0),
+          number(counts.warp_instructions / static_cast<double>(work.tiles * tile->warps), 0),
+          number(counts.seconds * 1e6, 2),
+          number(size.flops() / counts.seconds / 1e12, 1),
+          counts.bound,
+          counts.gpu};
 }
 
 Table on_simulator(lathe_context* context, const Settings& settings) {
-  Table table({"op", "shape", "dtype", "tile", "launches", "tensor_per_tiles", "tensor_per_pairs",
-               "memory_MB", "minimum_MB", "memory_ratio", "cache_ratio", "conflicts",
-               "local_requests", "instructions_per_step", "predicted_us", "predicted_TFLOP_per_s",
-               "predicted_bound", "predicted_gpu"});
-  Cases cases(settings, &table);
-  for (const AttentionSize& size : settings.tiny      ? tiny_sizes()
-                                   : settings.predict ? predicted_sizes()
-                                                      : sim_sizes(settings.full)) {
-    cases.run(name_of(size), [&] { return counted(context, size, settings.predict); });
-  }
-  return table;
+  const Measured<AttentionSize> of = {
+      {"op", "shape", "dtype"},
+      {"tile", "launches", "tensor_per_tiles", "tensor_per_pairs", "memory_MB", "minimum_MB",
+       "memory_ratio", "cache_ratio", "conflicts", "local_requests", "instructions_per_step",
+       "predicted_us", "predicted_TFLOP_per_s", "predicted_bound", "predicted_gpu"},
+      cells,
+      settings.tiny      ? tiny_sizes()
+      : settings.predict ? predicted_sizes()
+                         : sim_sizes(settings.full)};
+  return count_calls<AttentionSize>(settings, of, [&](const AttentionSize& size) {
+    return counted(context, size, settings.predict);
+  });
 }
 
 }  // namespace
 
-Table bench_attn(const Settings& settings) {
-  // Enough to count distinct sectors; races and the like are for the tests to find.
-  setenv("LATHE_SIM_CHECK", "memcheck", 0);
-  if (settings.predict) sample_blocks();
-  const auto context = apitest::make_context();
-  return apitest::on_simulator() ? on_simulator(context.get(), settings)
-                                 : on_gpu(context.get(), settings);
-}
+Table bench_attn(const Settings& settings) { return measure(settings, on_simulator, on_gpu); }
 
 }  // namespace bench

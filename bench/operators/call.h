@@ -4,12 +4,7 @@
 // against float64 before anybody times it.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "tests/harness/session.h"
+#include "tests/harness/large_call.h"
 
 namespace bench {
 
@@ -31,32 +26,22 @@ struct Shape {
 class Call {
  public:
   Call(lathe_context* context, const Shape& shape);
-  void run(void* stream) const;
+  void run(void* stream) const { call_.run(stream); }
   // Throws with the first sampled value that is farther from float64 than a rounding explains.
   void check() const;
-  const lathe_plan* plan() const { return plan_.get(); }
-  lathe_estimate estimate() const;
+  const lathe_plan* plan() const { return call_.plan(); }
+  lathe_estimate estimate() const { return call_.estimate(); }
 
  private:
-  struct Slot {
-    lathe_dtype dtype = LATHE_BF16;
-    std::vector<int64_t> shape;
-    std::unique_ptr<apitest::Memory> memory;
-    std::vector<unsigned char> bytes;  // what an input holds
-    DLTensor tensor{};
-  };
   void add(lathe_problem* problem, const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
-           bool input);
+           bool drawn);
   double value(const std::string& name, int64_t index) const;
   double expected(int64_t row, int64_t channel) const;
 
-  lathe_context* context_;
   Shape shape_;
-  std::map<std::string, Slot> slots_;
   std::vector<int64_t> starts_;  // of sequences, on the flat axis of batch * tokens
-  apitest::Plan plan_;
-  std::vector<const DLTensor*> order_;
-  std::unique_ptr<apitest::Memory> workspace_;
+  apitest::LargeTensors tensors_;
+  apitest::LargeCall call_;
 };
 
 }  // namespace bench

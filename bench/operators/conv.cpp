@@ -8,11 +8,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
 #include "bench/operators/call.h"
-#include "bench/operators/cases.h"
-#include "bench/verbs.h"
+#include "bench/operators/measure.h"
 
 namespace bench {
 namespace {
@@ -46,13 +44,7 @@ std::vector<Shape> shapes(const Settings& settings) {
   return {std::begin(kShapes), std::end(kShapes)};
 }
 
-std::vector<std::string> cells(const Shape& shape) {
-  return {word(shape.direction), shape.text(), word(shape.dtype)};
-}
-
-std::string name_of(const Shape& shape) {
-  return std::string(word(shape.direction)) + " " + shape.text() + " " + word(shape.dtype);
-}
+Cells cells(const Shape& shape) { return {word(shape.direction), shape.text(), word(shape.dtype)}; }
 
 Table on_gpu(lathe_context* context, const lathe_context_info& info, const Settings& settings) {
   Clock clock(info.driver_path);
@@ -79,7 +71,7 @@ Table on_gpu(lathe_context* context, const lathe_context_info& info, const Setti
     return row({"copy", "512 MiB", "-"}, copy, bytes, rate, copy.median);
   });
   for (const Shape& shape : shapes(settings)) {
-    cases.run(name_of(shape), [&] {
+    cases.run(case_name(cells(shape)), [&] {
       const Call call(context, shape);
       call.check();
       const Spread times = clock.time(runs, 20, [&] { call.run(nullptr); });
@@ -92,23 +84,22 @@ Table on_gpu(lathe_context* context, const lathe_context_info& info, const Setti
 std::vector<std::string> counted(lathe_context* context, const Shape& shape, bool sampled) {
   const Call call(context, shape);
   if (!sampled) call.check();
-  apitest::take_report();
-  call.run(nullptr);
-  API(lathe_stream_synchronize(context, nullptr));
-  const auto report = apitest::take_report();
-  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
+  const auto launches = apitest::counted_launches([&] {
+    call.run(nullptr);
+    API(lathe_stream_synchronize(context, nullptr));
+  });
   double sectors = 0, least = 0;
-  for (const auto& line : report.launches) {
+  for (const auto& line : launches) {
     const auto launch = nlohmann::json::parse(line);
     for (const char* kind : {"global_load", "global_store", "global_atomic"}) {
       sectors += launch.at(std::string(kind) + "_sectors").get<double>();
       least += launch.at(std::string(kind) + "_minimum_sectors").get<double>();
     }
   }
-  const AttnCounts counts = attn_counts(report.launches);
+  const AttnCounts counts = attn_counts(launches);
   auto row = cells(shape);
   for (const auto& cell :
-       {std::to_string(report.launches.size()), number(32 * sectors / 1e6, 3),
+       {std::to_string(launches.size()), number(32 * sectors / 1e6, 3),
         number(shape.minimum_bytes() / 1e6, 3), number(32 * sectors / shape.minimum_bytes(), 3),
         number(sectors / least, 3), number(counts.warp_instructions, 0),
         number(counts.seconds * 1e6, 2), counts.bound, counts.gpu}) {
@@ -129,8 +120,8 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
       shape.channels = std::min<int64_t>(shape.channels, 1024);
       shape.batch = std::min<int64_t>(shape.batch, 64);
     }
-    if (!seen.insert(name_of(shape)).second) continue;
-    cases.run(name_of(shape), [&] { return counted(context, shape, settings.predict); });
+    if (!seen.insert(case_name(cells(shape))).second) continue;
+    cases.run(case_name(cells(shape)), [&] { return counted(context, shape, settings.predict); });
   }
   return table;
 }

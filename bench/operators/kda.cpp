@@ -5,35 +5,24 @@
 // the least of it; with --predict what a device would take for the published shapes at best, beside
 // those figures; with --peers the bytes of flash-linear-attention's kernels, launch by launch,
 // beside ours. Every case is checked before it is measured.
-#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
-#include "bench/clock.h"
 #include "bench/operators/attn_work.h"
-#include "bench/operators/cases.h"
 #include "bench/operators/kda_call.h"
 #include "bench/operators/kda_peers.h"
+#include "bench/operators/measure.h"
 #ifdef LATHE_BENCH_SIM
 #include "bench/operators/kda_predict.h"
 #endif
-#include "bench/verbs.h"
 
 namespace bench {
 namespace {
 
-constexpr size_t kCacheBytes = size_t{256} << 20;  // more than any second cache
-
-std::vector<std::string> cells(const KdaSize& size) {
-  return {size.op(), size.text(), size.dtype_word()};
-}
-
-std::string name_of(const KdaSize& size) {
-  return size.op() + " " + size.text() + " " + size.dtype_word();
-}
+Cells cells(const KdaSize& size) { return {size.op(), size.text(), size.dtype_word()}; }
 
 bool wanted(const KdaSize& size, const Settings& settings) {
-  return name_of(size).find(settings.only) != std::string::npos;
+  return case_name(cells(size)).find(settings.only) != std::string::npos;
 }
 
 // As published, where options are not told: as given, and with all of them in the kernels.
@@ -59,7 +48,7 @@ std::vector<KdaSize> tiny_sizes() {
   KdaSize packed = plain;
   packed.group = 2, packed.sequences = 3, packed.fused = true, packed.dtype = LATHE_F16;
   packed.gate = LATHE_F32;
-  return with_backward({plain, packed});
+  return with_backward<KdaSize>({plain, packed});
 }
 
 std::vector<KdaSize> sim_sizes(bool full) {
@@ -85,62 +74,46 @@ std::vector<KdaSize> sim_sizes(bool full) {
 }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
-  lathe_context_info info{};
-  info.size = sizeof info;
-  API(lathe_context_get_info(context, &info));
-  const Clock clock(info.driver_path);
-  const apitest::Memory cache(context, kCacheBytes);
-  Table table({"op", "shape", "dtype", "us", "us_p10", "us_p90", "GB_per_s", "minimum_MB",
-               "workspace_MB", "least_Gop", "estimate_us", "published", "gpu", "driver"});
-  Cases cases(settings, &table);
-  for (const KdaSize& size : settings.tiny ? tiny_sizes() : gpu_sizes()) {
-    cases.run(name_of(size), [&] {
-      const KdaCall call(context, size);
-      call.check();
-      const int samples = settings.runs > 0 ? settings.runs : 30;
-      const Spread times = clock.time_cold(samples, cache, [&] { call.run(nullptr); });
-      auto row = cells(size);
-      for (const auto& cell :
-           {number(times.median, 2), number(times.low, 2), number(times.high, 2),
-            number(size.minimum_bytes() / times.median / 1e3, 0),
-            number(size.minimum_bytes() / 1e6, 2),
-            number(static_cast<double>(call.workspace_bytes()) / 1e6, 2),
-            number((size.state_ops() + size.block_ops()) / 1e9, 3),
-            number(call.estimate().microseconds, 2), nearest_published(size, "h100"),
-            std::string(info.device_name), std::to_string(info.driver_version)}) {
-        row.push_back(cell);
-      }
-      return row;
-    });
-  }
-  return table;
+  const Measured<KdaSize> of = {
+      {"op", "shape", "dtype"},
+      {"GB_per_s", "minimum_MB", "workspace_MB", "least_Gop", "estimate_us", "published"},
+      cells,
+      settings.tiny ? tiny_sizes() : gpu_sizes()};
+  return time_calls<KdaCall, KdaSize>(
+      context, settings, of, 2,
+      [](const KdaSize& size, const KdaCall& call, double median) -> Cells {
+        return {number(size.minimum_bytes() / median / 1e3, 0),
+                number(size.minimum_bytes() / 1e6, 2),
+                number(static_cast<double>(call.workspace_bytes()) / 1e6, 2),
+                number((size.state_ops() + size.block_ops()) / 1e9, 3),
+                number(call.estimate().microseconds, 2),
+                nearest_published(size, "h100")};
+      });
 }
 
 Table on_simulator(lathe_context* context, const Settings& settings) {
-  Table table({"op", "shape", "dtype", "launches", "tensor_Mop", "tensor_per_state",
-               "tensor_per_least", "memory_MB", "minimum_MB", "memory_ratio", "cache_ratio",
-               "workspace_MB", "conflicts", "local_requests"});
-  Cases cases(settings, &table);
-  for (const KdaSize& size : settings.tiny ? tiny_sizes() : sim_sizes(settings.full)) {
-    cases.run(name_of(size), [&] {
-      const KdaCall call(context, size);
-      const AttnCounts counts = attn_counts(call.counted());
-      const double least = size.minimum_bytes();
-      auto row = cells(size);
-      for (const auto& cell :
-           {std::to_string(counts.launches), number(counts.tensor_ops / 1e6, 0),
+  const Measured<KdaSize> of = {
+      {"op", "shape", "dtype"},
+      {"launches", "tensor_Mop", "tensor_per_state", "tensor_per_least", "memory_MB", "minimum_MB",
+       "memory_ratio", "cache_ratio", "workspace_MB", "conflicts", "local_requests"},
+      cells,
+      settings.tiny ? tiny_sizes() : sim_sizes(settings.full)};
+  return count_calls<KdaSize>(settings, of, [&](const KdaSize& size) -> Cells {
+    const KdaCall call(context, size);
+    const AttnCounts counts = attn_counts(call.counted());
+    const double least = size.minimum_bytes();
+    return {std::to_string(counts.launches),
+            number(counts.tensor_ops / 1e6, 0),
             number(counts.tensor_ops / size.state_ops(), 3),
             number(counts.tensor_ops / (size.state_ops() + size.block_ops()), 3),
-            number(counts.memory_bytes / 1e6, 3), number(least / 1e6, 3),
-            number(counts.memory_bytes / least, 3), number(counts.asked_bytes / least, 2),
+            number(counts.memory_bytes / 1e6, 3),
+            number(least / 1e6, 3),
+            number(counts.memory_bytes / least, 3),
+            number(counts.asked_bytes / least, 2),
             number(static_cast<double>(call.workspace_bytes()) / 1e6, 3),
-            number(counts.conflicts, 0), number(counts.local_requests, 0)}) {
-        row.push_back(cell);
-      }
-      return row;
-    });
-  }
-  return table;
+            number(counts.conflicts, 0),
+            number(counts.local_requests, 0)};
+  });
 }
 
 #ifdef LATHE_BENCH_SIM

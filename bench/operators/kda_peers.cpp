@@ -10,6 +10,7 @@
 
 #include "bench/operators/attn_work.h"
 #include "bench/operators/kda_call.h"
+#include "bench/operators/measure.h"
 #include "bench/peers.h"
 
 namespace bench {

@@ -85,14 +85,13 @@ KdaLaunchCounts counts_of(const Json& launch, const PlanKernel& kernel) {
 
 std::vector<KdaLaunchCounts> run_once(lathe_context* context, const KdaSize& size) {
   const KdaCall call(context, size);
-  apitest::take_report();
-  call.run(nullptr);
-  API(lathe_stream_synchronize(context, nullptr));
-  const apitest::Report report = apitest::take_report();
-  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
+  const auto lines = apitest::counted_launches([&] {
+    call.run(nullptr);
+    API(lathe_stream_synchronize(context, nullptr));
+  });
   const std::vector<PlanKernel> kernels = kernels_of(call.plan());
   std::vector<KdaLaunchCounts> launches;
-  for (const std::string& line : report.launches) {
+  for (const std::string& line : lines) {
     const Json launch = Json::parse(line);
     const auto kernel = std::find_if(kernels.begin(), kernels.end(),
                                      [&](const PlanKernel& k) { return ran_as(launch, k.lines); });

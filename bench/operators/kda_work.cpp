@@ -90,16 +90,6 @@ double KdaSize::block_ops() const {
   return (backward ? 3 : 1) * 2 * 2 * kBlock * rows * widths;
 }
 
-std::vector<KdaSize> with_backward(const std::vector<KdaSize>& forward) {
-  std::vector<KdaSize> sizes;
-  for (KdaSize size : forward) {
-    sizes.push_back(size);
-    size.backward = true;
-    sizes.push_back(size);
-  }
-  return sizes;
-}
-
 std::vector<KdaSize> published_sizes() {
   std::vector<KdaSize> sizes;
   for (const Row& row : kPublished) {

@@ -39,9 +39,6 @@ struct KdaSize {
   double block_ops() const;
 };
 
-// Each, and its backward behind it.
-std::vector<KdaSize> with_backward(const std::vector<KdaSize>& forward);
-
 // The ten of the comparison, forward.
 std::vector<KdaSize> published_sizes();
 

@@ -4,12 +4,7 @@
 // attention has, checked against float64 in sampled rows and keys before anybody times it.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "tests/harness/session.h"
+#include "tests/harness/large_call.h"
 
 namespace bench {
 
@@ -33,33 +28,16 @@ struct SparseSize {
 class SparseCall {
  public:
   SparseCall(lathe_context* context, const SparseSize& size);
-  void run(void* stream) const { run(prepared_, stream); }
+  void run(void* stream) const { prepared_.run(stream); }
   // Runs, and throws with the first sample that is farther from float64 than roundings explain.
   void check(int samples) const;
-  const lathe_plan* plan() const { return prepared_.plan.get(); }
-  lathe_estimate estimate() const;
+  const lathe_plan* plan() const { return prepared_.plan(); }
+  lathe_estimate estimate() const { return prepared_.estimate(); }
 
  private:
-  struct Slot {
-    lathe_dtype dtype = LATHE_BF16;
-    std::vector<int64_t> shape;
-    std::unique_ptr<apitest::Memory> memory;
-    std::vector<unsigned char> bytes;  // what an input holds, or what was read back
-    DLTensor tensor{};
-  };
-  struct Prepared {
-    apitest::Plan plan;
-    std::vector<const DLTensor*> order;
-    std::unique_ptr<apitest::Memory> workspace;
-  };
   using Row = std::vector<double>;
-  void add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape);
-  void upload(const char* name, std::vector<unsigned char> bytes);
-  void read_back(const char* name);
-  Prepared prepare(const std::vector<const char*>& names, bool saved_forward) const;
-  void run(const Prepared& prepared, void* stream) const;
-  // `count` elements from `first` on, as read back or uploaded.
-  Row values(const char* name, int64_t first, int64_t count) const;
+  // A plan of all tensors that there are.
+  apitest::LargeCall prepare(bool saved_forward) const;
   Row query(int64_t row, int64_t head) const;  // rotary columns behind the others
   Row key(int64_t key) const;
   Row value(int64_t key) const;
@@ -68,11 +46,10 @@ class SparseCall {
   void check_key(int64_t key) const;
   void compare(const char* name, const Row& found, const Row& expected, int64_t at) const;
 
-  lathe_context* context_;
   SparseSize size_;
   double scale_;
-  mutable std::map<std::string, Slot> slots_;
-  Prepared prepared_;
+  apitest::LargeTensors tensors_;
+  apitest::LargeCall prepared_;
 };
 
 }  // namespace bench

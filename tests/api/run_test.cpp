@@ -13,12 +13,7 @@
 
 namespace {
 
-using test::Array;
-using test::Builder;
-using test::contains;
-using test::error;
-using test::pattern;
-using test::Values;
+using namespace test;
 
 #define API(call) REQUIRE_MESSAGE((call) == LATHE_OK, #call ": ", error())
 
@@ -78,12 +73,7 @@ struct Device {
     lathe_plan* made = nullptr;
     API(lathe_plan_create(&made, context, problem));
     const test::Plan plan(made);
-    std::vector<const DLTensor*> slots(lathe_plan_slot_count(made));
-    for (auto& [name, array] : arrays) {
-      size_t slot = 0;
-      API(lathe_plan_slot(made, name.c_str(), &slot));
-      slots.at(slot) = array.get();
-    }
+    const auto slots = test::slots_of(made, arrays);
     size_t bytes = 0;
     API(lathe_plan_workspace(made, slots.data(), shard, &bytes));
     void *workspace = nullptr, *stream = nullptr;

@@ -6,11 +6,9 @@
 #include <doctest/doctest.h>
 
 #include <functional>
-#include <map>
 
 #include "ops/conv/schema.h"
-#include "ops/resolve.h"
-#include "tests/harness/support.h"
+#include "tests/harness/problems.h"
 
 namespace {
 
@@ -18,33 +16,8 @@ using lathe::Dim;
 using test::Array;
 using test::contains;
 
-constexpr int kOrdinal = 0;
-
 // The tensors of one call, good until a test breaks one of them.
-struct Fixture {
-  test::Builder builder;
-  lathe::Extents extents;
-  std::vector<lathe::Slot> slots;
-  std::map<std::string, Array> arrays;
-
-  Fixture(const char* op, const std::vector<test::Declaration>& declared) : builder(op) {
-    builder.tensors(declared);
-    REQUIRE(builder.status == LATHE_OK);
-    const auto checked = lathe::resolve(*builder.problem);
-    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    extents = checked->extents;
-    slots = lathe::make_slots(*checked);
-  }
-  lathe::Status read(lathe::Call* call, lathe::Checks checks = lathe::Checks::all) {
-    std::vector<const DLTensor*> tensors;
-    for (const lathe::Slot& slot : slots) {
-      const auto found = arrays.find(slot.name);
-      tensors.push_back(found == arrays.end() ? nullptr : found->second.get());
-    }
-    return lathe::read_call(*builder.problem->op, slots, extents, tensors.data(), checks, kOrdinal,
-                            call);
-  }
-};
+using Fixture = test::DeclaredCall;
 
 void* address(uintptr_t value) { return reinterpret_cast<void*>(value); }
 

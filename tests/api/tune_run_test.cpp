@@ -217,12 +217,7 @@ TEST_CASE("tune: what is in and out keeps its value") {
   lathe_plan* made = nullptr;
   API(lathe_plan_create(&made, context.get(), builder.problem.get()));
   const test::Plan plan(made);
-  std::vector<const DLTensor*> slots(lathe_plan_slot_count(made));
-  for (auto& [name, array] : arrays) {
-    size_t slot = 0;
-    API(lathe_plan_slot(made, name.c_str(), &slot));
-    slots.at(slot) = array.get();
-  }
+  const auto slots = test::slots_of(made, arrays);
   lathe_tune_report report = {};
   report.size = sizeof(report);
   API(lathe_tune(context.get(), builder.problem.get(), slots.data(), nullptr, &report));

@@ -19,40 +19,6 @@ using namespace lathe::test;
 
 namespace {
 
-// A pipe on which a child says that it got somewhere.
-struct Signal {
-  int ends[2] = {-1, -1};
-  Signal() { REQUIRE(pipe(ends) == 0); }
-  ~Signal() {
-    close(ends[0]);
-    close(ends[1]);
-  }
-  void send() const {
-    if (write(ends[1], "x", 1) != 1) _exit(2);
-  }
-  void wait() const {
-    char byte = 0;
-    REQUIRE(read(ends[0], &byte, 1) == 1);
-  }
-};
-
-void note_compile(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (fd < 0 || write(fd, "x", 1) != 1) _exit(2);
-  close(fd);
-}
-
-// The miss path; 0 if the right bytes came out.
-int find_or_compile(Store& store, const Entry& entry, const std::string& compiles) {
-  if (const auto found = store.get(entry.key)) return same(*found, entry) ? 0 : 1;
-  const Store::Lock lock = store.lock(entry.key);
-  if (const auto found = store.get(entry.key, true)) return same(*found, entry) ? 0 : 1;
-  note_compile(compiles);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  store.put(entry);
-  return 0;
-}
-
 // A child that takes the lock, does `first`, says so and goes no further.
 pid_t holder(const std::string& root, const Entry& entry, const Signal& ready,
              const std::function<void(Store&)>& first) {

@@ -18,28 +18,6 @@ using namespace lathe::test;
 
 namespace {
 
-void note(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (fd < 0 || write(fd, "x", 1) != 1) _exit(2);
-  close(fd);
-}
-
-// The miss path around a compile that takes 20 ms. Returns 0 if the right bytes came out.
-int find_or_compile(Store& store, const Entry& entry, const std::string& compiles) {
-  auto found = store.get(entry.key);
-  if (!found) {
-    const Store::Lock lock = store.lock(entry.key);
-    found = store.get(entry.key, true);
-    if (!found) {
-      note(compiles);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      store.put(entry);
-      return 0;
-    }
-  }
-  return same(*found, entry) ? 0 : 1;
-}
-
 size_t compiles_of(int processes, int keys) {
   const TemporaryDirectory place;
   std::vector<pid_t> children;
@@ -56,21 +34,6 @@ size_t compiles_of(int processes, int keys) {
   for (const pid_t child : children) CHECK(wait_for(child) == 0);
   return read_file(place / "compiles").size();
 }
-
-// A pipe on which a child says that it is ready.
-struct Signal {
-  int ends[2] = {-1, -1};
-  Signal() { REQUIRE(pipe(ends) == 0); }
-  ~Signal() {
-    close(ends[0]);
-    close(ends[1]);
-  }
-  void send() const { CHECK(write(ends[1], "x", 1) == 1); }
-  void wait() const {
-    char byte = 0;
-    CHECK(read(ends[0], &byte, 1) == 1);
-  }
-};
 
 }  // namespace
 

@@ -3,10 +3,12 @@
 // What the cache's tests share: a directory of their own, sample entries, captured warnings.
 #pragma once
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,10 +16,13 @@
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/store/entry.h"
+#include "cache/store/store.h"
 #include "codegen/base/log.h"
 
 namespace lathe::test {
@@ -42,6 +47,25 @@ class TemporaryDirectory {
 
  private:
   std::string path_;
+};
+
+// A pipe on which a child says that it got somewhere.
+struct Signal {
+  int ends[2] = {-1, -1};
+  Signal() {
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  }
+  ~Signal() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  void send() const {
+    if (write(ends[1], "x", 1) != 1) _exit(2);
+  }
+  void wait() const {
+    char byte = 0;
+    if (read(ends[0], &byte, 1) != 1) throw std::runtime_error("the child said nothing");
+  }
 };
 
 // A variable set (or, with no value, unset) for the life of the scope.
@@ -151,6 +175,24 @@ inline int wait_for(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return status;
+}
+
+// Compiling is a stand-in that counts itself in a file.
+inline void note_compile(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (fd < 0 || write(fd, "x", 1) != 1) _exit(2);
+  close(fd);
+}
+
+// The miss path around a compile that takes 20 ms. Returns 0 if the right bytes came out.
+inline int find_or_compile(Store& store, const Entry& entry, const std::string& compiles) {
+  if (const auto found = store.get(entry.key)) return same(*found, entry) ? 0 : 1;
+  const Store::Lock lock = store.lock(entry.key);
+  if (const auto found = store.get(entry.key, true)) return same(*found, entry) ? 0 : 1;
+  note_compile(compiles);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  store.put(entry);
+  return 0;
 }
 
 }  // namespace lathe::test

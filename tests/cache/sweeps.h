@@ -68,4 +68,15 @@ inline void check_next_run(const std::string& root, const std::vector<Entry>& en
   CHECK(log.warnings().empty());
 }
 
+// The store finds the entry as it was or not at all, takes it again, and sees nothing wrong.
+inline void check_healthy(const std::string& root, const Entry& entry) {
+  Log log;
+  const auto store = Store::open(root, quick_fs());
+  const auto found = store->get(entry.key);
+  if (found) CHECK(same(*found, entry));
+  store->put(entry);
+  REQUIRE(store->get(entry.key).has_value());
+  CHECK(store->verify().problems.empty());
+}
+
 }  // namespace lathe::test

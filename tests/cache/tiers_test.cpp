@@ -9,7 +9,7 @@
 #include <map>
 
 #include "codegen/base/text.h"
-#include "tests/cache/bundles.h"
+#include "tests/cache/bundle/bundles.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;

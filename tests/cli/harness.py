@@ -138,6 +138,10 @@ def sparse(packed=False, dtype="BF16", rows=5, keys=9, topk=4, block=1, rope=Tru
     return out
 
 
+def without(tensors, name):
+    return {k: v for k, v in tensors.items() if k != name}
+
+
 class Case(unittest.TestCase):
     """Each class has a cache of its own, each test a folder of its own."""
 
@@ -191,6 +195,13 @@ class Case(unittest.TestCase):
         self.assertEqual(out, "")
         left = {p.name for p in self.folder.iterdir()} - {self.input.name}
         self.assertEqual(left, set(), "files were left behind")
+
+    def refused(self, pattern, tensors=None, op="causal_conv1d", options=(), flags=()):
+        with self.subTest(pattern=pattern):
+            save(self.input, conv() if tensors is None else tensors)
+            process = self.start(self.command(op, options=options, flags=flags))
+            out, err = process.communicate(timeout=120)
+            self.assert_refused((process.returncode, out, err), pattern)
 
 
 def main(cases):

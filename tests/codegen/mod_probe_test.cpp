@@ -3,32 +3,12 @@
 // Tests what a mod may be by the compiler's word, and by the PTX of its probe.
 #include <doctest/doctest.h>
 
-#include "codegen/mods.h"
-#include "ops/attention/backward_kernels.h"
+#include "tests/codegen/score_mods.h"
 
 using namespace lathe;
+using namespace score_mods;
 
 namespace {
-
-Mod score_mod(const std::string& text) { return {"score_mod", "dir/mine.cuh", text}; }
-
-// `body` is that of a score_mod.
-std::string body(const std::string& text) {
-  return "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx) {" +
-         text + "}\n";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
-
-AttentionProblem problem_with(std::vector<Mod> mods) {
-  AttentionProblem problem;
-  problem.forward = problem.backward = true;
-  problem.head_dim = problem.value_dim = 64;
-  problem.mods = std::move(mods);
-  return problem;
-}
 
 std::string probe(const Compiler& compiler, const Mod& mod, std::vector<Mod> others = {}) {
   AttentionProblem problem = problem_with(std::move(others));

@@ -9,33 +9,10 @@
 #include <algorithm>
 
 #include "codegen/source.h"
-#include "ops/attention/backward_kernels.h"
+#include "tests/codegen/score_mods.h"
 
 using namespace lathe;
-
-namespace {
-
-Mod score_mod(const std::string& text) { return {"score_mod", "dir/mine.cuh", text}; }
-
-// `body` is that of a score_mod.
-std::string body(const std::string& text) {
-  return "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx) {" +
-         text + "}\n";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
-
-AttentionProblem problem_with(std::vector<Mod> mods) {
-  AttentionProblem problem;
-  problem.forward = problem.backward = true;
-  problem.head_dim = problem.value_dim = 64;
-  problem.mods = std::move(mods);
-  return problem;
-}
-
-}  // namespace
+using namespace score_mods;
 
 TEST_CASE("texts are refused by their tokens, with file and line") {
   for (const std::string& good : {

@@ -37,10 +37,17 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// Registers, barriers, static shared memory, stack, spill stores and spill loads.
+std::array<int, 6> figures_of(const std::string& log) {
+  const CompileReport report = parse_compile_log(log);
+  return {report.registers,   report.barriers,     report.smem_static,
+          report.stack_bytes, report.spill_stores, report.spill_loads};
+}
+
 }  // namespace
 
 TEST_CASE("log of one kernel") {
-  const CompileReport report = parse_compile_log(
+  const auto found = figures_of(
       "ptxas info    : 0 bytes gmem\n"
       "ptxas info    : Compiling entry function 'entry' for 'sm_90a'\n"
       "ptxas info    : Function properties for entry\n"
@@ -48,16 +55,11 @@ TEST_CASE("log of one kernel") {
       "ptxas info    : Used 31 registers, used 1 barriers, 512 bytes smem, 8 bytes cumulative "
       "stack size\n"
       "ptxas info    : Compile time = 8.123 ms\n");
-  CHECK(report.registers == 31);
-  CHECK(report.barriers == 1);
-  CHECK(report.smem_static == 512);
-  CHECK(report.stack_bytes == 16);
-  CHECK(report.spill_stores == 4);
-  CHECK(report.spill_loads == 12);
+  CHECK(found == std::array{31, 1, 512, 16, 4, 12});
 }
 
 TEST_CASE("other functions of the unit are not the kernel") {
-  const CompileReport report = parse_compile_log(
+  const auto found = figures_of(
       "ptxas info    : Compiling entry function 'other' for 'sm_80'\n"
       "    32 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads\n"
       "ptxas info    : Used 200 registers\n"
@@ -66,11 +68,7 @@ TEST_CASE("other functions of the unit are not the kernel") {
       "ptxas info    : Used 8 registers, 380 bytes cmem[0]\n"
       "ptxas info    : Compiling entry function 'entry2' for 'sm_80'\n"
       "ptxas info    : Used 99 registers\n");
-  CHECK(report.registers == 8);
-  CHECK(report.barriers == 0);
-  CHECK(report.smem_static == 0);
-  CHECK(report.stack_bytes == 0);
-  CHECK(report.spill_stores == 0);
+  CHECK(found == std::array{8, 0, 0, 0, 0, 0});
 }
 
 TEST_CASE("logs that say nothing give -1, never a failure") {

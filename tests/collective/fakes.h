@@ -37,6 +37,11 @@ struct Op {
   std::vector<Message> messages;  // of a hop
 };
 
+// Whether one is a wait for the other, a record.
+inline bool waits_for(const Op& one, const Op& other) {
+  return one.kind == Op::wait && other.kind == Op::record && one.record_id == other.record_id;
+}
+
 // How the fake communicator behaves when it is made or used.
 struct Behaviour {
   int busy_polls = 0;        // ncclInProgress that often, from each call that may take time

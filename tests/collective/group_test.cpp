@@ -28,6 +28,14 @@ void check_nothing_left(const fakes::Rank& rank) {
   CHECK(fakes::events_alive == 0);
 }
 
+// The communicator was aborted, after its end had begun or without that.
+void check_aborted(const fakes::Rank& rank, bool finalized) {
+  CHECK(rank.aborted);
+  CHECK(rank.finalized == finalized);
+  CHECK_FALSE(rank.destroyed);
+  check_nothing_left(rank);
+}
+
 }  // namespace
 
 TEST_CASE("a unique id is passed on as it is") {
@@ -109,10 +117,7 @@ TEST_CASE("an error on the way is reported and makes leaving an abort") {
     CHECK(says(status, "rank 0 of 2"));
     CHECK(says(status, "the fake's last words"));
   }
-  CHECK(rank.aborted);
-  CHECK_FALSE(rank.finalized);
-  CHECK_FALSE(rank.destroyed);
-  check_nothing_left(rank);
+  check_aborted(rank, false);
 }
 
 TEST_CASE("leaving while a peer is stuck aborts after the timeout") {
@@ -122,10 +127,7 @@ TEST_CASE("leaving while a peer is stuck aborts after the timeout") {
     REQUIRE(group.ok());
     rank.behaviour.never_ready = true;
   }
-  CHECK(rank.finalized);
-  CHECK(rank.aborted);
-  CHECK_FALSE(rank.destroyed);
-  check_nothing_left(rank);
+  check_aborted(rank, true);
 }
 
 TEST_CASE("a call whose peers never connect is a timeout and ends the communicator") {
@@ -194,10 +196,6 @@ TEST_CASE("the two streams are ordered by one record and one wait each way") {
   const auto& exchange = rank.streams[(*group)->exchange_stream()];
   REQUIRE(mine.size() == 2);
   REQUIRE(exchange.size() == 2);
-  CHECK(mine[0].kind == fakes::Op::record);
-  CHECK(exchange[0].kind == fakes::Op::wait);
-  CHECK(exchange[0].record_id == mine[0].record_id);
-  CHECK(exchange[1].kind == fakes::Op::record);
-  CHECK(mine[1].kind == fakes::Op::wait);
-  CHECK(mine[1].record_id == exchange[1].record_id);
+  CHECK(fakes::waits_for(exchange[0], mine[0]));
+  CHECK(fakes::waits_for(mine[1], exchange[1]));
 }

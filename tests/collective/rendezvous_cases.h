@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "collective/rendezvous/nonce.h"
 #include "collective/rendezvous/rendezvous.h"
 
 namespace rendezvous {
@@ -23,6 +24,12 @@ namespace rendezvous {
 inline lathe::UniqueId some_id(int seed = 1) {
   lathe::UniqueId out;
   for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; ++i) out.bytes[i] = static_cast<char>(3 * i + seed);
+  return out;
+}
+
+inline lathe::Nonce nonce(char value) {
+  lathe::Nonce out;
+  out.fill(value);
   return out;
 }
 

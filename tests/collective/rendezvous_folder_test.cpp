@@ -34,12 +34,6 @@ Launch launch(const Folder& folder, int rank, int world, const std::string& run 
   return out;
 }
 
-Nonce nonce(char value) {
-  Nonce out;
-  out.fill(value);
-  return out;
-}
-
 void put(const Folder& folder, const std::string& name, const std::string& bytes) {
   std::ofstream(folder.path() / name, std::ios::binary) << bytes;
 }

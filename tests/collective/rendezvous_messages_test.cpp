@@ -10,12 +10,6 @@ using namespace rendezvous;
 
 namespace {
 
-Nonce nonce(char value) {
-  Nonce out;
-  out.fill(value);
-  return out;
-}
-
 // Whole and accepted; shorter, longer or of another kind and refused.
 template <typename Decode>
 void check_sizes(const std::string& bytes, Decode decode) {

@@ -10,12 +10,6 @@ using namespace rendezvous;
 
 namespace {
 
-Nonce nonce(char value) {
-  Nonce out;
-  out.fill(value);
-  return out;
-}
-
 // Carries bytes between both, a few at a time, until neither has any; returns all that went over.
 std::string carry(HostTalk& host, RankTalk& rank, size_t piece) {
   std::string all;

@@ -3,38 +3,19 @@
 // Bundles. Whatever the bytes: a head is refused with a reason, or encodes to the very same bytes;
 // a file is refused, or gives entries under their own keys. Each input is looked at as it is, with
 // the checksum that its head should have, and as the parts of a good bundle.
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "cache/bundle/bundle.h"
-#include "tests/fuzz/property.h"
+#include "tests/fuzz/memory_file.h"
 
 using namespace lathe;
 
 namespace {
 
 constexpr size_t kChecksumAt = 48, kDigestBytes = 16;
-
-// A regular file of ours that lives in memory, since a bundle is opened by its path.
-class File {
- public:
-  explicit File(std::string_view bytes) : fd_(memfd_create("input", MFD_CLOEXEC)) {
-    FUZZ_CHECK(fd_ >= 0 && fchmod(fd_, 0600) == 0);
-    FUZZ_CHECK(write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-  }
-  ~File() { close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-
- private:
-  int fd_;
-};
 
 void check_refusal(const Status& status) {
   FUZZ_CHECK(status.code() == Code::invalid_argument);
@@ -58,7 +39,7 @@ void check_head(std::string_view bytes) {
 }
 
 void check_file(std::string_view bytes) {
-  const File file(bytes);
+  const fuzz::MemoryFile file(bytes);
   const auto bundle = Bundle::open(file.path());
   if (!bundle.ok()) return check_refusal(bundle.status());
   FUZZ_CHECK((*bundle)->bytes() == bytes.size());
@@ -110,7 +91,7 @@ void check_whole(std::string_view input) {
     items.push_back({entry.key.digest, 0, body.size()});
     bodies += body;
   }
-  const File file(encode_head(information, items) + bodies);
+  const fuzz::MemoryFile file(encode_head(information, items) + bodies);
   const auto bundle = Bundle::open(file.path());
   FUZZ_CHECK(bundle.ok());
   FUZZ_CHECK((*bundle)->information().archs == information.archs);

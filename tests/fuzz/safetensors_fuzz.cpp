@@ -3,36 +3,18 @@
 // safetensors files. Whatever the bytes: reading refuses with a sentence, or gives tensors whose
 // shapes and bytes agree, whose header read alone says the same, and which written and read again
 // are the same tensors.
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <sstream>
 
 #include "api/cli/failure.h"
 #include "api/cli/inputs/safetensors.h"
-#include "tests/fuzz/property.h"
+#include "tests/fuzz/memory_file.h"
 
 using namespace lathe;
 using namespace lathe::cli;
 
 namespace {
-
-// A regular file that lives in memory, since readers take a path.
-class File {
- public:
-  explicit File(std::string_view bytes) : fd_(memfd_create("input", MFD_CLOEXEC)) {
-    FUZZ_CHECK(fd_ >= 0);
-    FUZZ_CHECK(write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-  }
-  ~File() { close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-
- private:
-  int fd_;
-};
 
 bool same(const TensorMap& a, const TensorMap& b) {
   const auto equal = [](const auto& x, const auto& y) {
@@ -53,11 +35,11 @@ void check_tensors(const TensorMap& tensors, const Specs& header) {
   }
   std::ostringstream out;
   write_safetensors(out, tensors);
-  FUZZ_CHECK(same(read_safetensors(File(out.str()).path()), tensors));
+  FUZZ_CHECK(same(read_safetensors(fuzz::MemoryFile(out.str()).path()), tensors));
 }
 
 void check_file(std::string_view bytes) {
-  const File file(bytes);
+  const fuzz::MemoryFile file(bytes);
   try {
     const TensorMap tensors = read_safetensors(file.path());
     check_tensors(tensors, read_safetensors_header(file.path()));

@@ -41,12 +41,8 @@ FarTensor::FarTensor(lathe_context* context, lathe_dtype dtype, std::vector<int6
   const size_t each = numbers::bytes_of(dtype);
   bytes_ = each * static_cast<size_t>(last + 1);
   map();
-  dl_.data = data_;
-  dl_.device = {kDLCUDA, 0};
-  dl_.ndim = static_cast<int32_t>(shape_.size());
-  const auto code = dtype == LATHE_BF16 ? kDLBfloat : kDLFloat;
-  dl_.dtype = {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * each), 1};
-  dl_.shape = shape_.data(), dl_.strides = strides_.data();
+  dl_ = describe(data_, dtype, shape_);
+  dl_.strides = strides_.data();
 }
 
 void FarTensor::map() {

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
+
 namespace launches {
 namespace {
 
@@ -82,16 +84,32 @@ void World::make(const Builder& builder) {
   plan.reset(made);
 }
 
-void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels,
-                 int64_t width) {
-  fill({{lathe::Dim::B, batch},
-        {lathe::Dim::T, tokens},
-        {lathe::Dim::N, sequences},
-        {lathe::Dim::D, channels},
-        {lathe::Dim::W, width}});
+test::Shard World::make_rank(const Builder& builder, fakes::Rank* fake, int rank,
+                             const std::vector<int64_t>& bounds) {
+  const int ranks = static_cast<int>(bounds.size()) - 1;
+  join(fake, ranks, rank);
+  REQUIRE(lathe_problem_group(builder.problem.get(), group.get(), LATHE_REDUCE_PARAMETER_GRADS) ==
+          LATHE_OK);
+  make(builder);
+  lathe_shard* made = nullptr;
+  REQUIRE(lathe_shard_create(&made, ranks, rank, bounds.back(), bounds.data()) == LATHE_OK);
+  return test::Shard(made);
 }
 
-void World::fill(const std::map<lathe::Dim, int64_t>& extents) {
+void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels,
+                 int64_t width) {
+  fill("B T N D W", {batch, tokens, sequences, channels, width});
+}
+
+void World::fill(const char* dims, const std::vector<int64_t>& extents) {
+  std::map<lathe::Dim, int64_t> extent_of = {{lathe::Dim::fixed, 0}};
+  const std::vector<std::string_view> names = lathe::split(dims, ' ');
+  REQUIRE(names.size() == extents.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const lathe::Dim dim = lathe::find_dim(names[i]);
+    REQUIRE_MESSAGE(dim != lathe::Dim::fixed, std::string(names[i]));
+    extent_of[dim] = extents[i];
+  }
   // Worlds share the recorder: the next launches are this one's.
   for (size_t i = 0; i < plan->kernels.size(); ++i) {
     recorder.params_bytes.at(i) = static_cast<size_t>(plan->kernels[i].built->spec().params_bytes);
@@ -101,7 +119,7 @@ void World::fill(const std::map<lathe::Dim, int64_t>& extents) {
   for (const lathe::Slot& slot : plan->slots) {
     std::vector<int64_t> shape;
     for (int d = 0; d < slot.shape.rank; ++d) {
-      shape.push_back(extents.at(slot.shape.dims[d].dim) + slot.shape.dims[d].plus);
+      shape.push_back(extent_of.at(slot.shape.dims[d].dim) + slot.shape.dims[d].plus);
     }
     const auto dtype = static_cast<lathe_dtype>(slot.dtype);
     arrays.emplace_back(dtype, shape, address(slot.tensor));
@@ -111,6 +129,13 @@ void World::fill(const std::map<lathe::Dim, int64_t>& extents) {
 
 void* World::address(int tensor) {
   return reinterpret_cast<void*>(uintptr_t{0x100000} * static_cast<uintptr_t>(tensor + 1));
+}
+
+void check_addresses(const std::vector<std::pair<const void*, int>>& places) {
+  for (const auto& [found, tensor] : places) {
+    CAPTURE(tensor);
+    CHECK(found == World::address(tensor));
+  }
 }
 
 int World::kernel(const std::string& name) const {
@@ -205,6 +230,23 @@ void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
   CHECK(status == LATHE_OK);
   CHECK(recorder.count == launched);
   CHECK(after == before);
+}
+
+uint64_t run_rank(const World& world, const fakes::Rank& fake, const lathe_shard* shard,
+                  size_t* workspace) {
+  const lathe_plan* plan = world.plan.get();
+  REQUIRE_MESSAGE(lathe_plan_workspace(plan, world.slots.data(), shard, workspace) == LATHE_OK,
+                  error());
+  recorder.count = 0;
+  REQUIRE_MESSAGE(lathe_plan_run_sharded(plan, shard, world.slots.data(), kWorkspace, *workspace,
+                                         kStream) == LATHE_OK,
+                  error());
+  CHECK(fake.violations.empty());
+  check_run_again(plan, shard, world.slots, *workspace);
+  lathe_estimate estimate = {};
+  estimate.size = sizeof(estimate);
+  REQUIRE(lathe_plan_estimate(plan, world.slots.data(), shard, &estimate) == LATHE_OK);
+  return estimate.launches;
 }
 
 }  // namespace launches

@@ -7,9 +7,9 @@
 #include <array>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/plan.h"
@@ -58,9 +58,14 @@ struct World {
   World();
   void join(fakes::Rank* rank, int world, int index);
   void make(const test::Builder& builder);
+  // Joins a group of bounds.size() - 1 ranks as `rank`, makes the problem over it and returns the
+  // rank's shard of a cut at `bounds`.
+  test::Shard make_rank(const test::Builder& builder, fakes::Rank* fake, int rank,
+                        const std::vector<int64_t>& bounds);
   // Every declared tensor with the extents of the dims.
   void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
-  void fill(const std::map<lathe::Dim, int64_t>& extents);
+  // "B Tq H", {3, 100, 8}: all dims of the tensors and their extents.
+  void fill(const char* dims, const std::vector<int64_t>& extents);
   // Asks for the workspace, checks that it is needed, and runs with it. Adds nothing to
   // allocations(), and begins `recorder` anew.
   lathe_status run(size_t* workspace = nullptr);
@@ -70,6 +75,9 @@ struct World {
   int kernel(const std::string& name) const;
   std::vector<Launch> launches_of(const std::string& name) const;
 };
+
+// Each pointer of a launch's parameters is the address of its tensor.
+void check_addresses(const std::vector<std::pair<const void*, int>>& places);
 
 inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
 inline constexpr CUdeviceptr kTables = 0x90000000;  // what a shard's preparation allocates
@@ -84,6 +92,11 @@ void check_workspace_needed(const lathe_plan* plan, const lathe_shard* shard,
 // allocations().
 void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
                      const std::vector<const DLTensor*>& slots, size_t workspace);
+
+// A run of a rank with its workspace, of so many bytes, and once more with fakes that write nothing
+// down. Returns what the plan tells of its launches.
+uint64_t run_rank(const World& world, const fakes::Rank& fake, const lathe_shard* shard,
+                  size_t* workspace);
 
 // Forward and backward with states, D = 64 and W = 4.
 test::Builder both_ways();

@@ -97,6 +97,14 @@ Report take_report() {
   return report;
 }
 
+std::vector<std::string> counted_launches(const std::function<void()>& work) {
+  take_report();
+  work();
+  const Report report = take_report();
+  if (!report.findings.empty()) throw std::runtime_error(report.findings[0]);
+  return report.launches;
+}
+
 void check_no_findings() {
   std::string all;
   for (const std::string& finding : take_report().findings) all += finding + "\n";
@@ -108,6 +116,19 @@ Memory::Memory(lathe_context* context, size_t bytes) : context_(context), bytes_
 }
 
 Memory::~Memory() { (void)lathe_free(context_, data_); }
+
+DLTensor describe(void* data, lathe_dtype dtype, const std::vector<int64_t>& shape) {
+  const bool real = dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
+  const auto code = dtype == LATHE_BF16 ? kDLBfloat : real ? kDLFloat : kDLInt;
+  DLTensor tensor{};
+  tensor.data = data;
+  tensor.device = {kDLCUDA, 0};
+  tensor.ndim = static_cast<int32_t>(shape.size());
+  tensor.dtype = {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * numbers::bytes_of(dtype)),
+                  1};
+  tensor.shape = const_cast<int64_t*>(shape.data());
+  return tensor;
+}
 
 Stream::Stream(lathe_context* context) : context_(context) {
   API(lathe_stream_create(context, &stream_));
@@ -138,15 +159,10 @@ Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> s
   image_.assign(static_cast<size_t>(elements) * numbers::bytes_of(dtype), poison_);
   memory_ = std::make_unique<Memory>(context, image_.size());
 
-  const bool real = dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
-  const auto code = dtype == LATHE_BF16 ? kDLBfloat : real ? kDLFloat : kDLInt;
-  dl_.data = static_cast<char*>(memory_->data()) +
-             static_cast<size_t>(placement.guard) * numbers::bytes_of(dtype);
+  dl_ = describe(static_cast<char*>(memory_->data()) +
+                     static_cast<size_t>(placement.guard) * numbers::bytes_of(dtype),
+                 dtype, shape_);
   dl_.byte_offset = static_cast<uint64_t>(placement.offset) * numbers::bytes_of(dtype);
-  dl_.device = {kDLCUDA, 0};
-  dl_.ndim = static_cast<int32_t>(shape_.size());
-  dl_.dtype = {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * numbers::bytes_of(dtype)), 1};
-  dl_.shape = shape_.data();
   // Contiguous tensors go without strides, as DLPack allows.
   const bool plain = placement.token_gap == 0 && placement.batch_gap == 0;
   dl_.strides = plain ? nullptr : strides_.data();

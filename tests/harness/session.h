@@ -6,6 +6,7 @@
 // LATHE_TEST_DEVICE=sim (default) or cuda picks where the cases run; LATHE_TEST_ARCH what for.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct Report {
   std::vector<std::string> launches;
 };
 Report take_report();
+// Returns the simulator's lines about the launches of `work`. Throws with a finding.
+std::vector<std::string> counted_launches(const std::function<void()>& work);
 void check_no_findings();  // throws with them: benches have no doctest
 
 // Device memory of the helpers in lathe.h.
@@ -45,6 +48,9 @@ class Memory {
   void* data_ = nullptr;
   size_t bytes_;
 };
+
+// A contiguous tensor of a context's device; `shape` must outlive it.
+DLTensor describe(void* data, lathe_dtype dtype, const std::vector<int64_t>& shape);
 
 class Stream {
  public:

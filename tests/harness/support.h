@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -99,6 +101,19 @@ struct Array {
 };
 
 inline std::string error() { return lathe_last_error(); }
+
+// The tensors of a call in the order of the plan's slots. Throws if the plan has no slot of a name.
+inline std::vector<const DLTensor*> slots_of(const lathe_plan* plan,
+                                             std::map<std::string, Array>& arrays) {
+  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan));
+  for (auto& [name, array] : arrays) {
+    size_t slot = 0;
+    if (lathe_plan_slot(plan, name.c_str(), &slot) != LATHE_OK) throw std::out_of_range(error());
+    slots.at(slot) = array.get();
+  }
+  return slots;
+}
+
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }

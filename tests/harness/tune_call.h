@@ -108,15 +108,7 @@ struct Conv {
     API(lathe_plan_create(&made, context, builder.problem.get()));
     return test::Plan(made);
   }
-  std::vector<const DLTensor*> slots(const lathe_plan* of) {
-    std::vector<const DLTensor*> all(lathe_plan_slot_count(of));
-    for (auto& [name, array] : arrays) {
-      size_t slot = 0;
-      API(lathe_plan_slot(of, name.c_str(), &slot));
-      all.at(slot) = array.get();
-    }
-    return all;
-  }
+  std::vector<const DLTensor*> slots(const lathe_plan* of) { return test::slots_of(of, arrays); }
   std::string spec() {
     const test::Plan made = plan();
     lathe_kernel_info info = {};

@@ -10,6 +10,7 @@
 
 #include "reference/attention_plain.h"
 #include "tests/numbers.h"
+#include "tests/reference/differences.h"
 
 namespace {
 
@@ -73,31 +74,16 @@ std::vector<Options> all_options() {
 // What the gradients are gradients of.
 double loss(const ref::Attention& a) {
   const auto forward = ref::attention_forward(a);
-  double sum = 0;
-  for (size_t i = 0; i < a.dout.size(); ++i) sum += forward.out[i] * a.dout[i];
+  double sum = ref_test::inner(forward.out, a.dout);
   for (size_t i = 0; i < a.dlse.size(); ++i) {
     if (forward.lse[i] != -ref::kInfinity) sum += forward.lse[i] * a.dlse[i];
   }
   return sum;
 }
 
-void check_gradient(const char* name, ref::Attention a, ref::Array ref::Attention::*input,
-                    const ref::Array& gradient) {
-  constexpr double kStep = 1e-5;
-  REQUIRE((a.*input).size() == gradient.size());
-  double worst = 0;
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    double& value = (a.*input)[i];
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss(a);
-    value = kept - kStep;
-    const double expected = (above - loss(a)) / (2 * kStep);
-    value = kept;
-    worst = std::max(worst, std::abs(gradient[i] - expected) / (1 + std::abs(expected)));
-  }
-  INFO(name);
-  CHECK(worst <= 1e-7);
+void check_gradient(const char* name, const ref::Attention& problem,
+                    ref::Array ref::Attention::*input, const ref::Array& gradient) {
+  ref_test::check_gradient(name, problem, input, gradient, loss);
 }
 
 // One sequence, one head of width 1.

@@ -8,6 +8,8 @@
 
 #include <random>
 
+#include "tests/reference/differences.h"
+
 namespace {
 
 ref::Array draw(std::mt19937_64& random, int64_t count) {
@@ -39,30 +41,12 @@ ref::Conv draw_conv(std::mt19937_64& random, int64_t width, bool silu, bool opti
 // What the gradients are gradients of.
 double loss(const ref::Conv& conv) {
   const auto out = ref::conv_forward(conv);
-  double sum = 0;
-  for (size_t i = 0; i < out.y.size(); ++i) sum += out.y[i] * conv.dy[i];
-  for (size_t i = 0; i < conv.dfinal_state.size(); ++i) {
-    sum += out.final_state[i] * conv.dfinal_state[i];
-  }
-  return sum;
+  return ref_test::inner(out.y, conv.dy) + ref_test::inner(out.final_state, conv.dfinal_state);
 }
 
-void check_gradient(const char* name, ref::Conv conv, ref::Array ref::Conv::*input,
+void check_gradient(const char* name, const ref::Conv& problem, ref::Array ref::Conv::*input,
                     const ref::Array& gradient) {
-  constexpr double kStep = 1e-5;
-  REQUIRE((conv.*input).size() == gradient.size());
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    double& value = (conv.*input)[i];
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss(conv);
-    value = kept - kStep;
-    const double below = loss(conv);
-    value = kept;
-    const double expected = (above - below) / (2 * kStep);
-    INFO(name << " at " << i << ": " << gradient[i] << ", by differences " << expected);
-    CHECK(std::abs(gradient[i] - expected) <= 1e-7 * (1 + std::abs(expected)));
-  }
+  ref_test::check_gradient(name, problem, input, gradient, loss);
 }
 
 TEST_CASE("ref: gradients are those of the forward") {

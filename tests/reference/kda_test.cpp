@@ -10,6 +10,7 @@
 #include <string>
 
 #include "reference/kda_backward.h"
+#include "tests/reference/differences.h"
 
 namespace {
 
@@ -50,28 +51,13 @@ ref::Kda draw(uint64_t seed, int option) {
 // What the gradients are gradients of.
 double loss(const ref::Kda& a) {
   const auto forward = ref::kda_forward(a);
-  double sum = 0;
-  for (size_t i = 0; i < a.d_o.size(); ++i) sum += forward.o[i] * a.d_o[i];
-  for (size_t i = 0; i < a.dht.size(); ++i) sum += forward.final_state[i] * a.dht[i];
-  return sum;
+  return ref_test::inner(forward.o, a.d_o) + ref_test::inner(forward.final_state, a.dht);
 }
 
-void check_gradient(const std::string& name, ref::Kda a, Array ref::Kda::*input,
-                    const Array& gradient) {
-  constexpr double kStep = 1e-5;
-  double worst = 0;
-  for (size_t i = 0; i < (a.*input).size(); ++i) {
-    double& value = (a.*input)[i];
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss(a);
-    value = kept - kStep;
-    const double expected = (above - loss(a)) / (2 * kStep);
-    value = kept;
-    worst = std::max(worst, std::abs(gradient.at(i) - expected) / (1 + std::abs(expected)));
-  }
-  INFO(name);
-  CHECK(worst <= 1e-8);
+void check_gradient(const char* name, const ref::Kda& problem, ref::Array ref::Kda::*input,
+                    const ref::Array& gradient) {
+  if ((problem.*input).empty()) return;
+  ref_test::check_gradient(name, problem, input, gradient, loss, 1e-8);
 }
 
 // One sequence, one head, K = V = 1, where everything is a product of scalars.

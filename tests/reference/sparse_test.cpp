@@ -9,6 +9,7 @@
 
 #include "reference/sparse_plain.h"
 #include "tests/numbers.h"
+#include "tests/reference/differences.h"
 
 namespace {
 
@@ -68,26 +69,12 @@ ref::SparseAttention draw(uint64_t seed, const Options& o) {
 
 double loss(const ref::SparseAttention& a) {
   const auto forward = ref::sparse_forward(a);
-  return ref::dot(forward.out.data(), a.dout.data(), static_cast<int64_t>(a.dout.size()));
+  return ref_test::inner(forward.out, a.dout);
 }
 
-void check_gradient(const char* name, ref::SparseAttention a,
+void check_gradient(const char* name, const ref::SparseAttention& problem,
                     ref::Array ref::SparseAttention::*input, const ref::Array& gradient) {
-  constexpr double kStep = 1e-5;
-  REQUIRE((a.*input).size() == gradient.size());
-  double worst = 0;
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    double& value = (a.*input)[i];
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss(a);
-    value = kept - kStep;
-    const double expected = (above - loss(a)) / (2 * kStep);
-    value = kept;
-    worst = std::max(worst, std::abs(gradient[i] - expected) / (1 + std::abs(expected)));
-  }
-  INFO(name);
-  CHECK(worst <= 1e-7);
+  ref_test::check_gradient(name, problem, input, gradient, loss);
 }
 
 // One row, one head of width 1 with scale 1.

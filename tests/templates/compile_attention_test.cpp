@@ -82,12 +82,7 @@ TEST_CASE("attention compiles for every architecture, without spills up to a wid
       }
     }
   }
-  const std::vector<compile_test::Job> list = jobs.list(testing::chosen_shard(1));
-  const compile_test::Outcome outcome = compile_test::compile(*nvrtc, list);
-  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  const compile_test::Outcome outcome =
+      compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
   if (!all) CHECK(outcome.covered.size() == 4 * archs.size());
-  for (const auto& [kernel, registers] : outcome.registers) {
-    MESSAGE(kernel, ": at most ", registers, " registers");
-  }
-  MESSAGE(list.size(), " units compiled");
 }

@@ -67,6 +67,16 @@ Outcome compile(const Compiler& compiler, const std::vector<Job>& jobs) {
   return outcome;
 }
 
+Outcome check_compiles(const Compiler& compiler, const std::vector<Job>& jobs) {
+  const Outcome outcome = compile(compiler, jobs);
+  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  for (const auto& [kernel, registers] : outcome.registers) {
+    MESSAGE(kernel, ": at most ", registers, " registers");
+  }
+  MESSAGE(jobs.size(), " units compiled");
+  return outcome;
+}
+
 void survey(const Compiler& compiler, const KernelSpec& spec, const std::string& arch,
             const std::string& label, bool may_spill) {
   const auto compiled = compiler.compile(emit_unit(spec, arch), arch);

@@ -41,6 +41,9 @@ struct Outcome {
 // memory.
 Outcome compile(const lathe::Compiler& compiler, const std::vector<Job>& jobs);
 
+// The same, with a failed check for each failure and a message of each kernel's registers.
+Outcome check_compiles(const lathe::Compiler& compiler, const std::vector<Job>& jobs);
+
 // One line about a kernel: label, tile, registers, what it keeps elsewhere, blocks that a
 // multiprocessor holds. Nothing may be kept elsewhere unless it may spill.
 void survey(const lathe::Compiler& compiler, const lathe::KernelSpec& spec, const std::string& arch,

@@ -103,11 +103,5 @@ TEST_CASE("chunked kda compiles for every architecture, of 16 bits without spill
       }
     }
   }
-  const std::vector<compile_test::Job> list = jobs.list(testing::chosen_shard(1));
-  const compile_test::Outcome outcome = compile_test::compile(*nvrtc, list);
-  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
-  for (const auto& [kernel, registers] : outcome.registers) {
-    MESSAGE(kernel, ": at most ", registers, " registers");
-  }
-  MESSAGE(list.size(), " units compiled");
+  compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
 }

@@ -1,32 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The backward of flash attention on the host: which tiles, constants, grids, workspace and cost.
-#include "ops/attention/backward_kernels.h"
-
-#include <doctest/doctest.h>
-
 #include <algorithm>
 
+#include "tests/ops/attention/kernel_problems.h"
+
 using namespace lathe;
+using namespace kernel_problems;
 
 namespace {
 
-DeviceFacts facts(const char* arch) { return *facts_of_arch(arch); }
-
-AttentionProblem backward_of(int head_dim, int value_dim) {
-  AttentionProblem problem;
-  problem.backward = true;
-  problem.head_dim = head_dim;
-  problem.value_dim = value_dim;
-  return problem;
+void check_texts(const std::vector<std::pair<const KernelSpec*, std::string>>& texts) {
+  for (const auto& [spec, text] : texts) CHECK(spec->text() == text);
 }
-
-AttentionBackwardKernels kernels_of(const AttentionProblem& problem, const char* arch = "sm_80",
-                                    AttentionHeadChoice heads = {true, true}) {
-  return *attention_backward_kernels(problem, facts(arch), heads);
-}
-
-constexpr AttentionGradients kAll = {true, true, true, true};
 
 }  // namespace
 
@@ -34,14 +20,15 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   AttentionProblem problem = backward_of(128, 128);
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
   AttentionBackwardKernels kernels = kernels_of(problem);
-  CHECK(kernels.prepare->text() ==
+  check_texts(
+      {{&*kernels.prepare,
         "attention_backward_prepare element=bf16 cu=i32 value_width=128 m=64 packed=0 sinks=0 "
-        "dlse=0 threads=128 smem=16");
-  CHECK(kernels.together->text() ==
+        "dlse=0 threads=128 smem=16"},
+       {&*kernels.together,
         "attention_backward element=bf16 cu=i32 width=128 value_width=128 m=64 n=128 stages=1 "
         "width_warps=1 packed=0 local=0 softcap=0 alibi=0 deterministic=0 heads_apart=0 "
-        "threads=256 smem=115328");
-  CHECK(kernels.finish->text() == "attention_backward_finish element=bf16 threads=256 smem=0");
+        "threads=256 smem=115328"},
+       {&*kernels.finish, "attention_backward_finish element=bf16 threads=256 smem=0"}});
 
   problem = backward_of(72, 40);
   problem.element = Dtype::f16;
@@ -49,13 +36,14 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   problem.packed = problem.local = problem.softcap = problem.alibi = problem.sinks = true;
   problem.dsinks = problem.dlse = problem.deterministic = true;
   kernels = kernels_of(problem);
-  CHECK(kernels.prepare->text() ==
+  check_texts(
+      {{&*kernels.prepare,
         "attention_backward_prepare element=f16 cu=i64 value_width=64 m=64 packed=1 sinks=1 "
-        "dlse=1 threads=128 smem=16");
-  CHECK(kernels.apart->text() ==
+        "dlse=1 threads=128 smem=16"},
+       {&*kernels.apart,
         "attention_backward element=f16 cu=i64 width=96 value_width=64 m=64 n=128 stages=2 "
         "width_warps=1 packed=1 local=1 softcap=1 alibi=1 deterministic=1 heads_apart=1 "
-        "threads=256 smem=90752");
+        "threads=256 smem=90752"}});
   // The main kernels differ in nothing else, and only those that may be needed are made.
   CHECK(kernels.together->constants.size() == kernels.apart->constants.size());
   CHECK_FALSE(kernels_of(problem, "sm_80", {true, false}).apart);
@@ -188,156 +176,4 @@ TEST_CASE("attention backward: float32 has tiles of its own, for every width and
                 8 * tile.rows + 128);
     }
   }
-}
-
-TEST_CASE("attention backward: grids without gaps between heads and sequences") {
-  AttentionProblem problem = backward_of(64, 40);
-  problem.dsinks = true;
-  const AttentionBackwardKernels kernels = kernels_of(problem);  // 64 queries by 128 keys
-  // 2 sequences, 8 heads of 2 key heads: 2 * 2 * 2 blocks are too few for 108 multiprocessors.
-  AttentionShape shape{2, 8, 2, 130, 200};
-  auto launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
-  CHECK(launch.apart);
-  CHECK(launch.rows == 260);
-  CHECK(launch.keys == 400);
-  CHECK(launch.prepare_tiles == 5);  // of rows that are not apart by sequence
-  CHECK(launch.prepare_blocks == 40);
-  CHECK(launch.slices == 2);
-  CHECK(launch.main_blocks == 2 * 8 * 2);
-  CHECK(launch.accumulators == 1);
-  CHECK(launch.dq_blocks == 65);  // 260 * 8 * 8 / 256
-  CHECK(launch.dk_blocks == 25);  // 400 * 2 * 8 / 256
-  CHECK(launch.dv_blocks == 16);  // 400 * 2 * 5 / 256 = 15.6
-  CHECK(launch.dsinks_blocks == 1);
-  CHECK(launch.finish_blocks() == 107);
-
-  shape = {2, 8, 2, 130, 3000};  // 2 * 2 * 24 = 96 blocks: 0.8 of 108 are 86.4
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
-  CHECK_FALSE(launch.apart);
-  CHECK(launch.main_blocks == 24 * 2 * 2);
-  CHECK(launch.dk_blocks == 0);
-  CHECK(launch.dv_blocks == 0);
-  // What nobody asked for is not computed.
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, {false, true});
-  CHECK(launch.accumulators == 0);
-  CHECK(launch.finish_blocks() == 0);
-
-  shape = {2, 8, 2, 130, 0};
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
-  CHECK(launch.main_blocks == 0);
-  CHECK(launch.dq_blocks == 65);
-  shape = {2, 8, 2, 0, 200};
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
-  CHECK(launch.prepare_blocks == 0);
-  CHECK(launch.main_blocks > 0);
-  CHECK(launch.dsinks_blocks == 1);
-}
-
-TEST_CASE("attention backward: heads go apart where key heads fill less than 0.8 of the device") {
-  struct Row {
-    bool packed, deterministic;
-    AttentionShape shape;
-    bool apart;
-  };
-  const AttentionBackwardTile tile{64, 128, 1, 8, 1};
-  const DeviceFacts h100 = facts("sm_90");  // 132: from 106 blocks on there are enough
-  for (const Row& row : std::vector<Row>{
-           {false, false, {1, 8, 8, 128, 128}, false},   // one query head each
-           {false, false, {1, 8, 1, 128, 13440}, true},  // 105
-           {false, false, {1, 8, 1, 128, 13441}, false},
-           {false, false, {53, 8, 2, 128, 1}, false},
-           {true, false, {53, 8, 2, 128, 6656}, true},  // 2 * 52: 53 sequences share 6656 keys
-           {true, false, {53, 8, 2, 128, 6700}, false},
-           {false, true, {4, 8, 2, 128, 65536}, true},    // 5 slices of 8 columns
-           {false, true, {64, 8, 2, 128, 65536}, false},  // 128 columns
-       }) {
-    AttentionProblem problem = backward_of(128, 128);
-    problem.packed = row.packed, problem.deterministic = row.deterministic;
-    CAPTURE(row.shape.sequences);
-    CAPTURE(row.shape.seq_k);
-    CHECK(attention_heads_apart(problem, tile, h100, row.shape) == row.apart);
-  }
-}
-
-TEST_CASE("attention backward: deterministic, as many slices as fill the device, not more") {
-  AttentionProblem problem = backward_of(128, 128);
-  problem.deterministic = true;
-  const AttentionBackwardKernels kernels = kernels_of(problem);
-  const auto slices = [&](const AttentionShape& shape, const char* arch) {
-    const auto launch = attention_backward_launch(problem, kernels, facts(arch), shape, kAll);
-    CHECK(launch.accumulators == std::max<int64_t>(launch.slices, 1));
-    return launch.slices;
-  };
-  CHECK(slices({1, 8, 8, 4096, 4096}, "sm_90") == 17);  // 132 / 8
-  CHECK(slices({4, 32, 8, 4096, 4096}, "sm_90") == 2);
-  CHECK(slices({8, 32, 8, 4096, 4096}, "sm_90") == 1);
-  CHECK(slices({1, 1, 1, 4096, 4096}, "sm_90") == 32);  // one each
-  CHECK(slices({1, 8, 8, 4096, 4096}, "sm_80") == 14);  // other GPUs, other sums
-  CHECK(slices({1, 8, 8, 4096, 0}, "sm_80") == 0);
-}
-
-TEST_CASE("attention backward: the workspace is the sum of its parts, each of whole 256 bytes") {
-  AttentionProblem problem = backward_of(64, 40);
-  problem.dsinks = true;
-  const AttentionShape shape{2, 8, 2, 130, 200};
-  const auto lay_out = [&](const AttentionGradients& wanted) {
-    const auto kernels = kernels_of(problem);
-    const auto launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, wanted);
-    return *attention_backward_workspace(problem, shape, launch);
-  };
-  AttentionBackwardWorkspace found = lay_out(kAll);
-  CHECK(found.lse2 == 0);
-  CHECK(found.error == 8448);                           // 8 * 260 * 4 = 8320
-  CHECK(found.dq_sums == 2 * 8448);                     // 260 * 8 * 64 * 4 = 532480
-  CHECK(found.dk_parts == 2 * 8448 + 532480);           // 400 * 8 * 64 * 4 = 819200
-  CHECK(found.dv_parts == 2 * 8448 + 532480 + 819200);  // 400 * 8 * 40 * 4 = 512000
-  CHECK(found.dsinks_parts == 2 * 8448 + 532480 + 819200 + 512000);
-  CHECK(found.total == 2 * 8448 + 532480 + 819200 + 512000 + 256);  // 5 * 8 * 4 = 160
-  CHECK(lay_out({true}).total == 2 * 8448 + 532480 + 256);
-  problem.dsinks = false;
-  CHECK(lay_out({false, true}).total == 2 * 8448 + 819200);
-  problem.deterministic = true;  // 2 slices of 3 at most
-  CHECK(lay_out({true}).total == 2 * 8448 + 2 * 532480);
-  problem.packed = true;  // 130 and 200 are then rows of all sequences
-  CHECK(lay_out({true}).total == 2 * 4352 + 2 * 266240);  // 8 * 130 * 4 = 4160
-
-  const int64_t most = 2147483647;
-  const AttentionShape large{most, most, most, 1, 1};
-  problem.packed = problem.deterministic = false;
-  const auto launch =
-      attention_backward_launch(problem, kernels_of(problem), facts("sm_80"), large, kAll);
-  const auto refused = attention_backward_workspace(problem, large, launch);
-  REQUIRE(!refused.ok());
-  CHECK(refused.status().code() == Code::invalid_argument);
-}
-
-TEST_CASE("attention backward: five products per kept pair, and the blocks that hold one") {
-  AttentionProblem problem = backward_of(64, 64);
-  const AttentionBackwardKernels kernels = kernels_of(problem);
-  const auto cost_of = [&](const AttentionShape& shape, const AttentionMask& mask) {
-    const auto launch =
-        attention_backward_launch(problem, kernels, facts("sm_80"), shape, {true, true, true});
-    const std::vector<AttentionSequences> sequences = {{mask, shape.sequences}};
-    return attention_backward_cost(problem, kernels, shape, launch, sequences);
-  };
-  const AttentionCost whole = cost_of({8, 4, 4, 1024, 512}, {1024, 512, -1, -1});
-  CHECK(whole.flops == 10ull * 8 * 4 * 1024 * 512 * 64);
-  CHECK(whole.tile_flops == whole.flops);
-  const uint64_t rows = 8ull * 4 * 1024, keys = 8ull * 4 * 512;
-  CHECK(whole.minimum_bytes == rows * (4 * 64 * 2 + 4) + keys * 4 * 64 * 2);
-  // lse2 and error written; dq zeroed, read at the end and added to by 4 blocks of keys, for which
-  // q, dout, lse2 and error are read; dout read once more before.
-  CHECK(whole.bytes == whole.minimum_bytes + rows * (2 * 8 + 2 * 64 * 4) +
-                           rows * (4 * (2 * 64 * 2 + 8 + 64 * 4) - 64 * 2));
-
-  problem.local = true;
-  const AttentionCost causal = cost_of({1, 3, 3, 1024, 1024}, {1024, 1024, -1, 0});
-  CHECK(causal.flops == 10ull * 64 * 3 * (1024 * 1025 / 2));
-  uint64_t crossed = 0;  // blocks of 64 rows by 128 keys with a pair on or below the diagonal
-  for (int key = 0; key < 1024; key += 128) {
-    for (int row = 0; row < 1024; row += 64) crossed += row + 63 >= key;
-  }
-  CHECK(causal.tile_flops == 10ull * 64 * 3 * crossed * 64 * 128);
-  CHECK(cost_of({1, 3, 3, 0, 7}, {0, 7, -1, 0}).flops == 0);
-  CHECK(cost_of({1, 3, 3, 5, 0}, {5, 0, -1, 0}).tile_flops == 0);
 }

@@ -1,67 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Calls of flash_attention that end before a launch: refusals, nothing to do, and the workspace.
-#include <doctest/doctest.h>
-
-#include <map>
-
 #include "ops/attention/run.h"
-#include "ops/resolve.h"
+#include "tests/harness/problems.h"
 #include "tests/ops/attention/problems.h"
 
 namespace {
 
 using lathe::Code;
 using test::Array;
-using test::Builder;
-using test::contains;
 using test::kBackward;
 using test::kBatched;
 using test::kPacked;
 
 // A call of kBatched or kPacked; nothing of it is ever launched.
-struct Fixture {
-  Builder builder{"flash_attention"};
-  lathe::Extents extents;
-  std::vector<lathe::Slot> slots;
-  std::map<std::string, Array> arrays;
-  std::unique_ptr<lathe::Executor> work;
-
-  explicit Fixture(const std::vector<test::Declaration>& tensors) {
-    builder.tensors(tensors);
-    REQUIRE(builder.status == LATHE_OK);
-    const auto checked = lathe::resolve(*builder.problem);
-    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    extents = checked->extents;
-    slots = lathe::make_slots(*checked);
-    auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
-    REQUIRE_MESSAGE(made.ok(), made.status().text());
-    work = std::move(*made);
-  }
-  lathe::Result<lathe::Call> call(lathe::Checks checks = lathe::Checks::all) {
-    std::vector<const DLTensor*> tensors;
-    uintptr_t address = 0;
-    for (const lathe::Slot& slot : slots) {
-      Array& array = arrays.at(slot.name);
-      array.view.data = reinterpret_cast<void*>(address += 0x100000);
-      tensors.push_back(array.get());
-    }
-    lathe::Call made;
-    LATHE_TRY(
-        lathe::read_call(*builder.problem->op, slots, extents, tensors.data(), checks, 0, &made));
-    return made;
-  }
-  lathe::Status run() {
-    const auto made = call();
-    LATHE_TRY(made);
-    LATHE_TRY(work->workspace_bytes(*made));
-    return work->run(*made);
-  }
-  lathe::Result<size_t> workspace() {
-    const auto made = call(lathe::Checks::shapes);
-    LATHE_TRY(made);
-    return work->workspace_bytes(*made);
-  }
+struct Fixture : test::ExecutorCall {
+  explicit Fixture(const test::Tensors& tensors) : ExecutorCall("flash_attention", tensors) {}
   void batched(int64_t batch, int64_t queries, int64_t keys, int64_t heads = 8) {
     arrays["q"] = Array(LATHE_BF16, {batch, queries, heads, 64});
     arrays["k"] = Array(LATHE_BF16, {batch, keys, 2, 64});
@@ -99,11 +53,7 @@ TEST_CASE("nothing to write: no launch") {
 TEST_CASE("an estimate takes no time of each sequence, row or tile") {
   constexpr int64_t kMany = int64_t{1} << 30;
   const auto estimate = [](Fixture& fixture) {
-    const auto call = fixture.call(lathe::Checks::shapes);
-    REQUIRE_MESSAGE(call.ok(), call.status().text());
-    const auto found = fixture.work->estimate(*call);
-    REQUIRE_MESSAGE(found.ok(), found.status().text());
-    return found->cost;
+    return fixture.estimate(lathe::Checks::shapes).cost;
   };
   Fixture fixture(kBatched);
   fixture.batched(kMany, 0, 16);
@@ -119,41 +69,35 @@ TEST_CASE("an estimate takes no time of each sequence, row or tile") {
 }
 
 TEST_CASE("calls that do not fit are refused before a launch") {
-  const auto refused = [](Fixture& fixture, std::vector<const char*> parts,
-                          Code code = Code::invalid_argument) {
-    const lathe::Status found = fixture.run();
-    CHECK(found.code() == code);
-    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
-  };
   Fixture fixture(kBatched);
   fixture.batched(2, 0, 16);
   fixture.arrays["k"] = Array(LATHE_BF16, {2, 17, 2, 64});
-  refused(fixture, {"v has shape [2, 16, 2, 128]", "Sk is 16", "Sk = 17"});
+  fixture.check_refused({"v has shape [2, 16, 2, 128]", "Sk is 16", "Sk = 17"});
   fixture.batched(2, 16, 16);
   fixture.arrays["k"] = Array(LATHE_BF16, {3, 16, 2, 64});
-  refused(fixture, {"k has shape [3, 16, 2, 64]", "B is 3", "B = 2"});
+  fixture.check_refused({"k has shape [3, 16, 2, 64]", "B is 3", "B = 2"});
   fixture.batched(2, 16, 16);
   fixture.arrays["lse"] = Array(LATHE_F32, {2, 8, 15});
-  refused(fixture, {"lse", "Sq is 15", "Sq = 16"});
+  fixture.check_refused({"lse", "Sq is 15", "Sq = 16"});
   // Rows of 16 bytes: any token stride that is a multiple of 8 elements, and no other.
   fixture.batched(2, 16, 16);
   fixture.arrays["q"].strides = {16 * 516, 516, 64, 1};
-  refused(fixture, {"q", "stride 516", "multiples of 16 bytes"});
+  fixture.check_refused({"q", "stride 516", "multiples of 16 bytes"});
   fixture.batched(2, 16, 16);
   fixture.arrays["q"].strides = {16 * 512, 512, 32, 1};
-  refused(fixture, {"q", "overlap"});
+  fixture.check_refused({"q", "overlap"});
   fixture.batched(2, 16, 16);
   fixture.arrays["v"].strides = {16 * 512, 512, 256, 2};
-  refused(fixture, {"v", "the last must be 1"});
+  fixture.check_refused({"v", "the last must be 1"});
   fixture.batched(64, 1 << 30, 16);
-  refused(fixture, {"blocks", "split the batch"}, Code::unsupported);
+  fixture.check_refused({"blocks", "split the batch"}, Code::unsupported);
   fixture.batched(1, (int64_t{1} << 30) + 1, 16);
-  refused(fixture, {"q has Sq = 1073741825", "1073741824"}, Code::unsupported);
+  fixture.check_refused({"q has Sq = 1073741825", "1073741824"}, Code::unsupported);
 
   Fixture packed(kPacked);
   packed.packed(3, 16, 16);
   packed.arrays["cu_seqlens_k"] = Array(LATHE_I64, {5});
-  refused(packed, {"cu_seqlens_k", "N is 4", "N = 3"});
+  packed.check_refused({"cu_seqlens_k", "N is 4", "N = 3"});
 }
 
 TEST_CASE("the backward's workspace follows from the call's shape alone") {
@@ -164,7 +108,7 @@ TEST_CASE("the backward's workspace follows from the call's shape alone") {
     fixture.arrays["dq"] = fixture.arrays["q"];
     fixture.arrays["dk"] = fixture.arrays["k"];
     fixture.arrays["dv"] = fixture.arrays["v"];
-    return fixture.workspace();
+    return fixture.workspace(lathe::Checks::shapes);
   };
   // lse2 and error, dq, and, of few blocks, dk and dv of each query head.
   CHECK(*bytes(2, 16, 32) == 2 * 1024 + 65536 + 131072 + 262144);
@@ -176,8 +120,7 @@ TEST_CASE("the backward's workspace follows from the call's shape alone") {
   CHECK(*bytes(2, 16, 2816) == 2 * 1024 + 65536);
   const auto refused = bytes(64, 1 << 30, 16);
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.status().code() == Code::unsupported);
-  CHECK_MESSAGE(contains(refused.status().text(), "split the batch"), refused.status().text());
+  test::check_refused(refused.status(), {"split the batch"}, Code::unsupported);
 }
 
 TEST_CASE("heads left open are checked by the call") {
@@ -185,9 +128,7 @@ TEST_CASE("heads left open are checked by the call") {
   for (auto& each : open) each.shape[each.name == "lse" ? 1 : 2] = -1;
   Fixture fixture(open);
   fixture.batched(2, 16, 16, 7);
-  const lathe::Status found = fixture.run();
-  CHECK(found.code() == Code::invalid_argument);
-  CHECK_MESSAGE(contains(found.text(), "H = 7 and k has HK = 2"), found.text());
+  fixture.check_refused({"H = 7 and k has HK = 2"});
 }
 
 }  // namespace

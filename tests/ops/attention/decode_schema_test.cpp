@@ -2,154 +2,102 @@
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention_decode without a device: refusals, what a problem becomes, and calls that end
 // before a launch.
-#include <doctest/doctest.h>
-
-#include <functional>
-#include <map>
-
 #include "ops/attention/decode_run.h"
-#include "ops/resolve.h"
-#include "tests/harness/support.h"
+#include "tests/harness/problems.h"
 
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Builder;
-using test::contains;
-using test::error;
-using Declarations = std::vector<test::Declaration>;
+using namespace test;
 
-const Declarations kDecode = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
-                              {"k_cache", LATHE_BF16, {-1, -1, 2, 64}},
-                              {"v_cache", LATHE_BF16, {-1, -1, 2, 128}},
-                              {"block_table", LATHE_I32, {-1, -1}},
-                              {"cache_seqlens", LATHE_I32, {-1}},
-                              {"out", LATHE_BF16, {-1, -1, 8, 128}},
-                              {"lse", LATHE_F32, {-1, 8, -1}}};
-const Declarations kNew = {{"k_new", LATHE_BF16, {-1, -1, 2, 64}},
-                           {"v_new", LATHE_BF16, {-1, -1, 2, 128}}};
+const Tensors kDecode = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
+                         {"k_cache", LATHE_BF16, {-1, -1, 2, 64}},
+                         {"v_cache", LATHE_BF16, {-1, -1, 2, 128}},
+                         {"block_table", LATHE_I32, {-1, -1}},
+                         {"cache_seqlens", LATHE_I32, {-1}},
+                         {"out", LATHE_BF16, {-1, -1, 8, 128}},
+                         {"lse", LATHE_F32, {-1, 8, -1}}};
+const Tensors kNew = {{"k_new", LATHE_BF16, {-1, -1, 2, 64}},
+                      {"v_new", LATHE_BF16, {-1, -1, 2, 128}}};
 
-Declarations with(Declarations tensors, const Declarations& others) {
-  for (const auto& other : others) {
-    std::erase_if(tensors, [&](const auto& each) { return each.name == other.name; });
-    tensors.push_back(other);
-  }
-  return tensors;
-}
-Declarations without(Declarations tensors, const std::string& name) {
-  std::erase_if(tensors, [&](const auto& each) { return each.name == name; });
-  return tensors;
-}
-
-using Options = std::map<const char*, const char*>;
-
-lathe::Result<lathe::DecodeRequest> request(const Declarations& tensors,
-                                            const Options& options = {}, int alignment = 16) {
-  Builder builder("flash_attention_decode");
-  builder.tensors(tensors);
-  for (const auto& [name, value] : options) builder.set(name, value);
-  if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
-  REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto declared = lathe::resolve(*builder.problem);
-  if (!declared.ok()) return declared.status();
-  return lathe::decode_request(*declared);
-}
-
-void expect_refused(const lathe::Status& status, Code code, const std::vector<const char*>& parts) {
-  CHECK(status.code() == code);
-  for (const char* part : parts) CHECK_MESSAGE(contains(status.text(), part), status.text());
-}
+const Requests<lathe::DecodeRequest> request = {"flash_attention_decode", lathe::decode_request};
 
 TEST_CASE("decode: tensors that do not fit are refused by name, with what is allowed") {
-  const struct {
-    Declarations tensors;
-    std::vector<const char*> text;
-  } bad[] = {
-      {without(kDecode, "block_table"), {"block_table is not declared"}},
-      {without(kDecode, "k_cache"), {"k_cache is not declared"}},
-      {without(kDecode, "lse"), {"out", "without lse"}},
-      {with(kDecode, {kNew[0]}), {"k_new", "without v_new"}},
-      {with(kDecode, {kNew[1]}), {"v_new", "without k_new"}},
-      {with(kDecode, {{"block_table", LATHE_I64, {-1, -1}}}), {"block_table", "i64", "i32"}},
-      {with(kDecode, {{"k_cache", LATHE_F16, {-1, -1, 2, 64}}}), {"k_cache", "f16", "bf16"}},
-      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, -1, 2, 72}}}), {"k_cache", "72", "D is 64"}},
-      {with(kDecode, {{"v_cache", LATHE_BF16, {-1, -1, 4, 128}}}), {"v_cache", "HK is 4"}},
-      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 2, 64}}}), {"rank 3", "[P,page,HK,D]"}},
-      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 0, 2, 64}}}), {"k_cache", "page = 0", "1 and"}},
+  request.check_refused({
+      {without(kDecode, "block_table"), {}, {"block_table is not declared"}},
+      {without(kDecode, "k_cache"), {}, {"k_cache is not declared"}},
+      {without(kDecode, "lse"), {}, {"out", "without lse"}},
+      {with(kDecode, {kNew[0]}), {}, {"k_new", "without v_new"}},
+      {with(kDecode, {kNew[1]}), {}, {"v_new", "without k_new"}},
+      {with(kDecode, {{"block_table", LATHE_I64, {-1, -1}}}), {}, {"block_table", "i64", "i32"}},
+      {with(kDecode, {{"k_cache", LATHE_F16, {-1, -1, 2, 64}}}), {}, {"k_cache", "f16", "bf16"}},
+      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, -1, 2, 72}}}), {}, {"k_cache", "72", "D is 64"}},
+      {with(kDecode, {{"v_cache", LATHE_BF16, {-1, -1, 4, 128}}}), {}, {"v_cache", "HK is 4"}},
+      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 2, 64}}}), {}, {"rank 3", "[P,page,HK,D]"}},
+      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 0, 2, 64}}}),
+       {},
+       {"k_cache", "page = 0", "1 and"}},
       {with(kDecode,
             {{"k_cache", LATHE_BF16, {-1, -1, 3, 64}}, {"v_cache", LATHE_BF16, {-1, -1, 3, 128}}}),
+       {},
        {"H = 8", "k_cache has HK = 3", "multiple of HK"}},
       {with(kDecode,
             {{"q", LATHE_BF16, {-1, -1, 8, 60}}, {"k_cache", LATHE_BF16, {-1, -1, 2, 60}}}),
+       {},
        {"D = 60", "multiples of 8 up to 256"}},
       {with(kDecode, {{"q", LATHE_BF16, {3, -1, 8, 64}}, {"cache_seqlens", LATHE_I32, {2}}}),
+       {},
        {"cache_seqlens", "B is 2", "B is 3"}},
       {with(with(kDecode, kNew),
             {{"q", LATHE_BF16, {-1, 3, 8, 64}}, {"k_new", LATHE_BF16, {-1, 2, 2, 64}}}),
+       {},
        {"k_new", "Sq is 2", "Sq is 3"}},
-  };
-  for (const auto& each : bad) {
-    const auto found = request(each.tensors);
-    CAPTURE(each.text[0]);
-    REQUIRE_FALSE(found.ok());
-    expect_refused(found.status(), Code::invalid_argument, each.text);
-  }
+  });
 }
 
 TEST_CASE("decode: what is legal but not covered is refused by name") {
-  const auto refused = [](const lathe::Result<lathe::DecodeRequest>& found,
-                          const std::vector<const char*>& parts) {
-    REQUIRE_FALSE(found.ok());
-    expect_refused(found.status(), Code::unsupported, parts);
-  };
-  refused(request(kDecode, {}, 8), {"alignment is 8", "16"});
-  Declarations wide = kDecode;
+  request.check_refused({kDecode, {}, {"alignment is 8", "16"}}, Code::unsupported, 8);
+  Tensors wide = kDecode;
   for (auto& each : wide) {
     if (each.dtype == LATHE_BF16) each.dtype = LATHE_F32;
   }
-  refused(request(wide), {"q", "f32", "f16 and bf16"});
-  refused(request(with(kDecode, {{"k_cache", LATHE_BF16, {-1, 1 << 16, 2, 64}},
-                                 {"block_table", LATHE_I32, {-1, (1 << 14) + 1}}})),
-          {"M = 16385", "page = 65536", "1073741824"});
-  const auto negative = request(kDecode, {{"num_splits", "-1"}});
-  REQUIRE_FALSE(negative.ok());
-  expect_refused(negative.status(), Code::invalid_argument, {"num_splits", "-1", "0|>=0"});
+  const Tensors far = with(kDecode, {{"k_cache", LATHE_BF16, {-1, 1 << 16, 2, 64}},
+                                     {"block_table", LATHE_I32, {-1, (1 << 14) + 1}}});
+  request.check_refused({{wide, {}, {"q", "f32", "f16 and bf16"}},
+                         {far, {}, {"M = 16385", "page = 65536", "1073741824"}}},
+                        Code::unsupported);
+  request.check_refused({kDecode, {{"num_splits", "-1"}}, {"num_splits", "-1", "0|>=0"}});
 }
 
 TEST_CASE("decode: what a problem becomes") {
-  const auto plain = request(kDecode);
-  REQUIRE(plain.ok());
-  CHECK(plain->attention.problem.decode);
-  CHECK(plain->attention.problem.split);
-  CHECK_FALSE(plain->attention.problem.append);
-  CHECK_FALSE(plain->attention.problem.local);
-  CHECK(plain->attention.problem.head_dim == 64);
-  CHECK(plain->attention.problem.value_dim == 128);
-  CHECK(plain->queries == lathe::kUnknown);
-  CHECK(plain->attention.ratio == 4);
-  CHECK(plain->attention.softmax_scale == 0.125f);
-  CHECK(plain->splits == 0);
-  const auto full =
-      request(with(with(kDecode, kNew), {{"q", LATHE_BF16, {-1, 3, 8, 64}},
-                                         {"sinks", LATHE_F32, {8}},
-                                         {"alibi_slopes", LATHE_F32, {-1, 8}}}),
-              {{"num_splits", "1"}, {"causal", "1"}, {"softcap", "2"}, {"softmax_scale", "0.5"}});
-  REQUIRE(full.ok());
-  const auto& asked = full->attention;
+  const auto plain = request.accepted(kDecode);
+  check_flags(true, {plain.attention.problem.decode, plain.attention.problem.split});
+  check_flags(false, {plain.attention.problem.append, plain.attention.problem.local});
+  CHECK(plain.attention.problem.head_dim == 64);
+  CHECK(plain.attention.problem.value_dim == 128);
+  CHECK(plain.queries == lathe::kUnknown);
+  CHECK(plain.attention.ratio == 4);
+  CHECK(plain.attention.softmax_scale == 0.125f);
+  CHECK(plain.splits == 0);
+  const auto full = request.accepted(
+      with(with(kDecode, kNew), {{"q", LATHE_BF16, {-1, 3, 8, 64}},
+                                 {"sinks", LATHE_F32, {8}},
+                                 {"alibi_slopes", LATHE_F32, {-1, 8}}}),
+      {{"num_splits", "1"}, {"causal", "1"}, {"softcap", "2"}, {"softmax_scale", "0.5"}});
+  const auto& asked = full.attention;
   CHECK((asked.problem.append && asked.problem.local && asked.problem.softcap));
   CHECK((asked.problem.alibi && asked.problem.sinks && asked.alibi_rows));
   CHECK_FALSE(asked.problem.split);  // one part needs no combine
   CHECK(asked.window_right == 0);
-  CHECK(full->queries == 3);
-  CHECK(full->splits == 1);
+  CHECK(full.queries == 3);
+  CHECK(full.splits == 1);
   CHECK(request(kDecode, {{"num_splits", "9223372036854775807"}})->splits > 256);
 }
 
 // A call of a plan in a context without a device: shapes alone.
 TEST_CASE("decode: workspace is a function of capacities, and calls out of range are refused") {
-  const test::Folder folder;
-  const auto context = test::make_context(LATHE_DEVICE_NONE, folder.path, "sm_90a");
+  const Folder folder;
+  const auto context = make_context(LATHE_DEVICE_NONE, folder.path, "sm_90a");
   REQUIRE_MESSAGE(context, error());
   Builder builder("flash_attention_decode");
   builder.tensors(with(kDecode, kNew)).set("num_splits", "5");
@@ -159,7 +107,7 @@ TEST_CASE("decode: workspace is a function of capacities, and calls out of range
     MESSAGE("skipped, no compiler: ", error());
     return;
   }
-  const test::Plan plan(made);
+  const Plan plan(made);
   CHECK(lathe_plan_kernel_count(made) == 4);  // append, one query, many, combine
   struct Sizes {
     int64_t batch, queries, pages, page, width;
@@ -176,12 +124,7 @@ TEST_CASE("decode: workspace is a function of capacities, and calls out of range
     arrays["v_new"] = Array(LATHE_BF16, {s.batch, s.queries, 2, 128});
     arrays["out"] = Array(LATHE_BF16, {s.batch, s.queries, 8, 128});
     arrays["lse"] = Array(LATHE_F32, {s.batch, 8, s.queries});
-    std::vector<const DLTensor*> slots(lathe_plan_slot_count(made));
-    for (auto& [name, array] : arrays) {
-      size_t slot = 0;
-      REQUIRE(lathe_plan_slot(made, name.c_str(), &slot) == LATHE_OK);
-      slots.at(slot) = array.get();
-    }
+    const auto slots = slots_of(made, arrays);
     return lathe_plan_workspace(made, slots.data(), nullptr, &bytes);
   };
   CHECK(ask({3, 2, 100, 16, 200}) == LATHE_OK);

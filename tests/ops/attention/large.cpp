@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <stdexcept>
 
@@ -13,27 +12,6 @@
 #include "tests/numbers.h"
 
 namespace apitest {
-namespace {
-
-// A table of normal values of odd period: cheap for gigabytes, different from row to row.
-std::vector<unsigned char> draw(lathe_dtype dtype, size_t count, uint64_t seed) {
-  const size_t bytes = numbers::bytes_of(dtype);
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<unsigned char> table(65521 * bytes), drawn(count * bytes);
-  for (size_t i = 0; i < 65521; ++i) numbers::encode(dtype, normal(random), &table[i * bytes]);
-  for (size_t at = 0; at < drawn.size(); at += table.size()) {
-    std::memcpy(&drawn[at], table.data(), std::min(table.size(), drawn.size() - at));
-  }
-  return drawn;
-}
-
-DLDataType describe(lathe_dtype dtype) {
-  const auto code = dtype == LATHE_BF16 ? kDLBfloat : dtype == LATHE_I32 ? kDLInt : kDLFloat;
-  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * numbers::bytes_of(dtype)), 1};
-}
-
-}  // namespace
 
 std::string AttentionSize::text() const {
   std::string out = "B" + std::to_string(batch) + " Sq" + std::to_string(seq_q) + " Sk" +
@@ -70,15 +48,16 @@ double AttentionSize::minimum_bytes() const {
 }
 
 LargeAttention::LargeAttention(lathe_context* context, const AttentionSize& size)
-    : context_(context), size_(size) {
+    : size_(size), tensors_(context) {
   size.page > 0 ? add_pages() : add_tokens();
   prepared_ = prepare({}, false);
   if (!size.backward) return;
   run(nullptr);
-  add("dout", size.dtype, slots_.at("out").shape, true);
-  add("dq", size.dtype, slots_.at("q").shape, false);
-  add("dk", size.dtype, slots_.at("k").shape, false);
-  add("dv", size.dtype, slots_.at("v").shape, false);
+  draw("dout", tensors_.shape("out"));
+  for (const auto& [gradient, of] :
+       {std::pair("dq", "q"), std::pair("dk", "k"), std::pair("dv", "v")}) {
+    tensors_.add(gradient, size.dtype, tensors_.shape(of));
+  }
   prepared_ = prepare({"dout", "dq", "dk", "dv"}, true);
 }
 
@@ -89,16 +68,16 @@ void LargeAttention::add_tokens() {
     if (size.sequences == 0) out.insert(out.begin(), size.batch);
     return out;
   };
-  add("q", size.dtype, shape(size.seq_q, size.heads, size.head_dim), true);
-  add("k", size.dtype, shape(size.seq_k, size.kv_heads, size.head_dim), true);
-  add("v", size.dtype, shape(size.seq_k, size.kv_heads, size.value_dim), true);
-  add("out", size.dtype, shape(size.seq_q, size.heads, size.value_dim), false);
+  draw("q", shape(size.seq_q, size.heads, size.head_dim));
+  draw("k", shape(size.seq_k, size.kv_heads, size.head_dim));
+  draw("v", shape(size.seq_k, size.kv_heads, size.value_dim));
+  tensors_.add("out", size.dtype, shape(size.seq_q, size.heads, size.value_dim));
   if (size.sequences > 0) {
-    add("lse", LATHE_F32, {size.heads, size.seq_q}, false);
+    tensors_.add("lse", LATHE_F32, {size.heads, size.seq_q});
     offsets("cu_seqlens_q", size.seq_q);
     offsets("cu_seqlens_k", size.seq_k);
   } else {
-    add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q}, false);
+    tensors_.add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q});
   }
 }
 
@@ -107,76 +86,39 @@ void LargeAttention::add_pages() {
   const int64_t each = (size.seq_k + size.page - 1) / size.page, all = size.batch * each;
   for (int64_t i = 0; i < all; ++i) pages_.push_back(static_cast<int32_t>(i));
   std::shuffle(pages_.begin(), pages_.end(), std::mt19937_64(3));
-  add("q", size.dtype, {size.batch, size.seq_q, size.heads, size.head_dim}, true);
-  add("k_cache", size.dtype, {all, size.page, size.kv_heads, size.head_dim}, true);
-  add("v_cache", size.dtype, {all, size.page, size.kv_heads, size.value_dim}, true);
-  add("out", size.dtype, {size.batch, size.seq_q, size.heads, size.value_dim}, false);
-  add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q}, false);
+  draw("q", {size.batch, size.seq_q, size.heads, size.head_dim});
+  draw("k_cache", {all, size.page, size.kv_heads, size.head_dim});
+  draw("v_cache", {all, size.page, size.kv_heads, size.value_dim});
+  tensors_.add("out", size.dtype, {size.batch, size.seq_q, size.heads, size.value_dim});
+  tensors_.add("lse", LATHE_F32, {size.batch, size.heads, size.seq_q});
   integers("block_table", {size.batch, each}, pages_);
   integers("cache_seqlens", {size.batch},
            std::vector<int32_t>(static_cast<size_t>(size.batch), static_cast<int32_t>(size.seq_k)));
 }
 
-LargeAttention::Prepared LargeAttention::prepare(std::vector<const char*> names,
-                                                 bool saved_forward) const {
+LargeCall LargeAttention::prepare(LargeTensors::Names names, bool saved_forward) const {
   names.insert(names.end(), {"q", keys_name(), values_name(), "out", "lse"});
   if (size_.sequences > 0) names.insert(names.end(), {"cu_seqlens_q", "cu_seqlens_k"});
   if (size_.page > 0) names.insert(names.end(), {"block_table", "cache_seqlens"});
-  lathe_problem* problem = nullptr;
-  API(lathe_problem_create(&problem,
-                           size_.page > 0 ? "flash_attention_decode" : "flash_attention"));
-  const Problem owner(problem);
-  if (size_.causal) API(lathe_problem_set_int(problem, "causal", 1));
-  if (size_.window_left >= 0) {
-    API(lathe_problem_set_int(problem, "window_left", size_.window_left));
-  }
-  if (saved_forward) API(lathe_problem_set_int(problem, "saved_forward", 1));
-  if (size_.deterministic) API(lathe_problem_set_int(problem, "deterministic", 1));
-  for (const char* name : names) {
-    const Slot& slot = slots_.at(name);
-    API(lathe_problem_tensor(problem, name, slot.dtype, static_cast<int>(slot.shape.size()),
-                             slot.shape.data()));
-  }
-  lathe_plan* plan = nullptr;
-  API(lathe_plan_create(&plan, context_, problem));
-  Prepared made{Plan(plan), {}, nullptr};
-  made.order.assign(lathe_plan_slot_count(plan), nullptr);
-  for (const char* name : names) {
-    size_t index = 0;
-    API(lathe_plan_slot(plan, name, &index));
-    made.order.at(index) = &slots_.at(name).tensor;
-  }
-  size_t bytes = 0;
-  API(lathe_plan_workspace(plan, made.order.data(), nullptr, &bytes));
-  made.workspace = std::make_unique<Memory>(context_, bytes);
-  return made;
+  LargeTensors::Counts options;
+  if (size_.causal) options.emplace_back("causal", 1);
+  if (size_.window_left >= 0) options.emplace_back("window_left", size_.window_left);
+  if (saved_forward) options.emplace_back("saved_forward", 1);
+  if (size_.deterministic) options.emplace_back("deterministic", 1);
+  const char* op = size_.page > 0 ? "flash_attention_decode" : "flash_attention";
+  const Problem problem = tensors_.problem(op, options, names);
+  return LargeCall(tensors_, problem.get(), names);
 }
 
-void LargeAttention::add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
-                         bool input) {
-  Slot& slot = slots_[name];
-  slot.dtype = dtype;
-  slot.shape = std::move(shape);
-  size_t count = 1;
-  for (int64_t extent : slot.shape) count *= static_cast<size_t>(extent);
-  slot.memory = std::make_unique<Memory>(context_, count * numbers::bytes_of(dtype));
-  if (input) {
-    slot.bytes = draw(dtype, count, slots_.size());
-    API(lathe_copy_to_device(context_, slot.memory->data(), slot.bytes.data(), slot.bytes.size(),
-                             nullptr));
-  }
-  slot.tensor.data = slot.memory->data();
-  slot.tensor.device = {kDLCUDA, 0};
-  slot.tensor.ndim = static_cast<int32_t>(slot.shape.size());
-  slot.tensor.dtype = describe(dtype);
-  slot.tensor.shape = slot.shape.data();
+void LargeAttention::draw(const char* name, std::vector<int64_t> shape) {
+  tensors_.add(name, size_.dtype, std::move(shape));
+  tensors_.draw(name, tensors_.size());
 }
 
 void LargeAttention::integers(const char* name, std::vector<int64_t> shape,
                               const std::vector<int32_t>& values) {
-  add(name, LATHE_I32, std::move(shape), false);
-  const Memory& memory = *slots_.at(name).memory;
-  API(lathe_copy_to_device(context_, memory.data(), values.data(), memory.bytes(), nullptr));
+  tensors_.add(name, LATHE_I32, std::move(shape));
+  tensors_.upload(name, values);
 }
 
 void LargeAttention::offsets(const char* name, int64_t tokens) {
@@ -185,30 +127,6 @@ void LargeAttention::offsets(const char* name, int64_t tokens) {
     begin.push_back(static_cast<int32_t>(n * tokens / size_.sequences));
   }
   integers(name, {size_.sequences + 1}, begin);
-}
-
-void LargeAttention::run(const Prepared& prepared, void* stream) const {
-  API(lathe_plan_run(prepared.plan.get(), prepared.order.data(), prepared.workspace->data(),
-                     prepared.workspace->bytes(), stream));
-}
-
-lathe_estimate LargeAttention::estimate() const {
-  lathe_estimate estimate{};
-  estimate.size = sizeof estimate;
-  API(lathe_plan_estimate(plan(), prepared_.order.data(), nullptr, &estimate));
-  return estimate;
-}
-
-std::vector<double> LargeAttention::values(const std::string& name, int64_t first,
-                                           int64_t count) const {
-  const Slot& slot = slots_.at(name);
-  const auto& bytes = slot.bytes.empty() ? results_.at(name) : slot.bytes;
-  const size_t width = numbers::bytes_of(slot.dtype);
-  std::vector<double> out(static_cast<size_t>(count));
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = numbers::decode(slot.dtype, &bytes[(static_cast<size_t>(first) + i) * width]);
-  }
-  return out;
 }
 
 int64_t LargeAttention::first(int64_t tokens, int64_t part) const {
@@ -242,7 +160,7 @@ ref::Attention LargeAttention::alone(const Row& row) const {
     one.begin_k[1] = std::max<int64_t>(0, row.row + 1 + keys - size_.queries(row.part));
   }
   const auto add = [this](const char* name, int64_t token, int64_t width, ref::Array* to) {
-    const auto some = values(name, token * width, width);
+    const auto some = tensors_.values(name, token * width, width);
     to->insert(to->end(), some.begin(), some.end());
   };
   const int64_t query = (first(size_.seq_q, row.part) + row.row) * size_.heads + row.head;
@@ -282,11 +200,12 @@ void LargeAttention::check_row(const Row& row) const {
   const ref::Attention one = alone(row);
   const ref::AttentionForward expected = ref::attention_forward(one);
   const int64_t query = (first(size_.seq_q, row.part) + row.row) * size_.heads + row.head;
-  compare("out", row, values("out", query * size_.value_dim, size_.value_dim), expected.out);
-  const double lse = values("lse", lse_place(row), 1)[0];
+  compare("out", row, tensors_.values("out", query * size_.value_dim, size_.value_dim),
+          expected.out);
+  const double lse = tensors_.values("lse", lse_place(row), 1)[0];
   if (!(std::abs(lse - expected.lse[0]) <= 1e-4)) fail("lse", row, 0, lse, expected.lse[0]);
   if (!size_.backward) return;
-  compare("dq", row, values("dq", query * size_.head_dim, size_.head_dim),
+  compare("dq", row, tensors_.values("dq", query * size_.head_dim, size_.head_dim),
           ref::attention_backward(one, expected).dq);
 }
 
@@ -296,18 +215,18 @@ void LargeAttention::check_key(const Row& key) const {
   const int64_t width = size_.head_dim, value_width = size_.value_dim;
   const double scale = 1 / std::sqrt(static_cast<double>(width));
   const int64_t token = key_token(key.part, key.row) * size_.kv_heads + key.head;
-  const auto k = values("k", token * width, width),
-             v = values("v", token * value_width, value_width);
+  const auto k = tensors_.values("k", token * width, width),
+             v = tensors_.values("v", token * value_width, value_width);
   const ref::PairMask mask{queries, size_.keys(key.part), size_.causal, size_.window_left};
   ref::Array dk(k.size()), dv(v.size());
   for (int64_t i = 0; i < queries; ++i) {
     if (!mask.kept(i, key.row)) continue;
     for (int64_t head = key.head * ratio; head < (key.head + 1) * ratio; ++head) {
       const int64_t query = (first(size_.seq_q, key.part) + i) * size_.heads + head;
-      const auto q = values("q", query * width, width),
-                 dout = values("dout", query * value_width, value_width),
-                 out = values("out", query * value_width, value_width);
-      const double lse = values("lse", lse_place({key.part, head, i}), 1)[0];
+      const auto q = tensors_.values("q", query * width, width),
+                 dout = tensors_.values("dout", query * value_width, value_width),
+                 out = tensors_.values("out", query * value_width, value_width);
+      const double lse = tensors_.values("lse", lse_place({key.part, head, i}), 1)[0];
       const double weight = std::exp(scale * ref::dot(q.data(), k.data(), width) - lse);
       const double ds = weight * scale *
                         (ref::dot(dout.data(), v.data(), value_width) -
@@ -316,18 +235,13 @@ void LargeAttention::check_key(const Row& key) const {
       ref::add_scaled(dv.data(), weight, dout.data(), value_width);
     }
   }
-  compare("dk", key, values("dk", token * width, width), dk);
-  compare("dv", key, values("dv", token * value_width, value_width), dv);
+  compare("dk", key, tensors_.values("dk", token * width, width), dk);
+  compare("dv", key, tensors_.values("dv", token * value_width, value_width), dv);
 }
 
 void LargeAttention::check(int rows) const {
   run(nullptr);
-  for (const auto& [name, slot] : slots_) {
-    if (!slot.bytes.empty() || slot.dtype == LATHE_I32) continue;
-    auto& bytes = results_[name];
-    bytes.resize(slot.memory->bytes());
-    API(lathe_copy_to_host(context_, bytes.data(), slot.memory->data(), bytes.size(), nullptr));
-  }
+  tensors_.read_back();
   std::mt19937_64 random(7);
   const auto any = [&](int64_t count) { return static_cast<int64_t>(random() % count); };
   for (int i = 0; i < rows; ++i) {

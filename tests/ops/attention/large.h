@@ -4,12 +4,7 @@
 // be timed or counted, and checked against float64 in sampled rows.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "tests/harness/session.h"
+#include "tests/harness/large_call.h"
 
 namespace ref {
 struct Attention;
@@ -49,37 +44,22 @@ class LargeAttention {
  public:
   // Every extent is declared to the plan, which may choose by it. A backward runs its forward here.
   LargeAttention(lathe_context* context, const AttentionSize& size);
-  void run(void* stream) const { run(prepared_, stream); }
+  void run(void* stream) const { prepared_.run(stream); }
   // Runs, and throws with the first sampled row that is farther from float64 than roundings
   // explain.
   void check(int rows = 24) const;
-  const lathe_plan* plan() const { return prepared_.plan.get(); }
-  lathe_estimate estimate() const;
+  const lathe_plan* plan() const { return prepared_.plan(); }
+  lathe_estimate estimate() const { return prepared_.estimate(); }
   const AttentionSize& size() const { return size_; }
 
  private:
-  struct Slot {
-    lathe_dtype dtype = LATHE_BF16;
-    std::vector<int64_t> shape;
-    std::unique_ptr<Memory> memory;
-    std::vector<unsigned char> bytes;  // what an input holds
-    DLTensor tensor{};
-  };
-  struct Prepared {
-    Plan plan;
-    std::vector<const DLTensor*> order;
-    std::unique_ptr<Memory> workspace;
-  };
-  void add(const char* name, lathe_dtype dtype, std::vector<int64_t> shape, bool input);
+  void draw(const char* name, std::vector<int64_t> shape);  // an input
   void integers(const char* name, std::vector<int64_t> shape, const std::vector<int32_t>& values);
   void offsets(const char* name, int64_t tokens);
   void add_tokens();  // what flash_attention reads and writes
   void add_pages();   // what flash_attention_decode does
   // A plan of these tensors, and those that every call has.
-  Prepared prepare(std::vector<const char*> names, bool saved_forward) const;
-  void run(const Prepared& prepared, void* stream) const;
-  // `count` elements from `first` on.
-  std::vector<double> values(const std::string& name, int64_t first, int64_t count) const;
+  LargeCall prepare(LargeTensors::Names names, bool saved_forward) const;
   // Token `row` of a sequence, and a head of it.
   struct Row {
     int64_t part = 0, head = 0, row = 0;
@@ -98,13 +78,10 @@ class LargeAttention {
   void compare(const char* name, const Row& at, const std::vector<double>& found,
                const std::vector<double>& expected) const;
 
-  lathe_context* context_;
   AttentionSize size_;
-  std::map<std::string, Slot> slots_;
+  LargeTensors tensors_;
   std::vector<int32_t> pages_;  // block_table
-  Prepared prepared_;
-  // What the last check read back.
-  mutable std::map<std::string, std::vector<unsigned char>> results_;
+  LargeCall prepared_;
 };
 
 }  // namespace apitest

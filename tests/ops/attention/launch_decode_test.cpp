@@ -11,7 +11,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace decode = lathe::attention_decode;
@@ -34,15 +33,7 @@ Builder decoder(bool append, const char* splits) {
 }
 
 void fill(World* world, int64_t batch, int64_t queries) {
-  world->fill({{Dim::B, batch},
-               {Dim::Sq, queries},
-               {Dim::H, 8},
-               {Dim::HK, 2},
-               {Dim::D, 64},
-               {Dim::DV, 32},
-               {Dim::P, 77},
-               {Dim::page, 48},
-               {Dim::M, 20}});
+  world->fill("B Sq H HK D DV P page M", {batch, queries, 8, 2, 64, 32, 77, 48, 20});
 }
 
 TEST_CASE("decode: append, attention in parts and combine, and nothing is allocated") {
@@ -58,9 +49,8 @@ TEST_CASE("decode: append, attention in parts and combine, and nothing is alloca
   const auto append = world.launches_of("attention_append").at(0);
   const auto p = append.as<lathe::AttentionAppendParams>();
   CHECK(append.config.gridDimX == 20);
-  CHECK(p.k_new == World::address(decode::k_new));
-  CHECK(p.v_new == World::address(decode::v_new));
-  CHECK(p.k_cache == World::address(decode::k_cache));
+  check_addresses(
+      {{p.k_new, decode::k_new}, {p.v_new, decode::v_new}, {p.k_cache, decode::k_cache}});
   CHECK(p.k_page_stride == 48 * 256 / 8);
   CHECK(p.k_row_stride == 32);
   CHECK(p.v_row_stride == 8);
@@ -70,15 +60,14 @@ TEST_CASE("decode: append, attention in parts and combine, and nothing is alloca
   const auto q = recorder.launches[1].as<lathe::AttentionDecodeParams>();
   CHECK(recorder.launches[1].config.gridDimX == 1 * 2 * 5 * 3);  // 16 rows are one tile
   CHECK(recorder.launches[1].config.hStream == kStream);
-  CHECK(q.forward.q == World::address(decode::q));
-  CHECK(q.forward.k == World::address(decode::k_cache));
-  CHECK(q.forward.v == World::address(decode::v_cache));
+  check_addresses(
+      {{q.forward.q, decode::q}, {q.forward.k, decode::k_cache}, {q.forward.v, decode::v_cache}});
   CHECK(q.forward.k_batch_stride == 48 * 256);
   CHECK(q.forward.k_token_stride == 256);
   CHECK(q.forward.window_left == -1);  // a window over all 960 keys is none
   CHECK(q.forward.window_right == 0);
-  CHECK(q.pages.block_table == World::address(decode::block_table));
-  CHECK(q.pages.cache_seqlens == World::address(decode::cache_seqlens));
+  check_addresses(
+      {{q.pages.block_table, decode::block_table}, {q.pages.cache_seqlens, decode::cache_seqlens}});
   CHECK(q.pages.page == 48);
   CHECK(q.pages.pages == 77);
   CHECK(q.pages.table_width == 20);
@@ -91,8 +80,7 @@ TEST_CASE("decode: append, attention in parts and combine, and nothing is alloca
   const auto c = world.launches_of("attention_combine").at(0).as<lathe::AttentionCombineParams>();
   CHECK(c.partial_out == q.partial_out);
   CHECK(c.partial_lse == q.partial_lse);
-  CHECK(c.out == World::address(decode::out));
-  CHECK(c.lse == World::address(decode::lse));
+  check_addresses({{c.out, decode::out}, {c.lse, decode::lse}});
   CHECK(c.rows == 5 * 8 * 4);
   CHECK(c.splits == 3);
   CHECK(static_cast<const char*>(c.partial_lse) + 3 * c.rows * 4 <= kWorkspace + bytes);

@@ -13,7 +13,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::error;
 
@@ -55,14 +54,7 @@ Builder gradients(bool positions, const char* deterministic) {
 }
 
 void fill(World* world, int64_t rows, int64_t keys, int64_t ranges) {
-  world->fill({{Dim::Tq, rows},
-               {Dim::Tk, keys},
-               {Dim::NP, ranges},
-               {Dim::fixed, 0},
-               {Dim::H, 8},
-               {Dim::HK, 2},
-               {Dim::D, 64},
-               {Dim::DV, 128}});
+  world->fill("Tq Tk NP H HK D DV", {rows, keys, ranges, 8, 2, 64, 128});
 }
 
 // The kernels that a run launches, and its workspace.
@@ -72,6 +64,16 @@ std::vector<std::string> run(World* world, size_t* workspace = nullptr) {
 }
 
 using Names = std::vector<std::string>;
+
+// Makes the plan, runs it and checks its kernels. Returns its workspace.
+size_t check_run(World* world, const Builder& builder, int64_t keys, int64_t ranges,
+                 const Names& kernels) {
+  world->make(builder);
+  fill(world, 300, keys, ranges);
+  size_t bytes = 0;
+  CHECK(run(world, &bytes) == kernels);
+  return bytes;
+}
 
 TEST_CASE("ring: a step by ranges is one launch without workspace") {
   namespace tensors = lathe::attention_block;
@@ -120,15 +122,7 @@ TEST_CASE("ring: rows of a batch are one launch, and with a margin fewer blocks"
     World world;
     world.context.facts.multiprocessors = 10;
     world.make(batch(margin));
-    world.fill({{Dim::B, 3},
-                {Dim::Sq, 3000},
-                {Dim::Sk, 500},
-                {Dim::NP, 2},
-                {Dim::fixed, 0},
-                {Dim::H, 8},
-                {Dim::HK, 2},
-                {Dim::D, 64},
-                {Dim::DV, 128}});
+    world.fill("B Sq Sk NP H HK D DV", {3, 3000, 500, 2, 8, 2, 64, 128});
     CHECK(run(&world) == Names{"attention_block"});
     const auto p = recorder.launches[0].as<lathe::AttentionBlockParams>();
     CHECK(p.forward.sequences == 3);
@@ -145,19 +139,15 @@ TEST_CASE("ring: rows of a batch are one launch, and with a margin fewer blocks"
 
 TEST_CASE("ring: the first step writes even where there is no key") {
   World world;
-  world.make(step(false, "1"));
-  fill(&world, 300, 0, 0);
-  CHECK(run(&world) == Names{"attention_block"});
+  check_run(&world, step(false, "1"), 0, 0, {"attention_block"});
   CHECK(recorder.launches[0].as<lathe::AttentionBlockParams>().first == 1);
 }
 
 TEST_CASE("ring: positions are summed up before the step, in the workspace") {
   namespace tensors = lathe::attention_block;
   World world;
-  world.make(step(true, "0"));
-  fill(&world, 300, 500, 0);
-  size_t bytes = 0;
-  CHECK(run(&world, &bytes) == Names{"attention_positions", "attention_block"});
+  const size_t bytes =
+      check_run(&world, step(true, "0"), 500, 0, {"attention_positions", "attention_block"});
   const auto ranges = recorder.launches[0].as<lathe::AttentionPositionsParams>();
   const auto p = recorder.launches[1].as<lathe::AttentionBlockParams>();
   CHECK(bytes == 256);  // of ceil(500 / run) blocks
@@ -171,10 +161,8 @@ TEST_CASE("ring: positions are summed up before the step, in the workspace") {
 TEST_CASE("ring: gradients of a step go where the caller has them") {
   namespace tensors = lathe::attention_block_bwd;
   World world;
-  world.make(gradients(false, "0"));
-  fill(&world, 300, 500, 2);
-  size_t bytes = 0;
-  CHECK(run(&world, &bytes) == Names{"attention_block_prepare", "attention_block_backward"});
+  const size_t bytes = check_run(&world, gradients(false, "0"), 500, 2,
+                                 {"attention_block_prepare", "attention_block_backward"});
   CHECK(bytes == 9728);  // lse in base 2, of 8 heads
   const auto first = recorder.launches[0].as<lathe::AttentionBlockPrepareParams>();
   const auto p = recorder.launches[1].as<lathe::AttentionBlockBackwardParams>();
@@ -182,10 +170,10 @@ TEST_CASE("ring: gradients of a step go where the caller has them") {
   CHECK(first.rows == 8 * 300);
   CHECK(first.chunks == 0);
   CHECK(p.backward.lse2 == first.lse2);
-  CHECK(p.backward.error == World::address(tensors::delta));
-  CHECK(p.backward.dq == World::address(tensors::dq));
-  CHECK(p.backward.dk == World::address(tensors::dk));
-  CHECK(p.backward.dv == World::address(tensors::dv));
+  check_addresses({{p.backward.error, tensors::delta},
+                   {p.backward.dq, tensors::dq},
+                   {p.backward.dk, tensors::dk},
+                   {p.backward.dv, tensors::dv}});
   CHECK(p.backward.window_left == -1);  // a window beyond all positions is none
   CHECK(recorder.launches[1].config.gridDimX == static_cast<unsigned>(p.backward.slices) * 2);
   fill(&world, 300, 0, 0);
@@ -196,10 +184,9 @@ TEST_CASE("ring: deterministic, dq goes through slices of the workspace") {
   namespace tensors = lathe::attention_block_bwd;
   World world;
   world.context.facts.multiprocessors = 6;
-  world.make(gradients(true, "1"));
-  fill(&world, 300, 5000, 0);
-  CHECK(run(&world) == Names{"attention_block_prepare", "attention_positions",
-                             "attention_block_backward", "attention_block_finish"});
+  check_run(&world, gradients(true, "1"), 5000, 0,
+            {"attention_block_prepare", "attention_positions", "attention_block_backward",
+             "attention_block_finish"});
   const auto first = recorder.launches[0].as<lathe::AttentionBlockPrepareParams>();
   const auto ranges = recorder.launches[1].as<lathe::AttentionPositionsParams>();
   const auto p = recorder.launches[2].as<lathe::AttentionBlockBackwardParams>();

@@ -13,7 +13,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace attention = lathe::attention;
@@ -33,13 +32,7 @@ World& training() {
 }
 
 void fill(World* world, int64_t batch, int64_t queries, int64_t keys) {
-  world->fill({{Dim::B, batch},
-               {Dim::Sq, queries},
-               {Dim::Sk, keys},
-               {Dim::H, 8},
-               {Dim::HK, 2},
-               {Dim::D, 64},
-               {Dim::DV, 128}});
+  world->fill("B Sq Sk H HK D DV", {batch, queries, keys, 8, 2, 64, 128});
 }
 
 size_t run(World* world) {
@@ -67,9 +60,9 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
 
   const auto prepare = recorder.launches[1].as<lathe::AttentionBackwardPrepareParams>();
   CHECK(recorder.launches[1].config.gridDimX == 8);
-  CHECK(prepare.out == World::address(attention::out));
-  CHECK(prepare.dout == World::address(attention::dout));
-  CHECK(prepare.lse == World::address(attention::lse));
+  check_addresses({{prepare.out, attention::out},
+                   {prepare.dout, attention::dout},
+                   {prepare.lse, attention::lse}});
   CHECK(prepare.dlse == nullptr);
   CHECK(prepare.rows == 32);
   CHECK(prepare.slices == 1);
@@ -95,9 +88,8 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
   CHECK(finish.dq_sums == main.dq);
   CHECK(finish.dk_parts == main.dk);
   CHECK(finish.dv_parts == main.dv);
-  CHECK(finish.dq == World::address(attention::dq));
-  CHECK(finish.dk == World::address(attention::dk));
-  CHECK(finish.dv == World::address(attention::dv));
+  check_addresses(
+      {{finish.dq, attention::dq}, {finish.dk, attention::dk}, {finish.dv, attention::dv}});
   CHECK(finish.dk_token_stride == 2 * 64);
   CHECK(finish.rows == 32);
   CHECK(finish.keys == 64);
@@ -144,13 +136,7 @@ TEST_CASE("attention: deterministic, a block for each accumulator of dq; and dq 
                    {"dout", LATHE_BF16, {-1, -1, 8, 64}},
                    {"dq", LATHE_BF16, {-1, -1, 8, 64}}});
   world.make(builder.set("deterministic", "1").set("saved_forward", "1"));
-  world.fill({{Dim::B, 2},
-              {Dim::Sq, 64},
-              {Dim::Sk, 4096},
-              {Dim::H, 8},
-              {Dim::HK, 8},
-              {Dim::D, 64},
-              {Dim::DV, 64}});
+  world.fill("B Sq Sk H HK D DV", {2, 64, 4096, 8, 8, 64, 64});
   CHECK(run(&world) == 2 * 4096 + 7 * 262144);
   REQUIRE(recorder.count == 3);
   const auto prepare = recorder.launches[0].as<lathe::AttentionBackwardPrepareParams>();
@@ -197,14 +183,7 @@ TEST_CASE("attention: a mask_mod has each walk preceded by its lists, behind the
   REQUIRE(lathe_problem_set_text(builder.problem.get(), "mask_mod", mask.data(), mask.size()) ==
           LATHE_OK);
   world.make(builder);
-  world.fill({{Dim::B, 2},
-              {Dim::Sq, 16},
-              {Dim::Sk, 300},
-              {Dim::H, 8},
-              {Dim::HK, 2},
-              {Dim::D, 64},
-              {Dim::DV, 128},
-              {Dim::C1, 5}});
+  world.fill("B Sq Sk H HK D DV C1", {2, 16, 300, 8, 2, 64, 128, 5});
   const size_t bytes = run(&world);
   REQUIRE(recorder.count == 6);
   const auto kernel = [&](size_t i) {

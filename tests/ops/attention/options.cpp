@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
-#include <random>
 #include <tuple>
 
-#include "tests/harness/covering.h"
+#include "tests/harness/combinations.h"
 
 namespace apitest {
 namespace {
@@ -44,23 +42,15 @@ constexpr std::pair<int64_t, int64_t> kLengths[] = {
 constexpr int64_t kShortQueries[] = {0, 1, 17, 64, 97, 130},
                   kShortKeys[] = {0, 1, 40, 64, 129, 203};
 
-class Maker {
+class Maker : Draws {
  public:
-  explicit Maker(uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::vector<AttentionCase> group(const Choice& choice) {
-    std::vector<AttentionCase> cases;
-    for (size_t i = 0; i < kCasesOfGroup; ++i) cases.push_back(one(choice, i));
-    return cases;
+    return cases_of(kCasesOfGroup, [&](size_t i) { return one(choice, i); });
   }
 
  private:
-  template <typename List>
-  auto pick(const List& list) {
-    return *(std::begin(list) + static_cast<ptrdiff_t>(random_() % std::size(list)));
-  }
-  bool now_and_then(uint32_t every) { return random_() % every == 0; }
-
   AttentionCase one(const Choice& choice, size_t index) {
     AttentionCase c;
     c.seed = ++seed_;
@@ -135,18 +125,12 @@ class Maker {
     std::tie(c->causal, c->left, c->right) = windows[index % std::size(windows)];
   }
 
-  std::mt19937 random_;
   uint64_t seed_ = 0;
   size_t next_length_ = 0;
 };
 
 }  // namespace
 
-std::vector<std::vector<AttentionCase>> attention_options() {
-  Maker maker(7);
-  std::vector<std::vector<AttentionCase>> groups;
-  for (const Choice& choice : covering_choices(kValues, 5)) groups.push_back(maker.group(choice));
-  return groups;
-}
+Groups<AttentionCase> attention_options() { return groups_of(Maker(7), kValues, 5); }
 
 }  // namespace apitest

@@ -5,12 +5,11 @@
 // over the cases of all groups every length, ratio and mask.
 #pragma once
 
-#include <vector>
-
+#include "tests/harness/combinations.h"
 #include "tests/ops/attention/case.h"
 
 namespace apitest {
 
-std::vector<std::vector<AttentionCase>> attention_options();
+Groups<AttentionCase> attention_options();
 
 }  // namespace apitest

@@ -6,74 +6,62 @@
 
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
+#include "tests/harness/tile_rows.h"
 #include "tests/ops/attention/case.h"
 
 namespace {
 
 using namespace apitest;
 
-struct Row {
-  lathe_dtype dtype;
-  int width, value_width;  // that the kernel is made for: heads may be narrower
-  const char* tile;
-  std::string flags;  // of packed, wide (offsets), local, softcap, alibi, sinks, dlse, pack_gqa,
-                      // listed, ordered, apart, together
-  bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
-};
-
-const std::vector<Row> kForward = {
-    {LATHE_BF16, 64, 64, "m=128 n=64 stages=2 warps=4", ""},
-    {LATHE_F16, 64, 64, "m=128 n=64 stages=2 warps=4", "local alibi"},
-    {LATHE_F16, 64, 64, "m=128 n=64 stages=2 warps=4", "local listed"},
-    {LATHE_BF16, 96, 96, "m=128 n=64 stages=2 warps=4", "packed wide local sinks"},
-    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=4", ""},
-    {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=8", "local"},
-    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=8",
-     "packed local softcap sinks pack_gqa listed"},
-    {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=8", "packed local softcap alibi sinks"},
-    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=8",
-     "packed local softcap alibi sinks pack_gqa"},
-    {LATHE_F16, 128, 128, "m=64 n=64 stages=2 warps=4", "packed softcap"},
-    {LATHE_BF16, 128, 64, "m=128 n=64 stages=1 warps=4", "local sinks pack_gqa"},
-    {LATHE_F16, 192, 128, "m=128 n=64 stages=1 warps=8", "packed wide local"},
-    {LATHE_BF16, 256, 256, "m=128 n=64 stages=1 warps=8", "local"},
-    {LATHE_F16, 64, 256, "m=64 n=64 stages=1 warps=4", "alibi pack_gqa"},
-};
-const std::vector<Row> kBackward = {
-    {LATHE_F16, 64, 64, "m=64 n=128 stages=2 width_warps=1 warps=8", "local alibi dlse"},
-    {LATHE_BF16, 96, 96, "m=64 n=128 stages=2 width_warps=1 warps=8",
-     "packed wide local sinks dlse"},
-    {LATHE_BF16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", ""},
-    {LATHE_F16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "local sinks ordered"},
-    {LATHE_BF16, 128, 128, "m=64 n=64 stages=1 width_warps=1 warps=4",
-     "packed local softcap alibi sinks dlse"},
-    {LATHE_F16, 128, 128, "m=64 n=128 stages=1 width_warps=2 warps=8",
-     "packed local softcap alibi apart ordered"},
-    {LATHE_BF16, 192, 192, "m=32 n=64 stages=1 width_warps=2 warps=8", "packed local apart"},
-    {LATHE_F16, 192, 128, "m=64 n=64 stages=1 width_warps=2 warps=8", "packed wide local ordered"},
-    {LATHE_BF16, 256, 256, "m=64 n=64 stages=1 width_warps=2 warps=8", "local"},
-    {LATHE_F16, 256, 256, "m=32 n=32 stages=1 width_warps=2 warps=4", "packed sinks alibi"},
-    {LATHE_BF16, 64, 256, "m=64 n=64 stages=1 width_warps=2 warps=8", "local alibi"},
-    {LATHE_F16, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "sinks together"},
-    {LATHE_BF16, 64, 64, "m=32 n=128 stages=2 width_warps=1 warps=8", "local together ordered"},
-};
+// Flags: packed, wide (offsets), local, softcap, alibi, sinks, dlse, pack_gqa, listed, ordered,
+// apart, together.
+const std::vector<TileRow> kForward = tile_rows(R"(
+    bf16 64 64 m=128 n=64 stages=2 warps=4
+    f16 64 64 m=128 n=64 stages=2 warps=4 | local alibi
+    f16 64 64 m=128 n=64 stages=2 warps=4 | local listed
+    bf16 96 96 m=128 n=64 stages=2 warps=4 | packed wide local sinks
+    bf16 128 128 m=128 n=64 stages=2 warps=4
+    f16 128 128 m=128 n=64 stages=2 warps=8 | local
+    bf16 128 128 m=128 n=64 stages=2 warps=8 | packed local softcap sinks pack_gqa listed
+    f16 128 128 m=128 n=64 stages=2 warps=8 | packed local softcap alibi sinks
+    bf16 128 128 m=128 n=64 stages=2 warps=8 | packed local softcap alibi sinks pack_gqa
+    f16 128 128 m=64 n=64 stages=2 warps=4 | packed softcap
+    bf16 128 64 m=128 n=64 stages=1 warps=4 | local sinks pack_gqa
+    f16 192 128 m=128 n=64 stages=1 warps=8 | packed wide local
+    bf16 256 256 m=128 n=64 stages=1 warps=8 | local
+    f16 64 256 m=64 n=64 stages=1 warps=4 | alibi pack_gqa
+)");
+const std::vector<TileRow> kBackward = tile_rows(R"(
+    f16 64 64 m=64 n=128 stages=2 width_warps=1 warps=8 | local alibi dlse
+    bf16 96 96 m=64 n=128 stages=2 width_warps=1 warps=8 | packed wide local sinks dlse
+    bf16 128 128 m=64 n=128 stages=1 width_warps=1 warps=8
+    f16 128 128 m=64 n=128 stages=1 width_warps=1 warps=8 | local sinks ordered
+    bf16 128 128 m=64 n=64 stages=1 width_warps=1 warps=4 | packed local softcap alibi sinks dlse
+    f16 128 128 m=64 n=128 stages=1 width_warps=2 warps=8 | packed local softcap alibi apart ordered
+    bf16 192 192 m=32 n=64 stages=1 width_warps=2 warps=8 | packed local apart
+    f16 192 128 m=64 n=64 stages=1 width_warps=2 warps=8 | packed wide local ordered
+    bf16 256 256 m=64 n=64 stages=1 width_warps=2 warps=8 | local
+    f16 256 256 m=32 n=32 stages=1 width_warps=2 warps=4 | packed sinks alibi
+    bf16 64 256 m=64 n=64 stages=1 width_warps=2 warps=8 | local alibi
+    f16 64 64 m=32 n=32 stages=1 width_warps=2 warps=4 | sinks together
+    bf16 64 64 m=32 n=128 stages=2 width_warps=1 warps=8 | local together ordered
+)");
 // Smallest and largest widths, every tile, every flag.
-const std::vector<Row> kForwardF32 = {
-    {LATHE_F32, 64, 64, "m=128 n=32 stages=1 warps=8", "local"},
-    {LATHE_F32, 64, 96, "m=64 n=32 stages=1 warps=4", "packed alibi sinks pack_gqa"},
-    {LATHE_F32, 128, 128, "m=64 n=32 stages=1 warps=4", "packed local softcap sinks"},
-    {LATHE_F32, 96, 64, "m=32 n=32 stages=1 warps=2", "softcap alibi pack_gqa"},
-    {LATHE_F32, 192, 128, "m=64 n=16 stages=1 warps=4", "packed"},
-    {LATHE_F32, 64, 256, "m=32 n=16 stages=1 warps=2", "local alibi"},
-    {LATHE_F32, 256, 256, "m=32 n=16 stages=1 warps=2", "local sinks"},
-};
-const std::vector<Row> kBackwardF32 = {
-    {LATHE_F32, 64, 64, "m=32 n=64 stages=1 width_warps=1 warps=4", "local alibi sinks dlse"},
-    {LATHE_F32, 96, 128, "m=16 n=32 stages=1 width_warps=1 warps=2", "packed softcap apart"},
-    {LATHE_F32, 192, 192, "m=32 n=32 stages=1 width_warps=2 warps=4",
-     "packed local softcap ordered"},
-    {LATHE_F32, 256, 256, "m=16 n=16 stages=1 width_warps=2 warps=2", "packed local sinks"},
-};
+const std::vector<TileRow> kForwardF32 = tile_rows(R"(
+    f32 64 64 m=128 n=32 stages=1 warps=8 | local
+    f32 64 96 m=64 n=32 stages=1 warps=4 | packed alibi sinks pack_gqa
+    f32 128 128 m=64 n=32 stages=1 warps=4 | packed local softcap sinks
+    f32 96 64 m=32 n=32 stages=1 warps=2 | softcap alibi pack_gqa
+    f32 192 128 m=64 n=16 stages=1 warps=4 | packed
+    f32 64 256 m=32 n=16 stages=1 warps=2 | local alibi
+    f32 256 256 m=32 n=16 stages=1 warps=2 | local sinks
+)");
+const std::vector<TileRow> kBackwardF32 = tile_rows(R"(
+    f32 64 64 m=32 n=64 stages=1 width_warps=1 warps=4 | local alibi sinks dlse
+    f32 96 128 m=16 n=32 stages=1 width_warps=1 warps=2 | packed softcap apart
+    f32 192 192 m=32 n=32 stages=1 width_warps=2 warps=4 | packed local softcap ordered
+    f32 256 256 m=16 n=16 stages=1 width_warps=2 warps=2 | packed local sinks
+)");
 
 // Cells of 64 rows and keys are whole, mixed or empty, in each head and sequence otherwise.
 const char* const kMask = R"(
@@ -99,7 +87,7 @@ const Lengths kShort = {{1, 33, 70}, {1, 16, 47, 90}, {0, 1, 17, 40}, {0, 1, 30,
 
 class Maker {
  public:
-  Maker(const Row& row, const Lengths& lengths, uint64_t seed)
+  Maker(const TileRow& row, const Lengths& lengths, uint64_t seed)
       : row_(row), lengths_(lengths), random_(static_cast<uint32_t>(seed)) {
     c_.seed = seed;
   }
@@ -145,13 +133,13 @@ class Maker {
     }
     if (row_.has("together")) {
       c_.kv_heads = 2, c_.group = one_of({2, 3}), c_.fixed_lengths = true;
-      const bool narrow = std::string(row_.tile).find(" n=32 ") != std::string::npos;
+      const bool narrow = row_.tile.find(" n=32 ") != std::string::npos;
       c_.queries.assign(narrow ? 8 : 28, one_of({5, 20, 33}));
       c_.keys.assign(c_.queries.size(), narrow ? 203 : 150);
     }
   }
 
-  const Row& row_;
+  const TileRow& row_;
   const Lengths& lengths_;
   std::mt19937 random_;
   AttentionCase c_;
@@ -162,10 +150,10 @@ Answer run_case(const AttentionCase& c) {
 }
 
 // `turns` cases of each row.
-std::vector<AttentionCase> cases_of(const std::vector<Row>& rows, const Lengths& lengths, int turns,
-                                    bool backward) {
+std::vector<AttentionCase> cases_of(const std::vector<TileRow>& rows, const Lengths& lengths,
+                                    int turns, bool backward) {
   std::vector<AttentionCase> cases;
-  for (const Row& row : rows) {
+  for (const TileRow& row : rows) {
     for (int turn = 0; turn < turns; ++turn) {
       AttentionCase c = Maker(row, lengths, cases.size() + 1)();
       c.backward = c.given_forward = backward;
@@ -205,7 +193,7 @@ TEST_CASE("attention forward: float32 is not rounded to less, however tensor cor
   check_all(cases_of(kForwardF32, kShort, 2, false), true);
   std::vector<AttentionCase> ones;
   for (uint64_t seed = 1; seed <= 3; ++seed) {
-    const Row row = {LATHE_F32, 96, 64, "m=64 n=32 stages=1 warps=4", "packed local alibi"};
+    const TileRow row = {LATHE_F32, 96, 64, "m=64 n=32 stages=1 warps=4", "packed local alibi"};
     ones.push_back(Maker(row, kShort, seed)());
     ones.back().tile = row.tile, ones.back().ones = true;
   }

@@ -59,6 +59,14 @@ ref::Conv make_inputs(const ConvCase& conv, uint64_t seed) {
   return inputs;
 }
 
+Call call_of(const char* op, const ConvCase& conv) {
+  Call call;
+  call.op = op;
+  call.options["activation"] = conv.silu ? "silu" : "none";
+  call.alignment = conv.alignment;
+  return call;
+}
+
 Outputs reference(const ConvCase& conv, const ref::Conv& inputs) {
   Outputs out;
   const auto forward = ref::conv_forward(inputs);
@@ -74,10 +82,7 @@ Outputs reference(const ConvCase& conv, const ref::Conv& inputs) {
 }
 
 Call conv_call(const ConvCase& c, const ref::Conv& inputs) {
-  Call call;
-  call.op = "causal_conv1d";
-  call.options["activation"] = c.silu ? "silu" : "none";
-  call.alignment = c.alignment;
+  Call call = call_of("causal_conv1d", c);
   if (c.any_shape) call.open = {"D"};
   const std::vector<int64_t> activation = {c.batch, c.tokens, c.channels};
   const std::vector<int64_t> state = {c.sequences(), c.channels, c.width};
@@ -104,10 +109,7 @@ Call conv_call(const ConvCase& c, const ref::Conv& inputs) {
 }
 
 Call conv_update_call(const ConvCase& c, const ref::Conv& inputs) {
-  Call call;
-  call.op = "causal_conv1d_update";
-  call.options["activation"] = c.silu ? "silu" : "none";
-  call.alignment = c.alignment;
+  Call call = call_of("causal_conv1d_update", c);
   // Rows of x, residual and y may lie apart: the gap between tokens is one between rows here.
   const Placement rows{.token_gap = c.placement.token_gap, .offset = c.placement.offset};
   const std::vector<int64_t> row = {c.batch, c.channels};

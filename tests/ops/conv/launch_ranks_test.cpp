@@ -47,29 +47,11 @@ struct RankRun {
   lathe::HaloPlan halo;
 
   RankRun(Builder builder, int rank, const std::vector<int64_t>& bounds) {
-    const int ranks = static_cast<int>(bounds.size()) - 1;
-    world.join(&fake, ranks, rank);
-    REQUIRE(lathe_problem_group(builder.problem.get(), world.group.get(),
-                                LATHE_REDUCE_PARAMETER_GRADS) == LATHE_OK);
-    world.make(builder);
-    lathe_shard* made = nullptr;
-    REQUIRE(lathe_shard_create(&made, ranks, rank, bounds.back(), bounds.data()) == LATHE_OK);
-    shard.reset(made);
+    shard = world.make_rank(builder, &fake, rank, bounds);
     halo = lathe::halo_plan(shard->layout.partition, rank, 4);
     const size_t r = static_cast<size_t>(rank);
     world.fill(2, bounds[r + 1] - bounds[r], 2, 64, 4);
-    const lathe_plan* plan = world.plan.get();
-    REQUIRE_MESSAGE(lathe_plan_workspace(plan, world.slots.data(), shard.get(), &bytes) == LATHE_OK,
-                    error());
-    REQUIRE_MESSAGE(lathe_plan_run_sharded(plan, shard.get(), world.slots.data(), kWorkspace, bytes,
-                                           kStream) == LATHE_OK,
-                    error());
-    CHECK(fake.violations.empty());
-    check_run_again(plan, shard.get(), world.slots, bytes);
-    lathe_estimate estimate = {};
-    estimate.size = sizeof(estimate);
-    REQUIRE(lathe_plan_estimate(plan, world.slots.data(), shard.get(), &estimate) == LATHE_OK);
-    estimated = estimate.launches;
+    estimated = run_rank(world, fake, shard.get(), &bytes);
   }
   bool peers() const { return !halo.sources.empty() || !halo.destinations.empty(); }
 };

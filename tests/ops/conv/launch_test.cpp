@@ -36,13 +36,10 @@ TEST_CASE("one rank: parameters are those of the tensors, and nothing is allocat
   const auto forward = world.launches_of("causal_conv1d").at(0);
   const auto p = forward.as<lathe::ConvForwardParams>();
   CHECK(forward.config.hStream == kStream);
-  CHECK(p.x == World::address(conv::x));
-  CHECK(p.weight == World::address(conv::weight));
-  CHECK(p.bias == World::address(conv::bias));
+  check_addresses({{p.x, conv::x}, {p.weight, conv::weight}, {p.bias, conv::bias}});
   CHECK(p.residual == nullptr);
-  CHECK(p.initial_state == World::address(conv::initial_state));
-  CHECK(p.y == World::address(conv::y));
-  CHECK(p.final_state == World::address(conv::final_state));
+  check_addresses(
+      {{p.initial_state, conv::initial_state}, {p.y, conv::y}, {p.final_state, conv::final_state}});
   CHECK(p.x_batch_stride == 700 * 64 + 640);
   CHECK(p.y_batch_stride == 700 * 64);
   CHECK(p.x_token_stride == 64);
@@ -57,9 +54,7 @@ TEST_CASE("one rank: parameters are those of the tensors, and nothing is allocat
   CHECK(p.state_tiles >= 1);
 
   const auto q = world.launches_of("causal_conv1d_bwd").at(0).as<lathe::ConvBackwardParams>();
-  CHECK(q.dy == World::address(conv::dy));
-  CHECK(q.dx == World::address(conv::dx));
-  CHECK(q.dinitial_state == World::address(conv::dinitial_state));
+  check_addresses({{q.dy, conv::dy}, {q.dx, conv::dx}, {q.dinitial_state, conv::dinitial_state}});
   CHECK(q.dfinal_state == nullptr);
   CHECK(q.all_tiles == q.tiles);
   CHECK(static_cast<char*>(q.partials) >= kWorkspace);
@@ -69,8 +64,7 @@ TEST_CASE("one rank: parameters are those of the tensors, and nothing is allocat
       world.launches_of("causal_conv1d_weight_grad").at(0).as<lathe::ConvWeightGradParams>();
   CHECK(w.partials == q.partials);
   CHECK(w.tiles == 2 * q.all_tiles);
-  CHECK(w.dweight == World::address(conv::dweight));
-  CHECK(w.dbias == World::address(conv::dbias));
+  check_addresses({{w.dweight, conv::dweight}, {w.dbias, conv::dbias}});
 }
 
 TEST_CASE("what is found in the cache is in the device before the next is looked for") {
@@ -141,8 +135,7 @@ TEST_CASE("the update rolls its state in place") {
   REQUIRE_MESSAGE(status == LATHE_OK, error());
   REQUIRE(recorder.count == 1);
   const auto p = recorder.launches[0].as<lathe::ConvUpdateParams>();
-  CHECK(p.state == World::address(lathe::conv_update::state));
-  CHECK(p.y == World::address(lathe::conv_update::y));
+  check_addresses({{p.state, lathe::conv_update::state}, {p.y, lathe::conv_update::y}});
   CHECK(p.x_stride == 96);
   CHECK(p.state_stride == 96 * 3);
   CHECK(p.batch == 7);

@@ -18,13 +18,13 @@ using ref::Array;
 
 // 150 tokens of two value heads: chunks, blocks and rounds that end anywhere.
 KdaCase plain() {
-  KdaCase kda;
-  kda.group = 2;
-  kda.key_dim = 60, kda.value_dim = 32;
-  kda.tokens = 150;
-  kda.beta_dtype = LATHE_F32;
-  kda.backward = kda.dht = true;
-  return kda;
+  return {.beta_dtype = LATHE_F32,
+          .group = 2,
+          .key_dim = 60,
+          .value_dim = 32,
+          .tokens = 150,
+          .backward = true,
+          .dht = true};
 }
 
 KdaCase normalized() {

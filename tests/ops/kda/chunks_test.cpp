@@ -11,15 +11,15 @@ using namespace apitest;
 namespace {
 
 // Ends of sequences at, before and behind those of a chunk, and up to three value heads a key head.
-const std::vector<KdaSetup> kGradients = {
-    {kBf16, kBf16, kF32, 128, 4, "l2norm bounded factor bias sigmoid final"},
-    {kBf16, kF32, kBf16, 128, 4, "packed l2norm softplus factor bias sigmoid initial grouped"},
-    {kF16, kF32, kF32, 256, 4, "packed l2norm final narrow grouped"},
-    {kBf16, kBf16, kBf16, 64, 4, "packed bounded bias initial final v_first"},
-    {kBf16, kF32, kF32, 128, 4, "packed l2norm softplus factor bias"},
-    {kF32, kF32, kF32, 64, 4, "l2norm softplus factor bias sigmoid final"},
-    {kF32, kF32, kF32, 128, 2, "packed initial grouped"},
-};
+const std::vector<KdaSetup> kGradients = setups(R"(
+    bf16 bf16 f32 128 4 | l2norm bounded factor bias sigmoid final
+    bf16 f32 bf16 128 4 | packed l2norm softplus factor bias sigmoid initial grouped
+    f16 f32 f32 256 4 | packed l2norm final narrow grouped
+    bf16 bf16 bf16 64 4 | packed bounded bias initial final v_first
+    bf16 f32 f32 128 4 | packed l2norm softplus factor bias
+    f32 f32 f32 64 4 | l2norm softplus factor bias sigmoid final
+    f32 f32 f32 128 2 | packed initial grouped
+)");
 
 TEST_CASE("kda: gradients where sequences and chunks end together and apart") {
   uint32_t seed = 1;

@@ -17,13 +17,14 @@ using ref::Array;
 
 // One head's tokens of one row, everything made in the kernel.
 KdaCase sample() {
-  KdaCase kda;
-  kda.group = 2;
-  kda.key_dim = 60, kda.value_dim = 36;
-  kda.tokens = 150;
-  kda.l2norm = kda.sigmoid = true;
-  kda.gate = 3, kda.dt_bias = true;
-  return kda;
+  return {.group = 2,
+          .key_dim = 60,
+          .value_dim = 36,
+          .tokens = 150,
+          .gate = 3,
+          .dt_bias = true,
+          .l2norm = true,
+          .sigmoid = true};
 }
 
 // The values of tokens [from, to) of an array of `rows` of them.

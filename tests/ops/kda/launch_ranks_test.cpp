@@ -9,13 +9,12 @@
 #include "ops/kda/schema.h"
 #include "templates/params/kda_chunked.h"
 #include "tests/harness/launch_world.h"
+#include "tests/ops/kda/problems.h"
 
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
-using test::Declaration;
 using test::error;
 
 constexpr int64_t kRows = 2, kHeads = 4, kKeys = 64, kValues = 32;
@@ -23,15 +22,10 @@ constexpr int64_t kRows = 2, kHeads = 4, kKeys = 64, kValues = 32;
 constexpr size_t kState = size_t{4} * kRows * kHeads * kKeys * kValues;
 constexpr size_t kMap = size_t{4} * kRows * kHeads * kKeys * kKeys;
 
-const std::vector<Declaration> kInputs = {
-    {"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
-    {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
-    {"beta", LATHE_BF16, {-1, -1, 4}},  {"A_log", LATHE_F32, {4}},
-    {"dt_bias", LATHE_F32, {256}},      {"initial_state", LATHE_F32, {-1, 4, 64, 32}},
-};
-const std::vector<Declaration> kForward = {{"o", LATHE_BF16, {-1, -1, 4, 32}},
-                                           {"final_state", LATHE_F32, {-1, 4, 64, 32}}};
-const std::vector<Declaration> kBackward = {
+const test::Tensors kInputs = test::kKdaGated;
+const test::Tensors kForward = {{"o", LATHE_BF16, {-1, -1, 4, 32}},
+                                {"final_state", LATHE_F32, {-1, 4, 64, 32}}};
+const test::Tensors kBackward = {
     {"do", LATHE_BF16, {-1, -1, 4, 32}},
     {"dht", LATHE_F32, {-1, 4, 64, 32}},
     {"dq", LATHE_BF16, {-1, -1, 2, 64}},
@@ -77,38 +71,15 @@ struct RankRun {
   std::vector<std::string> kernels;
 
   RankRun(const Builder& builder, int rank, const std::vector<int64_t>& bounds) {
-    const int ranks = static_cast<int>(bounds.size()) - 1;
     share_kernels(&world);
-    world.join(&fake, ranks, rank);
-    REQUIRE(lathe_problem_group(builder.problem.get(), world.group.get(),
-                                LATHE_REDUCE_PARAMETER_GRADS) == LATHE_OK);
-    world.make(builder);
-    lathe_shard* made = nullptr;
-    REQUIRE(lathe_shard_create(&made, ranks, rank, bounds.back(), bounds.data()) == LATHE_OK);
-    shard.reset(made);
+    shard = world.make_rank(builder, &fake, rank, bounds);
     const auto r = static_cast<size_t>(rank);
-    world.fill({{Dim::B, kRows},
-                {Dim::T, bounds[r + 1] - bounds[r]},
-                {Dim::N, kRows},
-                {Dim::H, 2},
-                {Dim::HV, kHeads},
-                {Dim::K, kKeys},
-                {Dim::V, kValues},
-                {Dim::HVK, kHeads * kKeys}});
+    world.fill("B T N H HV K V HV*K", {kRows, bounds[r + 1] - bounds[r], kRows, 2, kHeads, kKeys,
+                                       kValues, kHeads * kKeys});
     const lathe_plan* plan = world.plan.get();
-    REQUIRE(prepare(made, *plan).ok());
-    REQUIRE_MESSAGE(lathe_plan_workspace(plan, world.slots.data(), made, &bytes) == LATHE_OK,
-                    error());
-    recorder.count = 0;
-    REQUIRE_MESSAGE(lathe_plan_run_sharded(plan, made, world.slots.data(), kWorkspace, bytes,
-                                           kStream) == LATHE_OK,
-                    error());
-    CHECK(fake.violations.empty());
-    check_run_again(plan, made, world.slots, bytes);
-    lathe_estimate estimate = {};
-    estimate.size = sizeof(estimate);
-    REQUIRE(lathe_plan_estimate(plan, world.slots.data(), made, &estimate) == LATHE_OK);
-    CHECK(estimate.launches == recorder.count);
+    REQUIRE(prepare(shard.get(), *plan).ok());
+    const uint64_t launches = run_rank(world, fake, shard.get(), &bytes);
+    CHECK(launches == recorder.count);
     for (size_t i = 0; i < recorder.count; ++i) {
       const auto kernel = static_cast<size_t>(recorder.launches[i].kernel);
       kernels.push_back(plan->kernels[kernel].built->spec().kernel);
@@ -212,14 +183,7 @@ TEST_CASE("kda on a rank: a shard that was not prepared") {
   const Builder builder = builder_of(true, false, "1");
   REQUIRE(lathe_problem_group(builder.problem.get(), world.group.get(), 0) == LATHE_OK);
   world.make(builder);
-  world.fill({{Dim::B, 1},
-              {Dim::T, 10},
-              {Dim::N, 1},
-              {Dim::H, 2},
-              {Dim::HV, 4},
-              {Dim::K, 64},
-              {Dim::V, 32},
-              {Dim::HVK, 256}});
+  world.fill("B T N H HV K V HV*K", {1, 10, 1, 2, 4, 64, 32, 256});
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
   options.world = 2, options.length = 20;
   lathe_shard* made = nullptr;

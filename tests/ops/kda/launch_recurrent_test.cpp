@@ -11,7 +11,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace of = lathe::kda_recurrent;
@@ -36,16 +35,7 @@ Builder step() {
 TEST_CASE("kda_recurrent: parameters are those of the tensors, and nothing is allocated") {
   World world;
   world.make(step());
-  world.fill({{Dim::B, 3},
-              {Dim::T, 5},
-              {Dim::N, 3},
-              {Dim::H, 2},
-              {Dim::HV, 4},
-              {Dim::K, 64},
-              {Dim::V, 32},
-              {Dim::HVK, 256},
-              {Dim::S, 20},
-              {Dim::spec, 6}});
+  world.fill("B T N H HV K V HV*K S spec", {3, 5, 3, 2, 4, 64, 32, 256, 20, 6});
   world.arrays[of::q].strides = {5 * 136, 136, 64, 1};
   world.slots[of::q] = world.arrays[of::q].get();
   size_t slot = 0;
@@ -67,19 +57,15 @@ TEST_CASE("kda_recurrent: parameters are those of the tensors, and nothing is al
   const auto p = launch.as<lathe::KdaRecurrentParams>();
   CHECK(launch.config.hStream == kStream);
   CHECK(launch.config.gridDimX == 3 * 4 * 1);
-  CHECK(p.q == World::address(of::q));
-  CHECK(p.k == World::address(of::k));
-  CHECK(p.v == World::address(of::v));
-  CHECK(p.g == World::address(of::g));
-  CHECK(p.beta == World::address(of::beta));
+  check_addresses({{p.q, of::q}, {p.k, of::k}, {p.v, of::v}, {p.g, of::g}, {p.beta, of::beta}});
   CHECK(p.A_log == nullptr);
   CHECK(p.dt_bias == World::address(of::dt_bias));
   CHECK(p.cu_seqlens == nullptr);
-  CHECK(p.state_in == World::address(of::state_pool));
-  CHECK(p.state_out == World::address(of::state_pool));
-  CHECK(p.state_indices == World::address(of::state_indices));
-  CHECK(p.num_accepted_tokens == World::address(of::num_accepted_tokens));
-  CHECK(p.o == World::address(of::o));
+  check_addresses({{p.state_in, of::state_pool},
+                   {p.state_out, of::state_pool},
+                   {p.state_indices, of::state_indices},
+                   {p.num_accepted_tokens, of::num_accepted_tokens},
+                   {p.o, of::o}});
   CHECK(p.q_batch_stride == 5 * 136);
   CHECK(p.q_token_stride == 136);
   CHECK(p.q_head_stride == 64);

@@ -7,27 +7,26 @@
 #include "ops/kda/schema.h"
 #include "templates/params/kda_chunked.h"
 #include "tests/harness/launch_world.h"
+#include "tests/ops/kda/problems.h"
 
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
-using test::Declaration;
 using test::error;
 namespace of = lathe::kda;
 
-const std::vector<Declaration> kInputs = {
-    {"q", LATHE_BF16, {-1, -1, 2, 64}},  {"k", LATHE_BF16, {-1, -1, 2, 64}},
-    {"v", LATHE_BF16, {-1, -1, 4, 32}},  {"g", LATHE_F32, {-1, -1, 4, 64}},
-    {"beta", LATHE_BF16, {-1, -1, 4}},   {"A_log", LATHE_F32, {4}},
-    {"dt_bias", LATHE_F32, {256}},       {"initial_state", LATHE_F32, {-1, 4, 64, 32}},
-    {"do", LATHE_BF16, {-1, -1, 4, 32}}, {"dht", LATHE_F32, {-1, 4, 64, 32}},
-    {"dq", LATHE_BF16, {-1, -1, 2, 64}}, {"dk", LATHE_BF16, {-1, -1, 2, 64}},
-    {"dv", LATHE_BF16, {-1, -1, 4, 32}}, {"dg", LATHE_F32, {-1, -1, 4, 64}},
-    {"dbeta", LATHE_BF16, {-1, -1, 4}},  {"dA_log", LATHE_F32, {4}},
-    {"ddt_bias", LATHE_F32, {256}},      {"dinitial_state", LATHE_F32, {-1, 4, 64, 32}},
-};
+const test::Tensors kInputs =
+    test::with(test::kKdaGated, {{"do", LATHE_BF16, {-1, -1, 4, 32}},
+                                 {"dht", LATHE_F32, {-1, 4, 64, 32}},
+                                 {"dq", LATHE_BF16, {-1, -1, 2, 64}},
+                                 {"dk", LATHE_BF16, {-1, -1, 2, 64}},
+                                 {"dv", LATHE_BF16, {-1, -1, 4, 32}},
+                                 {"dg", LATHE_F32, {-1, -1, 4, 64}},
+                                 {"dbeta", LATHE_BF16, {-1, -1, 4}},
+                                 {"dA_log", LATHE_F32, {4}},
+                                 {"ddt_bias", LATHE_F32, {256}},
+                                 {"dinitial_state", LATHE_F32, {-1, 4, 64, 32}}});
 
 Builder backward(const char* segments) {
   Builder builder("kda");
@@ -37,9 +36,8 @@ Builder backward(const char* segments) {
   return builder;
 }
 
-std::map<Dim, int64_t> extents(int64_t tokens) {
-  return {{Dim::B, 3},  {Dim::T, tokens}, {Dim::N, 3},  {Dim::H, 2},
-          {Dim::HV, 4}, {Dim::K, 64},     {Dim::V, 32}, {Dim::HVK, 256}};
+void fill(World* world, int64_t tokens, int64_t chunks = 0) {
+  world->fill("B T N H HV K V HV*K NT", {3, tokens, 3, 2, 4, 64, 32, 256, chunks});
 }
 
 // The kernels of a run, in order.
@@ -53,7 +51,7 @@ std::vector<std::string> run(World* world) {
 TEST_CASE("kda: the launches of a backward, their parameters, and nothing allocated") {
   World world;
   world.make(backward("3"));
-  world.fill(extents(130));
+  fill(&world, 130);
   world.arrays[of::q].strides = {130 * 136, 136, 64, 1};
   world.slots[of::q] = world.arrays[of::q].get();
   const std::vector<std::string> all = {"kda_summary", "kda_merge", "kda_backward_scan",
@@ -63,8 +61,7 @@ TEST_CASE("kda: the launches of a backward, their parameters, and nothing alloca
   const auto p = scan.as<lathe::KdaBackwardScanParams>();
   CHECK(scan.config.gridDimX == 2 * 3 * 4 * 3);
   CHECK(p.forward_blocks == 3 * 4 * 3);
-  CHECK(p.in.q == World::address(of::q));
-  CHECK(p.in.dt_bias == World::address(of::dt_bias));
+  check_addresses({{p.in.q, of::q}, {p.in.dt_bias, of::dt_bias}});
   CHECK(p.in.cu_seqlens == nullptr);
   CHECK(p.in.q_batch_stride == 130 * 136);
   CHECK(p.in.q_token_stride == 136);
@@ -80,8 +77,7 @@ TEST_CASE("kda: the launches of a backward, their parameters, and nothing alloca
   CHECK(p.in.scale == 0.125f);
   CHECK(p.in.lower_bound == -3);
   CHECK(p.in.beta_factor == 2);
-  CHECK(p.d_o == World::address(of::d_o));
-  CHECK(p.dht == World::address(of::dht));
+  check_addresses({{p.d_o, of::d_o}, {p.dht, of::dht}});
   const auto gradients = world.launches_of("kda_backward").at(0);
   const auto b = gradients.as<lathe::KdaBackwardParams>();
   CHECK(gradients.config.gridDimX == 3 * 3 * 2);
@@ -113,14 +109,14 @@ TEST_CASE("kda: the launches of a backward, their parameters, and nothing alloca
   CHECK(p.summaries == s.summaries);
   CHECK(p.grad_ends == s.grad_ends);
   // Two segments have no chain, and no more than chunks of 64 tokens are made of a sequence.
-  world.fill(extents(128));
+  fill(&world, 128);
   CHECK(run(&world) == std::vector<std::string>{"kda_summary", "kda_backward_scan", "kda_backward",
                                                 "kda_backward_finish"});
-  world.fill(extents(60));
+  fill(&world, 60);
   CHECK(run(&world) ==
         std::vector<std::string>{"kda_backward_scan", "kda_backward", "kda_backward_finish"});
   // Without tokens states are handed through, and gradients of what the heads share are 0.
-  world.fill(extents(0));
+  fill(&world, 0);
   CHECK(run(&world) == std::vector<std::string>{"kda_backward_scan", "kda_backward_finish"});
   CHECK(world.launches_of("kda_backward_finish").at(0).as<lathe::KdaBackwardFinishParams>().slots ==
         0);
@@ -133,9 +129,7 @@ TEST_CASE("kda: the forward leaves what the backward of its call reads") {
   builder.set("chunk_size", "32");
   World world;
   world.make(builder);
-  auto all = extents(130);
-  all[Dim::NT] = 5;
-  world.fill(all);
+  fill(&world, 130, 5);
   CHECK(run(&world) == std::vector<std::string>{"kda_forward", "kda_backward_scan", "kda_backward",
                                                 "kda_backward_finish"});
   const auto p = world.launches_of("kda_forward").at(0).as<lathe::KdaForwardParams>();

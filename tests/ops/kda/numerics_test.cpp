@@ -35,16 +35,16 @@ KdaCase shape_of(const KdaSetup& s, uint32_t seed) {
   return kda;
 }
 
-const std::vector<KdaSetup> kForwards = {
-    {kBf16, kF32, kF32, 64, 4, "final"},
-    {kBf16, kBf16, kBf16, 128, 8, "l2norm bounded factor bias sigmoid initial final"},
-    {kF16, kF32, kF32, 128, 4, "packed initial final v_first chunks narrow"},
-    {kBf16, kF32, kBf16, 64, 8, "packed l2norm softplus factor sigmoid negative final"},
-    {kBf16, kF32, kF32, 256, 4, "l2norm bounded initial final chunks"},
-    {kF32, kF32, kF32, 64, 4, "packed l2norm bounded bias sigmoid final"},
-    {kF32, kBf16, kF32, 128, 2, "initial final v_first chunks"},
-    {kF32, kF32, kF32, 256, 2, "packed l2norm softplus factor sigmoid initial final"},
-};
+const std::vector<KdaSetup> kForwards = setups(R"(
+    bf16 f32 f32 64 4 | final
+    bf16 bf16 bf16 128 8 | l2norm bounded factor bias sigmoid initial final
+    f16 f32 f32 128 4 | packed initial final v_first chunks narrow
+    bf16 f32 bf16 64 8 | packed l2norm softplus factor sigmoid negative final
+    bf16 f32 f32 256 4 | l2norm bounded initial final chunks
+    f32 f32 f32 64 4 | packed l2norm bounded bias sigmoid final
+    f32 bf16 f32 128 2 | initial final v_first chunks
+    f32 f32 f32 256 2 | packed l2norm softplus factor sigmoid initial final
+)");
 
 TEST_CASE("kda: forwards of random shapes on every configuration") {
   uint32_t seed = 1;
@@ -53,16 +53,15 @@ TEST_CASE("kda: forwards of random shapes on every configuration") {
   }
 }
 
-const std::vector<KdaSetup> kBackwards = {
-    {kBf16, kF32, kF32, 64, 4, "single"},
-    {kBf16, kBf16, kBf16, 128, 8, "l2norm bounded factor bias sigmoid initial final single"},
-    {kF16, kF32, kF32, 128, 4, "packed initial final v_first narrow grouped"},
-    {kBf16, kF32, kBf16, 64, 8,
-     "packed l2norm softplus factor bias sigmoid negative final grouped"},
-    {kF32, kF32, kF32, 64, 4, "packed l2norm bounded factor sigmoid initial final single"},
-    {kF32, kF32, kF32, 128, 2, "packed initial final single"},
-    {kF16, kF32, kF32, 64, 4, "packed single l2norm initial final narrow"},
-};
+const std::vector<KdaSetup> kBackwards = setups(R"(
+    bf16 f32 f32 64 4 | single
+    bf16 bf16 bf16 128 8 | l2norm bounded factor bias sigmoid initial final single
+    f16 f32 f32 128 4 | packed initial final v_first narrow grouped
+    bf16 f32 bf16 64 8 | packed l2norm softplus factor bias sigmoid negative final grouped
+    f32 f32 f32 64 4 | packed l2norm bounded factor sigmoid initial final single
+    f32 f32 f32 128 2 | packed initial final single
+    f16 f32 f32 64 4 | packed single l2norm initial final narrow
+)");
 
 TEST_CASE("kda: backwards of random shapes on every configuration") {
   uint32_t seed = 1;

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
-#include <random>
 
-#include "tests/harness/covering.h"
+#include "tests/harness/combinations.h"
 
 namespace apitest {
 namespace {
@@ -53,23 +51,15 @@ std::vector<int64_t> widths_in(int64_t padded) {
   }
 }
 
-class Maker {
+class Maker : Draws {
  public:
-  explicit Maker(uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::vector<KdaCase> group(const Choice& choice) {
-    std::vector<KdaCase> cases;
-    for (size_t i = 0; i < kCasesOfGroup; ++i) cases.push_back(one(choice, i));
-    return cases;
+    return cases_of(kCasesOfGroup, [&](size_t i) { return one(choice, i); });
   }
 
  private:
-  template <typename List>
-  auto pick(const List& list) {
-    return *(std::begin(list) + static_cast<ptrdiff_t>(random_() % std::size(list)));
-  }
-  bool now_and_then(uint32_t every) { return random_() % every == 0; }
-
   KdaCase one(const Choice& choice, size_t index) {
     KdaCase c;
     const auto [keys, values] = kPaddedWidths[choice[kWidths]];
@@ -135,17 +125,11 @@ class Maker {
 
   static constexpr const char* kSomeGradients[] = {"dv,dbeta,dinitial_state", "dq",
                                                    "dk,dg,ddt_bias", "dinitial_state,dA_log,dq"};
-  std::mt19937 random_;
   size_t next_length_ = 0;
 };
 
 }  // namespace
 
-std::vector<std::vector<KdaCase>> kda_options() {
-  Maker maker(11);
-  std::vector<std::vector<KdaCase>> groups;
-  for (const Choice& choice : covering_choices(kValues, 3)) groups.push_back(maker.group(choice));
-  return groups;
-}
+Groups<KdaCase> kda_options() { return groups_of(Maker(11), kValues, 3); }
 
 }  // namespace apitest

@@ -5,12 +5,11 @@
 // over the cases of all groups every width, length, ratio, chunk and number of segments.
 #pragma once
 
-#include <vector>
-
+#include "tests/harness/combinations.h"
 #include "tests/ops/kda/case.h"
 
 namespace apitest {
 
-std::vector<std::vector<KdaCase>> kda_options();
+Groups<KdaCase> kda_options();
 
 }  // namespace apitest

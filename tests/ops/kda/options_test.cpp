@@ -6,11 +6,7 @@
 // LATHE_TEST_SHARD=3/15 runs groups 3 and 18; without it the first of fifteen.
 #include "tests/ops/kda/options.h"
 
-#include <doctest/doctest.h>
-
 #include <set>
-
-#include "tests/shard.h"
 
 using namespace apitest;
 
@@ -36,21 +32,10 @@ TEST_CASE("kda: at least 300 combinations of options, with every width and ratio
 }
 
 TEST_CASE("kda: combinations of options against float64") {
-  const testing::Shard shard = testing::chosen_shard(15);
-  const auto groups = kda_options();
-  uint64_t cases = 0;
-  for (size_t g = shard.index; g < groups.size(); g += shard.count) {
-    for (const KdaCase& kda : groups[g]) {
-      INFO(kda.text());
-      const KdaInputs inputs = make_kda_inputs(kda, 100 * g + ++cases);
-      try {
-        check_kda(kda, inputs);
-      } catch (const std::exception& error) {
-        FAIL_CHECK(error.what());
-      }
-    }
-  }
-  MESSAGE("part ", shard.index, " of ", shard.count, ": ", cases, " combinations");
+  run_combinations(kda_options(), 15, [](const KdaCase& kda, size_t group, size_t cases) {
+    check_kda(kda, make_kda_inputs(kda, 100 * group + cases));
+    return std::vector<Kernel>();
+  });
 }
 
 }  // namespace

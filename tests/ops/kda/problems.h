@@ -4,64 +4,23 @@
 // that are never launched.
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <map>
-
 #include "ops/kda/request.h"
-#include "ops/resolve.h"
-#include "tests/harness/support.h"
+#include "tests/harness/problems.h"
 
 namespace test {
-
-using Tensors = std::vector<Declaration>;
-using Options = std::vector<std::pair<const char*, const char*>>;
 
 inline const Tensors kKda = {
     {"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
     {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
     {"beta", LATHE_F16, {-1, -1, 4}},   {"o", LATHE_BF16, {-1, -1, 4, 32}}};
 
-// Tensors declared otherwise, or more of them.
-inline Tensors with(Tensors tensors, const Tensors& others) {
-  for (const auto& other : others) {
-    std::erase_if(tensors, [&](const auto& each) { return each.name == other.name; });
-    tensors.push_back(other);
-  }
-  return tensors;
-}
-inline Tensors without(Tensors tensors, const std::string& name) {
-  std::erase_if(tensors, [&](const auto& each) { return each.name == name; });
-  return tensors;
-}
-
-// A problem that is declared, and what was refused about it.
-inline Builder declared(const char* op, const Tensors& tensors, const Options& options) {
-  Builder builder(op);
-  builder.tensors(tensors);
-  for (const auto& [name, value] : options) builder.set(name, value);
-  return builder;
-}
-
-// A problem that is refused: all of `text` is in the refusal.
-struct Bad {
-  Tensors tensors;
-  Options options;
-  std::vector<const char*> text;
+// Inputs with everything made in the kernel, for launches.
+inline const Tensors kKdaGated = {
+    {"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
+    {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
+    {"beta", LATHE_BF16, {-1, -1, 4}},  {"A_log", LATHE_F32, {4}},
+    {"dt_bias", LATHE_F32, {256}},      {"initial_state", LATHE_F32, {-1, 4, 64, 32}},
 };
-template <class Request>
-void check_refused(const std::vector<Bad>& bad, const Request& request,
-                   lathe::Code code = lathe::Code::invalid_argument) {
-  for (const Bad& each : bad) {
-    const auto found = request(each.tensors, each.options);
-    CAPTURE(each.text[0]);
-    REQUIRE_FALSE(found.ok());
-    CHECK(found.status().code() == code);
-    for (const char* part : each.text) {
-      CHECK_MESSAGE(contains(found.status().text(), part), found.status().text());
-    }
-  }
-}
 
 // Tensors that both operators refuse.
 inline std::vector<Bad> bad_tensors() {
@@ -149,61 +108,35 @@ inline std::vector<Bad> bad_options() {
   };
 }
 
-// A call; nothing of it is ever launched.
-struct KdaFixture {
-  Builder builder;
-  lathe::Extents extents;
-  std::vector<lathe::Slot> slots;
-  std::map<std::string, Array> arrays;
-  std::unique_ptr<lathe::Executor> work;
-
-  KdaFixture(const char* op, const Tensors& tensors, const Options& options = {})
-      : builder(declared(op, tensors, options)) {
-    REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
-    const auto checked = lathe::resolve(*builder.problem);
-    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    extents = checked->extents;
-    slots = lathe::make_slots(*checked);
-    auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
-    REQUIRE_MESSAGE(made.ok(), made.status().text());
-    work = std::move(*made);
-  }
+// A call that is never launched.
+struct KdaFixture : ExecutorCall {
+  using ExecutorCall::ExecutorCall;
   void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
     arrays["q"] = arrays["k"] = Array(LATHE_BF16, {batch, tokens, 2, 64});
     arrays["v"] = arrays["o"] = Array(LATHE_BF16, {batch, tokens, value_heads, 32});
     arrays["g"] = Array(LATHE_F32, {batch, tokens, value_heads, 64});
     arrays["beta"] = Array(LATHE_F16, {batch, tokens, value_heads});
   }
-  lathe::Result<lathe::Call> call() {
-    std::vector<const DLTensor*> tensors;
-    uintptr_t address = 0;
-    for (const lathe::Slot& slot : slots) {
-      Array& array = arrays.at(slot.name);
-      array.view.data = reinterpret_cast<void*>(address += 0x100000);
-      tensors.push_back(array.get());
-    }
-    lathe::Call made;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, extents, tensors.data(),
-                               lathe::Checks::all, 0, &made));
-    return made;
-  }
-  lathe::Result<size_t> workspace() {
-    const auto made = call();
-    LATHE_TRY(made);
-    return work->workspace_bytes(*made);
-  }
-  lathe::Status run() {
-    const auto made = call();
-    LATHE_TRY(made);
-    LATHE_TRY(work->workspace_bytes(*made));
-    return work->run(*made);
-  }
-  void check_refused(std::vector<const char*> parts,
-                     lathe::Code code = lathe::Code::invalid_argument) {
-    const lathe::Status found = run();
-    CHECK(found.code() == code);
-    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
-  }
 };
+
+// Calls without rows end before a launch, and those that fit no plan of either operator are
+// refused.
+template <class Fixture>
+void check_calls(Fixture&& fixture) {
+  fixture.fill(0, 5);
+  CHECK(fixture.run().ok());
+  fixture.fill(3, 0);
+  CHECK(fixture.run().ok());
+  fixture.fill(2, 5);
+  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
+  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
+  fixture.fill(2, 5);
+  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
+  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
+  fixture.fill(1 << 29, 5);
+  fixture.check_refused({"value heads", "split the batch"}, lathe::Code::unsupported);
+  fixture.fill(1, (int64_t{1} << 30) + 1);
+  fixture.check_refused({"q has T = 1073741825"}, lathe::Code::unsupported);
+}
 
 }  // namespace test

@@ -10,42 +10,20 @@
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Bad;
-using test::Builder;
-using test::contains;
-using test::error;
-using test::Options;
-using test::Tensors;
-using test::with;
-using test::without;
+using namespace test;
 
-const Tensors kPlain = test::kKda;
-const test::Declaration kPool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
-const test::Declaration kSlots = {"state_indices", LATHE_I32, {-1}};
-const test::Declaration kColumns = {"state_indices", LATHE_I32, {-1, -1}};
-const test::Declaration kAlog = {"A_log", LATHE_F32, {4}};
-const test::Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
+const Tensors kPlain = kKda;
+const Declaration kPool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
+const Declaration kSlots = {"state_indices", LATHE_I32, {-1}};
+const Declaration kColumns = {"state_indices", LATHE_I32, {-1, -1}};
+const Declaration kAlog = {"A_log", LATHE_F32, {4}};
+const Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
 
-// As lathe_plan_create does it, up to the choice of kernels.
-lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& options = {},
-                                         int alignment = 16) {
-  Builder builder = test::declared("kda_recurrent", tensors, options);
-  if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
-  REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto declared = lathe::resolve(*builder.problem);
-  if (!declared.ok()) return declared.status();
-  return lathe::kda_recurrent_request(*declared);
-}
-
-void check_refused(const std::vector<Bad>& bad) {
-  test::check_refused(
-      bad, [](const auto& tensors, const auto& options) { return request(tensors, options); });
-}
+const Requests<lathe::KdaRequest> request = {"kda_recurrent", lathe::kda_recurrent_request};
 
 TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what is allowed") {
-  check_refused(test::bad_tensors());
-  check_refused({
+  request.check_refused(bad_tensors());
+  request.check_refused({
       {with(kPlain, {kPool}), {}, {"state_pool", "without state_indices"}},
       {with(kPlain, {kSlots}), {}, {"state_indices", "without state_pool"}},
       {with(kPlain, {kPool, kSlots, kFinal}), {}, {"final_state", "with state_pool"}},
@@ -67,71 +45,56 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
 }
 
 TEST_CASE("kda_recurrent: options out of range, and options that need another, are refused") {
-  check_refused(test::bad_options());
-  check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}}});
-  const auto narrow = request(kPlain, {}, 8);
-  REQUIRE_FALSE(narrow.ok());
-  CHECK(narrow.status().code() == Code::unsupported);
-  CHECK(contains(narrow.status().text(), "alignment is 8"));
+  request.check_refused(bad_options());
+  request.check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}}});
+  request.check_refused({kPlain, {}, {"alignment is 8"}}, Code::unsupported, 8);
 }
 
 TEST_CASE("kda_recurrent: a problem becomes flags of the code and numbers of the launch") {
-  const auto plain = request(kPlain, {{"safe_gate", "1"}, {"lower_bound", "unset"}});
-  REQUIRE_MESSAGE(plain.ok(), plain.status().text());
-  CHECK(plain->problem.element == lathe::Dtype::bf16);
-  CHECK(plain->problem.gate == lathe::Dtype::f32);
-  CHECK(plain->problem.beta == lathe::Dtype::f16);
-  CHECK(plain->problem.key_dim == 64);
-  CHECK(plain->problem.value_dim == 32);
-  CHECK(plain->problem.gate_kind == lathe::kKdaGateGiven);
-  CHECK(plain->problem.states == lathe::kKdaStatesPlain);
-  CHECK_FALSE(plain->problem.packed);
-  CHECK(plain->scale == 0.125f);
-  CHECK(plain->beta_factor == 1);
-  CHECK_FALSE(plain->final_state);
+  const auto plain = request.accepted(kPlain, {{"safe_gate", "1"}, {"lower_bound", "unset"}});
+  CHECK(plain.problem.element == lathe::Dtype::bf16);
+  CHECK(plain.problem.gate == lathe::Dtype::f32);
+  CHECK(plain.problem.beta == lathe::Dtype::f16);
+  CHECK(plain.problem.key_dim == 64);
+  CHECK(plain.problem.value_dim == 32);
+  CHECK(plain.problem.gate_kind == lathe::kKdaGateGiven);
+  CHECK(plain.problem.states == lathe::kKdaStatesPlain);
+  CHECK_FALSE(plain.problem.packed);
+  CHECK(plain.scale == 0.125f);
+  CHECK(plain.beta_factor == 1);
+  CHECK_FALSE(plain.final_state);
 
-  const auto rich = request(with(kPlain, {kAlog,
-                                          {"dt_bias", LATHE_F32, {256}},
-                                          {"cu_seqlens", LATHE_I64, {-1}},
-                                          {"state_pool", LATHE_F32, {-1, 4, 32, 64}},
-                                          kColumns}),
-                            {{"use_gate_in_kernel", "1"},
-                             {"lower_bound", "-5"},
-                             {"safe_gate", "1"},
-                             {"use_qk_l2norm_in_kernel", "1"},
-                             {"use_beta_sigmoid_in_kernel", "1"},
-                             {"allow_neg_eigval", "1"},
-                             {"state_v_first", "1"},
-                             {"scale", "0.1"}});
-  REQUIRE_MESSAGE(rich.ok(), rich.status().text());
-  CHECK(rich->problem.gate_kind == lathe::kKdaGateBounded);
-  CHECK(rich->problem.states == lathe::kKdaStatesColumns);
-  CHECK(rich->problem.cu_seqlens == lathe::Dtype::i64);
-  CHECK(rich->problem.packed);
-  CHECK(rich->problem.A_log);
-  CHECK(rich->problem.dt_bias);
-  CHECK(rich->problem.l2norm);
-  CHECK(rich->problem.sigmoid);
-  CHECK(rich->problem.state_v_first);
-  CHECK(rich->lower_bound == -5);
-  CHECK(rich->beta_factor == 2);
-  CHECK(rich->scale == 0.1f);
-  const auto soft = request(with(kPlain, {kAlog}), {{"use_gate_in_kernel", "1"}});
-  REQUIRE_MESSAGE(soft.ok(), soft.status().text());
-  CHECK(soft->problem.gate_kind == lathe::kKdaGateSoftplus);
+  const auto rich = request.accepted(with(kPlain, {kAlog,
+                                                   {"dt_bias", LATHE_F32, {256}},
+                                                   {"cu_seqlens", LATHE_I64, {-1}},
+                                                   {"state_pool", LATHE_F32, {-1, 4, 32, 64}},
+                                                   kColumns}),
+                                     {{"use_gate_in_kernel", "1"},
+                                      {"lower_bound", "-5"},
+                                      {"safe_gate", "1"},
+                                      {"use_qk_l2norm_in_kernel", "1"},
+                                      {"use_beta_sigmoid_in_kernel", "1"},
+                                      {"allow_neg_eigval", "1"},
+                                      {"state_v_first", "1"},
+                                      {"scale", "0.1"}});
+  CHECK(rich.problem.gate_kind == lathe::kKdaGateBounded);
+  CHECK(rich.problem.states == lathe::kKdaStatesColumns);
+  CHECK(rich.problem.cu_seqlens == lathe::Dtype::i64);
+  check_flags(true, {rich.problem.packed, rich.problem.A_log, rich.problem.dt_bias,
+                     rich.problem.l2norm, rich.problem.sigmoid, rich.problem.state_v_first});
+  CHECK(rich.lower_bound == -5);
+  CHECK(rich.beta_factor == 2);
+  CHECK(rich.scale == 0.1f);
+  const auto soft = request.accepted(with(kPlain, {kAlog}), {{"use_gate_in_kernel", "1"}});
+  CHECK(soft.problem.gate_kind == lathe::kKdaGateSoftplus);
 }
 
-struct Fixture : test::KdaFixture {
+struct Fixture : KdaFixture {
   explicit Fixture(const Tensors& tensors, const Options& options = {})
       : KdaFixture("kda_recurrent", tensors, options) {}
 };
 
 TEST_CASE("kda_recurrent: nothing to write, no launch") {
-  Fixture fixture(kPlain);
-  fixture.fill(0, 5);
-  CHECK(fixture.run().ok());
-  fixture.fill(3, 0);
-  CHECK(fixture.run().ok());
   Fixture pool(with(kPlain, {kPool, kSlots}));
   pool.fill(3, 0);
   pool.arrays["state_pool"] = Array(LATHE_F32, {7, 4, 64, 32});
@@ -140,17 +103,7 @@ TEST_CASE("kda_recurrent: nothing to write, no launch") {
 }
 
 TEST_CASE("kda_recurrent: calls that do not fit are refused before a launch") {
-  Fixture fixture(kPlain);
-  fixture.fill(2, 5);
-  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
-  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
-  fixture.fill(2, 5);
-  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
-  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
-  fixture.fill(1 << 29, 5);
-  fixture.check_refused({"value heads", "split the batch"}, Code::unsupported);
-  fixture.fill(1, (int64_t{1} << 30) + 1);
-  fixture.check_refused({"q has T = 1073741825"}, Code::unsupported);
+  check_calls(Fixture(kPlain));
 
   Tensors open = kPlain;
   for (auto& each : open) {

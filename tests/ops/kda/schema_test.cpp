@@ -8,18 +8,9 @@
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Bad;
-using test::Builder;
-using test::contains;
-using test::Declaration;
-using test::error;
-using test::Options;
-using test::Tensors;
-using test::with;
-using test::without;
+using namespace test;
 
-const Tensors kForward = test::kKda;
+const Tensors kForward = kKda;
 const Declaration kDo = {"do", LATHE_BF16, {-1, -1, 4, 32}};
 const Declaration kDq = {"dq", LATHE_BF16, {-1, -1, 2, 64}};
 const Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
@@ -32,31 +23,9 @@ const Declaration kSavedStates = {"saved_states", LATHE_BF16, {-1, 4, 32, 64}};
 const Tensors kBoth = with(kForward, {kDo, kDq});
 const Tensors kBackward = without(kBoth, "o");
 
-// As lathe_plan_create does it, up to the choice of kernels.
-lathe::Result<lathe::KdaRequest> request(const Tensors& tensors, const Options& options = {},
-                                         int alignment = 16) {
-  Builder builder = test::declared("kda", tensors, options);
-  if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
-  REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto declared = lathe::resolve(*builder.problem);
-  if (!declared.ok()) return declared.status();
-  return lathe::kda_request(*declared);
-}
+const Requests<lathe::KdaRequest> request = {"kda", lathe::kda_request};
 
-lathe::KdaRequest accepted(const Tensors& tensors, const Options& options = {},
-                           int alignment = 16) {
-  const auto found = request(tensors, options, alignment);
-  REQUIRE_MESSAGE(found.ok(), found.status().text());
-  return *found;
-}
-
-void check_refused(const std::vector<Bad>& bad, Code code = Code::invalid_argument) {
-  test::check_refused(
-      bad, [](const auto& tensors, const auto& options) { return request(tensors, options); },
-      code);
-}
-
-struct Fixture : test::KdaFixture {
+struct Fixture : KdaFixture {
   explicit Fixture(const Tensors& tensors, const Options& options = {})
       : KdaFixture("kda", tensors, options) {}
   void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
@@ -67,8 +36,8 @@ struct Fixture : test::KdaFixture {
 };
 
 TEST_CASE("kda: tensors that do not fit are refused by name, with what is allowed") {
-  check_refused(test::bad_tensors());
-  check_refused({
+  request.check_refused(bad_tensors());
+  request.check_refused({
       {without(kForward, "o"), {}, {"nothing to compute", "dinitial_state"}},
       {with(kForward, {{"chunk_states", LATHE_F32, {-1, -1, 4, 32, 64}}}),
        {},
@@ -111,8 +80,8 @@ TEST_CASE("kda: tensors that do not fit are refused by name, with what is allowe
 }
 
 TEST_CASE("kda: options out of range, and options that need another, are refused") {
-  check_refused(test::bad_options());
-  check_refused({
+  request.check_refused(bad_options());
+  request.check_refused({
       {kForward, {{"chunk_size", "48"}}, {"chunk_size", "'48'", "64|16|32"}},
       {kForward, {{"chunk_size", "0"}}, {"chunk_size", "'0'"}},
       {kForward, {{"chunk_size", "128"}}, {"chunk_size", "'128'"}},
@@ -133,23 +102,17 @@ TEST_CASE("kda: options out of range, and options that need another, are refused
        {{"warmup_segments", "4"}, {"segments", "2"}, {"use_qk_l2norm_in_kernel", "1"}},
        {"warmup_segments is 4 and segments is 2"}},
   });
-  const auto narrow = request(kForward, {}, 4);
-  REQUIRE_FALSE(narrow.ok());
-  CHECK(narrow.status().code() == Code::unsupported);
-  CHECK(contains(narrow.status().text(), "alignment is 4; kda needs 8"));
+  request.check_refused({kForward, {}, {"alignment is 4; kda needs 8"}}, Code::unsupported, 4);
 }
 
 TEST_CASE("kda: a problem becomes flags of the code and numbers of the launch") {
-  const lathe::KdaRequest plain = accepted(kForward, {{"safe_gate", "1"}});
+  const lathe::KdaRequest plain = request.accepted(kForward, {{"safe_gate", "1"}});
   CHECK(plain.problem.element == lathe::Dtype::bf16);
   CHECK(plain.problem.beta == lathe::Dtype::f16);
   CHECK(plain.problem.key_dim == 64);
   CHECK(plain.problem.value_dim == 32);
-  CHECK(plain.problem.forward);
-  CHECK(plain.problem.grouped);
-  CHECK_FALSE(plain.problem.saves);
-  CHECK_FALSE(plain.problem.backward);
-  CHECK_FALSE(plain.problem.recurrent);
+  check_flags(true, {plain.problem.forward, plain.problem.grouped});
+  check_flags(false, {plain.problem.saves, plain.problem.backward, plain.problem.recurrent});
   CHECK(plain.chunk_size == 64);
   CHECK(plain.scale == 0.125f);
 
@@ -163,46 +126,44 @@ TEST_CASE("kda: a problem becomes flags of the code and numbers of the launch") 
                                    {"dA_log", LATHE_F32, {4}},
                                    {"ddt_bias", LATHE_F32, {256}},
                                    {"dinitial_state", LATHE_F32, {-1, 4, 64, 32}}});
-  const lathe::KdaRequest rich = accepted(all, {{"use_gate_in_kernel", "1"},
-                                                {"lower_bound", "-5"},
-                                                {"use_beta_sigmoid_in_kernel", "1"},
-                                                {"allow_neg_eigval", "1"},
-                                                {"chunk_size", "16"},
-                                                {"deterministic", "0"},
-                                                {"segments", "1"}});
+  const lathe::KdaRequest rich = request.accepted(all, {{"use_gate_in_kernel", "1"},
+                                                        {"lower_bound", "-5"},
+                                                        {"use_beta_sigmoid_in_kernel", "1"},
+                                                        {"allow_neg_eigval", "1"},
+                                                        {"chunk_size", "16"},
+                                                        {"deterministic", "0"},
+                                                        {"segments", "1"}});
   const lathe::KdaProblem& problem = rich.problem;
   CHECK(problem.gate_kind == lathe::kKdaGateBounded);
-  for (const bool flag :
-       {problem.packed, problem.A_log, problem.dt_bias, problem.sigmoid, problem.initial_state,
-        problem.forward, problem.final_state, problem.chunk_states, problem.saves, problem.backward,
-        problem.dht, problem.dinitial_state, problem.dA_log, problem.ddt_bias}) {
-    CHECK(flag);
-  }
+  check_flags(true, {problem.packed, problem.A_log, problem.dt_bias, problem.sigmoid,
+                     problem.initial_state, problem.forward, problem.final_state,
+                     problem.chunk_states, problem.saves, problem.backward, problem.dht,
+                     problem.dinitial_state, problem.dA_log, problem.ddt_bias});
   CHECK_FALSE(rich.saved_outside);
   CHECK(rich.beta_factor == 2);
   CHECK(rich.chunk_size == 16);
   CHECK(rich.segments == 1);
-  const lathe::KdaRequest soft = accepted(with(kForward, {kAlog}), {{"use_gate_in_kernel", "1"}});
+  const lathe::KdaRequest soft =
+      request.accepted(with(kForward, {kAlog}), {{"use_gate_in_kernel", "1"}});
   CHECK(soft.problem.gate_kind == lathe::kKdaGateSoftplus);
 }
 
 TEST_CASE("kda: which walks a backward makes") {
-  CHECK(accepted(kBackward).problem.recomputes());
-  CHECK_FALSE(accepted(kBoth).problem.recomputes());
+  CHECK(request.accepted(kBackward).problem.recomputes());
+  CHECK_FALSE(request.accepted(kBoth).problem.recomputes());
   const Tensors saved = {kSavedValues, kSavedStates};
   const Options keep = {{"disable_recompute", "1"}};
-  const lathe::KdaRequest left = accepted(with(kForward, saved), keep);
-  CHECK(left.problem.saves);
-  CHECK(left.saved_outside);
-  const lathe::KdaRequest read = accepted(with(kBackward, saved), keep);
+  const lathe::KdaRequest left = request.accepted(with(kForward, saved), keep);
+  check_flags(true, {left.problem.saves, left.saved_outside});
+  const lathe::KdaRequest read = request.accepted(with(kBackward, saved), keep);
   CHECK(read.problem.given_saved);
   CHECK_FALSE(read.problem.recomputes());
-  CHECK(accepted(with(kBoth, saved), keep).problem.saves);
+  CHECK(request.accepted(with(kBoth, saved), keep).problem.saves);
   // Nobody to leave anything for.
-  CHECK_FALSE(accepted(kForward, keep).problem.saves);
+  CHECK_FALSE(request.accepted(kForward, keep).problem.saves);
   // Who reads and who writes them.
   const auto written = [&](const Tensors& tensors) {
-    const Builder builder = test::declared("kda", tensors, keep);
+    const Builder builder = declared("kda", tensors, keep);
     return builder.problem->writes(lathe::kda::saved_values);
   };
   CHECK(written(with(kForward, saved)));
@@ -216,7 +177,7 @@ TEST_CASE("kda: rows come in the widest pieces that widths and strides allow") {
         {"q", LATHE_BF16, {-1, -1, 1, keys}},   {"k", LATHE_BF16, {-1, -1, 1, keys}},
         {"v", LATHE_BF16, {-1, -1, 1, values}}, {"g", gate, {-1, -1, 1, keys}},
         {"beta", LATHE_F32, {-1, -1, 1}},       {"o", LATHE_BF16, {-1, -1, 1, values}}};
-    const lathe::KdaRequest found = accepted(tensors, {}, alignment);
+    const lathe::KdaRequest found = request.accepted(tensors, {}, alignment);
     CHECK_FALSE(found.problem.grouped);
     return found.problem.vector_bytes;
   };
@@ -235,17 +196,7 @@ TEST_CASE("kda: nothing to write, no launch") {
 }
 
 TEST_CASE("kda: calls that do not fit are refused before a launch") {
-  Fixture fixture(kBoth);
-  fixture.fill(2, 5);
-  fixture.arrays["g"] = Array(LATHE_F32, {2, 4, 4, 64});
-  fixture.check_refused({"g has shape [2, 4, 4, 64]", "T is 4", "T = 5"});
-  fixture.fill(2, 5);
-  fixture.arrays["q"].strides = {5 * 130, 130, 65, 1};
-  fixture.check_refused({"q", "stride 650", "multiples of 16 bytes"});
-  fixture.fill(1 << 29, 5);
-  fixture.check_refused({"value heads", "split the batch"}, Code::unsupported);
-  fixture.fill(1, (int64_t{1} << 30) + 1);
-  fixture.check_refused({"q has T = 1073741825"}, Code::unsupported);
+  check_calls(Fixture(kBoth));
 
   Fixture saved(with(kBoth, {kChunks, kSavedValues, kSavedStates}), {{"disable_recompute", "1"}});
   const auto fill = [&](int64_t chunks, int64_t slots) {

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tests/harness/tile_rows.h"
 #include "tests/ops/kda/case.h"
 
 namespace apitest {
@@ -23,6 +24,16 @@ struct KdaSetup {
   // Widths are multiples of it. Rows of odd multiples of 4 elements move in pieces of 8 bytes.
   int step() const { return has("narrow") || element == LATHE_F32 ? 4 : 8; }
 };
+
+// "bf16 f32 f32 64 4 | final" in each line.
+inline std::vector<KdaSetup> setups(const std::string& text) {
+  std::vector<KdaSetup> all;
+  for (const TableRow& row : table_rows(text)) {
+    all.push_back({row.dtypes.at(0), row.dtypes.at(1), row.dtypes.at(2), row.numbers.at(0),
+                   row.numbers.at(1), row.flags});
+  }
+  return all;
+}
 
 inline KdaCase case_of(const KdaSetup& s) {
   KdaCase kda;

@@ -17,7 +17,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::contains;
 using test::error;
@@ -111,15 +110,8 @@ struct RankWorld : World {
     driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
     driver.cuStreamWaitEvent = [](CUstream, CUevent, unsigned) { return CUDA_SUCCESS; };
     driver.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
-    fill({{Dim::Tq, shard->layout.query_tokens(kRank)},
-          {Dim::Tk, shard->layout.key_tokens(kRank)},
-          {Dim::N, 2},
-          {Dim::H, 16},
-          {Dim::HK, 2},
-          {Dim::D, 64},
-          {Dim::R, 16},
-          {Dim::DV, 32},
-          {Dim::topk, 9}});
+    fill("Tq Tk N H HK D R DV topk", {shard->layout.query_tokens(kRank),
+                                      shard->layout.key_tokens(kRank), 2, 16, 2, 64, 16, 32, 9});
   }
   // Without the ranks' agreement, for which there are no others here.
   void prepare() {
@@ -139,6 +131,17 @@ struct RankWorld : World {
     return ran;
   }
 };
+
+// The plan tells the launches and messages of the last run.
+void check_estimate(const RankWorld& world) {
+  lathe_estimate estimate = {};
+  estimate.size = sizeof estimate;
+  REQUIRE(lathe_plan_estimate(world.plan.get(), world.slots.data(), world.shard.get(), &estimate) ==
+          LATHE_OK);
+  CHECK(estimate.launches == recorder.count);
+  CHECK(estimate.exchanges == static_cast<uint64_t>(sent.groups));
+  CHECK(estimate.exchange_bytes == sent.sent);
+}
 
 TEST_CASE("sparse ranks: gathered keys and tables for the caller's, and nothing is allocated") {
   RankWorld world(problem());
@@ -181,10 +184,10 @@ TEST_CASE("sparse ranks: gathered keys and tables for the caller's, and nothing 
   CHECK(finish.dk_blocks + finish.dv_blocks == 0);
   const auto join = world.launches_of("sparse_gradient_join").at(0).as<lathe::SparseJoinParams>();
   CHECK(finish.dsinks == static_cast<const float*>(join.dsinks_parts) + 16 * kRank);
-  CHECK(join.dsinks == World::address(of::dsinks));
-  CHECK(join.tensors[0].out == World::address(of::dk));
-  CHECK(join.tensors[1].out == World::address(of::dv));
-  CHECK(join.tensors[2].out == World::address(of::dk_rope));
+  check_addresses({{join.dsinks, of::dsinks},
+                   {join.tensors[0].out, of::dk},
+                   {join.tensors[1].out, of::dv},
+                   {join.tensors[2].out, of::dk_rope}});
   CHECK(join.tensors[0].own == main.dk);
   CHECK(join.tensors[1].own == main.dv);
   CHECK(join.tensors[2].own == main.dk);
@@ -201,13 +204,7 @@ TEST_CASE("sparse ranks: gathered keys and tables for the caller's, and nothing 
     CHECK(data + size <= kWorkspace + bytes);
     CHECK((data + size <= sums || data >= sums + sums_bytes));
   }
-  lathe_estimate estimate = {};
-  estimate.size = sizeof estimate;
-  REQUIRE(lathe_plan_estimate(world.plan.get(), world.slots.data(), world.shard.get(), &estimate) ==
-          LATHE_OK);
-  CHECK(estimate.launches == recorder.count);
-  CHECK(estimate.exchanges == static_cast<uint64_t>(sent.groups));
-  CHECK(estimate.exchange_bytes == sent.sent);
+  check_estimate(world);
 }
 
 TEST_CASE("sparse ranks: keys with gaps are packed, each tensor on its own") {
@@ -226,13 +223,7 @@ TEST_CASE("sparse ranks: keys with gaps are packed, each tensor on its own") {
   CHECK(p.to_token_stride == 256);
   CHECK(p.cells == world.shard->layout.key_tokens(kRank));
   CHECK(p.vectors == 8);
-  lathe_estimate estimate = {};
-  estimate.size = sizeof estimate;
-  REQUIRE(lathe_plan_estimate(world.plan.get(), world.slots.data(), world.shard.get(), &estimate) ==
-          LATHE_OK);
-  CHECK(estimate.launches == recorder.count);
-  CHECK(estimate.exchanges == static_cast<uint64_t>(sent.groups));
-  CHECK(estimate.exchange_bytes == sent.sent);
+  check_estimate(world);
 }
 
 TEST_CASE("sparse ranks: narrow gradients are rounded before they travel") {

@@ -11,7 +11,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::error;
 namespace of = lathe::sparse_attention;
@@ -50,16 +49,7 @@ Builder problem(bool backward) {
 }
 
 void fill(World* world, int64_t rows, int64_t keys) {
-  world->fill({{Dim::Tq, rows},
-               {Dim::Tk, keys},
-               {Dim::N, 3},
-               {Dim::H, 16},
-               {Dim::HK, 2},
-               {Dim::G, 8},
-               {Dim::D, 64},
-               {Dim::R, 16},
-               {Dim::DV, 64},
-               {Dim::topk, 9}});
+  world->fill("Tq Tk N H HK G D R DV topk", {rows, keys, 3, 16, 2, 8, 64, 16, 64, 9});
 }
 
 size_t run(World* world) {
@@ -82,17 +72,16 @@ TEST_CASE("sparse attention: parameters are those of the tensors, and nothing is
   const auto p = launch.as<lathe::SparseForwardParams>();
   CHECK(launch.config.hStream == kStream);
   CHECK(launch.config.gridDimX == 5 * 2 * 1 * 2);
-  CHECK(p.in.q == World::address(of::q));
-  CHECK(p.in.k == World::address(of::k));
-  CHECK(p.in.v == World::address(of::v));
-  CHECK(p.in.q_rope == World::address(of::q_rope));
-  CHECK(p.in.k_rope == World::address(of::k_rope));
-  CHECK(p.in.indices == World::address(of::indices));
-  CHECK(p.in.cu_seqlens_q == World::address(of::cu_seqlens_q));
-  CHECK(p.in.key_starts == World::address(of::cu_seqlens_k));
+  check_addresses({{p.in.q, of::q},
+                   {p.in.k, of::k},
+                   {p.in.v, of::v},
+                   {p.in.q_rope, of::q_rope},
+                   {p.in.k_rope, of::k_rope},
+                   {p.in.indices, of::indices},
+                   {p.in.cu_seqlens_q, of::cu_seqlens_q},
+                   {p.in.key_starts, of::cu_seqlens_k}});
   CHECK(p.in.key_ends == static_cast<char*>(World::address(of::cu_seqlens_k)) + 8);
-  CHECK(p.in.q_pos == World::address(of::q_pos));
-  CHECK(p.in.sinks == World::address(of::sinks));
+  check_addresses({{p.in.q_pos, of::q_pos}, {p.in.sinks, of::sinks}});
   CHECK(p.in.q_batch_stride == 0);
   CHECK(p.in.q_token_stride == 2000);
   CHECK(p.in.q_head_stride == 120);
@@ -123,11 +112,11 @@ TEST_CASE("sparse attention: parameters are those of the tensors, and nothing is
   const auto c = combine.as<lathe::SparseCombineParams>();
   CHECK(combine.config.gridDimX == 5 * 16 / 4);
   CHECK(c.partial_sum == p.partial_sum);
-  CHECK(c.out == World::address(of::out));
-  CHECK(c.softmax_max == World::address(of::softmax_max));
-  CHECK(c.softmax_sum == World::address(of::softmax_sum));
-  CHECK(c.lse == World::address(of::lse));
-  CHECK(c.sinks == World::address(of::sinks));
+  check_addresses({{c.out, of::out},
+                   {c.softmax_max, of::softmax_max},
+                   {c.softmax_sum, of::softmax_sum},
+                   {c.lse, of::lse},
+                   {c.sinks, of::sinks}});
   CHECK(c.rows == 5);
   CHECK(c.seq_q == 5);
   CHECK(c.splits == 2);
@@ -145,16 +134,15 @@ TEST_CASE("sparse attention: a deterministic step is a forward, and rows in chun
   CHECK(forward.splits == 1);
   const auto prepare =
       world.launches_of("sparse_backward_prepare").at(0).as<lathe::SparseBackwardPrepareParams>();
-  CHECK(prepare.out == World::address(of::out));
-  CHECK(prepare.dout == World::address(of::dout));
-  CHECK(prepare.lse == World::address(of::lse));
-  CHECK(prepare.sinks == World::address(of::sinks));
+  check_addresses({{prepare.out, of::out},
+                   {prepare.dout, of::dout},
+                   {prepare.lse, of::lse},
+                   {prepare.sinks, of::sinks}});
   CHECK(prepare.rows == 5);
   const auto launch = world.launches_of("sparse_backward").at(0);
   const auto main = launch.as<lathe::SparseBackwardParams>();
   CHECK(launch.config.gridDimX == 5 * 2);
-  CHECK(main.dq == World::address(of::dq));
-  CHECK(main.dq_rope == World::address(of::dq_rope));
+  check_addresses({{main.dq, of::dq}, {main.dq_rope, of::dq_rope}});
   CHECK(main.delta == prepare.delta);
   CHECK(main.dk != nullptr);
   CHECK(main.dv != nullptr);
@@ -171,10 +159,10 @@ TEST_CASE("sparse attention: a deterministic step is a forward, and rows in chun
       world.launches_of("sparse_backward_finish").at(0).as<lathe::SparseBackwardFinishParams>();
   CHECK(finish.dk_sums == main.dk);
   CHECK(finish.dv_sums == main.dv);
-  CHECK(finish.dk == World::address(of::dk));
-  CHECK(finish.dk_rope == World::address(of::dk_rope));
-  CHECK(finish.dv == World::address(of::dv));
-  CHECK(finish.dsinks == World::address(of::dsinks));
+  check_addresses({{finish.dk, of::dk},
+                   {finish.dk_rope, of::dk_rope},
+                   {finish.dv, of::dv},
+                   {finish.dsinks, of::dsinks}});
   CHECK(finish.keys == 300);
   CHECK(finish.dk_rope_token_stride == 32);
 

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
-#include <random>
 
-#include "tests/harness/covering.h"
+#include "tests/harness/combinations.h"
 
 namespace apitest {
 namespace {
@@ -32,25 +30,17 @@ constexpr Widths kAllWidths[] = {{64, 0, 64, false},   {128, 64, 128, false}, {4
 constexpr int kGroups[][3] = {{1, 2, 1}, {8, 16, 8}, {40, 33, 48}, {64, 128, 70}};
 constexpr int kTopk[] = {31, 1, 64, 65, 128, 95, 63, 16};
 
-class Maker {
+class Maker : Draws {
  public:
-  explicit Maker(uint32_t seed) : random_(seed) {}
+  using Draws::Draws;
 
   std::vector<SparseCase> group(const Choice& choice) {
-    std::vector<SparseCase> cases;
     const int* groups = kGroups[choice[kGroup]];
     const int heads = groups[random_() % 3];
-    for (size_t i = 0; i < kCasesOfGroup; ++i) cases.push_back(one(choice, heads, i));
-    return cases;
+    return cases_of(kCasesOfGroup, [&](size_t i) { return one(choice, heads, i); });
   }
 
  private:
-  template <typename List>
-  auto pick(const List& list) {
-    return *(std::begin(list) + static_cast<ptrdiff_t>(random_() % std::size(list)));
-  }
-  bool now_and_then(uint32_t every) { return random_() % every == 0; }
-
   SparseCase one(const Choice& choice, int heads, size_t index) {
     SparseCase c;
     auto& s = c.shape;
@@ -111,18 +101,11 @@ class Maker {
     s.padding_q = pick(std::array{0, 0, 3}), s.padding_k = pick(std::array{0, 5});
   }
 
-  std::mt19937 random_;
   uint32_t seed_ = 0;
 };
 
 }  // namespace
 
-std::vector<std::vector<SparseCase>> sparse_options() {
-  Maker maker(7);
-  std::vector<std::vector<SparseCase>> groups;
-  for (const Choice& choice : covering_choices(kValues, 5, 100))
-    groups.push_back(maker.group(choice));
-  return groups;
-}
+Groups<SparseCase> sparse_options() { return groups_of(Maker(7), kValues, 5, 100); }
 
 }  // namespace apitest

@@ -5,12 +5,11 @@
 // and over the cases every length of a list, kind of list, layout and index space.
 #pragma once
 
-#include <vector>
-
+#include "tests/harness/combinations.h"
 #include "tests/ops/sparse/case.h"
 
 namespace apitest {
 
-std::vector<std::vector<SparseCase>> sparse_options();
+Groups<SparseCase> sparse_options();
 
 }  // namespace apitest

@@ -2,23 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_flash_attention without a device: every refusal by table, what a problem becomes, and
 // calls that end before a launch.
-#include <doctest/doctest.h>
-
-#include <map>
-
-#include "ops/resolve.h"
 #include "ops/sparse/run.h"
-#include "tests/harness/support.h"
+#include "tests/harness/problems.h"
 
 namespace {
 
 using lathe::Code;
-using test::Array;
-using test::Builder;
-using test::contains;
-using test::error;
-using Tensors = std::vector<test::Declaration>;
-using Options = std::vector<std::pair<const char*, const char*>>;
+using namespace test;
 
 const Tensors kBatch = {{"q", LATHE_BF16, {-1, -1, 8, 64}},
                         {"k", LATHE_BF16, {-1, -1, 2, 64}},
@@ -31,52 +21,10 @@ const Tensors kPacked = {{"q", LATHE_BF16, {-1, 8, 64}},    {"k", LATHE_BF16, {-
                          {"out", LATHE_BF16, {-1, 8, 32}}};
 const Options kScaled = {{"scale", "0.125"}};
 
-// Tensors declared otherwise, or more of them.
-Tensors with(Tensors tensors, const Tensors& others) {
-  for (const auto& other : others) {
-    std::erase_if(tensors, [&](const auto& each) { return each.name == other.name; });
-    tensors.push_back(other);
-  }
-  return tensors;
-}
-Tensors without(Tensors tensors, const std::string& name) {
-  std::erase_if(tensors, [&](const auto& each) { return each.name == name; });
-  return tensors;
-}
-
-// As lathe_plan_create does it, up to the choice of kernels.
-lathe::Result<lathe::SparseRequest> request(const Tensors& tensors, const Options& options = {},
-                                            int alignment = 16) {
-  Builder builder("sparse_flash_attention");
-  builder.tensors(tensors);
-  for (const auto& [name, value] : options) builder.set(name, value);
-  if (builder.status != LATHE_OK) return lathe::Status(static_cast<Code>(builder.status), error());
-  REQUIRE(lathe_problem_alignment(builder.problem.get(), alignment) == LATHE_OK);
-  const auto declared = lathe::resolve(*builder.problem);
-  if (!declared.ok()) return declared.status();
-  return lathe::sparse_request(*declared);
-}
-
-struct Bad {
-  Tensors tensors;
-  Options options;
-  std::vector<const char*> text;  // all in the refusal
-};
-
-void check_refused(const std::vector<Bad>& bad, Code code = Code::invalid_argument) {
-  for (const Bad& each : bad) {
-    const auto found = request(each.tensors, each.options);
-    CAPTURE(each.text[0]);
-    REQUIRE_FALSE(found.ok());
-    CHECK(found.status().code() == code);
-    for (const char* part : each.text) {
-      CHECK_MESSAGE(contains(found.status().text(), part), found.status().text());
-    }
-  }
-}
+const Requests<lathe::SparseRequest> request = {"sparse_flash_attention", lathe::sparse_request};
 
 TEST_CASE("sparse attention: tensors that do not fit are refused by name, with what is allowed") {
-  check_refused({
+  request.check_refused({
       {without(kBatch, "indices"), kScaled, {"indices is not declared"}},
       {without(kBatch, "out"), kScaled, {"nothing to compute", "out"}},
       {with(kBatch, {{"indices", LATHE_I64, {-1, -1, 2, -1}}}), kScaled, {"indices", "i64", "i32"}},
@@ -181,7 +129,7 @@ TEST_CASE("sparse attention: tensors that do not fit are refused by name, with w
 }
 
 TEST_CASE("sparse attention: options that do not fit are refused") {
-  check_refused({
+  request.check_refused({
       {kBatch, {}, {"option scale is not set", "requires it", "above 0"}},
       {kBatch, {{"scale", "0"}}, {"option scale is '0'", ">0"}},
       {kBatch, {{"scale", "-1"}}, {"option scale is '-1'", ">0"}},
@@ -200,115 +148,59 @@ TEST_CASE("sparse attention: options that do not fit are refused") {
       {kBatch, {{"num_splits", "-1"}}, {"option num_splits is '-1'", ">=0"}},
       {kBatch, {{"pre_tokens", "5"}}, {"no option 'pre_tokens'"}},
   });
-  check_refused({{with(kBatch, {{"indices", LATHE_I32, {-1, -1, 2, 1 << 24}}}),
-                  {{"scale", "1"}, {"block_size", "128"}},
-                  {"topk = 16777216", "block_size is 128"}}},
-                Code::unsupported);
-  const auto narrow = request(kBatch, kScaled, 8);
-  REQUIRE_FALSE(narrow.ok());
-  CHECK(narrow.status().code() == Code::unsupported);
-  CHECK(contains(narrow.status().text(), "alignment is 8"));
+  request.check_refused({{with(kBatch, {{"indices", LATHE_I32, {-1, -1, 2, 1 << 24}}}),
+                          {{"scale", "1"}, {"block_size", "128"}},
+                          {"topk = 16777216", "block_size is 128"}}},
+                        Code::unsupported);
+  request.check_refused({kBatch, kScaled, {"alignment is 8"}}, Code::unsupported, 8);
 }
 
 TEST_CASE("sparse attention: a problem becomes flags of the code and numbers of the launch") {
-  const auto plain = request(kBatch, kScaled);
-  REQUIRE_MESSAGE(plain.ok(), plain.status().text());
-  CHECK(plain->problem.element == lathe::Dtype::bf16);
-  CHECK(plain->problem.head_dim == 64);
-  CHECK(plain->problem.rope_dim == 0);
-  CHECK(plain->problem.value_dim == 32);
-  CHECK(plain->problem.group == 4);
-  CHECK(plain->problem.forward);
-  CHECK(plain->problem.split);
-  CHECK_FALSE(plain->problem.packed);
-  CHECK_FALSE(plain->problem.values_in_keys);
-  CHECK_FALSE(plain->tokens);
-  CHECK_FALSE(plain->causal);
-  CHECK(plain->scale == 0.125f);
-  CHECK(plain->block_shift == 0);
+  const auto plain = request.accepted(kBatch, kScaled);
+  CHECK(plain.problem.element == lathe::Dtype::bf16);
+  CHECK(plain.problem.head_dim == 64);
+  CHECK(plain.problem.rope_dim == 0);
+  CHECK(plain.problem.value_dim == 32);
+  CHECK(plain.problem.group == 4);
+  check_flags(true, {plain.problem.forward, plain.problem.split});
+  check_flags(false,
+              {plain.problem.packed, plain.problem.values_in_keys, plain.tokens, plain.causal});
+  CHECK(plain.scale == 0.125f);
+  CHECK(plain.block_shift == 0);
 
-  const auto rich = request(
+  const auto rich = request.accepted(
       without(with(kPacked, {{"q_pos", LATHE_I32, {-1}},
                              {"sinks", LATHE_F32, {8}},
                              {"q_rope", LATHE_BF16, {-1, 8, 24}},
                              {"k_rope", LATHE_BF16, {-1, 2, 24}}}),
               "v"),
       {{"scale", "0.5"}, {"sparse_mode", "3"}, {"block_size", "64"}, {"deterministic", "1"}});
-  REQUIRE_MESSAGE(rich.ok(), rich.status().text());
-  CHECK(rich->problem.packed);
-  CHECK(rich->problem.cu_seqlens == lathe::Dtype::i64);
-  CHECK(rich->problem.values_in_keys);
-  CHECK(rich->problem.sinks);
-  CHECK(rich->problem.rope_dim == 24);
-  CHECK_FALSE(rich->problem.split);
-  CHECK(rich->tokens);
-  CHECK(rich->causal);
-  CHECK(rich->positions);
-  CHECK(rich->block_shift == 6);
+  CHECK(rich.problem.packed);
+  CHECK(rich.problem.cu_seqlens == lathe::Dtype::i64);
+  check_flags(true, {rich.problem.values_in_keys, rich.problem.sinks});
+  CHECK(rich.problem.rope_dim == 24);
+  CHECK_FALSE(rich.problem.split);
+  check_flags(true, {rich.tokens, rich.causal, rich.positions});
+  CHECK(rich.block_shift == 6);
 
   // One sequence of packed rows needs no offsets; positions count with sparse_mode 3 only.
-  const auto flat = request(
+  const auto flat = request.accepted(
       with(without(without(kPacked, "cu_seqlens_q"), "cu_seqlens_k"), {{"q_pos", LATHE_I32, {-1}}}),
       {{"scale", "1"}, {"index_space", "absolute"}, {"num_splits", "4"}});
-  REQUIRE_MESSAGE(flat.ok(), flat.status().text());
-  CHECK(flat->tokens);
-  CHECK(flat->absolute);
-  CHECK(flat->splits == 4);
-  CHECK_FALSE(flat->problem.packed);
-  CHECK_FALSE(flat->positions);
+  check_flags(true, {flat.tokens, flat.absolute});
+  CHECK(flat.splits == 4);
+  check_flags(false, {flat.problem.packed, flat.positions});
 }
 
-// A call; nothing of it is ever launched.
-struct Fixture {
-  Builder builder{"sparse_flash_attention"};
-  lathe::Extents extents;
-  std::vector<lathe::Slot> slots;
-  std::map<std::string, Array> arrays;
-  std::unique_ptr<lathe::Executor> work;
-
-  explicit Fixture(const Tensors& tensors, const Options& options = kScaled) {
-    builder.tensors(tensors);
-    for (const auto& [name, value] : options) builder.set(name, value);
-    REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
-    const auto checked = lathe::resolve(*builder.problem);
-    REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    extents = checked->extents;
-    slots = lathe::make_slots(*checked);
-    auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
-    REQUIRE_MESSAGE(made.ok(), made.status().text());
-    work = std::move(*made);
-  }
+struct Fixture : ExecutorCall {
+  explicit Fixture(const Tensors& tensors, const Options& options = kScaled)
+      : ExecutorCall("sparse_flash_attention", tensors, options) {}
   void fill(int64_t batch, int64_t rows, int64_t keys, int64_t topk) {
     arrays["q"] = Array(LATHE_BF16, {batch, rows, 8, 64});
     arrays["k"] = Array(LATHE_BF16, {batch, keys, 2, 64});
     arrays["v"] = Array(LATHE_BF16, {batch, keys, 2, 32});
     arrays["indices"] = Array(LATHE_I32, {batch, rows, 2, topk});
     arrays["out"] = Array(LATHE_BF16, {batch, rows, 8, 32});
-  }
-  lathe::Result<lathe::Call> call() {
-    std::vector<const DLTensor*> tensors;
-    uintptr_t address = 0;
-    for (const lathe::Slot& slot : slots) {
-      Array& array = arrays.at(slot.name);
-      array.view.data = reinterpret_cast<void*>(address += 0x100000);
-      tensors.push_back(array.get());
-    }
-    lathe::Call call;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, extents, tensors.data(),
-                               lathe::Checks::all, 0, &call));
-    return call;
-  }
-  lathe::Status run() {
-    LATHE_ASSIGN(const lathe::Call made, call());
-    LATHE_TRY(work->workspace_bytes(made));
-    return work->run(made);
-  }
-  lathe::Estimate estimate() {
-    const auto made = call();
-    REQUIRE(made.ok());
-    const auto found = work->estimate(*made);
-    REQUIRE(found.ok());
-    return *found;
   }
 };
 
@@ -322,25 +214,19 @@ TEST_CASE("sparse attention: nothing to write, no launch") {
 }
 
 TEST_CASE("sparse attention: calls that do not fit are refused before a launch") {
-  const auto refused = [](Fixture& fixture, std::vector<const char*> parts,
-                          Code code = Code::invalid_argument) {
-    const lathe::Status found = fixture.run();
-    CHECK(found.code() == code);
-    for (const char* part : parts) CHECK_MESSAGE(contains(found.text(), part), found.text());
-  };
   Fixture fixture(kBatch);
   fixture.fill(2, 5, 9, 0);
-  refused(fixture, {"indices has topk = 0"});
+  fixture.check_refused({"indices has topk = 0"});
   fixture.fill(2, 5, 9, 4);
   fixture.arrays["indices"] = Array(LATHE_I32, {2, 4, 2, 4});
-  refused(fixture, {"indices has shape [2, 4, 2, 4]", "Sq is 4", "Sq = 5"});
+  fixture.check_refused({"indices has shape [2, 4, 2, 4]", "Sq is 4", "Sq = 5"});
   fixture.fill(2, 5, 9, 4);
   fixture.arrays["k"].strides = {9 * 130, 130, 65, 1};
-  refused(fixture, {"k", "multiples of 16 bytes"});
+  fixture.check_refused({"k", "multiples of 16 bytes"});
   fixture.fill(1, (int64_t{1} << 30) + 1, 9, 4);
-  refused(fixture, {"q has Sq = 1073741825"}, Code::unsupported);
+  fixture.check_refused({"q has Sq = 1073741825"}, Code::unsupported);
   fixture.fill(1 << 16, 1 << 16, 9, 4);
-  refused(fixture, {"rows", "split the rows"}, Code::unsupported);
+  fixture.check_refused({"rows", "split the rows"}, Code::unsupported);
   Fixture packed(kPacked);
   packed.arrays["q"] = Array(LATHE_BF16, {5, 8, 64});
   packed.arrays["k"] = Array(LATHE_BF16, {9, 2, 64});
@@ -349,7 +235,7 @@ TEST_CASE("sparse attention: calls that do not fit are refused before a launch")
   packed.arrays["out"] = Array(LATHE_BF16, {5, 8, 32});
   packed.arrays["cu_seqlens_q"] = Array(LATHE_I64, {3});
   packed.arrays["cu_seqlens_k"] = Array(LATHE_I64, {4});
-  refused(packed, {"cu_seqlens_k has shape [4]", "N is 3", "N = 2"});
+  packed.check_refused({"cu_seqlens_k has shape [4]", "N is 3", "N = 2"});
 }
 
 TEST_CASE("sparse attention: an estimate counts lists as full, and parts of them") {

@@ -10,7 +10,6 @@
 namespace {
 
 using namespace launches;
-using lathe::Dim;
 using test::Builder;
 using test::contains;
 using test::error;
@@ -50,13 +49,8 @@ struct RankRun {
     lathe_shard* made = nullptr;
     REQUIRE(lathe_shard_create_with(&made, &options) == LATHE_OK);
     shard.reset(made);
-    world.fill({{Dim::B, kBatch},
-                {Dim::Sq, kTokens / kWorld},
-                {Dim::Sk, kTokens / kWorld},
-                {Dim::H, kHeads},
-                {Dim::HK, kKeyHeads},
-                {Dim::D, kWidth},
-                {Dim::DV, kWidth}});
+    world.fill("B Sq Sk H HK D DV",
+               {kBatch, kTokens / kWorld, kTokens / kWorld, kHeads, kKeyHeads, kWidth, kWidth});
     recorder.params_bytes.fill(0);  // steps share kernels, and nobody looks at parameters
     if (prepares) run();
   }

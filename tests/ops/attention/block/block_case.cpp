@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/ops/attention/block_case.h"
+#include "tests/ops/attention/block/block_case.h"
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ __device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
 )";
 
 // The reference's side of them, for row b of the batch.
-void put_mods(const BlockRow& row, const std::shared_ptr<BlockStep>& step, int64_t b,
+void put_mods(const TileRow& row, const std::shared_ptr<BlockStep>& step, int64_t b,
               ref::AttentionBlock* a) {
   a->ahead = [step](int64_t i, int64_t j) { return step->ahead(i, j); };
   if (row.has("score")) {
@@ -87,7 +87,7 @@ int64_t one_of(const std::vector<int64_t>& list, std::mt19937& random) {
   return list[random() % list.size()];
 }
 
-BlockStep random_step(const BlockRow& row, int64_t rows, int64_t keys, std::mt19937& random) {
+BlockStep random_step(const TileRow& row, int64_t rows, int64_t keys, std::mt19937& random) {
   BlockStep step;
   if (row.has("local")) {
     step.window_left = one_of({-1, -1, 0, 5, 64, 300}, random);
@@ -112,7 +112,7 @@ BlockStep random_step(const BlockRow& row, int64_t rows, int64_t keys, std::mt19
   return step;
 }
 
-ref::AttentionBlock random_shape(const BlockRow& row, std::mt19937& random) {
+ref::AttentionBlock random_shape(const TileRow& row, std::mt19937& random) {
   ref::AttentionBlock a;
   a.rows = one_of({1, 5, 64, 113, 150, 260}, random);
   a.keys = one_of({0, 1, 64, 130, 203, 320}, random);
@@ -145,7 +145,7 @@ void append(Values* to, const Values& from) { to->insert(to->end(), from.begin()
 
 // Adds what one block goes on from: a partial result of some rows; and for its gradients an lse as
 // attention over more keys may have it, above that of the block's own and in some rows -inf.
-void add_state(const BlockRow& row, ref::AttentionBlock* a, std::mt19937& random, BlockInputs* to) {
+void add_state(const TileRow& row, ref::AttentionBlock* a, std::mt19937& random, BlockInputs* to) {
   std::normal_distribution<double> normal;
   const int64_t cells = a->rows * a->heads;
   Values out = draw_values(LATHE_F32, cells * a->value_dim, random);
@@ -173,7 +173,7 @@ void add_state(const BlockRow& row, ref::AttentionBlock* a, std::mt19937& random
 }
 
 // Makes the part of a call that a forward and a backward over these blocks share.
-Call common_call(const BlockRow& row, const BlockInputs& in, int64_t sm_margin) {
+Call common_call(const TileRow& row, const BlockInputs& in, int64_t sm_margin) {
   const ref::AttentionBlock& a = in.blocks.front();
   const BlockStep& step = *in.step;
   const auto batch = static_cast<int64_t>(in.blocks.size());
@@ -248,7 +248,7 @@ BlockStep::Place BlockStep::place(int64_t i, int64_t j, int64_t b) const {
   return {0, 0, b};
 }
 
-BlockInputs make_block(const BlockRow& row, uint32_t seed, const ref::AttentionBlock& shape,
+BlockInputs make_block(const TileRow& row, uint32_t seed, const ref::AttentionBlock& shape,
                        const BlockStep* step, int64_t batch) {
   std::mt19937 random(seed);
   BlockInputs in;
@@ -269,12 +269,12 @@ BlockInputs make_block(const BlockRow& row, uint32_t seed, const ref::AttentionB
   return in;
 }
 
-BlockInputs make_block(const BlockRow& row, uint32_t seed, int64_t batch) {
+BlockInputs make_block(const TileRow& row, uint32_t seed, int64_t batch) {
   std::mt19937 random(seed + 1000);
   return make_block(row, seed, random_shape(row, random), nullptr, batch);
 }
 
-Call block_call(const BlockRow& row, const BlockInputs& in, bool first, int64_t sm_margin) {
+Call block_call(const TileRow& row, const BlockInputs& in, bool first, int64_t sm_margin) {
   const ref::AttentionBlock& a = in.blocks.front();
   const auto batch = static_cast<int64_t>(in.blocks.size());
   Call call = common_call(row, in, sm_margin);
@@ -283,11 +283,11 @@ Call block_call(const BlockRow& row, const BlockInputs& in, bool first, int64_t 
   call.put("lse", LATHE_F32, {batch, a.heads, a.rows}, in.lse);
   for (const char* name : {"out", "lse"}) call.tensors.at(name).changed = true;
   call.options["first"] = first ? "1" : "0";
-  if (*row.tile != '\0') call.tiles["attention_block"] = row.tile;
+  if (!row.tile.empty()) call.tiles["attention_block"] = row.tile;
   return call;
 }
 
-Call block_gradients_call(const BlockRow& row, const BlockInputs& in, const std::string& first,
+Call block_gradients_call(const TileRow& row, const BlockInputs& in, const std::string& first,
                           int64_t sm_margin) {
   const ref::AttentionBlock& a = in.blocks.front();
   const auto batch = static_cast<int64_t>(in.blocks.size());
@@ -307,7 +307,7 @@ Call block_gradients_call(const BlockRow& row, const BlockInputs& in, const std:
   sums("dv", {batch, a.keys, a.kv_heads, a.value_dim}, in.dv, !first.empty());
   call.options["deterministic"] = row.has("ordered") ? "1" : "0";
   if (!first.empty()) call.options[first] = "1";
-  if (*row.tile != '\0') call.tiles["attention_block_backward"] = row.tile;
+  if (!row.tile.empty()) call.tiles["attention_block_backward"] = row.tile;
   return call;
 }
 

@@ -8,18 +8,11 @@
 #include <random>
 
 #include "reference/attention_block.h"
-#include "tests/harness/call.h"
+#include "tests/harness/tile_rows.h"
 
 namespace apitest {
 
-// One configuration of the kernels.
-struct BlockRow {
-  lathe_dtype dtype;
-  int64_t width, value_width;  // that the kernel is made for: heads may be narrower
-  const char* tile;            // "": the default
-  std::string flags;  // of ranges, positions, local, softcap, alibi, score, mask, tiles, ordered
-  bool has(const char* flag) const { return flags.find(flag) != std::string::npos; }
-};
+// A row's flags: ranges, positions, local, softcap, alibi, score, mask, tiles, ordered.
 
 // Rows qa to qb see keys ka to kb; mods are told q0, k0 and the batch.
 struct BlockRange {
@@ -50,20 +43,20 @@ struct BlockInputs {
 };
 // Seeded. Rows and keys of no range are NaN, which must reach nothing; so is out of rows without a
 // partial result.
-BlockInputs make_block(const BlockRow& row, uint32_t seed, int64_t batch = 1);
+BlockInputs make_block(const TileRow& row, uint32_t seed, int64_t batch = 1);
 // Rows and keys as they are given, in place of random ones.
-BlockInputs make_block(const BlockRow& row, uint32_t seed, const ref::AttentionBlock& shape,
+BlockInputs make_block(const TileRow& row, uint32_t seed, const ref::AttentionBlock& shape,
                        const BlockStep* step, int64_t batch = 1);
 
-Call block_call(const BlockRow& row, const BlockInputs& in, bool first, int64_t sm_margin = 0);
+Call block_call(const TileRow& row, const BlockInputs& in, bool first, int64_t sm_margin = 0);
 // `first` names the gradients that are written and not read: "" (none), "first" (all) or
 // "first_keys" (dk and dv).
-Call block_gradients_call(const BlockRow& row, const BlockInputs& in, const std::string& first,
+Call block_gradients_call(const TileRow& row, const BlockInputs& in, const std::string& first,
                           int64_t sm_margin = 0);
 
 // doctest CHECKs against plain loops in double. Rows that see no key are not written, to the bit.
-void check_block(const BlockRow& row, const BlockInputs& in, bool first, const Answer& answer);
-void check_block_gradients(const BlockRow& row, const BlockInputs& in, const std::string& first,
+void check_block(const TileRow& row, const BlockInputs& in, bool first, const Answer& answer);
+void check_block_gradients(const TileRow& row, const BlockInputs& in, const std::string& first,
                            const Answer& answer);
 
 }  // namespace apitest

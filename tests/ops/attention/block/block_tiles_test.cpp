@@ -4,55 +4,51 @@
 // ranges and positions on a set of configurations that covers widths, tiles, types and flags.
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
-#include "tests/ops/attention/block_case.h"
+#include "tests/ops/attention/block/block_case.h"
 
 namespace {
 
 using namespace apitest;
 
-const std::vector<BlockRow> kForward = {
-    {LATHE_BF16, 64, 64, "m=128 n=64 stages=2 warps=4", "ranges"},
-    {LATHE_F16, 64, 64, "m=128 n=64 stages=2 warps=4", "ranges local alibi"},
-    {LATHE_BF16, 96, 96, "m=128 n=64 stages=2 warps=4", "positions local"},
-    {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=4", "ranges local"},
-    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=8", "ranges local softcap alibi"},
-    {LATHE_BF16, 128, 128, "m=128 n=64 stages=2 warps=4", "positions local"},
-    {LATHE_F16, 128, 128, "m=128 n=64 stages=2 warps=8", "positions local softcap alibi"},
-    {LATHE_F16, 128, 64, "m=64 n=64 stages=1 warps=4", "positions alibi"},
-    {LATHE_F16, 192, 128, "m=128 n=64 stages=1 warps=8", "ranges local"},
-    {LATHE_BF16, 256, 256, "m=128 n=64 stages=1 warps=8", "positions local"},
-    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "ranges local alibi"},
-    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "positions local softcap"},
-    {LATHE_BF16, 64, 64, "m=64 n=64 stages=2 warps=4", "ranges local mask"},
-    {LATHE_F16, 64, 64, "m=64 n=64 stages=2 warps=4", "ranges score mask tiles"},
-    {LATHE_F16, 128, 64, "m=64 n=64 stages=1 warps=4", "positions local score mask tiles"},
-    {LATHE_F32, 64, 64, "m=64 n=32 stages=1 warps=4", "ranges score mask"},
-};
-const std::vector<BlockRow> kBackward = {
-    {LATHE_BF16, 64, 64, "m=64 n=128 stages=2 width_warps=1 warps=8", "ranges local"},
-    {LATHE_F16, 64, 64, "m=64 n=128 stages=2 width_warps=1 warps=8", "positions local ordered"},
-    {LATHE_BF16, 96, 96, "m=64 n=128 stages=1 width_warps=1 warps=8", "ranges local alibi"},
-    {LATHE_F16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "ranges local ordered"},
-    {LATHE_BF16, 128, 128, "m=64 n=64 stages=1 width_warps=1 warps=4",
-     "ranges local softcap alibi"},
-    {LATHE_BF16, 128, 128, "m=64 n=64 stages=1 width_warps=1 warps=4",
-     "positions local softcap alibi"},
-    {LATHE_F16, 128, 64, "m=64 n=64 stages=1 width_warps=1 warps=4", "positions alibi"},
-    {LATHE_BF16, 192, 128, "m=64 n=64 stages=1 width_warps=2 warps=8", "ranges local"},
-    {LATHE_F16, 256, 256, "m=32 n=64 stages=1 width_warps=2 warps=8", "positions local"},
-    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "ranges local softcap"},
-    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "positions local"},
-    {LATHE_F16, 64, 64, "m=32 n=64 stages=1 width_warps=2 warps=8",
-     "ranges score mask tiles ordered"},
-    {LATHE_BF16, 128, 128, "m=64 n=128 stages=1 width_warps=1 warps=8", "ranges local alibi score"},
-    {LATHE_F16, 128, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
-     "positions local score mask tiles"},
-    {LATHE_F32, 64, 64, "m=32 n=32 stages=1 width_warps=2 warps=4", "ranges score mask"},
-};
+const std::vector<TileRow> kForward = tile_rows(R"(
+    bf16 64 64 m=128 n=64 stages=2 warps=4 | ranges
+    f16 64 64 m=128 n=64 stages=2 warps=4 | ranges local alibi
+    bf16 96 96 m=128 n=64 stages=2 warps=4 | positions local
+    f16 128 128 m=128 n=64 stages=2 warps=4 | ranges local
+    bf16 128 128 m=128 n=64 stages=2 warps=8 | ranges local softcap alibi
+    bf16 128 128 m=128 n=64 stages=2 warps=4 | positions local
+    f16 128 128 m=128 n=64 stages=2 warps=8 | positions local softcap alibi
+    f16 128 64 m=64 n=64 stages=1 warps=4 | positions alibi
+    f16 192 128 m=128 n=64 stages=1 warps=8 | ranges local
+    bf16 256 256 m=128 n=64 stages=1 warps=8 | positions local
+    f32 64 64 m=64 n=32 stages=1 warps=4 | ranges local alibi
+    f32 64 64 m=64 n=32 stages=1 warps=4 | positions local softcap
+    bf16 64 64 m=64 n=64 stages=2 warps=4 | ranges local mask
+    f16 64 64 m=64 n=64 stages=2 warps=4 | ranges score mask tiles
+    f16 128 64 m=64 n=64 stages=1 warps=4 | positions local score mask tiles
+    f32 64 64 m=64 n=32 stages=1 warps=4 | ranges score mask
+)");
+const std::vector<TileRow> kBackward = tile_rows(R"(
+    bf16 64 64 m=64 n=128 stages=2 width_warps=1 warps=8 | ranges local
+    f16 64 64 m=64 n=128 stages=2 width_warps=1 warps=8 | positions local ordered
+    bf16 96 96 m=64 n=128 stages=1 width_warps=1 warps=8 | ranges local alibi
+    f16 128 128 m=64 n=128 stages=1 width_warps=1 warps=8 | ranges local ordered
+    bf16 128 128 m=64 n=64 stages=1 width_warps=1 warps=4 | ranges local softcap alibi
+    bf16 128 128 m=64 n=64 stages=1 width_warps=1 warps=4 | positions local softcap alibi
+    f16 128 64 m=64 n=64 stages=1 width_warps=1 warps=4 | positions alibi
+    bf16 192 128 m=64 n=64 stages=1 width_warps=2 warps=8 | ranges local
+    f16 256 256 m=32 n=64 stages=1 width_warps=2 warps=8 | positions local
+    f32 64 64 m=32 n=32 stages=1 width_warps=2 warps=4 | ranges local softcap
+    f32 64 64 m=32 n=32 stages=1 width_warps=2 warps=4 | positions local
+    f16 64 64 m=32 n=64 stages=1 width_warps=2 warps=8 | ranges score mask tiles ordered
+    bf16 128 128 m=64 n=128 stages=1 width_warps=1 warps=8 | ranges local alibi score
+    f16 128 64 m=64 n=64 stages=1 width_warps=1 warps=4 | positions local score mask tiles
+    f32 64 64 m=32 n=32 stages=1 width_warps=2 warps=4 | ranges score mask
+)");
 
 // One step: what it goes on from, and how many multiprocessors are left to it.
 struct Case {
-  BlockRow row;
+  TileRow row;
   BlockInputs in;
   bool first = false;   // of a forward
   std::string written;  // of a backward: block_gradients_call
@@ -67,9 +63,9 @@ Answer run_backward(const Case& c) {
   return execute(shared_context(), block_gradients_call(c.row, c.in, c.written, c.sm_margin));
 }
 
-std::vector<Case> random_cases(const std::vector<BlockRow>& rows, uint32_t seed) {
+std::vector<Case> random_cases(const std::vector<TileRow>& rows, uint32_t seed) {
   std::vector<Case> cases;
-  for (const BlockRow& row : rows) {
+  for (const TileRow& row : rows) {
     for (int turn = 0; turn < 4; ++turn, ++seed) {
       Case c{row, make_block(row, seed, turn == 3 ? 3 : 1)};
       c.first = turn % 3 == 0;
@@ -134,7 +130,7 @@ TEST_CASE("attention block backward: random ranges and positions, added to sums 
 }
 
 TEST_CASE("attention block: ranges that nobody has checked read and write nothing beyond") {
-  const BlockRow row = {LATHE_BF16, 64, 64, "", "ranges local"};
+  const TileRow row = {LATHE_BF16, 64, 64, "", "ranges local"};
   on_sm80(3, [&](const Give& give) {
     for (uint32_t seed = 1; seed < 9; ++seed) {
       std::mt19937 random(seed);
@@ -192,8 +188,8 @@ TEST_CASE("attention block: tiles that take turns give the same bits") {
 
 // So many rows of a batch that the blocks of one walk several tiles of keys, each with its sums.
 TEST_CASE("attention block backward: fewer sums than tiles of keys, in order") {
-  const BlockRow row = {LATHE_F16, 64, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
-                        "ranges local ordered"};
+  const TileRow row = {LATHE_F16, 64, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
+                       "ranges local ordered"};
   ref::AttentionBlock shape;
   shape.rows = 20, shape.keys = 300, shape.heads = 4, shape.kv_heads = 2;
   shape.head_dim = shape.value_dim = 64;
@@ -207,7 +203,7 @@ TEST_CASE("attention block: more blocks than lanes, of which few are seen") {
   ref::AttentionBlock shape;
   shape.head_dim = shape.value_dim = 64, shape.rows = 70, shape.keys = 2500;
   for (const char* flags : {"positions local", "ranges local"}) {
-    const BlockRow row = {LATHE_BF16, 64, 64, "m=64 n=64 stages=2 warps=4", flags};
+    const TileRow row = {LATHE_BF16, 64, 64, "m=64 n=64 stages=2 warps=4", flags};
     BlockStep step = {.window_left = 40, .window_right = 0};
     if (row.has("ranges")) {
       for (int64_t i = 0; i < 40; ++i) {  // two of them in reach of the rows
@@ -222,8 +218,8 @@ TEST_CASE("attention block: more blocks than lanes, of which few are seen") {
         on_sm80(4, [&](const Give& give) { give([&] { return run_forward(c); }); });
     check_block(c.row, c.in, true, answers.at(0));
   }
-  const BlockRow row = {LATHE_BF16, 64, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
-                        "positions local"};
+  const TileRow row = {LATHE_BF16, 64, 64, "m=64 n=64 stages=1 width_warps=1 warps=4",
+                       "positions local"};
   BlockStep step = {.window_left = 40, .window_right = 0};
   for (int64_t i = 0; i < 2500; ++i) step.q_positions.push_back(i);
   for (int64_t j = 0; j < 70; ++j) step.k_positions.push_back(j < 35 ? 100 + j : 2300 + j);

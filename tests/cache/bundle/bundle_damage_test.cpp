@@ -11,7 +11,7 @@
 #include "cache/bundle/bundle.h"
 #include "cache/tiers.h"
 #include "codegen/base/text.h"
-#include "tests/cache/bundles.h"
+#include "tests/cache/bundle/bundles.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;

@@ -12,7 +12,7 @@
 #include "cache/bundle/bundle.h"
 #include "cache/tiers.h"
 #include "codegen/base/text.h"
-#include "tests/cache/bundles.h"
+#include "tests/cache/bundle/bundles.h"
 #include "tests/cache/faults.h"
 #include "tests/cache/support.h"
 

@@ -5,7 +5,7 @@
 
 #include "tests/harness/check.h"
 #include "tests/numbers.h"
-#include "tests/ops/attention/block_case.h"
+#include "tests/ops/attention/block/block_case.h"
 
 namespace apitest {
 namespace {
@@ -35,7 +35,7 @@ double worst_of(const Values& found, const Values& expected) {
 
 // Weights are rounded once to the element type, so out is off by at most half a last place of it,
 // relative to the largest value; and a few places of float32.
-void check_block(const BlockRow& row, const BlockInputs& in, bool first, const Answer& answer) {
+void check_block(const TileRow& row, const BlockInputs& in, bool first, const Answer& answer) {
   check_clean(answer);
   if (!answer.error.empty()) return;
   const size_t batch = in.blocks.size();
@@ -71,7 +71,7 @@ void check_block(const BlockRow& row, const BlockInputs& in, bool first, const A
 
 // At most twice what a computation loses that rounds weights and gradients of scores to the element
 // type, and some places of float32.
-void check_block_gradients(const BlockRow& row, const BlockInputs& in, const std::string& first,
+void check_block_gradients(const TileRow& row, const BlockInputs& in, const std::string& first,
                            const Answer& answer) {
   check_clean(answer);
   if (!answer.error.empty()) return;

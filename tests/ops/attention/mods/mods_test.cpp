@@ -2,94 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // score_mod and mask_mod through the C API: what options say as well equals them bit for bit with
 // as many products, everything else equals plain loops in double; and what a mod may not be.
-#include "reference/attention.h"
-#include "tests/harness/check.h"
 #include "tests/numbers.h"
+#include "tests/ops/attention/mods/mods_case.h"
 
 using namespace apitest;
 
-namespace {
-
-constexpr double kTolerance = 0.01;  // of f16 results near 1; a wrong key or block is far off
-
-struct Sizes {
-  int64_t batch = 1, seq_q = 200, seq_k = 200, heads = 2, kv_heads = 2, width = 64;
-};
-
-Call dense(const Sizes& s) {
-  Call call;
-  call.draw("q", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width}, 1);
-  call.draw("k", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width}, 2);
-  call.draw("v", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width}, 3);
-  call.want("out", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width});
-  call.want("lse", LATHE_F32, {s.batch, s.heads, s.seq_q});
-  return call;
-}
-
-ref::Attention plain(const Call& call, const Sizes& s) {
-  ref::Attention a;
-  a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = a.value_dim = s.width;
-  a.packed = false;
-  for (int64_t b = 0; b <= s.batch; ++b) {
-    a.begin_q.push_back(b * s.seq_q), a.begin_k.push_back(b * s.seq_k);
-  }
-  a.scale = 1 / std::sqrt(static_cast<double>(s.width));
-  a.q = call.tensors.at("q").values, a.k = call.tensors.at("k").values;
-  a.v = call.tensors.at("v").values;
-  return a;
-}
-
-void check_against(const Answer& answer, const ref::Attention& a) {
-  const ref::AttentionForward expected = ref::attention_forward(a);
-  check_near(answer.outputs.at("out"), expected.out, kTolerance);
-  check_near(answer.outputs.at("lse"), expected.lse, 1e-4);
-}
-
-Call with_gradients(Call call, const Sizes& s) {
-  call.draw("dout", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width}, 4);
-  call.want("dq", LATHE_F16, {s.batch, s.seq_q, s.heads, s.width});
-  call.want("dk", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width});
-  call.want("dv", LATHE_F16, {s.batch, s.seq_k, s.kv_heads, s.width});
-  call.options["deterministic"] = "1";
-  return call;
-}
-
-void check_gradients(const Answer& answer, const Call& call, ref::Attention a) {
-  check_against(answer, a);
-  a.dout = call.tensors.at("dout").values;
-  const ref::AttentionBackward expected = ref::attention_backward(a, ref::attention_forward(a));
-  check_near(answer.outputs.at("dq"), expected.dq, 2 * kTolerance);
-  check_near(answer.outputs.at("dk"), expected.dk, 2 * kTolerance);
-  check_near(answer.outputs.at("dv"), expected.dv, 2 * kTolerance);
-}
-
-const char* const kWindow = R"(
-constexpr int kLeft = 40;
-__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {
-  return kv_idx <= q_idx && kv_idx >= q_idx - kLeft;
-}
-)";
-const char* const kWindowTiles = R"(
-__device__ int mask_tile(int batch, int head, int q0, int q1, int k0, int k1) {
-  if (k0 > q1 - 1 || k1 - 1 < q0 - kLeft) return 0;
-  return k1 - 1 <= q0 && k0 >= q1 - 1 - kLeft ? 2 : 1;
-}
-)";
-
-}  // namespace
-
 TEST_CASE("a sliding window as a mask_mod is the option's, and visits as many tiles") {
-  Call option = dense({}), mod = dense({});
-  option.options = {{"causal", "1"}, {"window_left", "40"}};
-  const Answer expected = run(option);
-  for (const bool tiles : {false, true}) {
-    CAPTURE(tiles);
-    mod.texts["mask_mod"] = std::string(kWindow) + (tiles ? kWindowTiles : "");
-    const Answer found = run(mod);
-    check_same(found.outputs, expected.outputs);
-    CHECK(found.total("tensor_ops") == expected.total("tensor_ops"));
-    CHECK(found.launches.size() == 2);
-  }
+  const Answer expected = check_window(dense({}), 2);
   CHECK(run(dense({})).total("tensor_ops") > expected.total("tensor_ops"));  // it did skip
 }
 
@@ -183,84 +102,6 @@ TEST_CASE("any mask, any bias, heads that share a tile, a window: against plain 
   const Answer again = run(call);
   CHECK(again.compiled == 0);
   check_against(again, a);
-}
-
-TEST_CASE("gradients: a window and a soft cap as mods are the options', bit for bit") {
-  const Sizes s{1, 200, 200, 2, 1, 64};
-  Call option = with_gradients(dense(s), s), mod = option;
-  option.options["causal"] = "1", option.options["window_left"] = "40";
-  const Answer expected = run(option);
-  for (const bool tiles : {false, true}) {
-    CAPTURE(tiles);
-    mod.texts["mask_mod"] = std::string(kWindow) + (tiles ? kWindowTiles : "");
-    const Answer found = run(mod);
-    check_same(found.outputs, expected.outputs);
-    CHECK(found.total("tensor_ops") == expected.total("tensor_ops"));
-  }
-}
-
-TEST_CASE("gradients of any mask and any score_mod: against plain loops") {
-  const Sizes s{2, 70, 150, 4, 2, 64};
-  Call call = with_gradients(dense(s), s);
-  call.options["softcap"] = "3";
-  call.options["window_right"] = "90";
-  const Values factor = {0.5, 1, -0.5, 0.25};
-  call.put("capture_3", LATHE_F16, {4}, factor);
-  call.texts["score_mod"] =
-      "__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx,\n"
-      "                           const Captures& captures) {\n"
-      "  return score + captures.get<3>(head) * score * score + 0.1f * batch;\n}\n"
-      "__device__ float score_mod_bwd(float dscore, float score, int batch, int head, int q_idx,\n"
-      "                               int kv_idx, const Captures& captures) {\n"
-      "  return dscore * (1 + 2 * captures.get<3>(head) * score);\n}\n";
-  call.texts["mask_mod"] =
-      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
-      "  return (q_idx / 8 + kv_idx / 8 + head) % 3 != 0 && q_idx != 5 && kv_idx < 64 + 64 * batch;"
-      "\n}\n";
-  ref::Attention a = plain(call, s);
-  a.softcap = 3, a.window_right = 90;
-  a.score_mod = [&](double x, int64_t b, int64_t h, int64_t, int64_t) {
-    return x + factor[h] * x * x + 0.1 * static_cast<double>(b);
-  };
-  a.score_slope = [&](double x, int64_t, int64_t h, int64_t, int64_t) {
-    return 1 + 2 * factor[h] * x;
-  };
-  a.mask_mod = [](int64_t b, int64_t h, int64_t i, int64_t j) {
-    return (i / 8 + j / 8 + h) % 3 != 0 && i != 5 && j < 64 + 64 * b;
-  };
-  check_gradients(run(call), call, a);
-  call.options["deterministic"] = "0";
-  check_gradients(run(call), call, a);
-}
-
-TEST_CASE("packed sequences, some empty, with a mask and gradients: against plain loops") {
-  constexpr int64_t kHeads = 4, kKeyHeads = 2, kWidth = 64, kRows = 230, kKeys = 300;
-  Call call;
-  call.draw("q", LATHE_F16, {kRows, kHeads, kWidth}, 1);
-  call.draw("k", LATHE_F16, {kKeys, kKeyHeads, kWidth}, 2);
-  call.draw("v", LATHE_F16, {kKeys, kKeyHeads, kWidth}, 3);
-  call.draw("dout", LATHE_F16, {kRows, kHeads, kWidth}, 4);
-  ref::Attention a;
-  a.heads = kHeads, a.kv_heads = kKeyHeads, a.head_dim = a.value_dim = kWidth;
-  a.begin_q = {0, 70, 70, 100, 101, 230}, a.begin_k = {0, 130, 140, 140, 204, 300};
-  call.put("cu_seqlens_q", LATHE_I64, {6}, Values(a.begin_q.begin(), a.begin_q.end()));
-  call.put("cu_seqlens_k", LATHE_I64, {6}, Values(a.begin_k.begin(), a.begin_k.end()));
-  call.want("out", LATHE_F16, {kRows, kHeads, kWidth});
-  call.want("lse", LATHE_F32, {kHeads, kRows});
-  call.want("dq", LATHE_F16, {kRows, kHeads, kWidth});
-  call.want("dk", LATHE_F16, {kKeys, kKeyHeads, kWidth});
-  call.want("dv", LATHE_F16, {kKeys, kKeyHeads, kWidth});
-  call.options["window_left"] = "100";
-  call.texts["mask_mod"] =
-      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
-      "  return (q_idx / 16 + kv_idx / 32 + head + batch) % 3 != 0;\n}\n";
-  a.scale = 1 / std::sqrt(static_cast<double>(kWidth)), a.window_left = 100;
-  a.q = call.tensors.at("q").values, a.k = call.tensors.at("k").values;
-  a.v = call.tensors.at("v").values;
-  a.mask_mod = [](int64_t b, int64_t h, int64_t i, int64_t j) {
-    return (i / 16 + j / 32 + h + b) % 3 != 0;
-  };
-  check_gradients(run(call), call, a);
 }
 
 TEST_CASE("decoding over pages with a bias and a mask: against plain loops") {
