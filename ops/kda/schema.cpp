@@ -4,7 +4,6 @@
 #include "ops/kda/schema.h"
 
 #include "ops/kda/request.h"
-#include "ops/kda/values.h"
 #include "ops/options.h"
 
 namespace lathe {
@@ -62,15 +61,14 @@ constexpr auto kKdaOptions = joined(
 constexpr auto kKdaRecurrentOptions =
     joined(kScale<KdaInputOptions>, kInputOptions<KdaInputOptions>);
 
-Result<std::unique_ptr<Executor>> make_chunked(const Resolved& resolved, const DeviceFacts& facts) {
+MadeExecutor make_chunked(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   LATHE_ASSIGN(const KdaRequest request, kda_request(resolved));
   return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
                   problem.group_flags & kReduceParameterGrads);
 }
 
-Result<std::unique_ptr<Executor>> make_recurrent(const Resolved& resolved,
-                                                 const DeviceFacts& facts) {
+MadeExecutor make_recurrent(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(resolved));
   return make_kda_recurrent(request, facts);
 }

@@ -36,7 +36,7 @@ constexpr OptionInfo kSparseOptions[] = {
         "reads the first two."),
 };
 
-Result<std::unique_ptr<Executor>> make(const Resolved& resolved, const DeviceFacts& facts) {
+MadeExecutor make(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const SparseRequest request, sparse_request(resolved));
   LATHE_ASSIGN(const SparseGroup ranks, sparse_group(resolved.problem));
   return make_sparse(request, facts, ranks);

@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 
-#include "ops/attention/decode_run.h"
+#include "ops/attention/run.h"
 #include "ops/resolve.h"
 #include "tests/harness/support.h"
 
