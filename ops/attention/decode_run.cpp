@@ -223,7 +223,8 @@ Result<Estimate> DecodeExecutor::estimate_plan(const Call&, const DecodePlan& la
 
 }  // namespace
 
-MadeExecutor make_attention_decode(const DecodeRequest& request, const DeviceFacts& facts) {
+MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts) {
+  LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
   LATHE_ASSIGN(const AttentionDecodeKernels kernels,
                attention_decode_kernels(request.attention.problem, facts,
                                         {request.queries, request.attention.ratio}));

@@ -81,6 +81,6 @@ Status check_pages(int64_t page, int64_t table_width);
 Result<DecodeRequest> decode_request(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
-MadeExecutor make_attention_decode(const DecodeRequest& request, const DeviceFacts& facts);
+MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

@@ -59,11 +59,6 @@ constexpr auto kDecodeOptions =
                "num_splits", "0", "0|>=0",
                "Into how many parts the keys are cut; 0: chosen for the device.")});
 
-MadeExecutor make_decode(const Resolved& resolved, const DeviceFacts& facts) {
-  LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
-  return make_attention_decode(request, facts);
-}
-
 // Runs on one rank; over several by the method that the group's flags name, else around a ring.
 MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
@@ -100,7 +95,7 @@ constexpr Operator kOperators[] = {
      .produces = "out",
      .new_options = new_options<DecodeOptions>,
      .check = check_attention_decode,
-     .make = make_decode,
+     .make = make_attention_decode,
      .check_values = check_decode_values},
 };
 

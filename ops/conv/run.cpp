@@ -185,9 +185,11 @@ Result<Estimate> ConvExecutor::estimate(const Call& call) const {
   return out;
 }
 
-MadeExecutor make_conv(const ConvProblem& problem, const DeviceFacts& facts, Group* group,
-                       bool reduce_parameter_grads) {
-  const bool reduce = reduce_parameter_grads && problem.halo && problem.weight_grad;
+MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
+  Group* group = resolved.problem.group ? resolved.problem.group->group.get() : nullptr;
+  const ConvProblem problem = conv_problem(resolved, group ? group->world() : 1);
+  const bool reduce = (resolved.problem.group_flags & kReduceParameterGrads) != 0 && problem.halo &&
+                      problem.weight_grad;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, reduce));
   return executor_of<ConvExecutor>(problem, std::move(kernels), group, reduce);
 }
@@ -240,7 +242,8 @@ Status ConvUpdateExecutor::run(const Call& call) const {
 
 }  // namespace
 
-MadeExecutor make_conv_update(const ConvProblem& problem, const DeviceFacts& facts) {
+MadeExecutor make_conv_update(const Resolved& resolved, const DeviceFacts& facts) {
+  const ConvProblem problem = conv_update_problem(resolved);
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, false));
   return executor_of<ConvUpdateExecutor>(problem, std::move(kernels));
 }

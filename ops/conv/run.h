@@ -91,8 +91,7 @@ ConvProblem conv_problem(const Resolved& resolved, int world);
 ConvProblem conv_update_problem(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
-MadeExecutor make_conv(const ConvProblem& problem, const DeviceFacts& facts, Group* group,
-                       bool reduce_parameter_grads);
-MadeExecutor make_conv_update(const ConvProblem& problem, const DeviceFacts& facts);
+MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_conv_update(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

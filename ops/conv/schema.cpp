@@ -37,17 +37,6 @@ ConvProblem filter_problem(const Resolved& resolved, int x, int weight, int bias
   return asked;
 }
 
-MadeExecutor make_conv1d(const Resolved& resolved, const DeviceFacts& facts) {
-  const lathe_problem& problem = resolved.problem;
-  Group* group = problem.group ? problem.group->group.get() : nullptr;
-  return make_conv(conv_problem(resolved, group ? group->world() : 1), facts, group,
-                   problem.group_flags & kReduceParameterGrads);
-}
-
-MadeExecutor make_conv1d_update(const Resolved& resolved, const DeviceFacts& facts) {
-  return make_conv_update(conv_update_problem(resolved), facts);
-}
-
 constexpr Operator kOperators[] = {
     {.name = "causal_conv1d",
      .sentence = "Depthwise causal convolution over tokens, forward and backward.",
@@ -59,7 +48,7 @@ constexpr Operator kOperators[] = {
      .chain = true,
      .new_options = new_options<ConvOptions>,
      .check = check_conv,
-     .make = make_conv1d},
+     .make = make_conv},
     {.name = "causal_conv1d_update",
      .sentence = "One step of causal_conv1d for decoding, with its state in place.",
      .tensors = conv_update::kTensors,
@@ -67,7 +56,7 @@ constexpr Operator kOperators[] = {
      .produces = "y",
      .new_options = new_options<ConvOptions>,
      .check = check_conv,
-     .make = make_conv1d_update},
+     .make = make_conv_update},
 };
 
 }  // namespace

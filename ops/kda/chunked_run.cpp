@@ -140,9 +140,10 @@ bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
 
 }  // namespace
 
-MadeExecutor make_kda(const KdaRequest& asked, const DeviceFacts& facts, Group* group,
-                      bool reduce_parameter_grads) {
-  KdaRequest request = asked;
+MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts) {
+  const lathe_problem& problem = resolved.problem;
+  Group* group = problem.group ? problem.group->group.get() : nullptr;
+  LATHE_ASSIGN(KdaRequest request, kda_request(resolved));
   request.problem.ranks = group && group->world() > 1;
   if (request.problem.ranks && request.problem.warmup) {
     return invalid(
@@ -155,7 +156,8 @@ MadeExecutor make_kda(const KdaRequest& asked, const DeviceFacts& facts, Group* 
     LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
   }
   return executor_of<KdaExecutor>(request, facts, std::move(kernels),
-                                  request.problem.ranks ? group : nullptr, reduce_parameter_grads);
+                                  request.problem.ranks ? group : nullptr,
+                                  (problem.group_flags & kReduceParameterGrads) != 0);
 }
 
 }  // namespace lathe

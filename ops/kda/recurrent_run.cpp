@@ -111,7 +111,8 @@ Result<Estimate> KdaRecurrentExecutor::estimate_plan(const Call&, const Recurren
 
 }  // namespace
 
-MadeExecutor make_kda_recurrent(const KdaRequest& request, const DeviceFacts& facts) {
+MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts) {
+  LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(resolved));
   LATHE_ASSIGN(const KdaKernels kernels, kda_kernels(request.problem, facts));
   return executor_of<KdaRecurrentExecutor>(request, kernels);
 }

@@ -45,10 +45,9 @@ Status check_kda_inputs(const Resolved& resolved);
 // This one reads types, widths, transforms and their numbers.
 KdaRequest read_kda_inputs(const Resolved& resolved);
 
-// Chooses kernels; compiles nothing. `group`: null on one rank.
-MadeExecutor make_kda(const KdaRequest& request, const DeviceFacts& facts, Group* group,
-                      bool reduce_parameter_grads);
-MadeExecutor make_kda_recurrent(const KdaRequest& request, const DeviceFacts& facts);
+// Chooses kernels; compiles nothing.
+MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts);
 
 // Chunks NT and slots of saved states. Of packed sequences as many chunks as there can be.
 void derive_kda(const lathe_problem& problem, Extents* extents);

@@ -167,8 +167,9 @@ Result<Estimate> SparseExecutor::estimate_plan(const Call&, const SparsePlan& la
   return out;
 }
 
-MadeExecutor make_sparse(const SparseRequest& request, const DeviceFacts& facts,
-                         const SparseGroup& ranks) {
+MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& facts) {
+  LATHE_ASSIGN(const SparseRequest request, sparse_request(resolved));
+  LATHE_ASSIGN(const SparseGroup ranks, sparse_group(resolved.problem));
   LATHE_ASSIGN(const SparseKernels kernels, sparse_kernels(request.problem, facts));
   SparseBackwardKernels backward;
   if (request.problem.backward || request.problem.dsinks) {
