@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "codegen/base/digest.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "collective/small_gather.h"
 
 namespace lathe {
@@ -77,9 +77,9 @@ Status agree(Group& group, std::span<const NamedDigest> digests) {
   if (!find_difference(all, &found)) return {};
   // A rank that is about to do something else may not know the name; then it says its own.
   const bool named = found.at < digests.size();
-  return {Code::invalid_argument,
-          text(named ? digests[found.at].name : "what the ranks are about to run", " must be equal",
-               " on all ranks: that of rank ", found.ranks, " is not that of rank 0")};
+  return invalid(text(named ? digests[found.at].name : "what the ranks are about to run",
+                      " must be equal", " on all ranks: that of rank ", found.ranks,
+                      " is not that of rank 0"));
 }
 
 }  // namespace lathe

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
@@ -15,12 +15,12 @@ Status check_hop(const Group& group, const Hop& hop) {
     for (const Transfer& transfer : transfers) {
       if (transfer.total() == 0) continue;
       if (transfer.peer < 0 || transfer.peer >= group.world() || transfer.peer == group.rank()) {
-        return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(), " names rank ",
-                                             transfer.peer, ", the group has ", group.world())};
+        return invalid(text(hop.name, " of rank ", group.rank(), " names rank ", transfer.peer,
+                            ", the group has ", group.world()));
       }
       if (transfer.data == nullptr) {
-        return {Code::invalid_argument, text(hop.name, " of rank ", group.rank(),
-                                             ": the buffer for rank ", transfer.peer, " is null")};
+        return invalid(text(hop.name, " of rank ", group.rank(), ": the buffer for rank ",
+                            transfer.peer, " is null"));
       }
     }
   }

@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "codegen/base/invalid.h"
 #include "codegen/base/log.h"
-#include "codegen/base/text.h"
 #include "collective/world.h"
 
 namespace lathe {
@@ -17,13 +17,13 @@ namespace {
 
 Status check_place(int world, int rank, int timeout_ms) {
   if (world < 1 || world > kMostWorld) {
-    return {Code::invalid_argument, text("world is ", world, ", must be 1..", kMostWorld)};
+    return invalid(text("world is ", world, ", must be 1..", kMostWorld));
   }
   if (rank < 0 || rank >= world) {
-    return {Code::invalid_argument, text("rank is ", rank, ", must be 0..", world - 1)};
+    return invalid(text("rank is ", rank, ", must be 0..", world - 1));
   }
   if (timeout_ms < 0) {
-    return {Code::invalid_argument, text("timeout is ", timeout_ms, " ms, must not be negative")};
+    return invalid(text("timeout is ", timeout_ms, " ms, must not be negative"));
   }
   return {};
 }
@@ -69,7 +69,7 @@ Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> devic
 
 Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device,
                                             std::shared_ptr<const Nccl> nccl, ncclComm_t comm) {
-  if (comm == nullptr) return Status(Code::invalid_argument, "the communicator is null");
+  if (comm == nullptr) return invalid("the communicator is null");
   std::shared_ptr<Group> group(new Group);
   group->device_ = std::move(device);
   group->nccl_ = std::move(nccl);
@@ -82,9 +82,8 @@ Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device
   LATHE_TRY(check(table, comm, table.ncclCommCuDevice(comm, &ordinal), "ncclCommCuDevice"));
   LATHE_TRY(check_place(group->world_, group->rank_, 0));
   if (ordinal != group->device_->ordinal()) {
-    return Status(Code::invalid_argument,
-                  text("the communicator is on device ", ordinal, ", must be on the context's, ",
-                       group->device_->ordinal()));
+    return invalid(text("the communicator is on device ", ordinal, ", must be on the context's, ",
+                        group->device_->ordinal()));
   }
   const Device::Scope scope(*group->device_);
   LATHE_TRY(scope.status());

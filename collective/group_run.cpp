@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "collective/group.h"
 
 namespace lathe {
@@ -77,8 +77,8 @@ Status Group::async_error() {
 
 Status Group::abort() {
   if (adopted_) {
-    return {Code::invalid_argument,
-            "the group adopted its communicator, which is the caller's to abort (ncclCommAbort)"};
+    return invalid(
+        "the group adopted its communicator, which is the caller's to abort (ncclCommAbort)");
   }
   (void)fail({Code::nccl, text("the group of ", name(), " was aborted")});
   return {};

@@ -5,7 +5,7 @@
 
 #include <charconv>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "collective/world.h"
 
 namespace lathe {
@@ -40,8 +40,7 @@ Result<int> number(const char* name, const std::string& value, int low, int high
   const char* end = value.data() + value.size();
   const auto [rest, error] = std::from_chars(value.data(), end, out);
   if (error != std::errc() || rest != end || out < low || out > high) {
-    return Status(Code::invalid_argument,
-                  text(name, " is \"", value, "\", must be a number from ", low, " to ", high));
+    return invalid(text(name, " is \"", value, "\", must be a number from ", low, " to ", high));
   }
   return out;
 }
@@ -70,9 +69,8 @@ Status contradiction(const Launcher& a, const Launch& found, const Launcher& b,
     return text(launcher.name, " (", launcher.rank, "=", launch.rank, ", ", launcher.world, "=",
                 launch.world, ")");
   };
-  return {Code::invalid_argument,
-          text("the environment speaks of two launchers that differ: ", say(a, found), " and ",
-               say(b, other), "; unset the variables of one")};
+  return invalid(text("the environment speaks of two launchers that differ: ", say(a, found),
+                      " and ", say(b, other), "; unset the variables of one"));
 }
 
 Status nothing_found(const Lookup& lookup) {
@@ -85,8 +83,8 @@ Status nothing_found(const Lookup& lookup) {
     half += text("; ", rank ? launcher.rank : launcher.world, " is set but ",
                  rank ? launcher.world : launcher.rank, " is not");
   }
-  return {Code::invalid_argument,
-          text("the environment does not say which rank this is: needed are ", wanted, half)};
+  return invalid(
+      text("the environment does not say which rank this is: needed are ", wanted, half));
 }
 
 Status find_meeting_point(Launch& launch, const Lookup& lookup) {
@@ -99,10 +97,10 @@ Status find_meeting_point(Launch& launch, const Lookup& lookup) {
     return {};
   }
   if (!address) {
-    return {Code::invalid_argument,
-            text("MASTER_ADDR is not set: rank ", launch.rank, " of ", launch.world, " (",
-                 launch.launcher, ") needs the address of rank 0, or in LATHE_RENDEZVOUS_DIR a ",
-                 "folder that all ranks see, or NCCL_COMM_ID=host:port")};
+    return invalid(text("MASTER_ADDR is not set: rank ", launch.rank, " of ", launch.world, " (",
+                        launch.launcher,
+                        ") needs the address of rank 0, or in LATHE_RENDEZVOUS_DIR a ",
+                        "folder that all ranks see, or NCCL_COMM_ID=host:port"));
   }
   launch.address = *address;
   int port = kDefaultPort;

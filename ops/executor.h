@@ -18,6 +18,8 @@
 
 namespace lathe {
 
+using MadeShardState = Result<std::unique_ptr<const ShardState>>;
+
 struct Estimate {
   uint64_t launches = 0;
   Cost cost;
@@ -42,7 +44,7 @@ class Executor {
 
   // Makes what runs on this shard need that only the lengths tell: once per shard, off the launch
   // path. May allocate, and talk to the other ranks. Null: nothing.
-  virtual Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard&) const {
+  virtual MadeShardState prepare(const lathe_shard&) const {
     return std::unique_ptr<const ShardState>();
   }
   virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
@@ -63,15 +65,41 @@ class Executor {
   std::vector<KernelSlot*> slots_;
 };
 
+// An executor whose calls begin with a plan: what the shapes of a call decide, after the checks
+// that a problem leaves to its calls. Derived has
+//   Result<Plan> plan(const Call&) const;
+//   Status launch(const Call&, Plan&) const;
+//   Result<Estimate> estimate_plan(const Call&, const Plan&) const;
+// and Plan::total() says how many bytes of workspace the call needs.
+template <typename Derived, typename Plan>
+class PlannedExecutor : public Executor {
+ public:
+  Result<size_t> workspace_bytes(const Call& call) const final {
+    LATHE_ASSIGN(const Plan plan, self().plan(call));
+    return static_cast<size_t>(plan.total());
+  }
+  Status run(const Call& call) const final {
+    LATHE_ASSIGN(Plan plan, self().plan(call));
+    LATHE_TRY(call.check_workspace(plan.total()));
+    return self().launch(call, plan);
+  }
+  Result<Estimate> estimate(const Call& call) const final {
+    LATHE_ASSIGN(const Plan plan, self().plan(call));
+    return self().estimate_plan(call, plan);
+  }
+
+ private:
+  const Derived& self() const { return static_cast<const Derived&>(*this); }
+};
+
 // An executor of type T, as the table of operators returns it.
 template <typename T, typename... Arguments>
-Result<std::unique_ptr<Executor>> executor_of(Arguments&&... arguments) {
+MadeExecutor executor_of(Arguments&&... arguments) {
   return std::unique_ptr<Executor>(std::make_unique<T>(std::forward<Arguments>(arguments)...));
 }
 
 // The operator's own choice for a resolved problem.
-inline Result<std::unique_ptr<Executor>> make_executor(const Resolved& resolved,
-                                                       const DeviceFacts& facts) {
+inline MadeExecutor make_executor(const Resolved& resolved, const DeviceFacts& facts) {
   return resolved.problem.op->make(resolved, facts);
 }
 

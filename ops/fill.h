@@ -4,9 +4,19 @@
 // name their tensors, so one function fills them all.
 #pragma once
 
-#include "ops/heads.h"
+#include "ops/tensors.h"
 
 namespace lathe {
+
+// Where an activation lies, in the fields that every parameter struct has for it.
+struct AttentionStrides {
+  long long batch = 0, token = 0, head = 0;
+};
+// Strides of [B, tokens, heads, width], or packed of [tokens, heads, width].
+inline AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
+  const int first = packed ? 0 : 1;
+  return {packed ? 0 : tensor.stride[0], tensor.stride[first], tensor.stride[first + 1]};
+}
 
 // X(field): activations have a pointer, and strides from batch to batch, token to token and, where
 // there are heads, head to head; the others have a pointer alone.
@@ -18,6 +28,16 @@ namespace lathe {
   X(weight) X(bias) X(state) X(initial_state) X(final_state) X(dfinal_state) X(dinitial_state) \
   X(A_log) X(dt_bias) X(cu_seqlens) X(cu_seqlens_q) X(cu_seqlens_k) X(alibi_slopes) X(sinks) \
   X(lse) X(dlse) X(block_out) X(block_lse) X(softmax_max) X(softmax_sum) X(dsinks)
+// Y(field): numbers of a call, which plans and shapes name as the parameter structs do; Z(field):
+// arrays in the workspace, whose offsets are named like the parameters that point to them.
+#define LATHE_NUMBERS(Y) \
+  Y(sequences) Y(tokens) Y(rows) Y(keys) Y(heads) Y(kv_heads) Y(value_heads) Y(seq_q) Y(seq_k) \
+  Y(head_dim) Y(value_dim) Y(rope_dim) Y(key_dim) Y(segments) Y(topk) Y(splits) Y(slices) \
+  Y(batch) Y(channels) Y(dq_blocks) Y(dk_blocks) Y(dv_blocks) Y(dsinks_blocks)
+#define LATHE_SECTIONS(Z) \
+  Z(lse2) Z(error) Z(sums) Z(dq_sums) Z(dk_parts) Z(dv_parts) Z(dsinks_parts) Z(delta) Z(zeroed) \
+  Z(dk_sums) Z(dv_sums) Z(counts) Z(cursor) Z(slots) Z(listed) Z(lengths) Z(ranges) Z(index) \
+  Z(summaries) Z(transitions) Z(grad_ends) Z(value_grads) Z(state_grads) Z(rate_sums) Z(bias_sums)
 // clang-format on
 
 inline void put_strides(const AttentionStrides& from, long long* batch, long long* token,
@@ -49,6 +69,26 @@ void fill_tensors(const Call& call, bool packed, Params* p) {
   LATHE_POINTERS(LATHE_FILL_POINTER)
 #undef LATHE_FILL_POINTER
 #undef LATHE_FILL_STRIDES
+}
+
+// Fills the numbers of `p` that `from` has.
+template <typename From, typename Params>
+void fill_numbers(const From& from, Params* p) {
+#define LATHE_FILL_NUMBER(name)                                                     \
+  if constexpr (requires { p->name = static_cast<int>(from.name); }) {              \
+    p->name = static_cast<std::remove_reference_t<decltype((p->name))>>(from.name); \
+  }
+  LATHE_NUMBERS(LATHE_FILL_NUMBER)
+#undef LATHE_FILL_NUMBER
+}
+
+// Fills the pointers of `p` to arrays of the workspace whose offsets `at` has.
+template <typename Offsets, typename Params>
+void fill_sections(const Offsets& at, char* workspace, Params* p) {
+#define LATHE_FILL_SECTION(name) \
+  if constexpr (requires { p->name = workspace + at.name; }) p->name = workspace + at.name;
+  LATHE_SECTIONS(LATHE_FILL_SECTION)
+#undef LATHE_FILL_SECTION
 }
 
 }  // namespace lathe

@@ -4,10 +4,12 @@
 // the case compete, by what was tuned for the device, else by their order.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <vector>
 
-#include "codegen/base/status.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
 #include "codegen/launch_shape.h"
 
@@ -50,6 +52,33 @@ Result<ChosenKernel<How>> choose_kernel(std::span<const How* const> step, const 
   if (able.empty()) return step.front()->supports(problem, facts);
   const CandidateIndex chosen = pick(groups, facts);
   return ChosenKernel<How>{able[chosen.group], groups[chosen.group].specs[chosen.spec]};
+}
+
+// The tile that was tuned for the device, else the first candidate. `tile`: the constants that it
+// fixes. UNSUPPORTED if there is none: `what` then needs at least least() bytes of shared memory.
+template <typename Tile, typename SpecOf, typename Least>
+Result<Tile> choose_tile(const std::vector<Tile>& candidates, const DeviceFacts& facts,
+                         std::initializer_list<const char*> tile, SpecOf spec_of, const char* what,
+                         Least least) {
+  if (!candidates.empty()) return pick(candidates, facts, tile, spec_of);
+  return unsupported(text(what, " needs at least ", least(), " bytes of shared memory, ",
+                          facts.arch, " allows ", facts.shared_bytes_per_block));
+}
+
+// The tiles of a table that hold, in its order.
+template <typename Tiles, typename Holds>
+auto tiles_that(const Tiles& tiles, Holds holds) {
+  std::vector<std::remove_cvref_t<decltype(*std::begin(tiles))>> out;
+  std::copy_if(std::begin(tiles), std::end(tiles), std::back_inserter(out), holds);
+  return out;
+}
+
+// The least shared memory of tiles, of which there is at least one.
+template <typename Tiles, typename Bytes>
+int least_bytes(const Tiles& tiles, Bytes bytes_of_tile) {
+  int least = bytes_of_tile(*std::begin(tiles));
+  for (const auto& tile : tiles) least = std::min(least, bytes_of_tile(tile));
+  return least;
 }
 
 }  // namespace lathe

@@ -18,6 +18,15 @@ namespace lathe {
 class Kernel;
 struct BuiltKernel;
 
+// A spec of a template, without constants, whose blocks have dynamic shared memory: the struct
+// `smem` of the template sums it up.
+inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_bytes, int threads) {
+  KernelSpec spec = KernelSpec::of(from, threads);
+  spec.smem = smem;
+  spec.smem_bytes = smem_bytes;
+  return spec;
+}
+
 // A kernel as a plan has it.
 struct PlanKernel {
   std::shared_ptr<const BuiltKernel> built;

@@ -158,10 +158,9 @@ Status check_group_flags(const Operator& op, unsigned flags) {
     return invalid(text(op.name, " cannot be split over a group"));
   }
   if (method && op.chain) {
-    return Status(Code::unsupported,
-                  text("group flags are ", flags, "; ", op.name,
-                       " exchanges states of contiguous parts: of LATHE_ALLGATHER (2), "
-                       "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
+    return unsupported(text("group flags are ", flags, "; ", op.name,
+                            " exchanges states of contiguous parts: of LATHE_ALLGATHER (2), "
+                            "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
   }
   return {};
 }

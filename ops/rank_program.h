@@ -5,6 +5,7 @@
 // return. Here is what the programs share; each says only which rows, which hops and which steps.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 
 #include "collective/exchange.h"
@@ -12,6 +13,24 @@
 #include "ops/executor.h"
 
 namespace lathe {
+
+// A step. Its calls live on the stack of the outer run.
+class Part {
+ public:
+  // `executor` was made for a request of operator `op`, whose table says what tensors are called.
+  static Result<std::unique_ptr<Part>> make(const char* op, MadeExecutor executor);
+
+  Executor& executor() const { return *executor_; }
+
+  // Puts a tensor into a call: its dims become the call's extents. `strides` in elements; none:
+  // contiguous. The number of extents says which of the table's shapes the tensor has.
+  void put(Call* call, int tensor, const void* data, std::initializer_list<int64_t> extents,
+           std::initializer_list<int64_t> strides = {}) const;
+
+ private:
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::array<Shape, kMaxRank + 1>> shapes_;  // by tensor and rank
+};
 
 // Rows of tokens in memory, [batch, groups, tokens, heads, width]. Strides are in elements, and a
 // width is contiguous.

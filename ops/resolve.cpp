@@ -173,8 +173,8 @@ int vector_bytes(Dtype dtype, int alignment, int64_t channels) {
 
 Status check_row_alignment(const lathe_problem& problem, int bytes) {
   if (problem.alignment >= bytes) return {};
-  return Status(Code::unsupported, text("alignment is ", problem.alignment, "; ", problem.op->name,
-                                        " needs ", bytes, " bytes (lathe_problem_alignment)"));
+  return unsupported(text("alignment is ", problem.alignment, "; ", problem.op->name, " needs ",
+                          bytes, " bytes (lathe_problem_alignment)"));
 }
 
 Status check_width(const char* tensor, const char* dim, int64_t width, int64_t step, int64_t least,
@@ -187,6 +187,13 @@ Status check_width(const char* tensor, const char* dim, int64_t width, int64_t s
                       open ? "; it changes the code and must be given, " : "; allowed are ",
                       step == 1 ? "" : text(open ? "a multiple of " : "multiples of ", step, " "),
                       step != 1 && least > step ? "from " : "", bounds));
+}
+
+Status check_heads(int64_t heads, int64_t kv_heads, const char* keys) {
+  if (heads == kUnknown || kv_heads == kUnknown) return {};
+  if (kv_heads == 0 ? heads == 0 : heads % kv_heads == 0) return {};
+  return invalid(text("q has H = ", heads, " and ", keys, " has HK = ", kv_heads,
+                      "; allowed are H that are a multiple of HK"));
 }
 
 Status check_form(const lathe_problem& problem, bool packed, const std::string& why) {

@@ -51,6 +51,8 @@ Status check_row_alignment(const lathe_problem& problem, int bytes);
 // A width that makes code: known, and a multiple of `step` from `least` to `most`.
 Status check_width(const char* tensor, const char* dim, int64_t width, int64_t step, int64_t least,
                    int64_t most);
+// A key head serves whole groups of query heads; kUnknown passes.
+Status check_heads(int64_t heads, int64_t kv_heads, const char* keys = "k");
 // Every tensor with tokens has the form of `lead`: packed rows or rows of a batch.
 Status check_form(const lathe_problem& problem, bool packed, const std::string& why);
 

@@ -3,7 +3,7 @@
 // Tables, launches and messages of rows on their way.
 #include "ops/row_copies.h"
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "ops/row_kernels.h"
 
 namespace lathe {
@@ -54,9 +54,8 @@ Status RowCopier::add(const Side& from, const Side& to, int64_t tokens, int64_t 
                checked_product("rows", {tokens, batch, heads, row_bytes / word_bytes}));
   if (words == 0) return {};
   if (words > kMaxExtent) {
-    return Status(Code::unsupported,
-                  text("a tensor of this rank has ", words, " words of ", word_bytes,
-                       " bytes to exchange; allowed are 0 to ", kMaxExtent));
+    return unsupported(text("a tensor of this rank has ", words, " words of ", word_bytes,
+                            " bytes to exchange; allowed are 0 to ", kMaxExtent));
   }
   MoveRowsParams& params = wide ? wide_ : narrow_;
   const KernelSlot& kernel = wide ? kernels_.wide : kernels_.narrow;
@@ -99,8 +98,8 @@ Status RowAdder::add(const RowSum& sum) {
   const int64_t before = params_.count == 0 ? 0 : params_.sums[params_.count - 1].last_block;
   const int64_t last = before + item_blocks(*kernel_, columns);
   if (columns > kMaxExtent || last > kMaxExtent) {
-    return Status(Code::unsupported, text("a gradient of this rank has ", columns,
-                                          " elements; allowed are 0 to ", kMaxExtent));
+    return unsupported(
+        text("a gradient of this rank has ", columns, " elements; allowed are 0 to ", kMaxExtent));
   }
   RowSum& added = params_.sums[params_.count++];
   added = sum;

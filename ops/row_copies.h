@@ -10,7 +10,7 @@
 #include "collective/exchange.h"
 #include "collective/plans/row_copies.h"
 #include "ops/device_table.h"
-#include "ops/parts.h"
+#include "ops/rank_program.h"
 #include "templates/params/rows.h"
 
 namespace lathe {

@@ -14,27 +14,13 @@ constexpr int kThreads = 256;
 // elements of add_rows, columns of sum_rows.
 constexpr int kItems = 4;
 
-template <typename Params>
-KernelSpec base_spec(const char* kernel, const char* params, const char* last_field,
-                     size_t last_offset) {
-  KernelSpec spec;
-  spec.kernel = kernel;
-  spec.source = "rows/" + spec.kernel + ".cuh";
-  spec.params = params;
-  spec.params_bytes = sizeof(Params);
-  spec.last_field = last_field;
-  spec.last_field_offset = last_offset;
-  spec.threads = kThreads;
-  return spec;
-}
-
 int64_t blocks_of(int64_t items, int64_t each) { return (items + each - 1) / each; }
 
 }  // namespace
 
 KernelSpec copy_rows_spec(RowIndex index, int vector_bytes) {
-  KernelSpec spec = base_spec<CopyRowsParams>("copy_rows", "CopyRowsParams", "reserved",
-                                              offsetof(CopyRowsParams, reserved));
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("rows", "copy_rows", CopyRowsParams, reserved), kThreads);
   spec.constants = {
       Constant::integer("vector", "kVectorBytes", vector_bytes),
       Constant::flag("gather", "kGather", index == RowIndex::gather),
@@ -44,31 +30,31 @@ KernelSpec copy_rows_spec(RowIndex index, int vector_bytes) {
 }
 
 KernelSpec move_rows_spec(int word_bytes) {
-  KernelSpec spec = base_spec<MoveRowsParams>("move_rows", "MoveRowsParams", "unused",
-                                              offsetof(MoveRowsParams, unused));
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("rows", "move_rows", MoveRowsParams, unused), kThreads);
   spec.constants = {Constant::integer("word", "kWordBytes", word_bytes),
                     Constant::integer("items", "kItems", kItems)};
   return spec;
 }
 
 KernelSpec add_rows_spec(Dtype a, Dtype out) {
-  KernelSpec spec = base_spec<AddRowsParams>("add_rows", "AddRowsParams", "count",
-                                             offsetof(AddRowsParams, count));
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("rows", "add_rows", AddRowsParams, count), kThreads);
   spec.constants = {Constant::type("a", "A", a), Constant::type("out", "Out", out)};
   return spec;
 }
 
 KernelSpec sum_parts_spec(Dtype part, Dtype out, int vector) {
-  KernelSpec spec = base_spec<SumPartsParams>("sum_parts", "SumPartsParams", "reserved",
-                                              offsetof(SumPartsParams, reserved));
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("rows", "sum_parts", SumPartsParams, reserved), kThreads);
   spec.constants = {Constant::type("part", "Part", part), Constant::type("out", "Out", out),
                     Constant::integer("vector", "kVector", vector)};
   return spec;
 }
 
 KernelSpec sum_rows_spec(Dtype in, Dtype out, bool listed) {
-  KernelSpec spec = base_spec<SumRowsParams>("sum_rows", "SumRowsParams", "unused",
-                                             offsetof(SumRowsParams, unused));
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("rows", "sum_rows", SumRowsParams, unused), kThreads);
   spec.constants = {Constant::type("in", "In", in), Constant::type("out", "Out", out),
                     Constant::flag("listed", "kListed", listed)};
   return spec;

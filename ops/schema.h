@@ -24,6 +24,8 @@ class Values;
 struct DeviceFacts;
 struct Resolved;
 
+using MadeExecutor = Result<std::unique_ptr<Executor>>;
+
 inline constexpr int kMaxTensors = 24;
 
 enum class Role { input, output, inout };
@@ -147,7 +149,7 @@ struct Operator {
   // Refuses what the tables cannot say. Called after the checks that they can make.
   Status (*check)(const Resolved& resolved);
   // Chooses kernels; compiles nothing. Called after `check`.
-  Result<std::unique_ptr<Executor>> (*make)(const Resolved& resolved, const DeviceFacts& facts);
+  MadeExecutor (*make)(const Resolved& resolved, const DeviceFacts& facts);
   // Fills extents that follow from others. Null: none do.
   void (*derive)(const lathe_problem& problem, Extents* extents) = nullptr;
   // Refuses values of integer tensors that a kernel would trust. Null: there are none.

@@ -7,6 +7,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/resolve.h"
+#include "ops/workspace.h"
 
 namespace lathe {
 namespace {
@@ -40,19 +41,9 @@ std::string list(int count, const int64_t* values) {
   return out + "]";
 }
 
-Status check_kind(const Slot& slot, const DLTensor& tensor) {
-  const DLDataType type = dl_type(slot.dtype);
-  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
-      tensor.dtype.lanes != type.lanes) {
-    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
-                        word(slot.dtype), ", as declared"));
-  }
-  if (tensor.ndim != slot.shape.rank) {
-    return invalid(
-        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
-  }
-  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
-  return {};
+template <typename... Why>
+Status shape_error(const Slot& slot, const DLTensor& tensor, const Why&... why) {
+  return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), why...));
 }
 
 Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,
@@ -61,25 +52,22 @@ Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& 
     const Axis axis = slot.shape.dims[d];
     const int64_t found = tensor.shape[d] - axis.plus;
     if (axis.dim == Dim::fixed && found != 0) {
-      return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
-                          " of ", shape_text(slot.shape), " must be ", axis.plus));
+      return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
+                         axis.plus);
     }
     if (found < 0 || found > kMaxExtent) {
-      return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), "; extent ", d,
-                          " of ", shape_text(slot.shape), " must be ", axis.plus, " to ",
-                          kMaxExtent));
+      return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
+                         axis.plus, " to ", kMaxExtent);
     }
     const int64_t expected = declared[axis.dim];
     if (expected != kUnknown && expected != found) {
-      return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), ", so ",
-                          name_of(axis.dim), " is ", found, "; the problem declared ",
-                          name_of(axis.dim), " = ", expected));
+      return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
+                         "; the problem declared ", name_of(axis.dim), " = ", expected);
     }
     int64_t& known = (*extents)[axis.dim];
     if (known != kUnknown && known != found) {
-      return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), ", so ",
-                          name_of(axis.dim), " is ", found, "; the tensors before it have ",
-                          name_of(axis.dim), " = ", known));
+      return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
+                         "; the tensors before it have ", name_of(axis.dim), " = ", known);
     }
     known = found;
   }
@@ -135,14 +123,12 @@ Status contiguous_strides(const Slot& slot, const DLTensor& from, Tensor* tensor
   for (int d = slot.shape.rank - 1; d >= 0; --d) {
     tensor->stride[d] = stride;
     if (__builtin_mul_overflow(stride, tensor->extent[d] > 1 ? tensor->extent[d] : 1, &stride)) {
-      return invalid(text(slot.name, " has shape ", list(from.ndim, from.shape),
-                          "; its size passes 2^63 elements"));
+      return shape_error(slot, from, "; its size passes 2^63 elements");
     }
   }
   int64_t bytes;
   if (__builtin_mul_overflow(stride, bytes_of(slot.dtype), &bytes)) {
-    return invalid(text(slot.name, " has shape ", list(from.ndim, from.shape),
-                        "; its size passes 2^63 bytes"));
+    return shape_error(slot, from, "; its size passes 2^63 bytes");
   }
   return {};
 }
@@ -182,14 +168,7 @@ Status check_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
 }
 
 const char* device_name(int type) {
-  switch (type) {
-    case kDLCPU:
-      return "CPU memory";
-    case kDLCUDA:
-      return "kDLCUDA";
-    default:
-      return "device type";
-  }
+  return type == kDLCPU ? "CPU memory" : type == kDLCUDA ? "kDLCUDA" : "device type";
 }
 
 Status check_address(const Slot& slot, const DLTensor& from, int ordinal, Tensor* tensor) {
@@ -231,7 +210,18 @@ Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
 }  // namespace
 
 Status check_slot_kind(const Slot& slot, const DLTensor& tensor) {
-  return check_kind(slot, tensor);
+  const DLDataType type = dl_type(slot.dtype);
+  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
+      tensor.dtype.lanes != type.lanes) {
+    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
+                        word(slot.dtype), ", as declared"));
+  }
+  if (tensor.ndim != slot.shape.rank) {
+    return invalid(
+        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
+  }
+  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
+  return {};
 }
 
 std::vector<Slot> make_slots(const Resolved& resolved) {
@@ -267,7 +257,7 @@ Status read_call(const Operator& op, const std::vector<Slot>& slots, const Exten
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (!tensors[i]) return invalid(text(slot.name, " (slot ", i, ") is NULL"));
-    LATHE_TRY(check_kind(slot, *tensors[i]));
+    LATHE_TRY(check_slot_kind(slot, *tensors[i]));
     LATHE_TRY(check_extents(slot, declared, *tensors[i], &call->extents));
     for (const Axis& axis : slot.shape.dims) packed = packed || axis.plus != 0;
   }

@@ -16,7 +16,7 @@ LAWFUL = {
     "cache/key.cpp": '#include <xxhash.h>\n#include "codegen/spec.h"\n#include "cache/key.h"',
     "collective/group.cpp": '#include "cache/driver.h"',
     "ops/schema.h": '#include "collective/group.h"',
-    "ops/sparse/run.cpp": '#include "ops/schema.h"\n#include "ops/attention/merge_kernels.h"\n#include "ops/sparse/run.h"',
+    "ops/sparse/run.cpp": '#include "ops/schema.h"\n#include "ops/attention/block_kernels.h"\n#include "ops/sparse/run.h"',
     "ops/conv/kernels.cpp": '#include "codegen/spec.h"\n#include "templates/params/conv.h"',
     "api/plan.cpp": '#include "ops/executor.h"\n#include "collective/group.h"\n#include <dlpack/dlpack.h>',
     "api/cli/run.cpp": '#include "api/lathe.h"\n#include "api/cli/options.h"\n#include <CLI/CLI.hpp>',

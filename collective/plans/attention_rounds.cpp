@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
@@ -151,8 +151,7 @@ ExchangeCounts gathered(const std::vector<KeyMessage>& sends,
 Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotation rotation,
                                          const VisibleRange& range) {
   if (rank < 0 || rank >= layout.world()) {
-    return Status(Code::invalid_argument,
-                  text("rank is ", rank, "; allowed are 0 to ", layout.world() - 1));
+    return invalid(text("rank is ", rank, "; allowed are 0 to ", layout.world() - 1));
   }
   AttentionRounds out;
   out.rotation = rotation;

@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/base/invalid.h"
 #include "codegen/base/printable.h"
-#include "codegen/base/text.h"
 
 namespace lathe {
 namespace {
-
-Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
 
 void append(Interval interval, std::vector<Interval>* to) {
   if (interval.size() > 0) to->push_back(interval);

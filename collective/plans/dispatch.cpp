@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <climits>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
-
-Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
 
 // Adds the shards of a rank to the chains of their documents.
 Status add_rank(const std::vector<DocumentShard>& shards, int64_t rank, DocumentChains* chains) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
@@ -148,21 +148,20 @@ int64_t most(const std::vector<int64_t>& values) {
 Status check_layout(const Layout& layout) {
   constexpr int kMost = 2048;  // the tables of a plan have an entry for every two ranks
   if (layout.world() > kMost) {
-    return {Code::invalid_argument,
-            text("dispatch: the world has ", layout.world(), " ranks; allowed are 1 to ", kMost)};
+    return invalid(
+        text("dispatch: the world has ", layout.world(), " ranks; allowed are 1 to ", kMost));
   }
   if (layout.keys == layout.queries && layout.cu_seqlens == layout.cu_seqlens_k) return {};
-  return {Code::invalid_argument,
-          text("dispatch: keys are ", layout.key_length, " tokens and queries ", layout.length,
-               "; allowed are keys that are the queries' own tokens, sequence by sequence")};
+  return invalid(text("dispatch: keys are ", layout.key_length, " tokens and queries ",
+                      layout.length,
+                      "; allowed are keys that are the queries' own tokens, sequence by sequence"));
 }
 
 Status check_tokens(const Traffic& traffic, int64_t limit) {
   for (size_t rank = 0; rank < traffic.tokens.size(); ++rank) {
     if (limit == 0 || traffic.tokens[rank] <= limit) continue;
-    return {Code::invalid_argument,
-            text("dispatch: rank ", rank, " would receive ", traffic.tokens[rank],
-                 " tokens of queries and keys; the limit is ", limit)};
+    return invalid(text("dispatch: rank ", rank, " would receive ", traffic.tokens[rank],
+                        " tokens of queries and keys; the limit is ", limit));
   }
   return {};
 }

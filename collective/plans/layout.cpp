@@ -5,14 +5,14 @@
 
 #include <climits>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
 
 Status check_length(const char* name, int64_t length) {
   if (length >= 0 && length <= INT_MAX) return {};
-  return {Code::invalid_argument, text(name, " is ", length, "; allowed are 0 to ", INT_MAX)};
+  return invalid(text(name, " is ", length, "; allowed are 0 to ", INT_MAX));
 }
 
 // A rank's buffer as few runs: interior cuts mean nothing to it.
@@ -29,18 +29,17 @@ ShardLayout parts_of(const Partition& partition) {
 
 Status take_bounds(const LayoutOptions& options, Layout* out) {
   if (options.balance != Balance::none) {
-    return {Code::invalid_argument, "bounds are given; they need balance none"};
+    return invalid("bounds are given; they need balance none");
   }
   out->partition.bounds = options.bounds;
   LATHE_TRY(check_partition(options.bounds));
   const size_t last = options.bounds.size() - 1;
   if (static_cast<int64_t>(last) != options.world) {
-    return {Code::invalid_argument,
-            text("bounds has ", last, " parts; the world has ", options.world, " ranks")};
+    return invalid(text("bounds has ", last, " parts; the world has ", options.world, " ranks"));
   }
   if (options.bounds.back() != out->length) {
-    return {Code::invalid_argument,
-            text("bounds[", last, "] is ", options.bounds.back(), ", but length is ", out->length)};
+    return invalid(
+        text("bounds[", last, "] is ", options.bounds.back(), ", but length is ", out->length));
   }
   out->queries = parts_of(out->partition);
   const bool same = out->key_length == out->length;
@@ -73,9 +72,9 @@ Result<Layout> make_layout(const LayoutOptions& options) {
   }
   LATHE_TRY(check_cu_seqlens(out.cu_seqlens_k, out.key_length));
   if (out.cu_seqlens.size() != out.cu_seqlens_k.size()) {
-    return Status(Code::invalid_argument,
-                  text("cu_seqlens has ", out.cu_seqlens.size() - 1, " sequences and cu_seqlens_k ",
-                       out.cu_seqlens_k.size() - 1, "; they must have as many"));
+    return invalid(text("cu_seqlens has ", out.cu_seqlens.size() - 1,
+                        " sequences and cu_seqlens_k ", out.cu_seqlens_k.size() - 1,
+                        "; they must have as many"));
   }
   if (!options.bounds.empty()) {
     LATHE_TRY(take_bounds(options, &out));

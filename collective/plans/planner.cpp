@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
@@ -56,17 +56,15 @@ class Planner {
   // Loads are counted in 64 bits.
   Status check_total() const {
     if (total_ <= INT64_MAX) return {};
-    return {Code::invalid_argument,
-            text("the documents have ", static_cast<double>(total_),
-                 " pairs of queries and keys; allowed are up to ", INT64_MAX)};
+    return invalid(text("the documents have ", static_cast<double>(total_),
+                        " pairs of queries and keys; allowed are up to ", INT64_MAX));
   }
   // Each step looks at all shards, of which it may make one more.
   Status check_looks() const {
     constexpr int64_t kMost = int64_t{1} << 30;
     if (looks_ <= kMost) return {};
-    return {Code::invalid_argument,
-            text("balancing ", items_.size(), " shards looks at more than ", kMost,
-                 " of them, which is what is allowed: let eps or align be larger")};
+    return invalid(text("balancing ", items_.size(), " shards looks at more than ", kMost,
+                        " of them, which is what is allowed: let eps or align be larger"));
   }
 
   // RowCopies one piece; false if the loads are even enough or nothing fits.
@@ -173,8 +171,7 @@ Status check_limits(const PlannerLimits& limits) {
   // The products of loads with these are counted in 128 bits.
   const auto within = [](const char* name, int64_t value, int64_t least) -> Status {
     if (value >= least && value <= INT_MAX) return {};
-    return {Code::invalid_argument,
-            text(name, " is ", value, "; allowed are ", least, " to ", INT_MAX)};
+    return invalid(text(name, " is ", value, "; allowed are ", least, " to ", INT_MAX));
   };
   LATHE_TRY(within("eps[0]", limits.tolerance, 0));
   LATHE_TRY(within("eps[1]", limits.of, 1));

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "collective/world.h"
 
 namespace lathe {
@@ -20,12 +20,12 @@ int64_t interval_of(const std::vector<int64_t>& offsets, int64_t position) {
 
 Status check_offsets(const char* name, const std::vector<int64_t>& offsets) {
   if (offsets.front() != 0) {
-    return {Code::invalid_argument, text(name, "[0] is ", offsets.front(), ", must be 0")};
+    return invalid(text(name, "[0] is ", offsets.front(), ", must be 0"));
   }
   for (size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) {
-      return {Code::invalid_argument, text(name, "[", i, "] is ", offsets[i], ", must be at least ",
-                                           name, "[", i - 1, "] = ", offsets[i - 1])};
+      return invalid(text(name, "[", i, "] is ", offsets[i], ", must be at least ", name, "[",
+                          i - 1, "] = ", offsets[i - 1]));
     }
   }
   return {};
@@ -94,30 +94,29 @@ Partition even_partition(int64_t length, int world) {
 
 Status check_partition(const std::vector<int64_t>& bounds) {
   if (bounds.size() < 2) {
-    return {Code::invalid_argument,
-            text("part bounds have ", bounds.size(), " offsets, must be world + 1, at least 2")};
+    return invalid(
+        text("part bounds have ", bounds.size(), " offsets, must be world + 1, at least 2"));
   }
   return check_offsets("bounds", bounds);
 }
 
 Status check_world(int64_t world) {
   if (world >= 1 && world <= kMostWorld) return {};
-  return {Code::invalid_argument, text("world_size is ", world, "; allowed are 1 to ", kMostWorld)};
+  return invalid(text("world_size is ", world, "; allowed are 1 to ", kMostWorld));
 }
 
 Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length) {
   if (cu_seqlens.empty()) {
-    return {Code::invalid_argument, "cu_seqlens is empty, must have at least one offset, 0"};
+    return invalid("cu_seqlens is empty, must have at least one offset, 0");
   }
   LATHE_TRY(check_offsets("cu_seqlens", cu_seqlens));
   if (cu_seqlens.back() > INT_MAX) {
-    return {Code::invalid_argument, text("cu_seqlens[", cu_seqlens.size() - 1, "] is ",
-                                         cu_seqlens.back(), "; allowed are 0 to ", INT_MAX)};
+    return invalid(text("cu_seqlens[", cu_seqlens.size() - 1, "] is ", cu_seqlens.back(),
+                        "; allowed are 0 to ", INT_MAX));
   }
   if (length >= 0 && cu_seqlens.back() != length) {
-    return {Code::invalid_argument,
-            text("cu_seqlens[", cu_seqlens.size() - 1, "] is ", cu_seqlens.back(),
-                 ", must be the number of tokens, ", length)};
+    return invalid(text("cu_seqlens[", cu_seqlens.size() - 1, "] is ", cu_seqlens.back(),
+                        ", must be the number of tokens, ", length));
   }
   return {};
 }

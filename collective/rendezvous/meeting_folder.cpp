@@ -4,7 +4,7 @@
 #include "collective/rendezvous/meeting_folder.h"
 
 #include "codegen/base/digest.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "collective/rendezvous/nonce.h"
 
 namespace lathe {
@@ -27,8 +27,8 @@ Result<std::string> temporary_name() {
 }  // namespace
 
 Status MeetingFolder::failed(const char* step, const std::string& name, int error) const {
-  return {Code::invalid_argument, text("LATHE_RENDEZVOUS_DIR is ", path_, ": cannot ", step, " ",
-                                       name, ": ", reason(error))};
+  return invalid(
+      text("LATHE_RENDEZVOUS_DIR is ", path_, ": cannot ", step, " ", name, ": ", reason(error)));
 }
 
 Result<MeetingFolder> MeetingFolder::open(const std::string& path) {

@@ -7,9 +7,7 @@
 #include <thread>
 
 #include "codegen/base/env.h"
-#include "codegen/base/text.h"
-#include "collective/rendezvous/rendezvous_folder.h"
-#include "collective/rendezvous/rendezvous_host.h"
+#include "codegen/base/invalid.h"
 #include "collective/rendezvous/rendezvous_talk.h"
 #include "collective/rendezvous/socket.h"
 
@@ -88,9 +86,8 @@ Result<std::shared_ptr<Group>> group_from_environment(std::shared_ptr<const Devi
   if (timeout_ms == 0) timeout_ms = Group::kDefaultTimeoutMs;
   LATHE_ASSIGN(const Launch launch, launch_from_environment());
   if (choice == NcclChoice::threads && launch.world > 1) {
-    return Status(Code::unsupported,
-                  text(launch.launcher, " started ", launch.world,
-                       " processes, but the simulator's ranks are threads of one process"));
+    return unsupported(text(launch.launcher, " started ", launch.world,
+                            " processes, but the simulator's ranks are threads of one process"));
   }
   LATHE_ASSIGN(auto nccl, open_nccl(choice));
   const Deadline deadline = Clock::now() + milliseconds(timeout_ms);

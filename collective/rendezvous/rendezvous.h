@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "collective/group.h"
 #include "collective/launch.h"
@@ -24,5 +25,18 @@ Status share_unique_id(const Launch& launch, UniqueId& id, int timeout_ms);
 // process, only a world of 1 can come from the environment.
 Result<std::shared_ptr<Group>> group_from_environment(std::shared_ptr<const Device> device,
                                                       NcclChoice choice, int timeout_ms);
+
+// As share_unique_id, through launch.folder. Ranks whose calls overlap in time meet, however often
+// each of them has failed before. TIMEOUT names the ranks that did not come, or the file that rank
+// 0 did not write; INVALID_ARGUMENT a folder in which nothing can be written.
+Status share_by_folder(const Launch& launch, UniqueId& id, int timeout_ms);
+
+// The names of the files of a run, without the folder: rank 0's answer, and a rank's question.
+std::string answer_name(const std::string& run);
+std::string question_name(const std::string& run, int rank);
+
+// Listens at the launch's address and gives the id to every other rank, to each as soon as it
+// comes. TIMEOUT names the ranks that did not come.
+Status serve_unique_id(const Launch& launch, const UniqueId& id, int timeout_ms);
 
 }  // namespace lathe

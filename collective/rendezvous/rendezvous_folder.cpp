@@ -29,16 +29,15 @@
 //     where they can try again, and not in NCCL, where half of them would be waiting.
 //
 // Two live processes that take themselves for the same rank are not told apart here.
-#include "collective/rendezvous/rendezvous_folder.h"
-
 #include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
 #include <vector>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "collective/rendezvous/meeting_folder.h"
+#include "collective/rendezvous/rendezvous.h"
 #include "collective/rendezvous/rendezvous_messages.h"
 
 namespace lathe {
@@ -156,8 +155,8 @@ class Answering : private Meeting {
 Status Answering::meet() {
   if (!folder_.remove(answer_)) {
     const std::string why = reason(errno);
-    return {Code::invalid_argument, text("LATHE_RENDEZVOUS_DIR is ", folder_.path(),
-                                         ": cannot remove the old ", answer_, ": ", why)};
+    return invalid(text("LATHE_RENDEZVOUS_DIR is ", folder_.path(), ": cannot remove the old ",
+                        answer_, ": ", why));
   }
   const Status status = exchange();
   clean_up();

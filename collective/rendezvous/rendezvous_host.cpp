@@ -7,8 +7,6 @@
 // was started in place of a dead one: whoever proves to be rank r gets the id, at any time. Only
 // while one live connection is between the id and its confirmation another one of the same rank is
 // told to come again later.
-#include "collective/rendezvous/rendezvous_host.h"
-
 #include <poll.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
+#include "collective/rendezvous/rendezvous.h"
 #include "collective/rendezvous/rendezvous_talk.h"
 #include "collective/rendezvous/socket.h"
 

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Encoders and decoders, each pair side by side.
+// The fields of each message, and the codes that prove a secret.
 #include "collective/rendezvous/rendezvous_messages.h"
 
+#include <array>
 #include <cstring>
 
 namespace lathe {
@@ -10,37 +11,92 @@ namespace {
 
 constexpr uint32_t kAsks = 1, kHasId = 2;
 
-void put(std::string& to, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(value >> shift);
-}
-void put(std::string& to, const UniqueId& id) { to.append(id.bytes, sizeof id.bytes); }
-void put(std::string& to, const Nonce& nonce) { to += bytes_of(nonce); }
-void put(std::string& to, const Sha256Digest& digest) { to += bytes_of(digest); }
-
-// Takes fields from bytes whose number was checked before.
+// Moves the fields of a message, in their order, into bytes or out of bytes. A message lists its
+// fields once, for both ways.
 class Fields {
  public:
-  explicit Fields(std::string_view bytes) : left_(bytes.substr(kMagicBytes)) {}
-  void get(uint32_t& value) {
-    value = 0;
-    for (const char byte : take(4)) value = value << 8 | static_cast<uint8_t>(byte);
+  explicit Fields(std::string_view magic) : written_(magic) {}
+  Fields(std::string_view magic, std::string_view bytes)
+      : reads_(true), holds_(bytes.starts_with(magic)) {
+    if (holds_) left_ = bytes.substr(magic.size());
   }
-  void get(UniqueId& id) { copy(id.bytes, sizeof id.bytes); }
-  void get(Nonce& nonce) { copy(nonce.data(), nonce.size()); }
-  void get(Sha256Digest& digest) { copy(digest.data(), digest.size()); }
+  template <typename... Field>
+  void operator()(Field&... fields) {
+    (move(fields), ...);
+  }
+  // What is read is no such message unless all of this holds.
+  void require(bool condition) { holds_ = holds_ && condition; }
+  bool reads() const { return reads_; }
+  size_t left() const { return left_.size(); }
+  bool complete() const { return holds_ && left_.empty(); }
+  const std::string& written() const { return written_; }
 
  private:
-  std::string_view take(size_t bytes) {
-    const std::string_view out = left_.substr(0, bytes);
-    left_.remove_prefix(bytes);
-    return out;
+  void move(uint32_t& value) {
+    std::array<char, 4> bytes;
+    for (int i = 0; i < 4; ++i) bytes[i] = static_cast<char>(value >> (24 - 8 * i));
+    move(bytes);
+    value = 0;
+    for (const char byte : bytes) value = value << 8 | static_cast<uint8_t>(byte);
   }
-  void copy(void* to, size_t bytes) { std::memcpy(to, take(bytes).data(), bytes); }
+  void move(Verdict& verdict) {
+    auto number = static_cast<uint32_t>(verdict);
+    move(number);
+    require(number < kVerdicts);
+    verdict = static_cast<Verdict>(number);
+  }
+  void move(UniqueId& id) { move(id.bytes, sizeof id.bytes); }
+  template <typename Byte, size_t kBytes>
+  void move(std::array<Byte, kBytes>& bytes) {
+    move(bytes.data(), kBytes);
+  }
+  void move(void* field, size_t bytes) {
+    if (!reads_) written_.append(static_cast<const char*>(field), bytes);
+    require(!reads_ || left_.size() >= bytes);
+    if (!reads_ || !holds_) return;
+    std::memcpy(field, left_.data(), bytes);
+    left_.remove_prefix(bytes);
+  }
+
+  std::string written_;
+  bool reads_ = false, holds_ = true;
   std::string_view left_;
 };
 
-bool is_message(std::string_view bytes, std::string_view magic, size_t size) {
-  return bytes.size() == size && bytes.starts_with(magic);
+void move_fields(Greeting* message, Fields* fields) {
+  (*fields)(message->world, message->rank, message->run, message->nonce);
+}
+void move_fields(Reply* message, Fields* fields) {
+  (*fields)(message->verdict, message->world, message->id);
+}
+void move_fields(MeetingQuestion* message, Fields* fields) {
+  uint32_t kind = message->has_id ? kHasId : kAsks;
+  (*fields)(kind, message->world, message->rank, message->run, message->nonce, message->meeting);
+  message->has_id = kind == kHasId;
+  fields->require(message->has_id || (kind == kAsks && message->meeting == Nonce{}));
+}
+void move_fields(Answer* message, Fields* fields) {
+  auto world = static_cast<uint32_t>(message->nonces.size());
+  (*fields)(world, message->run, message->meeting, message->id);
+  if (fields->reads()) {
+    fields->require(fields->left() == world * sizeof(Nonce));
+    message->nonces.resize(fields->left() / sizeof(Nonce));
+  }
+  for (Nonce& nonce : message->nonces) (*fields)(nonce);
+}
+
+template <typename Message>
+std::string encoded(std::string_view magic, Message message) {
+  Fields fields(magic);
+  move_fields(&message, &fields);
+  return fields.written();
+}
+template <typename Message>
+std::optional<Message> decoded(std::string_view magic, std::string_view bytes) {
+  Message out;
+  Fields fields(magic, bytes);
+  move_fields(&out, &fields);
+  return fields.complete() ? std::optional<Message>(std::move(out)) : std::nullopt;
 }
 
 // The message of a code: who speaks, then all that was said. Every piece but the last has a fixed
@@ -54,55 +110,34 @@ Sha256Digest code(std::string_view secret, std::string_view who, std::string_vie
 
 }  // namespace
 
-std::string encode(const Greeting& greeting) {
-  std::string out(kSocketMagic);
-  put(out, greeting.world);
-  put(out, greeting.rank);
-  put(out, greeting.run);
-  put(out, greeting.nonce);
-  return out;
-}
+std::string encode(const Greeting& greeting) { return encoded(kSocketMagic, greeting); }
+std::string encode(const Reply& reply) { return encoded(kSocketMagic, reply); }
+std::string encode(const MeetingQuestion& question) { return encoded(kQuestionMagic, question); }
+std::string encode(const Answer& answer) { return encoded(kAnswerMagic, answer); }
 
 std::optional<Greeting> decode_greeting(std::string_view bytes) {
-  if (!is_message(bytes, kSocketMagic, kGreetingBytes)) return std::nullopt;
-  Greeting out;
-  Fields fields(bytes);
-  fields.get(out.world);
-  fields.get(out.rank);
-  fields.get(out.run);
-  fields.get(out.nonce);
-  return out;
+  return decoded<Greeting>(kSocketMagic, bytes);
+}
+std::optional<Reply> decode_reply(std::string_view bytes) {
+  return decoded<Reply>(kSocketMagic, bytes);
+}
+std::optional<MeetingQuestion> decode_question(std::string_view bytes) {
+  return decoded<MeetingQuestion>(kQuestionMagic, bytes);
+}
+std::optional<Answer> decode_answer(std::string_view bytes) {
+  return decoded<Answer>(kAnswerMagic, bytes);
 }
 
 std::string encode_challenge(const Nonce& nonce) {
-  std::string out(kSocketMagic);
-  put(out, nonce);
-  return out;
+  return std::string(kSocketMagic) + std::string(bytes_of(nonce));
 }
-
 bool is_challenge(std::string_view bytes) {
-  return is_message(bytes, kSocketMagic, kChallengeBytes);
+  return bytes.size() == kChallengeBytes && bytes.starts_with(kSocketMagic);
 }
 
-std::string encode(const Reply& reply) {
-  std::string out(kSocketMagic);
-  put(out, static_cast<uint32_t>(reply.verdict));
-  put(out, reply.world);
-  put(out, reply.id);
-  return out;
-}
-
-std::optional<Reply> decode_reply(std::string_view bytes) {
-  if (!is_message(bytes, kSocketMagic, kReplyBytes)) return std::nullopt;
-  Reply out;
-  uint32_t verdict = 0;
-  Fields fields(bytes);
-  fields.get(verdict);
-  fields.get(out.world);
-  fields.get(out.id);
-  if (verdict >= kVerdicts) return std::nullopt;
-  out.verdict = static_cast<Verdict>(verdict);
-  return out;
+size_t answer_bytes(uint32_t world) {
+  return kMagicBytes + 4 + sizeof(Sha256Digest) + sizeof(Nonce) + NCCL_UNIQUE_ID_BYTES +
+         world * sizeof(Nonce);
 }
 
 Sha256Digest rank_code(std::string_view secret, std::string_view greeting,
@@ -113,64 +148,6 @@ Sha256Digest rank_code(std::string_view secret, std::string_view greeting,
 Sha256Digest host_code(std::string_view secret, std::string_view greeting,
                        std::string_view challenge, std::string_view reply) {
   return code(secret, "lathe host says:", greeting, challenge, reply);
-}
-
-std::string encode(const MeetingQuestion& question) {
-  std::string out(kQuestionMagic);
-  put(out, question.has_id ? kHasId : kAsks);
-  put(out, question.world);
-  put(out, question.rank);
-  put(out, question.run);
-  put(out, question.nonce);
-  put(out, question.meeting);
-  return out;
-}
-
-std::optional<MeetingQuestion> decode_question(std::string_view bytes) {
-  if (!is_message(bytes, kQuestionMagic, kQuestionBytes)) return std::nullopt;
-  MeetingQuestion out;
-  uint32_t kind = 0;
-  Fields fields(bytes);
-  fields.get(kind);
-  fields.get(out.world);
-  fields.get(out.rank);
-  fields.get(out.run);
-  fields.get(out.nonce);
-  fields.get(out.meeting);
-  if (kind != kAsks && kind != kHasId) return std::nullopt;
-  out.has_id = kind == kHasId;
-  if (!out.has_id && out.meeting != Nonce{}) return std::nullopt;
-  return out;
-}
-
-size_t answer_bytes(uint32_t world) {
-  return kMagicBytes + 4 + sizeof(Sha256Digest) + sizeof(Nonce) + NCCL_UNIQUE_ID_BYTES +
-         world * sizeof(Nonce);
-}
-
-std::string encode(const Answer& answer) {
-  std::string out(kAnswerMagic);
-  put(out, static_cast<uint32_t>(answer.nonces.size()));
-  put(out, answer.run);
-  put(out, answer.meeting);
-  put(out, answer.id);
-  for (const Nonce& nonce : answer.nonces) put(out, nonce);
-  return out;
-}
-
-std::optional<Answer> decode_answer(std::string_view bytes) {
-  if (bytes.size() < answer_bytes(0)) return std::nullopt;
-  Answer out;
-  uint32_t world = 0;
-  Fields fields(bytes);
-  fields.get(world);
-  if (!is_message(bytes, kAnswerMagic, answer_bytes(world))) return std::nullopt;
-  fields.get(out.run);
-  fields.get(out.meeting);
-  fields.get(out.id);
-  out.nonces.resize(world);
-  for (Nonce& nonce : out.nonces) fields.get(nonce);
-  return out;
 }
 
 }  // namespace lathe

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
@@ -129,11 +129,11 @@ void RankTalk::hear_reply(const std::string& message) {
       why_ = text("another process is served there as rank ", launch_.rank);
       break;
     case Verdict::other_world:
-      status_ = {Code::invalid_argument, text("rank ", launch_.rank, " is told of ", launch_.world,
-                                              " ranks, rank 0 of ", reply->world)};
+      status_ = invalid(text("rank ", launch_.rank, " is told of ", launch_.world,
+                             " ranks, rank 0 of ", reply->world));
       break;
     default:
-      status_ = {Code::invalid_argument, text("rank 0 refuses rank ", launch_.rank)};
+      status_ = invalid(text("rank 0 refuses rank ", launch_.rank));
   }
 }
 

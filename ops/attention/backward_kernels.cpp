@@ -4,11 +4,13 @@
 #include "ops/attention/backward_kernels.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <span>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/implementation.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
@@ -85,11 +87,10 @@ Constant offsets_of(const AttentionProblem& problem) {
 }
 
 KernelSpec prepare_spec(const AttentionProblem& problem) {
-  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_backward_prepare",
-                                                  AttentionBackwardPrepareParams, tiles));
-  spec.smem = "AttentionBackwardPrepareSmem";
-  spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
-  spec.threads = kPrepareThreads;
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention", "attention_backward_prepare",
+                                               AttentionBackwardPrepareParams, tiles),
+                                "AttentionBackwardPrepareSmem", kPrepareThreads / 32 * 4,
+                                kPrepareThreads);  // a float32 of each warp
   spec.constants = {
       Constant::type("element", "Element", problem.element),
       offsets_of(problem),
@@ -133,41 +134,37 @@ int attention_backward_accumulators(const AttentionProblem& problem,
 
 std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
                                                                  const DeviceFacts& facts) {
-  std::vector<AttentionBackwardTile> candidates;
   const AttentionBackwardTile* first = preferred(problem, facts);
-  if (first) candidates.push_back(*first);
-  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
-    if (&tile != first && fits(problem, tile, facts)) candidates.push_back(tile);
-  }
+  std::vector<AttentionBackwardTile> candidates =
+      tiles_that(tiles_of(problem), [&](const AttentionBackwardTile& tile) {
+        return (first == nullptr || !(tile == *first)) && fits(problem, tile, facts);
+      });
+  if (first != nullptr) candidates.insert(candidates.begin(), *first);
   return candidates;
 }
 
 Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
                                                         const DeviceFacts& facts, bool apart) {
-  const auto candidates = attention_backward_candidates(problem, facts);
-  if (!candidates.empty()) {
-    return pick(candidates, facts, {"m", "n", "stages", "width_warps"},
-                [&](const AttentionBackwardTile& tile) {
-                  return attention_backward_spec(problem, tile, apart);
-                });
-  }
-  int least = attention_backward_smem(problem, tiles_of(problem).front());
-  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
-    if (attention_backward_accumulators(problem, tile) > kMostAccumulators) continue;
-    least = std::min(least, attention_backward_smem(problem, tile));
-  }
-  return Status(Code::unsupported, text("flash_attention: a block of the backward needs at least ",
-                                        least, " bytes of shared memory, ", facts.arch, " allows ",
-                                        facts.shared_bytes_per_block));
+  return choose_tile(
+      attention_backward_candidates(problem, facts), facts, {"m", "n", "stages", "width_warps"},
+      [&](const AttentionBackwardTile& tile) {
+        return attention_backward_spec(problem, tile, apart);
+      },
+      "flash_attention: a block of the backward",
+      [&] {
+        return least_bytes(tiles_of(problem), [&](const AttentionBackwardTile& tile) {
+          const bool counts = &tile == tiles_of(problem).data() ||
+                              attention_backward_accumulators(problem, tile) <= kMostAccumulators;
+          return counts ? attention_backward_smem(problem, tile) : INT_MAX;
+        });
+      });
 }
 
 KernelSpec attention_backward_spec(const AttentionProblem& problem,
                                    const AttentionBackwardTile& tile, bool apart) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_backward", AttentionBackwardParams, softcap));
-  spec.smem = "AttentionBackwardSmem";
-  spec.smem_bytes = attention_backward_smem(problem, tile);
-  spec.threads = 32 * tile.warps;
+  KernelSpec spec = shared_spec(
+      LATHE_TEMPLATE("attention", "attention_backward", AttentionBackwardParams, softcap),
+      "AttentionBackwardSmem", attention_backward_smem(problem, tile), 32 * tile.warps);
   spec.constants = {
       Constant::type("element", "Element", problem.element),
       offsets_of(problem),

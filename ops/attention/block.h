@@ -37,13 +37,10 @@ struct LseMergeRequest {
 LseMergeRequest merge_step(const AttentionRequest& whole);
 
 // Choose kernels; compile nothing.
-Result<std::unique_ptr<Executor>> make_attention_block(AttentionBlockRequest request,
-                                                       const DeviceFacts& facts);
-Result<std::unique_ptr<Executor>> make_attention_block_bwd(AttentionBlockRequest request,
-                                                           const DeviceFacts& facts);
-Result<std::unique_ptr<Executor>> make_attention_delta(const AttentionDeltaRequest& request,
-                                                       const DeviceFacts& facts);
-Result<std::unique_ptr<Executor>> make_lse_merge(const LseMergeRequest& request);
+MadeExecutor make_attention_block(AttentionBlockRequest request, const DeviceFacts& facts);
+MadeExecutor make_attention_block_bwd(AttentionBlockRequest request, const DeviceFacts& facts);
+MadeExecutor make_attention_delta(const AttentionDeltaRequest& request, const DeviceFacts& facts);
+MadeExecutor make_lse_merge(const LseMergeRequest& request);
 
 // Refuse what the tables cannot say.
 Status check_attention_block(const Resolved& resolved);
@@ -51,14 +48,10 @@ Status check_attention_delta(const Resolved& resolved);
 Status check_lse_merge(const Resolved& resolved);
 
 // Make the steps of a problem. UNSUPPORTED, by name, for what no template covers.
-Result<std::unique_ptr<Executor>> make_attention_block(const Resolved& resolved,
-                                                       const DeviceFacts& facts);
-Result<std::unique_ptr<Executor>> make_attention_block_bwd(const Resolved& resolved,
-                                                           const DeviceFacts& facts);
-Result<std::unique_ptr<Executor>> make_attention_delta(const Resolved& resolved,
-                                                       const DeviceFacts& facts);
-Result<std::unique_ptr<Executor>> make_lse_merge(const Resolved& resolved,
-                                                 const DeviceFacts& facts);
+MadeExecutor make_attention_block(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_attention_block_bwd(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_attention_delta(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts& facts);
 
 // Reads the options and flags that the forward's step and the backward's share.
 Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved);

@@ -7,7 +7,6 @@
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/memory.h"
-#include "ops/attention/mods.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention_backward.h"
 
@@ -16,7 +15,17 @@ namespace {
 
 namespace tensors = attention_block_bwd;
 
-class AttentionBlockBwdExecutor final : public Executor {
+// A call with its grids; empty if there is nothing to write.
+struct BlockBwdPlan {
+  AttentionShape shape;
+  bool empty = false;
+  AttentionBlockBackwardLaunch launch;
+
+  int64_t total() const { return launch.total; }
+};
+
+class AttentionBlockBwdExecutor final
+    : public PlannedExecutor<AttentionBlockBwdExecutor, BlockBwdPlan> {
  public:
   AttentionBlockBwdExecutor(AttentionBlockRequest request, const BlockGrid& grid,
                             const DeviceFacts& facts, AttentionBlockKernels kernels)
@@ -28,23 +37,16 @@ class AttentionBlockBwdExecutor final : public Executor {
     list({&kernels_.prepare, &kernels_.positions, &kernels_.backward, &kernels_.finish});
   }
 
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  Result<BlockBwdPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const BlockBwdPlan& layout) const;
+  Result<Estimate> estimate_plan(const Call& call, const BlockBwdPlan& layout) const;
 
  private:
-  // A call with its grids; empty if there is nothing to write.
-  struct Layout {
-    AttentionShape shape;
-    bool empty = false;
-    AttentionBlockBackwardLaunch launch;
-  };
-  Result<Layout> lay_out(const Call& call) const;
   template <typename Params>
-  void put_dq(const Call& call, const Layout& layout, Params* p) const;
-  AttentionBlockPrepareParams prepare_params(const Call& call, const Layout& layout) const;
-  AttentionBlockBackwardParams params(const Call& call, const Layout& layout) const;
-  AttentionBlockFinishParams finish_params(const Call& call, const Layout& layout) const;
+  void put_dq(const Call& call, const BlockBwdPlan& layout, Params* p) const;
+  AttentionBlockPrepareParams prepare_params(const Call& call, const BlockBwdPlan& layout) const;
+  AttentionBlockBackwardParams params(const Call& call, const BlockBwdPlan& layout) const;
+  AttentionBlockFinishParams finish_params(const Call& call, const BlockBwdPlan& layout) const;
 
   AttentionBlockRequest request_;
   const AttentionRequest& asked_;
@@ -53,9 +55,8 @@ class AttentionBlockBwdExecutor final : public Executor {
   AttentionBlockKernels kernels_;
 };
 
-Result<AttentionBlockBwdExecutor::Layout> AttentionBlockBwdExecutor::lay_out(
-    const Call& call) const {
-  Layout layout;
+Result<BlockBwdPlan> AttentionBlockBwdExecutor::plan(const Call& call) const {
+  BlockBwdPlan layout;
   LATHE_ASSIGN(layout.shape, block_shape(call.extents, request_.batch));
   const bool dq = layout.shape.seq_q > 0 && (layout.shape.seq_k > 0 || request_.first);
   const bool dkv = layout.shape.seq_k > 0 && (layout.shape.seq_q > 0 || request_.first_keys);
@@ -69,17 +70,11 @@ Result<AttentionBlockBwdExecutor::Layout> AttentionBlockBwdExecutor::lay_out(
   return too_many_block_rows("q", layout.shape);
 }
 
-Result<size_t> AttentionBlockBwdExecutor::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const Layout layout, lay_out(call));
-  return static_cast<size_t>(layout.launch.total);
-}
-
-AttentionBlockPrepareParams AttentionBlockBwdExecutor::prepare_params(const Call& call,
-                                                                      const Layout& layout) const {
+AttentionBlockPrepareParams AttentionBlockBwdExecutor::prepare_params(
+    const Call& call, const BlockBwdPlan& layout) const {
   AttentionBlockPrepareParams p = {};
   fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &p);
-  p.lse2 = call.workspace + layout.launch.lse2;
-  p.sums = call.workspace + layout.launch.sums;
+  fill_sections(layout.launch, call.workspace, &p);
   p.rows = layout.launch.lse2_values;
   p.chunks = layout.launch.sum_chunks;
   p.dq_chunks = layout.launch.dq_chunks;
@@ -88,18 +83,17 @@ AttentionBlockPrepareParams AttentionBlockBwdExecutor::prepare_params(const Call
 }
 
 template <typename Params>
-void AttentionBlockBwdExecutor::put_dq(const Call& call, const Layout& layout, Params* p) const {
+void AttentionBlockBwdExecutor::put_dq(const Call& call, const BlockBwdPlan& layout,
+                                       Params* p) const {
   const Tensor& dq = call.tensors[tensors::dq];
   p->dq = dq.data;
   put_strides(attention_strides(dq, !request_.batch), &p->batch_stride, &p->token_stride,
               &p->head_stride);
-  p->heads = static_cast<int>(layout.shape.heads);
-  p->head_dim = asked_.problem.head_dim;
-  p->seq_q = static_cast<int>(layout.shape.seq_q);
+  fill_sizes(asked_.problem, layout.shape, p);
 }
 
 AttentionBlockBackwardParams AttentionBlockBwdExecutor::params(const Call& call,
-                                                               const Layout& layout) const {
+                                                               const BlockBwdPlan& layout) const {
   const auto& t = call.tensors;
   const AttentionShape& shape = layout.shape;
   AttentionBlockBackwardParams p = {};
@@ -107,7 +101,7 @@ AttentionBlockBackwardParams AttentionBlockBwdExecutor::params(const Call& call,
   fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &b);
   fill_scores(asked_, shape, call, {}, &b);
   fill_windows(asked_, kMaxExtent, kMaxExtent, &b);
-  b.lse2 = call.workspace + layout.launch.lse2;
+  fill_sections(layout.launch, call.workspace, &b);
   b.error = t[tensors::delta].data;
   if (asked_.problem.deterministic) {
     b.dq = call.workspace + layout.launch.sums;
@@ -127,10 +121,10 @@ AttentionBlockBackwardParams AttentionBlockBwdExecutor::params(const Call& call,
   return p;
 }
 
-AttentionBlockFinishParams AttentionBlockBwdExecutor::finish_params(const Call& call,
-                                                                    const Layout& layout) const {
+AttentionBlockFinishParams AttentionBlockBwdExecutor::finish_params(
+    const Call& call, const BlockBwdPlan& layout) const {
   AttentionBlockFinishParams p = {};
-  p.sums = call.workspace + layout.launch.sums;
+  fill_sections(layout.launch, call.workspace, &p);
   put_dq(call, layout, &p);
   p.slice_stride = layout.launch.lse2_values * p.head_dim;
   p.chunks = p.slice_stride / 4;
@@ -140,9 +134,7 @@ AttentionBlockFinishParams AttentionBlockBwdExecutor::finish_params(const Call& 
   return p;
 }
 
-Status AttentionBlockBwdExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const Layout layout, lay_out(call));
-  LATHE_TRY(call.check_workspace(layout.launch.total));
+Status AttentionBlockBwdExecutor::launch(const Call& call, const BlockBwdPlan& layout) const {
   if (layout.empty) return {};
   const AttentionBlockBackwardLaunch& grids = layout.launch;
   if (grids.prepare_blocks > 0) {
@@ -165,8 +157,8 @@ Status AttentionBlockBwdExecutor::run(const Call& call) const {
 }
 
 // Which ranges are kept is on the device: the estimate takes them all.
-Result<Estimate> AttentionBlockBwdExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Layout layout, lay_out(call));
+Result<Estimate> AttentionBlockBwdExecutor::estimate_plan(const Call&,
+                                                          const BlockBwdPlan& layout) const {
   Estimate out;
   if (layout.empty) return out;
   const AttentionShape& shape = layout.shape;
@@ -198,8 +190,7 @@ Result<Estimate> AttentionBlockBwdExecutor::estimate(const Call& call) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> make_attention_block_bwd(AttentionBlockRequest request,
-                                                           const DeviceFacts& facts) {
+MadeExecutor make_attention_block_bwd(AttentionBlockRequest request, const DeviceFacts& facts) {
   AttentionProblem& asked = request.attention.problem;
   asked.backward = true;
   request.first_keys = request.first || request.first_keys;
@@ -210,8 +201,7 @@ Result<std::unique_ptr<Executor>> make_attention_block_bwd(AttentionBlockRequest
                                                 std::move(kernels));
 }
 
-Result<std::unique_ptr<Executor>> make_attention_block_bwd(const Resolved& resolved,
-                                                           const DeviceFacts& facts) {
+MadeExecutor make_attention_block_bwd(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(AttentionBlockRequest request, attention_block_request(resolved));
   request.attention.problem.deterministic = resolved.options_as<BlockOptions>().deterministic;
   return make_attention_block_bwd(std::move(request), facts);

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "codegen/spec.h"
 #include "ops/attention/backward_kernels.h"
+#include "ops/conv/kernels.h"  // Grid, Cost
+#include "ops/kernel_problems.h"
 
 namespace lathe {
 
@@ -51,5 +54,13 @@ struct AttentionBlockBackwardLaunch {
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
     const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
     const AttentionShape& shape, bool first = false);
+
+// lse_merge merges two partial results. `rows` counts those of all heads.
+
+KernelSpec lse_merge_spec(const LseMergeProblem& problem);
+
+// `rows`: of all heads. A launch may have at most 2^31 - 1 blocks: the caller compares first.
+int64_t lse_merge_blocks(const KernelSpec& spec, int64_t rows);
+Cost lse_merge_cost(const LseMergeProblem& problem, int64_t rows, int64_t heads);
 
 }  // namespace lathe

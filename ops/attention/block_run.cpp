@@ -6,7 +6,6 @@
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/memory.h"
-#include "ops/attention/mods.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention.h"
 
@@ -17,7 +16,16 @@ namespace tensors = attention_block;
 
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions and windows are added in 32 bits
 
-class AttentionBlockExecutor final : public Executor {
+// What the shapes of a call decide.
+struct BlockPlan {
+  AttentionShape shape;
+  bool empty = false;  // no row to write; or nothing to add, and nothing to begin
+  int64_t workspace = 0;
+
+  int64_t total() const { return workspace; }
+};
+
+class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecutor, BlockPlan> {
  public:
   AttentionBlockExecutor(AttentionBlockRequest request, AttentionBlockKernels kernels,
                          const BlockGrid& grid)
@@ -28,19 +36,12 @@ class AttentionBlockExecutor final : public Executor {
     list({&kernels_.positions, &kernels_.forward});
   }
 
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  Result<BlockPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const BlockPlan& plan) const;
+  Result<Estimate> estimate_plan(const Call& call, const BlockPlan& plan) const;
 
  private:
   const KernelSpec& spec() const { return *kernels_.forward; }
-  // No row to write; or nothing to add, and nothing to begin.
-  bool is_empty(const AttentionShape& shape) const {
-    return shape.sequences == 0 || shape.heads == 0 || shape.seq_q == 0 ||
-           (shape.seq_k == 0 && !request_.first);
-  }
-  Result<AttentionShape> shape_of(const Call& call) const;
-  int64_t workspace_of(const AttentionShape& shape) const;
   AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
 
   AttentionBlockRequest request_;
@@ -49,22 +50,19 @@ class AttentionBlockExecutor final : public Executor {
   AttentionBlockKernels kernels_;
 };
 
-Result<AttentionShape> AttentionBlockExecutor::shape_of(const Call& call) const {
-  LATHE_ASSIGN(const AttentionShape shape, block_shape(call.extents, request_.batch));
-  if (is_empty(shape)) return shape;
-  AttentionShape one = shape;
+Result<BlockPlan> AttentionBlockExecutor::plan(const Call& call) const {
+  BlockPlan out;
+  LATHE_ASSIGN(out.shape, block_shape(call.extents, request_.batch));
+  AttentionShape one = out.shape;
+  out.empty =
+      one.sequences == 0 || one.heads == 0 || one.seq_q == 0 || (one.seq_k == 0 && !request_.first);
+  if (out.empty) return out;
   one.sequences = 1;
-  if (attention_forward_blocks(spec(), one) <= kMaxExtent / shape.sequences) return shape;
-  return too_many_block_rows("q", shape);
-}
-
-int64_t AttentionBlockExecutor::workspace_of(const AttentionShape& shape) const {
-  return is_empty(shape) ? 0 : attention_block_workspace_bytes(spec(), shape.seq_k);
-}
-
-Result<size_t> AttentionBlockExecutor::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
-  return static_cast<size_t>(workspace_of(extent));
+  if (attention_forward_blocks(spec(), one) > kMaxExtent / out.shape.sequences) {
+    return too_many_block_rows("q", out.shape);
+  }
+  out.workspace = attention_block_workspace_bytes(spec(), out.shape.seq_k);
+  return out;
 }
 
 AttentionBlockParams AttentionBlockExecutor::params(const Call& call,
@@ -86,10 +84,9 @@ AttentionBlockParams AttentionBlockExecutor::params(const Call& call,
   return p;
 }
 
-Status AttentionBlockExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
-  LATHE_TRY(call.check_workspace(workspace_of(extent)));
-  if (is_empty(extent)) return {};
+Status AttentionBlockExecutor::launch(const Call& call, const BlockPlan& plan) const {
+  const AttentionShape& extent = plan.shape;
+  if (plan.empty) return {};
   if (kernels_.positions) {
     LATHE_TRY(find_position_ranges(kernels_.positions, call.tensors[tensors::k_pos].data,
                                    extent.seq_k, spec().constant("n"), call.workspace,
@@ -101,10 +98,10 @@ Status AttentionBlockExecutor::run(const Call& call) const {
 }
 
 // Which ranges are kept is on the device: the estimate takes them all.
-Result<Estimate> AttentionBlockExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const AttentionShape extent, shape_of(call));
+Result<Estimate> AttentionBlockExecutor::estimate_plan(const Call&, const BlockPlan& plan) const {
+  const AttentionShape& extent = plan.shape;
   Estimate out;
-  if (is_empty(extent)) return out;
+  if (plan.empty) return out;
   AttentionSequences all;
   all.queries = extent.seq_q, all.keys = extent.seq_k;
   const AttentionCost row = attention_forward_cost(asked_.problem, spec(), extent, {all});
@@ -242,8 +239,7 @@ AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0) {
   return out;
 }
 
-Result<std::unique_ptr<Executor>> make_attention_block(AttentionBlockRequest request,
-                                                       const DeviceFacts& facts) {
+MadeExecutor make_attention_block(AttentionBlockRequest request, const DeviceFacts& facts) {
   AttentionProblem& asked = request.attention.problem;
   asked.forward = true;
   LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(request.attention.sm_margin, facts));
@@ -252,8 +248,7 @@ Result<std::unique_ptr<Executor>> make_attention_block(AttentionBlockRequest req
   return executor_of<AttentionBlockExecutor>(std::move(request), std::move(kernels), grid);
 }
 
-Result<std::unique_ptr<Executor>> make_attention_block(const Resolved& resolved,
-                                                       const DeviceFacts& facts) {
+MadeExecutor make_attention_block(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(AttentionBlockRequest request, attention_block_request(resolved));
   return make_attention_block(std::move(request), facts);
 }

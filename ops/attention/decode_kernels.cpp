@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "codegen/base/integers.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
 #include "templates/params/attention.h"
 
@@ -98,11 +98,9 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
 }
 
 KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_decode", AttentionDecodeParams, splits));
-  spec.smem = "AttentionDecodeSmem";
-  spec.smem_bytes = attention_decode_smem(problem, tile);
-  spec.threads = 32 * tile.warps;
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention", "attention_decode", AttentionDecodeParams, splits),
+                  "AttentionDecodeSmem", attention_decode_smem(problem, tile), 32 * tile.warps);
   spec.constants = {
       Constant::type("element", "Element", problem.element),
       Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
@@ -126,10 +124,9 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
   for (const int each : tile_rows(rows)) {
     const auto candidates = attention_decode_candidates(problem, facts, each);
     if (candidates.empty()) {
-      return Status(Code::unsupported,
-                    text("flash_attention_decode: a block of head widths ", problem.head_dim,
-                         " and ", problem.value_dim, " needs more shared memory than the ",
-                         facts.shared_bytes_per_block, " bytes of ", facts.arch));
+      return unsupported(text("flash_attention_decode: a block of head widths ", problem.head_dim,
+                              " and ", problem.value_dim, " needs more shared memory than the ",
+                              facts.shared_bytes_per_block, " bytes of ", facts.arch));
     }
     const auto spec_of = [&](const AttentionTile& tile) {
       return attention_decode_spec(problem, tile);

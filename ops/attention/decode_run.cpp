@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of flash_attention_decode: parameters, and the launches of append, attention and combine
 // in this order.
-#include "ops/attention/decode_run.h"
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -11,6 +9,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/params.h"
+#include "ops/attention/run.h"
 
 namespace lathe {
 namespace {
@@ -18,32 +17,34 @@ namespace {
 constexpr int64_t kMostQueries = int64_t{1} << 30;  // positions are added in 32 bits
 constexpr int64_t kWordBytes = 16;                  // of an append's copy
 
-class DecodeExecutor final : public Executor {
+// What the shapes of a call decide.
+struct DecodePlan {
+  AttentionDecodeShape shape;
+  size_t kernel = 0;  // of kernels_.decode
+  int64_t splits = 1;
+  int64_t partial_lse = 0, workspace = 0;  // bytes
+
+  bool empty() const { return shape.rows() == 0; }
+  int64_t total() const { return workspace; }
+};
+
+class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> {
  public:
   DecodeExecutor(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
                  const DeviceFacts& facts);
 
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  Result<DecodePlan> plan(const Call& call) const;
+  Status launch(const Call& call, const DecodePlan& launch) const;
+  Result<Estimate> estimate_plan(const Call& call, const DecodePlan& launch) const;
 
  private:
-  // What the shapes of a call decide.
-  struct Launch {
-    AttentionDecodeShape shape;
-    size_t kernel = 0;  // of kernels_.decode
-    int64_t splits = 1;
-    size_t partial_lse = 0, workspace = 0;  // bytes
-    bool empty() const { return shape.rows() == 0; }
-  };
-  Result<Launch> plan_launch(const Call& call) const;
-  Status check_blocks(const Launch& launch) const;
+  Status check_blocks(const DecodePlan& launch) const;
   const AttentionProblem& problem() const { return request_.attention.problem; }
 
   AttentionPages pages(const Call& call, const AttentionDecodeShape& shape) const;
-  AttentionAppendParams append_params(const Call& call, const Launch& launch) const;
-  AttentionDecodeParams decode_params(const Call& call, const Launch& launch) const;
-  AttentionCombineParams combine_params(const Call& call, const Launch& launch) const;
+  AttentionAppendParams append_params(const Call& call, const DecodePlan& launch) const;
+  AttentionDecodeParams decode_params(const Call& call, const DecodePlan& launch) const;
+  AttentionCombineParams combine_params(const Call& call, const DecodePlan& launch) const;
 
   DecodeRequest request_;
   AttentionDecodeKernels kernels_;
@@ -69,9 +70,9 @@ DecodeExecutor::DecodeExecutor(const DecodeRequest& request, const AttentionDeco
   list({&kernels_.combine});
 }
 
-Result<DecodeExecutor::Launch> DecodeExecutor::plan_launch(const Call& call) const {
+Result<DecodePlan> DecodeExecutor::plan(const Call& call) const {
   const Extents& extents = call.extents;
-  Launch out;
+  DecodePlan out;
   AttentionDecodeShape& shape = out.shape;
   shape.batch = extents[Dim::B], shape.queries = extents[Dim::Sq];
   shape.heads = extents[Dim::H], shape.kv_heads = extents[Dim::HK];
@@ -81,27 +82,25 @@ Result<DecodeExecutor::Launch> DecodeExecutor::plan_launch(const Call& call) con
   LATHE_TRY(check_pages(shape.page, shape.table_width));
   const int64_t most = std::min(kMostQueries, kMaxExtent / std::max<int64_t>(shape.batch, 1));
   if (shape.queries > most) {
-    return Status(Code::unsupported, text("q has Sq = ", shape.queries, " and B = ", shape.batch,
-                                          "; allowed are Sq of 0 to ", most));
+    return unsupported(text("q has Sq = ", shape.queries, " and B = ", shape.batch,
+                            "; allowed are Sq of 0 to ", most));
   }
-  auto rows = checked_product("q", {shape.batch, shape.heads, shape.queries});
-  LATHE_TRY(rows);
+  LATHE_ASSIGN(const int64_t rows, checked_product("q", {shape.batch, shape.heads, shape.queries}));
   if (out.empty()) return out;
   out.kernel = attention_decode_pick(kernels_, shape);
   out.splits = attention_decode_splits(problem(), *kernels_.decode[out.kernel], shape, *splits_,
                                        request_.splits);
   LATHE_TRY(check_blocks(out));
   if (out.splits == 1) return out;
-  auto bytes = checked_product("the workspace", {out.splits, *rows, problem().value_dim + 1, 4});
-  LATHE_TRY(bytes);
-  out.partial_lse =
-      static_cast<size_t>(attention_decode_partial_out_bytes(problem(), shape, out.splits));
-  out.workspace = attention_decode_workspace_bytes(problem(), shape, out.splits);
+  LATHE_TRY(checked_product("the workspace", {out.splits, rows, problem().value_dim + 1, 4}));
+  out.partial_lse = attention_decode_partial_out_bytes(problem(), shape, out.splits);
+  out.workspace =
+      static_cast<int64_t>(attention_decode_workspace_bytes(problem(), shape, out.splits));
   return out;
 }
 
 // All blocks of a launch are in x.
-Status DecodeExecutor::check_blocks(const Launch& launch) const {
+Status DecodeExecutor::check_blocks(const DecodePlan& launch) const {
   const AttentionDecodeShape& shape = launch.shape;
   AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
   one.batch = 1;
@@ -111,15 +110,9 @@ Status DecodeExecutor::check_blocks(const Launch& launch) const {
       attention_decode_blocks(spec, one, launch.splits) <= most && one.rows() / 4 < most) {
     return {};
   }
-  return Status(Code::unsupported,
-                text("q of ", shape.batch, " sequences, ", shape.queries, " tokens and ",
-                     shape.heads, " heads, with keys in ", launch.splits,
-                     " parts, needs more than ", kMaxExtent, " blocks; split the batch"));
-}
-
-Result<size_t> DecodeExecutor::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const Launch launch, plan_launch(call));
-  return launch.workspace;
+  return unsupported(text("q of ", shape.batch, " sequences, ", shape.queries, " tokens and ",
+                          shape.heads, " heads, with keys in ", launch.splits,
+                          " parts, needs more than ", kMaxExtent, " blocks; split the batch"));
 }
 
 AttentionPages DecodeExecutor::pages(const Call& call, const AttentionDecodeShape& shape) const {
@@ -134,7 +127,8 @@ AttentionPages DecodeExecutor::pages(const Call& call, const AttentionDecodeShap
   return p;
 }
 
-AttentionAppendParams DecodeExecutor::append_params(const Call& call, const Launch& launch) const {
+AttentionAppendParams DecodeExecutor::append_params(const Call& call,
+                                                    const DecodePlan& launch) const {
   const auto& t = call.tensors;
   const int64_t words = kWordBytes / bytes_of(problem().element);  // elements of one
   const auto fill = [&](const Tensor& tensor, long long* first, long long* second,
@@ -159,7 +153,8 @@ AttentionAppendParams DecodeExecutor::append_params(const Call& call, const Laun
   return p;
 }
 
-AttentionDecodeParams DecodeExecutor::decode_params(const Call& call, const Launch& launch) const {
+AttentionDecodeParams DecodeExecutor::decode_params(const Call& call,
+                                                    const DecodePlan& launch) const {
   const AttentionDecodeShape& shape = launch.shape;
   const AttentionRequest& request = request_.attention;
   AttentionDecodeParams out = {};
@@ -183,7 +178,7 @@ AttentionDecodeParams DecodeExecutor::decode_params(const Call& call, const Laun
 }
 
 AttentionCombineParams DecodeExecutor::combine_params(const Call& call,
-                                                      const Launch& launch) const {
+                                                      const DecodePlan& launch) const {
   AttentionCombineParams p = {};
   fill_tensors<attention_decode::kTensors>(call, false, &p);
   p.partial_out = call.workspace;
@@ -196,9 +191,7 @@ AttentionCombineParams DecodeExecutor::combine_params(const Call& call,
   return p;
 }
 
-Status DecodeExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const Launch launch, plan_launch(call));
-  LATHE_TRY(call.check_workspace(static_cast<int64_t>(launch.workspace)));
+Status DecodeExecutor::launch(const Call& call, const DecodePlan& launch) const {
   const AttentionDecodeShape& shape = launch.shape;
   // New keys are stored even where there is no query head to read them.
   if (kernels_.append && shape.batch * shape.queries * shape.kv_heads > 0) {
@@ -216,8 +209,7 @@ Status DecodeExecutor::run(const Call& call) const {
 }
 
 // With every sequence as long as its pages allow: lengths are on the device.
-Result<Estimate> DecodeExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Launch launch, plan_launch(call));
+Result<Estimate> DecodeExecutor::estimate_plan(const Call&, const DecodePlan& launch) const {
   Estimate out;
   if (launch.empty()) return out;
   const AttentionMask mask = {launch.shape.queries, launch.shape.most_keys(),
@@ -231,12 +223,49 @@ Result<Estimate> DecodeExecutor::estimate(const Call& call) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> make_attention_decode(const DecodeRequest& request,
-                                                        const DeviceFacts& facts) {
+MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts) {
+  LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
   LATHE_ASSIGN(const AttentionDecodeKernels kernels,
                attention_decode_kernels(request.attention.problem, facts,
                                         {request.queries, request.attention.ratio}));
   return executor_of<DecodeExecutor>(request, kernels, facts);
+}
+namespace {
+
+// Positions and windows are added in 32 bits.
+constexpr int64_t kMostKeys = int64_t{1} << 30;
+
+}  // namespace
+
+Status check_pages(int64_t page, int64_t table_width) {
+  if (page == 0) return invalid("k_cache has page = 0; allowed are 1 and more");
+  if (page == kUnknown || table_width == kUnknown || table_width <= kMostKeys / page) return {};
+  return unsupported(text("block_table has M = ", table_width, " and k_cache has page = ", page,
+                          "; allowed are M * page up to ", kMostKeys, " keys of a sequence"));
+}
+
+Status check_attention_decode(const Resolved& resolved) {
+  LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
+  LATHE_TRY(check_head_width("v_cache", "DV", resolved[Dim::DV]));
+  LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
+  return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
+}
+
+Result<DecodeRequest> decode_request(const Resolved& resolved) {
+  using namespace attention_decode;
+  if (resolved.dtype(q) == Dtype::f32) {
+    return unsupported("q has dtype f32; flash_attention_decode has kernels for f16 and bf16");
+  }
+  DecodeRequest asked;
+  LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
+  asked.splits = resolved.options_as<DecodeOptions>().num_splits;
+  asked.queries = resolved[Dim::Sq];
+  AttentionProblem& problem = asked.attention.problem;
+  problem.sinks = resolved.has(sinks);
+  problem.decode = true;
+  problem.append = resolved.has(k_new);
+  problem.split = asked.splits != 1;
+  return asked;
 }
 
 }  // namespace lathe

@@ -12,7 +12,15 @@ namespace {
 
 namespace tensors = attention_delta;
 
-class AttentionDeltaExecutor final : public Executor {
+struct DeltaPlan {
+  AttentionShape shape;
+  AttentionBackwardLaunch launch;
+  AttentionBackwardWorkspace workspace;
+
+  int64_t total() const { return workspace.total; }
+};
+
+class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecutor, DeltaPlan> {
  public:
   AttentionDeltaExecutor(const AttentionProblem& problem, bool batch, const DeviceFacts& facts,
                          AttentionBackwardKernels kernels)
@@ -21,21 +29,12 @@ class AttentionDeltaExecutor final : public Executor {
     if (problem.dsinks) list({&kernels_.finish});
   }
 
-  Result<size_t> workspace_bytes(const Call& call) const override {
-    LATHE_ASSIGN(const Layout layout, lay_out(call));
-    return static_cast<size_t>(layout.workspace.total);
-  }
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  Result<DeltaPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const DeltaPlan& layout) const;
+  Result<Estimate> estimate_plan(const Call& call, const DeltaPlan& layout) const;
 
  private:
-  struct Layout {
-    AttentionShape shape;
-    AttentionBackwardLaunch launch;
-    AttentionBackwardWorkspace workspace;
-  };
-  Result<Layout> lay_out(const Call& call) const;
-  AttentionBackwardPrepareParams params(const Call& call, const Layout& layout) const;
+  AttentionBackwardPrepareParams params(const Call& call, const DeltaPlan& layout) const;
 
   AttentionProblem problem_;
   bool batch_;
@@ -43,8 +42,8 @@ class AttentionDeltaExecutor final : public Executor {
   AttentionBackwardKernels kernels_;
 };
 
-Result<AttentionDeltaExecutor::Layout> AttentionDeltaExecutor::lay_out(const Call& call) const {
-  Layout layout;
+Result<DeltaPlan> AttentionDeltaExecutor::plan(const Call& call) const {
+  DeltaPlan layout;
   const int64_t heads = call.extents[Dim::H];
   layout.shape = {batch_ ? call.extents[Dim::B] : 1, heads, heads,
                   call.extents[batch_ ? Dim::Sq : Dim::Tq], 0};
@@ -62,14 +61,13 @@ Result<AttentionDeltaExecutor::Layout> AttentionDeltaExecutor::lay_out(const Cal
 }
 
 AttentionBackwardPrepareParams AttentionDeltaExecutor::params(const Call& call,
-                                                              const Layout& layout) const {
+                                                              const DeltaPlan& layout) const {
   AttentionBackwardPrepareParams p = {};
   fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
   fill_sizes(problem_, layout.shape, &p);
-  p.lse2 = call.workspace + layout.workspace.lse2;
+  fill_numbers(layout.launch, &p);
+  fill_sections(layout.workspace, call.workspace, &p);
   p.error = call.tensors[tensors::delta].data;
-  p.dsinks_parts = call.workspace + layout.workspace.dsinks_parts;
-  p.rows = static_cast<int>(layout.launch.rows);
   // delta lies as lse does.
   p.row_head_stride = layout.shape.seq_q,
   p.row_batch_stride = layout.shape.heads * layout.shape.seq_q;
@@ -77,9 +75,7 @@ AttentionBackwardPrepareParams AttentionDeltaExecutor::params(const Call& call,
   return p;
 }
 
-Status AttentionDeltaExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const Layout layout, lay_out(call));
-  LATHE_TRY(call.check_workspace(layout.workspace.total));
+Status AttentionDeltaExecutor::launch(const Call& call, const DeltaPlan& layout) const {
   if (layout.launch.prepare_blocks > 0) {
     const AttentionBackwardPrepareParams p = params(call, layout);
     LATHE_TRY(kernels_.prepare.launch(layout.launch.prepare_blocks, &p, call.stream));
@@ -88,14 +84,13 @@ Status AttentionDeltaExecutor::run(const Call& call) const {
   AttentionBackwardFinishParams p = {};
   fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
   fill_sizes(problem_, layout.shape, &p);
-  p.dsinks_parts = call.workspace + layout.workspace.dsinks_parts;
+  fill_numbers(layout.launch, &p);
+  fill_sections(layout.workspace, call.workspace, &p);
   p.tiles = static_cast<int>(layout.launch.prepare_tiles);
-  p.dsinks_blocks = static_cast<int>(layout.launch.dsinks_blocks);
   return kernels_.finish.launch(layout.launch.dsinks_blocks, &p, call.stream);
 }
 
-Result<Estimate> AttentionDeltaExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Layout layout, lay_out(call));
+Result<Estimate> AttentionDeltaExecutor::estimate_plan(const Call&, const DeltaPlan& layout) const {
   Estimate out;
   const uint64_t rows = layout.launch.rows * layout.shape.heads;
   const uint64_t width = problem_.value_dim;
@@ -127,8 +122,7 @@ AttentionDeltaRequest delta_step(const AttentionRequest& whole) {
   return out;
 }
 
-Result<std::unique_ptr<Executor>> make_attention_delta(const AttentionDeltaRequest& request,
-                                                       const DeviceFacts& facts) {
+MadeExecutor make_attention_delta(const AttentionDeltaRequest& request, const DeviceFacts& facts) {
   LATHE_ASSIGN(
       AttentionBackwardKernels kernels,
       attention_backward_kernels(request.problem, facts, AttentionHeadChoice{false, false}));
@@ -136,8 +130,7 @@ Result<std::unique_ptr<Executor>> make_attention_delta(const AttentionDeltaReque
                                              std::move(kernels));
 }
 
-Result<std::unique_ptr<Executor>> make_attention_delta(const Resolved& resolved,
-                                                       const DeviceFacts& facts) {
+MadeExecutor make_attention_delta(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   AttentionDeltaRequest request;
   request.batch = is_block_batch(resolved.problem, tensors::out);

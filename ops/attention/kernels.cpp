@@ -4,11 +4,13 @@
 #include "ops/attention/kernels.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <span>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/implementation.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -68,17 +70,17 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
 Status attention_check(const AttentionProblem& problem) {
   if (problem.element != Dtype::f16 && problem.element != Dtype::bf16 &&
       problem.element != Dtype::f32) {
-    return Status(Code::unsupported, text("flash_attention: q is ", word(problem.element),
-                                          "; allowed are f16, bf16, f32"));
+    return unsupported(
+        text("flash_attention: q is ", word(problem.element), "; allowed are f16, bf16, f32"));
   }
   if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
-    return Status(Code::unsupported, text("flash_attention: cu_seqlens is ",
-                                          word(problem.cu_seqlens), "; allowed are i32, i64"));
+    return unsupported(text("flash_attention: cu_seqlens is ", word(problem.cu_seqlens),
+                            "; allowed are i32, i64"));
   }
   for (const int width : {problem.head_dim, problem.value_dim}) {
     if (width < 8 || width > 256 || width % 8 != 0) {
-      return Status(Code::unsupported, text("flash_attention: head width is ", width,
-                                            "; allowed are multiples of 8 up to 256"));
+      return unsupported(
+          text("flash_attention: head width is ", width, "; allowed are multiples of 8 up to 256"));
     }
   }
   return {};
@@ -109,10 +111,8 @@ int attention_forward_accumulators(const AttentionProblem& problem, const Attent
 
 std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
                                                 const DeviceFacts& facts) {
-  std::vector<AttentionTile> candidates;
-  for (const AttentionTile& tile : tiles_of(problem)) {
-    if (fits(problem, tile, facts)) candidates.push_back(tile);
-  }
+  std::vector<AttentionTile> candidates = tiles_that(
+      tiles_of(problem), [&](const AttentionTile& tile) { return fits(problem, tile, facts); });
   if (problem.element == Dtype::f32) return candidates;
   const auto first = std::find(candidates.begin(), candidates.end(), preferred(problem, facts));
   if (first != candidates.end()) std::rotate(candidates.begin(), first, first + 1);
@@ -126,27 +126,23 @@ std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
 }
 
 Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts) {
-  const std::vector<AttentionTile> candidates = attention_candidates(problem, facts);
-  if (!candidates.empty()) {
-    return pick(candidates, facts, {"m", "n", "stages"},
-                [&](const AttentionTile& tile) { return attention_forward_spec(problem, tile); });
-  }
-  int least = attention_forward_smem(problem, tiles_of(problem).front());
-  for (const AttentionTile& tile : tiles_of(problem)) {
-    if (attention_forward_accumulators(problem, tile) > kMostAccumulators) continue;
-    least = std::min(least, attention_forward_smem(problem, tile));
-  }
-  return Status(Code::unsupported,
-                text("flash_attention: a block needs at least ", least, " bytes of shared memory, ",
-                     facts.arch, " allows ", facts.shared_bytes_per_block));
+  return choose_tile(
+      attention_candidates(problem, facts), facts, {"m", "n", "stages"},
+      [&](const AttentionTile& tile) { return attention_forward_spec(problem, tile); },
+      "flash_attention: a block",
+      [&] {
+        return least_bytes(tiles_of(problem), [&](const AttentionTile& tile) {
+          const bool counts = &tile == tiles_of(problem).data() ||
+                              attention_forward_accumulators(problem, tile) <= kMostAccumulators;
+          return counts ? attention_forward_smem(problem, tile) : INT_MAX;
+        });
+      });
 }
 
 KernelSpec attention_forward_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_forward", AttentionForwardParams, softcap));
-  spec.smem = "AttentionForwardSmem";
-  spec.smem_bytes = attention_forward_smem(problem, tile);
-  spec.threads = 32 * tile.warps;
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention", "attention_forward", AttentionForwardParams, softcap),
+                  "AttentionForwardSmem", attention_forward_smem(problem, tile), 32 * tile.warps);
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
   spec.constants = {

@@ -3,7 +3,7 @@
 // lse_merge behind the plan: one kernel, no workspace.
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
-#include "ops/attention/merge_kernels.h"
+#include "ops/attention/block_kernels.h"
 #include "ops/attention/run.h"
 #include "ops/fill.h"
 #include "templates/params/attention_merge.h"
@@ -11,59 +11,50 @@
 namespace lathe {
 namespace {
 
-class LseMergeExecutor final : public Executor {
+struct MergePlan {
+  int64_t tokens = 0, heads = 0, rows = 0;  // rows: of all heads
+
+  int64_t total() const { return 0; }
+};
+
+class LseMergeExecutor final : public PlannedExecutor<LseMergeExecutor, MergePlan> {
  public:
   LseMergeExecutor(const LseMergeProblem& problem, bool packed)
       : problem_(problem), packed_(packed), kernel_(lse_merge_spec(problem)) {
     list({&kernel_});
   }
 
-  Result<size_t> workspace_bytes(const Call& call) const override {
-    LATHE_TRY(check(call));
-    return size_t{0};
-  }
-  Status run(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override {
-    LATHE_TRY(check(call));
-    Estimate out;
-    if (rows(call) == 0) return out;
-    out.launches = 1;
-    out.cost = lse_merge_cost(problem_, rows(call), call.extents[Dim::H]);
-    return out;
+  Result<MergePlan> plan(const Call& call) const;
+  Status launch(const Call& call, const MergePlan& plan) const;
+  Result<Estimate> estimate_plan(const Call&, const MergePlan& plan) const {
+    if (plan.rows == 0) return Estimate{};
+    return Estimate{1, lse_merge_cost(problem_, plan.rows, plan.heads)};
   }
 
  private:
-  int64_t batch(const Call& call) const { return packed_ ? 1 : call.extents[Dim::B]; }
-  int64_t tokens(const Call& call) const { return call.extents[packed_ ? Dim::Tq : Dim::Sq]; }
-  // Of all heads; every factor is below 2^31, so two of them cannot pass 2^63.
-  int64_t rows(const Call& call) const { return batch(call) * tokens(call) * call.extents[Dim::H]; }
-  Status check(const Call& call) const;
-
   LseMergeProblem problem_;
   bool packed_;
   KernelSlot kernel_;
 };
 
-Status LseMergeExecutor::check(const Call& call) const {
-  LATHE_ASSIGN(const int64_t rows,
-               checked_product("out", {batch(call), tokens(call), call.extents[Dim::H]}));
-  if (rows <= kMaxExtent) return {};
-  return Status(Code::unsupported, text("out has ", rows, " rows over all heads; allowed are 0 to ",
-                                        kMaxExtent, ": split the batch"));
+Result<MergePlan> LseMergeExecutor::plan(const Call& call) const {
+  const int64_t batch = packed_ ? 1 : call.extents[Dim::B];
+  MergePlan out = {call.extents[packed_ ? Dim::Tq : Dim::Sq], call.extents[Dim::H]};
+  LATHE_ASSIGN(out.rows, checked_product("out", {batch, out.tokens, out.heads}));
+  if (out.rows <= kMaxExtent) return out;
+  return unsupported(text("out has ", out.rows, " rows over all heads; allowed are 0 to ",
+                          kMaxExtent, ": split the batch"));
 }
 
-Status LseMergeExecutor::run(const Call& call) const {
-  LATHE_TRY(check(call));
-  if (rows(call) == 0) return {};
+Status LseMergeExecutor::launch(const Call& call, const MergePlan& plan) const {
+  if (plan.rows == 0) return {};
   LseMergeParams p = {};
   fill_tensors<lse_merge::kTensors>(call, packed_, &p);
   put_strides(attention_strides(call.tensors[lse_merge::block_out], packed_), &p.block_batch_stride,
               &p.block_token_stride, &p.block_head_stride);
-  p.rows = static_cast<int>(rows(call));
-  p.heads = static_cast<int>(call.extents[Dim::H]);
-  p.tokens = static_cast<int>(tokens(call));
+  fill_numbers(plan, &p);
   p.value_dim = problem_.value_dim;
-  return kernel_.launch(lse_merge_blocks(*kernel_, rows(call)), &p, call.stream);
+  return kernel_.launch(lse_merge_blocks(*kernel_, plan.rows), &p, call.stream);
 }
 
 }  // namespace
@@ -90,11 +81,11 @@ LseMergeRequest merge_step(const AttentionRequest& whole) {
   return out;
 }
 
-Result<std::unique_ptr<Executor>> make_lse_merge(const LseMergeRequest& request) {
+MadeExecutor make_lse_merge(const LseMergeRequest& request) {
   return executor_of<LseMergeExecutor>(request.problem, !request.batch);
 }
 
-Result<std::unique_ptr<Executor>> make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
+MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
   using namespace lse_merge;
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   LseMergeRequest request;

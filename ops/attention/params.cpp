@@ -2,8 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention/params.h"
 
+#include "codegen/base/invalid.h"
+#include "codegen/mods.h"
+
 namespace lathe {
 namespace {
+
+// Tensors, sizes, grids and arrays of the workspace.
+template <typename Params>
+void fill_call(const AttentionBackwardCall& of, Params* p) {
+  fill_tensors<attention::kTensors>(of.call, of.request.problem.packed, p);
+  fill_sizes(of.request.problem, of.shape, p);
+  fill_numbers(of.launch, p);
+  fill_sections(of.workspace, of.call.workspace, p);
+}
 
 // The sums of dq in the workspace.
 template <typename Params>
@@ -28,18 +40,12 @@ AttentionForwardParams attention_forward_params(const AttentionRequest& request,
 
 AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardCall& of) {
   const bool packed = of.request.problem.packed;
-  char* workspace = of.call.workspace;
   AttentionBackwardPrepareParams p = {};
-  fill_tensors<attention::kTensors>(of.call, packed, &p);
-  fill_sizes(of.request.problem, of.shape, &p);
-  p.lse2 = workspace + of.workspace.lse2;
-  p.error = workspace + of.workspace.error;
+  fill_call(of, &p);
   p.row_batch_stride = packed ? 0 : of.shape.seq_q;
   p.row_head_stride = of.launch.rows;
-  p.dq = workspace + of.workspace.dq_sums;
-  p.dsinks_parts = workspace + of.workspace.dsinks_parts;
+  p.dq = of.call.workspace + of.workspace.dq_sums;
   fill_dq_sums(of, &p);
-  p.rows = static_cast<int>(of.launch.rows);
   p.slices = static_cast<int>(of.launch.accumulators);
   p.tiles = static_cast<int>(of.launch.prepare_tiles);
   return p;
@@ -51,11 +57,9 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& o
   char* workspace = of.call.workspace;
   const AttentionGradients& wanted = of.request.gradients;
   AttentionBackwardParams p = {};
-  fill_tensors<attention::kTensors>(of.call, packed, &p);
+  fill_call(of, &p);
   fill_scores(of.request, of.shape, of.call, lists, &p);
   fill_windows(of.request, of.shape.seq_k, of.shape.seq_q, &p);
-  p.lse2 = workspace + of.workspace.lse2;
-  p.error = workspace + of.workspace.error;
   fill_dq_sums(of, &p);
   if (wanted.dq) p.dq = workspace + of.workspace.dq_sums;
   if (of.launch.apart) {
@@ -66,8 +70,6 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& o
     put_strides(dense_strides(of.shape.seq_k, of.shape.heads, p.value_dim, packed),
                 &p.dv_batch_stride, &p.dv_token_stride, &p.dv_head_stride);
   }
-  p.rows = static_cast<int>(of.launch.rows);
-  p.slices = static_cast<int>(of.launch.slices);
   p.key_tiles = static_cast<int>(lists.tiles);
   return p;
 }
@@ -75,14 +77,8 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& o
 AttentionBackwardFinishParams attention_finish_params(const AttentionBackwardCall& of) {
   const AttentionShape& shape = of.shape;
   const bool packed = of.request.problem.packed;
-  char* workspace = of.call.workspace;
   AttentionBackwardFinishParams p = {};
-  fill_tensors<attention::kTensors>(of.call, packed, &p);
-  fill_sizes(of.request.problem, shape, &p);
-  p.dq_sums = workspace + of.workspace.dq_sums;
-  p.dk_parts = workspace + of.workspace.dk_parts;
-  p.dv_parts = workspace + of.workspace.dv_parts;
-  p.dsinks_parts = workspace + of.workspace.dsinks_parts;
+  fill_call(of, &p);
   put_strides(dense_strides(shape.seq_q, shape.heads, p.head_dim, packed), &p.dq_sums_batch_stride,
               &p.dq_sums_token_stride, &p.dq_sums_head_stride);
   p.dq_sums_slice_stride = of.launch.rows * p.dq_sums_token_stride;
@@ -90,16 +86,78 @@ AttentionBackwardFinishParams attention_finish_params(const AttentionBackwardCal
               &p.dk_parts_token_stride, &p.dk_parts_head_stride);
   put_strides(dense_strides(shape.seq_k, shape.heads, p.value_dim, packed),
               &p.dv_parts_batch_stride, &p.dv_parts_token_stride, &p.dv_parts_head_stride);
-  p.rows = static_cast<int>(of.launch.rows);
-  p.keys = static_cast<int>(of.launch.keys);
   p.slices = static_cast<int>(of.launch.accumulators);
   p.tiles = static_cast<int>(of.launch.prepare_tiles);
-  p.dq_blocks = static_cast<int>(of.launch.dq_blocks);
-  p.dk_blocks = static_cast<int>(of.launch.dk_blocks);
-  p.dv_blocks = static_cast<int>(of.launch.dv_blocks);
-  p.dsinks_blocks = static_cast<int>(of.launch.dsinks_blocks);
   p.softmax_scale = of.request.softmax_scale;
   return p;
+}
+
+// The functions below handle mods: they read those of a request, and lay out the lists of blocks
+// that a mask_mod makes ahead.
+namespace {
+
+constexpr int kCaptures = 4;
+
+}  // namespace
+
+Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request) {
+  const lathe_problem& problem = resolved.problem;
+  const auto& options = resolved.options_as<ScoreOptions>();
+  AttentionProblem& asked = request->problem;
+  request->scalars = {options.scalar_0, options.scalar_1, options.scalar_2, options.scalar_3};
+  for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
+    for (const Mod& mod : problem.mods) {
+      if (mod.name == name) asked.mods.push_back(mod);
+    }
+  }
+  for (int i = 0; i < kCaptures; ++i) {
+    const int tensor = capture_0 + i;
+    if (!problem.has(tensor)) continue;
+    request->captured[i] = tensor;
+    asked.captures[i] = resolved.dtype(tensor);
+    if (asked.mods.empty()) {
+      return invalid(text(problem.op->tensors[tensor].name,
+                          " is declared, but nothing reads it: neither score_mod nor mask_mod is "
+                          "given"));
+    }
+  }
+  const Mod* score_mod = asked.mod("score_mod");
+  const int dout = find_tensor(*problem.op, "dout");
+  if (dout >= 0 && problem.has(dout) && score_mod != nullptr &&
+      !mod_mentions(score_mod->text, "score_mod_bwd")) {
+    return invalid(text("dout is declared and option score_mod is ", score_mod->file,
+                        ", which has no gradient; it must define __device__ float score_mod_bwd("
+                        "float dscore, float score, int batch, int head, int q_idx, int kv_idx)"));
+  }
+  return {};
+}
+
+Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+                                     const AttentionShape& shape, WorkspaceLayout* layout) {
+  const int64_t lists = attention_lists(walker, problem, shape);
+  AttentionLists out;
+  out.stride = attention_list_entries(walker, shape);
+  out.entries = layout->add({lists, out.stride, 4});
+  out.counts = layout->add({lists, 4});
+  return out;
+}
+
+Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+                                      const AttentionShape& shape, WorkspaceLayout* layout) {
+  AttentionLists out;
+  out.tiles = attention_key_tiles(walker, shape);
+  out.stride = attention_query_entries(walker, shape);
+  LATHE_ASSIGN(out.blocks, checked_product("a launch", {out.tiles, shape.heads, shape.sequences}));
+  if (out.blocks > kMaxExtent) {
+    return unsupported(text("mask_mod over ", shape.sequences, " sequences, ", shape.heads,
+                            " heads and ", shape.seq_k, " keys needs more than ", kMaxExtent,
+                            " blocks; split the batch"));
+  }
+  const int64_t lists =
+      shape.heads * (problem.packed ? out.tiles + shape.sequences : out.tiles * shape.sequences);
+  out.entries = layout->add({lists, out.stride, 4});
+  out.counts = layout->add({lists, 4});
+  return out;
 }
 
 }  // namespace lathe

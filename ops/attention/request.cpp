@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/mods.h"
+#include "ops/attention/params.h"
 #include "ops/attention/run.h"
 
 namespace lathe {

@@ -27,49 +27,41 @@ struct AttentionSlots {
   AttentionBackwardKernels backward;           // empty slots without a backward
 };
 
-class AttentionExecutor final : public Executor {
+// What the shapes of a call decide. The lists of a mask_mod lie behind the backward's part of the
+// workspace.
+struct AttentionPlan {
+  AttentionShape shape;
+  AttentionShape whole;  // of grids: packed rows of no sequence are padding, which somebody writes
+  bool forward = false;  // there is a row for the forward to write
+  AttentionBackwardLaunch launch;  // of the backward; without one, empty
+  AttentionBackwardWorkspace workspace;
+  AttentionLists forward_lists, backward_lists;
+  int64_t bytes = 0;
+
+  int64_t total() const { return bytes; }
+};
+
+class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, AttentionPlan> {
  public:
   AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
                     AttentionSlots kernels);
 
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  Result<AttentionPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const AttentionPlan& plan) const;
+  Result<Estimate> estimate_plan(const Call& call, const AttentionPlan& plan) const;
 
  private:
-  // The backward of one call; without one, empty.
-  struct Backward {
-    AttentionBackwardLaunch launch;
-    AttentionBackwardWorkspace workspace;
-  };
-  // With a mask_mod: lists behind the backward's part of the workspace.
-  struct Lists {
-    AttentionLists forward, backward;
-    int64_t total = 0;
-  };
-
-  AttentionShape shape(const Call& call) const {
-    return attention_shape(call.extents, request_.problem.packed);
-  }
-  // Packed rows of no sequence are padding, which somebody has to write.
-  AttentionShape grid_shape(AttentionShape shape) const {
-    if (request_.problem.packed) shape.sequences = std::max<int64_t>(shape.sequences, 1);
-    return shape;
-  }
   bool takes_packed(const AttentionShape& shape) const;
   const KernelSlot& forward_of(const AttentionShape& shape) const {
     return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
   }
   bool has_backward() const { return kernels_.backward.prepare.has_value(); }
-  // Whether there is a row for the forward to write.
-  bool has_forward(const AttentionShape& shape) const;
   // What a problem with open extents leaves to its calls.
-  Status check(const AttentionShape& shape) const;
-  Result<Backward> lay_out(const AttentionShape& shape) const;
-  Result<Lists> lay_out_lists(const AttentionShape& shape, const Backward& backward) const;
-  Status run_forward(const Call& call, const AttentionShape& shape, const Lists& lists) const;
-  Status run_backward(const Call& call, const AttentionShape& shape, const Backward& backward,
-                      const Lists& lists) const;
+  Status check(const AttentionPlan& plan) const;
+  Status plan_backward(AttentionPlan* plan) const;
+  Status plan_lists(AttentionPlan* plan) const;
+  Status run_forward(const Call& call, const AttentionPlan& plan) const;
+  Status run_backward(const Call& call, const AttentionPlan& plan) const;
   std::vector<AttentionSequences> even_lengths(const AttentionShape& shape) const;
 
   AttentionRequest request_;
@@ -78,9 +70,9 @@ class AttentionExecutor final : public Executor {
 };
 
 Status too_many_blocks(const AttentionShape& shape) {
-  return Status(Code::unsupported, text("q of ", shape.sequences, " sequences, ", shape.heads,
-                                        " heads and ", shape.seq_q, " tokens needs more than ",
-                                        kMaxExtent, " blocks; split the batch"));
+  return unsupported(text("q of ", shape.sequences, " sequences, ", shape.heads, " heads and ",
+                          shape.seq_q, " tokens needs more than ", kMaxExtent,
+                          " blocks; split the batch"));
 }
 
 AttentionExecutor::AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
@@ -99,22 +91,17 @@ bool AttentionExecutor::takes_packed(const AttentionShape& shape) const {
                             request_.problem.packed);
 }
 
-bool AttentionExecutor::has_forward(const AttentionShape& shape) const {
-  return request_.problem.forward && grid_shape(shape).sequences > 0 && shape.heads > 0 &&
-         shape.seq_q > 0;
-}
-
-Status AttentionExecutor::check(const AttentionShape& shape) const {
+Status AttentionExecutor::check(const AttentionPlan& plan) const {
+  const AttentionShape& shape = plan.shape;
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
   const bool packed = request_.problem.packed;
   for (const auto& [name, dim, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
                                           std::tuple("k", packed ? "Tk" : "Sk", shape.seq_k)}) {
     if (tokens <= kMostTokens) continue;
-    return Status(Code::unsupported,
-                  text(name, " has ", dim, " = ", tokens, "; allowed are 0 to ", kMostTokens));
+    return unsupported(text(name, " has ", dim, " = ", tokens, "; allowed are 0 to ", kMostTokens));
   }
-  if (!has_forward(shape)) return {};
-  AttentionShape one = grid_shape(shape);
+  if (!plan.forward) return {};
+  AttentionShape one = plan.whole;
   // Tiles are at most the rows of all heads, which are mostly few enough.
   int64_t rows = 0;
   if (!packed && !__builtin_mul_overflow(shape.seq_q, shape.heads, &rows) &&
@@ -126,72 +113,72 @@ Status AttentionExecutor::check(const AttentionShape& shape) const {
   return fits ? Status() : too_many_blocks(shape);
 }
 
-Result<AttentionExecutor::Backward> AttentionExecutor::lay_out(const AttentionShape& shape) const {
-  Backward out;
-  if (!has_backward()) return out;
-  const AttentionShape whole = grid_shape(shape);
-  out.launch = attention_backward_launch(request_.problem, kernels_.backward, facts_, whole,
-                                         request_.gradients);
-  const AttentionBackwardLaunch& launch = out.launch;
+Status AttentionExecutor::plan_backward(AttentionPlan* plan) const {
+  if (!has_backward()) return {};
+  plan->launch = attention_backward_launch(request_.problem, kernels_.backward, facts_, plan->whole,
+                                           request_.gradients);
+  const AttentionBackwardLaunch& launch = plan->launch;
   for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
                               launch.finish_blocks()}) {
-    if (count > kMaxExtent) return too_many_blocks(shape);
+    if (count > kMaxExtent) return too_many_blocks(plan->shape);
   }
-  LATHE_ASSIGN(out.workspace, attention_backward_workspace(request_.problem, whole, launch));
-  return out;
+  LATHE_ASSIGN(plan->workspace,
+               attention_backward_workspace(request_.problem, plan->whole, launch));
+  return {};
 }
 
-Result<size_t> AttentionExecutor::workspace_bytes(const Call& call) const {
-  const AttentionShape extent = shape(call);
-  LATHE_TRY(check(extent));
-  LATHE_ASSIGN(const Backward backward, lay_out(extent));
-  LATHE_ASSIGN(const Lists lists, lay_out_lists(extent, backward));
-  return static_cast<size_t>(lists.total);
-}
-
-Result<AttentionExecutor::Lists> AttentionExecutor::lay_out_lists(const AttentionShape& shape,
-                                                                  const Backward& backward) const {
-  Lists out;
+Status AttentionExecutor::plan_lists(AttentionPlan* plan) const {
+  const AttentionProblem& problem = request_.problem;
   WorkspaceLayout layout;
-  layout.add({backward.workspace.total});
-  const AttentionShape whole = grid_shape(shape);
-  if (request_.problem.mod("mask_mod") && has_forward(shape)) {
-    LATHE_ASSIGN(out.forward, forward_lists(request_.problem, *forward_of(shape), whole, &layout));
+  layout.add({plan->workspace.total});
+  if (problem.mod("mask_mod") && plan->forward) {
+    LATHE_ASSIGN(plan->forward_lists,
+                 forward_lists(problem, *forward_of(plan->shape), plan->whole, &layout));
   }
-  if (request_.problem.mod("mask_mod") && backward.launch.main_blocks > 0) {
-    LATHE_ASSIGN(out.backward,
-                 backward_lists(request_.problem, kernels_.backward.main(), whole, &layout));
+  if (problem.mod("mask_mod") && plan->launch.main_blocks > 0) {
+    LATHE_ASSIGN(plan->backward_lists,
+                 backward_lists(problem, kernels_.backward.main(), plan->whole, &layout));
   }
-  out.total = layout.total();
-  LATHE_TRY(layout.status());
+  plan->bytes = layout.total();
+  return layout.status();
+}
+
+Result<AttentionPlan> AttentionExecutor::plan(const Call& call) const {
+  const AttentionProblem& problem = request_.problem;
+  AttentionPlan out;
+  out.shape = out.whole = attention_shape(call.extents, problem.packed);
+  if (problem.packed) out.whole.sequences = std::max<int64_t>(out.whole.sequences, 1);
+  out.forward =
+      problem.forward && out.whole.sequences > 0 && out.whole.heads > 0 && out.whole.seq_q > 0;
+  LATHE_TRY(check(out));
+  LATHE_TRY(plan_backward(&out));
+  LATHE_TRY(plan_lists(&out));
   return out;
 }
 
-Status AttentionExecutor::run_forward(const Call& call, const AttentionShape& extent,
-                                      const Lists& lists) const {
-  const bool packed = takes_packed(extent);
+Status AttentionExecutor::run_forward(const Call& call, const AttentionPlan& plan) const {
+  const bool packed = takes_packed(plan.shape);
   const KernelSlot& kernel = packed ? kernels_.forward_packed : kernels_.forward;
   const KernelSlot& list = packed ? kernels_.mask_blocks_packed : kernels_.mask_blocks;
   const AttentionForwardParams p =
-      attention_forward_params(request_, *kernel, extent, call, lists.forward);
-  const Grid grid = attention_forward_grid(*kernel, grid_shape(extent));
+      attention_forward_params(request_, *kernel, plan.shape, call, plan.forward_lists);
+  const Grid grid = attention_forward_grid(*kernel, plan.whole);
   if (list) LATHE_TRY(list.launch(grid, &p, call.stream));
   return kernel.launch(grid, &p, call.stream);
 }
 
-Status AttentionExecutor::run_backward(const Call& call, const AttentionShape& extent,
-                                       const Backward& backward, const Lists& lists) const {
-  const AttentionBackwardLaunch& launch = backward.launch;
-  const AttentionBackwardCall of{request_, extent, launch, backward.workspace, call};
+Status AttentionExecutor::run_backward(const Call& call, const AttentionPlan& plan) const {
+  const AttentionBackwardLaunch& launch = plan.launch;
+  const AttentionBackwardCall of{request_, plan.shape, launch, plan.workspace, call};
   if (launch.prepare_blocks > 0) {
     const AttentionBackwardPrepareParams p = attention_prepare_params(of);
     LATHE_TRY(kernels_.backward.prepare.launch(launch.prepare_blocks, &p, call.stream));
   }
   if (launch.main_blocks > 0) {
-    const AttentionBackwardParams p = attention_backward_params(of, lists.backward);
+    const AttentionBackwardParams p = attention_backward_params(of, plan.backward_lists);
     const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
     const KernelSlot& list = kernels_.backward.mask_queries;
-    if (list) LATHE_TRY(list.launch(lists.backward.blocks, &p, call.stream));
+    if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
     LATHE_TRY(main.launch(launch.main_blocks, &p, call.stream));
   }
   if (launch.finish_blocks() == 0) return {};
@@ -199,14 +186,9 @@ Status AttentionExecutor::run_backward(const Call& call, const AttentionShape& e
   return kernels_.backward.finish.launch(launch.finish_blocks(), &p, call.stream);
 }
 
-Status AttentionExecutor::run(const Call& call) const {
-  const AttentionShape extent = shape(call);
-  LATHE_TRY(check(extent));
-  LATHE_ASSIGN(const Backward backward, lay_out(extent));
-  LATHE_ASSIGN(const Lists lists, lay_out_lists(extent, backward));
-  LATHE_TRY(call.check_workspace(lists.total));
-  if (has_forward(extent)) LATHE_TRY(run_forward(call, extent, lists));
-  return has_backward() ? run_backward(call, extent, backward, lists) : Status();
+Status AttentionExecutor::launch(const Call& call, const AttentionPlan& plan) const {
+  if (plan.forward) LATHE_TRY(run_forward(call, plan));
+  return has_backward() ? run_backward(call, plan) : Status();
 }
 
 // Packed lengths are on the device: the estimate takes them as even. The first of them have one
@@ -228,9 +210,8 @@ std::vector<AttentionSequences> AttentionExecutor::even_lengths(const AttentionS
   return out;
 }
 
-Result<Estimate> AttentionExecutor::estimate(const Call& call) const {
-  const AttentionShape extent = shape(call);
-  LATHE_TRY(check(extent));
+Result<Estimate> AttentionExecutor::estimate_plan(const Call&, const AttentionPlan& plan) const {
+  const AttentionShape& extent = plan.shape;
   const std::vector<AttentionSequences> sequences = even_lengths(extent);
   Estimate out;
   const auto add = [&out, this](const AttentionCost& cost, uint64_t bytes) {
@@ -239,7 +220,7 @@ Result<Estimate> AttentionExecutor::estimate(const Call& call) const {
     out.cost.flops += cost.flops;
     out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
   };
-  if (has_forward(extent)) {
+  if (plan.forward) {
     const KernelSpec& spec = *forward_of(extent);
     out.launches = request_.problem.mod("mask_mod") ? 2 : 1;
     const auto& problem = request_.problem;
@@ -247,8 +228,7 @@ Result<Estimate> AttentionExecutor::estimate(const Call& call) const {
         attention_memory_bytes(problem, spec, extent, sequences, facts_));
   }
   if (!has_backward()) return out;
-  LATHE_ASSIGN(const Backward backward, lay_out(extent));
-  const AttentionBackwardLaunch& launch = backward.launch;
+  const AttentionBackwardLaunch& launch = plan.launch;
   const int64_t listed = kernels_.backward.mask_queries ? launch.main_blocks : 0;
   for (const int64_t blocks :
        {launch.prepare_blocks, listed, launch.main_blocks, launch.finish_blocks()}) {
@@ -302,8 +282,7 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> make_attention(const AttentionRequest& request,
-                                                 const DeviceFacts& facts) {
+MadeExecutor make_attention(const AttentionRequest& request, const DeviceFacts& facts) {
   AttentionSlots kernels;
   if (request.problem.forward) LATHE_TRY(choose_forward(request, facts, &kernels));
   if (request.problem.backward || request.problem.dsinks) {

@@ -4,10 +4,11 @@
 #pragma once
 
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/decode_kernels.h"
 #include "ops/attention/schema.h"
 #include "ops/executor.h"
-#include "ops/heads.h"
 #include "ops/resolve.h"
+#include "ops/values.h"
 
 namespace lathe {
 
@@ -51,7 +52,35 @@ Result<AttentionRequest> attention_request(const Resolved& resolved);
 Status check_without_ranks(const AttentionRequest& request);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Executor>> make_attention(const AttentionRequest& request,
-                                                 const DeviceFacts& facts);
+MadeExecutor make_attention(const AttentionRequest& request, const DeviceFacts& facts);
+
+Status check_attention_values(const Values& values);
+// Pages: block_table within the cache as far as it is in use, cache_seqlens within block_table, and
+// no page that one sequence appends to in use by another.
+Status check_decode_values(const Values& values);
+// Attention ranges: intervals within rows and keys, ascending, and no row sees a key in two of
+// them. Positions are small enough to add.
+Status check_block_values(const Values& values);
+Status check_delta_values(const Values& values);
+Status check_merge_values(const Values& values);
+
+// The rest of this header is about flash_attention_decode.
+
+struct DecodeRequest {
+  AttentionRequest attention;
+  int64_t splits = 0;          // 0: chosen
+  int64_t queries = kUnknown;  // as declared
+};
+
+// Refuses what the tables cannot say.
+Status check_attention_decode(const Resolved& resolved);
+// Checks the pages' size, and how many keys a sequence may have. kUnknown passes.
+Status check_pages(int64_t page, int64_t table_width);
+
+// UNSUPPORTED, by name, for what no template covers.
+Result<DecodeRequest> decode_request(const Resolved& resolved);
+
+// Chooses kernels; compiles nothing.
+MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

@@ -3,13 +3,11 @@
 // The operators flash_attention and flash_attention_decode.
 #include "ops/attention/schema.h"
 
-#include "ops/attention/decode_run.h"
 #include "ops/attention/option_rows.h"
 #include "ops/attention/ranks/dispatch.h"
 #include "ops/attention/ranks/heads.h"
 #include "ops/attention/ranks/sharded.h"
 #include "ops/attention/run.h"
-#include "ops/attention/values.h"
 
 namespace lathe {
 namespace {
@@ -61,14 +59,8 @@ constexpr auto kDecodeOptions =
                "num_splits", "0", "0|>=0",
                "Into how many parts the keys are cut; 0: chosen for the device.")});
 
-Result<std::unique_ptr<Executor>> make_decode(const Resolved& resolved, const DeviceFacts& facts) {
-  LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
-  return make_attention_decode(request, facts);
-}
-
 // Runs on one rank; over several by the method that the group's flags name, else around a ring.
-Result<std::unique_ptr<Executor>> make_flash_attention(const Resolved& resolved,
-                                                       const DeviceFacts& facts) {
+MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
@@ -103,7 +95,7 @@ constexpr Operator kOperators[] = {
      .produces = "out",
      .new_options = new_options<DecodeOptions>,
      .check = check_attention_decode,
-     .make = make_decode,
+     .make = make_attention_decode,
      .check_values = check_decode_values},
 };
 

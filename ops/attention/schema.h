@@ -102,7 +102,6 @@ inline constexpr auto kTensors = joined(
         output("lse", "B,H,Sq", "f32", kLseSentence).needs("out"),
     });
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k_cache = at("k_cache"), v_cache = at("v_cache"),
                      block_table = at("block_table"), cache_seqlens = at("cache_seqlens"),

@@ -5,7 +5,7 @@
 
 #include "ops/attention/block.h"
 #include "ops/attention/option_rows.h"
-#include "ops/attention/values.h"
+#include "ops/attention/run.h"
 
 namespace lathe {
 namespace {

@@ -43,7 +43,6 @@ inline constexpr auto kTensors = joined(
               "The natural logarithm of its sums; -inf where there is no key."),
     });
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
                      range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
@@ -70,7 +69,6 @@ inline constexpr auto kTensors = joined(
         inout("dv", kValues, "f32", "The gradient of v: the rows' part is added.").strided(),
     });
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
                      range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
@@ -94,7 +92,6 @@ inline constexpr TensorInfo kTensors[] = {
     output("dsinks", "H", "f32", "The gradient of sinks, of these rows.").needs("delta,sinks"),
 };
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int out = at("out"), dout = at("dout"), lse = at("lse"), dlse = at("dlse"),
                      sinks = at("sinks"), delta = at("delta"), dsinks = at("dsinks");
@@ -116,7 +113,6 @@ inline constexpr TensorInfo kTensors[] = {
     output("rounded", kResults, "bf16|f16", "The merged out, rounded once.").strided(),
 };
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int block_out = at("block_out"), block_lse = at("block_lse"), sinks = at("sinks"),
                      out = at("out"), lse = at("lse"), rounded = at("rounded");

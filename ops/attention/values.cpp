@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/attention/values.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/run.h"
 #include "ops/attention/step_schema.h"
 
 namespace lathe {

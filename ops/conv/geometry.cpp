@@ -47,24 +47,24 @@ int64_t conv_vector(const KernelSpec& spec) {
   return spec.constant("vector") / bytes_of(static_cast<Dtype>(spec.constant("x")));
 }
 
-int64_t conv_tiles(const KernelSpec& spec, int64_t tokens) {
-  return ceil_div(tokens, spec.constant("tokens") * warps_of(spec));
+ConvWalk::ConvWalk(const KernelSpec& spec)
+    : tokens(spec.constant("tokens") * warps_of(spec)),
+      channels(32 * conv_vector(spec)),
+      warps(warps_of(spec)) {
+  const bool forward = spec.kernel == "causal_conv1d";
+  states = spec.constant(forward ? "final_state" : "dinitial_state");
+  if (!forward) halos = spec.constant("halo");
 }
 
-int64_t conv_state_tiles(const KernelSpec& spec, const ConvShape& shape) {
+int64_t conv_tiles(const ConvWalk& walk, int64_t tokens) { return ceil_div(tokens, walk.tokens); }
+
+int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape) {
   if (shape.channels == 0) return 0;
-  int64_t items = 0;  // one per warp
-  if (spec.kernel == "causal_conv1d") {
-    items = spec.constant("final_state") != 0 ? shape.sequences : 0;
-  } else {
-    items = (spec.constant("dinitial_state") != 0 ? shape.sequences : 0) +
-            (spec.constant("halo") != 0 ? shape.batch : 0);
-  }
-  return ceil_div(items, warps_of(spec));
+  return ceil_div(walk.states * shape.sequences + walk.halos * shape.batch, walk.warps);
 }
 
-Grid conv_grid(const KernelSpec& spec, const ConvShape& shape, int64_t tiles, int64_t state_tiles) {
-  return line(channel_tiles(spec, shape) * (shape.batch * tiles + state_tiles));
+Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles) {
+  return line(ceil_div(shape.channels, walk.channels) * (shape.batch * tiles + state_tiles));
 }
 
 Grid conv_weight_grad_grid(const KernelSpec&, const ConvShape& shape) {
@@ -77,11 +77,6 @@ Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape) {
 
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape) {
   return line(ceil_div(shape.channels, conv_vector(spec) * spec.threads) * shape.batch);
-}
-
-uint64_t conv_partials_bytes(const KernelSpec& backward, const ConvShape& shape) {
-  return static_cast<uint64_t>(shape.batch * conv_tiles(backward, shape.tokens)) *
-         (backward.constant("width") + 1) * shape.channels * 4;
 }
 
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape) {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
 #include "templates/params/conv.h"
 
@@ -155,31 +155,28 @@ void add_halo_kernels(ConvKernels* kernels, const ConvProblem& problem, bool bac
 
 Status check(const ConvProblem& problem) {
   if (!is_float(problem.x) || !is_float(problem.weight)) {
-    return Status(Code::unsupported, text("causal_conv1d: x is ", word(problem.x), " and weight ",
-                                          word(problem.weight), "; allowed are f32, f16, bf16"));
+    return unsupported(text("causal_conv1d: x is ", word(problem.x), " and weight ",
+                            word(problem.weight), "; allowed are f32, f16, bf16"));
   }
   if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
-    return Status(Code::unsupported, text("causal_conv1d: cu_seqlens is ", word(problem.cu_seqlens),
-                                          "; allowed are i32, i64"));
+    return unsupported(
+        text("causal_conv1d: cu_seqlens is ", word(problem.cu_seqlens), "; allowed are i32, i64"));
   }
   if (problem.width < 2 || problem.width > 8) {
-    return Status(Code::unsupported,
-                  text("causal_conv1d: width is ", problem.width, "; allowed are 2 to 8"));
+    return unsupported(text("causal_conv1d: width is ", problem.width, "; allowed are 2 to 8"));
   }
   const int bytes = problem.vector_bytes;
   if ((bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) || bytes < bytes_of(problem.x)) {
-    return Status(Code::unsupported,
-                  text("causal_conv1d: accesses of ", bytes, " bytes for ", word(problem.x),
-                       "; allowed are 2, 4, 8, 16, at least one element"));
+    return unsupported(text("causal_conv1d: accesses of ", bytes, " bytes for ", word(problem.x),
+                            "; allowed are 2, 4, 8, 16, at least one element"));
   }
   return {};
 }
 
 Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
   if (bytes <= conv_shared_limit(facts)) return {};
-  return Status(Code::unsupported,
-                text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ",
-                     facts.arch, " allows ", conv_shared_limit(facts)));
+  return unsupported(text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ",
+                          facts.arch, " allows ", conv_shared_limit(facts)));
 }
 
 Status supports_update(const ConvProblem& problem, const DeviceFacts& facts) {
@@ -233,19 +230,16 @@ std::span<const ConvUpdate* const> conv_updates() {
 }
 
 std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts) {
-  std::vector<ConvTile> candidates;
-  for (const ConvTile& tile : kTiles) {
-    if (tile_smem(problem, tile) <= conv_shared_limit(facts)) candidates.push_back(tile);
-  }
-  return candidates;
+  return tiles_that(kTiles, [&](const ConvTile& tile) {
+    return tile_smem(problem, tile) <= conv_shared_limit(facts);
+  });
 }
 
 Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& facts) {
   const std::vector<ConvTile> candidates = conv_candidates(problem, facts);
   if (!candidates.empty()) return candidates.front();
-  int least = tile_smem(problem, kTiles[0]);
-  for (const ConvTile& tile : kTiles) least = std::min(least, tile_smem(problem, tile));
-  return check_shared("causal_conv1d", least, facts);
+  const auto smem = [&](const ConvTile& tile) { return tile_smem(problem, tile); };
+  return check_shared("causal_conv1d", least_bytes(kTiles, smem), facts);
 }
 
 Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,

@@ -65,15 +65,23 @@ struct ConvKernels {
 Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
                                  bool reduce_over_ranks);
 
-int64_t conv_vector(const KernelSpec& spec);                 // elements of one access
-int64_t conv_tiles(const KernelSpec& spec, int64_t tokens);  // token tiles of one batch row
-int64_t conv_state_tiles(const KernelSpec& spec, const ConvShape& shape);
+int64_t conv_vector(const KernelSpec& spec);  // elements of one access
+
+// The constants of a spec that a walk's grid depends on. An executor keeps them: a launch has no
+// time to look constants up by their names.
+struct ConvWalk {
+  ConvWalk() = default;
+  ConvWalk(const KernelSpec& spec);
+  int64_t tokens = 0, channels = 0, warps = 0;  // of a block of threads; 0: no kernel
+  int64_t states = 0, halos = 0;  // warps for the states of a sequence, and of a row of the batch
+};
+int64_t conv_tiles(const ConvWalk& walk, int64_t tokens);  // token tiles of one batch row
+int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
 // A launch over `tiles` token tiles and `state_tiles` state tiles (either may be 0, not both).
-Grid conv_grid(const KernelSpec& spec, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
+Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape);
-uint64_t conv_partials_bytes(const KernelSpec& backward, const ConvShape& shape);
 
 // Reference: causal_conv1d.md, section 9.
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape);

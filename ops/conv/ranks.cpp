@@ -26,12 +26,12 @@ struct ShardedConv {
   }
 
   Status launch_forward(int first, int tiles, int state_tiles, CUstream stream) {
-    return launch_tiles(executor.kernels_.forward, part.shape, forward, first, tiles, state_tiles,
-                        stream);
+    return launch_tiles(executor.kernels_.forward, executor.forward_, part.shape, forward, first,
+                        tiles, state_tiles, stream);
   }
   Status launch_backward(int first, int tiles, int state_tiles, CUstream stream) {
-    return launch_tiles(executor.kernels_.backward, part.shape, backward, first, tiles, state_tiles,
-                        stream);
+    return launch_tiles(executor.kernels_.backward, executor.backward_, part.shape, backward, first,
+                        tiles, state_tiles, stream);
   }
 
   Status pack(CUstream stream);

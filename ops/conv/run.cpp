@@ -3,7 +3,11 @@
 // The plan of causal_conv1d: kernels, workspace, parameters, and the launches of a single rank.
 #include "ops/conv/run.h"
 
+#include <algorithm>
+
 #include "codegen/base/invalid.h"
+#include "ops/conv/kernels.h"
+#include "templates/params/conv.h"
 
 namespace lathe {
 namespace {
@@ -17,9 +21,9 @@ Status check_blocks(const ConvPart& part, int64_t tiles, int64_t state_tiles) {
       !__builtin_mul_overflow(blocks + state_tiles, channels, &blocks) && blocks <= kMaxExtent) {
     return {};
   }
-  return Status(Code::unsupported,
-                text("x [", part.shape.batch, ", ", part.shape.tokens, ", ", part.shape.channels,
-                     "] needs more than ", kMaxExtent, " blocks; split the batch"));
+  return unsupported(text("x [", part.shape.batch, ", ", part.shape.tokens, ", ",
+                          part.shape.channels, "] needs more than ", kMaxExtent,
+                          " blocks; split the batch"));
 }
 
 }  // namespace
@@ -45,6 +49,8 @@ ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Grou
       kernels_(std::move(kernels)),
       group_(problem.halo ? group : nullptr),
       reduce_(reduce) {
+  if (kernels_.forward) forward_ = *kernels_.forward;
+  if (kernels_.backward) backward_ = *kernels_.backward;
   list({&kernels_.forward, &kernels_.backward, &kernels_.weight_grad, &kernels_.weight_grad_cast,
         &kernels_.halo_pack, &kernels_.halo_join, &kernels_.halo_add});
 }
@@ -62,7 +68,7 @@ Result<ConvWorkspace> ConvExecutor::lay_out(const Call& call, const ConvPart& pa
   const int64_t taps = problem_.width + 1, rows = problem_.width - 1;
   const int64_t element = bytes_of(problem_.x);
   if (problem_.weight_grad) {
-    const int64_t tiles = conv_tiles(*kernels_.backward, part.shape.tokens);
+    const int64_t tiles = conv_tiles(backward_, part.shape.tokens);
     LATHE_TRY(check_blocks(part, tiles, 0));
     out.partials = layout.add({batch, tiles, taps, channels, 4});
     if (reduce_) out.sums = layout.add({taps, channels, 4});
@@ -92,8 +98,8 @@ ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPart&
   ConvForwardParams p = {};
   fill_tensors<conv::kTensors>(call, false, &p);
   fill_part(part, &p);
-  p.tiles = static_cast<int>(conv_tiles(*kernels_.forward, part.shape.tokens));
-  p.state_tiles = static_cast<int>(conv_state_tiles(*kernels_.forward, part.shape));
+  p.tiles = static_cast<int>(conv_tiles(forward_, part.shape.tokens));
+  p.state_tiles = static_cast<int>(conv_state_tiles(forward_, part.shape));
   return p;
 }
 
@@ -103,9 +109,9 @@ ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPar
   fill_tensors<conv::kTensors>(call, false, &p);
   p.partials = problem_.weight_grad ? call.workspace + workspace.partials : nullptr;
   fill_part(part, &p);
-  p.tiles = static_cast<int>(conv_tiles(*kernels_.backward, part.shape.tokens));
+  p.tiles = static_cast<int>(conv_tiles(backward_, part.shape.tokens));
   p.all_tiles = p.tiles;
-  p.state_tiles = static_cast<int>(conv_state_tiles(*kernels_.backward, part.shape));
+  p.state_tiles = static_cast<int>(conv_state_tiles(backward_, part.shape));
   return p;
 }
 
@@ -117,7 +123,7 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPart& part,
   const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, part.shape);
   ConvWeightGradParams p = {};
   p.partials = call.workspace + workspace.partials;
-  p.tiles = static_cast<int>(part.shape.batch * conv_tiles(*kernels_.backward, part.shape.tokens));
+  p.tiles = static_cast<int>(part.shape.batch * conv_tiles(backward_, part.shape.tokens));
   p.channels = static_cast<int>(channels);
   p.dweight = call.tensors[conv::dweight].data;
   p.dbias = call.tensors[conv::dbias].data;
@@ -142,20 +148,21 @@ Status ConvExecutor::run(const Call& call) const {
   const HaloPlan plan = halo(call);
   LATHE_ASSIGN(const ConvWorkspace workspace, lay_out(call, part, plan));
   LATHE_TRY(call.check_workspace(workspace.total));
-  for (const KernelSlot* kernel : {&kernels_.forward, &kernels_.backward}) {
-    if (!*kernel) continue;
-    LATHE_TRY(check_blocks(part, conv_tiles(**kernel, part.shape.tokens),
-                           conv_state_tiles(**kernel, part.shape)));
+  for (const ConvWalk* walk : {&forward_, &backward_}) {
+    if (walk->channels == 0) continue;
+    LATHE_TRY(check_blocks(part, conv_tiles(*walk, part.shape.tokens),
+                           conv_state_tiles(*walk, part.shape)));
   }
   if (group_ && call.shard) return run_sharded(call, part, plan, workspace);
   if (kernels_.forward) {
     const ConvForwardParams p = forward_params(call, part);
-    LATHE_TRY(
-        launch_tiles(kernels_.forward, part.shape, p, 0, p.tiles, p.state_tiles, call.stream));
+    LATHE_TRY(launch_tiles(kernels_.forward, forward_, part.shape, p, 0, p.tiles, p.state_tiles,
+                           call.stream));
   }
   if (!kernels_.backward) return {};
   const ConvBackwardParams p = backward_params(call, part, workspace);
-  LATHE_TRY(launch_tiles(kernels_.backward, part.shape, p, 0, p.tiles, p.state_tiles, call.stream));
+  LATHE_TRY(launch_tiles(kernels_.backward, backward_, part.shape, p, 0, p.tiles, p.state_tiles,
+                         call.stream));
   return problem_.weight_grad ? weight_grad(call, part, workspace) : Status();
 }
 
@@ -178,11 +185,67 @@ Result<Estimate> ConvExecutor::estimate(const Call& call) const {
   return out;
 }
 
-Result<std::unique_ptr<Executor>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,
-                                            Group* group, bool reduce_parameter_grads) {
-  const bool reduce = reduce_parameter_grads && problem.halo && problem.weight_grad;
+MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
+  Group* group = resolved.problem.group ? resolved.problem.group->group.get() : nullptr;
+  const ConvProblem problem = conv_problem(resolved, group ? group->world() : 1);
+  const bool reduce = (resolved.problem.group_flags & kReduceParameterGrads) != 0 && problem.halo &&
+                      problem.weight_grad;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, reduce));
   return executor_of<ConvExecutor>(problem, std::move(kernels), group, reduce);
+}
+
+// causal_conv1d_update has one kernel and no workspace.
+namespace {
+
+class ConvUpdateExecutor final : public Executor {
+ public:
+  ConvUpdateExecutor(const ConvProblem& problem, ConvKernels kernels)
+      : problem_(problem), kernels_(std::move(kernels)) {
+    list({&kernels_.update});
+  }
+
+  Result<size_t> workspace_bytes(const Call&) const override { return size_t{0}; }
+  Result<Estimate> estimate(const Call& call) const override {
+    return Estimate{1, conv_cost(problem_, kernels_, shape(call))};
+  }
+  Status run(const Call& call) const override;
+
+ private:
+  static ConvShape shape(const Call& call) {
+    const int64_t batch = call.extents[Dim::B];
+    return {batch, 1, call.extents[Dim::D], batch};
+  }
+
+  ConvProblem problem_;
+  ConvKernels kernels_;
+};
+
+Status ConvUpdateExecutor::run(const Call& call) const {
+  const auto& t = call.tensors;
+  const ConvShape extent = shape(call);
+  // A block does at least one sequence of 32 channels: what this refuses no memory holds.
+  if ((extent.channels + 31) / 32 > kMaxExtent / std::max<int64_t>(extent.batch, 1)) {
+    return unsupported(text("x [", extent.batch, ", ", extent.channels, "] needs more than ",
+                            kMaxExtent, " blocks; split the batch"));
+  }
+  ConvUpdateParams p = {};
+  fill_tensors<conv_update::kTensors>(call, false, &p);
+  p.x_stride = t[conv_update::x].stride[0];
+  p.residual_stride = t[conv_update::residual].stride[0];
+  p.y_stride = t[conv_update::y].stride[0];
+  p.state_stride = t[conv_update::state].stride[0];
+  p.batch = static_cast<int>(extent.batch);
+  p.channels = static_cast<int>(extent.channels);
+  return kernels_.update.launch(kernels_.update_by->grid(*kernels_.update, extent), &p,
+                                call.stream);
+}
+
+}  // namespace
+
+MadeExecutor make_conv_update(const Resolved& resolved, const DeviceFacts& facts) {
+  const ConvProblem problem = conv_update_problem(resolved);
+  LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, false));
+  return executor_of<ConvUpdateExecutor>(problem, std::move(kernels));
 }
 
 }  // namespace lathe

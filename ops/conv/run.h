@@ -35,13 +35,13 @@ void fill_part(const ConvPart& part, Params* p) {
 
 // Token tiles [first, first + tiles) of a part and its state tiles; nothing if there are neither.
 template <typename Params>
-Status launch_tiles(const KernelSlot& kernel, const ConvShape& shape, Params p, int first,
-                    int tiles, int state_tiles, CUstream stream) {
+Status launch_tiles(const KernelSlot& kernel, const ConvWalk& walk, const ConvShape& shape,
+                    Params p, int first, int tiles, int state_tiles, CUstream stream) {
   p.first_tile = first;
   p.tiles = std::max(tiles, 0);
   p.state_tiles = state_tiles;
   if (p.tiles == 0 && p.state_tiles == 0) return {};
-  return kernel.launch(conv_grid(*kernel, shape, p.tiles, p.state_tiles), &p, stream);
+  return kernel.launch(conv_grid(walk, shape, p.tiles, p.state_tiles), &p, stream);
 }
 
 // Offsets of the sections of the workspace. Those that a call has no use for have no bytes.
@@ -81,6 +81,7 @@ class ConvExecutor final : public Executor {
 
   ConvProblem problem_;
   ConvKernels kernels_;
+  ConvWalk forward_, backward_;
   Group* group_;  // null: one rank
   bool reduce_;
 };
@@ -90,9 +91,7 @@ ConvProblem conv_problem(const Resolved& resolved, int world);
 ConvProblem conv_update_problem(const Resolved& resolved);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Executor>> make_conv(const ConvProblem& problem, const DeviceFacts& facts,
-                                            Group* group, bool reduce_parameter_grads);
-Result<std::unique_ptr<Executor>> make_conv_update(const ConvProblem& problem,
-                                                   const DeviceFacts& facts);
+MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_conv_update(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

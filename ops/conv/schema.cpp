@@ -24,16 +24,17 @@ Status check_conv(const Resolved& resolved) {
   return check_width("weight", "W", resolved[Dim::W], 1, kMinWidth, kMaxWidth);
 }
 
-Result<std::unique_ptr<Executor>> make_conv1d(const Resolved& resolved, const DeviceFacts& facts) {
-  const lathe_problem& problem = resolved.problem;
-  Group* group = problem.group ? problem.group->group.get() : nullptr;
-  return make_conv(conv_problem(resolved, group ? group->world() : 1), facts, group,
-                   problem.group_flags & kReduceParameterGrads);
-}
-
-Result<std::unique_ptr<Executor>> make_conv1d_update(const Resolved& resolved,
-                                                     const DeviceFacts& facts) {
-  return make_conv_update(conv_update_problem(resolved), facts);
+// What both operators ask for; the arguments are tensors of the operator.
+ConvProblem filter_problem(const Resolved& resolved, int x, int weight, int bias, int residual) {
+  ConvProblem asked;
+  asked.x = resolved.dtype(x);
+  asked.weight = resolved.dtype(weight);
+  asked.width = static_cast<int>(resolved[Dim::W]);
+  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Dim::D]);
+  asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
+  asked.bias = resolved.has(bias);
+  asked.residual = resolved.has(residual);
+  return asked;
 }
 
 constexpr Operator kOperators[] = {
@@ -47,7 +48,7 @@ constexpr Operator kOperators[] = {
      .chain = true,
      .new_options = new_options<ConvOptions>,
      .check = check_conv,
-     .make = make_conv1d},
+     .make = make_conv},
     {.name = "causal_conv1d_update",
      .sentence = "One step of causal_conv1d for decoding, with its state in place.",
      .tensors = conv_update::kTensors,
@@ -55,7 +56,7 @@ constexpr Operator kOperators[] = {
      .produces = "y",
      .new_options = new_options<ConvOptions>,
      .check = check_conv,
-     .make = make_conv1d_update},
+     .make = make_conv_update},
 };
 
 }  // namespace
@@ -64,14 +65,7 @@ std::span<const Operator> conv_operators() { return kOperators; }
 
 ConvProblem conv_problem(const Resolved& resolved, int world) {
   using namespace conv;
-  ConvProblem asked;
-  asked.x = resolved.dtype(x);
-  asked.weight = resolved.dtype(weight);
-  asked.width = static_cast<int>(resolved[Dim::W]);
-  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Dim::D]);
-  asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
-  asked.bias = resolved.has(bias);
-  asked.residual = resolved.has(residual);
+  ConvProblem asked = filter_problem(resolved, x, weight, bias, residual);
   asked.initial_state = resolved.has(initial_state);
   asked.packed = resolved.has(cu_seqlens);
   if (asked.packed) asked.cu_seqlens = resolved.dtype(cu_seqlens);
@@ -87,15 +81,8 @@ ConvProblem conv_problem(const Resolved& resolved, int world) {
 
 ConvProblem conv_update_problem(const Resolved& resolved) {
   using namespace conv_update;
-  ConvProblem asked;
+  ConvProblem asked = filter_problem(resolved, x, weight, bias, residual);
   asked.update = true;
-  asked.x = resolved.dtype(x);
-  asked.weight = resolved.dtype(weight);
-  asked.width = static_cast<int>(resolved[Dim::W]);
-  asked.vector_bytes = vector_bytes(asked.x, resolved.problem.alignment, resolved[Dim::D]);
-  asked.silu = resolved.options_as<ConvOptions>().activation == ConvOptions::Activation::silu;
-  asked.bias = resolved.has(bias);
-  asked.residual = resolved.has(residual);
   return asked;
 }
 

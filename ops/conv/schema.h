@@ -34,7 +34,6 @@ inline constexpr TensorInfo kTensors[] = {
         .needs("dy,initial_state"),
 };
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"),
                      residual = at("residual"), initial_state = at("initial_state"),
@@ -56,7 +55,6 @@ inline constexpr TensorInfo kTensors[] = {
     output("y", "B,D", "=x", "The result, from the rolled state.").required().strided(),
 };
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"),
                      residual = at("residual"), state = at("state"), y = at("y");

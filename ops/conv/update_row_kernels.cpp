@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // causal_conv1d_update with the warps of a block along the channels of one sequence.
 #include "codegen/base/integers.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "ops/conv/kernels.h"
 
 namespace lathe {
@@ -32,9 +32,8 @@ std::vector<KernelSpec> row_candidates(const ConvProblem& problem, const DeviceF
 
 Status row_supports(const ConvProblem& problem, const DeviceFacts& facts) {
   if (!row_candidates(problem, facts).empty()) return {};
-  return Status(Code::unsupported,
-                text("causal_conv1d_update_row: a warp needs more shared memory than ", facts.arch,
-                     " allows a block"));
+  return unsupported(text("causal_conv1d_update_row: a warp needs more shared memory than ",
+                          facts.arch, " allows a block"));
 }
 
 Grid row_grid(const KernelSpec& spec, const ConvShape& shape) {

@@ -7,8 +7,9 @@
 #include <cstddef>
 
 #include "codegen/base/integers.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/implementation.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {
@@ -54,8 +55,8 @@ void add_walk(const KdaProblem& problem, const KdaWalkTile& tile, KernelSpec* sp
 Status check(const KdaProblem& problem) {
   LATHE_TRY(kda_check(problem));
   if (problem.vector_bytes != 8 && problem.vector_bytes != 16) {
-    return Status(Code::unsupported, text("kda: rows come in pieces of ", problem.vector_bytes,
-                                          " bytes; allowed are 8 and 16"));
+    return unsupported(
+        text("kda: rows come in pieces of ", problem.vector_bytes, " bytes; allowed are 8 and 16"));
   }
   return {};
 }
@@ -114,14 +115,10 @@ KernelSpec question_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
 }  // namespace
 
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts) {
-  const std::vector<KdaWalkTile> candidates = kda_walk_candidates(problem, facts);
-  if (!candidates.empty()) {
-    return pick(candidates, facts, {},
-                [&](const KdaWalkTile& tile) { return question_spec(problem, tile); });
-  }
-  return Status(Code::unsupported, text("kda: a block needs at least ", kda_walk_smem(problem, {1}),
-                                        " bytes of shared memory, ", facts.arch, " allows ",
-                                        facts.shared_bytes_per_block));
+  return choose_tile(
+      kda_walk_candidates(problem, facts), facts, {},
+      [&](const KdaWalkTile& tile) { return question_spec(problem, tile); }, "kda: a block",
+      [&] { return kda_walk_smem(problem, {1}); });
 }
 
 KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
@@ -156,11 +153,8 @@ KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& 
 }
 
 KernelSpec kda_backward_spec(const KdaProblem& problem) {
-  KernelSpec spec =
-      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, reserved));
-  spec.smem = "KdaBackwardSmem";
-  spec.smem_bytes = kda_backward_smem(problem);
-  spec.threads = kBackwardThreads;
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, reserved),
+                                "KdaBackwardSmem", kda_backward_smem(problem), kBackwardThreads);
   spec.constants = constants_of(problem);
   spec.constants.push_back(Constant::flag("grouped", "kGrouped", problem.grouped));
   return spec;
@@ -194,11 +188,10 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
   }
   if (!problem.backward) return kernels;
   if (kda_backward_smem(problem) > facts.shared_bytes_per_block) {
-    return Status(Code::unsupported,
-                  text("kda: the gradients of K = ", problem.key_dim,
-                       problem.grouped ? " with value heads that share keys" : "", " need ",
-                       kda_backward_smem(problem), " bytes of shared memory, ", facts.arch,
-                       " allows ", facts.shared_bytes_per_block));
+    return unsupported(text("kda: the gradients of K = ", problem.key_dim,
+                            problem.grouped ? " with value heads that share keys" : "", " need ",
+                            kda_backward_smem(problem), " bytes of shared memory, ", facts.arch,
+                            " allows ", facts.shared_bytes_per_block));
   }
   kernels.backward = kda_backward_spec(problem);
   if (problem.dA_log || problem.ddt_bias) kernels.finish = kda_backward_finish_spec();

@@ -44,8 +44,7 @@ Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& sh
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
   LATHE_TRY(check_kda_chunks(call.extents, problem().packed, request_.chunk_size));
   if (shape.tokens > kMostTokens) {
-    return Status(Code::unsupported,
-                  text("q has T = ", shape.tokens, "; allowed are 0 to ", kMostTokens));
+    return unsupported(text("q has T = ", shape.tokens, "; allowed are 0 to ", kMostTokens));
   }
   if (kernels_.scan && shape.heads > 0 && shape.value_heads == 0) {
     return invalid(text("v has HV = 0 and q has H = ", shape.heads,
@@ -55,22 +54,22 @@ Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& sh
   for (const int64_t blocks : {launch.summary(), launch.merge, launch.forward, launch.scan(),
                                launch.backward, launch.finish}) {
     if (blocks <= kMaxExtent) continue;
-    return Status(
-        Code::unsupported,
-        text("v of ", shape.sequences, " sequences, ", shape.value_heads, " value heads and ",
-             shape.tokens, " tokens needs more than ", kMaxExtent, " blocks; split the batch"));
+    return unsupported(text("v of ", shape.sequences, " sequences, ", shape.value_heads,
+                            " value heads and ", shape.tokens, " tokens needs more than ",
+                            kMaxExtent, " blocks; split the batch"));
   }
   return launch;
 }
 
-Result<size_t> KdaExecutor::workspace_bytes(const Call& call) const {
-  const KdaChunkedShape extent = shape(call);
-  LATHE_TRY(check(call, extent));
-  LATHE_ASSIGN(const KdaWorkspace workspace,
-               kda_workspace(problem(), extent, request_.saved_outside));
-  if (!problem().ranks) return static_cast<size_t>(workspace.total);
-  LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
-  return static_cast<size_t>(ranks.total);
+Result<KdaPlan> KdaExecutor::plan(const Call& call) const {
+  KdaPlan out;
+  out.shape = shape(call);
+  LATHE_ASSIGN(out.launch, check(call, out.shape));
+  LATHE_ASSIGN(out.workspace, kda_workspace(problem(), out.shape, request_.saved_outside));
+  if (problem().ranks) {
+    LATHE_ASSIGN(out.ranks, rank_workspace(call, out));
+  }
+  return out;
 }
 
 // What segments start from, for the walks of both directions.
@@ -109,27 +108,20 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
   return kernels_.finish.launch(launch.finish, &p, of.call.stream);
 }
 
-Status KdaExecutor::run(const Call& call) const {
-  if (problem().ranks) return run_sharded(call);
-  const KdaChunkedShape extent = shape(call);
-  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
-  LATHE_ASSIGN(const KdaWorkspace workspace,
-               kda_workspace(problem(), extent, request_.saved_outside));
-  LATHE_TRY(call.check_workspace(workspace.total));
-  const KdaCall of = {request_, extent, launch, workspace, call, {}};
+Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
+  if (problem().ranks) return run_sharded(call, plan);
+  const KdaCall of = {request_, plan.shape, plan.launch, plan.workspace, call, {}};
   LATHE_TRY(run_segments(of));
   LATHE_TRY(run_forward(of));
   return run_backward(of);
 }
 
-Result<Estimate> KdaExecutor::estimate(const Call& call) const {
-  const KdaChunkedShape extent = shape(call);
-  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
+Result<Estimate> KdaExecutor::estimate_plan(const Call& call, const KdaPlan& plan) const {
   Estimate out;
-  out.launches = static_cast<uint64_t>(launch.count());
-  out.cost = kda_chunked_cost(problem(), kernels_, extent, request_.chunk_size);
-  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, extent, facts_);
-  if (problem().ranks) add_exchange(call, extent, &out);
+  out.launches = static_cast<uint64_t>(plan.launch.count());
+  out.cost = kda_chunked_cost(problem(), kernels_, plan.shape, request_.chunk_size);
+  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, plan.shape, facts_);
+  if (problem().ranks) add_exchange(call, plan.shape, &out);
   return out;
 }
 
@@ -148,9 +140,10 @@ bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> make_kda(const KdaRequest& asked, const DeviceFacts& facts,
-                                           Group* group, bool reduce_parameter_grads) {
-  KdaRequest request = asked;
+MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts) {
+  const lathe_problem& problem = resolved.problem;
+  Group* group = problem.group ? problem.group->group.get() : nullptr;
+  LATHE_ASSIGN(KdaRequest request, kda_request(resolved));
   request.problem.ranks = group && group->world() > 1;
   if (request.problem.ranks && request.problem.warmup) {
     return invalid(
@@ -163,7 +156,8 @@ Result<std::unique_ptr<Executor>> make_kda(const KdaRequest& asked, const Device
     LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
   }
   return executor_of<KdaExecutor>(request, facts, std::move(kernels),
-                                  request.problem.ranks ? group : nullptr, reduce_parameter_grads);
+                                  request.problem.ranks ? group : nullptr,
+                                  (problem.group_flags & kReduceParameterGrads) != 0);
 }
 
 }  // namespace lathe

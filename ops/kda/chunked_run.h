@@ -3,20 +3,59 @@
 // kda behind the plan: one rank's launches, and those of a rank among several.
 #pragma once
 
+#include <algorithm>
+
+#include "collective/exchange.h"
+#include "collective/plans/kda_states.h"
+#include "ops/device_table.h"
+#include "ops/group.h"
 #include "ops/kda/params.h"
+#include "ops/tensors.h"
 
 namespace lathe {
 
-class KdaExecutor final : public Executor {
+// What a plan made of a shard: who exchanges what, and the lengths of the part on the device.
+struct KdaShardState final : ShardState {
+  template <typename Offset>
+  Status upload(const Device& device) {
+    const std::vector<Offset> offsets(plan.cu_seqlens.begin(), plan.cu_seqlens.end());
+    LATHE_ASSIGN(table, DeviceTable::upload(device, std::as_bytes(std::span(offsets))));
+    return {};
+  }
+
+  DeviceTable table;  // cu_seqlens of the part, as the kernels read them
+  KdaStatesPlan plan;
+  KdaMessages messages;
+  int64_t sequences = 0;  // of the whole axis; fixed lengths: not told
+  // Filled by each run without allocating: a group, and so a plan and its shards, runs one call at
+  // a time.
+  mutable std::vector<Transfer> sends, receives;
+};
+
+inline const KdaShardState& state_of(const Call& call) {
+  return *static_cast<const KdaShardState*>(call.shard_state);
+}
+
+// What the shapes of a call decide.
+struct KdaPlan {
+  KdaChunkedShape shape;
+  KdaLaunch launch;
+  KdaWorkspace workspace;
+  KdaRankWorkspace ranks;  // behind it; of one rank without bytes of its own
+
+  int64_t total() const { return std::max(workspace.total, ranks.total); }
+};
+
+class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
  public:
   // `group`: null on one rank. `reduce`: gradients of A_log and dt_bias are summed over it.
   KdaExecutor(const KdaRequest& request, const DeviceFacts& facts, KdaChunkedKernels kernels,
               Group* group, bool reduce);
 
-  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  MadeShardState prepare(const lathe_shard& shard) const override;
+  Result<KdaPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const KdaPlan& plan) const;
+  Result<Estimate> estimate_plan(const Call& call, const KdaPlan& plan) const;
 
  private:
   friend struct ShardedKda;
@@ -33,8 +72,8 @@ class KdaExecutor final : public Executor {
   // Of a rank among several: kda_part.cpp, kda_sharded.cpp.
   Status check_part(const Call& call) const;
   KdaChunkedShape part_shape(const Call& call) const;
-  Result<KdaRankWorkspace> rank_workspace(const Call& call, const KdaChunkedShape& shape) const;
-  Status run_sharded(const Call& call) const;
+  Result<KdaRankWorkspace> rank_workspace(const Call& call, const KdaPlan& plan) const;
+  Status run_sharded(const Call& call, const KdaPlan& plan) const;
   Status reduce_gradients(const Call& call) const;
   void add_exchange(const Call& call, const KdaChunkedShape& shape, Estimate* out) const;
 

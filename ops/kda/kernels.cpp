@@ -10,6 +10,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
+#include "ops/implementation.h"
 #include "templates/params/kda.h"
 
 namespace lathe {
@@ -71,23 +72,19 @@ std::vector<KdaRecurrentTile> kda_recurrent_candidates(const KdaProblem& problem
 }
 
 Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const DeviceFacts& facts) {
-  const std::vector<KdaRecurrentTile> candidates = kda_recurrent_candidates(problem, facts);
-  if (!candidates.empty()) {
-    return pick(candidates, facts, {},
-                [&](const KdaRecurrentTile& tile) { return kda_recurrent_spec(problem, tile); });
-  }
-  const int least = kda_recurrent_smem(problem, {key_lanes_of(problem), 1});
-  return unsupported(text("kda_recurrent: a block needs at least ", least,
-                          " bytes of shared memory, ", facts.arch, " allows ",
-                          facts.shared_bytes_per_block));
+  return choose_tile(
+      kda_recurrent_candidates(problem, facts), facts, {},
+      [&](const KdaRecurrentTile& tile) { return kda_recurrent_spec(problem, tile); },
+      "kda_recurrent: a block",
+      [&] {
+        return kda_recurrent_smem(problem, {key_lanes_of(problem), 1});
+      });
 }
 
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile) {
   KernelSpec spec =
-      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, reserved));
-  spec.smem = "KdaRecurrentSmem";
-  spec.smem_bytes = kda_recurrent_smem(problem, tile);
-  spec.threads = 32 * tile.warps;
+      shared_spec(LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, reserved),
+                  "KdaRecurrentSmem", kda_recurrent_smem(problem, tile), 32 * tile.warps);
   const bool pool = problem.states != kKdaStatesPlain;
   spec.constants = {
       Constant::type("element", "Element", problem.element),
@@ -119,6 +116,51 @@ Result<KdaKernels> kda_kernels(const KdaProblem& problem, const DeviceFacts& fac
     kernels.recurrent = kda_recurrent_spec(problem, tile);
   }
   return kernels;
+}
+
+// Grids and costs follow from shapes alone.
+namespace {
+
+int64_t tiles_of_values(const KernelSpec& spec) {
+  const KdaRecurrentTile tile = {static_cast<int>(spec.constant("key_lanes")), spec.threads / 32};
+  return (spec.constant("v") + tile.columns() - 1) / tile.columns();
+}
+
+}  // namespace
+
+int64_t kda_recurrent_blocks(const KernelSpec& spec, const KdaShape& shape) {
+  return tiles_of_values(spec) * shape.value_heads * shape.sequences;
+}
+
+Grid kda_recurrent_grid(const KernelSpec& spec, const KdaShape& shape) {
+  return {static_cast<unsigned>(kda_recurrent_blocks(spec, shape)), 1, 1};
+}
+
+Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const KdaShape& shape,
+                        const KdaStateTraffic& states) {
+  const auto rows = static_cast<uint64_t>(shape.rows);
+  const auto heads = static_cast<uint64_t>(shape.heads);
+  const auto value_heads = static_cast<uint64_t>(shape.value_heads);
+  const auto sequences = static_cast<uint64_t>(shape.sequences);
+  const auto k = static_cast<uint64_t>(problem.key_dim),
+             v = static_cast<uint64_t>(problem.value_dim);
+  const uint64_t key_row = 2 * k * bytes_of(problem.element);  // of q and k
+  const uint64_t gate_row = k * bytes_of(problem.gate) + bytes_of(problem.beta);
+  const uint64_t values = 2 * rows * value_heads * v * bytes_of(problem.element);  // v and o
+
+  // States of all value heads that are read and written.
+  uint64_t moved = (states.initial ? sequences : 0) + (states.final ? sequences : 0);
+  if (problem.states == kKdaStatesPool) moved = 2 * sequences;
+  if (problem.states == kKdaStatesColumns) moved = sequences + rows;
+  const uint64_t state_bytes = moved * value_heads * k * v * 4;
+
+  Cost cost;
+  cost.minimum_bytes = rows * (heads * key_row + value_heads * gate_row) + values + state_bytes;
+  const auto tiles = static_cast<uint64_t>(tiles_of_values(spec));
+  cost.bytes = rows * value_heads * tiles * (key_row + gate_row) + values + state_bytes;
+  // Decay, two sums over K, and the update.
+  cost.flops = 7 * rows * value_heads * k * v;
+  return cost;
 }
 
 }  // namespace lathe

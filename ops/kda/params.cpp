@@ -10,9 +10,13 @@
 namespace lathe {
 namespace {
 
+// Tensors, sizes and arrays of the workspace.
 template <typename Params>
 void fill(const KdaCall& of, Params* p) {
   fill_tensors<kda::kTensors>(of.call, false, p);
+  fill_numbers(of.shape, p);
+  fill_numbers(of.request.problem, p);
+  fill_sections(of.workspace, of.call.workspace, p);
   if constexpr (requires { p->do_head_stride; }) {
     p->d_o = of.call.tensors[kda::d_o].data;
     put_strides(attention_strides(of.call.tensors[kda::d_o], false), &p->do_batch_stride,
@@ -24,13 +28,7 @@ KdaInputs inputs_of(const KdaCall& of, const KernelSpec& walk) {
   KdaInputs in = {};
   fill(of, &in);
   if (of.part.ranks) in.cu_seqlens = of.part.cu_seqlens;
-  in.sequences = static_cast<int>(of.shape.sequences);
-  in.heads = static_cast<int>(of.shape.heads);
-  in.value_heads = static_cast<int>(of.shape.value_heads);
-  in.tokens = static_cast<int>(of.shape.tokens);
-  in.key_dim = of.request.problem.key_dim, in.value_dim = of.request.problem.value_dim;
   in.value_tiles = static_cast<int>(kda_value_tiles(of.request.problem, walk));
-  in.segments = static_cast<int>(of.shape.segments);
   in.scale = of.request.scale;
   in.lower_bound = of.request.lower_bound;
   in.beta_factor = of.request.beta_factor;
@@ -62,9 +60,6 @@ KdaSummaryParams kda_summary_params(const KdaCall& of, const KernelSpec& walk) {
   fill(of, &p);
   p.initial_state = of.states(kda::initial_state);
   p.dht = of.states(kda::dht);
-  p.summaries = of.call.workspace + of.workspace.summaries;
-  p.transitions = of.call.workspace + of.workspace.transitions;
-  p.grad_ends = of.call.workspace + of.workspace.grad_ends;
   p.forward_blocks = static_cast<int>(of.launch.summary_forward);
   p.carried = of.part.carry.carried;
   p.open = of.part.ranks ? of.part.carry.open : p.in.sequences;
@@ -73,16 +68,9 @@ KdaSummaryParams kda_summary_params(const KdaCall& of, const KernelSpec& walk) {
 
 KdaMergeParams kda_merge_params(const KdaCall& of) {
   KdaMergeParams p = {};
+  fill(of, &p);
   p.carry = of.part.carry;
   p.cu_seqlens = of.part.ranks ? of.part.cu_seqlens : of.call.tensors[kda::cu_seqlens].data;
-  p.summaries = of.call.workspace + of.workspace.summaries;
-  p.transitions = of.call.workspace + of.workspace.transitions;
-  p.grad_ends = of.call.workspace + of.workspace.grad_ends;
-  p.sequences = static_cast<int>(of.shape.sequences);
-  p.value_heads = static_cast<int>(of.shape.value_heads);
-  p.tokens = static_cast<int>(of.shape.tokens);
-  p.key_dim = of.request.problem.key_dim, p.value_dim = of.request.problem.value_dim;
-  p.segments = static_cast<int>(of.shape.segments);
   return p;
 }
 
@@ -92,7 +80,6 @@ KdaForwardParams kda_forward_params(const KdaCall& of, const KernelSpec& walk) {
   fill(of, &p);
   p.carry = of.part.carry;
   p.initial_state = of.states(kda::initial_state);
-  p.summaries = of.call.workspace + of.workspace.summaries;
   p.final_state = of.states(kda::final_state);
   const Tensor& chunks = of.call.tensors[kda::chunk_states];
   p.chunk_states = chunks.data;
@@ -112,16 +99,12 @@ KdaBackwardScanParams kda_scan_params(const KdaCall& of, const KernelSpec& walk)
   fill(of, &p);
   p.carry = of.part.carry;
   p.initial_state = of.states(kda::initial_state);
-  p.summaries = of.call.workspace + of.workspace.summaries;
-  p.grad_ends = of.call.workspace + of.workspace.grad_ends;
   p.dht = of.states(kda::dht);
   p.dinitial_state = of.states(kda::dinitial_state);
   if (of.launch.scan_forward > 0) {
     const Saved saved = saved_of(of);
     p.saved_values = saved.values, p.saved_states = saved.states;
   }
-  p.value_grads = of.call.workspace + of.workspace.value_grads;
-  p.state_grads = of.call.workspace + of.workspace.state_grads;
   p.forward_blocks = static_cast<int>(of.launch.scan_forward);
   return p;
 }
@@ -132,11 +115,8 @@ KdaBackwardParams kda_backward_params(const KdaCall& of, const KernelSpec& walk)
   fill(of, &p);
   const Saved saved = saved_of(of);
   p.saved_values = saved.values, p.saved_states = saved.states;
-  p.value_grads = of.call.workspace + of.workspace.value_grads;
-  p.state_grads = of.call.workspace + of.workspace.state_grads;
-  const KdaProblem& problem = of.request.problem;
-  if (problem.dA_log) p.rate_sums = of.call.workspace + of.workspace.rate_sums;
-  if (problem.ddt_bias) p.bias_sums = of.call.workspace + of.workspace.bias_sums;
+  if (!of.request.problem.dA_log) p.rate_sums = nullptr;
+  if (!of.request.problem.ddt_bias) p.bias_sums = nullptr;
   p.slots = static_cast<int>(kda_slots(of.request.problem, of.shape));
   return p;
 }
@@ -144,14 +124,11 @@ KdaBackwardParams kda_backward_params(const KdaCall& of, const KernelSpec& walk)
 KdaBackwardFinishParams kda_finish_params(const KdaCall& of) {
   const auto& t = of.call.tensors;
   KdaBackwardFinishParams p = {};
-  p.rate_sums = of.call.workspace + of.workspace.rate_sums;
-  p.bias_sums = of.call.workspace + of.workspace.bias_sums;
+  fill(of, &p);
   p.dA_log = t[kda::dA_log].data;
   p.ddt_bias = t[kda::ddt_bias].data;
   // Without tokens no chunk has left anything.
   p.slots = of.launch.backward > 0 ? static_cast<int>(kda_slots(of.request.problem, of.shape)) : 0;
-  p.value_heads = static_cast<int>(of.shape.value_heads);
-  p.key_dim = of.request.problem.key_dim;
   return p;
 }
 

@@ -7,7 +7,6 @@
 #include "codegen/base/invalid.h"
 #include "ops/kda/chain.h"
 #include "ops/kda/chunked_run.h"
-#include "ops/kda/shard_state.h"
 #include "ops/rank_program.h"
 
 namespace lathe {
@@ -28,7 +27,7 @@ Status check_chunks(const Layout& layout, int64_t chunk) {
 
 }  // namespace
 
-Result<std::unique_ptr<const ShardState>> KdaExecutor::prepare(const lathe_shard& shard) const {
+MadeShardState KdaExecutor::prepare(const lathe_shard& shard) const {
   if (!problem().ranks) return std::unique_ptr<const ShardState>();
   const Layout& layout = shard.layout;
   LATHE_TRY(check_shard_form(layout, problem().packed, "cu_seqlens"));
@@ -65,21 +64,18 @@ KdaChunkedShape KdaExecutor::part_shape(const Call& call) const {
   return out;
 }
 
-Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call,
-                                                     const KdaChunkedShape& shape) const {
-  const KdaStatesPlan& plan = state_of(call).plan;
-  LATHE_ASSIGN(const KdaWorkspace workspace,
-               kda_workspace(problem(), shape, request_.saved_outside));
+Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call, const KdaPlan& plan) const {
+  const KdaStatesPlan& states = state_of(call).plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
-  const int64_t heads = shape.value_heads, k = problem().key_dim, v = problem().value_dim;
-  const auto before = static_cast<int64_t>(plan.before.size());
-  const auto after = static_cast<int64_t>(plan.after.size());
+  const int64_t heads = plan.shape.value_heads, k = problem().key_dim, v = problem().value_dim;
+  const auto before = static_cast<int64_t>(states.before.size());
+  const auto after = static_cast<int64_t>(states.after.size());
   KdaRankWorkspace out;
   WorkspaceLayout layout;
-  layout.add({workspace.total});
-  out.end = layout.add({4, plan.open, rows, heads, v, k});
-  out.map = layout.add({4, plan.whole(), rows, heads, k, k});
-  out.grad = layout.add({4, plan.carried, rows, heads, v, k});
+  layout.add({plan.workspace.total});
+  out.end = layout.add({4, states.open, rows, heads, v, k});
+  out.map = layout.add({4, states.whole(), rows, heads, k, k});
+  out.grad = layout.add({4, states.carried, rows, heads, v, k});
   out.ends = layout.add({4, before, rows, heads, v, k});
   out.end_maps = layout.add({4, before, rows, heads, k, k});
   out.grads = layout.add({4, after, rows, heads, v, k});

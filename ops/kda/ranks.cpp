@@ -7,7 +7,6 @@
 #include "codegen/base/invalid.h"
 #include "collective/plans/conv_halo.h"
 #include "ops/kda/chunked_run.h"
-#include "ops/kda/shard_state.h"
 #include "ops/rank_program.h"
 
 namespace lathe {
@@ -158,13 +157,9 @@ Status ShardedKda::compose_parts() const {
   return {};
 }
 
-Status KdaExecutor::run_sharded(const Call& call) const {
-  const KdaChunkedShape extent = shape(call);
-  LATHE_ASSIGN(const KdaLaunch launch, check(call, extent));
-  LATHE_ASSIGN(const KdaWorkspace workspace,
-               kda_workspace(problem(), extent, request_.saved_outside));
-  LATHE_ASSIGN(const KdaRankWorkspace ranks, rank_workspace(call, extent));
-  LATHE_TRY(call.check_workspace(ranks.total));
+Status KdaExecutor::run_sharded(const Call& call, const KdaPlan& asked) const {
+  const KdaChunkedShape& extent = asked.shape;
+  const KdaRankWorkspace& ranks = asked.ranks;
   const KdaShardState& shard_state = state_of(call);
   const KdaStatesPlan& plan = shard_state.plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
@@ -174,7 +169,7 @@ Status KdaExecutor::run_sharded(const Call& call) const {
   part.carry.grads = call.workspace + ranks.grads + farthest * ranks.state_bytes;
   part.carry.carried = static_cast<int>(plan.carried ? rows : 0);
   part.carry.open = static_cast<int>(extent.sequences - (plan.open ? rows : 0));
-  const KdaCall of = {request_, extent, launch, workspace, call, part};
+  const KdaCall of = {request_, extent, asked.launch, asked.workspace, call, part};
   const ShardedKda sharded = {*this, shard_state, ranks, of, rows};
   if (rows > 0 && extent.value_heads > 0) {
     LATHE_TRY(sharded.summarize());

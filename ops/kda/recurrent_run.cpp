@@ -15,62 +15,54 @@ namespace {
 // Positions of tokens that are fetched ahead are added in 32 bits.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
-class KdaRecurrentExecutor final : public Executor {
+struct RecurrentPlan {
+  KdaShape shape, grid;  // the grid is that of at least one sequence if they are packed
+  bool empty = false;    // nothing to write, neither a row nor a state
+
+  int64_t total() const { return 0; }
+};
+
+class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, RecurrentPlan> {
  public:
   KdaRecurrentExecutor(const KdaRequest& request, const KdaKernels& kernels)
       : request_(request), kernel_(kernels.recurrent) {
     list({&kernel_});
   }
 
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  Result<RecurrentPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const RecurrentPlan& plan) const;
+  Result<Estimate> estimate_plan(const Call& call, const RecurrentPlan& plan) const;
 
  private:
   const KernelSpec& spec() const { return *kernel_; }
   const KdaProblem& problem() const { return request_.problem; }
-  static KdaShape shape(const Call& call) {
-    const Extents& extents = call.extents;
-    return {extents[Dim::N], extents[Dim::H], extents[Dim::HV], extents[Dim::B] * extents[Dim::T]};
-  }
-  // Packed rows of no sequence are padding, which somebody has to write.
-  KdaShape grid_shape(KdaShape shape) const {
-    if (problem().packed) shape.sequences = std::max<int64_t>(shape.sequences, 1);
-    return shape;
-  }
-  // Nothing to write, neither a row nor a state.
-  bool is_empty(const Call& call) const {
-    const KdaShape shape = grid_shape(KdaRecurrentExecutor::shape(call));
-    const bool states = request_.final_state && call.extents[Dim::N] > 0;
-    return shape.sequences == 0 || shape.value_heads == 0 || (shape.rows == 0 && !states);
-  }
-  // What a problem with open extents leaves to its calls.
-  Status check(const Call& call) const;
-  KdaRecurrentParams params(const Call& call) const;
+  KdaRecurrentParams params(const Call& call, const RecurrentPlan& plan) const;
   void fill_states(const Call& call, KdaRecurrentParams* p) const;
 
   KdaRequest request_;
   KernelSlot kernel_;
 };
 
-Status KdaRecurrentExecutor::check(const Call& call) const {
+Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
-  const int64_t tokens = call.extents[Dim::T];
+  const Extents& extents = call.extents;
+  const int64_t tokens = extents[Dim::T];
   if (tokens > kMostTokens) {
-    return Status(Code::unsupported,
-                  text("q has T = ", tokens, "; allowed are 0 to ", kMostTokens));
+    return unsupported(text("q has T = ", tokens, "; allowed are 0 to ", kMostTokens));
   }
-  KdaShape one = grid_shape(shape(call));
+  RecurrentPlan out;
+  out.shape = {extents[Dim::N], extents[Dim::H], extents[Dim::HV], extents[Dim::B] * tokens};
+  // Packed rows of no sequence are padding, which somebody has to write.
+  out.grid = out.shape;
+  if (problem().packed) out.grid.sequences = std::max<int64_t>(out.grid.sequences, 1);
+  const bool states = request_.final_state && out.shape.sequences > 0;
+  out.empty =
+      out.grid.sequences == 0 || out.grid.value_heads == 0 || (out.grid.rows == 0 && !states);
+  KdaShape one = out.grid;
   const int64_t sequences = std::max<int64_t>(std::exchange(one.sequences, 1), 1);
-  if (kda_recurrent_blocks(spec(), one) <= kMaxExtent / sequences) return {};
-  return Status(Code::unsupported,
-                text("v of ", sequences, " sequences and ", one.value_heads,
-                     " value heads needs more than ", kMaxExtent, " blocks; split the batch"));
-}
-
-Result<size_t> KdaRecurrentExecutor::workspace_bytes(const Call& call) const {
-  LATHE_TRY(check(call));
-  return size_t{0};
+  if (kda_recurrent_blocks(spec(), one) <= kMaxExtent / sequences) return out;
+  return unsupported(text("v of ", sequences, " sequences and ", one.value_heads,
+                          " value heads needs more than ", kMaxExtent, " blocks; split the batch"));
 }
 
 void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) const {
@@ -93,13 +85,11 @@ void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) 
   p->columns = static_cast<int>(std::max<int64_t>(call.extents[Dim::spec], 0));
 }
 
-KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call) const {
+KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call, const RecurrentPlan& plan) const {
   KdaRecurrentParams p = {};
   fill_tensors<kda_recurrent::kTensors>(call, false, &p);
   fill_states(call, &p);
-  p.sequences = static_cast<int>(call.extents[Dim::N]);
-  p.heads = static_cast<int>(call.extents[Dim::H]);
-  p.value_heads = static_cast<int>(call.extents[Dim::HV]);
+  fill_numbers(plan.shape, &p);
   p.tokens = static_cast<int>(call.extents[Dim::T]);
   p.scale = request_.scale;
   p.lower_bound = request_.lower_bound;
@@ -107,27 +97,22 @@ KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call) const {
   return p;
 }
 
-Status KdaRecurrentExecutor::run(const Call& call) const {
-  LATHE_TRY(check(call));
-  if (is_empty(call)) return {};
-  const KdaRecurrentParams p = params(call);
-  return kernel_.launch(kda_recurrent_grid(spec(), grid_shape(shape(call))), &p, call.stream);
+Status KdaRecurrentExecutor::launch(const Call& call, const RecurrentPlan& plan) const {
+  if (plan.empty) return {};
+  const KdaRecurrentParams p = params(call, plan);
+  return kernel_.launch(kda_recurrent_grid(spec(), plan.grid), &p, call.stream);
 }
 
-Result<Estimate> KdaRecurrentExecutor::estimate(const Call& call) const {
-  LATHE_TRY(check(call));
-  Estimate out;
-  if (is_empty(call)) return out;
-  out.launches = 1;
-  out.cost = kda_recurrent_cost(problem(), spec(), shape(call),
-                                {request_.initial_state, request_.final_state});
-  return out;
+Result<Estimate> KdaRecurrentExecutor::estimate_plan(const Call&, const RecurrentPlan& plan) const {
+  if (plan.empty) return Estimate{};
+  return Estimate{1, kda_recurrent_cost(problem(), spec(), plan.shape,
+                                        {request_.initial_state, request_.final_state})};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> make_kda_recurrent(const KdaRequest& request,
-                                                     const DeviceFacts& facts) {
+MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts) {
+  LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(resolved));
   LATHE_ASSIGN(const KdaKernels kernels, kda_kernels(request.problem, facts));
   return executor_of<KdaRecurrentExecutor>(request, kernels);
 }

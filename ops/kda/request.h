@@ -7,6 +7,7 @@
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/schema.h"
 #include "ops/resolve.h"
+#include "ops/values.h"
 
 namespace lathe {
 
@@ -44,10 +45,16 @@ Status check_kda_inputs(const Resolved& resolved);
 // This one reads types, widths, transforms and their numbers.
 KdaRequest read_kda_inputs(const Resolved& resolved);
 
-// Chooses kernels; compiles nothing. `group`: null on one rank.
-Result<std::unique_ptr<Executor>> make_kda(const KdaRequest& request, const DeviceFacts& facts,
-                                           Group* group, bool reduce_parameter_grads);
-Result<std::unique_ptr<Executor>> make_kda_recurrent(const KdaRequest& request,
-                                                     const DeviceFacts& facts);
+// Chooses kernels; compiles nothing.
+MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts);
+MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts);
+
+// Chunks NT and slots of saved states. Of packed sequences as many chunks as there can be.
+void derive_kda(const lathe_problem& problem, Extents* extents);
+// Sets NT to the chunks that the offsets make.
+Status check_kda_values(const Values& values);
+// Slots of kda_recurrent: each below S, none in use by two sequences, accepted tokens that are
+// columns, and a column for each token.
+Status check_kda_slots(const Values& values);
 
 }  // namespace lathe

@@ -4,7 +4,6 @@
 #include "ops/kda/schema.h"
 
 #include "ops/kda/request.h"
-#include "ops/kda/values.h"
 #include "ops/options.h"
 
 namespace lathe {
@@ -62,19 +61,6 @@ constexpr auto kKdaOptions = joined(
 constexpr auto kKdaRecurrentOptions =
     joined(kScale<KdaInputOptions>, kInputOptions<KdaInputOptions>);
 
-Result<std::unique_ptr<Executor>> make_chunked(const Resolved& resolved, const DeviceFacts& facts) {
-  const lathe_problem& problem = resolved.problem;
-  LATHE_ASSIGN(const KdaRequest request, kda_request(resolved));
-  return make_kda(request, facts, problem.group ? problem.group->group.get() : nullptr,
-                  problem.group_flags & kReduceParameterGrads);
-}
-
-Result<std::unique_ptr<Executor>> make_recurrent(const Resolved& resolved,
-                                                 const DeviceFacts& facts) {
-  LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(resolved));
-  return make_kda_recurrent(request, facts);
-}
-
 constexpr Operator kOperators[] = {
     {.name = "kda",
      .sentence = "Kimi Delta Attention over whole or packed sequences, forward and backward.",
@@ -87,7 +73,7 @@ constexpr Operator kOperators[] = {
      .shape_option = "state_v_first",
      .new_options = new_options<KdaOptions>,
      .check = check_kda,
-     .make = make_chunked,
+     .make = make_kda,
      .derive = derive_kda,
      .check_values = check_kda_values},
     {.name = "kda_recurrent",
@@ -98,7 +84,7 @@ constexpr Operator kOperators[] = {
      .shape_option = "state_v_first",
      .new_options = new_options<KdaInputOptions>,
      .check = check_kda_recurrent,
-     .make = make_recurrent,
+     .make = make_kda_recurrent,
      .check_values = check_kda_slots},
 };
 

@@ -86,7 +86,6 @@ inline constexpr auto kTensors = joined(
             .aligned(kAlignment),
     });
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 // "do" is a word of the language.
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = at("beta"),
@@ -125,7 +124,6 @@ inline constexpr auto kTensors = joined(
         kFinalState.strided(),
     });
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = at("beta"),
                      A_log = at("A_log"), dt_bias = at("dt_bias"),

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/kda/values.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
+#include "ops/kda/request.h"
 #include "ops/kda/schema.h"
 #include "templates/params/kda_chunked.h"
 

@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // shard and unshard: one launch from x to y; in place one into the workspace and one back.
-#include "ops/shard/run.h"
-
 #include "codegen/base/invalid.h"
 #include "ops/rank_program.h"
 #include "ops/row_kernels.h"
+#include "ops/shard/schema.h"
 
 namespace lathe {
 namespace {
@@ -83,9 +82,8 @@ Status ShardRowsExecutor::check(const Call& call) const {
   LATHE_TRY(bytes.status());
   LATHE_ASSIGN(const int64_t vectors, checked_product(name, {whole.heads, whole.width}));
   if (cells > kMaxExtent || vectors > kMaxExtent) {
-    return Status(Code::unsupported,
-                  text(name, " has ", cells, " tokens over all rows, of ", vectors,
-                       " elements; allowed are 0 to ", kMaxExtent, " of either"));
+    return unsupported(text(name, " has ", cells, " tokens over all rows, of ", vectors,
+                            " elements; allowed are 0 to ", kMaxExtent, " of either"));
   }
   const int64_t all = call.extents[Dim::T], some = call.extents[Dim::S];
   if (!in_place_ || all == some) return {};
@@ -153,7 +151,7 @@ Status check_shard_rows(const Resolved& resolved) {
                       rank, "; they must be the same"));
 }
 
-Result<std::unique_ptr<Executor>> make_shard_rows(const Resolved& resolved, const DeviceFacts&) {
+MadeExecutor make_shard_rows(const Resolved& resolved, const DeviceFacts&) {
   return executor_of<ShardRowsExecutor>(resolved);
 }
 

@@ -4,7 +4,6 @@
 #include "ops/shard/schema.h"
 
 #include "ops/options.h"
-#include "ops/shard/run.h"
 
 namespace lathe {
 namespace {
@@ -14,25 +13,24 @@ constexpr OptionInfo kShardOptions[] = {
                                                      "The dimension of tokens; below the rank."),
 };
 
+// Both operators differ in their tensors alone.
+constexpr Operator rows_operator(const char* name, const char* sentence,
+                                 std::span<const TensorInfo> tensors) {
+  return {.name = name,
+          .sentence = sentence,
+          .tensors = tensors,
+          .options = kShardOptions,
+          .produces = "y,buffer",
+          .shape_option = "axis",
+          .new_options = new_options<ShardOptions>,
+          .check = check_shard_rows,
+          .make = make_shard_rows};
+}
 constexpr Operator kOperators[] = {
-    {.name = "shard",
-     .sentence = "Tokens of a tensor in another order, or some of them: a rank's shard.",
-     .tensors = shard_rows::kTensors,
-     .options = kShardOptions,
-     .produces = "y,buffer",
-     .shape_option = "axis",
-     .new_options = new_options<ShardOptions>,
-     .check = check_shard_rows,
-     .make = make_shard_rows},
-    {.name = "unshard",
-     .sentence = "Tokens put back to where they belong: the inverse of shard.",
-     .tensors = shard_rows::kUnshardTensors,
-     .options = kShardOptions,
-     .produces = "y,buffer",
-     .shape_option = "axis",
-     .new_options = new_options<ShardOptions>,
-     .check = check_shard_rows,
-     .make = make_shard_rows},
+    rows_operator("shard", "Tokens of a tensor in another order, or some of them: a rank's shard.",
+                  shard_rows::kTensors),
+    rows_operator("unshard", "Tokens put back to where they belong: the inverse of shard.",
+                  shard_rows::kUnshardTensors),
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 // The tensors and options of shard and unshard.
 #pragma once
 
+#include "ops/executor.h"
+#include "ops/resolve.h"
 #include "ops/schema.h"
 #include "ops/shapes.h"
 
@@ -37,7 +39,6 @@ inline constexpr TensorInfo kUnshardTensors[] = {
     kBuffer,
 };
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int x = at("x"), indices = at("indices"), y = at("y"), buffer = at("buffer");
 
@@ -46,5 +47,10 @@ inline constexpr int x = at("x"), indices = at("indices"), y = at("y"), buffer =
 struct ShardOptions {
   int64_t axis = 0;
 };
+
+// Refuses what the tables cannot say.
+Status check_shard_rows(const Resolved& resolved);
+
+MadeExecutor make_shard_rows(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

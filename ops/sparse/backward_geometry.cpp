@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "codegen/base/integers.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "ops/sparse/backward_kernels.h"
 #include "ops/workspace.h"
 
@@ -80,19 +80,17 @@ void lay_out(const SparseProblem& problem, const SparseShape& shape, const Spars
 // and entries.
 Status check_counts(const SparseShape& shape, bool ordered, const SparseBackwardLaunch& launch) {
   if (launch.workspace.total >= kMostBytes) {
-    return Status(Code::invalid_argument,
-                  "sparse_flash_attention: the workspace passes 2^60 bytes");
+    return invalid("sparse_flash_attention: the workspace passes 2^60 bytes");
   }
   if (!ordered) return {};
   const int64_t keys = product({launch.keys, shape.kv_heads});
   const int64_t slots = product({launch.chunk, launch.row_blocks, shape.listed()});
   const int64_t blocks = product({launch.rows, launch.row_blocks});
   if (keys <= kMostPlaces && slots <= kMostPlaces && blocks <= kMostBlocks) return {};
-  return Status(
-      Code::invalid_argument,
-      text("sparse_flash_attention: a deterministic backward has ", keys, " keys of all heads, ",
-           slots, " entries of a row and ", blocks, " blocks; allowed are ", kMostPlaces, ", ",
-           kMostPlaces, " and ", kMostBlocks));
+  return invalid(text("sparse_flash_attention: a deterministic backward has ", keys,
+                      " keys of all heads, ", slots, " entries of a row and ", blocks,
+                      " blocks; allowed are ", kMostPlaces, ", ", kMostPlaces, " and ",
+                      kMostBlocks));
 }
 
 }  // namespace

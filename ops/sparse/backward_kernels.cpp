@@ -8,8 +8,9 @@
 #include <string>
 
 #include "codegen/base/integers.h"
-#include "codegen/base/text.h"
+#include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/implementation.h"
 #include "templates/params/sparse_attention.h"
 
 namespace lathe {
@@ -49,11 +50,10 @@ bool fits(const SparseProblem& problem, const SparseBackwardTile& tile, const De
 }
 
 KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  KernelSpec spec = KernelSpec::of(
+  KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("sparse", "sparse_backward_prepare", SparseBackwardPrepareParams, reserved),
-      kPrepareThreads);
-  spec.smem = "SparseBackwardPrepareSmem";
-  spec.smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
+      "SparseBackwardPrepareSmem", kPrepareThreads / 32 * 4,
+      kPrepareThreads);  // a float32 of each warp
   spec.constants = {
       Constant::type("element", "Element", problem.element),
       Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
@@ -65,10 +65,9 @@ KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& 
 }
 
 KernelSpec main_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("sparse", "sparse_backward", SparseBackwardParams, reserved), 32 * tile.warps);
-  spec.smem = "SparseBackwardSmem";
-  spec.smem_bytes = sparse_backward_smem(problem, tile);
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("sparse", "sparse_backward", SparseBackwardParams, reserved),
+                  "SparseBackwardSmem", sparse_backward_smem(problem, tile), 32 * tile.warps);
   spec.constants = {
       Constant::type("element", "Element", problem.element),
       // Without packed lengths the type of the offsets changes nothing: one word for all.
@@ -116,25 +115,17 @@ int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackw
 
 std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& problem,
                                                            const DeviceFacts& facts) {
-  std::vector<SparseBackwardTile> candidates;
-  for (const SparseBackwardTile& tile : kTiles) {
-    if (fits(problem, tile, facts)) candidates.push_back(tile);
-  }
-  return candidates;
+  return tiles_that(kTiles,
+                    [&](const SparseBackwardTile& tile) { return fits(problem, tile, facts); });
 }
 
 Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
                                                   const DeviceFacts& facts) {
-  const auto candidates = sparse_backward_candidates(problem, facts);
-  if (!candidates.empty()) {
-    return pick(candidates, facts, {"m", "n", "stages"},
-                [&](const SparseBackwardTile& tile) { return main_spec(problem, tile); });
-  }
-  return Status(
-      Code::unsupported,
-      text("sparse_flash_attention: a block of the backward needs at least ",
-           sparse_backward_smem(problem, *std::prev(std::end(kTiles))), " bytes of shared memory, ",
-           facts.arch, " allows ", facts.shared_bytes_per_block));
+  return choose_tile(
+      sparse_backward_candidates(problem, facts), facts, {"m", "n", "stages"},
+      [&](const SparseBackwardTile& tile) { return main_spec(problem, tile); },
+      "sparse_flash_attention: a block of the backward",
+      [&] { return sparse_backward_smem(problem, *std::prev(std::end(kTiles))); });
 }
 
 SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,

@@ -10,7 +10,10 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
+#include "ops/implementation.h"
+#include "ops/workspace.h"
 #include "templates/params/sparse_attention.h"
+#include "templates/params/sparse_ranks.h"
 
 namespace lathe {
 namespace {
@@ -116,23 +119,19 @@ std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const De
 }
 
 Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts& facts) {
-  const std::vector<SparseTile> candidates = sparse_candidates(problem, facts);
-  if (!candidates.empty()) {
-    return pick(candidates, facts, {"m", "n", "groups", "stages"},
-                [&](const SparseTile& tile) { return sparse_forward_spec(problem, tile); });
-  }
-  const SparseTile least = {16, 16, groups_for(problem, 16)};
-  return unsupported(text("sparse_flash_attention: a block needs at least ",
-                          sparse_forward_smem(problem, least), " bytes of shared memory, ",
-                          facts.arch, " allows ", facts.shared_bytes_per_block));
+  return choose_tile(
+      sparse_candidates(problem, facts), facts, {"m", "n", "groups", "stages"},
+      [&](const SparseTile& tile) { return sparse_forward_spec(problem, tile); },
+      "sparse_flash_attention: a block",
+      [&] {
+        return sparse_forward_smem(problem, {16, 16, groups_for(problem, 16)});
+      });
 }
 
 KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& tile) {
   KernelSpec spec =
-      KernelSpec::of(LATHE_TEMPLATE("sparse", "sparse_forward", SparseForwardParams, splits));
-  spec.smem = "SparseForwardSmem";
-  spec.smem_bytes = sparse_forward_smem(problem, tile);
-  spec.threads = 32 * tile.warps();
+      shared_spec(LATHE_TEMPLATE("sparse", "sparse_forward", SparseForwardParams, splits),
+                  "SparseForwardSmem", sparse_forward_smem(problem, tile), 32 * tile.warps());
   spec.constants = {
       Constant::type("element", "Element", problem.element),
       // Without packed lengths the type of the offsets changes nothing: one word for all.
@@ -168,6 +167,102 @@ Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceF
   kernels.forward = sparse_forward_spec(problem, tile);
   if (problem.split) kernels.combine = sparse_combine_spec(problem);
   return kernels;
+}
+
+// Grids, splits, the workspace and costs follow from shapes alone.
+namespace {
+
+constexpr int64_t kFloatBytes = 4, kIndexBytes = 4;
+// A part of a list must pay for its block and for its partial result: at least so many steps.
+constexpr int64_t kLeastSteps = 4;
+
+}  // namespace
+
+int64_t sparse_head_tiles(const KernelSpec& spec, const SparseShape& shape) {
+  return ceil_div(shape.group(), spec.constant("m"));
+}
+
+int64_t sparse_forward_blocks(const KernelSpec& spec, const SparseShape& shape, int64_t splits) {
+  return shape.rows() * shape.kv_heads * sparse_head_tiles(spec, shape) * splits;
+}
+
+int64_t sparse_combine_blocks(const KernelSpec& spec, const SparseShape& shape) {
+  return ceil_div(shape.rows() * shape.heads, spec.threads / 32);
+}
+
+int64_t sparse_splits(const SparseProblem& problem, const KernelSpec& spec,
+                      const SparseShape& shape, int64_t multiprocessors, int64_t wanted) {
+  if (!problem.split || wanted == 1) return 1;
+  const int64_t steps = ceil_div(shape.listed(), spec.constant("n"));
+  const int64_t most = std::clamp<int64_t>(steps, 1, kMostSparseSplits);
+  if (wanted > 0) return std::min(wanted, most);
+  const int64_t blocks = sparse_forward_blocks(spec, shape, 1);
+  if (blocks <= 0) return 1;
+  return std::clamp<int64_t>(multiprocessors / blocks, 1,
+                             std::clamp<int64_t>(steps / kLeastSteps, 1, most));
+}
+
+SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& shape,
+                               int64_t splits) {
+  SparsePartials out;
+  if (splits <= 1) return out;
+  const int64_t rows = splits * shape.rows() * shape.heads;
+  WorkspaceLayout layout;
+  out.out = layout.add({rows, problem.value_dim, kFloatBytes});
+  out.maxima = layout.add({rows, kFloatBytes});
+  out.sums = layout.add({rows, kFloatBytes});
+  out.total = layout.total();
+  return out;
+}
+
+// As of dense attention, whose tiles share keys too: FlashAttention-3's scheduler groups heads by
+// 32 MiB on a device of 50 MiB.
+int64_t sparse_cached_bytes(const DeviceFacts& facts) { return int64_t{facts.l2_bytes} * 16 / 25; }
+
+Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
+                         const SparseShape& shape, int64_t splits, int64_t cached) {
+  const int64_t width = problem.head_dim + problem.rope_dim, values = problem.value_dim;
+  const int64_t rows = shape.rows(), key_width = width + (problem.values_in_keys ? 0 : values);
+  const int64_t listed = rows * shape.kv_heads * shape.listed();
+  const int64_t keys = shape.sequences * shape.seq_k * shape.kv_heads;
+  const int64_t own = rows * shape.heads * ((width + values) * kElementBytes + 3 * kFloatBytes) +
+                      rows * shape.kv_heads * shape.topk * kIndexBytes;
+  Cost cost;
+  cost.minimum_bytes =
+      static_cast<uint64_t>(own + std::min(listed, keys) * key_width * kElementBytes);
+  const int64_t tiles = sparse_head_tiles(spec, shape);
+  const int64_t partial =
+      splits > 1 ? 2 * splits * rows * shape.heads * (values + 2) * kFloatBytes : 0;
+  const bool kept = keys * key_width * kElementBytes <= cached;
+  const int64_t gathered = kept ? std::min(listed, keys) : listed * tiles;
+  cost.bytes = static_cast<uint64_t>(own + gathered * key_width * kElementBytes + partial);
+  cost.flops = static_cast<uint64_t>(2 * listed * shape.group() * (width + values));
+  const int64_t steps = splits * ceil_div(ceil_div(shape.listed(), splits), spec.constant("n"));
+  cost.tensor_ops = static_cast<uint64_t>(2 * rows * shape.kv_heads * tiles * spec.constant("m") *
+                                          steps * spec.constant("n") *
+                                          (spec.constant("width") + spec.constant("value_width")));
+  return cost;
+}
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kColumnsOfThread = 8;
+
+}  // namespace
+
+KernelSpec sparse_join_spec(Dtype element, Dtype part) {
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_gradient_join", SparseJoinParams, rank), kThreads);
+  spec.constants = {Constant::type("element", "Element", element),
+                    Constant::type("part", "Part", part)};
+  return spec;
+}
+
+int64_t sparse_join_blocks(const KernelSpec& spec, int64_t rows, int64_t width) {
+  return ceil_div(rows * (width / kColumnsOfThread), spec.threads);
+}
+int64_t sparse_join_sinks_blocks(const KernelSpec& spec, int64_t heads) {
+  return ceil_div(heads, spec.threads);
 }
 
 }  // namespace lathe

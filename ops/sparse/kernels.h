@@ -86,4 +86,12 @@ int64_t sparse_cached_bytes(const DeviceFacts& facts);
 Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
                          const SparseShape& shape, int64_t splits, int64_t cached = 0);
 
+// The rank that holds the keys joins their gradients over ranks with this kernel.
+
+// `part`: what gradients of other ranks' rows come in, float32 or the keys' type.
+KernelSpec sparse_join_spec(Dtype element, Dtype part);
+// Of a tensor with `rows` rows of all key heads.
+int64_t sparse_join_blocks(const KernelSpec& spec, int64_t rows, int64_t width);
+int64_t sparse_join_sinks_blocks(const KernelSpec& spec, int64_t heads);
+
 }  // namespace lathe

@@ -13,9 +13,19 @@ namespace of_op = sparse_attention;
 
 int to_int(int64_t value) { return static_cast<int>(value); }
 
+// Tensors and sizes.
 template <typename Params>
 void fill(const SparseCall& of, Params* p) {
   fill_tensors<sparse_attention::kTensors>(of.call, of.request.tokens, p);
+  fill_numbers(of.shape, p);
+  fill_numbers(of.request.problem, p);
+}
+// The same of the backward, with its grids and the arrays of its workspace.
+template <typename Params>
+void fill(const SparseBackwardCall& of, Params* p) {
+  fill(of.of, p);
+  fill_numbers(of.launch, p);
+  fill_sections(of.launch.workspace, of.workspace, p);
 }
 
 void put_places(const SparsePlaces& places, bool packed, SparseInputs* in) {
@@ -36,18 +46,13 @@ SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
   fill(of, &in);
   if (of.request.positions) in.q_pos = t[of_op::q_pos].data;
   in.q_pos_batch_stride = of.shape.seq_q, in.origin_stride = of.shape.seq_k;
-  in.sequences = to_int(of.shape.sequences);
   if (problem.packed) {
     in.key_starts = t[of_op::cu_seqlens_k].data;
     in.key_ends = t[of_op::cu_seqlens_k].data + bytes_of(problem.cu_seqlens);
     in.sequences = to_int(of.call.extents[Dim::N]);
   }
   if (of.places) put_places(*of.places, problem.packed, &in);
-  in.heads = to_int(of.shape.heads), in.kv_heads = to_int(of.shape.kv_heads);
-  in.seq_q = to_int(of.shape.seq_q), in.seq_k = to_int(of.shape.seq_k);
-  in.head_dim = problem.head_dim, in.rope_dim = problem.rope_dim;
-  in.value_dim = problem.value_dim;
-  in.topk = to_int(of.shape.topk), in.block_shift = of.request.block_shift;
+  in.block_shift = of.request.block_shift;
   in.absolute = of.request.absolute, in.causal = of.request.causal;
   in.head_tiles = to_int(head_tiles);
   in.scale = of.request.scale;
@@ -78,23 +83,14 @@ SparseCombineParams sparse_combine_params(const SparseCall& of,
   p.partial_max = forward.partial_max;
   p.partial_sum = forward.partial_sum;
   p.rows = of.shape.rows();
-  p.seq_q = forward.in.seq_q;
-  p.heads = forward.in.heads, p.kv_heads = forward.in.kv_heads;
-  p.value_dim = forward.in.value_dim;
   p.splits = forward.splits;
   return p;
 }
 
 SparseBackwardPrepareParams sparse_prepare_params(const SparseBackwardCall& of) {
-  const SparseBackwardWorkspace& w = of.launch.workspace;
   SparseBackwardPrepareParams p = {};
-  fill(of.of, &p);
-  p.delta = of.workspace + w.delta;
-  p.dsinks_parts = of.workspace + w.dsinks_parts;
-  p.zeroed = of.workspace + w.zeroed;
+  fill(of, &p);
   p.zero_chunks = of.launch.zero_chunks();
-  p.rows = to_int(of.launch.rows), p.seq_q = to_int(of.of.shape.seq_q);
-  p.heads = to_int(of.of.shape.heads), p.value_dim = of.of.request.problem.value_dim;
   p.tiles = to_int(of.launch.prepare_tiles);
   return p;
 }
@@ -103,16 +99,12 @@ SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_
   const SparseBackwardWorkspace& w = of.launch.workspace;
   const SparseGradients& wanted = of.of.request.gradients;
   SparseBackwardParams p = {};
-  fill(of.of, &p);
+  fill(of, &p);
   p.in = inputs(of.of, of.launch.head_tiles);
-  p.delta = of.workspace + w.delta;
   if (wanted.dk) p.dk = of.workspace + w.dk_sums;
   if (wanted.dv) p.dv = of.workspace + w.dv_sums;
-  p.slots = of.workspace + w.slots;
   // Without sums there is no room for lists.
-  if (wanted.dk || wanted.dv) p.listed = of.workspace + w.listed;
-  p.lengths = of.workspace + w.lengths;
-  p.counts = of.workspace + w.counts;
+  if (!wanted.dk && !wanted.dv) p.listed = nullptr;
   p.first_row = to_int(first_row), p.chunk = to_int(of.launch.chunk);
   p.entries = to_int(of.of.shape.listed());
   return p;
@@ -120,13 +112,9 @@ SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_
 
 SparseBackwardGatherParams sparse_gather_params(const SparseBackwardCall& of,
                                                 const SparseBackwardParams& main, int64_t rows) {
-  const SparseBackwardWorkspace& w = of.launch.workspace;
   const SparseProblem& problem = of.of.request.problem;
   SparseBackwardGatherParams p = {};
-  p.slots = main.slots, p.listed = main.listed, p.lengths = main.lengths, p.counts = main.counts;
-  p.ranges = of.workspace + w.ranges;
-  p.index = of.workspace + w.index;
-  p.cursor = of.workspace + w.cursor;
+  fill_sections(of.launch.workspace, of.workspace, &p);
   p.dk = main.dk, p.dv = main.dv;
   p.keys = of.launch.keys * of.of.shape.kv_heads;
   p.chunk = main.chunk, p.rows = to_int(rows);
@@ -137,22 +125,9 @@ SparseBackwardGatherParams sparse_gather_params(const SparseBackwardCall& of,
 }
 
 SparseBackwardFinishParams sparse_finish_params(const SparseBackwardCall& of) {
-  const SparseBackwardWorkspace& w = of.launch.workspace;
-  const SparseProblem& problem = of.of.request.problem;
   SparseBackwardFinishParams p = {};
-  fill(of.of, &p);
-  p.dk_sums = of.workspace + w.dk_sums;
-  p.dv_sums = of.workspace + w.dv_sums;
-  p.dsinks_parts = of.workspace + w.dsinks_parts;
-  p.keys = of.launch.keys;
-  p.seq_k = to_int(of.of.shape.seq_k);
-  p.heads = to_int(of.of.shape.heads), p.kv_heads = to_int(of.of.shape.kv_heads);
-  p.head_dim = problem.head_dim, p.rope_dim = problem.rope_dim;
-  p.value_dim = problem.value_dim;
+  fill(of, &p);
   p.tiles = to_int(of.launch.prepare_tiles);
-  p.dk_blocks = to_int(of.launch.dk_blocks);
-  p.dv_blocks = to_int(of.launch.dv_blocks);
-  p.dsinks_blocks = to_int(of.launch.dsinks_blocks);
   return p;
 }
 

@@ -4,10 +4,12 @@
 #include "ops/sparse/ranks.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "codegen/base/invalid.h"
+#include "ops/group.h"
 #include "ops/row_kernels.h"
-#include "ops/sparse/ranks_kernels.h"
+#include "ops/sparse/kernels.h"
 
 namespace lathe {
 namespace {
@@ -24,7 +26,7 @@ SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseExecutor> own, const Spar
   list({&pack_, &join_});
 }
 
-Result<std::unique_ptr<const ShardState>> SparseOverRanks::prepare(const lathe_shard& shard) const {
+MadeShardState SparseOverRanks::prepare(const lathe_shard& shard) const {
   LATHE_ASSIGN(auto made, SparseShardState::make(own_->request(), shard, ranks_.group->device()));
   return std::unique_ptr<const ShardState>(std::move(made));
 }
@@ -35,7 +37,7 @@ bool SparseOverRanks::is_dense(const Tensor& tensor) const {
          tensor.stride[token + 1] == tensor.extent[token + 2];
 }
 
-Status SparseOverRanks::check_call(const Call& call, const Run& run) const {
+Status SparseOverRanks::check_call(const Call& call, const SparseRankPlan& run) const {
   LATHE_TRY(check_shard_sequences(call, problem().packed, run.state.sequences, "cu_seqlens_q"));
   // Threads of pack and join, each with 8 columns.
   int64_t rows = 0;
@@ -43,28 +45,28 @@ Status SparseOverRanks::check_call(const Call& call, const Run& run) const {
   const int64_t columns = int64_t{problem().head_dim} + problem().rope_dim + problem().value_dim;
   LATHE_ASSIGN(const int64_t blocks, checked_product("k", {rows, columns}));
   if (rows <= kMaxExtent && blocks / 8 / join_threads() < kMaxExtent - 4) return {};
-  return Status(Code::unsupported,
-                text("k has ", rows, " rows of all heads on this rank, of ", columns,
-                     " columns with values; allowed are ", kMaxExtent, " rows and blocks"));
+  return unsupported(text("k has ", rows, " rows of all heads on this rank, of ", columns,
+                          " columns with values; allowed are ", kMaxExtent, " rows and blocks"));
 }
 
-Result<SparseOverRanks::Run> SparseOverRanks::plan_run(const Call& call) const {
+Result<SparseRankPlan> SparseOverRanks::plan(const Call& call) const {
   LATHE_ASSIGN(const SparseShardState* state, shard_state_of<SparseShardState>(call));
   const bool tokens = own_->request().tokens;
-  Run run{*state};
+  SparseRankPlan run{*state};
   run.batch = tokens ? 1 : call.extents[Dim::B];
   run.kv_heads = call.extents[Dim::HK], run.heads = call.extents[Dim::H];
   LATHE_TRY(check_call(call, run));
   run.call = call;
   run.call.extents[tokens ? Dim::Tk : Dim::Sk] = run.gather().keys;
-  LATHE_ASSIGN(run.launch, own_->plan_launch(run.call));
+  LATHE_ASSIGN(run.launch, own_->plan(run.call));
   LATHE_ASSIGN(run.offsets, lay_out(call, run));
   return run;
 }
 
-Result<SparseOverRanks::Offsets> SparseOverRanks::lay_out(const Call& call, const Run& run) const {
+Result<SparseRankOffsets> SparseOverRanks::lay_out(const Call& call,
+                                                   const SparseRankPlan& run) const {
   const int64_t keys = run.gather().keys, returned = run.gather().returned.back();
-  Offsets offsets;
+  SparseRankOffsets offsets;
   WorkspaceLayout all, gathered, given;
   for (int i = 0; i < kKeyTensors; ++i) {
     const int64_t columns = has_keys(i) ? width(i) : 0;
@@ -79,7 +81,7 @@ Result<SparseOverRanks::Offsets> SparseOverRanks::lay_out(const Call& call, cons
   }
   const int64_t world = sums_sinks() ? ranks_.group->world() : 0;
   offsets.sinks = all.add({world, run.heads, 4});
-  offsets.own = all.add({run.launch.workspace()});
+  offsets.own = all.add({run.launch.total()});
   const int64_t shared = all.add({std::max(gathered.total(), given.total())});
   for (const WorkspaceLayout* layout : {&all, &gathered, &given}) LATHE_TRY(layout->status());
   for (int64_t* at : {offsets.keys, offsets.dense, offsets.returned}) {
@@ -89,12 +91,7 @@ Result<SparseOverRanks::Offsets> SparseOverRanks::lay_out(const Call& call, cons
   return offsets;
 }
 
-Result<size_t> SparseOverRanks::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const Run run, plan_run(call));
-  return static_cast<size_t>(run.offsets.total);
-}
-
-void SparseOverRanks::estimate_exchange(const Run& run, Estimate* out) const {
+void SparseOverRanks::estimate_exchange(const SparseRankPlan& run, Estimate* out) const {
   const int64_t sent = run.batch * run.gather().sent();
   const int64_t received = run.batch * run.gather().received();
   int64_t keys = 0, gradients = 0;  // bytes of a token
@@ -108,9 +105,8 @@ void SparseOverRanks::estimate_exchange(const Run& run, Estimate* out) const {
   out->exchange_bytes += static_cast<uint64_t>(keys * sent + gradients * received + sinks);
 }
 
-Result<Estimate> SparseOverRanks::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Run run, plan_run(call));
-  LATHE_ASSIGN(Estimate out, own_->estimate(run.launch));
+Result<Estimate> SparseOverRanks::estimate_plan(const Call& call, const SparseRankPlan& run) const {
+  LATHE_ASSIGN(Estimate out, own_->estimate_plan(run.call, run.launch));
   for (int i = 0; i < kKeyTensors; ++i) {
     out.launches += packs(call, run, i);
     // Gathered keys are written before they are read.
@@ -133,16 +129,98 @@ Result<SparseGroup> sparse_group(const lathe_problem& problem) {
   for (const auto& [flag, name] : {std::pair(kDispatch, "LATHE_DISPATCH"),
                                    std::pair(kExchangeHeads, "LATHE_EXCHANGE_HEADS")}) {
     if (!(problem.group_flags & flag)) continue;
-    return Status(Code::unsupported,
-                  text("group flags have ", name,
-                       ", but sparse_flash_attention gathers keys on every rank; allowed are "
-                       "LATHE_ALLGATHER, which changes nothing, LATHE_REDUCE_PARAMETER_GRADS and "
-                       "LATHE_NARROW_GRADIENTS"));
+    return unsupported(
+        text("group flags have ", name,
+             ", but sparse_flash_attention gathers keys on every rank; allowed are "
+             "LATHE_ALLGATHER, which changes nothing, LATHE_REDUCE_PARAMETER_GRADS and "
+             "LATHE_NARROW_GRADIENTS"));
   }
   out.group = problem.group->group.get();
   out.reduce_sinks = problem.group_flags & kReduceParameterGrads;
   out.narrow = problem.group_flags & kNarrowGradients;
   return out;
+}
+
+// A shard becomes the tables that sparse attention reads on it: runs of rows, positions, and where
+// the parts of key gradients lie.
+namespace {
+
+constexpr int64_t kMostKeys = int64_t{1} << 30;  // positions are added in 32 bits
+
+// Arrays one behind the other, as they will lie on the device.
+class Image {
+ public:
+  template <typename T>
+  size_t add(const std::vector<T>& values) {
+    const size_t at = bytes_.size(), bytes = values.size() * sizeof(T);
+    bytes_.resize((at + bytes + 15) / 16 * 16);
+    if (bytes > 0) std::memcpy(bytes_.data() + at, values.data(), bytes);
+    return at;
+  }
+  size_t add_offsets(const std::vector<int64_t>& values, Dtype dtype) {
+    if (dtype == Dtype::i64) return add(values);
+    return add(std::vector<int32_t>(values.begin(), values.end()));
+  }
+  const std::vector<char>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+Status check_layout(const SparseRequest& request, const Layout& layout) {
+  LATHE_TRY(check_shard_form(layout, request.problem.packed, "cu_seqlens_q"));
+  if (layout.key_length <= kMostKeys) return {};
+  return unsupported(text("the shard has key_length ", layout.key_length,
+                          "; sparse_flash_attention allows 0 to ", kMostKeys));
+}
+
+struct RunTables {
+  std::vector<int64_t> rows = {0}, starts, ends, origins;
+  explicit RunTables(const std::vector<KeyRun>& runs) {
+    for (const KeyRun& run : runs) {
+      rows.push_back(run.rows_end);
+      starts.push_back(run.keys_begin), ends.push_back(run.keys_end);
+      origins.push_back(run.origin);
+    }
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<const SparseShardState>> SparseShardState::make(const SparseRequest& request,
+                                                                       const lathe_shard& shard,
+                                                                       const Device& device) {
+  const Layout& layout = shard.layout;
+  LATHE_TRY(check_layout(request, layout));
+  // Positions of the caller's may be anything: then no key of a sequence can be left out.
+  const bool derived = request.causal && !request.positions;
+  auto out = std::make_unique<SparseShardState>();
+  out->gather = key_gather(layout, shard.rank, derived);
+  out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
+  SparsePlaces& places = out->places;
+  places.runs = static_cast<int64_t>(out->gather.runs.size());
+  places.whole_keys = layout.key_length;
+
+  Image image;
+  const RunTables runs(out->gather.runs);
+  const Dtype offsets = request.problem.cu_seqlens;
+  const size_t rows_at = image.add_offsets(runs.rows, offsets);
+  const size_t starts_at = image.add_offsets(runs.starts, offsets);
+  const size_t ends_at = image.add_offsets(runs.ends, offsets);
+  const size_t origins_at = image.add_offsets(runs.origins, offsets);
+  const size_t positions_at =
+      derived ? image.add(row_positions(layout, shard.rank)) : image.bytes().size();
+  const bool sums = request.gradients.dk || request.gradients.dv;
+  const size_t sources_at = image.bytes().size();
+  if (sums) image.add(gradient_sources(out->gather));
+  LATHE_ASSIGN(out->table_, DeviceTable::upload(device, std::as_bytes(std::span(image.bytes()))));
+  const char* const table = out->table_.data();
+  places.cu_seqlens_q = table + rows_at;
+  places.key_starts = table + starts_at, places.key_ends = table + ends_at;
+  places.key_origins = table + origins_at;
+  if (derived) places.q_pos = table + positions_at;
+  out->sources = table + sources_at;
+  return std::unique_ptr<const SparseShardState>(std::move(out));
 }
 
 }  // namespace lathe

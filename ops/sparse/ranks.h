@@ -10,7 +10,7 @@
 #include "ops/device_table.h"
 #include "ops/group.h"
 #include "ops/rank_program.h"
-#include "ops/sparse/executor.h"
+#include "ops/sparse/params.h"
 #include "templates/params/sparse_ranks.h"
 
 namespace lathe {
@@ -32,41 +32,44 @@ class SparseShardState final : public ShardState {
   DeviceTable table_;
 };
 
+inline constexpr int kSparseKeyTensors = 3;  // k, v and k_rope, or their gradients
+
+// Offsets in the workspace. The gathered keys and what returns of their gradients take turns.
+struct SparseRankOffsets {
+  int64_t keys[kSparseKeyTensors] = {};      // gathered
+  int64_t dense[kSparseKeyTensors] = {};     // own keys, if they have gaps
+  int64_t returned[kSparseKeyTensors] = {};  // gradients of other ranks' rows
+  int64_t narrow[kSparseKeyTensors] = {};    // gradients of gathered keys, in the keys' type
+  int64_t sinks = 0;                         // float32 [world, H]
+  int64_t own = 0;                           // the executor of one device
+  int64_t total = 0;
+};
+struct SparseRankPlan {
+  const SparseShardState& state;
+  int64_t batch = 0, kv_heads = 0, heads = 0;
+  Call call;  // of the executor of one device, on the gathered keys
+  SparsePlan launch;
+  SparseRankOffsets offsets;
+
+  const KeyGather& gather() const { return state.gather; }
+  int64_t total() const { return offsets.total; }
+};
+
 // Takes over the executor of one device, for groups of two ranks and more.
-class SparseOverRanks final : public Executor {
+class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRankPlan> {
  public:
-  // k, v and k_rope, or their gradients.
-  static constexpr int kKeyTensors = 3;
+  static constexpr int kKeyTensors = kSparseKeyTensors;
   static constexpr int kInputs[kKeyTensors] = {sparse_attention::k, sparse_attention::v,
                                                sparse_attention::k_rope};
 
   SparseOverRanks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks);
 
-  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  MadeShardState prepare(const lathe_shard& shard) const override;
+  Result<SparseRankPlan> plan(const Call& call) const;
+  Status launch(const Call& call, SparseRankPlan& run) const;
+  Result<Estimate> estimate_plan(const Call& call, const SparseRankPlan& run) const;
 
  private:
-  // Offsets in the workspace. The gathered keys and what returns of their gradients take turns.
-  struct Offsets {
-    int64_t keys[kKeyTensors] = {};      // gathered
-    int64_t dense[kKeyTensors] = {};     // own keys, if they have gaps
-    int64_t returned[kKeyTensors] = {};  // gradients of other ranks' rows
-    int64_t narrow[kKeyTensors] = {};    // gradients of gathered keys, in the keys' type
-    int64_t sinks = 0;                   // float32 [world, H]
-    int64_t own = 0;                     // the executor of one device
-    int64_t total = 0;
-  };
-  // One run.
-  struct Run {
-    const SparseShardState& state;
-    int64_t batch = 0, kv_heads = 0, heads = 0;
-    Call call;  // of the executor of one device, on the gathered keys
-    SparseExecutor::Launch launch;
-    Offsets offsets;
-    const KeyGather& gather() const { return state.gather; }
-  };
   const SparseProblem& problem() const { return own_->problem(); }
   const SparseGradients& wanted() const { return own_->request().gradients; }
   bool wants_keys() const { return wanted().dk || wanted().dv; }
@@ -97,24 +100,23 @@ class SparseOverRanks final : public Executor {
     return own_->request().tokens ? 0 : tensor.stride[0];
   }
 
-  Result<Run> plan_run(const Call& call) const;
-  Status check_call(const Call& call, const Run& run) const;
+  Status check_call(const Call& call, const SparseRankPlan& run) const;
   // Whether rows of keys, all heads of them, are messages as they lie.
   bool is_dense(const Tensor& tensor) const;
-  bool packs(const Call& call, const Run& run, int tensor) const {
+  bool packs(const Call& call, const SparseRankPlan& run, int tensor) const {
     return has_keys(tensor) && run.batch * run.gather().own_keys > 0 &&
            !is_dense(call.tensors[kInputs[tensor]]);
   }
-  Result<Offsets> lay_out(const Call& call, const Run& run) const;
-  void place(const Call& call, Run* run) const;
-  void estimate_exchange(const Run& run, Estimate* out) const;
-  Status run_steps(const Call& call, const Run& run, Exchange* exchange) const;
-  Status pack(const Call& call, const Run& run, int tensor) const;
-  Status gather(const Call& call, const Run& run) const;
-  Status finish(const Call& call, const Run& run) const;
-  Status give_back(const Run& run) const;
-  Status join(const Call& call, const Run& run) const;
-  SparseJoinParams join_params(const Call& call, const Run& run) const;
+  Result<SparseRankOffsets> lay_out(const Call& call, const SparseRankPlan& run) const;
+  void place(const Call& call, SparseRankPlan* run) const;
+  void estimate_exchange(const SparseRankPlan& run, Estimate* out) const;
+  Status run_steps(const Call& call, const SparseRankPlan& run, Exchange* exchange) const;
+  Status pack(const Call& call, const SparseRankPlan& run, int tensor) const;
+  Status gather(const Call& call, const SparseRankPlan& run) const;
+  Status finish(const Call& call, const SparseRankPlan& run) const;
+  Status give_back(const SparseRankPlan& run) const;
+  Status join(const Call& call, const SparseRankPlan& run) const;
+  SparseJoinParams join_params(const Call& call, const SparseRankPlan& run) const;
 
   std::unique_ptr<SparseExecutor> own_;
   SparseGroup ranks_;

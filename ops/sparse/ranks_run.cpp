@@ -12,8 +12,8 @@
 
 #include "ops/fill.h"
 #include "ops/row_kernels.h"
+#include "ops/sparse/kernels.h"
 #include "ops/sparse/ranks.h"
-#include "ops/sparse/ranks_kernels.h"
 
 namespace lathe {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kGradients[SparseOverRanks::kKeyTensors] = {of_op::dk, of_op::dv, 
 }  // namespace
 
 // The gathered keys stand for the caller's.
-void SparseOverRanks::place(const Call& call, Run* run) const {
+void SparseOverRanks::place(const Call& call, SparseRankPlan* run) const {
   const bool tokens = own_->request().tokens;
   run->call.workspace = call.workspace + run->offsets.own;
   for (int i = 0; i < kKeyTensors; ++i) {
@@ -40,13 +40,13 @@ void SparseOverRanks::place(const Call& call, Run* run) const {
 }
 
 // Own keys with gaps between rows or heads become rows that lie densely.
-Status SparseOverRanks::pack(const Call& call, const Run& run, int tensor) const {
+Status SparseOverRanks::pack(const Call& call, const SparseRankPlan& run, int tensor) const {
   const TokenRows own = rows_of(call.tensors[kInputs[tensor]], own_->request().tokens);
   return copy_rows(pack_, own, own.dense_at(call.workspace + run.offsets.dense[tensor]), own,
                    {nullptr, own.tokens}, element(), call.stream);
 }
 
-Status SparseOverRanks::gather(const Call& call, const Run& run) const {
+Status SparseOverRanks::gather(const Call& call, const SparseRankPlan& run) const {
   std::array<GatheredTensor, kKeyTensors> tensors;
   size_t count = 0;
   for (int i = 0; i < kKeyTensors; ++i) {
@@ -66,7 +66,7 @@ Status SparseOverRanks::gather(const Call& call, const Run& run) const {
 }
 
 // dsinks, to where they are wanted or among those of all ranks; and narrow gradients.
-Status SparseOverRanks::finish(const Call& call, const Run& run) const {
+Status SparseOverRanks::finish(const Call& call, const SparseRankPlan& run) const {
   const SparseCall of{own_->request(), run.launch.shape, run.call};
   SparseBackwardFinishParams p =
       sparse_finish_params({of, run.launch.backward, run.call.workspace});
@@ -88,7 +88,7 @@ Status SparseOverRanks::finish(const Call& call, const Run& run) const {
   return own_->run_finish(p, call.stream);
 }
 
-Status SparseOverRanks::give_back(const Run& run) const {
+Status SparseOverRanks::give_back(const SparseRankPlan& run) const {
   char* const workspace = run.call.workspace - run.offsets.own;
   const SparseBackwardWorkspace& sums = run.launch.backward.workspace;
   const int64_t of_sums[kKeyTensors] = {sums.dk_sums, sums.dv_sums, 0};
@@ -106,7 +106,7 @@ Status SparseOverRanks::give_back(const Run& run) const {
                           sinks, run.call.stream);
 }
 
-SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) const {
+SparseJoinParams SparseOverRanks::join_params(const Call& call, const SparseRankPlan& run) const {
   const SparseBackwardWorkspace& sums = run.launch.backward.workspace;
   SparseJoinParams p = {};
   for (int i = 0; i < kKeyTensors; ++i) {
@@ -138,14 +138,15 @@ SparseJoinParams SparseOverRanks::join_params(const Call& call, const Run& run) 
   return p;
 }
 
-Status SparseOverRanks::join(const Call& call, const Run& run) const {
+Status SparseOverRanks::join(const Call& call, const SparseRankPlan& run) const {
   const SparseJoinParams p = join_params(call, run);
   int64_t blocks = sparse_join_sinks_blocks(*join_, p.heads);
   for (const SparseJoinTensor& tensor : p.tensors) blocks += tensor.blocks;
   return join_.launch(blocks, &p, call.stream);
 }
 
-Status SparseOverRanks::run_steps(const Call& call, const Run& run, Exchange* exchange) const {
+Status SparseOverRanks::run_steps(const Call& call, const SparseRankPlan& run,
+                                  Exchange* exchange) const {
   const bool forward = problem().forward, backward = own_->has_backward();
   exchange->begin();
   LATHE_TRY(gather(call, run));
@@ -163,9 +164,7 @@ Status SparseOverRanks::run_steps(const Call& call, const Run& run, Exchange* ex
   return join(call, run);
 }
 
-Status SparseOverRanks::run(const Call& call) const {
-  LATHE_ASSIGN(Run run, plan_run(call));
-  LATHE_TRY(call.check_workspace(run.offsets.total));
+Status SparseOverRanks::launch(const Call& call, SparseRankPlan& run) const {
   place(call, &run);
   Exchange exchange(*ranks_.group, call.stream);
   return exchange.joined(run_steps(call, run, &exchange));

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a problem of sparse_flash_attention to integers and flags, with its refusals.
 #include "codegen/base/invalid.h"
-#include "ops/heads.h"
 #include "ops/sparse/run.h"
 
 namespace lathe {
@@ -99,15 +98,14 @@ Status check_sparse_extents(const Extents& extents, int block_shift) {
   for (const auto& [name, dim] : {std::pair("q", Dim::Sq), std::pair("q", Dim::Tq),
                                   std::pair("k", Dim::Sk), std::pair("k", Dim::Tk)}) {
     if (extents[dim] <= kMostTokens) continue;
-    return Status(Code::unsupported, text(name, " has ", name_of(dim), " = ", extents[dim],
-                                          "; allowed are 0 to ", kMostTokens));
+    return unsupported(
+        text(name, " has ", name_of(dim), " = ", extents[dim], "; allowed are 0 to ", kMostTokens));
   }
   const int64_t entries = extents[Dim::topk];
   if (entries == 0) return invalid("indices has topk = 0; allowed are 1 and more");
   if (entries == kUnknown || entries <= kMostListed >> block_shift) return {};
-  return Status(Code::unsupported,
-                text("indices has topk = ", entries, " and block_size is ", 1 << block_shift,
-                     "; allowed are products up to ", kMostListed));
+  return unsupported(text("indices has topk = ", entries, " and block_size is ", 1 << block_shift,
+                          "; allowed are products up to ", kMostListed));
 }
 
 Status check_sparse(const Resolved& resolved) {

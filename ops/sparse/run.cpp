@@ -7,17 +7,17 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
-#include "ops/sparse/executor.h"
+#include "ops/sparse/params.h"
 #include "ops/sparse/ranks.h"
 
 namespace lathe {
 namespace {
 
 Status too_many_blocks(const SparseShape& shape, int64_t splits) {
-  return Status(Code::unsupported,
-                text("q of ", shape.rows(), " rows and ", shape.heads, " heads, with lists in ",
-                     splits, " parts and ", shape.sequences * shape.seq_k,
-                     " keys, needs more than ", kMaxExtent, " blocks; split the rows"));
+  return unsupported(text("q of ", shape.rows(), " rows and ", shape.heads,
+                          " heads, with lists in ", splits, " parts and ",
+                          shape.sequences * shape.seq_k, " keys, needs more than ", kMaxExtent,
+                          " blocks; split the rows"));
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ SparseShape SparseExecutor::shape(const Call& call) const {
   return shape;
 }
 
-Status SparseExecutor::plan_forward(Launch* launch) const {
+Status SparseExecutor::plan_forward(SparsePlan* launch) const {
   const SparseShape& shape = launch->shape;
   launch->forward = problem().forward && shape.rows() > 0 && shape.heads > 0;
   if (!launch->forward) return {};
@@ -63,7 +63,7 @@ Status SparseExecutor::plan_forward(Launch* launch) const {
   return {};
 }
 
-Status SparseExecutor::plan_backward(Launch* launch) const {
+Status SparseExecutor::plan_backward(SparsePlan* launch) const {
   if (!has_backward()) return {};
   LATHE_ASSIGN(launch->backward,
                sparse_backward_launch(problem(), backward_, launch->shape, request_.gradients));
@@ -78,9 +78,9 @@ Status SparseExecutor::plan_backward(Launch* launch) const {
   return {};
 }
 
-Result<SparseExecutor::Launch> SparseExecutor::plan_launch(const Call& call) const {
+Result<SparsePlan> SparseExecutor::plan(const Call& call) const {
   LATHE_TRY(check_sparse_extents(call.extents, request_.block_shift));
-  Launch out;
+  SparsePlan out;
   out.shape = shape(call);
   // So that no product of rows, heads, parts and key heads overflows.
   LATHE_TRY(checked_product("q", {out.shape.sequences, out.shape.seq_q,
@@ -90,12 +90,7 @@ Result<SparseExecutor::Launch> SparseExecutor::plan_launch(const Call& call) con
   return out;
 }
 
-Result<size_t> SparseExecutor::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const Launch launch, plan_launch(call));
-  return static_cast<size_t>(launch.workspace());
-}
-
-Status SparseExecutor::run_forward(const Call& call, const Launch& launch,
+Status SparseExecutor::run_forward(const Call& call, const SparsePlan& launch,
                                    const SparsePlaces* places) const {
   if (!launch.forward) return {};
   const SparseCall of{request_, launch.shape, call, places};
@@ -123,7 +118,7 @@ Status SparseExecutor::run_rows(const SparseBackwardCall& of, int64_t first,
   return backward_.gather.launch(launch.gather_blocks, &join, stream);
 }
 
-Status SparseExecutor::run_prepare(const Call& call, const Launch& launch) const {
+Status SparseExecutor::run_prepare(const Call& call, const SparsePlan& launch) const {
   if (launch.backward.prepare_blocks == 0) return {};
   const SparseCall of{request_, launch.shape, call};
   const SparseBackwardPrepareParams p =
@@ -131,7 +126,7 @@ Status SparseExecutor::run_prepare(const Call& call, const Launch& launch) const
   return backward_.prepare.launch(launch.backward.prepare_blocks, &p, call.stream);
 }
 
-Status SparseExecutor::run_backward(const Call& call, const Launch& launch,
+Status SparseExecutor::run_backward(const Call& call, const SparsePlan& launch,
                                     const SparsePlaces* places) const {
   const SparseCall of{request_, launch.shape, call, places};
   const SparseBackwardCall backward{of, launch.backward, call.workspace};
@@ -146,9 +141,7 @@ Status SparseExecutor::run_finish(const SparseBackwardFinishParams& p, CUstream 
   return blocks == 0 ? Status() : backward_.finish.launch(blocks, &p, stream);
 }
 
-Status SparseExecutor::run(const Call& call) const {
-  LATHE_ASSIGN(const Launch launch, plan_launch(call));
-  LATHE_TRY(call.check_workspace(launch.workspace()));
+Status SparseExecutor::launch(const Call& call, const SparsePlan& launch) const {
   LATHE_TRY(run_forward(call, launch, nullptr));
   if (!has_backward()) return {};
   LATHE_TRY(run_prepare(call, launch));
@@ -157,12 +150,7 @@ Status SparseExecutor::run(const Call& call) const {
   return run_finish(sparse_finish_params({of, launch.backward, call.workspace}), call.stream);
 }
 
-Result<Estimate> SparseExecutor::estimate(const Call& call) const {
-  LATHE_ASSIGN(const Launch launch, plan_launch(call));
-  return estimate(launch);
-}
-
-Result<Estimate> SparseExecutor::estimate(const Launch& launch) const {
+Result<Estimate> SparseExecutor::estimate_plan(const Call&, const SparsePlan& launch) const {
   Estimate out;
   const auto add = [&out](const Cost& cost) { out.add({0, cost}); };
   if (launch.forward) {
@@ -179,8 +167,9 @@ Result<Estimate> SparseExecutor::estimate(const Launch& launch) const {
   return out;
 }
 
-Result<std::unique_ptr<Executor>> make_sparse(const SparseRequest& request,
-                                              const DeviceFacts& facts, const SparseGroup& ranks) {
+MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& facts) {
+  LATHE_ASSIGN(const SparseRequest request, sparse_request(resolved));
+  LATHE_ASSIGN(const SparseGroup ranks, sparse_group(resolved.problem));
   LATHE_ASSIGN(const SparseKernels kernels, sparse_kernels(request.problem, facts));
   SparseBackwardKernels backward;
   if (request.problem.backward || request.problem.dsinks) {

@@ -42,7 +42,6 @@ struct SparseGroup {
 Result<SparseGroup> sparse_group(const lathe_problem& problem);
 
 // Chooses kernels; compiles nothing.
-Result<std::unique_ptr<Executor>> make_sparse(const SparseRequest& request,
-                                              const DeviceFacts& facts, const SparseGroup& ranks);
+MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& facts);
 
 }  // namespace lathe

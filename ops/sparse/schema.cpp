@@ -36,12 +36,6 @@ constexpr OptionInfo kSparseOptions[] = {
         "reads the first two."),
 };
 
-Result<std::unique_ptr<Executor>> make(const Resolved& resolved, const DeviceFacts& facts) {
-  LATHE_ASSIGN(const SparseRequest request, sparse_request(resolved));
-  LATHE_ASSIGN(const SparseGroup ranks, sparse_group(resolved.problem));
-  return make_sparse(request, facts, ranks);
-}
-
 // Heads of a group, and the width of values that are columns of the keys.
 void derive(const lathe_problem&, Extents* extents) {
   Extents& e = *extents;
@@ -64,7 +58,7 @@ constexpr Operator kOperators[] = {
      .sequences = Sequences::apart,
      .new_options = new_options<SparseOptions>,
      .check = check_sparse,
-     .make = make,
+     .make = make_sparse,
      .derive = derive,
      .check_values = check_values},
 };

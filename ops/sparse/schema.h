@@ -61,7 +61,6 @@ inline constexpr TensorInfo kTensors[] = {
     output("dsinks", "H", "f32", "The gradient of sinks.").needs("dout,sinks"),
 };
 
-inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), q_rope = at("q_rope"),
                      k_rope = at("k_rope"), indices = at("indices"),

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads and as processes that meet in a folder, at different times, among what earlier
 // runs and other people have left there.
-#include "collective/rendezvous/rendezvous_folder.h"
-
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -12,6 +10,7 @@
 #include <future>
 #include <latch>
 
+#include "collective/rendezvous/rendezvous.h"
 #include "collective/rendezvous/rendezvous_messages.h"
 #include "tests/collective/planted.h"
 #include "tests/collective/rendezvous_cases.h"

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rank 0 among connections that say nothing, that stop in the middle, that do not know the secret,
 // and where descriptors are short.
-#include "collective/rendezvous/rendezvous_host.h"
-
 #include <dlfcn.h>
 
 #include <atomic>
 #include <future>
 
+#include "collective/rendezvous/rendezvous.h"
 #include "collective/rendezvous/rendezvous_talk.h"
 #include "collective/rendezvous/socket.h"
 #include "tests/collective/rendezvous_cases.h"

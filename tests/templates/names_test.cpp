@@ -11,13 +11,12 @@
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/decode_kernels.h"
-#include "ops/attention/merge_kernels.h"
 #include "ops/conv/kernels.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/segments.h"
 #include "ops/row_kernels.h"
 #include "ops/sparse/backward_kernels.h"
-#include "ops/sparse/ranks_kernels.h"
+#include "ops/sparse/kernels.h"
 
 using namespace lathe;
 

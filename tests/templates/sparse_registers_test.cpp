@@ -9,7 +9,7 @@
 
 #include "codegen/base/text.h"
 #include "ops/sparse/backward_kernels.h"
-#include "ops/sparse/ranks_kernels.h"
+#include "ops/sparse/kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;

@@ -5,6 +5,7 @@
 #include "ops/attention/ranks/dispatch.h"
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/step_schema.h"
 #include "ops/row_kernels.h"
 
 namespace lathe {
@@ -28,9 +29,8 @@ bool is_compact(const Tensor& tensor, bool packed, int64_t heads, int64_t width)
 
 }  // namespace
 
-Result<std::unique_ptr<const ShardState>> DispatchShardState::make(const Device& device,
-                                                                   const lathe_shard& shard,
-                                                                   DispatchPlan plan, int tensors) {
+MadeShardState DispatchShardState::make(const Device& device, const lathe_shard& shard,
+                                        DispatchPlan plan, int tensors) {
   auto out = std::make_unique<DispatchShardState>();
   const int rank = shard.rank, world = shard.layout.world();
   const auto route = [&](const RowCopies& copies) {
@@ -66,7 +66,16 @@ AttentionDispatch::AttentionDispatch(const lathe_problem& problem, const Attenti
       reduces_((problem.group_flags & kReduceParameterGrads) != 0),
       narrow_((problem.group_flags & kNarrowGradients) != 0 &&
               request.problem.element != Dtype::f32),
-      tensors_(travellers_of(problem, request.problem, false)) {}
+      tensors_(travellers_of(problem, request.problem, false)) {
+  const AttentionProblem& asked = request.problem;
+  const int64_t bytes = narrow_ ? bytes_of(asked.element) : 4;
+  if (request.gradients.dk) {
+    key_gradients_.push_back({att::dk, true, false, false, asked.head_dim, bytes});
+  }
+  if (request.gradients.dv) {
+    key_gradients_.push_back({att::dv, true, false, false, asked.value_dim, bytes});
+  }
+}
 
 Status AttentionDispatch::plan_with_heads() {
   const int64_t heads = request_.declared.heads, kv_heads = request_.declared.kv_heads;
@@ -91,7 +100,7 @@ Status AttentionDispatch::make_steps(const DeviceFacts& facts) {
   const AttentionProblem& asked = request_.problem;
   LATHE_TRY(steps_.make(request_, facts, false));
   if (asked.backward && rounds()) round_ = sum_rows_spec(Dtype::f32, asked.element, false);
-  if (keys_have_gradients()) {
+  if (!key_gradients_.empty()) {
     add_keys_ = sum_rows_spec(narrow_ ? asked.element : Dtype::f32, asked.element, true);
   }
   if (asked.dsinks) add_sinks_ = sum_rows_spec(Dtype::f32, Dtype::f32, false);
@@ -101,9 +110,8 @@ Status AttentionDispatch::make_steps(const DeviceFacts& facts) {
   return {};
 }
 
-Result<std::unique_ptr<Executor>> make_attention_dispatch(const lathe_problem& problem,
-                                                          const AttentionRequest& request,
-                                                          const DeviceFacts& facts, Group* group) {
+MadeExecutor make_attention_dispatch(const lathe_problem& problem, const AttentionRequest& request,
+                                     const DeviceFacts& facts, Group* group) {
   LATHE_TRY(check_covered(request));
   auto executor = std::make_unique<AttentionDispatch>(problem, request, group);
   LATHE_TRY(executor->plan_with_heads());
@@ -111,8 +119,7 @@ Result<std::unique_ptr<Executor>> make_attention_dispatch(const lathe_problem& p
   return std::unique_ptr<Executor>(std::move(executor));
 }
 
-Result<std::unique_ptr<const ShardState>> AttentionDispatch::prepare(
-    const lathe_shard& shard) const {
+MadeShardState AttentionDispatch::prepare(const lathe_shard& shard) const {
   DispatchRules rules = rules_;
   rules.limits.align = dispatch_alignment(shard.layout.length, shard.layout.world());
   LATHE_ASSIGN(DispatchPlan plan, plan_dispatch(shard.layout, rules));
@@ -167,14 +174,10 @@ void AttentionDispatch::lay_out_step(const Call& call, DispatchOffsets* offsets,
   add(asked.dsinks, {offsets->padded_heads(), 4}, &offsets->dsinks_sum);
 
   const int64_t slots = state.plan.slot_tokens[call.shard->rank];
-  const int64_t bytes = narrow_ ? bytes_of(asked.element) : 4;
-  const bool wanted[] = {request_.gradients.dk, request_.gradients.dv};
-  for (const int i : {0, 1}) {
-    if (!wanted[i]) continue;
-    const int64_t columns = i == 0 ? width : values;
-    DispatchTensorOffsets& at = offsets->tensors[i == 0 ? att::dk : att::dv];
-    at.far = i == 0 ? offsets->dk : offsets->dv;
-    const int64_t row = kv_heads * columns * bytes;
+  for (const Traveller& each : key_gradients_) {
+    DispatchTensorOffsets& at = offsets->tensors[each.tensor];
+    at.far = each.tensor == att::dk ? offsets->dk : offsets->dv;
+    const int64_t row = kv_heads * each.width * each.bytes;
     add(narrow_, {state.keys, row}, &at.far);
     add(state.gradients.send_rows.data() != nullptr, {state.gradients.copies.sent(), row},
         &at.sent);
@@ -182,7 +185,7 @@ void AttentionDispatch::lay_out_step(const Call& call, DispatchOffsets* offsets,
   }
 }
 
-Result<DispatchOffsets> AttentionDispatch::lay_out(const Call& call) const {
+Result<DispatchOffsets> AttentionDispatch::plan(const Call& call) const {
   DispatchOffsets offsets;
   LATHE_ASSIGN(offsets.state, shard_state_of<DispatchShardState>(call));
   offsets.batch = packed() ? 1 : call.extents[Dim::B];
@@ -198,14 +201,94 @@ Result<DispatchOffsets> AttentionDispatch::lay_out(const Call& call) const {
     return {};
   }));
   offsets.inner = layout.add({static_cast<int64_t>(inner)}, &offsets.inner_bytes);
-  offsets.total = layout.total();
+  offsets.bytes = layout.total();
   LATHE_TRY(layout.status());
   return offsets;
 }
 
-Result<size_t> AttentionDispatch::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const DispatchOffsets offsets, lay_out(call));
-  return static_cast<size_t>(offsets.total);
+// The rows that have arrived are the tensors of the steps.
+namespace {
+
+namespace att = attention;
+
+}  // namespace
+
+// Rows as they arrive: token after token, of all rows of the batch.
+TokenRows AttentionDispatch::arrived(const Call& call, const DispatchOffsets& offsets,
+                                     int64_t offset, bool keys, int64_t width) const {
+  TokenRows out;
+  out.data = call.workspace + offset;
+  out.batch = offsets.batch, out.tokens = keys ? offsets.state->keys : offsets.state->queries;
+  out.heads = keys ? offsets.kv_heads : offsets.heads, out.width = width;
+  out.head_stride = width, out.batch_stride = out.heads * width;
+  out.token_stride = out.batch * out.batch_stride;
+  return out;
+}
+
+BlockInputs AttentionDispatch::inputs(const Call& call, const DispatchOffsets& offsets) const {
+  const DispatchShardState& state = *offsets.state;
+  const int64_t width = request_.problem.head_dim, values = request_.problem.value_dim;
+  BlockInputs out;
+  out.q = arrived(call, offsets, offsets.tensors[att::q].far, false, width);
+  out.keys = {arrived(call, offsets, offsets.tensors[att::k].far, true, width),
+              arrived(call, offsets, offsets.tensors[att::v].far, true, values)};
+  out.ranges = state.ranges.data();
+  out.range_count = static_cast<int64_t>(state.plan.ranges[call.shard->rank].size());
+  if (names_documents()) out.range_sequences = state.documents.data();
+  out.slopes = call.tensors[att::alibi_slopes].data;
+  out.slopes_batch_stride = request_.alibi_rows ? offsets.heads : 0;
+  return out;
+}
+
+Call AttentionDispatch::inner_call(const Call& call, const DispatchOffsets& offsets) const {
+  Call out;
+  out.stream = call.stream;
+  out.workspace = call.workspace + offsets.inner;
+  out.workspace_bytes = static_cast<size_t>(offsets.inner_bytes);
+  return out;
+}
+
+Call AttentionDispatch::step_call(const Call& call, const DispatchOffsets& offsets) const {
+  Call out = inner_call(call, offsets);
+  steps_.put_forward(*steps_.first, inputs(call, offsets), step_out(call, offsets),
+                     call.workspace + offsets.tensors[att::lse].dense, call, &out);
+  return out;
+}
+
+Call AttentionDispatch::merge_call(const Call& call, const DispatchOffsets& offsets) const {
+  Call out = inner_call(call, offsets);
+  steps_.put_finish(
+      step_out(call, offsets), call.workspace + offsets.tensors[att::lse].dense,
+      arrived(call, offsets, offsets.tensors[att::out].far, false, request_.problem.value_dim),
+      call, &out);
+  return out;
+}
+
+Call AttentionDispatch::delta_call(const Call& call, const DispatchOffsets& offsets) const {
+  const auto rows = [&](int tensor) {
+    return arrived(call, offsets, offsets.tensors[tensor].far, false, request_.problem.value_dim);
+  };
+  const int64_t share = offsets.dsinks + call.shard->rank * offsets.padded_heads() * 4;
+  char* const at = call.workspace;
+  Call out = inner_call(call, offsets);
+  steps_.put_delta({rows(att::out), rows(att::dout), at + offsets.tensors[att::lse].dense,
+                    at + offsets.tensors[att::dlse].dense, at + offsets.delta, at + share},
+                   call, &out);
+  return out;
+}
+
+Call AttentionDispatch::gradient_call(const Call& call, const DispatchOffsets& offsets) const {
+  const int64_t width = request_.problem.head_dim, values = request_.problem.value_dim;
+  Call out = inner_call(call, offsets);
+  steps_.put_gradients(*steps_.gradients_next, inputs(call, offsets),
+                       {arrived(call, offsets, offsets.tensors[att::dout].far, false, values),
+                        arrived(call, offsets, offsets.dq, false, width),
+                        {arrived(call, offsets, offsets.dk, true, width),
+                         arrived(call, offsets, offsets.dv, true, values)},
+                        call.workspace + offsets.tensors[att::lse].dense,
+                        call.workspace + offsets.delta},
+                       call, &out);
+  return out;
 }
 
 }  // namespace lathe

@@ -14,9 +14,8 @@ namespace lathe {
 // What a shard's lengths say.
 class DispatchShardState final : public ShardState {
  public:
-  static Result<std::unique_ptr<const ShardState>> make(const Device& device,
-                                                        const lathe_shard& shard, DispatchPlan plan,
-                                                        int tensors);
+  static MadeShardState make(const Device& device, const lathe_shard& shard, DispatchPlan plan,
+                             int tensors);
 
   DispatchPlan plan;
   int64_t queries = 0, keys = 0;  // that arrive here, or stay
@@ -45,13 +44,14 @@ struct DispatchOffsets {
   int64_t dq = 0, dk = 0, dv = 0;      // float32
   int64_t dsinks = 0, dsinks_sum = 0;  // of each rank, and of all
   int64_t inner = 0, inner_bytes = 0;
-  int64_t total = 0;
+  int64_t bytes = 0;
 
+  int64_t total() const { return bytes; }
   // A rank's dsinks, which a sum reads four at a time.
   int64_t padded_heads() const { return (heads + 3) / 4 * 4; }
 };
 
-class AttentionDispatch final : public Executor {
+class AttentionDispatch final : public PlannedExecutor<AttentionDispatch, DispatchOffsets> {
  public:
   AttentionDispatch(const lathe_problem& problem, const AttentionRequest& request, Group* group);
   // Tells the planner the sizes and costs of the problem.
@@ -59,18 +59,16 @@ class AttentionDispatch final : public Executor {
   // Chooses the kernels of the steps.
   Status make_steps(const DeviceFacts& facts);
 
-  Result<std::unique_ptr<const ShardState>> prepare(const lathe_shard& shard) const override;
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
-  Status run(const Call& call) const override;
+  MadeShardState prepare(const lathe_shard& shard) const override;
+  Result<DispatchOffsets> plan(const Call& call) const;
+  Status launch(const Call& call, const DispatchOffsets& offsets) const;
+  Result<Estimate> estimate_plan(const Call& call, const DispatchOffsets& offsets) const;
 
  private:
   friend class DispatchRun;
   bool packed() const { return request_.problem.packed; }
   bool rounds() const { return request_.problem.element != Dtype::f32; }
   bool forward() const { return request_.problem.forward; }
-  bool keys_have_gradients() const { return request_.gradients.dk || request_.gradients.dv; }
-  Result<DispatchOffsets> lay_out(const Call& call) const;
   void lay_out(const Call& call, const Traveller& each, DispatchOffsets* offsets,
                WorkspaceLayout* layout) const;
   void lay_out_step(const Call& call, DispatchOffsets* offsets, WorkspaceLayout* layout) const;
@@ -98,6 +96,7 @@ class AttentionDispatch final : public Executor {
   bool reduces_, narrow_;
   DispatchRules rules_;
   std::vector<Traveller> tensors_;
+  std::vector<Traveller> key_gradients_;  // dk and dv, as far as they are asked for
   AttentionSteps steps_;
   RowKernels kernels_ = RowKernels::make();
   // Float32 rounded; gradients of keys added up; dsinks of ranks.
@@ -114,8 +113,7 @@ Status AttentionDispatch::for_steps(const Call& call, const DispatchOffsets& off
 }
 
 // Method LATHE_DISPATCH on a group of several ranks.
-Result<std::unique_ptr<Executor>> make_attention_dispatch(const lathe_problem& problem,
-                                                          const AttentionRequest& request,
-                                                          const DeviceFacts& facts, Group* group);
+MadeExecutor make_attention_dispatch(const lathe_problem& problem, const AttentionRequest& request,
+                                     const DeviceFacts& facts, Group* group);
 
 }  // namespace lathe

@@ -33,41 +33,20 @@ class DispatchRun {
  private:
   using Side = RowCopier::Side;
   const AttentionRequest& asked() const { return executor_.request_; }
-  const RowRoute& route(const Traveller& each) const {
-    if (each.keys) return state_.keys_there;
-    return each.there ? state_.queries_there : state_.queries_back;
-  }
   char* at(int64_t offset) const { return call_.workspace + offset; }
   const DispatchTensorOffsets& offsets_of(const Traveller& each) const {
     return offsets_.tensors[each.tensor];
   }
-  int64_t heads(const Traveller& each) const {
-    return each.keys ? offsets_.kv_heads : offsets_.heads;
-  }
-  int64_t row(const Traveller& each) const { return offsets_.batch * heads(each) * each.width; }
   int64_t tokens(const Traveller& each) const {
     const Layout& layout = call_.shard->layout;
     const int rank = call_.shard->rank;
     return each.keys ? layout.key_tokens(rank) : layout.query_tokens(rank);
   }
-  char* home_of(const Traveller& each) const {
-    return offsets_of(each).direct ? call_.tensors[each.tensor].data : at(offsets_of(each).home);
-  }
   RowCopier mover() const { return RowCopier(executor_.kernels_, call_.stream); }
-
-  Side compact(char* data, const Traveller& each, const DeviceTable* index = nullptr) const {
-    return compact_side(each, data, offsets_.batch, heads(each), index);
-  }
   Side local(const Traveller& each) const {
     return local_side(each, call_.tensors[each.tensor], executor_.packed());
   }
-  Side dense(const Traveller& each) const {
-    return dense_side(each, at(offsets_of(each).dense), offsets_.heads, state_.queries);
-  }
-  Status move(RowCopier* mover, const Traveller& each, const Side& from, const Side& to,
-              int64_t count) const {
-    return mover->add(from, to, count, offsets_.batch, heads(each));
-  }
+  Journey journey(const Traveller& each) const;
 
   Status go_out();
   Status arrive();
@@ -83,46 +62,40 @@ class DispatchRun {
   Status add_key_gradients() const;
   Status add_dsinks() const;
 
-  // dk and dv, as far as they are asked for.
-  struct KeyGradient {
-    Traveller tensor;
-    int64_t sums = 0;  // float32
-  };
-  size_t key_gradients(KeyGradient (&out)[2]) const;
-
   const AttentionDispatch& executor_;
   const Call& call_;
   const DispatchOffsets& offsets_;
   const DispatchShardState& state_;
 };
 
-size_t DispatchRun::key_gradients(KeyGradient (&out)[2]) const {
-  size_t count = 0;
-  const int64_t bytes = executor_.narrow_ ? bytes_of(asked().problem.element) : 4;
-  const auto add = [&](bool wanted, int tensor, int64_t width, int64_t sums) {
-    if (wanted) out[count++] = {{tensor, true, false, false, width, bytes}, sums};
-  };
-  add(asked().gradients.dk, att::dk, asked().problem.head_dim, offsets_.dk);
-  add(asked().gradients.dv, att::dv, asked().problem.value_dim, offsets_.dv);
-  return count;
+// Gradients of keys come to slots, from which they are added up.
+Journey DispatchRun::journey(const Traveller& each) const {
+  const DispatchTensorOffsets& o = offsets_of(each);
+  const bool gradient = each.keys && !each.there;
+  Journey out;
+  out.each = &each;
+  out.route = gradient     ? &state_.gradients
+              : each.keys  ? &state_.keys_there
+              : each.there ? &state_.queries_there
+                           : &state_.queries_back;
+  out.batch = offsets_.batch, out.heads = each.keys ? offsets_.kv_heads : offsets_.heads;
+  out.arrived = each.keys ? state_.keys : state_.queries;
+  out.near = gradient ? at(o.received) : o.direct ? call_.tensors[each.tensor].data : at(o.home);
+  out.far = at(o.far), out.dense = at(o.dense);
+  out.sent = at(o.sent), out.received = at(o.received);
+  return out;
 }
 
 Status DispatchRun::go_out() {
   RowCopier compacted = mover(), packed = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (!each.there) continue;
+    const Journey way = journey(each);
     if (!offsets_of(each).direct) {
-      LATHE_TRY(move(&compacted, each, local(each), compact(at(offsets_of(each).home), each),
-                     tokens(each)));
+      LATHE_TRY(way.copy(&compacted, local(each), way.compact(way.near), tokens(each)));
     }
-    const RowRoute& way = route(each);
-    if (way.send_rows.data()) {
-      LATHE_TRY(move(&packed, each, compact(home_of(each), each, &way.send_rows),
-                     compact(at(offsets_of(each).sent), each), way.copies.sent()));
-    }
-    LATHE_TRY(move(&packed, each, compact(home_of(each), each, &way.own_from),
-                   compact(at(offsets_of(each).far), each, &way.own_to),
-                   static_cast<int64_t>(way.copies.own_from.size())));
+    LATHE_TRY(way.leave(&compacted, &packed));
+    LATHE_TRY(way.stay(&packed));
   }
   LATHE_TRY(compacted.launch());
   return packed.launch();
@@ -131,17 +104,7 @@ Status DispatchRun::go_out() {
 Status DispatchRun::arrive() {
   RowCopier scattered = mover(), turned = mover();
   for (const Traveller& each : executor_.tensors_) {
-    if (!each.there) continue;
-    const RowRoute& way = route(each);
-    if (way.receive_rows.data()) {
-      LATHE_TRY(move(&scattered, each, compact(at(offsets_of(each).received), each),
-                     compact(at(offsets_of(each).far), each, &way.receive_rows),
-                     way.copies.received()));
-    }
-    if (each.rows) {
-      LATHE_TRY(move(&turned, each, compact(at(offsets_of(each).far), each), dense(each),
-                     state_.queries));
-    }
+    if (each.there) LATHE_TRY(journey(each).enter(&scattered, &turned));
   }
   LATHE_TRY(scattered.launch());
   return turned.launch();
@@ -187,10 +150,10 @@ Status DispatchRun::gradients() {
                          offsets_.batch * offsets_.heads, asked().problem.head_dim));
   }
   if (!executor_.narrow_) return {};
-  KeyGradient all[2];
-  for (size_t i = 0; i < key_gradients(all); ++i) {
-    LATHE_TRY(round_rows(all[i].sums, at(offsets_of(all[i].tensor).far), state_.keys,
-                         offsets_.batch * offsets_.kv_heads, all[i].tensor.width));
+  for (const Traveller& each : executor_.key_gradients_) {
+    LATHE_TRY(round_rows(each.tensor == att::dk ? offsets_.dk : offsets_.dv,
+                         at(offsets_of(each).far), state_.keys, offsets_.batch * offsets_.kv_heads,
+                         each.width));
   }
   return {};
 }
@@ -199,26 +162,11 @@ Status DispatchRun::set_out_for_home() {
   RowCopier turned = mover(), packed = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (each.there) continue;
-    if (each.rows) {
-      LATHE_TRY(move(&turned, each, dense(each), compact(at(offsets_of(each).far), each),
-                     state_.queries));
-    }
-    const RowRoute& way = route(each);
-    const char* far = at(offsets_of(each).far);
-    if (way.send_rows.data()) {
-      LATHE_TRY(move(&packed, each, compact(const_cast<char*>(far), each, &way.send_rows),
-                     compact(at(offsets_of(each).sent), each), way.copies.sent()));
-    }
-    LATHE_TRY(move(&packed, each, compact(const_cast<char*>(far), each, &way.own_from),
-                   compact(home_of(each), each, &way.own_to),
-                   static_cast<int64_t>(way.copies.own_from.size())));
+    LATHE_TRY(journey(each).leave(&turned, &packed));
+    LATHE_TRY(journey(each).stay(&packed));
   }
-  KeyGradient all[2];
-  const RowRoute& way = state_.gradients;
-  for (size_t i = 0; i < key_gradients(all) && way.send_rows.data(); ++i) {
-    const Traveller& each = all[i].tensor;
-    LATHE_TRY(move(&packed, each, compact(at(offsets_of(each).far), each, &way.send_rows),
-                   compact(at(offsets_of(each).sent), each), way.copies.sent()));
+  for (const Traveller& each : executor_.key_gradients_) {
+    LATHE_TRY(journey(each).leave(&turned, &packed));
   }
   LATHE_TRY(turned.launch());
   return packed.launch();
@@ -228,15 +176,10 @@ Status DispatchRun::come_home() {
   RowCopier scattered = mover(), local_rows = mover();
   for (const Traveller& each : executor_.tensors_) {
     if (each.there) continue;
-    const RowRoute& way = route(each);
-    if (way.receive_rows.data()) {
-      LATHE_TRY(move(&scattered, each, compact(at(offsets_of(each).received), each),
-                     compact(home_of(each), each, &way.receive_rows), way.copies.received()));
-    }
-    if (!offsets_of(each).direct) {
-      LATHE_TRY(move(&local_rows, each, compact(at(offsets_of(each).home), each), local(each),
-                     tokens(each)));
-    }
+    const Journey way = journey(each);
+    LATHE_TRY(way.enter(&scattered, &local_rows));
+    if (offsets_of(each).direct) continue;
+    LATHE_TRY(way.copy(&local_rows, way.compact(way.near), local(each), tokens(each)));
   }
   LATHE_TRY(scattered.launch());
   LATHE_TRY(local_rows.launch());
@@ -249,19 +192,10 @@ Status DispatchRun::exchange(bool there) const {
   size_t count = 0;
   for (const Traveller& each : executor_.tensors_) {
     if (each.there != there) continue;
-    const RowRoute& way = route(each);
-    char* near = home_of(each);
-    char* far = at(offsets_of(each).far);
-    char* from = way.send_rows.data() ? at(offsets_of(each).sent) : there ? near : far;
-    char* to = way.receive_rows.data() ? at(offsets_of(each).received) : there ? far : near;
-    tensors[count++] = {&way.copies, from, to, row(each) * each.bytes};
+    tensors[count++] = journey(each).transfer();
   }
-  KeyGradient all[2];
-  const RowRoute& way = state_.gradients;
-  for (size_t i = 0; !there && i < key_gradients(all); ++i) {
-    const Traveller& each = all[i].tensor;
-    char* from = at(way.send_rows.data() ? offsets_of(each).sent : offsets_of(each).far);
-    tensors[count++] = {&way.copies, from, at(offsets_of(each).received), row(each) * each.bytes};
+  for (const Traveller& each : executor_.key_gradients_) {
+    if (!there) tensors[count++] = journey(each).transfer();
   }
   if (!there && asked().problem.dsinks && executor_.reduces_) {
     char* shares = at(offsets_.dsinks);
@@ -274,9 +208,8 @@ Status DispatchRun::exchange(bool there) const {
 
 Status DispatchRun::add_key_gradients() const {
   RowAdder adder(executor_.add_keys_, call_.stream);
-  KeyGradient all[2];
-  for (size_t i = 0; i < key_gradients(all); ++i) {
-    const Traveller& each = all[i].tensor;
+  for (const Traveller& each : executor_.key_gradients_) {
+    const int64_t heads = offsets_.kv_heads;
     const Side to = local(each);
     RowSum sum = {};
     sum.slots = at(offsets_of(each).received);
@@ -284,10 +217,11 @@ Status DispatchRun::add_key_gradients() const {
     sum.first = state_.sum_first.data(), sum.list = state_.sum_terms.data();
     sum.slot_rows = static_cast<int>(state_.plan.slot_tokens[call_.shard->rank]);
     sum.to = to.view.data;
-    sum.token = row(each), sum.batch = heads(each) * each.width, sum.head = each.width;
+    sum.token = offsets_.batch * heads * each.width, sum.batch = heads * each.width,
+    sum.head = each.width;
     sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
     sum.tokens = static_cast<int>(tokens(each));
-    sum.batch_rows = static_cast<int>(offsets_.batch), sum.heads = static_cast<int>(heads(each));
+    sum.batch_rows = static_cast<int>(offsets_.batch), sum.heads = static_cast<int>(heads);
     sum.columns = static_cast<int>(each.width);
     LATHE_TRY(adder.add(sum));
   }
@@ -317,15 +251,13 @@ Status DispatchRun::add_dsinks() const {
   return copies.launch();
 }
 
-Status AttentionDispatch::run(const Call& call) const {
-  LATHE_ASSIGN(const DispatchOffsets offsets, lay_out(call));
-  LATHE_TRY(call.check_workspace(offsets.total));
+Status AttentionDispatch::launch(const Call& call, const DispatchOffsets& offsets) const {
   return DispatchRun(*this, call, offsets)();
 }
 
 // The parts, and the rows that are offsets out before a hop and behind it.
-Result<Estimate> AttentionDispatch::estimate(const Call& call) const {
-  LATHE_ASSIGN(const DispatchOffsets offsets, lay_out(call));
+Result<Estimate> AttentionDispatch::estimate_plan(const Call& call,
+                                                  const DispatchOffsets& offsets) const {
   Estimate out;
   LATHE_TRY(for_steps(call, offsets, [&](const Executor& step, const Call& inner) -> Status {
     LATHE_ASSIGN(const Estimate of, step.estimate(inner));

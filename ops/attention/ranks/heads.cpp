@@ -3,11 +3,12 @@
 // Attention by exchanged heads: what travels and where it lies.
 // After DeepSpeed Ulysses (arXiv 2309.14509), for any balance: whole sequences are put together in
 // the order of their positions, so the call in the middle knows nothing of ranks.
+#include "ops/attention/ranks/heads.h"
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/ranks/heads_executor.h"
 #include "ops/attention/ranks/sharded.h"
 #include "ops/row_kernels.h"
 
@@ -73,7 +74,7 @@ Status AttentionHeads::make_part(unsigned flags, const DeviceFacts& facts) {
   return {};
 }
 
-Result<std::unique_ptr<const ShardState>> AttentionHeads::prepare(const lathe_shard& shard) const {
+MadeShardState AttentionHeads::prepare(const lathe_shard& shard) const {
   auto out = std::make_unique<HeadsShardState>();
   const Device& device = group_->device();
   const int count = group_->world(), rank = group_->rank();
@@ -127,7 +128,7 @@ void AttentionHeads::lay_out(const Call& call, const Traveller& each, HeadsOffse
   if (each.rows) at.dense = layout->add({all, offsets->batch, heads, bytes});
 }
 
-Result<HeadsOffsets> AttentionHeads::lay_out(const Call& call) const {
+Result<HeadsOffsets> AttentionHeads::plan(const Call& call) const {
   HeadsOffsets offsets;
   LATHE_ASSIGN(offsets.state, shard_state_of<HeadsShardState>(call));
   LATHE_ASSIGN(offsets.share,
@@ -141,7 +142,7 @@ Result<HeadsOffsets> AttentionHeads::lay_out(const Call& call) const {
   }
   LATHE_ASSIGN(const size_t inner, part_->executor().workspace_bytes(inner_call(call, offsets)));
   offsets.inner = layout.add({static_cast<int64_t>(inner)}, &offsets.inner_bytes);
-  offsets.total = layout.total();
+  offsets.bytes = layout.total();
   LATHE_TRY(layout.status());
   return offsets;
 }
@@ -181,11 +182,6 @@ Call AttentionHeads::inner_call(const Call& call, const HeadsOffsets& offsets) c
   return inner;
 }
 
-Result<size_t> AttentionHeads::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const HeadsOffsets offsets, lay_out(call));
-  return static_cast<size_t>(offsets.total);
-}
-
 Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {
   HeadShare out;
   const bool whole = kv_heads % world == 0;
@@ -204,9 +200,8 @@ Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {
   return out;
 }
 
-Result<std::unique_ptr<Executor>> make_attention_heads(const lathe_problem& problem,
-                                                       const AttentionRequest& request,
-                                                       const DeviceFacts& facts, Group* group) {
+MadeExecutor make_attention_heads(const lathe_problem& problem, const AttentionRequest& request,
+                                  const DeviceFacts& facts, Group* group) {
   auto executor = std::make_unique<AttentionHeads>(problem, request, group);
   LATHE_TRY(executor->split());
   LATHE_TRY(executor->make_part(problem.group_flags, facts));

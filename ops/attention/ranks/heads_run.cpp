@@ -3,7 +3,7 @@
 // One call of attention by exchanged heads: rows are packed, a hop brings whole sequences, the call
 // in the middle runs, a hop brings the results home.
 #include "codegen/base/invalid.h"
-#include "ops/attention/ranks/heads_executor.h"
+#include "ops/attention/ranks/heads.h"
 
 namespace lathe {
 namespace {
@@ -32,23 +32,21 @@ class HeadsRun {
  private:
   using Side = RowCopier::Side;
 
-  // Of one traveller.
-  struct RowOffsets {
-    const Traveller* each = nullptr;
-    int64_t tokens = 0, all = 0, heads = 0, repeat = 1;
-    const RowRoute* route = nullptr;
-    const HeadsTensorOffsets* at = nullptr;
-    int64_t row() const { return heads * each->width; }
-  };
-  RowOffsets offsets_of(const Traveller& each) const {
+  int64_t tokens(const Traveller& each) const {
+    return call_.extents[executor_.token_dim(each.keys)];
+  }
+  int64_t repeat(const Traveller& each) const { return each.keys ? offsets_.share.repeat : 1; }
+  // Near are the messages: a share of the heads for, or from, each other rank.
+  Journey journey(const Traveller& each) const {
     const HeadsRoutes& axis = offsets_.state->axis(each.keys);
-    return {&each,
-            call_.extents[executor_.token_dim(each.keys)],
-            offsets_.state->all(each.keys),
-            executor_.heads_of(each, offsets_.share),
-            each.keys ? offsets_.share.repeat : 1,
-            each.there ? &axis.there : &axis.back,
-            &offsets_.tensors[each.tensor]};
+    const HeadsTensorOffsets& o = offsets_.tensors[each.tensor];
+    Journey out;
+    out.each = &each, out.route = each.there ? &axis.there : &axis.back;
+    out.batch = offsets_.batch, out.heads = executor_.heads_of(each, offsets_.share);
+    out.arrived = offsets_.state->all(each.keys);
+    out.near = at(o.message), out.far = at(o.whole), out.dense = at(o.dense);
+    out.sent = out.received = at(o.staged);
+    return out;
   }
   char* at(int64_t offset) const { return call_.workspace + offset; }
   char* dsinks() const { return call_.tensors[att::dsinks].data; }
@@ -59,21 +57,15 @@ class HeadsRun {
     side.skip_at = skip_at, side.skip = skip;
     return side;
   }
-  // Rows of all heads of the share, one token after another.
-  Side compact(const RowOffsets& p, int64_t offset, const DeviceTable* index = nullptr) const {
-    return compact_side(*p.each, at(offset), offsets_.batch, p.heads, index);
-  }
-  Side messages(const RowOffsets& p) const {
-    Side side = compact(p, p.at->message);
-    side.heads = p.heads;
-    side.group = p.tokens * offsets_.batch * p.row();
+  // The messages of all other ranks lie one after another.
+  Side messages(const Journey& way) const {
+    Side side = way.compact(way.near);
+    side.heads = way.heads;
+    side.group = tokens(*way.each) * offsets_.batch * way.heads * way.each->width;
     return side;
   }
-  Side dense(const RowOffsets& p) const {
-    return dense_side(*p.each, at(p.at->dense), p.heads, p.all);
-  }
   RowCopier mover() const { return RowCopier(executor_.kernels_, call_.stream); }
-  int64_t others(const RowOffsets& p) const { return (executor_.group_->world() - 1) * p.heads; }
+  int64_t others(const Journey& way) const { return (executor_.group_->world() - 1) * way.heads; }
 
   Status pack();
   Status unfold();
@@ -94,12 +86,12 @@ Status HeadsRun::pack() {
   RowCopier copies = mover();
   for (const Traveller& each : executor_.travellers_) {
     if (!each.there) continue;
-    const RowOffsets p = offsets_of(each);
-    const int64_t own = rank_ * p.heads;
-    LATHE_TRY(copies.add(local(each, own, p.heads), messages(p), p.tokens, offsets_.batch,
-                         others(p), p.repeat));
-    LATHE_TRY(copies.add(local(each, 0, own), compact(p, p.at->whole, &p.route->own_to), p.tokens,
-                         offsets_.batch, p.heads, p.repeat));
+    const Journey way = journey(each);
+    const int64_t own = rank_ * way.heads;
+    LATHE_TRY(copies.add(local(each, own, way.heads), messages(way), tokens(each), offsets_.batch,
+                         others(way), repeat(each)));
+    LATHE_TRY(copies.add(local(each, 0, own), way.compact(way.far, &way.route->own_to),
+                         tokens(each), offsets_.batch, way.heads, repeat(each)));
   }
   if (executor_.request_.alibi_rows) {
     const Tensor& slopes = call_.tensors[att::alibi_slopes];
@@ -116,16 +108,7 @@ Status HeadsRun::pack() {
 Status HeadsRun::unfold() {
   RowCopier scattered = mover(), turned = mover();
   for (const Traveller& each : executor_.travellers_) {
-    if (!each.there) continue;
-    const RowOffsets p = offsets_of(each);
-    if (p.route->receive_rows.data() != nullptr) {
-      LATHE_TRY(scattered.add(compact(p, p.at->staged),
-                              compact(p, p.at->whole, &p.route->receive_rows),
-                              p.route->copies.received(), offsets_.batch, p.heads));
-    }
-    if (each.rows) {
-      LATHE_TRY(turned.add(compact(p, p.at->whole), dense(p), p.all, offsets_.batch, p.heads));
-    }
+    if (each.there) LATHE_TRY(journey(each).enter(&scattered, &turned));
   }
   LATHE_TRY(scattered.launch());
   return turned.launch();
@@ -134,15 +117,7 @@ Status HeadsRun::unfold() {
 Status HeadsRun::fold() {
   RowCopier turned = mover(), gathered = mover();
   for (const Traveller& each : executor_.travellers_) {
-    if (each.there) continue;
-    const RowOffsets p = offsets_of(each);
-    if (each.rows) {
-      LATHE_TRY(turned.add(dense(p), compact(p, p.at->whole), p.all, offsets_.batch, p.heads));
-    }
-    if (p.route->send_rows.data() != nullptr) {
-      LATHE_TRY(gathered.add(compact(p, p.at->whole, &p.route->send_rows), compact(p, p.at->staged),
-                             p.route->copies.sent(), offsets_.batch, p.heads));
-    }
+    if (!each.there) LATHE_TRY(journey(each).leave(&turned, &gathered));
   }
   LATHE_TRY(turned.launch());
   return gathered.launch();
@@ -154,17 +129,16 @@ Status HeadsRun::unpack() {
   RowCopier copies = mover();
   for (const Traveller& each : executor_.travellers_) {
     if (each.there) continue;
-    const RowOffsets p = offsets_of(each);
-    const Side own = compact(p, p.at->whole, &p.route->own_from);
+    const Journey way = journey(each);
+    const Side own = way.compact(way.far, &way.route->own_from);
     if (executor_.sums(each, offsets_.share)) {
-      const int64_t behind = others(p) * p.tokens * offsets_.batch * each.width * each.bytes;
-      LATHE_TRY(
-          copies.add(own, compact(p, p.at->message + behind), p.tokens, offsets_.batch, p.heads));
+      const int64_t behind = others(way) * tokens(each) * offsets_.batch * each.width * each.bytes;
+      LATHE_TRY(way.copy(&copies, own, way.compact(way.near + behind), tokens(each)));
       continue;
     }
-    LATHE_TRY(copies.add(messages(p), local(each, rank_ * p.heads, p.heads), p.tokens,
-                         offsets_.batch, others(p)));
-    LATHE_TRY(copies.add(own, local(each, 0, rank_ * p.heads), p.tokens, offsets_.batch, p.heads));
+    LATHE_TRY(copies.add(messages(way), local(each, rank_ * way.heads, way.heads), tokens(each),
+                         offsets_.batch, others(way)));
+    LATHE_TRY(way.copy(&copies, own, local(each, 0, rank_ * way.heads), tokens(each)));
   }
   LATHE_TRY(copies.launch());
   return offsets_.share.repeat > 1 ? add_sums() : Status();
@@ -175,18 +149,17 @@ Status HeadsRun::add_sums() const {
   RowAdder adder(executor_.sum_, call_.stream);
   for (const Traveller& each : executor_.travellers_) {
     if (!executor_.sums(each, offsets_.share)) continue;
-    const RowOffsets p = offsets_of(each);
     const Side to = local(each, 0, 0);
     RowSum sum = {};
-    sum.slots = at(p.at->message);
+    sum.slots = journey(each).near;
     sum.to = to.view.data;
     sum.token = offsets_.batch * each.width, sum.batch = each.width;
-    sum.group = p.tokens * sum.token;
+    sum.group = tokens(each) * sum.token;
     sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
-    sum.tokens = static_cast<int>(p.tokens), sum.batch_rows = static_cast<int>(offsets_.batch);
+    sum.tokens = static_cast<int>(tokens(each)), sum.batch_rows = static_cast<int>(offsets_.batch);
     sum.heads = static_cast<int>(call_.extents[Dim::HK]);
     sum.columns = static_cast<int>(each.width);
-    sum.terms = static_cast<int>(p.repeat);
+    sum.terms = static_cast<int>(repeat(each));
     sum.own_at = rank_, sum.own_group = executor_.group_->world() - 1;
     LATHE_TRY(adder.add(sum));
   }
@@ -203,12 +176,7 @@ Status HeadsRun::exchange(bool there) const {
   size_t count = 0;
   for (const Traveller& each : executor_.travellers_) {
     if (each.there != there) continue;
-    const RowOffsets p = offsets_of(each);
-    const bool staged = (there ? p.route->receive_rows : p.route->send_rows).data() != nullptr;
-    char* message = at(p.at->message);
-    char* far = at(staged ? p.at->staged : p.at->whole);
-    tensors[count++] = {&p.route->copies, there ? message : far, there ? far : message,
-                        offsets_.batch * p.row() * each.bytes};
+    tensors[count++] = journey(each).transfer();
   }
   if (!there && executor_.reduces_ && dsinks() != nullptr) {
     tensors[count++] = {&offsets_.state->dsinks, dsinks(), dsinks(), offsets_.share.q_heads * 4};
@@ -218,15 +186,13 @@ Status HeadsRun::exchange(bool there) const {
   return Exchange(*executor_.group_, call_.stream).run(hop);
 }
 
-Status AttentionHeads::run(const Call& call) const {
-  LATHE_ASSIGN(const HeadsOffsets offsets, lay_out(call));
-  LATHE_TRY(call.check_workspace(offsets.total));
+Status AttentionHeads::launch(const Call& call, const HeadsOffsets& offsets) const {
   return HeadsRun(*this, call, offsets)();
 }
 
 // The call in the middle, and the rows that are packed before a hop and unpacked behind it.
-Result<Estimate> AttentionHeads::estimate(const Call& call) const {
-  LATHE_ASSIGN(const HeadsOffsets offsets, lay_out(call));
+Result<Estimate> AttentionHeads::estimate_plan(const Call& call,
+                                               const HeadsOffsets& offsets) const {
   LATHE_ASSIGN(Estimate out, part_->executor().estimate(inner_call(call, offsets)));
   for (const Traveller& each : travellers_) {
     const int64_t tokens = call.extents[token_dim(each.keys)];

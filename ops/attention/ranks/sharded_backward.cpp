@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "collective/plans/conv_halo.h"  // all_reduce_f32
-#include "ops/attention/ranks/sharded_run.h"
+#include "ops/attention/ranks/sharded.h"
 
 namespace lathe {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one rank launches, computes and sends. Of a step that sees few of the keys only what it sees
 // is counted as computed.
-#include "ops/attention/ranks/sharded_run.h"
+#include "ops/attention/ranks/sharded.h"
 
 namespace lathe {
 

@@ -7,7 +7,7 @@
 //   exchange: hop 0   | hop 1   | ...
 #include <algorithm>
 
-#include "ops/attention/ranks/sharded_run.h"
+#include "ops/attention/ranks/sharded.h"
 
 namespace lathe {
 

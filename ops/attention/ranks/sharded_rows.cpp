@@ -3,7 +3,7 @@
 // Rows moved, added and rounded between the steps of sharded attention.
 #include <utility>
 
-#include "ops/attention/ranks/sharded_run.h"
+#include "ops/attention/ranks/sharded.h"
 #include "ops/row_kernels.h"
 #include "templates/params/rows.h"
 

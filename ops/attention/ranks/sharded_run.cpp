@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Where everything lies in a call of sharded attention, and the calls of its steps.
-#include "ops/attention/ranks/sharded_run.h"
-
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/ranks/sharded.h"
 #include "ops/attention/step_schema.h"
 
 namespace lathe {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "ops/attention/block.h"
-#include "ops/parts.h"
 #include "ops/rank_program.h"
 
 namespace lathe {

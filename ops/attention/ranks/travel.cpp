@@ -51,6 +51,33 @@ RowCopier::Side dense_side(const Traveller& each, char* data, int64_t heads, int
   return side;
 }
 
+Status Journey::leave(RowCopier* turned, RowCopier* packed) const {
+  if (each->rows && !each->there) {
+    LATHE_TRY(copy(turned, dense_side(*each, dense, heads, arrived), compact(far), arrived));
+  }
+  if (route->send_rows.data() == nullptr) return {};
+  return copy(packed, compact(from(), &route->send_rows), compact(sent), route->copies.sent());
+}
+
+Status Journey::stay(RowCopier* copies) const {
+  return copy(copies, compact(from(), &route->own_from), compact(to(), &route->own_to),
+              static_cast<int64_t>(route->copies.own_from.size()));
+}
+
+Status Journey::enter(RowCopier* scattered, RowCopier* turned) const {
+  if (route->receive_rows.data() != nullptr) {
+    LATHE_TRY(copy(scattered, compact(received), compact(to(), &route->receive_rows),
+                   route->copies.received()));
+  }
+  if (!each->rows || !each->there) return {};
+  return copy(turned, compact(far), dense_side(*each, dense, heads, arrived), arrived);
+}
+
+RowTransfer Journey::transfer() const {
+  return {&route->copies, route->send_rows.data() ? sent : from(),
+          route->receive_rows.data() ? received : to(), batch * heads * each->width * each->bytes};
+}
+
 RankCopies shares_of_ranks(int rank, int world) {
   RankCopies out;
   for (int peer = 0; peer < world; ++peer) {

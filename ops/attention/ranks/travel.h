@@ -28,6 +28,34 @@ RowCopier::Side compact_side(const Traveller& each, char* data, int64_t batch, i
 // Numbers of rows as steps take them: [batch, heads, tokens].
 RowCopier::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens);
 
+// One traveller's way in a call. Its rows are near, where the rank has them, and far, where they
+// are computed with; a hop carries them from one to the other by the lists of the route.
+struct Journey {
+  const Traveller* each = nullptr;
+  const RowRoute* route = nullptr;
+  int64_t batch = 1, heads = 0, arrived = 0;  // arrived: tokens that are far
+  char *near = nullptr, *far = nullptr;       // compact rows
+  char *sent = nullptr, *received = nullptr;  // packed, where the route lists rows
+  char* dense = nullptr;                      // of rows: far, as steps take them
+
+  char* from() const { return each->there ? near : far; }
+  char* to() const { return each->there ? far : near; }
+  RowCopier::Side compact(char* data, const DeviceTable* index = nullptr) const {
+    return compact_side(*each, data, batch, heads, index);
+  }
+  Status copy(RowCopier* copies, const RowCopier::Side& source, const RowCopier::Side& target,
+              int64_t tokens) const {
+    return copies->add(source, target, tokens, batch, heads);
+  }
+  // Before the hop: results that steps left dense become rows; rows that are listed are packed.
+  Status leave(RowCopier* turned, RowCopier* packed) const;
+  // The rows that stay on this rank.
+  Status stay(RowCopier* copies) const;
+  // Behind the hop: what came packed goes to its rows; inputs become dense.
+  Status enter(RowCopier* scattered, RowCopier* turned) const;
+  RowTransfer transfer() const;
+};
+
 // Every rank tells all others one row; rows lie by rank.
 RankCopies shares_of_ranks(int rank, int world);
 

@@ -5,8 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/attention/merge_kernels.h"
-
 using namespace lathe;
 
 TEST_CASE("specs of the block step") {
