@@ -87,6 +87,7 @@ add_library(lathe_sim_core STATIC
   exec/waiting.cpp
   exec/windows.cpp
   model/model.cpp
+  ptx/call_text.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
   ptx/decode_call.cpp
@@ -117,7 +118,7 @@ else()
 endif()
 lathe_unity(lathe_sim_core
   decode "^ptx/decode(_[a-su-z][a-z]*)?[.]cpp$"
-  ptx "^ptx/(flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
+  ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
   exec "^exec/(barrier|block|cluster|counters|findings|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
