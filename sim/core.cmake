@@ -11,7 +11,7 @@ foreach(family access access_global access_shared bits bytes calls compare conve
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
+foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -51,6 +51,7 @@ endif()
 
 add_library(lathe_sim_core STATIC
   check/clocks.cpp
+  check/definedness.cpp
   check/memory.cpp
   check/race.cpp
   check/race_access.cpp
@@ -79,6 +80,7 @@ add_library(lathe_sim_core STATIC
   exec/line_counters.cpp
   exec/print.cpp
   exec/profile.cpp
+  exec/region.cpp
   exec/report.cpp
   exec/sample.cpp
   exec/tensor_map.cpp

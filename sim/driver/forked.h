@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <new>
 
 namespace sim {
 
@@ -19,6 +20,18 @@ inline bool forked() { return is_forked_child.load(std::memory_order_relaxed); }
 inline void refuse_forks() {
   static const int registered = pthread_atfork(nullptr, nullptr, [] { is_forked_child = true; });
   (void)registered;
+}
+
+// Runs the body of an exported function, which throws nothing to its caller.
+template <typename Result, typename F>
+Result without_exceptions(Result out_of_memory, Result unknown, F body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory;
+  } catch (...) {
+    return unknown;
+  }
 }
 
 }  // namespace sim

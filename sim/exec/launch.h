@@ -12,6 +12,7 @@
 
 #include "sim/check/memory.h"
 #include "sim/exec/policy.h"
+#include "sim/exec/tally.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -113,34 +114,20 @@ struct Finding {
 };
 
 // What one line of PTX did.
-struct LineCounters {
+struct LineCounters : LineTally {
   int ptx_line = 0;
   std::string source, text;  // "conv/causal_conv1d.cuh:42" or ""; the line's instructions
   std::string cls;           // of the first of them, as in Counters::by_class
   uint64_t executions = 0;   // warp instructions
-  uint64_t thread_instructions = 0;
-  uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;
-  uint64_t shared_requests = 0, shared_bytes = 0, shared_wavefronts = 0;
-  uint64_t tensor_ops = 0;
   uint64_t barrier_waits = 0;
 };
 
 // Everything counted while a grid ran. Bytes are those the lanes asked for; sectors are the 32-byte
 // pieces of memory a warp's request touched, so sectors * 32 / bytes == 1 is full coalescing.
-struct Counters {
+struct Counters : AllTraffic {
   uint64_t warp_instructions = 0;
   uint64_t thread_instructions = 0;
   std::map<std::string, uint64_t> by_class;  // warp instructions: "integer", "float", "memory", ...
-  struct Traffic {
-    uint64_t requests = 0;
-    uint64_t bytes = 0;
-    uint64_t sectors = 0;          // global only
-    uint64_t minimum_sectors = 0;  // the least sectors a request of these bytes could touch
-    uint64_t conflicts = 0;        // shared only: extra passes beyond the first
-    uint64_t wavefronts = 0;       // shared only: passes of at most 128 bytes
-  };
-  Traffic global_load, global_store, global_atomic, shared_load, shared_store, local_load,
-      local_store, const_load;
   // Distinct 32-byte sectors of global memory the whole grid touched.
   uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
   uint64_t tensor_ops = 0;          // additions and multiplications of matrix instructions

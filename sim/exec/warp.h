@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "sim/exec/policy.h"
+#include "sim/exec/tally.h"
 #include "sim/ptx/inst.h"
 
 namespace sim {
@@ -146,23 +147,8 @@ struct Region {
   bool read_only = false;
 };
 
-struct TrafficCounts {
-  uint64_t requests = 0, bytes = 0, sectors = 0, minimum_sectors = 0, conflicts = 0;
-  uint64_t wavefronts = 0;
-};
-
-struct Tally {
-  TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
-      local_store, const_load;
+struct Tally : AllTraffic {
   uint64_t thread_instructions = 0;
-  uint64_t tensor_ops = 0;
-};
-
-// What one instruction did, for profiles.
-struct LineTally {
-  uint64_t threads = 0;
-  uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;
-  uint64_t shared_requests = 0, shared_bytes = 0, shared_wavefronts = 0;
   uint64_t tensor_ops = 0;
 };
 

@@ -42,7 +42,6 @@ struct Piece {
 };
 
 // For findings.
-std::string hex(uint64_t value);
 // "no bytes outstanding", "16 bytes outstanding", "16 bytes more than expected".
 std::string outstanding(int64_t tx);
 

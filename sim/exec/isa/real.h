@@ -6,7 +6,7 @@
 
 #include <xmmintrin.h>
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {
 namespace {
