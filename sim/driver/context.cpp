@@ -163,25 +163,10 @@ SIM_API cuCtxGetCurrent(CUcontext* out) {
   });
 }
 
-SIM_API cuCtxGetDevice(CUdevice* out) {
-  return with_driver([&](Driver&, Lock&) -> CUresult {
-    const Context* context = current_context();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context->device->ordinal;
-    return CUDA_SUCCESS;
-  });
-}
+SIM_API cuCtxGetDevice(CUdevice* out) { return cuCtxGetDevice_v2(out, nullptr); }
 
 SIM_API cuCtxGetDevice_v2(CUdevice* out, CUcontext handle) {
-  if (handle == nullptr) return cuCtxGetDevice(out);
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto context = find_context(driver, handle);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context->device->ordinal;
-    return CUDA_SUCCESS;
-  });
+  return ask_context(handle, out, [](const Context& context) { return context.device->ordinal; });
 }
 
 SIM_API cuCtxSynchronize_v2(CUcontext handle) {
@@ -230,13 +215,7 @@ SIM_API cuCtxGetLimit(size_t* out, CUlimit limit) {
 }
 
 SIM_API cuCtxGetId(CUcontext handle, unsigned long long* out) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    Context* context = handle == nullptr ? current_context() : find_context(driver, handle).get();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context->handle;
-    return CUDA_SUCCESS;
-  });
+  return ask_context(handle, out, [](const Context& context) { return context.handle; });
 }
 
 SIM_API cuCtxGetFlags(unsigned* out) {

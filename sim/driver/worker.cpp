@@ -74,13 +74,8 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
       thread_state().begin = begin_of(driver, *stream, *operation);
     }
     lock.unlock();
-    try {
-      error = operation->run();
-    } catch (const std::bad_alloc&) {
-      error = CUDA_ERROR_OUT_OF_MEMORY;
-    } catch (...) {
-      error = CUDA_ERROR_UNKNOWN;
-    }
+    error = without_exceptions(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
+                               [&] { return operation->run(); });
     thread_state().deed = nullptr;
     lock.lock();
     device.running = false;

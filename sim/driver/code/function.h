@@ -3,13 +3,24 @@
 // What functions and kernels say about themselves, and the attributes that can be set.
 #pragma once
 
-#include "sim/driver/state.h"
+#include "sim/driver/entry.h"
 
 namespace sim::driver {
 
 // What a CUfunction argument means in the current context: a function, or a kernel of a library.
 CUresult resolve_function(Driver& driver, Context& context, CUfunction handle,
                           std::shared_ptr<Function>* out);
+// Runs body(Function&, const Profile&) with what a CUfunction means and its device's profile.
+template <typename F>
+CUresult with_function(CUfunction handle, F body) {
+  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
+    std::shared_ptr<Function> function;
+    const CUresult result = resolve_function(driver, context, handle, &function);
+    return result != CUDA_SUCCESS ? result
+                                  : body(*function, function->module->context->device->profile);
+  });
+}
+
 // The function of a library's kernel in this context, loading the library there if need be.
 CUresult function_of_kernel(Driver& driver, Context& context, LibraryKernel& kernel,
                             std::shared_ptr<Function>* out);

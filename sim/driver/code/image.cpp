@@ -185,6 +185,25 @@ CUresult parse_image(const void* image, const Profile& profile, int newest_ptx,
   return CUDA_SUCCESS;
 }
 
+CUresult load_code(Driver& driver, Lock& lock, const Profile& profile, const void* image,
+                   GivenOptions given,
+                   const std::function<CUresult(CUresult, const std::shared_ptr<const sim::Module>&,
+                                                std::string*)>& use) {
+  JitOptions jit;
+  CUresult result = jit.read(given.count, given.options, given.values);
+  if (result != CUDA_SUCCESS) return result;
+  const Clock::time_point start = Clock::now();
+  std::shared_ptr<const sim::Module> code;
+  std::string log;
+  lock.unlock();
+  result = parse_image(image, profile, driver.options.ptx_version, &code, &log);
+  lock.lock();
+  result = use(result, code, &log);
+  const std::chrono::duration<double> seconds = Clock::now() - start;
+  jit.write("", result == CUDA_SUCCESS ? "" : log, seconds.count());
+  return result;
+}
+
 CUresult instantiate(Driver& driver, Context& context, std::shared_ptr<const sim::Module> code,
                      std::shared_ptr<Module>* out, std::string* log) {
   Device& device = *context.device;
