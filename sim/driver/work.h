@@ -39,7 +39,7 @@ CUresult wait_for(Driver& driver, Lock& lock, Context& context, const Completion
 
 // All work enqueued so far in the context.
 std::vector<CompletionPtr> everything(Context& context);
-// Waits until all of it is over.
+// Waits until all of it is over, and until what is being freed has been given back.
 CUresult synchronize(Driver& driver, Lock& lock, Context& context);
 
 // Runs `action` once everything enqueued so far in the context is over. Waits for that, unless the

@@ -199,11 +199,13 @@ std::vector<CompletionPtr> everything(Context& context) {
 
 CUresult synchronize(Driver& driver, Lock& lock, Context& context) {
   const std::vector<CompletionPtr> all = everything(context);
+  // The janitor gives back what was freed while the device was stalled; it works in order.
+  const CompletionPtr freed = context.janitor->last;
   driver.wait(lock, [&] {
     for (const CompletionPtr& completion : all) {
       if (!completion->done) return false;
     }
-    return true;
+    return !freed || freed->done;
   });
   for (const CompletionPtr& completion : all) host_saw(*completion);
   return context.error;
