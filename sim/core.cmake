@@ -11,7 +11,7 @@ foreach(family access access_global access_shared bits bytes calls compare conve
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
+foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -51,6 +51,7 @@ endif()
 
 add_library(lathe_sim_core STATIC
   check/clocks.cpp
+  check/definedness.cpp
   check/memory.cpp
   check/race.cpp
   check/race_access.cpp
@@ -79,6 +80,7 @@ add_library(lathe_sim_core STATIC
   exec/line_counters.cpp
   exec/print.cpp
   exec/profile.cpp
+  exec/region.cpp
   exec/report.cpp
   exec/sample.cpp
   exec/tensor_map.cpp
@@ -87,6 +89,7 @@ add_library(lathe_sim_core STATIC
   exec/waiting.cpp
   exec/windows.cpp
   model/model.cpp
+  ptx/call_text.cpp
   ptx/decode.cpp
   ptx/decode_async.cpp
   ptx/decode_call.cpp
@@ -117,7 +120,7 @@ else()
 endif()
 lathe_unity(lathe_sim_core
   decode "^ptx/decode(_[a-su-z][a-z]*)?[.]cpp$"
-  ptx "^ptx/(flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
+  ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
   exec "^exec/(barrier|block|cluster|counters|findings|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
@@ -129,7 +132,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race
+          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
           rare checks/short_address tensor_copy tensor_map checks/threads traffic checks/void wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 // Device memory as the simulator sees it: host memory behind an allocation map and one shadow bit
 // per byte that says whether anybody has written it. Global addresses are host addresses.
 //
@@ -17,6 +19,9 @@ namespace sim {
 
 // mapped: device memory that came with cuMemMap, or a pool's of another device.
 enum class MemoryKind { device, pinned_host, registered_host, managed, symbol, mapped };
+
+// "0x7f00", for findings.
+std::string hex(uint64_t value);
 
 struct Allocation {
   uint64_t base = 0;

@@ -58,7 +58,7 @@ void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks) 
   for (auto& [handle, library] : driver.libraries) library->modules.erase(context.handle);
   std::vector<uint64_t> bases;
   for (const auto& [base, block] : driver.blocks) {
-    // What is mapped belongs to no context.
+    // A mapped range belongs to no context.
     if (block.context != &context || block.kind == MemoryKind::mapped) continue;
     bases.push_back(base);
     if (tell_leaks && block.kind == MemoryKind::device) {
@@ -163,25 +163,10 @@ SIM_API cuCtxGetCurrent(CUcontext* out) {
   });
 }
 
-SIM_API cuCtxGetDevice(CUdevice* out) {
-  return with_driver([&](Driver&, Lock&) -> CUresult {
-    const Context* context = current_context();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context->device->ordinal;
-    return CUDA_SUCCESS;
-  });
-}
+SIM_API cuCtxGetDevice(CUdevice* out) { return cuCtxGetDevice_v2(out, nullptr); }
 
 SIM_API cuCtxGetDevice_v2(CUdevice* out, CUcontext handle) {
-  if (handle == nullptr) return cuCtxGetDevice(out);
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto context = find_context(driver, handle);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context->device->ordinal;
-    return CUDA_SUCCESS;
-  });
+  return ask_context(handle, out, [](const Context& context) { return context.device->ordinal; });
 }
 
 SIM_API cuCtxSynchronize_v2(CUcontext handle) {
@@ -230,13 +215,7 @@ SIM_API cuCtxGetLimit(size_t* out, CUlimit limit) {
 }
 
 SIM_API cuCtxGetId(CUcontext handle, unsigned long long* out) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    Context* context = handle == nullptr ? current_context() : find_context(driver, handle).get();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context->handle;
-    return CUDA_SUCCESS;
-  });
+  return ask_context(handle, out, [](const Context& context) { return context.handle; });
 }
 
 SIM_API cuCtxGetFlags(unsigned* out) {

@@ -3,7 +3,7 @@
 // Making and ending contexts.
 #pragma once
 
-#include "sim/driver/state.h"
+#include "sim/driver/entry.h"
 
 namespace sim::driver {
 
@@ -11,6 +11,19 @@ void start_context(Driver& driver, Device& device, Context& context);
 
 // A live context; null if the handle is none.
 std::shared_ptr<Context> find_context(Driver& driver, CUcontext handle);
+
+// Writes what `value` says of a context, by its handle or with 0 the current one, to `out`.
+template <typename Out, typename F>
+CUresult ask_context(CUcontext handle, Out* out, F value) {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    const Context* context =
+        handle == nullptr ? current_context() : find_context(driver, handle).get();
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = value(*context);
+    return CUDA_SUCCESS;
+  });
+}
 
 // Ends all peer access of and to a context.
 void forget_peers(Driver& driver, Context& context);

@@ -8,13 +8,7 @@
 using namespace sim::driver;
 
 SIM_API cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    Context* context = handle == nullptr ? current_context() : find_context(driver, handle).get();
-    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = 3020;
-    return CUDA_SUCCESS;
-  });
+  return ask_context(handle, out, [](const Context&) { return 3020u; });
 }
 
 SIM_API cuCtxGetCacheConfig(CUfunc_cache* out) {

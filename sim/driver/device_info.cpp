@@ -6,6 +6,7 @@
 
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/image.h"
+#include "sim/driver/code/members.h"
 #include "sim/driver/entry.h"
 
 using namespace sim::driver;
@@ -62,10 +63,7 @@ SIM_API cuDeviceGetExecAffinitySupport(int* out, CUexecAffinityType type, CUdevi
 }
 
 SIM_API cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    std::shared_ptr<Function> function;
-    const CUresult result = resolve_function(driver, context, handle, &function);
-    if (result != CUDA_SUCCESS) return result;
+  return with_function(handle, [&](Function&, const sim::Profile&) {
     const bool known = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE &&
                        config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -81,12 +79,8 @@ SIM_API cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice or
 }
 
 SIM_API cuKernelGetLibrary(CUlibrary* out, CUkernel handle) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto kernel = driver.find<LibraryKernel>(handle);
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-    *out = reinterpret_cast<CUlibrary>(kernel->library->handle);
-    return CUDA_SUCCESS;
+  return ask<LibraryKernel>(out, handle, [](const LibraryKernel& kernel) {
+    return reinterpret_cast<CUlibrary>(kernel.library->handle);
   });
 }
 
@@ -118,15 +112,8 @@ SIM_API cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* op
 }
 
 SIM_API cuModuleEnumerateFunctions(CUfunction* out, unsigned count, CUmodule handle) {
-  return with_context([&](Driver& driver, Lock&, Context&) -> CUresult {
-    auto module = driver.find<Module>(handle);
-    if (out == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!module) return CUDA_ERROR_INVALID_HANDLE;
-    unsigned at = 0;
-    for (auto& [name, function] : module->functions) {
-      if (at < count) out[at++] = handle_of<CUfunction>(function);
-    }
-    return CUDA_SUCCESS;
+  return with_context([&](Driver& driver, Lock&, Context&) {
+    return list_members(out, count, driver.find<Module>(handle), &Module::functions);
   });
 }
 

@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How every exported function begins: no forked child, initialised, not inside a host function, a
-// live current context, the lock, and no exception to the outside.
+// Every exported function begins here: it refuses forked children, a driver that is not initialised
+// and calls from host functions, finds the current context, takes the lock and throws nothing.
 #pragma once
 
 #include <cuda.h>
-
-#include <new>
 
 #include "sim/driver/forked.h"
 #include "sim/driver/state.h"
@@ -23,13 +21,7 @@ Context* current_context();
 template <typename F>
 CUresult guarded(F body) noexcept {
   if (forked()) return CUDA_ERROR_NOT_INITIALIZED;
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  } catch (...) {
-    return CUDA_ERROR_UNKNOWN;
-  }
+  return without_exceptions(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, body);
 }
 
 // body(Driver&, Lock&)
@@ -64,6 +56,18 @@ CUresult with_context(F body) noexcept {
     if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (context->error != CUDA_SUCCESS) return context->error;
     return body(driver, lock, *context);
+  });
+}
+
+// Writes what `value` says of the object to `out`.
+template <typename Object, typename Out, typename Handle, typename F>
+CUresult ask(Out* out, Handle handle, F value) noexcept {
+  return with_driver([&](Driver& driver, Lock&) -> CUresult {
+    const auto object = driver.find<Object>(handle);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!object) return CUDA_ERROR_INVALID_HANDLE;
+    *out = value(*object);
+    return CUDA_SUCCESS;
   });
 }
 

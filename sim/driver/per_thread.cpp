@@ -1,19 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The _ptsz twins: the same calls with 0 meaning the calling thread's own stream. Those of copies
-// and fills are in copy.cpp.
+// The _ptsz twins: the same calls with 0 meaning the calling thread's own stream. Those of copies,
+// fills and values are in memory/.
 #include "sim/driver/entry.h"
+#include "sim/driver/work.h"
 
 #undef cuStreamGetCaptureInfo
 
 extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
                                                       CUgraph*, const CUgraphNode**, size_t*);
 
-namespace {
-
-CUstream own(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
-
-}  // namespace
+using sim::driver::own;
 
 SIM_API cuLaunchKernel_ptsz(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
@@ -101,16 +98,6 @@ SIM_API cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, CUstreamCaptureStatus* s
 SIM_API cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback function, void* data,
                                  unsigned flags) {
   return cuStreamAddCallback(own(stream), function, data, flags);
-}
-
-SIM_API cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                     unsigned flags) {
-  return cuStreamWriteValue32(own(stream), address, value, flags);
-}
-
-SIM_API cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                    unsigned flags) {
-  return cuStreamWaitValue32(own(stream), address, value, flags);
 }
 
 SIM_API cuEventRecord_ptsz(CUevent event, CUstream stream) {

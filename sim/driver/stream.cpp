@@ -33,14 +33,22 @@ CUresult resolve_stream(Driver& driver, Context& context, CUstream handle,
   return (*out)->context->error;
 }
 
+CUresult run_host_function(CUhostFn function, void* data) {
+  thread_state().in_host_function = true;
+  function(data);
+  thread_state().in_host_function = false;
+  return CUDA_SUCCESS;
+}
+
 namespace {
 
-template <typename F>
-CUresult with_stream(CUstream handle, F body) {
-  return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
-    std::shared_ptr<Stream> stream;
-    const CUresult result = resolve_stream(driver, context, handle, &stream);
-    return result != CUDA_SUCCESS ? result : body(driver, lock, *stream);
+// Writes what `value` says of the stream to `out`.
+template <typename Out, typename F>
+CUresult ask_stream(CUstream handle, Out* out, F value) {
+  return with_stream(handle, [&](Driver&, Lock&, const Stream& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = value(stream);
+    return CUDA_SUCCESS;
   });
 }
 
@@ -55,13 +63,6 @@ CUresult create_stream(CUstream* out, unsigned flags, int priority) {
     *out = handle_of<CUstream>(stream);
     return CUDA_SUCCESS;
   });
-}
-
-CUresult run_host_function(CUhostFn function, void* data) {
-  thread_state().in_host_function = true;
-  function(data);
-  thread_state().in_host_function = false;
-  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -125,10 +126,8 @@ SIM_API cuStreamQuery(CUstream handle) {
 }
 
 SIM_API cuStreamGetCtx(CUstream handle, CUcontext* out) {
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = reinterpret_cast<CUcontext>(stream.context->handle);
-    return CUDA_SUCCESS;
+  return ask_stream(handle, out, [](const Stream& stream) {
+    return reinterpret_cast<CUcontext>(stream.context->handle);
   });
 }
 
@@ -138,35 +137,20 @@ SIM_API cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
 }
 
 SIM_API cuStreamGetFlags(CUstream handle, unsigned* out) {
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = stream.flags;
-    return CUDA_SUCCESS;
-  });
+  return ask_stream(handle, out, [](const Stream& stream) { return stream.flags; });
 }
 
 SIM_API cuStreamGetPriority(CUstream handle, int* out) {
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = stream.priority;
-    return CUDA_SUCCESS;
-  });
+  return ask_stream(handle, out, [](const Stream& stream) { return stream.priority; });
 }
 
 SIM_API cuStreamGetId(CUstream handle, unsigned long long* out) {
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = stream.handle;
-    return CUDA_SUCCESS;
-  });
+  return ask_stream(handle, out, [](const Stream& stream) { return stream.handle; });
 }
 
 SIM_API cuStreamGetDevice(CUstream handle, CUdevice* out) {
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = stream.context->device->ordinal;
-    return CUDA_SUCCESS;
-  });
+  return ask_stream(handle, out,
+                    [](const Stream& stream) { return stream.context->device->ordinal; });
 }
 
 SIM_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {

@@ -8,10 +8,6 @@ using namespace sim::driver;
 
 namespace {
 
-CUresult find(Driver& driver, Context& context, CUstream handle, std::shared_ptr<Stream>* out) {
-  return resolve_stream(driver, context, handle, out);
-}
-
 CUresult set(Stream& stream, CUstreamAttrID attribute, const CUstreamAttrValue& value) {
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
@@ -28,30 +24,22 @@ CUresult set(Stream& stream, CUstreamAttrID attribute, const CUstreamAttrValue& 
   }
 }
 
-CUstream own(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
-
 }  // namespace
 
 SIM_API cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
                              const CUstreamAttrValue* value) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    std::shared_ptr<Stream> stream;
-    const CUresult result = find(driver, context, handle, &stream);
-    if (result != CUDA_SUCCESS) return result;
-    return value != nullptr ? set(*stream, attribute, *value) : CUDA_ERROR_INVALID_VALUE;
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
+    return value != nullptr ? set(stream, attribute, *value) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
 SIM_API cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    std::shared_ptr<Stream> stream;
-    const CUresult result = find(driver, context, handle, &stream);
-    if (result != CUDA_SUCCESS) return result;
+  return with_stream(handle, [&](Driver&, Lock&, const Stream& stream) -> CUresult {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUstreamAttrValue answer = {};
     if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
-      answer.priority = stream->priority;
-    } else if (const auto it = stream->attributes.find(attribute); it != stream->attributes.end()) {
+      answer.priority = stream.priority;
+    } else if (const auto it = stream.attributes.find(attribute); it != stream.attributes.end()) {
       answer = it->second;
     } else {  // unset: all zero, if there is such an attribute
       Stream trial;
@@ -66,8 +54,8 @@ SIM_API cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstream
 SIM_API cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) {
   return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
     std::shared_ptr<Stream> to, from;
-    CUresult result = find(driver, context, to_handle, &to);
-    if (result == CUDA_SUCCESS) result = find(driver, context, from_handle, &from);
+    CUresult result = resolve_stream(driver, context, to_handle, &to);
+    if (result == CUDA_SUCCESS) result = resolve_stream(driver, context, from_handle, &from);
     if (result == CUDA_SUCCESS) to->attributes = from->attributes;
     return result;
   });

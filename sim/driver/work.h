@@ -3,7 +3,7 @@
 // Putting work into streams and waiting for it.
 #pragma once
 
-#include "sim/driver/state.h"
+#include "sim/driver/entry.h"
 
 namespace sim::driver {
 
@@ -12,18 +12,34 @@ namespace sim::driver {
 CUresult resolve_stream(Driver& driver, Context& context, CUstream handle,
                         std::shared_ptr<Stream>* out);
 
+// The stream that 0 means in the _ptsz and _ptds twins of the calls: the calling thread's own.
+inline CUstream own(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
+
+// Runs body(Driver&, Lock&, Stream&) with the stream that a handle means in the current context.
+template <typename F>
+CUresult with_stream(CUstream handle, F body) {
+  return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
+    std::shared_ptr<Stream> stream;
+    const CUresult result = resolve_stream(driver, context, handle, &stream);
+    return result != CUDA_SUCCESS ? result : body(driver, lock, *stream);
+  });
+}
+
 // Appends work in stream order, or adds a node if the stream is capturing. `after`: more work to
 // wait for. `completion`, if given, receives when it is over (null while capturing).
 CUresult submit(Driver& driver, Stream& stream, Action action,
                 std::vector<CompletionPtr> after = {}, CompletionPtr* completion = nullptr,
                 std::function<bool()> ready = nullptr);
 
+// Calls a host function as the work of a stream: it may not call the driver.
+CUresult run_host_function(CUhostFn function, void* data);
+
 // Waits for the work; then the context's state, or the error the work itself ended with.
 CUresult wait_for(Driver& driver, Lock& lock, Context& context, const CompletionPtr& completion);
 
 // All work enqueued so far in the context.
 std::vector<CompletionPtr> everything(Context& context);
-// Waits until all of it is over.
+// Waits until all of it is over, and until what is being freed has been given back.
 CUresult synchronize(Driver& driver, Lock& lock, Context& context);
 
 // Runs `action` once everything enqueued so far in the context is over. Waits for that, unless the

@@ -74,13 +74,8 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
       thread_state().begin = begin_of(driver, *stream, *operation);
     }
     lock.unlock();
-    try {
-      error = operation->run();
-    } catch (const std::bad_alloc&) {
-      error = CUDA_ERROR_OUT_OF_MEMORY;
-    } catch (...) {
-      error = CUDA_ERROR_UNKNOWN;
-    }
+    error = without_exceptions(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
+                               [&] { return operation->run(); });
     thread_state().deed = nullptr;
     lock.lock();
     device.running = false;
@@ -132,7 +127,7 @@ bool is_idle(const Device& device) {
   return true;
 }
 
-// What is over counts only for its model time.
+// Work that is over counts only for its model time.
 void add_pending(std::vector<CompletionPtr>& list, const CompletionPtr& completion,
                  bool timeline = false) {
   if (completion && (timeline || !completion->done)) list.push_back(completion);
@@ -204,11 +199,13 @@ std::vector<CompletionPtr> everything(Context& context) {
 
 CUresult synchronize(Driver& driver, Lock& lock, Context& context) {
   const std::vector<CompletionPtr> all = everything(context);
+  // The janitor gives back what was freed while the device was stalled; it works in order.
+  const CompletionPtr freed = context.janitor->last;
   driver.wait(lock, [&] {
     for (const CompletionPtr& completion : all) {
       if (!completion->done) return false;
     }
-    return true;
+    return !freed || freed->done;
   });
   for (const CompletionPtr& completion : all) host_saw(*completion);
   return context.error;

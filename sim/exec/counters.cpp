@@ -8,17 +8,11 @@
 namespace sim {
 namespace {
 
-void add_traffic(Counters::Traffic* to, const Counters::Traffic& t) {
-  to->requests += t.requests;
-  to->bytes += t.bytes;
-  to->sectors += t.sectors;
-  to->minimum_sectors += t.minimum_sectors;
-  to->conflicts += t.conflicts;
-  to->wavefronts += t.wavefronts;
-}
-
-Counters::Traffic traffic(const TrafficCounts& t) {
-  return {t.requests, t.bytes, t.sectors, t.minimum_sectors, t.conflicts, t.wavefronts};
+void add_traffic(AllTraffic* to, const AllTraffic& other) {
+  for (const auto& kind : kTrafficKinds) {
+    Traffic& sum = to->*kind.value;
+    for (const auto& each : kTrafficCounts) sum.*each.value += other.*kind.value.*each.value;
+  }
 }
 
 uint64_t popcount(const std::vector<uint64_t>& bits) {
@@ -53,13 +47,6 @@ void unique_sectors(const Launch& launch, const std::vector<std::unique_ptr<Host
   }
 }
 
-void scale_traffic(Counters::Traffic* t, double scale) {
-  for (uint64_t* count :
-       {&t->requests, &t->bytes, &t->sectors, &t->minimum_sectors, &t->conflicts, &t->wavefronts}) {
-    *count = scaled(*count, scale);
-  }
-}
-
 // From the blocks that ran to the whole grid; unique sectors apart.
 void scale_all(const Launch& launch, Counters* c) {
   const double scale = launch.scale;
@@ -70,10 +57,11 @@ void scale_all(const Launch& launch, Counters* c) {
     *count = scaled(*count, scale);
   }
   for (auto& [name, count] : c->by_class) count = scaled(count, scale);
-  for (Counters::Traffic* traffic :
-       {&c->global_load, &c->global_store, &c->global_atomic, &c->shared_load, &c->shared_store,
-        &c->local_load, &c->local_store, &c->const_load}) {
-    scale_traffic(traffic, scale);
+  for (const auto& kind : kTrafficKinds) {
+    for (const auto& each : kTrafficCounts) {
+      uint64_t& count = c->*kind.value.*each.value;
+      count = scaled(count, scale);
+    }
   }
 }
 
@@ -83,14 +71,7 @@ void Counters::add(const Counters& o) {
   warp_instructions += o.warp_instructions;
   thread_instructions += o.thread_instructions;
   for (const auto& [name, n] : o.by_class) by_class[name] += n;
-  add_traffic(&global_load, o.global_load);
-  add_traffic(&global_store, o.global_store);
-  add_traffic(&global_atomic, o.global_atomic);
-  add_traffic(&shared_load, o.shared_load);
-  add_traffic(&shared_store, o.shared_store);
-  add_traffic(&local_load, o.local_load);
-  add_traffic(&local_store, o.local_store);
-  add_traffic(&const_load, o.const_load);
+  add_traffic(this, o);
   unique_load_sectors += o.unique_load_sectors;
   unique_store_sectors += o.unique_store_sectors;
   tensor_ops += o.tensor_ops;
@@ -112,14 +93,7 @@ Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWor
     const Tally& t = worker->tally;
     c.thread_instructions += t.thread_instructions;
     c.tensor_ops += t.tensor_ops;
-    add_traffic(&c.global_load, traffic(t.global_load));
-    add_traffic(&c.global_store, traffic(t.global_store));
-    add_traffic(&c.global_atomic, traffic(t.global_atomic));
-    add_traffic(&c.shared_load, traffic(t.shared_load));
-    add_traffic(&c.shared_store, traffic(t.shared_store));
-    add_traffic(&c.local_load, traffic(t.local_load));
-    add_traffic(&c.local_store, traffic(t.local_store));
-    add_traffic(&c.const_load, traffic(t.const_load));
+    add_traffic(&c, t);
   }
   if (!launch.sampled.empty()) scale_all(launch, &c);
   unique_sectors(launch, workers, &c);

@@ -28,30 +28,14 @@ namespace {
 using half_t = struct Half { uint16_t bits; };
 using bfloat_t = struct Bfloat { uint16_t bits; };
 
-// What a lane of type T occupies: types under 32 bits live zero-extended in 32.
-template <class T>
+// A lane of type T occupies a cell. Types under 32 bits live zero-extended in 32.
+template <class T, bool Narrow = (sizeof(T) < 4)>
 struct Cell {
+  using type = T;
+};
+template <class T>
+struct Cell<T, true> {
   using type = uint32_t;
-};
-template <>
-struct Cell<float> {
-  using type = float;
-};
-template <>
-struct Cell<int32_t> {
-  using type = int32_t;
-};
-template <>
-struct Cell<double> {
-  using type = double;
-};
-template <>
-struct Cell<uint64_t> {
-  using type = uint64_t;
-};
-template <>
-struct Cell<int64_t> {
-  using type = int64_t;
 };
 template <class T>
 using CellOf = typename Cell<T>::type;
@@ -156,34 +140,23 @@ inline __attribute__((always_inline)) double double_of(uint64_t x) {
 }  // namespace
 }  // namespace sim::SIM_ISA
 
+namespace sim {
+using Resolver = Handler(const Form& f);
+}  // namespace sim
+
 // Compiled for the plain machine alone: lanes take turns, there is nothing to vectorise.
 namespace sim::base {
-Handler resolve_atomic(const Form& f);
-Handler resolve_copy(const Form& f);
-Handler resolve_mbarrier(const Form& f);
-Handler resolve_bulk(const Form& f);
-Handler resolve_cluster(const Form& f);
-Handler resolve_stack(const Form& f);
-Handler resolve_rare(const Form& f);
+Resolver resolve_atomic, resolve_copy, resolve_mbarrier, resolve_bulk, resolve_cluster,
+    resolve_stack, resolve_rare;
 }  // namespace sim::base
 
 namespace sim::SIM_ISA {
 
 // One per family; null if the family does not know the form, or leaves it to the plain build.
-#define SIM_RESOLVERS                     \
-  Handler resolve_integer(const Form& f); \
-  Handler resolve_float(const Form& f);   \
-  Handler resolve_half(const Form& f);    \
-  Handler resolve_math(const Form& f);    \
-  Handler resolve_compare(const Form& f); \
-  Handler resolve_select(const Form& f);  \
-  Handler resolve_convert(const Form& f); \
-  Handler resolve_move(const Form& f);    \
-  Handler resolve_memory(const Form& f);  \
-  Handler resolve_warp(const Form& f);    \
-  Handler resolve_mma(const Form& f);     \
-  Handler resolve_matrix(const Form& f);  \
-  Handler resolve_wgmma(const Form& f);
+#define SIM_RESOLVERS                                                                           \
+  Resolver resolve_integer, resolve_float, resolve_half, resolve_math, resolve_compare,         \
+      resolve_select, resolve_convert, resolve_move, resolve_memory, resolve_warp, resolve_mma, \
+      resolve_matrix, resolve_wgmma;
 SIM_RESOLVERS
 RunResult run(Warp& warp, uint64_t quantum);
 

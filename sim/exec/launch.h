@@ -12,11 +12,12 @@
 
 #include "sim/check/memory.h"
 #include "sim/exec/policy.h"
+#include "sim/exec/tally.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
 
-// What a device is: the numbers behind cuDeviceGetAttribute and the limits of a launch.
+// A device: the numbers behind cuDeviceGetAttribute and the limits of a launch.
 struct Profile {
   std::string arch;  // "sm_90a": PTX with this target, or an older plain one, runs
   std::string gpu;   // "h100": what LATHE_SIM_GPU calls it
@@ -53,7 +54,7 @@ std::shared_ptr<const Image> load_image(std::shared_ptr<const Module> module, Me
                                         std::string* log);
 void unload_image(const Image& image, Memory& memory);
 
-// What a launch is checked for; a set of bits.
+// The checks of a launch are a set of these bits.
 enum Check : uint32_t {
   kMemcheck = 1,     // bounds, alignment, lifetime; without it a wild address ends the process
   kInitcheck = 2,    // reads of bytes that nobody wrote
@@ -73,11 +74,12 @@ struct Settings {
   AsyncPolicy async_policy = AsyncPolicy::lazy;
   TensorSum tensor_sum = TensorSum::exact;
   uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
-  // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
+  // Takes the text that kernels print, whole calls, in the order of blocks. Empty: the standard
+  // output gets it.
   std::function<void(std::string_view)> print;
   bool profile = false;  // count by PTX line too
-  // Of a larger grid only so many blocks run, spread evenly, and counters are scaled to all of it:
-  // what the grid computes is wrong then. 0: all run. Kernels whose blocks look at what others do
+  // At most so many blocks of a grid run, spread evenly, and counters are scaled to all of it: the
+  // results of the grid are wrong then. 0: all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
 };
@@ -112,35 +114,21 @@ struct Finding {
   std::string other_access;  // "load", "store", "atomic", ...
 };
 
-// What one line of PTX did.
-struct LineCounters {
+// Counts of one line of PTX.
+struct LineCounters : LineTally {
   int ptx_line = 0;
   std::string source, text;  // "conv/causal_conv1d.cuh:42" or ""; the line's instructions
   std::string cls;           // of the first of them, as in Counters::by_class
   uint64_t executions = 0;   // warp instructions
-  uint64_t thread_instructions = 0;
-  uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;
-  uint64_t shared_requests = 0, shared_bytes = 0, shared_wavefronts = 0;
-  uint64_t tensor_ops = 0;
   uint64_t barrier_waits = 0;
 };
 
 // Everything counted while a grid ran. Bytes are those the lanes asked for; sectors are the 32-byte
 // pieces of memory a warp's request touched, so sectors * 32 / bytes == 1 is full coalescing.
-struct Counters {
+struct Counters : AllTraffic {
   uint64_t warp_instructions = 0;
   uint64_t thread_instructions = 0;
   std::map<std::string, uint64_t> by_class;  // warp instructions: "integer", "float", "memory", ...
-  struct Traffic {
-    uint64_t requests = 0;
-    uint64_t bytes = 0;
-    uint64_t sectors = 0;          // global only
-    uint64_t minimum_sectors = 0;  // the least sectors a request of these bytes could touch
-    uint64_t conflicts = 0;        // shared only: extra passes beyond the first
-    uint64_t wavefronts = 0;       // shared only: passes of at most 128 bytes
-  };
-  Traffic global_load, global_store, global_atomic, shared_load, shared_store, local_load,
-      local_store, const_load;
   // Distinct 32-byte sectors of global memory the whole grid touched.
   uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
   uint64_t tensor_ops = 0;          // additions and multiplications of matrix instructions

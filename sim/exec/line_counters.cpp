@@ -9,12 +9,12 @@ namespace {
 
 LineTally totals(const Tally& t) {
   LineTally sum;
-  for (const TrafficCounts* c : {&t.global_load, &t.global_store, &t.global_atomic}) {
+  for (const Traffic* c : {&t.global_load, &t.global_store, &t.global_atomic}) {
     sum.global_requests += c->requests;
     sum.global_bytes += c->bytes;
     sum.global_sectors += c->sectors;
   }
-  for (const TrafficCounts* c : {&t.shared_load, &t.shared_store}) {
+  for (const Traffic* c : {&t.shared_load, &t.shared_store}) {
     sum.shared_requests += c->requests;
     sum.shared_bytes += c->bytes;
     sum.shared_wavefronts += c->wavefronts;
@@ -23,25 +23,11 @@ LineTally totals(const Tally& t) {
   return sum;
 }
 
-void add_growth(LineTally* to, const LineTally& from, const LineTally& now) {
-  to->global_requests += now.global_requests - from.global_requests;
-  to->global_bytes += now.global_bytes - from.global_bytes;
-  to->global_sectors += now.global_sectors - from.global_sectors;
-  to->shared_requests += now.shared_requests - from.shared_requests;
-  to->shared_bytes += now.shared_bytes - from.shared_bytes;
-  to->shared_wavefronts += now.shared_wavefronts - from.shared_wavefronts;
-  to->tensor_ops += now.tensor_ops - from.tensor_ops;
-}
-
-void add(LineCounters* to, const LineTally& t) {
-  to->thread_instructions += t.threads;
-  to->global_requests += t.global_requests;
-  to->global_bytes += t.global_bytes;
-  to->global_sectors += t.global_sectors;
-  to->shared_requests += t.shared_requests;
-  to->shared_bytes += t.shared_bytes;
-  to->shared_wavefronts += t.shared_wavefronts;
-  to->tensor_ops += t.tensor_ops;
+// Adds what came after `before`.
+void add(LineTally* to, const LineTally& now, const LineTally& before = {}) {
+  for (const auto& each : kLineCounts) {
+    to->*each.value += now.*each.value - before.*each.value;
+  }
 }
 
 LineCounters start(const Function& f, const InstInfo& info) {
@@ -77,7 +63,7 @@ bool waits(const InstInfo& info) {
 
 void note_line(Worker& worker, uint32_t pc) {
   const LineTally now = totals(worker.tally);
-  if (pc != kNoTarget) add_growth(&worker.lines[pc], worker.before, now);
+  if (pc != kNoTarget) add(&worker.lines[pc], now, worker.before);
   worker.before = now;
 }
 

@@ -1,9 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Findings: what the checkers saw, with the place in PTX and in the source. And the look-up of
-// allocations, whose failure is the most common finding.
-#include <cstdio>
-
+// Findings: what the checkers saw, with the place in PTX and in the source.
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -68,38 +65,17 @@ Check check_of(Fault f) { return info_of(f).check; }
 int error_of(Fault f) { return info_of(f).error; }
 
 const char* name(Check c) {
-  switch (c) {
-    case kInitcheck:
-      return "initcheck";
-    case kRacecheck:
-      return "racecheck";
-    case kSynccheck:
-      return "synccheck";
-    case kAsynccheck:
-      return "asynccheck";
-    default:
-      return "memcheck";
-  }
+  return c == kInitcheck    ? "initcheck"
+         : c == kRacecheck  ? "racecheck"
+         : c == kSynccheck  ? "synccheck"
+         : c == kAsynccheck ? "asynccheck"
+                            : "memcheck";
 }
 
-const char* name(Space s) {
-  switch (s) {
-    case Space::global:
-      return "global";
-    case Space::cluster:
-      return "shared::cluster";
-    case Space::shared:
-      return "shared";
-    case Space::local:
-      return "local";
-    case Space::constant:
-      return "constant";
-    case Space::param:
-      return "parameter";
-    default:
-      return "generic";
-  }
-}
+// In the order of Space.
+constexpr const char* kSpaceNames[] = {"generic",  "global",    "shared",         "local",
+                                       "constant", "parameter", "shared::cluster"};
+const char* name(Space s) { return kSpaceNames[static_cast<int>(s)]; }
 
 // Addresses below this are what null pointers and offsets from them look like.
 constexpr uint64_t kNullPage = 4096;
@@ -112,7 +88,7 @@ const char* space_of(uint64_t address) {
   return address < n.param ? "local" : "parameter";
 }
 
-// What the address of an access is near to, or how much there is.
+// Says what the address of an access is near to, or how large its space is.
 std::string surroundings(const Warp& w, Fault f, uint64_t address, Space space) {
   const Launch& launch = *w.worker->launch;
   switch (space) {
@@ -240,12 +216,6 @@ bool wanted(Warp& w, const Inst& inst, Fault f) {
 
 }  // namespace
 
-std::string hex(uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
             Space space, bool store) {
   // A generic address of another space is no wild one.
@@ -287,40 +257,5 @@ bool branch_target(const Warp& w, const Inst& inst, uint32_t index, uint32_t* ta
 }
 
 const LaunchView& view(const Worker& worker) { return worker.launch->view; }
-
-Region* find_region(Warp& w, const Inst& inst, uint64_t low, uint64_t high) {
-  auto& worker = static_cast<HostWorker&>(*w.worker);
-  if (high < low) return nullptr;
-  const uint64_t version = __atomic_load_n(worker.launch->memory->version(), __ATOMIC_SEQ_CST);
-  if (version != worker.memory_version) {
-    for (Region& r : worker.region_by_ordinal) r = Region{};
-    worker.memory_version = version;
-    worker.recent = nullptr;
-  }
-  KnownAllocation* k = worker.recent;
-  if (!k || low < k->region.base || high > k->region.end) {
-    const auto found = worker.launch->memory->find_live(low, high - low);
-    if (!found) return nullptr;
-    auto& slot = worker.known[found.get()];
-    if (!slot) {
-      slot = std::make_unique<KnownAllocation>();
-      slot->allocation = found;
-      const uint64_t sectors = ((found->base + found->bytes) >> 5) - (found->base >> 5) + 1;
-      slot->loaded.resize(sectors / 64 + 1);
-      slot->stored.resize(sectors / 64 + 1);
-      Region& r = slot->region;
-      r.base = found->base;
-      r.end = found->base + found->bytes;
-      r.read_only = found->read_only;
-      r.defined = found->defined ? found->defined->data() : nullptr;
-      r.loaded = slot->loaded.data();
-      r.stored = slot->stored.data();
-    }
-    k = slot.get();
-    worker.recent = k;
-  }
-  worker.region_by_ordinal[inst.extra] = k->region;
-  return &worker.region_by_ordinal[inst.extra];
-}
 
 }  // namespace sim

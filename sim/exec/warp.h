@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "sim/exec/policy.h"
+#include "sim/exec/tally.h"
 #include "sim/ptx/inst.h"
 
 namespace sim {
@@ -137,7 +138,7 @@ struct Cluster {
 };
 constexpr unsigned kRankShift = 24;
 
-// What a memory instruction found last time; checked again before use.
+// The region that a memory instruction found last time; it is checked again before use.
 struct Region {
   uint64_t base = 0, end = 0;  // empty: none
   uint64_t* defined = nullptr;
@@ -146,23 +147,8 @@ struct Region {
   bool read_only = false;
 };
 
-struct TrafficCounts {
-  uint64_t requests = 0, bytes = 0, sectors = 0, minimum_sectors = 0, conflicts = 0;
-  uint64_t wavefronts = 0;
-};
-
-struct Tally {
-  TrafficCounts global_load, global_store, global_atomic, shared_load, shared_store, local_load,
-      local_store, const_load;
+struct Tally : AllTraffic {
   uint64_t thread_instructions = 0;
-  uint64_t tensor_ops = 0;
-};
-
-// What one instruction did, for profiles.
-struct LineTally {
-  uint64_t threads = 0;
-  uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;
-  uint64_t shared_requests = 0, shared_bytes = 0, shared_wavefronts = 0;
   uint64_t tensor_ops = 0;
 };
 
@@ -179,7 +165,7 @@ struct Worker {
 // Gives what the tally grew by to the instruction; to none if `pc` is kNoTarget.
 void note_line(Worker& worker, uint32_t pc);
 
-// What the handlers need of a launch.
+// The part of a launch that handlers need.
 struct LaunchView {
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
@@ -265,7 +251,7 @@ inline uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// How far a warp ran.
+// The reason why a warp stopped running.
 enum class RunResult : uint8_t { quantum, parked, done, stopped };
 
 // The code of one host instruction set.

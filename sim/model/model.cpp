@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kSectorBytes = 32;
 
-// Where the numbers come from. Rates of instructions: the CUDA programming guide's table of results
+// Sources of the numbers. Rates of instructions: the CUDA programming guide's table of results
 // per clock and multiprocessor, divided by 32 (half: two results an instruction). Multiprocessors,
 // clocks, DRAM and tensor operations: the data sheets (tensor = dense bf16 operations per second /
 // (multiprocessors * boost clock)). Shared memory: 32 banks of 4 bytes, one wavefront a cycle.
@@ -17,27 +17,20 @@ constexpr double kSectorBytes = 32;
 // numbers in the middle of what is published; nothing here was fitted to a measurement. Link and
 // host: half of the data sheet's two-way rate of NVLink (of PCIe where the device has none), and of
 // PCIe.
+constexpr Rates kSm80 = {4, 2, 2, 4, 0.5, 0.5, 1, 1, 1, 2};
+constexpr Rates kSm86 = {4, 2, 4, 2, 0.5, 0.5, 1, 1, 1, 2};  // sm_89 too
+constexpr Rates kSm90 = {4, 2, 4, 4, 2, 0.5, 1, 1, 1, 2};
 constexpr Gpu kGpus[] = {
-    // name, SMs, clock, issue, int, float, half, cvt, math, mem, shfl, wavefronts, sectors,
-    // L2 B/cycle, DRAM B/s, tensor ops, latency, launch, link B/s, host B/s
-    {"a100", 108, 1.41e9, 4,    2,        2,    4,   0.5,    0.5,  1,
-     1,      1,   2,      5120, 2.039e12, 2048, 600, 2.5e-6, 3e11, 3.2e10},
-    {"a10", 72, 1.695e9, 4,    2,      4,    2,   0.5,    0.5,    1,
-     1,     1,  2,       1536, 6.0e11, 1024, 600, 2.5e-6, 3.2e10, 3.2e10},
-    {"a40", 84, 1.74e9, 4,    2,       4,    2,   0.5,    0.5,      1,
-     1,     1,  2,      1536, 6.96e11, 1024, 600, 2.5e-6, 5.625e10, 3.2e10},
-    {"rtx3090", 82, 1.695e9, 4,    2,       4,   2,   0.5,    0.5,      1,
-     1,         1,  2,       1536, 9.36e11, 512, 600, 2.5e-6, 5.625e10, 3.2e10},
-    {"l40s", 142, 2.52e9, 4,    2,       4,    2,   0.5,    0.5,    1,
-     1,      1,   2,      3072, 8.64e11, 1024, 700, 2.5e-6, 3.2e10, 3.2e10},
-    {"l4", 58, 2.04e9, 4,    2,      4,    2,   0.5,    0.5,    1,
-     1,    1,  2,      1536, 3.0e11, 1024, 700, 2.5e-6, 3.2e10, 3.2e10},
-    {"rtx4090", 128, 2.52e9, 4,    2,        4,   2,   0.5,    0.5,    1,
-     1,         1,   2,      3072, 1.008e12, 512, 700, 2.5e-6, 3.2e10, 3.2e10},
-    {"h100", 132, 1.83e9, 4,    2,       4,    4,   2,      0.5,    1,
-     1,      1,   2,      5120, 3.35e12, 4096, 700, 2.5e-6, 4.5e11, 6.4e10},
-    {"h200", 132, 1.83e9, 4,    2,      4,    4,   2,      0.5,    1,
-     1,      1,   2,      5120, 4.8e12, 4096, 700, 2.5e-6, 4.5e11, 6.4e10},
+    // name, SMs, clock, L2 B/cycle, DRAM B/s, tensor ops, latency, launch, link B/s, host B/s
+    {kSm80, "a100", 108, 1.41e9, 5120, 2.039e12, 2048, 600, 2.5e-6, 3e11, 3.2e10},
+    {kSm86, "a10", 72, 1.695e9, 1536, 6.0e11, 1024, 600, 2.5e-6, 3.2e10, 3.2e10},
+    {kSm86, "a40", 84, 1.74e9, 1536, 6.96e11, 1024, 600, 2.5e-6, 5.625e10, 3.2e10},
+    {kSm86, "rtx3090", 82, 1.695e9, 1536, 9.36e11, 512, 600, 2.5e-6, 5.625e10, 3.2e10},
+    {kSm86, "l40s", 142, 2.52e9, 3072, 8.64e11, 1024, 700, 2.5e-6, 3.2e10, 3.2e10},
+    {kSm86, "l4", 58, 2.04e9, 1536, 3.0e11, 1024, 700, 2.5e-6, 3.2e10, 3.2e10},
+    {kSm86, "rtx4090", 128, 2.52e9, 3072, 1.008e12, 512, 700, 2.5e-6, 3.2e10, 3.2e10},
+    {kSm90, "h100", 132, 1.83e9, 5120, 3.35e12, 4096, 700, 2.5e-6, 4.5e11, 6.4e10},
+    {kSm90, "h200", 132, 1.83e9, 5120, 4.8e12, 4096, 700, 2.5e-6, 4.5e11, 6.4e10},
 };
 
 double count(const Counters& c, const char* name) {

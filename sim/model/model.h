@@ -18,21 +18,25 @@
 
 namespace sim::model {
 
-struct Gpu {
+// Rates of an architecture's multiprocessor.
+struct Rates {
+  // Warp instructions per cycle.
+  double issue, integer, floating, half, convert, math, memory, shuffle;
+  double shared_wavefronts;  // per cycle
+  double sectors;            // of 32 bytes between L2 and a multiprocessor, per cycle
+};
+
+struct Gpu : Rates {
   const char* name;  // as LATHE_SIM_GPU has it
   int multiprocessors;
   double clock_hz;
-  // Warp instructions per cycle and multiprocessor.
-  double issue, integer, floating, half, convert, math, memory, shuffle;
-  double shared_wavefronts;  // per cycle and multiprocessor
-  double sectors;            // of 32 bytes between L2 and a multiprocessor, per cycle
-  double l2_bytes;           // per cycle, of the device
-  double dram_bytes;         // per second, of the device
-  double tensor_ops;         // per cycle and multiprocessor, dense bf16
-  double latency;            // cycles of one way to DRAM and back
-  double launch_seconds;     // from one kernel's end to the next one's start
-  double link_bytes;         // per second, to another device, each way
-  double host_bytes;         // per second, to the host, each way
+  double l2_bytes;        // per cycle, of the device
+  double dram_bytes;      // per second, of the device
+  double tensor_ops;      // per cycle and multiprocessor, dense bf16
+  double latency;         // cycles of one way to DRAM and back
+  double launch_seconds;  // from one kernel's end to the next one's start
+  double link_bytes;      // per second, to another device, each way
+  double host_bytes;      // per second, to the host, each way
 };
 
 // From two devices that are ready to the first byte at the other one: what a grouped send and

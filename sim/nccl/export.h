@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How every exported function is declared and guarded.
+// Every exported function is declared and guarded by these.
 #pragma once
-
-#include <new>
 
 #include "abi/nccl.h"
 #include "sim/driver/forked.h"
@@ -19,13 +17,7 @@ ncclResult_t guarded(F body) noexcept {
     return fail_call(ncclUnhandledCudaError,
                      "CUDA was initialised before fork(), so this child cannot use it");
   }
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return ncclSystemError;
-  } catch (...) {
-    return ncclInternalError;
-  }
+  return without_exceptions(ncclSystemError, ncclInternalError, body);
 }
 
 // body(State&, Lock&, ncclComm&), of a handle whose ranks may still be meeting

@@ -59,19 +59,9 @@ struct Float16 {
   }
 };
 
-// What an element is computed in.
+// The type an element is computed in: float for the two half types, which are classes.
 template <typename T>
-struct Arithmetic {
-  using Type = T;
-};
-template <>
-struct Arithmetic<Bfloat16> {
-  using Type = float;
-};
-template <>
-struct Arithmetic<Float16> {
-  using Type = float;
-};
+using Arithmetic = std::conditional_t<std::is_class_v<T>, float, T>;
 
 // Integer overflow wraps, as it does on the device.
 template <typename A>
@@ -90,17 +80,17 @@ A combine(A a, A b, ncclRedOp_t op) {
 }
 
 template <typename T>
-T finish(typename Arithmetic<T>::Type value) {
-  if constexpr (std::is_same_v<T, typename Arithmetic<T>::Type>) {
-    return value;
-  } else {
+T finish(Arithmetic<T> value) {
+  if constexpr (std::is_class_v<T>) {
     return T::from(value);
+  } else {
+    return value;
   }
 }
 
 template <typename T>
 void reduce_as(const std::vector<const void*>& inputs, void* out, size_t count, ncclRedOp_t op) {
-  using A = typename Arithmetic<T>::Type;
+  using A = Arithmetic<T>;
   for (size_t at = 0; at < count; ++at) {
     A sum = static_cast<A>(static_cast<const T*>(inputs[0])[at]);
     for (size_t rank = 1; rank < inputs.size(); ++rank) {
@@ -111,35 +101,25 @@ void reduce_as(const std::vector<const void*>& inputs, void* out, size_t count, 
   }
 }
 
+struct Reduction {
+  ncclDataType_t type;
+  void (*run)(const std::vector<const void*>& inputs, void* out, size_t count, ncclRedOp_t op);
+};
+constexpr Reduction kReductions[] = {
+    {ncclInt8, reduce_as<int8_t>},     {ncclUint8, reduce_as<uint8_t>},
+    {ncclInt32, reduce_as<int32_t>},   {ncclUint32, reduce_as<uint32_t>},
+    {ncclInt64, reduce_as<int64_t>},   {ncclUint64, reduce_as<uint64_t>},
+    {ncclFloat16, reduce_as<Float16>}, {ncclFloat32, reduce_as<float>},
+    {ncclFloat64, reduce_as<double>},  {ncclBfloat16, reduce_as<Bfloat16>}};
+
 }  // namespace
 
 bool can_reduce(ncclDataType_t type) { return type != ncclFloat8e4m3 && type != ncclFloat8e5m2; }
 
 void reduce(const std::vector<const void*>& inputs, void* out, size_t count, ncclDataType_t type,
             ncclRedOp_t op) {
-  switch (type) {
-    case ncclInt8:
-      return reduce_as<int8_t>(inputs, out, count, op);
-    case ncclUint8:
-      return reduce_as<uint8_t>(inputs, out, count, op);
-    case ncclInt32:
-      return reduce_as<int32_t>(inputs, out, count, op);
-    case ncclUint32:
-      return reduce_as<uint32_t>(inputs, out, count, op);
-    case ncclInt64:
-      return reduce_as<int64_t>(inputs, out, count, op);
-    case ncclUint64:
-      return reduce_as<uint64_t>(inputs, out, count, op);
-    case ncclFloat16:
-      return reduce_as<Float16>(inputs, out, count, op);
-    case ncclFloat32:
-      return reduce_as<float>(inputs, out, count, op);
-    case ncclFloat64:
-      return reduce_as<double>(inputs, out, count, op);
-    case ncclBfloat16:
-      return reduce_as<Bfloat16>(inputs, out, count, op);
-    default:
-      return;
+  for (const Reduction& each : kReductions) {
+    if (each.type == type) return each.run(inputs, out, count, op);
   }
 }
 

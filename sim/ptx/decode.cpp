@@ -10,41 +10,19 @@
 namespace sim {
 namespace {
 
+// The type of twice the size is the next one of the enumeration.
 Type wide_type(Type t) {
-  switch (t) {
-    case Type::u16:
-      return Type::u32;
-    case Type::s16:
-      return Type::s32;
-    case Type::u32:
-      return Type::u64;
-    case Type::s32:
-      return Type::s64;
-    default:
-      return Type::none;
-  }
+  const bool known = t == Type::u16 || t == Type::s16 || t == Type::u32 || t == Type::s32;
+  return known ? static_cast<Type>(static_cast<int>(t) + 1) : Type::none;
 }
 
-// What set writes for true; 0 and a failure to decode for other types.
+// The value that set writes for true; 0 for types that make the instruction fail to decode.
 int64_t truth(Type t) {
-  switch (t) {
-    case Type::u32:
-    case Type::s32:
-      return 0xFFFFFFFF;
-    case Type::u16:
-    case Type::s16:
-      return 0xFFFF;
-    case Type::f32:
-      return 0x3F800000;
-    case Type::f16:
-    case Type::f16x2:
-      return 0x3C00;
-    case Type::bf16:
-    case Type::bf16x2:
-      return 0x3F80;
-    default:
-      return 0;
-  }
+  if (t == Type::u32 || t == Type::s32) return 0xFFFFFFFF;
+  if (t == Type::u16 || t == Type::s16) return 0xFFFF;
+  if (t == Type::f32) return 0x3F800000;
+  if (t == Type::f16 || t == Type::f16x2) return 0x3C00;
+  return t == Type::bf16 || t == Type::bf16x2 ? 0x3F80 : 0;
 }
 
 Class refine(Class cls, const Form& f) {
@@ -236,58 +214,34 @@ void Decoder::statement(const Statement& s) {
   std::string error;
   if (!parse_form(s.opcode, &form_, &info, &error)) throw PtxError(s.ptx_line, error);
   cls_ = info->cls;
-  if (form_.op >= Op::mbarrier_init && form_.op <= Op::setmaxnreg) return asynchronous(s);
+  const auto between = [&](Op first, Op last) { return form_.op >= first && form_.op <= last; };
+  if (between(Op::mbarrier_init, Op::setmaxnreg)) return asynchronous(s);
   if (form_.type() == Type::b128) return wide(s);
   if (info->shape) return by_shape(s, *info);
-  switch (form_.op) {
-    case Op::mov:
-      return mov(s);
-    case Op::cvt:
-      return cvt(s);
-    case Op::cvta:
-      return cvta(s);
-    case Op::isspacep:
-      return isspacep(s);
-    case Op::ld:
-      return load(s);
-    case Op::st:
-      return store(s);
-    case Op::atom:
-    case Op::red:
-      return atomic(s);
-    case Op::cp_async:
-    case Op::cp_commit:
-    case Op::cp_wait:
-      return async_copy(s);
-    case Op::prefetch:
-    case Op::discard:
-    case Op::createpolicy:
-      return address_only(s);
-    case Op::bra:
-    case Op::brx:
-      return branch(s);
-    case Op::shfl:
-    case Op::vote:
-    case Op::match:
-    case Op::redux:
-    case Op::activemask:
-    case Op::elect:
-    case Op::bar_warp:
-      return warp_op(s);
-    case Op::bar:
-      return barrier(s);
-    case Op::mma:
-    case Op::ldmatrix:
-    case Op::stmatrix:
-    case Op::movmatrix:
-    case Op::wgmma:
-    case Op::wgmma_fence:
-    case Op::wgmma_commit:
-    case Op::wgmma_wait:
-      return tensor(s);
-    default:
-      return control(s);
+  if (between(Op::cp_async, Op::cp_wait)) return async_copy(s);
+  if (between(Op::atom, Op::red)) return atomic(s);
+  if (form_.op == Op::prefetch || between(Op::discard, Op::createpolicy)) return address_only(s);
+  if (form_.op == Op::bar_warp || between(Op::shfl, Op::elect)) return warp_op(s);
+  if (between(Op::bra, Op::brx)) return branch(s);
+  if (between(Op::ldmatrix, Op::stmatrix)) return matrix_access(s);
+  if (between(Op::wgmma_fence, Op::wgmma_wait)) return wgmma_order(s);
+  static constexpr struct {
+    Op op;
+    void (Decoder::*decode)(const Statement&);
+  } kDecoders[] = {{Op::mov, &Decoder::mov},
+                   {Op::cvt, &Decoder::cvt},
+                   {Op::cvta, &Decoder::cvta},
+                   {Op::isspacep, &Decoder::isspacep},
+                   {Op::ld, &Decoder::load},
+                   {Op::st, &Decoder::store},
+                   {Op::bar, &Decoder::barrier},
+                   {Op::mma, &Decoder::mma},
+                   {Op::movmatrix, &Decoder::move_matrix},
+                   {Op::wgmma, &Decoder::wgmma}};
+  for (const auto& each : kDecoders) {
+    if (each.op == form_.op) return (this->*each.decode)(s);
   }
+  control(s);
 }
 
 }  // namespace sim

@@ -90,7 +90,6 @@ class Decoder {
   void barrier(const Statement& s);
   void control(const Statement& s);
   // decode_tensor.cpp
-  void tensor(const Statement& s);
   void mma(const Statement& s);
   void matrix_access(const Statement& s);
   void move_matrix(const Statement& s);
@@ -115,6 +114,7 @@ class Decoder {
   void count(const Statement& s, size_t low, size_t high) const;
   void finish_result(const Operand& o, Type type, Ref temporary);
   Ref narrow(Ref wide);
+  void narrow_into(Ref to, Ref wide, Class cls);
   Ref widen(Ref value, Type type);
   void widen_into(Ref to, Ref value, Type type, bool guarded);
   bool is_kernel_param(int id) const;

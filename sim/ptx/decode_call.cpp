@@ -121,22 +121,12 @@ void Decoder::stack(const Statement& s) {
   d.d = result;
   emit(std::move(d), wide, cls_);
   if (bytes == 8) return;
-  Form cut;
-  cut.op = Op::narrow;
-  cut.types[0] = Type::u32;
-  cut.type_count = 1;
-  Draft low = draft(cut);
-  low.a = result;
-  low.d = destination(s.operands[0], f.type());
-  emit(std::move(low), cut, cls_);
+  narrow_into(destination(s.operands[0], f.type()), result, cls_);
 }
 
 // The address of a variable in the running function's frame.
 Ref Decoder::frame_address(uint32_t offset, int64_t addend, uint8_t bytes) {
-  Form f;
-  f.op = Op::frame;
-  f.types[0] = Type::u64;
-  f.type_count = 1;
+  const Form f = plain_form(Op::frame, Type::u64);
   Draft d = draft(f);
   d.d = fresh(2);
   d.inst.imm = static_cast<int64_t>(offset) + addend;

@@ -4,17 +4,6 @@
 #include "sim/ptx/decode.h"
 
 namespace sim {
-namespace {
-
-unsigned operand_count(const Operand& o) {
-  return o.kind == Operand::Kind::vector ? static_cast<unsigned>(o.parts.size()) : 1u;
-}
-
-const Operand& element(const Operand& o, unsigned i) {
-  return o.kind == Operand::Kind::vector ? o.parts[i] : o;
-}
-
-}  // namespace
 
 // Fills imm; the result is the base. Inst::b of memory instructions is 1 if the base has 64 bits.
 Ref Decoder::address(const Operand& o, Space space, Draft* d) {
@@ -58,7 +47,7 @@ void Decoder::load(const Statement& s) {
   count(s, 2, form_.has(kCacheHint) ? 3 : 2);
   const Operand& to = s.operands[0];
   const Type type = form_.type();
-  if (operand_count(to) != form_.vector) fail("wrong number of destinations");
+  if (to.count() != form_.vector) fail("wrong number of destinations");
   Form f = form_;
   uint32_t offset = 0, room = 0;
   const bool constant_address =
@@ -81,7 +70,7 @@ void Decoder::load(const Statement& s) {
   }
   std::vector<Ref> temporaries;
   for (unsigned i = 0; i < f.vector; ++i) {
-    const Operand& o = element(to, i);
+    const Operand& o = to.element(i);
     d.list.push_back(destination(o, type, true));
     temporaries.push_back(d.list.back());
     // Narrow signed loads fill 16- or 32-bit registers.
@@ -90,20 +79,20 @@ void Decoder::load(const Statement& s) {
   }
   d.list_results = f.vector;
   emit(std::move(d), f, cls_);
-  for (unsigned i = 0; i < f.vector; ++i) finish_result(element(to, i), type, temporaries[i]);
+  for (unsigned i = 0; i < f.vector; ++i) finish_result(to.element(i), type, temporaries[i]);
 }
 
 void Decoder::store(const Statement& s) {
   count(s, 2, form_.has(kCacheHint) ? 3 : 2);
   const Operand& from = s.operands[1];
-  if (operand_count(from) != form_.vector) fail("wrong number of sources");
+  if (from.count() != form_.vector) fail("wrong number of sources");
   Form f = form_;
   if (f.space() == Space::param && s.operands[0].parts.empty()) fail("no variable");
   if (f.space() == Space::param) f.spaces[0] = Space::local;  // an argument of an inlined call
   if (f.space() == Space::constant) fail("a store to .const");
   std::vector<Ref> values;
   for (unsigned i = 0; i < f.vector; ++i) {
-    values.push_back(source(element(from, i), f.type(), true));
+    values.push_back(source(from.element(i), f.type(), true));
   }
   Draft d = draft(f, Kind::checked);
   d.a = address(s.operands[0], f.space(), &d);
@@ -130,17 +119,17 @@ void Decoder::atomic(const Statement& s) {
   d.inst.extra = out_.memory_ordinals++;
   const unsigned n = form_.vector;
   auto check = [&](const Operand& o) {
-    if (operand_count(o) != n) fail("wrong number of elements");
+    if (o.count() != n) fail("wrong number of elements");
   };
   for (unsigned i = 0; result && i < n; ++i) {
     check(s.operands[0]);
-    d.list.push_back(destination(element(s.operands[0], i), form_.type()));
+    d.list.push_back(destination(s.operands[0].element(i), form_.type()));
   }
   d.list_results = static_cast<uint32_t>(d.list.size());
   for (size_t k = first + 1; k < operands; ++k) {
     check(s.operands[k]);
     for (unsigned i = 0; i < n; ++i) {
-      d.list.push_back(source(element(s.operands[k], i), form_.type()));
+      d.list.push_back(source(s.operands[k].element(i), form_.type()));
     }
   }
   emit(std::move(d), form_, cls_);

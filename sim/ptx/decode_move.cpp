@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Decoding of mov, cvt, cvta, isspacep and special registers.
-#include <unordered_map>
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "sim/exec/warp.h"
 #include "sim/ptx/decode.h"
@@ -10,57 +12,10 @@
 namespace sim {
 
 int64_t Decoder::special_register(const std::string& name) const {
-  static const std::unordered_map<std::string, Special> kNames = {
-      {"%tid.x", Special::tid_x},
-      {"%tid.y", Special::tid_y},
-      {"%tid.z", Special::tid_z},
-      {"%ntid.x", Special::ntid_x},
-      {"%ntid.y", Special::ntid_y},
-      {"%ntid.z", Special::ntid_z},
-      {"%ctaid.x", Special::ctaid_x},
-      {"%ctaid.y", Special::ctaid_y},
-      {"%ctaid.z", Special::ctaid_z},
-      {"%nctaid.x", Special::nctaid_x},
-      {"%nctaid.y", Special::nctaid_y},
-      {"%nctaid.z", Special::nctaid_z},
-      {"%laneid", Special::laneid},
-      {"%warpid", Special::warpid},
-      {"%nwarpid", Special::nwarpid},
-      {"%smid", Special::smid},
-      {"%nsmid", Special::nsmid},
-      {"%gridid", Special::gridid},
-      {"%lanemask_eq", Special::lanemask_eq},
-      {"%lanemask_le", Special::lanemask_le},
-      {"%lanemask_lt", Special::lanemask_lt},
-      {"%lanemask_ge", Special::lanemask_ge},
-      {"%lanemask_gt", Special::lanemask_gt},
-      {"%clock", Special::clock},
-      {"%clock_hi", Special::clock_hi},
-      {"%clock64", Special::clock64},
-      {"%globaltimer", Special::globaltimer},
-      {"%globaltimer_lo", Special::globaltimer_lo},
-      {"%globaltimer_hi", Special::globaltimer_hi},
-      {"%dynamic_smem_size", Special::dynamic_smem_size},
-      {"%total_smem_size", Special::total_smem_size},
-      {"%aggr_smem_size", Special::total_smem_size},
-      {"%clusterid.x", Special::clusterid_x},
-      {"%clusterid.y", Special::clusterid_y},
-      {"%clusterid.z", Special::clusterid_z},
-      {"%nclusterid.x", Special::nclusterid_x},
-      {"%nclusterid.y", Special::nclusterid_y},
-      {"%nclusterid.z", Special::nclusterid_z},
-      {"%cluster_ctaid.x", Special::cluster_ctaid_x},
-      {"%cluster_ctaid.y", Special::cluster_ctaid_y},
-      {"%cluster_ctaid.z", Special::cluster_ctaid_z},
-      {"%cluster_nctaid.x", Special::cluster_nctaid_x},
-      {"%cluster_nctaid.y", Special::cluster_nctaid_y},
-      {"%cluster_nctaid.z", Special::cluster_nctaid_z},
-      {"%is_explicit_cluster", Special::is_explicit_cluster},
-      {"%cluster_ctarank", Special::cluster_ctarank},
-      {"%cluster_nctarank", Special::cluster_nctarank}};
-  const auto it = kNames.find(name);
-  if (it == kNames.end()) fail("unsupported special register '" + name + "'");
-  return static_cast<int64_t>(it->second);
+  const std::string_view known = name == "%aggr_smem_size" ? "%total_smem_size" : name.c_str();
+  const auto it = std::find(std::begin(kSpecialNames), std::end(kSpecialNames), known);
+  if (it == std::end(kSpecialNames)) fail("unsupported special register '" + name + "'");
+  return it - std::begin(kSpecialNames);
 }
 
 void Decoder::mov(const Statement& s) {
@@ -148,10 +103,7 @@ void Decoder::cvta(const Statement& s) {
   if (form_.space() == Space::param) base = windows().param;
   if (form_.space() == Space::generic) fail("no state space");
   if (form_.type() != Type::u64) fail("unsupported form");
-  Form f;
-  f.op = form_.has(kTo) ? Op::sub : Op::add;
-  f.types[0] = Type::u64;
-  f.type_count = 1;
+  const Form f = plain_form(form_.has(kTo) ? Op::sub : Op::add, Type::u64);
   Operand from = s.operands[1];
   Draft d = draft(f);
   d.d = destination(s.operands[0], Type::u64);
@@ -163,34 +115,23 @@ void Decoder::cvta(const Statement& s) {
 // True where the address lies in [aux-list low, high), or for .global outside all windows.
 void Decoder::isspacep(const Statement& s) {
   count(s, 2, 2);
-  uint64_t low = 0, high = 0;
   const Windows& w = windows();
-  switch (form_.space()) {
-    case Space::shared:
-    case Space::cluster:
-      low = w.shared;
-      high = w.local;
-      break;
-    case Space::local:
-      low = w.local;
-      high = w.param;
-      break;
-    case Space::param:
-      low = w.param;
-      high = w.end;
-      break;
-    case Space::global:
-      low = w.shared;
-      high = w.end;
-      break;
-    default:
-      fail("unsupported form");
-  }
+  const struct {
+    Space space;
+    uint64_t low, high;
+  } kRanges[] = {{Space::shared, w.shared, w.local},
+                 {Space::cluster, w.shared, w.local},
+                 {Space::local, w.local, w.param},
+                 {Space::param, w.param, w.end},
+                 {Space::global, w.shared, w.end}};
+  const auto* range = std::find_if(std::begin(kRanges), std::end(kRanges),
+                                   [&](const auto& r) { return r.space == form_.space(); });
+  if (range == std::end(kRanges)) fail("unsupported form");
   Draft d = draft(form_);
   d.d = predicate_result(s.operands[0]);
   d.a = source(s.operands[1], Type::u64);
-  d.b = constant(low, 8);
-  d.c = constant(high, 8);
+  d.b = constant(range->low, 8);
+  d.c = constant(range->high, 8);
   emit(std::move(d), form_, cls_);
 }
 

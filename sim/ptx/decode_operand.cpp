@@ -138,16 +138,17 @@ Ref Decoder::source(const Operand& o, Type type, bool loose) {
 }
 
 Ref Decoder::narrow(Ref wide) {
-  Form f;
-  f.op = Op::narrow;
-  f.types[0] = Type::u32;
-  f.type_count = 1;
+  const Ref r = fresh(1);
+  narrow_into(r, wide, Class::pseudo);
+  return r;
+}
+
+void Decoder::narrow_into(Ref to, Ref wide, Class cls) {
+  const Form f = plain_form(Op::narrow, Type::u32);
   Draft d = draft(f);
   d.a = wide;
-  d.d = fresh(1);
-  const Ref r = d.d;
-  emit(std::move(d), f, Class::pseudo);
-  return r;
+  d.d = to;
+  emit(std::move(d), f, cls);
 }
 
 Ref Decoder::widen(Ref value, Type type) {
@@ -157,10 +158,7 @@ Ref Decoder::widen(Ref value, Type type) {
 }
 
 void Decoder::widen_into(Ref to, Ref value, Type type, bool guarded) {
-  Form f;
-  f.op = Op::widen;
-  f.types[0] = type;
-  f.type_count = 1;
+  const Form f = plain_form(Op::widen, type);
   Draft d = draft(f);
   d.a = value;
   d.d = to;
@@ -170,8 +168,8 @@ void Decoder::widen_into(Ref to, Ref value, Type type, bool guarded) {
   emit(std::move(d), f, Class::pseudo);
 }
 
-// Where a result of `type` goes. `loose`: a wider register extends it (ld, cvt); then a 64-bit
-// register gets a temporary here and finish_result() widens it.
+// Returns the place for a result of `type`. `loose`: a wider register extends it (ld, cvt); then a
+// 64-bit register gets a temporary here and finish_result() widens it.
 Ref Decoder::destination(const Operand& o, Type type, bool loose) {
   const unsigned bytes = type_bytes(type);
   if (o.kind == Operand::Kind::sink) return fresh(bytes == 8 ? 2 : 1);

@@ -5,34 +5,6 @@
 #include "sim/ptx/tensor.h"
 
 namespace sim {
-namespace {
-
-unsigned element_count(const Operand& o) {
-  return o.kind == Operand::Kind::vector ? static_cast<unsigned>(o.parts.size()) : 1u;
-}
-
-const Operand& element(const Operand& o, unsigned i) {
-  return o.kind == Operand::Kind::vector ? o.parts[i] : o;
-}
-
-}  // namespace
-
-void Decoder::tensor(const Statement& s) {
-  switch (form_.op) {
-    case Op::mma:
-      return mma(s);
-    case Op::movmatrix:
-      return move_matrix(s);
-    case Op::wgmma:
-      return wgmma(s);
-    case Op::wgmma_fence:
-    case Op::wgmma_commit:
-    case Op::wgmma_wait:
-      return wgmma_order(s);
-    default:
-      return matrix_access(s);
-  }
-}
 
 // list: D, A, B, C. imm: the packed TensorConfig.
 void Decoder::mma(const Statement& s) {
@@ -45,12 +17,12 @@ void Decoder::mma(const Statement& s) {
                             config.d_registers()};
   for (unsigned k = 0; k < 4; ++k) {
     const Operand& o = s.operands[k];
-    if (element_count(o) != sizes[k]) {
-      fail("operand " + std::to_string(k + 1) + " has " + std::to_string(element_count(o)) +
+    if (o.count() != sizes[k]) {
+      fail("operand " + std::to_string(k + 1) + " has " + std::to_string(o.count()) +
            " registers, expected " + std::to_string(sizes[k]));
     }
     for (unsigned i = 0; i < sizes[k]; ++i) {
-      d.list.push_back(k == 0 ? destination(element(o, i), cell) : source(element(o, i), cell));
+      d.list.push_back(k == 0 ? destination(o.element(i), cell) : source(o.element(i), cell));
     }
   }
   d.list_results = sizes[0];
@@ -79,7 +51,7 @@ void Decoder::matrix_access(const Statement& s) {
   f.vector = static_cast<uint8_t>(n);
   Draft d = draft(f, Kind::converge);
   for (unsigned i = 0; i < n; ++i) {
-    const Operand& o = element(registers, i);
+    const Operand& o = registers.element(i);
     d.list.push_back(load ? destination(o, Type::b32) : source(o, Type::b32));
   }
   d.list_results = load ? n : 0;
@@ -172,13 +144,13 @@ void Decoder::wgmma(const Statement& s) {
   }
   Draft d = draft(form_, Kind::converge);
   auto registers = [&](const Operand& v, unsigned expected, bool result) {
-    if (element_count(v) != expected || v.kind != Operand::Kind::vector) {
-      fail(std::to_string(element_count(v)) + " registers, expected " + std::to_string(expected));
+    if (v.count() != expected || v.kind != Operand::Kind::vector) {
+      fail(std::to_string(v.count()) + " registers, expected " + std::to_string(expected));
     }
     for (unsigned i = 0; i < expected; ++i) {
-      if (element(v, i).kind != Operand::Kind::reg) fail("an operand is not a register");
-      d.list.push_back(result ? destination(element(v, i), Type::b32)
-                              : source(element(v, i), Type::b32));
+      if (v.element(i).kind != Operand::Kind::reg) fail("an operand is not a register");
+      d.list.push_back(result ? destination(v.element(i), Type::b32)
+                              : source(v.element(i), Type::b32));
     }
   };
   registers(o[0], config.d_registers(), true);

@@ -6,6 +6,7 @@
 // its own.
 #include <functional>
 
+#include "sim/ptx/call_text.h"
 #include "sim/ptx/decode.h"
 
 namespace sim {
@@ -19,34 +20,9 @@ bool is_call(const Statement& s) {
   return s.opcode.compare(0, 4, "call") == 0 && (s.opcode.size() == 4 || s.opcode[4] == '.');
 }
 
-Operand label_operand(const std::string& name, int scope) {
-  Operand o;
-  o.kind = Operand::Kind::label;
-  o.name = name;
-  o.scope = scope;
-  return o;
-}
-
-// call (returns), target, (arguments), prototype in any shortened form.
-struct CallParts {
-  const Operand* target = nullptr;
-  std::vector<Operand> returns, arguments;
-
-  explicit CallParts(const Statement& s) {
-    for (const Operand& o : s.operands) {
-      if (o.kind == Operand::Kind::vector) {
-        (target ? arguments : returns) = o.parts;
-      } else if (!target) {
-        target = &o;
-      }
-    }
-    if (!target) throw PtxError(s.ptx_line, "a call without a target");
-  }
-};
-
-class Inliner {
+class Inliner : CallText {
  public:
-  Inliner(const Unit& unit, FunctionText whole) : unit_(unit), out_(std::move(whole)) {}
+  Inliner(const Unit& unit, FunctionText whole) : CallText(std::move(whole)), unit_(unit) {}
 
   FunctionText run() {
     std::vector<Statement> statements = std::move(out_.statements);
@@ -140,92 +116,12 @@ class Inliner {
     out_.callees.push_back(std::move(c));
   }
 
-  // Lanes whose guard is false jump over what `emit` emits.
-  template <class F>
-  void jump_over(const Statement& s, F emit) {
-    if (s.guard.kind != Operand::Kind::reg) return emit();
-    const int scope = new_scope();
-    Statement over = s;
-    over.opcode = "bra";
-    over.guard.negate = !over.guard.negate;
-    over.operands = {label_operand("after call", scope)};
-    over.scope = scope;
-    out_.statements.push_back(std::move(over));
-    emit();
-    add_label("after call", scope, s.ptx_line);
-  }
-
   void keep(const Statement& s) {
     jump_over(s, [&] {
       Statement plain = s;
       plain.guard = Operand{};
       out_.statements.push_back(std::move(plain));
     });
-  }
-
-  int new_scope() {
-    out_.scope_parents.push_back(-1);
-    return static_cast<int>(out_.scope_parents.size()) - 1;
-  }
-
-  void add_label(const std::string& name, int scope, int line) {
-    Statement label;
-    label.label = name;
-    label.scope = scope;
-    label.ptx_line = line;
-    label.frame = frame_;
-    out_.statements.push_back(std::move(label));
-  }
-
-  Operand new_register(Type type) {
-    Operand o;
-    o.kind = Operand::Kind::reg;
-    o.id = static_cast<int>(out_.registers.size());
-    out_.registers.push_back({"a call's own", type});
-    return o;
-  }
-
-  // What the device's library would do: vprintf and __assertfail. The values of their parameters
-  // are loaded; the rest is an instruction of its own.
-  void external(const Statement& s, const std::string& name, const CallParts& parts) {
-    const bool assertion = name == "__assertfail";
-    if (!assertion && name != "vprintf") {
-      throw PtxError(s.ptx_line, "call of external function '" + name + "', which has no body");
-    }
-    Statement act = s;
-    act.opcode = assertion ? "trap.assertion" : "vprintf";
-    act.operands.clear();
-    if (!assertion) act.operands.push_back(new_register(Type::b32));
-    for (const Operand& o : parts.arguments) {
-      if (o.kind != Operand::Kind::symbol || o.id >= kModuleSymbol) {
-        throw PtxError(s.ptx_line, "an argument is not a .param variable");
-      }
-      const bool wide = out_.variables[o.id].bytes == 8;
-      act.operands.push_back(new_register(wide ? Type::b64 : Type::b32));
-      out_.statements.push_back(parameter(s, wide ? "ld.param.b64" : "ld.param.b32",
-                                          {act.operands.back(), address_of(o)}));
-    }
-    const Operand result = act.operands.empty() ? Operand{} : act.operands[0];
-    out_.statements.push_back(std::move(act));
-    if (!assertion && !parts.returns.empty()) {
-      out_.statements.push_back(
-          parameter(s, "st.param.b32", {address_of(parts.returns[0]), result}));
-    }
-  }
-
-  static Operand address_of(const Operand& variable) {
-    Operand a;
-    a.kind = Operand::Kind::address;
-    a.parts.push_back(variable);
-    return a;
-  }
-
-  static Statement parameter(const Statement& s, const char* opcode,
-                             std::vector<Operand> operands) {
-    Statement p = s;
-    p.opcode = opcode;
-    p.operands = std::move(operands);
-    return p;
   }
 
   // Appends the body with names of its own; `variables` says where its variables went.
@@ -250,27 +146,6 @@ class Inliner {
     }
     expand(std::move(statements));
     add_label(end, scope_base, s.ptx_line);
-  }
-
-  // Registers, variables, scopes and branch tables; returns where its variables went.
-  std::vector<int> adopt(const FunctionText& function) {
-    const int variable_base = static_cast<int>(out_.variables.size());
-    const int scope_base = static_cast<int>(out_.scope_parents.size());
-    out_.registers.insert(out_.registers.end(), function.registers.begin(),
-                          function.registers.end());
-    std::vector<int> variables;
-    for (const Declaration& d : function.variables) {
-      variables.push_back(variable_base + static_cast<int>(variables.size()));
-      out_.variables.push_back(d);
-      out_.variables.back().frame = frame_;
-    }
-    for (const int parent : function.scope_parents) {
-      out_.scope_parents.push_back(parent < 0 ? -1 : parent + scope_base);
-    }
-    for (const auto& [key, targets] : function.branch_tables) {
-      out_.branch_tables[{key.first + scope_base, key.second}] = targets;
-    }
-    return variables;
   }
 
   void splice(const Statement& s, const FunctionText& function, const std::vector<Operand>& returns,
@@ -317,13 +192,11 @@ class Inliner {
   }
 
   const Unit& unit_;
-  FunctionText out_;
   std::map<std::string, const FunctionText*> by_name_;
   std::map<std::string, size_t> callee_numbers_;
   std::map<std::string, int> large_calls_;
   std::vector<std::string> taken_;
   bool taken_known_ = false;
-  int frame_ = 0;  // 0: the kernel's; k: of callee k - 1
   std::vector<std::string> open_;
 };
 

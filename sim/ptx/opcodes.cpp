@@ -10,135 +10,98 @@
 namespace sim {
 namespace {
 
-using Names = std::unordered_map<std::string_view, uint64_t>;
-const Names& mod_names() {
-  static const Names kNames = {{"ftz", kFtz},
-                               {"sat", kSat},
-                               {"relu", kRelu},
-                               {"NaN", kNanMod},
-                               {"xorsign", kXorsign},
-                               {"approx", kApprox},
-                               {"full", kFull},
-                               {"hi", kHi},
-                               {"lo", kLo},
-                               {"wide", kWide},
-                               {"cc", kCc},
-                               {"shiftamt", kShiftamt},
-                               {"l", kLeft},
-                               {"r", kRight},
-                               {"wrap", kWrap},
-                               {"clamp", kClamp},
-                               {"to", kTo},
-                               {"sync", kSync},
-                               {"arrive", kArrive},
-                               {"red", kRed},
-                               {"aligned", kAligned},
-                               {"uni", kUni},
-                               {"up", kUp},
-                               {"down", kDown},
-                               {"bfly", kBfly},
-                               {"idx", kIdx},
-                               {"all", kAll},
-                               {"any", kAny},
-                               {"ballot", kBallot},
-                               {"volatile", kVolatile},
-                               {"relaxed", kRelaxed},
-                               {"acquire", kAcquire},
-                               {"release", kRelease},
-                               {"acq_rel", kAcqRel},
-                               {"sc", kSc},
-                               {"nc", kNc},
-                               {"L2::cache_hint", kCacheHint},
-                               {"ca", kCache},
-                               {"cg", kCache},
-                               {"cs", kCache},
-                               {"lu", kCache},
-                               {"cv", kCache},
-                               {"wb", kCache},
-                               {"wt", kCache},
-                               {"L1", kCache},
-                               {"L2", kCache},
-                               {"cta", kScope},
-                               {"cluster", kScope},
-                               {"gpu", kScope},
-                               {"gl", kScope},
-                               {"sys", kScope},
-                               {"satfinite", kSatfinite},
-                               {"noftz", kNoftz},
-                               {"popc", kPopc},
-                               {"weak", kWeak},
-                               {"pack", kPackMod},
-                               {"fractional", kFractional},
-                               {"mmio", kMmio},
-                               {"unified", kUnified},
-                               {"launch_dependents", kLaunchDependents},
-                               {"wait", kWaitMod}};
-  return kNames;
-}
-
-template <class E>
-bool lookup(const std::unordered_map<std::string_view, E>& names, std::string_view word, E* out) {
-  const auto it = names.find(word);
-  if (it == names.end()) return false;
+bool mod_name(std::string_view w, uint64_t* out) {
+  static const std::unordered_map<std::string_view, uint64_t> kNames = {
+      {"ftz", kFtz},
+      {"sat", kSat},
+      {"relu", kRelu},
+      {"NaN", kNanMod},
+      {"xorsign", kXorsign},
+      {"approx", kApprox},
+      {"full", kFull},
+      {"hi", kHi},
+      {"lo", kLo},
+      {"wide", kWide},
+      {"cc", kCc},
+      {"shiftamt", kShiftamt},
+      {"l", kLeft},
+      {"r", kRight},
+      {"wrap", kWrap},
+      {"clamp", kClamp},
+      {"to", kTo},
+      {"sync", kSync},
+      {"arrive", kArrive},
+      {"red", kRed},
+      {"aligned", kAligned},
+      {"uni", kUni},
+      {"up", kUp},
+      {"down", kDown},
+      {"bfly", kBfly},
+      {"idx", kIdx},
+      {"all", kAll},
+      {"any", kAny},
+      {"ballot", kBallot},
+      {"volatile", kVolatile},
+      {"relaxed", kRelaxed},
+      {"acquire", kAcquire},
+      {"release", kRelease},
+      {"acq_rel", kAcqRel},
+      {"sc", kSc},
+      {"nc", kNc},
+      {"L2::cache_hint", kCacheHint},
+      {"ca", kCache},
+      {"cg", kCache},
+      {"cs", kCache},
+      {"lu", kCache},
+      {"cv", kCache},
+      {"wb", kCache},
+      {"wt", kCache},
+      {"L1", kCache},
+      {"L2", kCache},
+      {"cta", kScope},
+      {"cluster", kScope},
+      {"gpu", kScope},
+      {"gl", kScope},
+      {"sys", kScope},
+      {"satfinite", kSatfinite},
+      {"noftz", kNoftz},
+      {"popc", kPopc},
+      {"weak", kWeak},
+      {"pack", kPackMod},
+      {"fractional", kFractional},
+      {"mmio", kMmio},
+      {"unified", kUnified},
+      {"launch_dependents", kLaunchDependents},
+      {"wait", kWaitMod}};
+  const auto it = kNames.find(w);
+  if (it == kNames.end()) return false;
   *out = it->second;
   return true;
 }
 
-bool round_name(std::string_view w, Round* out) {
-  static const std::unordered_map<std::string_view, Round> kNames = {
-      {"rn", Round::rn},   {"rz", Round::rz},   {"rm", Round::rm},
-      {"rp", Round::rp},   {"rna", Round::rna}, {"rni", Round::rni},
-      {"rzi", Round::rzi}, {"rmi", Round::rmi}, {"rpi", Round::rpi}};
-  return lookup(kNames, w, out);
-}
-
-bool compare_name(std::string_view w, Compare* out) {
-  static const std::unordered_map<std::string_view, Compare> kNames = {
-      {"eq", Compare::eq},   {"ne", Compare::ne},   {"lt", Compare::lt},   {"le", Compare::le},
-      {"gt", Compare::gt},   {"ge", Compare::ge},   {"lo", Compare::lo},   {"ls", Compare::ls},
-      {"hi", Compare::hi},   {"hs", Compare::hs},   {"equ", Compare::equ}, {"neu", Compare::neu},
-      {"ltu", Compare::ltu}, {"leu", Compare::leu}, {"gtu", Compare::gtu}, {"geu", Compare::geu},
-      {"num", Compare::num}, {"nan", Compare::nan}};
-  return lookup(kNames, w, out);
-}
-
-bool bool_name(std::string_view w, Bool* out) {
-  static const std::unordered_map<std::string_view, Bool> kNames = {
-      {"and", Bool::and_}, {"or", Bool::or_}, {"xor", Bool::xor_}};
-  return lookup(kNames, w, out);
-}
-
-bool space_name(std::string_view w, Space* out) {
-  static const std::unordered_map<std::string_view, Space> kNames = {
-      {"global", Space::global},      {"shared", Space::shared},
-      {"shared::cta", Space::shared}, {"shared::cluster", Space::cluster},
-      {"local", Space::local},        {"const", Space::constant},
-      {"param", Space::param},        {"param::entry", Space::param},
-      {"param::func", Space::param}};
-  return lookup(kNames, w, out);
-}
-
-bool prmt_name(std::string_view w, Prmt* out) {
-  static const std::unordered_map<std::string_view, Prmt> kNames = {
-      {"f4e", Prmt::f4e}, {"b4e", Prmt::b4e}, {"rc8", Prmt::rc8},
-      {"ecl", Prmt::ecl}, {"ecr", Prmt::ecr}, {"rc16", Prmt::rc16}};
-  return lookup(kNames, w, out);
-}
-
-bool testp_name(std::string_view w, TestP* out) {
-  static const std::unordered_map<std::string_view, TestP> kNames = {
-      {"finite", TestP::finite}, {"infinite", TestP::infinite},
-      {"number", TestP::number}, {"notanumber", TestP::notanumber},
-      {"normal", TestP::normal}, {"subnormal", TestP::subnormal}};
-  return lookup(kNames, w, out);
-}
-
+constexpr Word<Round> kRounds[] = {{"rn", Round::rn},   {"rz", Round::rz},   {"rm", Round::rm},
+                                   {"rp", Round::rp},   {"rna", Round::rna}, {"rni", Round::rni},
+                                   {"rzi", Round::rzi}, {"rmi", Round::rmi}, {"rpi", Round::rpi}};
+constexpr Word<Compare> kCompares[] = {
+    {"eq", Compare::eq},   {"ne", Compare::ne},   {"lt", Compare::lt},   {"le", Compare::le},
+    {"gt", Compare::gt},   {"ge", Compare::ge},   {"lo", Compare::lo},   {"ls", Compare::ls},
+    {"hi", Compare::hi},   {"hs", Compare::hs},   {"equ", Compare::equ}, {"neu", Compare::neu},
+    {"ltu", Compare::ltu}, {"leu", Compare::leu}, {"gtu", Compare::gtu}, {"geu", Compare::geu},
+    {"num", Compare::num}, {"nan", Compare::nan}};
+constexpr Word<Bool> kBools[] = {{"and", Bool::and_}, {"or", Bool::or_}, {"xor", Bool::xor_}};
+constexpr Word<Space> kSpaces[] = {
+    {"global", Space::global},      {"shared", Space::shared},
+    {"shared::cta", Space::shared}, {"shared::cluster", Space::cluster},
+    {"local", Space::local},        {"const", Space::constant},
+    {"param", Space::param},        {"param::entry", Space::param},
+    {"param::func", Space::param}};
+constexpr Word<Prmt> kPrmts[] = {{"f4e", Prmt::f4e}, {"b4e", Prmt::b4e}, {"rc8", Prmt::rc8},
+                                 {"ecl", Prmt::ecl}, {"ecr", Prmt::ecr}, {"rc16", Prmt::rc16}};
+constexpr Word<TestP> kTestPs[] = {{"finite", TestP::finite}, {"infinite", TestP::infinite},
+                                   {"number", TestP::number}, {"notanumber", TestP::notanumber},
+                                   {"normal", TestP::normal}, {"subnormal", TestP::subnormal}};
 // Also set where the word means something else; then nobody asks for a scope.
-void scope_name(std::string_view w, uint8_t* out) {
-  static const std::unordered_map<std::string_view, uint8_t> kNames = {
-      {"cta", 1}, {"cluster", 2}, {"gpu", 3}, {"gl", 3}, {"sys", 4}};
-  lookup(kNames, w, out);
-}
+constexpr Word<uint8_t> kScopes[] = {{"cta", 1}, {"cluster", 2}, {"gpu", 3}, {"gl", 3}, {"sys", 4}};
 
 bool is_cache_word(std::string_view w) {
   return w.substr(0, 4) == "L1::" || (w.substr(0, 4) == "L2::" && w != "L2::cache_hint");
@@ -149,16 +112,15 @@ bool special_word(std::string_view w, Form* f) {
   switch (f->op) {
     case Op::setp:
     case Op::set:
-      return compare_name(w, &f->compare) || bool_name(w, &f->combine);
+      return look_up(kCompares, w, &f->compare) || look_up(kBools, w, &f->combine);
     case Op::atom:
     case Op::red:
-      return atomic_name(w, &f->atomic);
     case Op::redux:
       return atomic_name(w, &f->atomic);
     case Op::bar:
-      return w == "cta" || bool_name(w, &f->combine);
+      return w == "cta" || look_up(kBools, w, &f->combine);
     case Op::lop3:
-      return bool_name(w, &f->combine);
+      return look_up(kBools, w, &f->combine);
     case Op::createpolicy:
       return w == "range" || w == "cvt";
     case Op::pmevent:
@@ -171,9 +133,9 @@ bool special_word(std::string_view w, Form* f) {
       f->detail = static_cast<uint32_t>(w[1] - '0');
       return true;
     case Op::prmt:
-      return prmt_name(w, &f->prmt);
+      return look_up(kPrmts, w, &f->prmt);
     case Op::testp:
-      return testp_name(w, &f->testp);
+      return look_up(kTestPs, w, &f->testp);
     case Op::min:
     case Op::max:
       return w == "abs";  // of .xorsign.abs
@@ -198,7 +160,7 @@ bool parse_cp_async(std::string_view rest, Form* f) {
     const std::string_view w = rest.substr(0, rest.find('.'));
     rest.remove_prefix(w.size());
     Space space;
-    if (space_name(w, &space) && f->space_count < 2) {
+    if (look_up(kSpaces, w, &space) && f->space_count < 2) {
       f->spaces[f->space_count++] = space;
     } else if (w == "L2::cache_hint") {
       f->mods |= kCacheHint;
@@ -215,11 +177,11 @@ constexpr OpInfo kBarWarp = {"bar.warp.sync", Op::bar_warp, Class::warp, nullptr
 }  // namespace
 
 bool atomic_name(std::string_view w, Atomic* out) {
-  static const std::unordered_map<std::string_view, Atomic> kNames = {
+  static constexpr Word<Atomic> kAtomics[] = {
       {"add", Atomic::add},   {"min", Atomic::min},  {"max", Atomic::max}, {"and", Atomic::and_},
       {"or", Atomic::or_},    {"xor", Atomic::xor_}, {"inc", Atomic::inc}, {"dec", Atomic::dec},
       {"exch", Atomic::exch}, {"cas", Atomic::cas}};
-  return lookup(kNames, w, out);
+  return look_up(kAtomics, w, out);
 }
 
 bool modifier(std::string_view w, const OpInfo& info, Form* f) {
@@ -231,21 +193,21 @@ bool modifier(std::string_view w, const OpInfo& info, Form* f) {
     return true;
   }
   Space space;
-  if (space_name(w, &space)) {
+  if (look_up(kSpaces, w, &space)) {
     if (f->space_count == 2) return false;
     f->spaces[f->space_count++] = space;
     return true;
   }
-  if (round_name(w, &f->round)) return true;
+  if (look_up(kRounds, w, &f->round)) return true;
   const bool memory = f->op == Op::ld || f->op == Op::st || f->op == Op::atom || f->op == Op::red ||
                       f->op == Op::st_async;
   if (memory && (w == "v2" || w == "v4" || w == "v8")) {
     f->vector = static_cast<uint8_t>(w[1] - '0');
     return true;
   }
-  scope_name(w, &f->scope);
+  look_up(kScopes, w, &f->scope);
   uint64_t mod = is_cache_word(w) ? static_cast<uint64_t>(kCache) : 0;
-  if (!mod && !lookup(mod_names(), w, &mod)) return false;
+  if (!mod && !mod_name(w, &mod)) return false;
   f->mods |= mod;
   return (info.mods & mod) == mod;
 }

@@ -18,12 +18,28 @@ namespace sim {
 //   ?  what follows is optional
 // Null: the decoder treats the operands itself.
 struct OpInfo {
-  const char* name;
+  std::string_view name;
   Op op;
   Class cls;
   const char* shape;
   uint64_t mods;  // the modifiers it may have
 };
+
+// A word of an opcode and its meaning in one table of words.
+template <class Meaning>
+struct Word {
+  std::string_view text;
+  Meaning meaning;
+};
+template <class Meaning, size_t N>
+bool look_up(const Word<Meaning> (&words)[N], std::string_view text, Meaning* out) {
+  for (const Word<Meaning>& word : words) {
+    if (word.text != text) continue;
+    *out = word.meaning;
+    return true;
+  }
+  return false;
+}
 
 const OpInfo* find_op(std::string_view name);
 

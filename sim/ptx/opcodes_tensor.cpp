@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The words of mma, ldmatrix, stmatrix, movmatrix and wgmma, and which shapes and types exist.
-#include <unordered_map>
-
 #include "sim/ptx/opcodes.h"
 #include "sim/ptx/tensor.h"
 
@@ -20,25 +18,16 @@ constexpr OpInfo kTensorOps[] = {
     {"wgmma.wait_group", Op::wgmma_wait, Class::barrier, nullptr, 0},
 };
 
-Type tensor_type(std::string_view w) {
-  static const std::unordered_map<std::string_view, Type> kNames = {
-      {"f16", Type::f16},   {"bf16", Type::bf16}, {"tf32", Type::tf32}, {"f32", Type::f32},
-      {"f64", Type::f64},   {"s32", Type::s32},   {"s8", Type::s8},     {"u8", Type::u8},
-      {"s4", Type::s4},     {"u4", Type::u4},     {"b1", Type::b1},     {"b16", Type::b16},
-      {"e4m3", Type::e4m3}, {"e5m2", Type::e5m2}};
-  const auto it = kNames.find(w);
-  return it == kNames.end() ? Type::none : it->second;
-}
+constexpr Word<Type> kTypes[] = {{"f16", Type::f16},   {"bf16", Type::bf16}, {"tf32", Type::tf32},
+                                 {"f32", Type::f32},   {"f64", Type::f64},   {"s32", Type::s32},
+                                 {"s8", Type::s8},     {"u8", Type::u8},     {"s4", Type::s4},
+                                 {"u4", Type::u4},     {"b1", Type::b1},     {"b16", Type::b16},
+                                 {"e4m3", Type::e4m3}, {"e5m2", Type::e5m2}};
 
-uint32_t tensor_mod(std::string_view w) {
-  static const std::unordered_map<std::string_view, uint32_t> kNames = {
-      {"sync", kTensorSync}, {"aligned", kTensorAligned}, {"row", kTensorRow},
-      {"col", kTensorCol},   {"trans", kTensorTrans},     {"satfinite", kTensorSat},
-      {"and", kTensorAnd},   {"xor", kTensorXor},         {"popc", kTensorPopc},
-      {"x1", kTensorX1},     {"x2", kTensorX2},           {"x4", kTensorX4}};
-  const auto it = kNames.find(w);
-  return it == kNames.end() ? 0 : it->second;
-}
+constexpr Word<uint32_t> kMods[] = {
+    {"sync", kTensorSync},   {"aligned", kTensorAligned}, {"row", kTensorRow}, {"col", kTensorCol},
+    {"trans", kTensorTrans}, {"satfinite", kTensorSat},   {"and", kTensorAnd}, {"xor", kTensorXor},
+    {"popc", kTensorPopc},   {"x1", kTensorX1},           {"x2", kTensorX2},   {"x4", kTensorX4}};
 
 // "m16n8k16" or "m8n8".
 bool shape(std::string_view w, Form* f) {
@@ -59,12 +48,12 @@ bool shape(std::string_view w, Form* f) {
 }
 
 bool tensor_word(std::string_view w, Form* f) {
-  if (const Type t = tensor_type(w); t != Type::none) {
+  if (Type t = Type::none; look_up(kTypes, w, &t)) {
     if (f->type_count == 4) return false;
     f->types[f->type_count++] = t;
     return true;
   }
-  if (const uint32_t mod = tensor_mod(w)) {
+  if (uint32_t mod = 0; look_up(kMods, w, &mod)) {
     // The layouts keep their order: A by rows, B by columns.
     if (mod == kTensorRow && (f->detail & kTensorCol)) return false;
     if (f->detail & mod) return false;
@@ -104,62 +93,36 @@ bool complete(const Form& f) {
   return (f.detail & need) == need && !(f.detail & ~(need | may));
 }
 
-Element element_of(Type t) {
-  switch (t) {
-    case Type::f16:
-      return Element::f16;
-    case Type::bf16:
-      return Element::bf16;
-    case Type::tf32:
-      return Element::tf32;
-    case Type::e4m3:
-      return Element::e4m3;
-    case Type::e5m2:
-      return Element::e5m2;
-    case Type::s8:
-      return Element::s8;
-    case Type::u8:
-      return Element::u8;
-    case Type::s4:
-      return Element::s4;
-    case Type::u4:
-      return Element::u4;
-    case Type::b1:
-      return Element::b1;
-    case Type::f64:
-      return Element::f64;
-    default:
-      return Element::none;
+// Types that may stand together have one kind.
+enum class Kin : uint8_t { none, f16, bf16, tf32, fp8, int8, int4, bit, f64 };
+struct Factor {
+  Type type = Type::none;
+  Element element = Element::none;
+  Kin kin = Kin::none;
+};
+constexpr Factor kFactors[] = {
+    {Type::f16, Element::f16, Kin::f16},    {Type::bf16, Element::bf16, Kin::bf16},
+    {Type::tf32, Element::tf32, Kin::tf32}, {Type::f64, Element::f64, Kin::f64},
+    {Type::e4m3, Element::e4m3, Kin::fp8},  {Type::e5m2, Element::e5m2, Kin::fp8},
+    {Type::s8, Element::s8, Kin::int8},     {Type::u8, Element::u8, Kin::int8},
+    {Type::s4, Element::s4, Kin::int4},     {Type::u4, Element::u4, Kin::int4},
+    {Type::b1, Element::b1, Kin::bit}};
+Factor factor_of(Type t) {
+  for (const Factor& factor : kFactors) {
+    if (factor.type == t) return factor;
   }
+  return {};
 }
 
-// Types that may stand together have one kind.
-enum class Kin : uint8_t { f16, bf16, tf32, fp8, int8, int4, bit, f64, none };
-Kin kin_of(Element e) {
-  switch (e) {
-    case Element::f16:
-      return Kin::f16;
-    case Element::bf16:
-      return Kin::bf16;
-    case Element::tf32:
-      return Kin::tf32;
-    case Element::e4m3:
-    case Element::e5m2:
-      return Kin::fp8;
-    case Element::s8:
-    case Element::u8:
-      return Kin::int8;
-    case Element::s4:
-    case Element::u4:
-      return Kin::int4;
-    case Element::b1:
-      return Kin::bit;
-    case Element::f64:
-      return Kin::f64;
-    default:
-      return Kin::none;
-  }
-}
+// The depths k that mma has for a kind: with 8 rows of A, and with 16. 0: none.
+struct Depths {
+  Kin kin;
+  unsigned small, large[3];
+};
+constexpr Depths kDepths[] = {{Kin::f16, 0, {8, 16, 0}},      {Kin::bf16, 0, {8, 16, 0}},
+                              {Kin::tf32, 0, {4, 8, 0}},      {Kin::fp8, 0, {16, 32, 0}},
+                              {Kin::int8, 16, {16, 32, 0}},   {Kin::int4, 32, {32, 64, 0}},
+                              {Kin::bit, 128, {128, 256, 0}}, {Kin::f64, 4, {4, 8, 16}}};
 
 bool sum_of(Type t, Kin kin, Sum* out) {
   const bool integer = kin == Kin::int8 || kin == Kin::int4 || kin == Kin::bit;
@@ -175,10 +138,11 @@ bool sum_of(Type t, Kin kin, Sum* out) {
 }
 
 bool factors(const Form& f, TensorConfig* out, Kin* kin) {
-  out->a = element_of(f.types[1]);
-  out->b = element_of(f.types[2]);
-  *kin = kin_of(out->a);
-  if (*kin == Kin::none || *kin != kin_of(out->b)) return false;
+  const Factor first = factor_of(f.types[1]), second = factor_of(f.types[2]);
+  out->a = first.element;
+  out->b = second.element;
+  *kin = first.kin;
+  if (*kin == Kin::none || *kin != second.kin) return false;
   out->words = static_cast<uint8_t>(*kin == Kin::f64 ? f.k : f.k * element_bits(out->a) / 32);
   return sum_of(f.types[0], *kin, &out->sum);
 }
@@ -186,26 +150,11 @@ bool factors(const Form& f, TensorConfig* out, Kin* kin) {
 bool mma_shape(const Form& f, Kin kin) {
   if (f.n != 8 || (f.m != 8 && f.m != 16)) return false;
   const unsigned k = f.k;
-  const bool small = f.m == 8;
-  switch (kin) {
-    case Kin::f16:
-    case Kin::bf16:
-      return !small && (k == 8 || k == 16);
-    case Kin::tf32:
-      return !small && (k == 4 || k == 8);
-    case Kin::fp8:
-      return !small && (k == 16 || k == 32);
-    case Kin::int8:
-      return small ? k == 16 : k == 16 || k == 32;
-    case Kin::int4:
-      return small ? k == 32 : k == 32 || k == 64;
-    case Kin::bit:
-      return small ? k == 128 : k == 128 || k == 256;
-    case Kin::f64:
-      return small ? k == 4 : k == 4 || k == 8 || k == 16;
-    default:
-      return false;
+  for (const Depths& d : kDepths) {
+    if (d.kin != kin || k == 0) continue;
+    return f.m == 8 ? k == d.small : k == d.large[0] || k == d.large[1] || k == d.large[2];
   }
+  return false;
 }
 
 }  // namespace

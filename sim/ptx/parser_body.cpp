@@ -2,46 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Function bodies: scopes, declarations, labels, instructions and their operands.
 #include "sim/ptx/parser.h"
+#include "sim/ptx/special.h"
 
 namespace sim {
 namespace {
 
+// True also for special registers that the decoder refuses by name.
 bool is_special_register(std::string_view name) {
-  static const char* const kNames[] = {"%tid",
-                                       "%ntid",
-                                       "%ctaid",
-                                       "%nctaid",
-                                       "%laneid",
-                                       "%warpid",
-                                       "%nwarpid",
-                                       "%smid",
-                                       "%nsmid",
-                                       "%gridid",
-                                       "%clusterid",
-                                       "%nclusterid",
-                                       "%cluster_ctaid",
-                                       "%cluster_nctaid",
-                                       "%cluster_ctarank",
-                                       "%cluster_nctarank",
-                                       "%is_explicit_cluster",
-                                       "%lanemask_eq",
-                                       "%lanemask_le",
-                                       "%lanemask_lt",
-                                       "%lanemask_ge",
-                                       "%lanemask_gt",
-                                       "%clock",
-                                       "%clock_hi",
-                                       "%clock64",
-                                       "%globaltimer",
-                                       "%globaltimer_lo",
-                                       "%globaltimer_hi",
-                                       "%dynamic_smem_size",
-                                       "%total_smem_size",
-                                       "%aggr_smem_size",
-                                       "%reserved_smem_offset_0"};
   const std::string_view stem = name.substr(0, name.find('.'));
-  for (const char* known : kNames) {
-    if (stem == known) return true;
+  if (stem == "%aggr_smem_size" || stem == "%reserved_smem_offset_0") return true;
+  for (const std::string_view known : kSpecialNames) {
+    if (stem == known.substr(0, known.find('.'))) return true;
   }
   return false;
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of the special registers.
+// Numbers and names of the special registers.
 #pragma once
 
 namespace sim {
@@ -54,5 +54,54 @@ enum class Special : int {
   is_explicit_cluster,
   none
 };
+
+// In the order of Special.
+constexpr const char* kSpecialNames[] = {"%tid.x",
+                                         "%tid.y",
+                                         "%tid.z",
+                                         "%ntid.x",
+                                         "%ntid.y",
+                                         "%ntid.z",
+                                         "%ctaid.x",
+                                         "%ctaid.y",
+                                         "%ctaid.z",
+                                         "%nctaid.x",
+                                         "%nctaid.y",
+                                         "%nctaid.z",
+                                         "%laneid",
+                                         "%warpid",
+                                         "%nwarpid",
+                                         "%smid",
+                                         "%nsmid",
+                                         "%gridid",
+                                         "%lanemask_eq",
+                                         "%lanemask_le",
+                                         "%lanemask_lt",
+                                         "%lanemask_ge",
+                                         "%lanemask_gt",
+                                         "%clock",
+                                         "%clock_hi",
+                                         "%clock64",
+                                         "%globaltimer",
+                                         "%globaltimer_lo",
+                                         "%globaltimer_hi",
+                                         "%dynamic_smem_size",
+                                         "%total_smem_size",
+                                         "%clusterid.x",
+                                         "%clusterid.y",
+                                         "%clusterid.z",
+                                         "%nclusterid.x",
+                                         "%nclusterid.y",
+                                         "%nclusterid.z",
+                                         "%cluster_ctaid.x",
+                                         "%cluster_ctaid.y",
+                                         "%cluster_ctaid.z",
+                                         "%cluster_nctaid.x",
+                                         "%cluster_nctaid.y",
+                                         "%cluster_nctaid.z",
+                                         "%cluster_ctarank",
+                                         "%cluster_nctarank",
+                                         "%is_explicit_cluster"};
+static_assert(sizeof(kSpecialNames) / sizeof(kSpecialNames[0]) == static_cast<int>(Special::none));
 
 }  // namespace sim

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a matrix instruction multiplies, as plain data: made from a form once, carried in Inst::imm.
+// The operands of a matrix instruction are plain data, made from a form once, carried in Inst::imm.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,6 @@
 #include "sim/ptx/form.h"
 
 namespace sim {
-
-// Modifiers of the tensor family, in Form::detail.
-enum TensorMod : uint32_t {
-  kTensorSync = 1u << 0,
-  kTensorAligned = 1u << 1,
-  kTensorRow = 1u << 2,
-  kTensorCol = 1u << 3,
-  kTensorTrans = 1u << 4,
-  kTensorSat = 1u << 5,
-  kTensorAnd = 1u << 6,
-  kTensorXor = 1u << 7,
-  kTensorPopc = 1u << 8,
-  kTensorX1 = 1u << 9,
-  kTensorX2 = 1u << 10,
-  kTensorX4 = 1u << 11
-};
 
 enum class Element : uint8_t { f16, bf16, tf32, e4m3, e5m2, s8, u8, s4, u4, b1, f64, none };
 enum class Sum : uint8_t { f32, f16, s32, f64 };
@@ -74,22 +58,9 @@ struct TensorConfig {
 };
 
 constexpr unsigned element_bits(Element e) {
-  switch (e) {
-    case Element::f16:
-    case Element::bf16:
-      return 16;
-    case Element::tf32:
-      return 32;
-    case Element::s4:
-    case Element::u4:
-      return 4;
-    case Element::b1:
-      return 1;
-    case Element::f64:
-      return 64;
-    default:
-      return 8;
-  }
+  if (e == Element::f16 || e == Element::bf16) return 16;
+  if (e == Element::s4 || e == Element::u4) return 4;
+  return e == Element::tf32 ? 32 : e == Element::b1 ? 1 : e == Element::f64 ? 64 : 8;
 }
 
 // False if no such instruction exists.

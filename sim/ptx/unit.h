@@ -37,6 +37,10 @@ struct Operand {
   std::string name;            // label, function, special register, symbol
   int scope = 0;               // label: where it was named
   std::vector<Operand> parts;  // vector, pair: elements; address: the base
+
+  // A vector's elements; anything else is one element.
+  unsigned count() const { return kind == Kind::vector ? static_cast<unsigned>(parts.size()) : 1u; }
+  const Operand& element(unsigned i) const { return kind == Kind::vector ? parts[i] : *this; }
 };
 
 struct SourceLine {

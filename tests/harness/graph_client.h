@@ -44,7 +44,9 @@ class CapturedGraph {
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
   void launch() const { call<decltype(&cuGraphLaunch)>("cuGraphLaunch", exec_, stream_); }
+  // Memory that is free once the context's work is over and what was freed is given back.
   size_t free_bytes() const {
+    call<decltype(&cuCtxSynchronize)>("cuCtxSynchronize");
     size_t free = 0, total = 0;
     call<decltype(&cuMemGetInfo)>("cuMemGetInfo_v2", &free, &total);
     return free;

@@ -140,19 +140,6 @@ CUresult param_info(const Kernel& kernel, size_t index, size_t* offset, size_t* 
   return CUDA_SUCCESS;
 }
 
-namespace {
-
-template <typename F>
-CUresult with_function(CUfunction handle, F body) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    std::shared_ptr<Function> function;
-    const CUresult result = resolve_function(driver, context, handle, &function);
-    return result != CUDA_SUCCESS ? result
-                                  : body(*function, function->module->context->device->profile);
-  });
-}
-
-}  // namespace
 }  // namespace sim::driver
 
 using namespace sim::driver;

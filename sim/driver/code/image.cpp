@@ -59,7 +59,7 @@ std::string_view ptx_inside(const char* fat, bool* packed) {
   return best;
 }
 
-// Whether code for `target` runs on the device: plain targets up to its own, "a" and "f" ones only
+// True if code for `target` runs on the device: plain targets up to its own, "a" and "f" ones only
 // on the very same.
 bool runs_on(const std::string& target, const Profile& profile) {
   if (target == profile.arch) return true;
@@ -183,6 +183,25 @@ CUresult parse_image(const void* image, const Profile& profile, int newest_ptx,
   }
   *out = std::move(code);
   return CUDA_SUCCESS;
+}
+
+CUresult load_code(Driver& driver, Lock& lock, const Profile& profile, const void* image,
+                   GivenOptions given,
+                   const std::function<CUresult(CUresult, const std::shared_ptr<const sim::Module>&,
+                                                std::string*)>& use) {
+  JitOptions jit;
+  CUresult result = jit.read(given.count, given.options, given.values);
+  if (result != CUDA_SUCCESS) return result;
+  const Clock::time_point start = Clock::now();
+  std::shared_ptr<const sim::Module> code;
+  std::string log;
+  lock.unlock();
+  result = parse_image(image, profile, driver.options.ptx_version, &code, &log);
+  lock.lock();
+  result = use(result, code, &log);
+  const std::chrono::duration<double> seconds = Clock::now() - start;
+  jit.write("", result == CUDA_SUCCESS ? "" : log, seconds.count());
+  return result;
 }
 
 CUresult instantiate(Driver& driver, Context& context, std::shared_ptr<const sim::Module> code,

@@ -3,6 +3,7 @@
 // From the bytes a caller hands over to parsed PTX.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,19 @@ class JitOptions {
 // Without the lock: large modules take a while.
 CUresult parse_image(const void* image, const Profile& profile, int newest_ptx,
                      std::shared_ptr<const sim::Module>* out, std::string* log);
+
+// The options of a call that loads code, as its caller gives them.
+struct GivenOptions {
+  unsigned count;
+  CUjit_option* options;
+  void** values;
+};
+// Parses an image without the lock, then hands `use` the result of that, the code and the log, and
+// answers the caller's JIT options. Returns what `use` does.
+CUresult load_code(Driver& driver, Lock& lock, const Profile& profile, const void* image,
+                   GivenOptions given,
+                   const std::function<CUresult(CUresult, const std::shared_ptr<const sim::Module>&,
+                                                std::string*)>& use);
 
 // The PTX text in an image: itself, or inside a fat binary. 209 for machine code only.
 CUresult find_ptx(const char* bytes, std::string* text, std::string* log);

@@ -147,16 +147,15 @@ void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& na
 }
 
 CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes) {
-  Settings settings;
-  settings.stack_bytes = stack_bytes;
-  settings.async_policy = options.async_policy;
-  settings.tensor_sum = options.tensor_sum;
-  settings.profile = options.profile_lines;
-  settings.seed = options.seed;
-  settings.threads = options.threads;
-  settings.check = options.check;
-  settings.instruction_limit = options.instruction_limit;
-  settings.sample_blocks = options.sample_blocks;
+  const Settings settings = {.seed = options.seed,
+                             .threads = options.threads,
+                             .check = options.check,
+                             .instruction_limit = options.instruction_limit,
+                             .async_policy = options.async_policy,
+                             .tensor_sum = options.tensor_sum,
+                             .stack_bytes = stack_bytes,
+                             .profile = options.profile_lines,
+                             .sample_blocks = options.sample_blocks};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);

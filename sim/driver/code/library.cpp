@@ -3,6 +3,7 @@
 // Libraries: code that belongs to no context, and its kernels.
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/image.h"
+#include "sim/driver/code/members.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
@@ -55,6 +56,24 @@ CUresult resolve_function(Driver& driver, Context& context, CUfunction handle,
 
 using namespace sim::driver;
 
+namespace {
+
+// Answers with what `make` makes of an object in the current context.
+template <typename Object, typename Made, typename Out, typename Handle, typename F>
+CUresult made_here(Out* out, Handle handle, F make) {
+  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
+    const auto object = driver.find<Object>(handle);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!object) return CUDA_ERROR_INVALID_HANDLE;
+    std::shared_ptr<Made> made;
+    const CUresult result = make(driver, context, *object, &made);
+    if (result == CUDA_SUCCESS) *out = handle_of<Out>(made);
+    return result;
+  });
+}
+
+}  // namespace
+
 SIM_API cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* options, void** values,
                           unsigned count, CUlibraryOption* library_options, void** library_values,
                           unsigned library_count) {
@@ -63,30 +82,22 @@ SIM_API cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* optio
       return CUDA_ERROR_INVALID_VALUE;
     }
     (void)library_values;  // host universal functions and "preserve the binary": nothing to do
-    JitOptions jit;
-    CUresult result = jit.read(count, options, values);
-    if (result != CUDA_SUCCESS) return result;
-    const Clock::time_point start = Clock::now();
-    std::shared_ptr<const sim::Module> code;
-    std::string log;
-    lock.unlock();
-    result =
-        parse_image(image, driver.devices[0]->profile, driver.options.ptx_version, &code, &log);
-    lock.lock();
-    const std::chrono::duration<double> seconds = Clock::now() - start;
-    jit.write("", result == CUDA_SUCCESS ? "" : log, seconds.count());
-    if (result != CUDA_SUCCESS) return result;
-    auto library = driver.add(std::make_shared<Library>());
-    library->code = code;
-    for (const sim::Kernel& each : code->kernels()) {
-      auto kernel = driver.add(std::make_shared<LibraryKernel>());
-      kernel->library = library.get();
-      kernel->kernel = &each;
-      library->kernels[each.name] = kernel;
-    }
-    driver.libraries[library->handle] = library;
-    *out = handle_of<CUlibrary>(library);
-    return CUDA_SUCCESS;
+    auto use = [&](CUresult parsed, const std::shared_ptr<const sim::Module>& code, std::string*) {
+      if (parsed != CUDA_SUCCESS) return parsed;
+      auto library = driver.add(std::make_shared<Library>());
+      library->code = code;
+      for (const sim::Kernel& each : code->kernels()) {
+        auto kernel = driver.add(std::make_shared<LibraryKernel>());
+        kernel->library = library.get();
+        kernel->kernel = &each;
+        library->kernels[each.name] = kernel;
+      }
+      driver.libraries[library->handle] = library;
+      *out = handle_of<CUlibrary>(library);
+      return CUDA_SUCCESS;
+    };
+    return load_code(driver, lock, driver.devices[0]->profile, image, {count, options, values},
+                     use);
   });
 }
 
@@ -108,50 +119,25 @@ SIM_API cuLibraryUnload(CUlibrary handle) {
 }
 
 SIM_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    auto library = driver.find<Library>(handle);
-    if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    auto it = library->kernels.find(name);
-    if (it == library->kernels.end()) return CUDA_ERROR_NOT_FOUND;
-    *out = handle_of<CUkernel>(it->second);
-    return CUDA_SUCCESS;
+  return with_driver([&](Driver& driver, Lock&) {
+    return find_member(out, driver.find<Library>(handle), &Library::kernels, name);
   });
 }
 
 SIM_API cuLibraryGetKernelCount(unsigned* out, CUlibrary handle) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto library = driver.find<Library>(handle);
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    *out = static_cast<unsigned>(library->kernels.size());
-    return CUDA_SUCCESS;
+  return with_driver([&](Driver& driver, Lock&) {
+    return count_members(out, driver.find<Library>(handle), &Library::kernels);
   });
 }
 
 SIM_API cuLibraryEnumerateKernels(CUkernel* out, unsigned count, CUlibrary handle) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto library = driver.find<Library>(handle);
-    if (out == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    unsigned at = 0;
-    for (auto& [name, kernel] : library->kernels) {
-      if (at < count) out[at++] = handle_of<CUkernel>(kernel);
-    }
-    return CUDA_SUCCESS;
+  return with_driver([&](Driver& driver, Lock&) {
+    return list_members(out, count, driver.find<Library>(handle), &Library::kernels);
   });
 }
 
 SIM_API cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    auto library = driver.find<Library>(handle);
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    std::shared_ptr<Module> module;
-    const CUresult result = module_in(driver, context, *library, &module);
-    if (result == CUDA_SUCCESS) *out = handle_of<CUmodule>(module);
-    return result;
-  });
+  return made_here<Library, Module>(out, handle, module_in);
 }
 
 SIM_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
@@ -162,20 +148,12 @@ SIM_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handle
 }
 
 SIM_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    auto kernel = driver.find<LibraryKernel>(handle);
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-    std::shared_ptr<Function> function;
-    const CUresult result = function_of_kernel(driver, context, *kernel, &function);
-    if (result == CUDA_SUCCESS) *out = handle_of<CUfunction>(function);
-    return result;
-  });
+  return made_here<LibraryKernel, Function>(out, handle, function_of_kernel);
 }
 
 namespace {
 
-// What the kernel would be as a function of a fresh module on the device, attributes included.
+// Returns the kernel as a function of a fresh module on the device, attributes included.
 Function as_function(const LibraryKernel& kernel, const Device& device) {
   Function function;
   function.code = kernel.library->code;
@@ -219,13 +197,8 @@ SIM_API cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel
 }
 
 SIM_API cuKernelGetName(const char** out, CUkernel handle) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    auto kernel = driver.find<LibraryKernel>(handle);
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-    *out = kernel->kernel->name.c_str();
-    return CUDA_SUCCESS;
-  });
+  return ask<LibraryKernel>(
+      out, handle, [](const LibraryKernel& kernel) { return kernel.kernel->name.c_str(); });
 }
 
 SIM_API cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* bytes) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules: code that belongs to one context.
 #include "sim/driver/code/image.h"
+#include "sim/driver/code/members.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
@@ -32,22 +33,16 @@ CUresult load_module(CUmodule* out, const void* image, unsigned count, CUjit_opt
                      void** values) {
   return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    JitOptions jit;
-    CUresult result = jit.read(count, options, values);
-    if (result != CUDA_SUCCESS) return result;
-    const Clock::time_point start = Clock::now();
-    std::shared_ptr<const sim::Module> code;
-    std::string log;
-    lock.unlock();
-    result = parse_image(image, context.device->profile, driver.options.ptx_version, &code, &log);
-    lock.lock();
-    if (!context.alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    std::shared_ptr<Module> module;
-    if (result == CUDA_SUCCESS) result = instantiate(driver, context, code, &module, &log);
-    const std::chrono::duration<double> seconds = Clock::now() - start;
-    jit.write("", result == CUDA_SUCCESS ? "" : log, seconds.count());
-    if (result == CUDA_SUCCESS) *out = handle_of<CUmodule>(module);
-    return result;
+    auto use = [&](CUresult parsed, const std::shared_ptr<const sim::Module>& code,
+                   std::string* log) {
+      if (!context.alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+      if (parsed != CUDA_SUCCESS) return parsed;
+      std::shared_ptr<Module> module;
+      const CUresult result = instantiate(driver, context, code, &module, log);
+      if (result == CUDA_SUCCESS) *out = handle_of<CUmodule>(module);
+      return result;
+    };
+    return load_code(driver, lock, context.device->profile, image, {count, options, values}, use);
   });
 }
 
@@ -90,24 +85,14 @@ SIM_API cuModuleUnload(CUmodule handle) {
 }
 
 SIM_API cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
-  return with_context([&](Driver& driver, Lock&, Context&) -> CUresult {
-    if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    auto module = driver.find<Module>(handle);
-    if (!module) return CUDA_ERROR_INVALID_HANDLE;
-    auto it = module->functions.find(name);
-    if (it == module->functions.end()) return CUDA_ERROR_NOT_FOUND;
-    *out = handle_of<CUfunction>(it->second);
-    return CUDA_SUCCESS;
+  return with_context([&](Driver& driver, Lock&, Context&) {
+    return find_member(out, driver.find<Module>(handle), &Module::functions, name);
   });
 }
 
 SIM_API cuModuleGetFunctionCount(unsigned* out, CUmodule handle) {
-  return with_context([&](Driver& driver, Lock&, Context&) -> CUresult {
-    auto module = driver.find<Module>(handle);
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!module) return CUDA_ERROR_INVALID_HANDLE;
-    *out = static_cast<unsigned>(module->functions.size());
-    return CUDA_SUCCESS;
+  return with_context([&](Driver& driver, Lock&, Context&) {
+    return count_members(out, driver.find<Module>(handle), &Module::functions);
   });
 }
 

@@ -11,16 +11,6 @@ using sim::Profile;
 
 namespace {
 
-template <typename F>
-CUresult with_function(CUfunction handle, F body) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    std::shared_ptr<Function> function;
-    const CUresult result = resolve_function(driver, context, handle, &function);
-    return result != CUDA_SUCCESS ? result
-                                  : body(*function, function->module->context->device->profile);
-  });
-}
-
 // Clusters spread over the multiprocessors of one group; a group of an H100 has at most 18, some
 // have 16. The model: blocks that fit on the whole device, in whole clusters.
 int clusters_that_fit(const Function& function, const Profile& profile, int threads, size_t shared,

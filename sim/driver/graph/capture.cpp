@@ -61,7 +61,7 @@ CUresult check_no_capture(Context& context) {
 
 namespace {
 
-// Whether every joined stream's last node is among the ancestors of the origin's frontier.
+// True if every joined stream's last node is among the ancestors of the origin's frontier.
 bool is_joined(const Capture& capture, const Stream& origin) {
   const std::vector<Node>& nodes = capture.graph->nodes;
   std::vector<bool> reached(nodes.size(), false);
@@ -95,22 +95,13 @@ void leave(Capture& capture) {
   }
 }
 
-template <typename F>
-CUresult with_stream(CUstream handle, F body) {
-  return with_context([&](Driver& driver, Lock& lock, Context& context) -> CUresult {
-    std::shared_ptr<Stream> stream;
-    const CUresult result = resolve_stream(driver, context, handle, &stream);
-    return result != CUDA_SUCCESS ? result : body(driver, lock, *stream, stream);
-  });
-}
-
 }  // namespace
 }  // namespace sim::driver
 
 using namespace sim::driver;
 
 SIM_API cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
-  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream, auto shared) -> CUresult {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
     if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -123,7 +114,7 @@ SIM_API cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
     capture->origin = stream.handle;
     capture->mode = mode;
     capture->thread = std::this_thread::get_id();
-    capture->streams.push_back(shared);
+    capture->streams.push_back(stream.context->streams.at(stream.handle));
     stream.capture = capture;
     stream.frontier.clear();
     std::erase_if(driver.captures, [](const auto& weak) { return weak.expired(); });
@@ -133,7 +124,7 @@ SIM_API cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
 }
 
 SIM_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
-  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream, auto) -> CUresult {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *out = nullptr;
     const std::shared_ptr<Capture> capture = stream.capture;
@@ -156,7 +147,7 @@ SIM_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
 }
 
 SIM_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream, auto) -> CUresult {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
     if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (stream.legacy) {
       const CUresult result = check_implicit_capture(*stream.context, stream);
@@ -178,7 +169,7 @@ CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t
   const CUresult result = cuStreamIsCapturing(handle, status);
   if (result != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
   if (wants_nodes) return CUDA_ERROR_NOT_SUPPORTED;
-  return with_stream(handle, [&](Driver&, Lock&, Stream& stream, auto) -> CUresult {
+  return with_stream(handle, [&](Driver&, Lock&, Stream& stream) -> CUresult {
     if (!stream.capture) return CUDA_ERROR_ILLEGAL_STATE;
     if (id != nullptr) *id = stream.capture->id;
     if (graph != nullptr) *graph = handle_of<CUgraph>(stream.capture->graph);

@@ -8,6 +8,7 @@
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
 #include "sim/driver/memory/transfer.h"
+#include "sim/driver/work.h"
 
 #undef cuGraphAddDependencies
 
@@ -35,7 +36,7 @@ size_t index_of(const Graph& graph, CUgraphNode node) {
   return kNone;
 }
 
-// Whether `node` comes, by way of others, after `before`.
+// True if `node` comes, by way of others, after `before`.
 bool comes_after(const Graph& graph, size_t node, size_t before) {
   std::vector<bool> seen(graph.nodes.size(), false);
   std::vector<size_t> pending = {node};
@@ -50,10 +51,11 @@ bool comes_after(const Graph& graph, size_t node, size_t before) {
   return false;
 }
 
-// make(driver, context, &action): what the node does, or why it cannot be.
-template <typename F>
+// make(driver, context, *params, &action): the node's work, or why it cannot be.
+template <typename Params, typename F>
 CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* after, size_t count,
-                  CUgraphNodeType type, F make) {
+                  CUgraphNodeType type, const Params* params, F make) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
     auto graph = driver.find<Graph>(handle);
     if (!graph || out == nullptr || (count > 0 && after == nullptr)) {
@@ -67,12 +69,34 @@ CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* after, si
       if (index == kNone || twice) return CUDA_ERROR_INVALID_VALUE;
       node.after.push_back(index);
     }
-    const CUresult result = make(driver, context, &node.action);
+    const CUresult result = make(driver, context, *params, &node.action);
     if (result != CUDA_SUCCESS) return result;
     *out = reinterpret_cast<CUgraphNode>(handle_for(driver, node));
     graph->nodes.push_back(std::move(node));
     return CUDA_SUCCESS;
   });
+}
+
+CUresult copy_node(Driver& driver, Context&, const CUDA_MEMCPY3D& params, Action* action) {
+  Copy what;
+  const CUresult result = read_copy(params, &what);
+  return result != CUDA_SUCCESS ? result : copy_action(driver, what, action);
+}
+
+CUresult fill_node(Driver& driver, Context&, const CUDA_MEMSET_NODE_PARAMS& params,
+                   Action* action) {
+  const Fill what = {.to = params.dst,
+                     .value = params.value,
+                     .element = params.elementSize,
+                     .columns = params.width,
+                     .rows = params.height,
+                     .pitch = params.height > 1 ? params.pitch : 0};
+  return fill_action(driver, what, action);
+}
+
+CUresult host_node(Driver&, Context&, const CUDA_HOST_NODE_PARAMS& call, Action* action) {
+  *action = [call] { return run_host_function(call.fn, call.userData); };
+  return CUDA_SUCCESS;
 }
 
 // Fills `out` with the handles of the nodes that `wanted` picks; without `out`, counts them.
@@ -122,59 +146,29 @@ CUresult add_dependencies(CUgraph handle, const CUgraphNode* from, const CUgraph
 
 SIM_API cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                                 size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL,
-                  [&](Driver& driver, Context& context, Action* action) {
-                    return kernel_action(driver, context, *params, action);
-                  });
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL, params, kernel_action);
 }
 
 SIM_API cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                              size_t count, const CUDA_MEMCPY3D* params, CUcontext) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY,
-                  [&](Driver& driver, Context&, Action* action) {
-                    Copy what;
-                    const CUresult result = read_copy(*params, &what);
-                    return result != CUDA_SUCCESS ? result : copy_action(driver, what, action);
-                  });
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY, params, copy_node);
 }
 
 SIM_API cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                              size_t count, const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET,
-                  [&](Driver& driver, Context&, Action* action) {
-                    Fill what;
-                    what.to = params->dst;
-                    what.value = params->value;
-                    what.element = params->elementSize;
-                    what.columns = params->width;
-                    what.rows = params->height;
-                    what.pitch = params->height > 1 ? params->pitch : 0;
-                    return fill_action(driver, what, action);
-                  });
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET, params, fill_node);
 }
 
 SIM_API cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
                            const CUDA_HOST_NODE_PARAMS* params) {
   if (params == nullptr || params->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST,
-                  [call = *params](Driver&, Context&, Action* action) {
-                    *action = [call] {
-                      thread_state().in_host_function = true;
-                      call.fn(call.userData);
-                      thread_state().in_host_function = false;
-                      return CUDA_SUCCESS;
-                    };
-                    return CUDA_SUCCESS;
-                  });
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST, params, host_node);
 }
 
 SIM_API cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                             size_t count) {
-  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY,
-                  [](Driver&, Context&, Action*) { return CUDA_SUCCESS; });
+  return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, "",
+                  [](Driver&, Context&, char, Action*) { return CUDA_SUCCESS; });
 }
 
 SIM_API cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cuMemcpy3D and its kin: boxes in memory with pitches; arrays are not modelled.
-#include "sim/driver/entry.h"
+// cuMemcpy2D, cuMemcpy3D and their kin copy boxes in memory with pitches; arrays are not modelled.
 #include "sim/driver/memory/transfer.h"
+#include "sim/driver/memory/twins.h"
 
 namespace sim::driver {
 namespace {
@@ -39,22 +39,34 @@ CUresult read_side(const Side& side, const Copy& size, uint64_t* address, Place*
   return CUDA_SUCCESS;
 }
 
+CUresult read_sides(const Side& to, const Side& from, Copy* what) {
+  const CUresult result =
+      read_side(to, *what, &what->to, &what->to_place, &what->to_pitch, &what->to_layer);
+  if (result != CUDA_SUCCESS) return result;
+  return read_side(from, *what, &what->from, &what->from_place, &what->from_pitch,
+                   &what->from_layer);
+}
+
 // CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same members but for contexts.
 template <typename Given>
-CUresult read_any(const Given& given, Copy* out) {
-  Copy what;
-  what.width = given.WidthInBytes;
-  what.rows = given.Height;
-  what.layers = given.Depth;
-  const Side to = {given.dstMemoryType, given.dstHost, given.dstDevice, given.dstXInBytes,
-                   given.dstY,          given.dstZ,    given.dstPitch,  given.dstHeight};
-  const Side from = {given.srcMemoryType, given.srcHost, given.srcDevice, given.srcXInBytes,
-                     given.srcY,          given.srcZ,    given.srcPitch,  given.srcHeight};
-  CUresult result = read_side(to, what, &what.to, &what.to_place, &what.to_pitch, &what.to_layer);
-  if (result != CUDA_SUCCESS) return result;
-  result = read_side(from, what, &what.from, &what.from_place, &what.from_pitch, &what.from_layer);
-  *out = what;
-  return result;
+CUresult read_any(const Given& given, Copy* what) {
+  what->width = given.WidthInBytes;
+  what->rows = given.Height;
+  what->layers = given.Depth;
+  return read_sides({given.dstMemoryType, given.dstHost, given.dstDevice, given.dstXInBytes,
+                     given.dstY, given.dstZ, given.dstPitch, given.dstHeight},
+                    {given.srcMemoryType, given.srcHost, given.srcDevice, given.srcXInBytes,
+                     given.srcY, given.srcZ, given.srcPitch, given.srcHeight},
+                    what);
+}
+CUresult read_any(const CUDA_MEMCPY2D& given, Copy* what) {
+  what->width = given.WidthInBytes;
+  what->rows = given.Height;
+  return read_sides({given.dstMemoryType, given.dstHost, given.dstDevice, given.dstXInBytes,
+                     given.dstY, 0, given.dstPitch, 0},
+                    {given.srcMemoryType, given.srcHost, given.srcDevice, given.srcXInBytes,
+                     given.srcY, 0, given.srcPitch, 0},
+                    what);
 }
 
 template <typename Given>
@@ -65,8 +77,6 @@ CUresult copy_box(CUstream stream, const Given* given, bool synchronous) {
   return result != CUDA_SUCCESS ? result : copy(stream, what, synchronous);
 }
 
-CUstream own(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
-
 }  // namespace
 
 CUresult read_copy(const CUDA_MEMCPY3D& given, Copy* out) { return read_any(given, out); }
@@ -75,34 +85,17 @@ CUresult read_copy(const CUDA_MEMCPY3D& given, Copy* out) { return read_any(give
 
 using namespace sim::driver;
 
-SIM_API cuMemcpy3D_v2(const CUDA_MEMCPY3D* given) {
-  return copy_box(CU_STREAM_LEGACY, given, true);
-}
-
-SIM_API cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* given) {
-  return copy_box(CU_STREAM_PER_THREAD, given, true);
-}
-
-SIM_API cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* given, CUstream stream) {
-  return copy_box(stream, given, false);
-}
-
-SIM_API cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* given, CUstream stream) {
-  return copy_box(own(stream), given, false);
-}
-
-SIM_API cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* given) {
-  return copy_box(CU_STREAM_LEGACY, given, true);
-}
-
-SIM_API cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* given) {
-  return copy_box(CU_STREAM_PER_THREAD, given, true);
-}
-
-SIM_API cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* given, CUstream stream) {
-  return copy_box(stream, given, false);
-}
-
-SIM_API cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* given, CUstream stream) {
-  return copy_box(own(stream), given, false);
-}
+SIM_SYNC(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D* given),
+         copy_box(stream, given, true))
+SIM_SYNC(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D* given),
+         copy_box(stream, given, true))
+SIM_ASYNC(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D* given),
+          copy_box(stream, given, false))
+SIM_SYNC(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D* given),
+         copy_box(stream, given, true))
+SIM_ASYNC(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D* given),
+          copy_box(stream, given, false))
+SIM_SYNC(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER* given),
+         copy_box(stream, given, true))
+SIM_ASYNC(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER* given),
+          copy_box(stream, given, false))

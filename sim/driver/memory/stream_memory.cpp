@@ -42,7 +42,7 @@ CUresult check_wait(Driver& driver, CUdeviceptr address, unsigned flags) {
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What the newest work of the stream does to a value, or the newest node of its capture.
+// Notes that the newest work of the stream, or the newest node of its capture, uses a value.
 void note_value(Stream& stream, const CompletionPtr& completion, uint64_t address, bool writes) {
   if (completion) {
     completion->value = address;
@@ -83,18 +83,9 @@ CUresult submit_wait(Driver& driver, Stream& stream, CUdeviceptr address, T valu
   return result;
 }
 
-template <typename F>
-CUresult with_stream(CUstream handle, F body) {
-  return with_context([&](Driver& driver, Lock&, Context& context) -> CUresult {
-    std::shared_ptr<Stream> stream;
-    const CUresult result = resolve_stream(driver, context, handle, &stream);
-    return result != CUDA_SUCCESS ? result : body(driver, *stream);
-  });
-}
-
 template <typename T>
 CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned flags) {
-  return with_stream(handle, [&](Driver& driver, Stream& stream) -> CUresult {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
     const CUresult result = check_write<T>(driver, address, flags);
     return result != CUDA_SUCCESS ? result : submit_write<T>(driver, stream, address, value);
   });
@@ -102,7 +93,7 @@ CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned fla
 
 template <typename T>
 CUresult wait_value(CUstream handle, CUdeviceptr address, T value, unsigned flags) {
-  return with_stream(handle, [&](Driver& driver, Stream& stream) -> CUresult {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
     const CUresult result = check_wait<T>(driver, address, flags);
     return result != CUDA_SUCCESS ? result : submit_wait<T>(driver, stream, address, value, flags);
   });
@@ -145,43 +136,26 @@ CUresult submit_one(Driver& driver, Stream& stream, const Operations& each) {
   }
 }
 
-CUstream own(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
-
 }  // namespace
 
-SIM_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                unsigned flags) {
-  return write_value<uint32_t>(stream, address, value, flags);
-}
+// SIM_VALUE(name, twin, function, type): a call that writes a value or waits for one, and its twin
+// whose stream 0 is the thread's own.
+#define SIM_VALUE(name, twin, function, type)                                      \
+  SIM_API name(CUstream stream, CUdeviceptr address, type value, unsigned flags) { \
+    return function<type>(stream, address, value, flags);                          \
+  }                                                                                \
+  SIM_API twin(CUstream stream, CUdeviceptr address, type value, unsigned flags) { \
+    return function<type>(own(stream), address, value, flags);                     \
+  }
 
-SIM_API cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                               unsigned flags) {
-  return wait_value<uint32_t>(stream, address, value, flags);
-}
-
-SIM_API cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                unsigned flags) {
-  return write_value<uint64_t>(stream, address, value, flags);
-}
-
-SIM_API cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                               unsigned flags) {
-  return wait_value<uint64_t>(stream, address, value, flags);
-}
-
-SIM_API cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                     unsigned flags) {
-  return write_value<uint64_t>(own(stream), address, value, flags);
-}
-
-SIM_API cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                    unsigned flags) {
-  return wait_value<uint64_t>(own(stream), address, value, flags);
-}
+SIM_VALUE(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz, write_value, cuuint32_t)
+SIM_VALUE(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz, wait_value, cuuint32_t)
+SIM_VALUE(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz, write_value, cuuint64_t)
+SIM_VALUE(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, wait_value, cuuint64_t)
 
 // All are checked before the first is enqueued.
 SIM_API cuStreamBatchMemOp_v2(CUstream handle, unsigned count, Operations* all, unsigned flags) {
-  return with_stream(handle, [&](Driver& driver, Stream& stream) -> CUresult {
+  return with_stream(handle, [&](Driver& driver, Lock&, Stream& stream) -> CUresult {
     if (count == 0 || count > 256 || all == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
     for (unsigned at = 0; at < count && result == CUDA_SUCCESS; ++at) {

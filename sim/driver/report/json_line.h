@@ -18,6 +18,13 @@ class JsonLine {
   void add(const char* name, const uint32_t (&value)[3]);
   void add_address(const char* name, uint64_t value);  // as "0x7f00"
   void add(const char* name, const JsonLine& object);
+  // Several members, in pairs of name and value.
+  template <typename Value, typename... Rest>
+  requires(sizeof...(Rest) > 0) void add(const char* name, const Value& value,
+                                         const Rest&... rest) {
+    add(name, value);
+    add(rest...);
+  }
   // `json` is JSON already.
   void raw(const std::string& name, const std::string& json);
   std::string text() const { return text_.empty() ? "{}" : text_ + "}"; }

@@ -45,23 +45,16 @@ std::string for_people(const Finding& finding) {
 // `bytes`: those of an access, or all of a leaked allocation.
 JsonLine json(const Finding& finding, uint64_t bytes) {
   JsonLine line;
-  line.add("check", finding.check);
-  line.add("kind", finding.kind);
-  line.add("kernel", finding.kernel);
-  line.add("cta", finding.block);
-  line.add("thread", finding.thread);
-  line.add("ptx_line", finding.ptx_line);
-  line.add("source", finding.source);
-  line.add("text", finding.text);
+  line.add("check", finding.check, "kind", finding.kind, "kernel", finding.kernel, "cta",
+           finding.block, "thread", finding.thread, "ptx_line", finding.ptx_line, "source",
+           finding.source, "text", finding.text);
   line.add_address("address", finding.address);
   line.add("bytes", bytes);
   if (finding.other_ptx_line != 0) {
     JsonLine other;
-    other.add("cta", finding.other_block);
-    other.add("thread", finding.other_thread);
-    other.add("ptx_line", finding.other_ptx_line);
-    other.add("source", finding.other_source);
-    other.add("access", finding.other_access);
+    other.add("cta", finding.other_block, "thread", finding.other_thread, "ptx_line",
+              finding.other_ptx_line, "source", finding.other_source, "access",
+              finding.other_access);
     line.add("other", other);
   }
   return line;

@@ -8,32 +8,13 @@
 namespace sim::driver {
 namespace {
 
-void add_traffic(JsonLine& line, const std::string& name, const Counters::Traffic& traffic) {
-  line.raw(name + "_requests", std::to_string(traffic.requests));
-  line.raw(name + "_bytes", std::to_string(traffic.bytes));
-  line.raw(name + "_sectors", std::to_string(traffic.sectors));
-  line.raw(name + "_minimum_sectors", std::to_string(traffic.minimum_sectors));
-  line.raw(name + "_conflicts", std::to_string(traffic.conflicts));
-  line.raw(name + "_wavefronts", std::to_string(traffic.wavefronts));
-}
-
 std::string lines_json(const std::vector<LineCounters>& lines) {
   std::string all = "[";
   for (const LineCounters& each : lines) {
     JsonLine line;
-    line.add("ptx_line", each.ptx_line);
-    line.add("source", each.source);
-    line.add("text", each.text);
-    line.add("class", each.cls);
-    line.add("executions", each.executions);
-    line.add("thread_instructions", each.thread_instructions);
-    line.add("global_requests", each.global_requests);
-    line.add("global_bytes", each.global_bytes);
-    line.add("global_sectors", each.global_sectors);
-    line.add("shared_requests", each.shared_requests);
-    line.add("shared_bytes", each.shared_bytes);
-    line.add("shared_wavefronts", each.shared_wavefronts);
-    line.add("tensor_ops", each.tensor_ops);
+    line.add("ptx_line", each.ptx_line, "source", each.source, "text", each.text, "class", each.cls,
+             "executions", each.executions);
+    for (const auto& count : kLineCounts) line.add(count.name, each.*count.value);
     line.add("barrier_waits", each.barrier_waits);
     if (all.size() > 1) all += ',';
     all += line.text();
@@ -41,7 +22,7 @@ std::string lines_json(const std::vector<LineCounters>& lines) {
   return all + "]";
 }
 
-// What the launch would take on the device, by sim/model.
+// Adds the time that the launch would take on the device, by sim/model.
 void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
                     const std::string& name) {
   const model::Gpu* gpu = model::find_gpu(name);
@@ -53,13 +34,9 @@ void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
     terms.add(term.resource, static_cast<uint64_t>(term.cycles));
   }
   JsonLine out;
-  out.add("gpu", name);
-  out.add("clock_hz", gpu->clock_hz);
-  out.add("launch_seconds", gpu->launch_seconds);
-  out.add("cycles", static_cast<uint64_t>(prediction.cycles));
-  out.add("seconds", prediction.seconds);
-  out.add("bound", prediction.bound);
-  out.add("terms", terms);
+  out.add("gpu", name, "clock_hz", gpu->clock_hz, "launch_seconds", gpu->launch_seconds, "cycles",
+          static_cast<uint64_t>(prediction.cycles), "seconds", prediction.seconds, "bound",
+          prediction.bound, "terms", terms);
   line.add("predicted", out);
 }
 
@@ -69,25 +46,19 @@ void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const 
   const Counters& counters = outcome.counters;
   line.add("kernel", grid.kernel->name);
   line.add_address("module", grid.image->module->digest());
-  line.add("grid", grid.grid);
-  line.add("block", grid.block);
-  line.add("cluster", grid.cluster);
-  line.add("dynamic_shared_bytes", uint64_t{grid.dynamic_shared_bytes});
-  line.add("error", outcome.error);
-  line.add("seconds", counters.seconds);
+  line.add("grid", grid.grid, "block", grid.block, "cluster", grid.cluster, "dynamic_shared_bytes",
+           uint64_t{grid.dynamic_shared_bytes}, "error", outcome.error, "seconds",
+           counters.seconds);
   if (counters.sampled_blocks > 0) line.add("sampled_blocks", counters.sampled_blocks);
-  line.add("warp_instructions", counters.warp_instructions);
-  line.add("thread_instructions", counters.thread_instructions);
-  line.add("tensor_ops", counters.tensor_ops);
-  line.add("barrier_waits", counters.barrier_waits);
-  add_traffic(line, "global_load", counters.global_load);
-  add_traffic(line, "global_store", counters.global_store);
-  add_traffic(line, "global_atomic", counters.global_atomic);
-  add_traffic(line, "shared_load", counters.shared_load);
-  add_traffic(line, "shared_store", counters.shared_store);
-  add_traffic(line, "local_load", counters.local_load);
-  add_traffic(line, "local_store", counters.local_store);
-  add_traffic(line, "const_load", counters.const_load);
+  line.add("warp_instructions", counters.warp_instructions, "thread_instructions",
+           counters.thread_instructions, "tensor_ops", counters.tensor_ops, "barrier_waits",
+           counters.barrier_waits);
+  for (const auto& kind : kTrafficKinds) {
+    for (const auto& each : kTrafficCounts) {
+      const std::string name = std::string(kind.name) + "_" + each.name;
+      line.raw(name, std::to_string(counters.*kind.value.*each.value));
+    }
+  }
   line.add("unique_load_sectors", counters.unique_load_sectors);
   line.add("unique_store_sectors", counters.unique_store_sectors);
   JsonLine classes;

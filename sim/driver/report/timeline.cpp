@@ -25,13 +25,8 @@ double time_of(const Driver& driver, const Completion& completion) {
 JsonLine line_of(const Stream& stream, uint64_t handle, const char* kind, const std::string& name,
                  double begin, double end) {
   JsonLine line;
-  line.add("rank", stream.rank);
-  line.add("context", stream.context->handle);
-  line.add("stream", handle);
-  line.add("kind", kind);
-  line.add("name", name);
-  line.add("begin", begin);
-  line.add("end", end);
+  line.add("rank", stream.rank, "context", stream.context->handle, "stream", handle, "kind", kind,
+           "name", name, "begin", begin, "end", end);
   return line;
 }
 
@@ -50,10 +45,8 @@ double write_arrival(const Stream& stream, uint64_t handle, const Arrival& arriv
   const double start = std::max(begin, arrival.begin), end = std::max(start, arrival.end);
   write_wait(stream, handle, "partner", begin, start);
   JsonLine line = line_of(stream, handle, "transfer", arrival.name, start, end);
-  line.add("bytes", std::max(arrival.sent, arrival.received));
-  line.add("sent", arrival.sent);
-  line.add("received", arrival.received);
-  line.add("peer", arrival.peer);
+  line.add("bytes", std::max(arrival.sent, arrival.received), "sent", arrival.sent, "received",
+           arrival.received, "peer", arrival.peer);
   report_timeline(line);
   return end;
 }

@@ -7,6 +7,7 @@
 #include "sim/exec/async/bulk.h"
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/reduce.h"
+#include "sim/exec/handlers.h"
 
 namespace sim::base {
 namespace {
@@ -34,7 +35,26 @@ void add_pieces(Copy* c, uint64_t from, uint64_t to, uint32_t bytes, uint32_t ma
   }
 }
 
-Type reduction_type(const Form& f) { return f.type(); }
+// One end of a bulk copy: an offset in a block's shared memory, or a global address.
+struct End {
+  bool good;  // false: a finding was reported
+  Block* block;
+  uint64_t address;
+};
+End end_of(Warp& w, const Inst& i, unsigned l, Space space, unsigned operand, unsigned n,
+           uint32_t bytes, bool write) {
+  const Operands o(w, i);
+  if (space != Space::global) {
+    const Place p = o.shared(operand, n, l, bytes, 16, write && space == Space::cluster);
+    return {p.block != nullptr, p.block, p.offset};
+  }
+  const uint64_t address = o.address(operand, n, l);
+  if (address % 16 != 0) {
+    report(w, i, Fault::misaligned, l, address, 16, Space::global, write);
+    return {false, nullptr, address};
+  }
+  return {!bytes || check_global(w, i, l, address, bytes, write), nullptr, address};
+}
 
 void bulk_lane(Warp& w, const Inst& i, unsigned l) {
   const Operands o(w, i);
@@ -45,38 +65,22 @@ void bulk_lane(Warp& w, const Inst& i, unsigned l) {
     return refuse(w, i, l, bytes,
                   std::to_string(bytes) + " bytes; a bulk copy needs a multiple of 16");
   Copy proto = new_copy(w, i, l);
-  uint64_t source = 0, target = 0;
   // In order of the operands: addresses 0 (destination), 1 (source), 2 (mbarrier).
-  if (from == Space::global) {
-    source = o.address(2, 1, l);
-    if (source % 16 != 0)
-      return report(w, i, Fault::misaligned, l, source, 16, Space::global, false);
-    if (bytes && !check_global(w, i, l, source, bytes, false)) return;
-  } else {
-    const Place p = o.shared(2, 1, l, bytes, 16, false);
-    if (!p.block) return;
-    proto.source = p.block;
-    source = p.offset;
-  }
-  if (to == Space::global) {
-    target = o.address(0, 0, l);
-    if (target % 16 != 0)
-      return report(w, i, Fault::misaligned, l, target, 16, Space::global, true);
-    if (bytes && !check_global(w, i, l, target, bytes, true)) return;
-  } else {
-    const Place p = o.shared(0, 0, l, bytes, 16, to == Space::cluster);
-    if (!p.block) return;
-    proto.target = p.block;
-    target = p.offset;
-  }
+  const End source = end_of(w, i, l, from, 2, 1, bytes, false);
+  if (!source.good) return;
+  const End target = end_of(w, i, l, to, 0, 0, bytes, true);
+  if (!target.good) return;
+  proto.source = source.block;
+  proto.target = target.block;
   proto.path = to == Space::global     ? Path::shared_to_global
                : from == Space::global ? Path::global_to_shared
                                        : Path::shared_to_shared;
   if (f.op == Op::bulk_reduce) {
     proto.reduce = f.atomic;
-    proto.type = reduction_type(f);
+    proto.type = f.type();
   }
-  add_pieces(&proto, source, target, bytes, f.detail & kByteMask ? o.u32(7, l) & 0xFFFF : 0xFFFF);
+  add_pieces(&proto, source.address, target.address, bytes,
+             f.detail & kByteMask ? o.u32(7, l) & 0xFFFF : 0xFFFF);
   const Place barrier =
       f.detail & kCompleteTx ? o.shared(5, 2, l, 8, 8, to == Space::cluster) : Place{};
   if ((f.detail & kCompleteTx) && !barrier.block) return;
@@ -194,22 +198,12 @@ void send(Copy copy, Place barrier, uint32_t bytes, uint32_t multicast) {
 Handler resolve_bulk(const Form& f) {
   const bool reduces = f.op == Op::bulk_reduce || f.op == Op::red_async;
   if (reduces && !can_reduce(f.type(), f.atomic)) return nullptr;
-  switch (f.op) {
-    case Op::bulk_copy:
-    case Op::bulk_reduce:
-      return bulk;
-    case Op::bulk_prefetch:
-      return prefetch;
-    case Op::bulk_commit:
-      return commit;
-    case Op::bulk_wait:
-      return wait;
-    case Op::st_async:
-    case Op::red_async:
-      return element;
-    default:
-      return resolve_tensor_copy(f);
-  }
+  static constexpr HandlerRow<Op> kRows[] = {
+      {Op::bulk_copy, bulk},     {Op::bulk_reduce, bulk}, {Op::bulk_prefetch, prefetch},
+      {Op::bulk_commit, commit}, {Op::bulk_wait, wait},   {Op::st_async, element},
+      {Op::red_async, element}};
+  const Handler handler = find_handler(f.op, kRows);
+  return handler ? handler : resolve_tensor_copy(f);
 }
 
 }  // namespace sim::base

@@ -6,6 +6,7 @@
 #include "sim/check/race.h"
 #include "sim/exec/async/operands.h"
 #include "sim/exec/grid_state.h"
+#include "sim/exec/handlers.h"
 
 namespace sim {
 
@@ -134,20 +135,12 @@ void setmaxnreg(Warp& w, const Inst& i, uint32_t exec) {
 }  // namespace
 
 Handler resolve_cluster(const Form& f) {
-  switch (f.op) {
-    case Op::cluster_arrive:
-      return arrive;
-    case Op::cluster_wait:
-      return wait;
-    case Op::mapa:
-      return mapa;
-    case Op::getctarank:
-      return getctarank;
-    case Op::setmaxnreg:
-      return setmaxnreg;
-    default:
-      return nullptr;
-  }
+  static constexpr HandlerRow<Op> kRows[] = {{Op::cluster_arrive, arrive},
+                                             {Op::cluster_wait, wait},
+                                             {Op::mapa, mapa},
+                                             {Op::getctarank, getctarank},
+                                             {Op::setmaxnreg, setmaxnreg}};
+  return find_handler(f.op, kRows);
 }
 
 }  // namespace sim::base

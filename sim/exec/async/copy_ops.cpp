@@ -16,7 +16,7 @@ uint64_t shared_address(const Warp& w, const Inst& i, unsigned lane) {
 
 // Lanes move 128 bytes together; those that want other bytes of the same banks come later. Passes
 // are counted, and those that no conflict would need.
-void count_passes(TrafficCounts* t, const uint32_t* unit, uint32_t exec, uint32_t size) {
+void count_passes(Traffic* t, const uint32_t* unit, uint32_t exec, uint32_t size) {
   const uint32_t group = 128 / size;
   for (uint32_t begin = 0; begin < 32; begin += group) {
     uint32_t most = 0;
@@ -33,7 +33,7 @@ void count_passes(TrafficCounts* t, const uint32_t* unit, uint32_t exec, uint32_
 }
 
 void count_shared(Warp& w, const uint32_t* unit, uint32_t exec, uint32_t size) {
-  TrafficCounts& t = w.worker->tally.shared_store;
+  Traffic& t = w.worker->tally.shared_store;
   ++t.requests;
   t.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   count_passes(&t, unit, exec, size);
@@ -41,7 +41,7 @@ void count_shared(Warp& w, const uint32_t* unit, uint32_t exec, uint32_t size) {
 
 // A warp's request touches a sector once, however many lanes read of it: what check_global counted
 // lane by lane is set right.
-void count_sectors(TrafficCounts& loads, const TrafficCounts& before, const Copy& c) {
+void count_sectors(Traffic& loads, const Traffic& before, const Copy& c) {
   uint64_t seen[32], bytes = 0;
   uint32_t count = 0;
   for (const auto& piece : c.pieces) {
@@ -74,8 +74,8 @@ void copy(Warp& w, const Inst& i, uint32_t exec) {
   c->lanes = exec;
   c->lane = static_cast<unsigned>(__builtin_ctz(exec));
   c->target = w.block;
-  TrafficCounts& loads = w.worker->tally.global_load;
-  const TrafficCounts before = loads;
+  Traffic& loads = w.worker->tally.global_load;
+  const Traffic before = loads;
   ++loads.requests;
   uint32_t unit[32] = {};  // of shared memory
   for (uint32_t rest = exec; rest; rest &= rest - 1) {

@@ -6,6 +6,7 @@
 #include "sim/check/race.h"
 #include "sim/exec/async/operands.h"
 #include "sim/exec/grid_state.h"
+#include "sim/exec/handlers.h"
 
 namespace sim::base {
 namespace {
@@ -187,28 +188,18 @@ Place find_place(Warp& w, const Inst& i, unsigned lane, uint64_t address, bool g
 }
 
 Handler resolve_mbarrier(const Form& f) {
-  switch (f.op) {
-    case Op::mbarrier_init:
-      return change<Op::mbarrier_init>;
-    case Op::mbarrier_inval:
-      return change<Op::mbarrier_inval>;
-    case Op::mbarrier_expect_tx:
-      return change<Op::mbarrier_expect_tx>;
-    case Op::mbarrier_complete_tx:
-      return change<Op::mbarrier_complete_tx>;
-    case Op::mbarrier_arrive:
-    case Op::mbarrier_arrive_drop:
-      return arrive;
-    case Op::mbarrier_test_wait:
-    case Op::mbarrier_try_wait:
-      return wait;
-    case Op::mbarrier_pending_count:
-      return pending_count;
-    case Op::cp_mbarrier_arrive:
-      return arrive_after_copies;
-    default:
-      return nullptr;
-  }
+  static constexpr HandlerRow<Op> kRows[] = {
+      {Op::mbarrier_init, change<Op::mbarrier_init>},
+      {Op::mbarrier_inval, change<Op::mbarrier_inval>},
+      {Op::mbarrier_expect_tx, change<Op::mbarrier_expect_tx>},
+      {Op::mbarrier_complete_tx, change<Op::mbarrier_complete_tx>},
+      {Op::mbarrier_arrive, arrive},
+      {Op::mbarrier_arrive_drop, arrive},
+      {Op::mbarrier_test_wait, wait},
+      {Op::mbarrier_try_wait, wait},
+      {Op::mbarrier_pending_count, pending_count},
+      {Op::cp_mbarrier_arrive, arrive_after_copies}};
+  return find_handler(f.op, kRows);
 }
 
 }  // namespace sim::base

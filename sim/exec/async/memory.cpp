@@ -13,7 +13,7 @@ Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, ui
     return nullptr;
   }
   Tally& tally = w.worker->tally;
-  TrafficCounts& t = store ? tally.global_store : tally.global_load;
+  Traffic& t = store ? tally.global_store : tally.global_load;
   const uint64_t first = address >> 5, last = (address + bytes - 1) >> 5;
   t.bytes += bytes;
   t.sectors += last - first + 1;

@@ -69,25 +69,13 @@ void each(uint8_t* to, const uint8_t* from, uint32_t bytes, F f) {
 bool can_reduce(Type type, Atomic op) {
   const bool sum = op == Atomic::add, order = op == Atomic::min || op == Atomic::max;
   const bool bitwise = op == Atomic::and_ || op == Atomic::or_ || op == Atomic::xor_;
-  switch (type) {
-    case Type::u32:
-      return sum || order || op == Atomic::inc || op == Atomic::dec;
-    case Type::s32:
-    case Type::u64:
-    case Type::s64:
-      return sum || order;
-    case Type::b32:
-    case Type::b64:
-      return bitwise;
-    case Type::f16:
-    case Type::bf16:
-      return sum || order;
-    case Type::f32:
-    case Type::f64:
-      return sum;
-    default:
-      return false;
-  }
+  if (type == Type::f32 || type == Type::f64) return sum;
+  if (type == Type::b32 || type == Type::b64) return bitwise;
+  if (type == Type::f16 || type == Type::bf16) return sum || order;
+  if (type == Type::u32 && (op == Atomic::inc || op == Atomic::dec)) return true;
+  const bool integer =
+      type == Type::u32 || type == Type::s32 || type == Type::u64 || type == Type::s64;
+  return integer && (sum || order);
 }
 
 void reduce(uint8_t* to, const uint8_t* from, uint32_t bytes, Type type, Atomic op, bool flush) {

@@ -171,7 +171,7 @@ void tensor_lane(Warp& w, const Inst& i, unsigned lane) {
     if (good) add_run(&c, map, tile.offset, address, inside, first, n, load);
   });
   if (!good) return;
-  TrafficCounts& t = load ? w.worker->tally.global_load : w.worker->tally.global_store;
+  Traffic& t = load ? w.worker->tally.global_load : w.worker->tally.global_store;
   ++t.requests;
   const Place barrier =
       load ? o.shared(kBarrier, 2, lane, 8, 8, f.space() == Space::cluster) : Place{};
@@ -205,17 +205,8 @@ const void* find_map(Warp& w, const Inst& i, unsigned lane, uint64_t address) {
 }
 
 Handler resolve_tensor_copy(const Form& f) {
-  switch (f.op) {
-    case Op::tensormap_replace:
-    case Op::tensormap_copy:
-      return resolve_tensor_map(f);
-    case Op::tensor_copy:
-    case Op::tensor_reduce:
-    case Op::tensor_prefetch:
-      return tensor;
-    default:
-      return nullptr;
-  }
+  if (f.op == Op::tensormap_replace || f.op == Op::tensormap_copy) return resolve_tensor_map(f);
+  return f.op >= Op::tensor_copy && f.op <= Op::tensor_prefetch ? tensor : nullptr;
 }
 
 }  // namespace sim::base

@@ -10,8 +10,7 @@ namespace {
 bool local(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
   const LaunchView& launch = view(*w.worker);
   const uint64_t depot = launch.depot_bytes;
-  TrafficCounts& counts =
-      use == Use::load ? w.worker->tally.local_load : w.worker->tally.local_store;
+  Traffic& counts = use == Use::load ? w.worker->tally.local_load : w.worker->tally.local_store;
   ++counts.requests;
   counts.bytes += static_cast<uint64_t>(__builtin_popcount(exec)) * size;
   for (uint32_t rest = exec; rest; rest &= rest - 1) {

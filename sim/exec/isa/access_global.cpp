@@ -85,7 +85,7 @@ uint32_t count_sectors(const Access& a, uint32_t exec, uint32_t size, Region* r,
   return count ? count : count_scattered(a, exec);
 }
 
-void tally_global(TrafficCounts& t, uint32_t lanes, uint32_t size, uint32_t sectors) {
+void tally_global(Traffic& t, uint32_t lanes, uint32_t size, uint32_t sectors) {
   const uint64_t bytes = static_cast<uint64_t>(lanes) * size;
   const uint64_t least = (bytes + 31) / 32;
   ++t.requests;
@@ -122,10 +122,10 @@ bool check_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t siz
   const Bounds b = spread(a, exec, size);
   const LaunchView& launch = view(*w.worker);
   Tally& tally = w.worker->tally;
-  TrafficCounts& counts = space == Space::constant ? tally.const_load
-                          : use == Use::load       ? tally.global_load
-                          : use == Use::store      ? tally.global_store
-                                                   : tally.global_atomic;
+  Traffic& counts = space == Space::constant ? tally.const_load
+                    : use == Use::load       ? tally.global_load
+                    : use == Use::store      ? tally.global_store
+                                             : tally.global_atomic;
   for (int l = 0; l < 32; ++l) a.pointer[l] = reinterpret_cast<uint8_t*>(a.address[l]);
   const auto lanes = static_cast<uint32_t>(__builtin_popcount(exec));
   if (!launch.check_memory) {

@@ -93,22 +93,12 @@ Handler resolve_bytes(const Form& f) {
       if (b) return f.has(kHi) ? dp2a<uint16_t, int8_t, true> : dp2a<uint16_t, int8_t, false>;
       return f.has(kHi) ? dp2a<uint16_t, uint8_t, true> : dp2a<uint16_t, uint8_t, false>;
     case Op::prmt:
-      switch (f.prmt) {
-        case Prmt::f4e:
-          return prmt<Prmt::f4e>;
-        case Prmt::b4e:
-          return prmt<Prmt::b4e>;
-        case Prmt::rc8:
-          return prmt<Prmt::rc8>;
-        case Prmt::ecl:
-          return prmt<Prmt::ecl>;
-        case Prmt::ecr:
-          return prmt<Prmt::ecr>;
-        case Prmt::rc16:
-          return prmt<Prmt::rc16>;
-        default:
-          return prmt<Prmt::none>;
-      }
+      static constexpr HandlerRow<Prmt> kRows[] = {
+          {Prmt::none, prmt<Prmt::none>}, {Prmt::f4e, prmt<Prmt::f4e>},
+          {Prmt::b4e, prmt<Prmt::b4e>},   {Prmt::rc8, prmt<Prmt::rc8>},
+          {Prmt::ecl, prmt<Prmt::ecl>},   {Prmt::ecr, prmt<Prmt::ecr>},
+          {Prmt::rc16, prmt<Prmt::rc16>}};
+      return find_handler(f.prmt, kRows);
     case Op::bmsk:
       return f.has(kWrap) ? bmsk<true> : bmsk<false>;
     case Op::szext:

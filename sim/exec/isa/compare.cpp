@@ -6,7 +6,7 @@
 namespace sim::SIM_ISA {
 namespace {
 
-// How a lane is read for comparison; a half as its float value.
+// Reads a lane for comparison; a half becomes its float value.
 template <class T>
 struct Reader {
   static SIM_INLINE T read(CellOf<T> v) { return get<T>(v); }
@@ -183,111 +183,68 @@ Handler pick_x2(const Form& f) {
   return f.op == Op::set && f.combine == Bool::none ? SIM_RARE(set_x2<C, H>) : nullptr;
 }
 
+template <Compare C>
+struct Comparison {
+  static constexpr Compare value = C;
+};
+// Returns make(Comparison<C>()) for the C of the list that is `c`; null if none is.
+template <Compare C, Compare... Rest, class Make>
+Handler with_compare(Compare c, Make make) {
+  if (c == C) return make(Comparison<C>());
+  if constexpr (sizeof...(Rest) > 0)
+    return with_compare<Rest...>(c, make);
+  else
+    return nullptr;
+}
+template <class Make>
+Handler with_real_compare(Compare c, Make make) {
+  return with_compare<Compare::eq, Compare::ne, Compare::lt, Compare::le, Compare::gt, Compare::ge,
+                      Compare::equ, Compare::neu, Compare::ltu, Compare::leu, Compare::gtu,
+                      Compare::geu, Compare::num, Compare::nan>(c, make);
+}
+
+// Integers may write lo, ls, hi and hs for lt, le, gt and ge.
+constexpr Compare usual_name(Compare c) {
+  return c == Compare::lo   ? Compare::lt
+         : c == Compare::ls ? Compare::le
+         : c == Compare::hi ? Compare::gt
+         : c == Compare::hs ? Compare::ge
+                            : c;
+}
 template <class T>
 Handler integers(const Form& f) {
-  if (f.has(kFtz)) return nullptr;
-  switch (f.compare) {
-    case Compare::eq:
-      return pick<Compare::eq, T, false>(f);
-    case Compare::ne:
-      return pick<Compare::ne, T, false>(f);
-    case Compare::lt:
-    case Compare::lo:
-      return pick<Compare::lt, T, false>(f);
-    case Compare::le:
-    case Compare::ls:
-      return pick<Compare::le, T, false>(f);
-    case Compare::gt:
-    case Compare::hi:
-      return pick<Compare::gt, T, false>(f);
-    case Compare::ge:
-    case Compare::hs:
-      return pick<Compare::ge, T, false>(f);
-    default:
-      return nullptr;
-  }
+  return with_compare<Compare::eq, Compare::ne, Compare::lt, Compare::le, Compare::gt, Compare::ge>(
+      usual_name(f.compare), [&f](auto c) { return pick<decltype(c)::value, T, false>(f); });
 }
-#define SIM_REALS(PICK)          \
-  switch (f.compare) {           \
-    case Compare::eq:            \
-      return PICK(Compare::eq);  \
-    case Compare::ne:            \
-      return PICK(Compare::ne);  \
-    case Compare::lt:            \
-      return PICK(Compare::lt);  \
-    case Compare::le:            \
-      return PICK(Compare::le);  \
-    case Compare::gt:            \
-      return PICK(Compare::gt);  \
-    case Compare::ge:            \
-      return PICK(Compare::ge);  \
-    case Compare::equ:           \
-      return PICK(Compare::equ); \
-    case Compare::neu:           \
-      return PICK(Compare::neu); \
-    case Compare::ltu:           \
-      return PICK(Compare::ltu); \
-    case Compare::leu:           \
-      return PICK(Compare::leu); \
-    case Compare::gtu:           \
-      return PICK(Compare::gtu); \
-    case Compare::geu:           \
-      return PICK(Compare::geu); \
-    case Compare::num:           \
-      return PICK(Compare::num); \
-    case Compare::nan:           \
-      return PICK(Compare::nan); \
-    default:                     \
-      return nullptr;            \
-  }
 template <class T, bool Ftz>
 Handler reals(const Form& f) {
-#define SIM_PICK(C) pick<C, T, Ftz>(f)
-  SIM_REALS(SIM_PICK)
-#undef SIM_PICK
+  return with_real_compare(f.compare, [&f](auto c) { return pick<decltype(c)::value, T, Ftz>(f); });
 }
 template <class H>
-Handler pairs(const Form& f){
-#define SIM_PICK(C) pick_x2<C, H>(f)
-    SIM_REALS(SIM_PICK)
-#undef SIM_PICK
+Handler pairs(const Form& f) {
+  return with_real_compare(f.compare, [&f](auto c) { return pick_x2<decltype(c)::value, H>(f); });
 }
 
 Handler resolve_set(const Form& f) {
-  switch (f.last_type()) {
-    case Type::u16:
-      return integers<uint16_t>(f);
-    case Type::s16:
-      return integers<int16_t>(f);
-    case Type::u32:
-      return integers<uint32_t>(f);
-    case Type::s32:
-      return integers<int32_t>(f);
-    case Type::u64:
-      return integers<uint64_t>(f);
-    case Type::s64:
-      return integers<int64_t>(f);
-    case Type::b16:
-      return f.compare <= Compare::ne ? integers<uint16_t>(f) : nullptr;
-    case Type::b32:
-      return f.compare <= Compare::ne ? integers<uint32_t>(f) : nullptr;
-    case Type::b64:
-      return f.compare <= Compare::ne ? integers<uint64_t>(f) : nullptr;
-    case Type::f32:
-      return f.has(kFtz) ? reals<float, true>(f) : reals<float, false>(f);
-    case Type::f64:
-      return f.has(kFtz) ? nullptr : reals<double, false>(f);
-    case Type::f16:
-      return f.has(kFtz) ? nullptr : reals<F16, false>(f);
-    case Type::bf16:
-      return f.has(kFtz) ? nullptr : reals<Bf16, false>(f);
-    case Type::f16x2:
-      return pairs<F16>(f);
-    case Type::bf16x2:
-      return pairs<Bf16>(f);
-    default:
-      return nullptr;
+  const Type t = f.last_type();
+  if (t == Type::f16x2) return pairs<F16>(f);
+  if (t == Type::bf16x2) return pairs<Bf16>(f);
+  if (f.has(kFtz)) return t == Type::f32 ? reals<float, true>(f) : nullptr;
+  if (is_integer(t)) {
+    if (is_bits(t) && f.compare > Compare::ne) return nullptr;
+    return with_integer(t, [&f](auto value) -> Handler {
+      using T = decltype(value);
+      if constexpr (sizeof(T) >= 2)
+        return integers<T>(f);
+      else
+        return nullptr;
+    });
   }
+  return resolve_by(t, f,
+                    {{Type::f32, reals<float, false>},
+                     {Type::f64, reals<double, false>},
+                     {Type::f16, reals<F16, false>},
+                     {Type::bf16, reals<Bf16, false>}});
 }
 
 }  // namespace

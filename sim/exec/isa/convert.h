@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the files of cvt share: how a source is read, rounding to whole numbers, integers that
+// The files of cvt share these: the reading of a source, rounding to whole numbers, integers that
 // clamp.
 #pragma once
 
@@ -22,13 +22,9 @@ Handler resolve_convert_half(const Form& f);
 namespace {
 
 template <class T>
-constexpr bool kIsFloat = false;
-template <>
-constexpr bool kIsFloat<float> = true;
-template <>
-constexpr bool kIsFloat<double> = true;
+constexpr bool kIsFloat = static_cast<T>(0.5) != static_cast<T>(0);
 
-// How a lane of a source is read.
+// Each of these reads a lane of a source.
 struct AsF16 {
   using cell = uint32_t;
   static SIM_INLINE float load(uint32_t v) { return from_f16(v & 0xFFFFu); }
@@ -49,6 +45,23 @@ struct AsF64 {
   using cell = double;
   static SIM_INLINE double load(double v) { return v; }
 };
+
+// Returns make(S()) for the way S that the form reads a source of floats; null for other sources.
+template <class Make>
+Handler with_real_source(const Form& f, Make make) {
+  switch (f.types[1]) {
+    case Type::f32:
+      return f.has(kFtz) ? make(AsF32Ftz()) : make(AsF32());
+    case Type::f64:
+      return make(AsF64());
+    case Type::f16:
+      return make(AsF16());
+    case Type::bf16:
+      return make(AsBf16());
+    default:
+      return nullptr;
+  }
+}
 
 template <class T>
 struct AsInt {
@@ -153,18 +166,10 @@ void float_int_steps(Warp& w, const Inst& i, uint32_t exec) {
 }
 template <class D, class S>
 Handler float_int_round(Round r) {
-  switch (r) {
-    case Round::rni:
-      return SIM_RARE(float_int_steps<D, S, Round::rni>);
-    case Round::rzi:
-      return SIM_RARE(float_int_steps<D, S, Round::rzi>);
-    case Round::rmi:
-      return SIM_RARE(float_int_steps<D, S, Round::rmi>);
-    case Round::rpi:
-      return SIM_RARE(float_int_steps<D, S, Round::rpi>);
-    default:
-      return nullptr;
-  }
+  return find_handler(r, {{Round::rni, SIM_RARE(float_int_steps<D, S, Round::rni>)},
+                          {Round::rzi, SIM_RARE(float_int_steps<D, S, Round::rzi>)},
+                          {Round::rmi, SIM_RARE(float_int_steps<D, S, Round::rmi>)},
+                          {Round::rpi, SIM_RARE(float_int_steps<D, S, Round::rpi>)}});
 }
 
 }  // namespace

@@ -64,49 +64,25 @@ Handler whole_mods(const Form& f) {
 }
 template <class F>
 Handler same_real(const Form& f) {
-  switch (f.round) {
-    case Round::rni:
-      return whole_mods<F, Round::rni>(f);
-    case Round::rzi:
-      return whole_mods<F, Round::rzi>(f);
-    case Round::rmi:
-      return whole_mods<F, Round::rmi>(f);
-    case Round::rpi:
-      return whole_mods<F, Round::rpi>(f);
-    case Round::none:
-      return whole_mods<F, Round::none>(f);
-    default:
-      return nullptr;
-  }
+  return resolve_by(f.round, f,
+                    {{Round::rni, whole_mods<F, Round::rni>},
+                     {Round::rzi, whole_mods<F, Round::rzi>},
+                     {Round::rmi, whole_mods<F, Round::rmi>},
+                     {Round::rpi, whole_mods<F, Round::rpi>},
+                     {Round::none, whole_mods<F, Round::none>}});
 }
 
 template <class D>
 Handler to_real_from(const Form& f, Type s) {
   constexpr bool kWide = sizeof(D) == 8;
-  switch (s) {
-    case Type::f16:
-      return to_real_mods<D, AsF16, true>(f);
-    case Type::bf16:
-      return to_real_mods<D, AsBf16, true, !kWide>(f);
-    case Type::u8:
-      return to_real_mods<D, AsInt<uint8_t>, true>(f);
-    case Type::s8:
-      return to_real_mods<D, AsInt<int8_t>, true>(f);
-    case Type::u16:
-      return to_real_mods<D, AsInt<uint16_t>, true>(f);
-    case Type::s16:
-      return to_real_mods<D, AsInt<int16_t>, true>(f);
-    case Type::u32:
-      return to_real_mods<D, AsInt<uint32_t>, kWide>(f);
-    case Type::s32:
-      return to_real_mods<D, AsInt<int32_t>, kWide>(f);
-    case Type::u64:
-      return to_real_mods<D, AsInt<uint64_t>, false>(f);
-    case Type::s64:
-      return to_real_mods<D, AsInt<int64_t>, false>(f);
-    default:
-      return nullptr;
-  }
+  if (s == Type::f16) return to_real_mods<D, AsF16, true>(f);
+  if (s == Type::bf16) return to_real_mods<D, AsBf16, true, !kWide>(f);
+  if (is_bits(s)) return nullptr;
+  return with_integer(s, [&f](auto value) {
+    using S = decltype(value);
+    // The fraction of f32 has 24 bits, and that of f64 has 53.
+    return to_real_mods<D, AsInt<S>, sizeof(S) < (kWide ? 8 : 4)>(f);
+  });
 }
 
 }  // namespace

@@ -59,18 +59,11 @@ Handler half_pair(const Form& f) {
 
 Handler resolve_convert_half(const Form& f) {
   if (f.types[1] != Type::f32) return nullptr;
-  switch (f.types[0]) {
-    case Type::f16:
-      return half_one<F16>(f);
-    case Type::bf16:
-      return half_one<Bf16>(f);
-    case Type::f16x2:
-      return half_pair<F16>(f);
-    case Type::bf16x2:
-      return half_pair<Bf16>(f);
-    default:
-      return nullptr;
-  }
+  return resolve_by(f.types[0], f,
+                    {{Type::f16, half_one<F16>},
+                     {Type::bf16, half_one<Bf16>},
+                     {Type::f16x2, half_pair<F16>},
+                     {Type::bf16x2, half_pair<Bf16>}});
 }
 
 }  // namespace sim::SIM_ISA

@@ -26,102 +26,36 @@ template <class D, class S>
 void saturate(Warp& w, const Inst& i, uint32_t exec) {
   clamped(w, i, exec, sizeof(S) == 8, sizeof(D) == 8, clamped_lane<D, S>);
 }
-template <class D>
-Handler saturating_from(Type s) {
-  switch (s) {
-    case Type::u8:
-    case Type::b8:
-      return saturate<D, uint8_t>;
-    case Type::s8:
-      return saturate<D, int8_t>;
-    case Type::u16:
-    case Type::b16:
-      return saturate<D, uint16_t>;
-    case Type::s16:
-      return saturate<D, int16_t>;
-    case Type::u32:
-    case Type::b32:
-      return saturate<D, uint32_t>;
-    case Type::s32:
-      return saturate<D, int32_t>;
-    case Type::u64:
-    case Type::b64:
-      return saturate<D, uint64_t>;
-    case Type::s64:
-      return saturate<D, int64_t>;
-    default:
-      return nullptr;
-  }
-}
 Handler saturating(Type d, Type s) {
-  switch (d) {
-    case Type::u8:
-      return saturating_from<uint8_t>(s);
-    case Type::s8:
-      return saturating_from<int8_t>(s);
-    case Type::u16:
-      return saturating_from<uint16_t>(s);
-    case Type::s16:
-      return saturating_from<int16_t>(s);
-    case Type::u32:
-      return saturating_from<uint32_t>(s);
-    case Type::s32:
-      return saturating_from<int32_t>(s);
-    case Type::u64:
-      return saturating_from<uint64_t>(s);
-    case Type::s64:
-      return saturating_from<int64_t>(s);
-    default:
-      return nullptr;
-  }
+  if (is_bits(d)) return nullptr;
+  return with_integer(d, [s](auto result) {
+    using D = decltype(result);
+    return with_integer(s, [](auto value) -> Handler { return saturate<D, decltype(value)>; });
+  });
 }
 
 template <class S>
 Handler float_to_narrow(Type d, Round r) {
-  switch (d) {
-    case Type::u8:
-      return float_int_round<uint8_t, S>(r);
-    case Type::s8:
-      return float_int_round<int8_t, S>(r);
-    case Type::u16:
-      return float_int_round<uint16_t, S>(r);
-    case Type::s16:
-      return float_int_round<int16_t, S>(r);
-    default:
+  if (is_bits(d)) return nullptr;
+  return with_integer(d, [r](auto result) -> Handler {
+    using D = decltype(result);
+    if constexpr (sizeof(D) < 4)
+      return float_int_round<D, S>(r);
+    else
       return nullptr;
-  }
+  });
 }
 Handler to_narrow(const Form& f) {
-  const Type d = f.types[0];
-  switch (f.types[1]) {
-    case Type::f32:
-      return f.has(kFtz) ? float_to_narrow<AsF32Ftz>(d, f.round)
-                         : float_to_narrow<AsF32>(d, f.round);
-    case Type::f64:
-      return float_to_narrow<AsF64>(d, f.round);
-    case Type::f16:
-      return float_to_narrow<AsF16>(d, f.round);
-    case Type::bf16:
-      return float_to_narrow<AsBf16>(d, f.round);
-    default:
-      return nullptr;
-  }
+  return with_real_source(
+      f, [&](auto source) { return float_to_narrow<decltype(source)>(f.types[0], f.round); });
 }
 
 template <class H, class S>
 Handler half_round(Round r) {
-  switch (r) {
-    case Round::rn:
-      return half_steps<H, S, Round::rn>;
-    case Round::rz:
-      return half_steps<H, S, Round::rz>;
-    case Round::rm:
-      return half_steps<H, S, Round::rm>;
-    case Round::rp:
-      return half_steps<H, S, Round::rp>;
-    default:
-      return nullptr;
-  }
+  return find_handler(r, {{Round::rn, half_steps<H, S, Round::rn>},
+                          {Round::rz, half_steps<H, S, Round::rz>},
+                          {Round::rm, half_steps<H, S, Round::rm>},
+                          {Round::rp, half_steps<H, S, Round::rp>}});
 }
 template <class H, Round R>
 void half_whole(Warp& w, const Inst& i, uint32_t exec) {
@@ -132,18 +66,10 @@ void half_whole(Warp& w, const Inst& i, uint32_t exec) {
 template <class H>
 Handler half_same(const Form& f) {
   if (f.has(~0ull)) return nullptr;
-  switch (f.round) {
-    case Round::rni:
-      return half_whole<H, Round::rni>;
-    case Round::rzi:
-      return half_whole<H, Round::rzi>;
-    case Round::rmi:
-      return half_whole<H, Round::rmi>;
-    case Round::rpi:
-      return half_whole<H, Round::rpi>;
-    default:
-      return nullptr;
-  }
+  return find_handler(f.round, {{Round::rni, half_whole<H, Round::rni>},
+                                {Round::rzi, half_whole<H, Round::rzi>},
+                                {Round::rmi, half_whole<H, Round::rmi>},
+                                {Round::rpi, half_whole<H, Round::rpi>}});
 }
 template <class H, class Other>
 Handler to_half(const Form& f, Type other) {
@@ -151,24 +77,15 @@ Handler to_half(const Form& f, Type other) {
   if (s == f.types[0]) return half_same<H>(f);
   if (f.has(~0ull)) return nullptr;
   if (s == other) return half_round<H, Other>(f.round);
-  switch (s) {
-    case Type::f64:
-      return half_round<H, AsF64>(f.round);
-    case Type::u8:
-      return half_round<H, AsInt<uint8_t>>(f.round);
-    case Type::s8:
-      return half_round<H, AsInt<int8_t>>(f.round);
-    case Type::u16:
-      return half_round<H, AsInt<uint16_t>>(f.round);
-    case Type::s16:
-      return half_round<H, AsInt<int16_t>>(f.round);
-    case Type::u32:
-      return half_round<H, AsInt<uint32_t>>(f.round);
-    case Type::s32:
-      return half_round<H, AsInt<int32_t>>(f.round);
-    default:
+  if (s == Type::f64) return half_round<H, AsF64>(f.round);
+  if (is_bits(s)) return nullptr;
+  return with_integer(s, [&f](auto value) -> Handler {
+    using S = decltype(value);
+    if constexpr (sizeof(S) < 8)
+      return half_round<H, AsInt<S>>(f.round);
+    else
       return nullptr;
-  }
+  });
 }
 
 }  // namespace

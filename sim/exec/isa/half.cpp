@@ -190,44 +190,24 @@ Handler resolve_sign(const Form& f) {
 template <class H, bool Pair>
 Handler resolve_format(const Form& f) {
   if (f.round > Round::rn || (!kHasFtz<H> && f.has(kFtz | kSat))) return nullptr;
-  switch (f.op) {
-    case Op::add:
-      return resolve_two<H, Add, Pair>(f);
-    case Op::sub:
-      return resolve_two<H, Sub, Pair>(f);
-    case Op::mul:
-      return f.has(kHi | kLo | kWide) ? nullptr : resolve_two<H, Mul, Pair>(f);
-    case Op::fma:
-      return resolve_fma<H, Pair>(f);
-    case Op::min:
-      return resolve_extreme<H, false, Pair>(f);
-    case Op::max:
-      return resolve_extreme<H, true, Pair>(f);
-    case Op::neg:
-      return resolve_sign<H, true, Pair>(f);
-    case Op::abs:
-      return resolve_sign<H, false, Pair>(f);
-    default:
-      return nullptr;
-  }
+  if (f.op == Op::mul && f.has(kHi | kLo | kWide)) return nullptr;
+  static constexpr ResolverRow<Op> kRows[] = {
+      {Op::add, resolve_two<H, Add, Pair>},       {Op::sub, resolve_two<H, Sub, Pair>},
+      {Op::mul, resolve_two<H, Mul, Pair>},       {Op::fma, resolve_fma<H, Pair>},
+      {Op::min, resolve_extreme<H, false, Pair>}, {Op::max, resolve_extreme<H, true, Pair>},
+      {Op::neg, resolve_sign<H, true, Pair>},     {Op::abs, resolve_sign<H, false, Pair>}};
+  return resolve_by(f.op, f, kRows);
 }
 
 }  // namespace
 
 Handler resolve_half(const Form& f) {
   if (f.type_count != 1) return nullptr;
-  switch (f.type()) {
-    case Type::f16:
-      return resolve_format<F16, false>(f);
-    case Type::f16x2:
-      return resolve_format<F16, true>(f);
-    case Type::bf16:
-      return resolve_format<Bf16, false>(f);
-    case Type::bf16x2:
-      return resolve_format<Bf16, true>(f);
-    default:
-      return nullptr;
-  }
+  return resolve_by(f.type(), f,
+                    {{Type::f16, resolve_format<F16, false>},
+                     {Type::f16x2, resolve_format<F16, true>},
+                     {Type::bf16, resolve_format<Bf16, false>},
+                     {Type::bf16x2, resolve_format<Bf16, true>}});
 }
 
 }  // namespace sim::SIM_ISA

@@ -9,10 +9,9 @@ namespace {
 SIM_BINARY(add, U<T>(U<T>(a) + U<T>(b)))
 SIM_BINARY(sub, U<T>(U<T>(a) - U<T>(b)))
 SIM_BINARY(mul_lo, U<T>(uint64_t(a) * uint64_t(b)))
-SIM_BINARY(mul_hi, (typename Wide<T>::type(a) * typename Wide<T>::type(b)) >> kBits<T>)
+SIM_BINARY(mul_hi, (Wide<T>(a) * Wide<T>(b)) >> kBits<T>)
 SIM_TERNARY(mad_lo, U<T>(uint64_t(a) * uint64_t(b) + uint64_t(c)))
-SIM_TERNARY(mad_hi, U<T>(U<T>((typename Wide<T>::type(a) * typename Wide<T>::type(b)) >> kBits<T>) +
-                         U<T>(c)))
+SIM_TERNARY(mad_hi, U<T>(U<T>((Wide<T>(a) * Wide<T>(b)) >> kBits<T>) + U<T>(c)))
 SIM_BINARY(min_, a < b ? a : b)
 SIM_BINARY(max_, a > b ? a : b)
 SIM_UNARY(neg, U<T>(0) - U<T>(a))
@@ -55,12 +54,12 @@ void rem_(Warp& w, const Inst& i, uint32_t exec) {
 
 template <class T>
 void mul_wide(Warp& w, const Inst& i, uint32_t exec) {
-  using W = typename Wide<T>::type;
+  using W = Wide<T>;
   binary<W, T, T>(w, i, exec, [](T a, T b) { return static_cast<W>(W(a) * W(b)); });
 }
 template <class T>
 void mad_wide(Warp& w, const Inst& i, uint32_t exec) {
-  using W = typename Wide<T>::type;
+  using W = Wide<T>;
   using Uw = U<W>;
   ternary<W, T, T, W>(w, i, exec,
                       [](T a, T b, W c) { return static_cast<W>(Uw(W(a) * W(b)) + Uw(c)); });
@@ -107,7 +106,7 @@ void max_x2(Warp& w, const Inst& i, uint32_t exec) {
 // low, 3 mad high.
 template <class T, int Operation, bool In, bool Out>
 void carry(Warp& w, const Inst& i, uint32_t exec) {
-  using W = typename Wide<T>::type;
+  using W = Wide<T>;
   const CellOf<T>* a = cells<T>(w, i.a);
   const CellOf<T>* b = cells<T>(w, i.b);
   const CellOf<T>* c = Operation >= 2 ? cells<T>(w, i.c) : nullptr;

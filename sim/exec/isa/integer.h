@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What integer.cpp, bits.cpp and bytes.cpp share: types by width, one-line handlers, picking by
+// integer.cpp, bits.cpp and bytes.cpp share types by width, one-line handlers and the choice by
 // type.
 #pragma once
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {
 
@@ -16,63 +16,7 @@ Handler resolve_bytes(const Form& f);
 namespace {
 
 template <class T>
-struct Wide;
-template <>
-struct Wide<uint16_t> {
-  using type = uint32_t;
-};
-template <>
-struct Wide<int16_t> {
-  using type = int32_t;
-};
-template <>
-struct Wide<uint32_t> {
-  using type = uint64_t;
-};
-template <>
-struct Wide<int32_t> {
-  using type = int64_t;
-};
-template <>
-struct Wide<uint64_t> {
-  using type = unsigned __int128;
-};
-template <>
-struct Wide<int64_t> {
-  using type = __int128;
-};
-template <class T>
-struct Unsigned;
-template <>
-struct Unsigned<uint16_t> {
-  using type = uint16_t;
-};
-template <>
-struct Unsigned<int16_t> {
-  using type = uint16_t;
-};
-template <>
-struct Unsigned<uint32_t> {
-  using type = uint32_t;
-};
-template <>
-struct Unsigned<int32_t> {
-  using type = uint32_t;
-};
-template <>
-struct Unsigned<uint64_t> {
-  using type = uint64_t;
-};
-template <>
-struct Unsigned<int64_t> {
-  using type = uint64_t;
-};
-template <class T>
-using U = typename Unsigned<T>::type;
-template <class T>
 constexpr int kBits = sizeof(T) * 8;
-template <class T>
-constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
 
 #define SIM_OP(NAME, ...)                            \
   template <class T>                                 \
@@ -92,15 +36,14 @@ constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
    : bytes == 4 ? F<uint32_t> \
    : bytes == 8 ? F<uint64_t> \
                 : Handler(nullptr))
-#define SIM_TYPED(F)              \
-  (t == Type::u16   ? F<uint16_t> \
-   : t == Type::s16 ? F<int16_t>  \
-   : t == Type::u32 ? F<uint32_t> \
-   : t == Type::s32 ? F<int32_t>  \
-   : t == Type::u64 ? F<uint64_t> \
-   : t == Type::s64 ? F<int64_t>  \
-                    : Handler(nullptr))
-// Where the sign makes no difference: the unsigned twin serves both.
+// Types of both signs by width; ELSE is what other widths get.
+#define SIM_16(F, ELSE) (t == Type::u16 ? F<uint16_t> : t == Type::s16 ? F<int16_t> : ELSE)
+#define SIM_32(F, ELSE) (t == Type::u32 ? F<uint32_t> : t == Type::s32 ? F<int32_t> : ELSE)
+#define SIM_64(F, ELSE) (t == Type::u64 ? F<uint64_t> : t == Type::s64 ? F<int64_t> : ELSE)
+#define SIM_TYPED(F) SIM_16(F, SIM_32(F, SIM_64(F, Handler(nullptr))))
+#define SIM_NARROW(F) SIM_16(F, SIM_32(F, Handler(nullptr)))
+#define SIM_WORD(F) SIM_32(F, SIM_64(F, Handler(nullptr)))
+// The unsigned type serves both where the sign makes no difference.
 #define SIM_SIZED(F)                                \
   (t == Type::u16 || t == Type::s16   ? F<uint16_t> \
    : t == Type::u32 || t == Type::s32 ? F<uint32_t> \
@@ -110,18 +53,6 @@ constexpr bool kSigned = static_cast<T>(-1) < static_cast<T>(0);
   (t == Type::s16   ? F<int16_t> \
    : t == Type::s32 ? F<int32_t> \
    : t == Type::s64 ? F<int64_t> \
-                    : Handler(nullptr))
-#define SIM_NARROW(F)             \
-  (t == Type::u16   ? F<uint16_t> \
-   : t == Type::s16 ? F<int16_t>  \
-   : t == Type::u32 ? F<uint32_t> \
-   : t == Type::s32 ? F<int32_t>  \
-                    : Handler(nullptr))
-#define SIM_WORD(F)               \
-  (t == Type::u32   ? F<uint32_t> \
-   : t == Type::s32 ? F<int32_t>  \
-   : t == Type::u64 ? F<uint64_t> \
-   : t == Type::s64 ? F<int64_t>  \
                     : Handler(nullptr))
 
 }  // namespace

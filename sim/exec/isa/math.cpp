@@ -9,24 +9,22 @@
 namespace sim::SIM_ISA {
 namespace {
 
+// Horner's scheme, from the coefficient of the highest power down.
+template <class... Rest>
+SIM_INLINE double polynomial(double x, double highest, Rest... rest) {
+  double p = highest;
+  ((p = p * x + rest), ...);
+  return p;
+}
+
 SIM_INLINE double exp2_of(double x) {
   x = x < -1100.0 ? -1100.0 : x > 1100.0 ? 1100.0 : x;
   const double shifted = x + 6755399441055744.0;  // 1.5 * 2^52: the whole part in the low bits
   const double n = shifted - 6755399441055744.0;
   const double f = (x - n) * 0.693147180559945309417;  // |f| <= ln 2 / 2
-  double p = 1.0 / 479001600;
-  p = p * f + 1.0 / 39916800;
-  p = p * f + 1.0 / 3628800;
-  p = p * f + 1.0 / 362880;
-  p = p * f + 1.0 / 40320;
-  p = p * f + 1.0 / 5040;
-  p = p * f + 1.0 / 720;
-  p = p * f + 1.0 / 120;
-  p = p * f + 1.0 / 24;
-  p = p * f + 1.0 / 6;
-  p = p * f + 0.5;
-  p = p * f + 1.0;
-  p = p * f + 1.0;
+  const double p =
+      polynomial(f, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
   // Two factors, so that neither leaves the range of normal numbers.
   const auto exponent = static_cast<int32_t>(static_cast<uint32_t>(bits_of(shifted)));
   const int32_t half = exponent >> 1;
@@ -43,16 +41,8 @@ SIM_INLINE double log2_of(double x) {
   const auto e = static_cast<int64_t>(shifted) >> 52;
   const double m = double_of(b - (static_cast<uint64_t>(e) << 52));
   const double s = (m - 1.0) / (m + 1.0), z = s * s;
-  double p = 1.0 / 19;
-  p = p * z + 1.0 / 17;
-  p = p * z + 1.0 / 15;
-  p = p * z + 1.0 / 13;
-  p = p * z + 1.0 / 11;
-  p = p * z + 1.0 / 9;
-  p = p * z + 1.0 / 7;
-  p = p * z + 1.0 / 5;
-  p = p * z + 1.0 / 3;
-  p = p * z + 1.0;
+  const double p = polynomial(z, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7,
+                              1.0 / 5, 1.0 / 3, 1.0);
   return static_cast<double>(static_cast<int32_t>(e)) + p * s * 2.885390081777926814720;
 }
 
@@ -64,23 +54,12 @@ SIM_INLINE double sine_of(double x) {
   r = r - n * 6.07710050630396597660e-11;
   r = r - n * 2.02226624879595063154e-21;
   const double z = r * r;
-  double s = -1.0 / 1307674368000;
-  s = s * z + 1.0 / 6227020800;
-  s = s * z - 1.0 / 39916800;
-  s = s * z + 1.0 / 362880;
-  s = s * z - 1.0 / 5040;
-  s = s * z + 1.0 / 120;
-  s = s * z - 1.0 / 6;
-  s = s * z * r + r;
-  double c = 1.0 / 20922789888000;
-  c = c * z - 1.0 / 87178291200;
-  c = c * z + 1.0 / 479001600;
-  c = c * z - 1.0 / 3628800;
-  c = c * z + 1.0 / 40320;
-  c = c * z - 1.0 / 720;
-  c = c * z + 1.0 / 24;
-  c = c * z - 0.5;
-  c = c * z + 1.0;
+  const double s = polynomial(z, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
+                              1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6) *
+                       z * r +
+                   r;
+  const double c = polynomial(z, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600,
+                              -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1.0);
   const auto q = static_cast<int32_t>(n) + (Cosine ? 1 : 0);
   const double v = q & 1 ? c : s;
   return q & 2 ? -v : v;
@@ -89,11 +68,7 @@ SIM_INLINE double sine_of(double x) {
 SIM_INLINE double tanh_of(double x) {
   // 1 - 2 / (e^2x + 1), and a series where that cancels.
   const double z = x * x;
-  double p = -1382.0 / 155925;
-  p = p * z + 62.0 / 2835;
-  p = p * z - 17.0 / 315;
-  p = p * z + 2.0 / 15;
-  p = p * z - 1.0 / 3;
+  const double p = polynomial(z, -1382.0 / 155925, 62.0 / 2835, -17.0 / 315, 2.0 / 15, -1.0 / 3);
   const double small = x + x * z * p;
   const double c = x > 30 ? 30 : x < -30 ? -30 : x;
   const double large = 1.0 - 2.0 / (exp2_of(c * 2.885390081777926814720) + 1.0);
@@ -205,25 +180,16 @@ template <class H, class O, bool Ftz, bool Pair>
 void approx_half(Warp& w, const Inst& i, uint32_t exec) {
   halves_called(w, i, exec, Pair, half_by<H, O, Ftz>);
 }
+template <class O, bool Ftz>
+Handler half_of(Type t) {
+  return find_handler(t, {{Type::f16, SIM_RARE(approx_half<F16, O, Ftz, false>)},
+                          {Type::f16x2, SIM_RARE(approx_half<F16, O, Ftz, true>)},
+                          {Type::bf16, SIM_RARE(approx_half<Bf16, O, Ftz, false>)},
+                          {Type::bf16x2, SIM_RARE(approx_half<Bf16, O, Ftz, true>)}});
+}
 template <class O>
-Handler half_of(const Form& f) {
-  const bool ftz = f.has(kFtz);
-  switch (f.type()) {
-    case Type::f16:
-      return ftz ? SIM_RARE(approx_half<F16, O, true, false>)
-                 : SIM_RARE(approx_half<F16, O, false, false>);
-    case Type::f16x2:
-      return ftz ? SIM_RARE(approx_half<F16, O, true, true>)
-                 : SIM_RARE(approx_half<F16, O, false, true>);
-    case Type::bf16:
-      return ftz ? SIM_RARE(approx_half<Bf16, O, true, false>)
-                 : SIM_RARE(approx_half<Bf16, O, false, false>);
-    case Type::bf16x2:
-      return ftz ? SIM_RARE(approx_half<Bf16, O, true, true>)
-                 : SIM_RARE(approx_half<Bf16, O, false, true>);
-    default:
-      return nullptr;
-  }
+Handler resolve_half(const Form& f) {
+  return f.has(kFtz) ? half_of<O, true>(f.type()) : half_of<O, false>(f.type());
 }
 
 // The top half of the result of a double; the argument's low half is ignored too.
@@ -238,6 +204,16 @@ void approx_f64(Warp& w, const Inst& i, uint32_t exec) {
     if ((v & 0x7FF0000000000000ull) == 0) v &= 1ull << 63;
     return double_of(v);
   });
+}
+
+template <bool Ftz>
+Handler resolve_f32(Op op) {
+  static constexpr HandlerRow<Op> kRows[] = {
+      {Op::ex2, approx<Ex2, Ftz>},        {Op::lg2, approx<Lg2, Ftz>},
+      {Op::rcp, approx<Rcp, Ftz>},        {Op::sqrt, approx<Sqrt, Ftz>},
+      {Op::rsqrt, approx<Rsqrt, Ftz>},    {Op::sin, trigonometric<false, Ftz>},
+      {Op::cos, trigonometric<true, Ftz>}};
+  return find_handler(op, kRows);
 }
 
 }  // namespace
@@ -255,30 +231,12 @@ Handler resolve_math(const Form& f) {
     return f.op == Op::rsqrt ? approx_f64<true> : nullptr;
   }
   if (is_half(f.type())) {
-    if (f.op == Op::ex2) return half_of<Ex2>(f);
-    return f.op == Op::tanh ? half_of<Tanh>(f) : nullptr;
+    if (f.op == Op::ex2) return resolve_half<Ex2>(f);
+    return f.op == Op::tanh ? resolve_half<Tanh>(f) : nullptr;
   }
   if (f.type() != Type::f32) return nullptr;
-  switch (f.op) {
-    case Op::ex2:
-      return ftz ? approx<Ex2, true> : approx<Ex2, false>;
-    case Op::lg2:
-      return ftz ? approx<Lg2, true> : approx<Lg2, false>;
-    case Op::rcp:
-      return ftz ? approx<Rcp, true> : approx<Rcp, false>;
-    case Op::sqrt:
-      return ftz ? approx<Sqrt, true> : approx<Sqrt, false>;
-    case Op::rsqrt:
-      return ftz ? approx<Rsqrt, true> : approx<Rsqrt, false>;
-    case Op::sin:
-      return ftz ? trigonometric<false, true> : trigonometric<false, false>;
-    case Op::cos:
-      return ftz ? trigonometric<true, true> : trigonometric<true, false>;
-    case Op::tanh:
-      return ftz ? nullptr : approx<Tanh, false>;
-    default:
-      return nullptr;
-  }
+  if (f.op == Op::tanh) return ftz ? nullptr : approx<Tanh, false>;
+  return ftz ? resolve_f32<true>(f.op) : resolve_f32<false>(f.op);
 }
 
 }  // namespace sim::SIM_ISA

@@ -25,14 +25,9 @@ void gather_b(const Warp& w, const uint16_t* list, const TensorConfig& c, uint32
   }
 }
 
-// list: D, A, B, C.
 void mma(Warp& w, const Inst& i, uint32_t exec) {
   if (!whole_warp(w, i, exec)) return;
-  const TensorConfig c = TensorConfig::unpack(i.imm);
-  const uint16_t* d = w.code->list_data + i.aux;
-  const uint16_t* a = d + c.d_registers();
-  const uint16_t* b = a + c.a_registers();
-  const uint16_t* from = b + c.b_registers();
+  const auto [c, d, a, b, from] = mma_operands(w, i);
   const unsigned halves = c.rows / 8u;
   alignas(64) uint32_t a_words[8 * kTileRows], b_words[8 * kTileCols];
   gather_a(w, a, c, a_words);

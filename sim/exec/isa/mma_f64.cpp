@@ -17,11 +17,7 @@ void turn(const double* piece, double* out, unsigned stride) {
 
 void mma_f64(Warp& w, const Inst& i, uint32_t exec) {
   if (!whole_warp(w, i, exec)) return;
-  const TensorConfig c = TensorConfig::unpack(i.imm);
-  const uint16_t* d = w.code->list_data + i.aux;
-  const uint16_t* a = d + c.d_registers();
-  const uint16_t* b = a + c.a_registers();
-  const uint16_t* from = b + c.b_registers();
+  const auto [c, d, a, b, from] = mma_operands(w, i);
   const unsigned halves = c.rows / 8u, rows = c.rows;
   double x[16 * kTileRows], y[16 * kTileCols], sum[kTileRows * kTileCols];
   for (unsigned r = 0; r < c.a_registers(); ++r) {

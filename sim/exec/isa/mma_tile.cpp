@@ -39,30 +39,16 @@ __attribute__((noinline)) void expand(const uint32_t* __restrict words, unsigned
   }
 }
 
+// In the order of Element; b1 and f64 are not expanded.
+template <unsigned Cols>
+constexpr void (*kExpand[])(const uint32_t*, unsigned, double*) = {
+    expand<Element::f16, Cols>,  expand<Element::bf16, Cols>, expand<Element::tf32, Cols>,
+    expand<Element::e4m3, Cols>, expand<Element::e5m2, Cols>, expand<Element::s8, Cols>,
+    expand<Element::u8, Cols>,   expand<Element::s4, Cols>,   expand<Element::u4, Cols>};
+
 template <unsigned Cols>
 void expand_any(Element e, const uint32_t* words, unsigned count, double* out) {
-  switch (e) {
-    case Element::f16:
-      return expand<Element::f16, Cols>(words, count, out);
-    case Element::bf16:
-      return expand<Element::bf16, Cols>(words, count, out);
-    case Element::tf32:
-      return expand<Element::tf32, Cols>(words, count, out);
-    case Element::e4m3:
-      return expand<Element::e4m3, Cols>(words, count, out);
-    case Element::e5m2:
-      return expand<Element::e5m2, Cols>(words, count, out);
-    case Element::s8:
-      return expand<Element::s8, Cols>(words, count, out);
-    case Element::u8:
-      return expand<Element::u8, Cols>(words, count, out);
-    case Element::s4:
-      return expand<Element::s4, Cols>(words, count, out);
-    case Element::u4:
-      return expand<Element::u4, Cols>(words, count, out);
-    default:
-      return;
-  }
+  if (e <= Element::u4) kExpand<Cols>[static_cast<unsigned>(e)](words, count, out);
 }
 
 // As many rows at once as fit in registers. Products of these types are exact in double, so that

@@ -54,6 +54,19 @@ inline __attribute__((always_inline)) void turn_piece(const uint32_t* piece, uin
   }
 }
 
+// The registers of mma, in the order of its list: D, A, B, C.
+struct MmaOperands {
+  TensorConfig config;
+  const uint16_t *d, *a, *b, *c;
+};
+inline MmaOperands mma_operands(const Warp& w, const Inst& i) {
+  const TensorConfig config = TensorConfig::unpack(i.imm);
+  const uint16_t* d = w.code->list_data + i.aux;
+  const uint16_t* a = d + config.d_registers();
+  const uint16_t* b = a + config.a_registers();
+  return {config, d, a, b, b + config.b_registers()};
+}
+
 inline bool whole_warp(Warp& w, const Inst& i, uint32_t exec) {
   if (exec == 0xFFFFFFFFu) return true;
   report(w, i, Fault::partial_warp, static_cast<unsigned>(__builtin_ctz(exec)), 0, 0,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // mov, packing, widening, special registers, kernel parameters.
-#include "sim/exec/lanes.h"
+#include "sim/exec/handlers.h"
 #include "sim/ptx/special.h"
 
 namespace sim::SIM_ISA {
@@ -163,26 +163,12 @@ Handler resolve_packing(const Form& f) {
 }
 
 Handler resolve_param(Type t) {
-  switch (t) {
-    case Type::s8:
-      return ld_param<int8_t>;
-    case Type::s16:
-      return ld_param<int16_t>;
-    default:
-      break;
-  }
-  switch (type_bytes(t)) {
-    case 1:
-      return ld_param<uint8_t>;
-    case 2:
-      return ld_param<uint16_t>;
-    case 4:
-      return ld_param<uint32_t>;
-    case 8:
-      return ld_param<uint64_t>;
-    default:
-      return nullptr;
-  }
+  if (t == Type::s8) return ld_param<int8_t>;
+  if (t == Type::s16) return ld_param<int16_t>;
+  return find_handler(type_bytes(t), {{1, ld_param<uint8_t>},
+                                      {2, ld_param<uint16_t>},
+                                      {4, ld_param<uint32_t>},
+                                      {8, ld_param<uint64_t>}});
 }
 
 }  // namespace

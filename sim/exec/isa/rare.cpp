@@ -68,6 +68,10 @@ void lop3_predicate(Warp& w, const Inst& i, uint32_t exec) {
   w.preds[list[0]] = (w.preds[list[0]] & ~exec) | (p & exec);
 }
 
+Handler resolve_lop3(const Form& f) {
+  return f.combine != Bool::none && f.type() == Type::b32 ? lop3_predicate : nullptr;
+}
+
 template <class T>
 bool ordered(Compare c, T a, T b) {
   switch (c) {
@@ -104,27 +108,11 @@ bool real_holds(Compare c, double a, double b) {
 
 // One comparison of bits of the form's last type.
 bool holds(const Form& f, uint64_t a, uint64_t b) {
-  const auto as = [&](auto zero) {
-    using T = decltype(zero);
-    return ordered(f.compare, static_cast<T>(a), static_cast<T>(b));
-  };
   const auto float_at = [&](uint64_t x) {
     const float v = float_of(static_cast<uint32_t>(x));
     return static_cast<double>(f.has(kFtz) ? flush(v) : v);
   };
   switch (f.last_type()) {
-    case Type::s16:
-      return as(int16_t{});
-    case Type::u16:
-    case Type::b16:
-      return as(uint16_t{});
-    case Type::s32:
-      return as(int32_t{});
-    case Type::s64:
-      return as(int64_t{});
-    case Type::u64:
-    case Type::b64:
-      return as(uint64_t{});
     case Type::f32:
       return real_holds(f.compare, float_at(a), float_at(b));
     case Type::f64:
@@ -136,7 +124,10 @@ bool holds(const Form& f, uint64_t a, uint64_t b) {
     case Type::bf16x2:
       return real_holds(f.compare, Bf16::load(a & 0xFFFF), Bf16::load(b & 0xFFFF));
     default:
-      return as(uint32_t{});
+      return with_integer(f.last_type(), [&](auto zero) {
+        using T = decltype(zero);
+        return ordered(f.compare, static_cast<T>(a), static_cast<T>(b));
+      });
   }
 }
 uint32_t mask_of(const Warp& w, const Inst& i, unsigned shift) {
@@ -207,6 +198,12 @@ Handler resolve_xorsign(const Form& f) {
   return f.has(kNanMod) ? xorsign<H, false, true> : xorsign<H, false, false>;
 }
 
+Handler resolve_extreme(const Form& f) {
+  if (!f.has(kXorsign) || !is_half(f.type()) || f.has(kFtz | kRelu)) return nullptr;
+  return f.type() == Type::f16 || f.type() == Type::f16x2 ? resolve_xorsign<F16>(f)
+                                                          : resolve_xorsign<Bf16>(f);
+}
+
 // cvt.pack to 4 or 2 bits.
 void pack_narrow(Warp& w, const Inst& i, uint32_t exec) {
   const Form& f = form_of(w, i);
@@ -255,25 +252,12 @@ Handler resolve_cvt(const Form& f) {
 }  // namespace
 
 Handler resolve_rare(const Form& f) {
-  switch (f.op) {
-    case Op::mul24:
-    case Op::mad24:
-      return resolve_24(f);
-    case Op::lop3:
-      return f.combine != Bool::none && f.type() == Type::b32 ? lop3_predicate : nullptr;
-    case Op::set:
-    case Op::setp:
-      return resolve_compare_rare(f);
-    case Op::min:
-    case Op::max:
-      if (!f.has(kXorsign) || !is_half(f.type()) || f.has(kFtz | kRelu)) return nullptr;
-      return f.type() == Type::f16 || f.type() == Type::f16x2 ? resolve_xorsign<F16>(f)
-                                                              : resolve_xorsign<Bf16>(f);
-    case Op::cvt:
-      return resolve_cvt(f);
-    default:
-      return nullptr;
-  }
+  static constexpr ResolverRow<Op> kRows[] = {
+      {Op::mul24, resolve_24},          {Op::mad24, resolve_24},
+      {Op::lop3, resolve_lop3},         {Op::set, resolve_compare_rare},
+      {Op::setp, resolve_compare_rare}, {Op::min, resolve_extreme},
+      {Op::max, resolve_extreme},       {Op::cvt, resolve_cvt}};
+  return resolve_by(f.op, f, kRows);
 }
 
 }  // namespace sim::SIM_ISA

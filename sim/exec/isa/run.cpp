@@ -57,12 +57,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
         return Step::stopped;
       }
       if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
-      in.fn(w, in, exec);
-      if (w.stop) return Step::stopped;
-      if (!w.blocked) break;
-      w.blocked = false;
-      park(w, exec, pc, Parked::blocked, 0);
-      return Step::blocked;
+      [[fallthrough]];
     }
     case Kind::blocking: {
       if (!exec) break;
@@ -202,7 +197,8 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
-      if (kProfile) lines[pc].threads += static_cast<uint64_t>(__builtin_popcount(exec));
+      if (kProfile)
+        lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -227,7 +223,8 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
-        if (kProfile) lines[pc].threads -= static_cast<uint64_t>(__builtin_popcount(exec));
+        if (kProfile)
+          lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }

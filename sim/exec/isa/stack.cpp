@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A thread's stack: addresses in the running frame, alloca, and printing. Compiled once.
-#include "sim/exec/lanes.h"
+#include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {
 namespace {
@@ -62,20 +62,12 @@ void vprintf(Warp& w, const Inst& i, uint32_t exec) {
 }  // namespace
 
 Handler resolve_stack(const Form& f) {
-  switch (f.op) {
-    case Op::frame:
-      return frame;
-    case Op::alloca_:
-      return allocate;
-    case Op::stacksave:
-      return stacksave;
-    case Op::stackrestore:
-      return stackrestore;
-    case Op::vprintf:
-      return vprintf;
-    default:
-      return nullptr;
-  }
+  static constexpr HandlerRow<Op> kRows[] = {{Op::frame, frame},
+                                             {Op::alloca_, allocate},
+                                             {Op::stacksave, stacksave},
+                                             {Op::stackrestore, stackrestore},
+                                             {Op::vprintf, vprintf}};
+  return find_handler(f.op, kRows);
 }
 
 }  // namespace sim::SIM_ISA

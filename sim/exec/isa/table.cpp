@@ -9,11 +9,9 @@ extern const Isa kIsa;
 
 namespace {
 
-using Resolver = Handler (*)(const Form&);
-
 // `plain`: the same family in the plain build, which also knows the rare forms (SIM_RARE).
 struct Family {
-  Resolver own, plain;
+  Resolver *own, *plain;
 };
 #define SIM_FAMILY(NAME) \
   { resolve_##NAME, base::resolve_##NAME }

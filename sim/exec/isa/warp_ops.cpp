@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions that look across the lanes of a warp. The run loop calls them with all the lanes
 // their mask names.
-#include "sim/exec/lanes.h"
+#include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {
 namespace {
@@ -110,22 +110,11 @@ void elect(Warp& w, const Inst& i, uint32_t exec) {
 
 template <class T>
 Handler redux_of(Atomic o) {
-  switch (o) {
-    case Atomic::add:
-      return redux<T, Atomic::add>;
-    case Atomic::min:
-      return redux<T, Atomic::min>;
-    case Atomic::max:
-      return redux<T, Atomic::max>;
-    case Atomic::and_:
-      return redux<T, Atomic::and_>;
-    case Atomic::or_:
-      return redux<T, Atomic::or_>;
-    case Atomic::xor_:
-      return redux<T, Atomic::xor_>;
-    default:
-      return nullptr;
-  }
+  static constexpr HandlerRow<Atomic> kRows[] = {
+      {Atomic::add, redux<T, Atomic::add>}, {Atomic::min, redux<T, Atomic::min>},
+      {Atomic::max, redux<T, Atomic::max>}, {Atomic::and_, redux<T, Atomic::and_>},
+      {Atomic::or_, redux<T, Atomic::or_>}, {Atomic::xor_, redux<T, Atomic::xor_>}};
+  return find_handler(o, kRows);
 }
 
 }  // namespace

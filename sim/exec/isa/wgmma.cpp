@@ -4,6 +4,7 @@
 #include "sim/exec/wgmma.h"
 
 #include "sim/exec/descriptor.h"
+#include "sim/exec/handlers.h"
 #include "sim/exec/isa/mma_tile.h"
 
 namespace sim::SIM_ISA {
@@ -95,20 +96,12 @@ void issue(Warp& w, const Inst& i, uint32_t exec) { wgmma_issue(w, i, exec, prod
 }  // namespace
 
 Handler resolve_wgmma(const Form& f) {
-  switch (f.op) {
-    case Op::wgmma:
-      return issue;
-    case Op::wgmma_fence:
-      return wgmma_fence;
-    case Op::wgmma_commit:
-      return wgmma_commit;
-    case Op::wgmma_wait:
-      return wgmma_wait;
-    case Op::touch:
-      return wgmma_touch;
-    default:
-      return nullptr;
-  }
+  static constexpr HandlerRow<Op> kRows[] = {{Op::wgmma, issue},
+                                             {Op::wgmma_fence, wgmma_fence},
+                                             {Op::wgmma_commit, wgmma_commit},
+                                             {Op::wgmma_wait, wgmma_wait},
+                                             {Op::touch, wgmma_touch}};
+  return find_handler(f.op, kRows);
 }
 
 }  // namespace sim::SIM_ISA

@@ -192,6 +192,32 @@ TEST_CASE("stream-ordered memory is gone from its point of the stream on") {
   CHECK(cuda().stream_destroy(stream) == CUDA_SUCCESS);
 }
 
+TEST_CASE("frees that a stalled device holds back are over when the context is synchronized") {
+  const Primary primary;
+  auto free_bytes = [] {
+    size_t free = 0, total = 0;
+    CHECK(cuda().mem_get_info(&free, &total) == CUDA_SUCCESS);
+    return free;
+  };
+  void* flag = nullptr;
+  REQUIRE(cuda().mem_host_alloc(&flag, 4, 0) == CUDA_SUCCESS);
+  std::memset(flag, 0, 4);
+  const size_t before = free_bytes();
+  std::vector<CUdeviceptr> blocks(200);  // many, so that giving them back takes a while
+  for (CUdeviceptr& block : blocks) block = allocate(4096);
+  CUstream stream = nullptr;
+  REQUIRE(cuda().stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  CHECK(cuda().stream_wait_value32(stream, reinterpret_cast<CUdeviceptr>(flag), 1,
+                                   CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS);
+  for (const CUdeviceptr block : blocks) CHECK(cuda().mem_free(block) == CUDA_SUCCESS);
+  CHECK(free_bytes() == before - 4096 * blocks.size());
+  __atomic_store_n(static_cast<unsigned*>(flag), 1u, __ATOMIC_RELEASE);
+  CHECK(cuda().ctx_synchronize() == CUDA_SUCCESS);
+  CHECK(free_bytes() == before);
+  CHECK(cuda().stream_destroy(stream) == CUDA_SUCCESS);
+  CHECK(cuda().mem_free_host(flag) == CUDA_SUCCESS);
+}
+
 TEST_CASE("what waits to be given up when a context ends is given up") {
   alignas(4096) static char page[4096];
   for (int round = 0; round < 2; ++round) {
