@@ -154,15 +154,11 @@ std::string doctor() {
 }  // namespace
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_doctor(char* out, size_t bytes, size_t* needed) {
-  return lathe::boundary([&]() -> lathe::Status {
-    if (bytes > 0) LATHE_TRY(lathe::require(out, "text"));
-    const std::string report = lathe::doctor();
-    if (needed) *needed = report.size() + 1;
-    if (bytes == 0) return {};
-    const size_t copied = report.size() < bytes ? report.size() : bytes - 1;
-    std::memcpy(out, report.data(), copied);
-    out[copied] = '\0';
-    return {};
+  return boundary([&]() -> Status {
+    if (bytes > 0) LATHE_TRY(require(out, "text"));
+    return give_text(doctor(), out, bytes, needed);
   });
 }

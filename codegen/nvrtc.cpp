@@ -110,11 +110,8 @@ std::vector<std::string> headers_of(const std::vector<Mod>& mods) {
 
 // "option score_mod: bias.cuh", or the first line of a unit without mods.
 std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
-  std::string names;
-  for (const Mod& mod : mods) {
-    names += text(names.empty() ? "option " : ", option ", mod.name, ": ", mod.file);
-  }
-  return names.empty() ? unit.substr(0, unit.find('\n')) : names;
+  if (mods.empty()) return unit.substr(0, unit.find('\n'));
+  return comma_list(mods, [](const Mod& mod) { return text("option ", mod.name, ": ", mod.file); });
 }
 
 }  // namespace

@@ -9,19 +9,6 @@
 namespace lathe::cli {
 namespace {
 
-lathe_bundle_report new_report() {
-  lathe_bundle_report report{};
-  report.size = sizeof report;
-  return report;
-}
-
-// A list of names in C's terms.
-std::vector<const char*> pointers(const std::vector<std::string>& names) {
-  std::vector<const char*> out;
-  for (const std::string& name : names) out.push_back(name.c_str());
-  return out;
-}
-
 Json information_of(const lathe_bundle_report& report) {
   Json out = {{"archs", Json::array()}, {"compilers", Json::array()}, {"tuned", Json::array()}};
   for (const std::string& line : split(report.information, '\n')) {
@@ -93,19 +80,16 @@ int pack_bundle(const CacheOptions& options) {
   const std::vector<const char*> named = pointers(keys);
   const bool all = options.keys.empty() && !options.tiers;
   static const char* const kNone = nullptr;
-  lathe_bundle_report report = new_report();
-  check(lathe_cache_pack(context.get(), options.bundle.c_str(),
-                         all             ? nullptr
-                         : named.empty() ? &kNone
-                                         : named.data(),
-                         named.size(), &report));
-  return tell(report, options, "packed");
+  const char* const* which = all ? nullptr : named.empty() ? &kNone : named.data();
+  return tell(told<lathe_bundle_report>(lathe_cache_pack, context.get(), options.bundle.c_str(),
+                                        which, named.size()),
+              options, "packed");
 }
 
 int unpack_bundle(const CacheOptions& options) {
   const Context context = open_cache(options);
-  lathe_bundle_report report = new_report();
-  check(lathe_cache_unpack(context.get(), options.bundle.c_str(), &report));
+  const auto report =
+      told<lathe_bundle_report>(lathe_cache_unpack, context.get(), options.bundle.c_str());
   const std::string directory = context_info(context.get()).cache_dir;
   if (options.json) {
     print_json({{"directory", directory},
@@ -123,26 +107,25 @@ int unpack_bundle(const CacheOptions& options) {
 
 int merge_bundles(const CacheOptions& options) {
   const std::vector<const char*> from = pointers(options.from);
-  lathe_bundle_report report = new_report();
-  check(lathe_bundle_merge(options.bundle.c_str(), from.data(), from.size(), &report));
-  return tell(report, options, "merged into");
+  return tell(told<lathe_bundle_report>(lathe_bundle_merge, options.bundle.c_str(), from.data(),
+                                        from.size()),
+              options, "merged into");
 }
 
 int verify_bundle(const CacheOptions& options) {
-  lathe_bundle_report report = new_report();
-  check(lathe_bundle_verify(options.bundle.c_str(), &report));
-  return tell(report, options, "read");
+  return tell(told<lathe_bundle_report>(lathe_bundle_verify, options.bundle.c_str()), options,
+              "read");
 }
 
 int list_kernels(const CacheOptions& options) {
-  lathe_bundle_report report = new_report();
+  lathe_bundle_report report{};
   const char* lines = nullptr;
   Context context;
   if (options.bundle.empty()) {
     context = open_context({"none", "", options.cache_dir});
     check(lathe_cache_list(context.get(), &lines));
   } else {
-    check(lathe_bundle_list(options.bundle.c_str(), &lines, &report));
+    report = told<lathe_bundle_report>(lathe_bundle_list, options.bundle.c_str(), &lines);
   }
   const auto rows = rows_of(lines);
   if (options.json) {

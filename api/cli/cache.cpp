@@ -31,10 +31,7 @@ Context open_cache(const CacheOptions& options) {
 namespace {
 
 lathe_tier_info tier_of(lathe_context* context, size_t index) {
-  lathe_tier_info tier{};
-  tier.size = sizeof tier;
-  check(lathe_cache_tier(context, index, &tier));
-  return tier;
+  return told<lathe_tier_info>(lathe_cache_tier, context, index);
 }
 
 int stat_cache(const CacheOptions& options) {
@@ -100,9 +97,8 @@ uint64_t parse_bytes(const std::string& text) {
 int trim_cache(const CacheOptions& options) {
   const uint64_t max_bytes = parse_bytes(options.max_bytes);
   const Context context = open_cache(options);
-  lathe_trim_report report{};
-  report.size = sizeof report;
-  check(lathe_cache_trim(context.get(), max_bytes, options.dry_run, &report));
+  const auto report =
+      told<lathe_trim_report>(lathe_cache_trim, context.get(), max_bytes, options.dry_run);
   if (report.busy) fail("another process is trimming this cache; nothing was done");
   if (options.json) {
     print_json({{"removed", report.removed},

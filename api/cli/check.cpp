@@ -1,13 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe check`: run under all checkers of the simulator and tell what they found.
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "api/cli/inputs/safetensors.h"
+#include "api/cli/reports/line_file.h"
 #include "api/cli/reports/profile.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/run.h"
@@ -16,50 +13,13 @@
 namespace lathe::cli {
 namespace {
 
-// A file only this process knows of, gone afterwards.
-class TemporaryFile {
- public:
-  TemporaryFile() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-check-XXXXXX").string();
-    const int file = mkstemp(pattern.data());
-    if (file < 0) fail("no temporary file can be made: " + in_quotes(pattern));
-    close(file);
-    path_ = pattern;
-  }
-  ~TemporaryFile() {
-    std::error_code error;
-    std::filesystem::remove(path_, error);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 struct Findings {
   Json list = Json::array();
   Json launches = Json::array();
 };
 
-// What the simulator wrote: a JSON object per line, or no file at all.
-Json read_lines(const std::string& path) {
-  Json out = Json::array();
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!entry.is_object()) fail("the simulator's report has a line that is not JSON");
-    out.push_back(std::move(entry));
-  }
-  return out;
-}
-
 std::string position_text(const Json& entry, const char* name) {
-  std::vector<std::string> words;
-  for (const auto& item : entry.value(name, Json::array())) words.push_back(item.dump());
-  return joined(words);
+  return comma_list(entry.value(name, Json::array()), [](const Json& item) { return item.dump(); });
 }
 
 // Every kernel's entry point has the same name, so the plan's kernels are named instead.
@@ -80,9 +40,8 @@ std::string seed_text() {
 }
 
 void print_findings(const Findings& findings, const Report& report) {
-  std::vector<std::string> names;
-  for (const KernelUse& kernel : report.kernels) names.push_back(kernel.name);
-  const std::string kernels = (names.size() > 1 ? "one of " : "") + joined(names);
+  const std::string kernels =
+      (report.kernels.size() > 1 ? "one of " : "") + comma_list(report.kernels, &KernelUse::name);
   for (const Json& entry : findings.list) {
     std::printf("%s\n", finding_text(entry, kernels).c_str());
   }
@@ -94,7 +53,7 @@ void print_findings(const Findings& findings, const Report& report) {
 int check_operator(RunOptions options, size_t lines) {
   const Task task = load_task(options);
   Progress progress("checking " + options.op);
-  const TemporaryFile report_file, counters_file;
+  const LineFile report_file("findings"), counters_file("counters");
   // The simulator reads its environment once, when the first context loads it.
   setenv("LATHE_SIM_CHECK", "all", 1);
   setenv("LATHE_SIM_REPORT", report_file.path().c_str(), 1);
@@ -113,7 +72,8 @@ int check_operator(RunOptions options, size_t lines) {
     failure = std::current_exception();
   }
   context.reset();  // leaks are found when everything should be gone
-  const Findings findings{read_lines(report_file.path()), read_lines(counters_file.path())};
+  constexpr const char* kWhat = "the simulator's report has";
+  const Findings findings{report_file.lines(kWhat), counters_file.lines(kWhat)};
   if (failure && findings.list.empty()) std::rethrow_exception(failure);
   if (!failure) write_safetensors_file(options.output, outputs);
   if (options.json) {

@@ -80,10 +80,7 @@ void choose_nccl_for_threads(const lathe_context* context) {
 }
 
 lathe_context_info context_info(const lathe_context* context) {
-  lathe_context_info about{};
-  about.size = sizeof about;
-  check(lathe_context_get_info(context, &about));
-  return about;
+  return told<lathe_context_info>(lathe_context_get_info, context);
 }
 
 const char* device_word(lathe_device_kind kind) {

@@ -32,16 +32,8 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
       tensors.try_emplace(name, spec);
     }
   }
-  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan), nullptr);
-  for (const auto& [name, tensor] : tensors) {
-    size_t slot = 0;
-    check(lathe_plan_slot(plan, name.c_str(), &slot));
-    slots[slot] = tensor.dlpack();
-  }
-  lathe_estimate out{};
-  out.size = sizeof out;
-  check(lathe_plan_estimate(plan, slots.data(), nullptr, &out));
-  return out;
+  return told<lathe_estimate>(lathe_plan_estimate, plan, slots_of(plan, tensors).data(),
+                              static_cast<const lathe_shard*>(nullptr));
 }
 
 Json kernel_json(const lathe_kernel_info& kernel) {
@@ -119,9 +111,7 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
 Json explained(const ExplainOptions& options, const Problem& problem, Progress* progress) {
   const ProblemHandle handle = declare(problem);
   const Context context = open_context(options.device);
-  lathe_plan* raw = nullptr;
-  check(lathe_plan_create(&raw, context.get(), handle.get()));
-  const Plan plan(raw);
+  const Plan plan = made<Plan>(lathe_plan_create, context.get(), handle.get());
   const Report about(context.get());
   Json report = {{"op", problem.op->name}, {"device", about.device}, {"arch", about.arch}};
   report["inputs"] = tensors_json(problem.inputs);

@@ -24,6 +24,8 @@ struct ProblemOptions {
 };
 void add_problem_flags(CLI::App* verb, ProblemOptions* options);
 Problem problem_from(const ProblemOptions& options);
+// "x=bf16:1,-1,4096"
+std::pair<std::string, TensorSpec> parse_tensor(const std::string& text);
 
 // "OP": a positional argument with the known operators in its help.
 void add_operator(CLI::App* verb, std::string* op);

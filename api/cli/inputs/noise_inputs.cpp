@@ -5,12 +5,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 
-#include "api/cli/demo/demo_builder.h"
 #include "api/cli/inputs/made_up.h"
 
 namespace lathe::cli {
 namespace {
+
+// Normal enough, and the same on every machine, which <random>'s distributions do not promise.
+class Noise {
+ public:
+  explicit Noise(uint64_t seed) : engine_(seed) {}
+  double next() {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += static_cast<double>(engine_() >> 11) * 0x1p-53;
+    return sum;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
 
 double half(double noise) { return 0.5 * noise; }
 double small(double noise) { return 0.1 * noise; }
@@ -21,7 +35,9 @@ double slope(double noise) { return 0.01 * std::abs(noise); }
 double sum_of_scores(double noise) { return 10 + 0.1 * noise; }
 
 using Transform = double (*)(double);
-Transform transform_of(const std::string& name) {
+Transform transform_of(const std::string& name, const Specs& specs) {
+  // Where a step of size beta corrects a state, rows are about as long as 1 or shorter.
+  if ((name == "q" || name == "k") && specs.count("beta") > 0) return small;
   if (name == "g") return decay;
   if (name == "beta") return share;
   if (name == "A_log" || name == "dt_bias") return small;
@@ -58,13 +74,19 @@ void require_extents(const Problem& problem) {
   }
 }
 
-TensorMap noise_inputs(const Problem& problem) {
-  TensorMap out = made_up_integers(problem);
-  uint64_t seed = 1;
-  for (const auto& [name, spec] : problem.inputs) {
-    ++seed;
-    if (out.count(name) == 0) out.emplace(name, noise_tensor(spec, seed, transform_of(name)));
+TensorMap noise(const Specs& specs, uint64_t seed) {
+  TensorMap out;
+  for (const auto& [name, spec] : specs) {
+    out.emplace(name, noise_tensor(spec, ++seed, transform_of(name, specs)));
   }
+  return out;
+}
+
+TensorMap noise_inputs(const Problem& problem, uint64_t seed) {
+  TensorMap out = made_up_integers(problem);
+  Specs floats = problem.inputs;
+  for (const auto& [name, tensor] : out) floats.erase(name);
+  out.merge(noise(floats, seed));
   return out;
 }
 

@@ -9,7 +9,9 @@ namespace lathe::cli {
 
 // Refuses a problem of which an extent is open.
 void require_extents(const Problem& problem);
-// Of such a problem; always the same values.
-TensorMap noise_inputs(const Problem& problem);
+// The inputs of such a problem; always the same values for a seed.
+TensorMap noise_inputs(const Problem& problem, uint64_t seed = 1);
+// Floats of these names and shapes.
+TensorMap noise(const Specs& specs, uint64_t seed);
 
 }  // namespace lathe::cli

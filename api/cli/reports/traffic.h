@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "api/cli/reports/line_file.h"
 
 namespace lathe::cli {
 
@@ -26,8 +29,8 @@ class Traffic {
   TrafficCounts take();
 
  private:
-  std::string path_, before_;
-  bool had_ = false;
+  LineFile file_;
+  std::optional<std::string> before_;  // what the variable was
 };
 
 }  // namespace lathe::cli

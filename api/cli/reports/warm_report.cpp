@@ -13,10 +13,7 @@ namespace {
 constexpr double kSecondsBetweenLines = 10;
 
 lathe_warming_item_info item_of(const lathe_warming* warming, size_t index) {
-  lathe_warming_item_info item = {};
-  item.size = sizeof(item);
-  check(lathe_warming_item(warming, index, &item));
-  return item;
+  return told<lathe_warming_item_info>(lathe_warming_item, warming, index);
 }
 
 Json line_json(const WarmLine& line, const lathe_warming_item_info& item) {
@@ -66,9 +63,7 @@ WarmTotals totals_of(const lathe_warming* warming) {
   WarmTotals out;
   out.kernels = lathe_warming_kernel_count(warming);
   for (size_t i = 0; i < out.kernels; ++i) {
-    lathe_warming_kernel_info kernel = {};
-    kernel.size = sizeof(kernel);
-    check(lathe_warming_kernel(warming, i, &kernel));
+    const auto kernel = told<lathe_warming_kernel_info>(lathe_warming_kernel, warming, i);
     const std::string_view from = kernel.from;
     if (kernel.status != LATHE_OK) continue;
     ++(from.empty() ? out.left : from == "compiler" ? out.compiled : out.hits);
