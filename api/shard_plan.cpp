@@ -36,7 +36,7 @@ const ShardKind kShardKinds[11] = {
     {"cp_context_ragged", kinds::cp_context_ragged},
     {"balancers", kinds::balancers},
     {"ring_schedule", kinds::ring_schedule},
-    {"range_rule", kinds::range_rule},
+    {"pair_rule", kinds::range_rule},
     {"gather_slices", kinds::gather_slices},
     {"conv_halo", kinds::conv_halo},
     {"merge", kinds::merge},

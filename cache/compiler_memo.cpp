@@ -10,7 +10,7 @@
 //   check=<digest of the lines before>
 //
 // A record that is damaged, or of another search, is passed over: at worst the compiler is opened.
-// What is believed is only that a file which nobody has touched is still the compiler it was.
+// It relies on one thing only: a file that nobody has touched is still the same compiler.
 #include "cache/compiler_memo.h"
 
 #include <algorithm>

@@ -94,7 +94,7 @@ Status fill(void* library, Driver& driver) {
   return {};
 }
 
-// What this process has opened, by choice.
+// The drivers that this process has opened, by choice.
 struct Opened {
   std::mutex mutex;
   std::shared_ptr<const Driver> drivers[2];

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What an entry says of its kernel: registers, spill_stores, spec, threads, ... Kept as it stands
-// in the file, because a start reads all of it and asks for little.
+// An entry's facts about its kernel: registers, spill_stores, spec, threads, ... They are kept as
+// they stand in the file, because a start reads all of them and asks for little.
 #pragma once
 
 #include <initializer_list>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a miss was nearly a hit for: of all key texts shown, the one most alike.
+// Finds, among all key texts shown, the one most like that of a miss.
 #pragma once
 
 #include <string>

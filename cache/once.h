@@ -62,7 +62,7 @@ class Once {
     return result;
   }
 
-  // What later callers get of a key that has been computed.
+  // Later callers get this value of a key that has been computed.
   void replace(const Digest& key, T value) {
     auto slot = std::make_shared<Slot>();
     slot->result = std::move(value);

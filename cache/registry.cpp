@@ -65,7 +65,7 @@ struct Registry::State {
   State(std::shared_ptr<Tiers> all, std::shared_ptr<const Device> of, std::string name)
       : tiers(std::move(all)), device(std::move(of)), arch(std::move(name)) {}
 
-  // What is built, and the same as later callers see it.
+  // A kernel that was built, and the same kernel as later callers see it.
   struct Built {
     std::shared_ptr<const BuiltKernel> first, again;
   };
@@ -87,7 +87,7 @@ struct Registry::State {
   Once<bool> probed;  // mods that were found good, by their probe
   std::atomic<uint64_t> compiled{0}, hits{0};
 
-  // Of what a tier has.
+  // Returns which code stays in memory of an entry that a tier has.
   Keep keep() const { return device ? Keep::cubin : Keep::no_code; }
 
   Result<Built> make(std::shared_ptr<const EmittedKernel> emitted, const Busy& busy);
@@ -99,7 +99,8 @@ struct Registry::State {
   Result<Key> key_of(const EmittedKernel& kernel, const std::string& identity) const {
     return make_key(kernel.spec_text, kernel.unit, arch, identity, options);
   }
-  // What a mod may not do is said of it, not of the kernel around it: before that is compiled.
+  // The probe runs before the kernel is compiled, so that an error names the mod and not the
+  // kernel.
   Status probe(const KernelSpec& spec, const Mod& mod, const Compiler& with);
   Result<std::shared_ptr<const Entry>> find_for_any_compiler(const EmittedKernel& kernel,
                                                              const std::string& why_not_compiled,
@@ -198,7 +199,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_or_compile(const Emit
     origin = Origin::compiler;
     if (with->identity() == identity) return compile(std::move(key), kernel, *with);
   }
-  // What was remembered is not what opened: its own key, under its own lock.
+  // The compiler that opened is not the remembered one: it has its own key and its own lock.
   return find_or_compile(kernel, with->identity(), origin, busy);
 }
 
@@ -214,7 +215,7 @@ Result<Registry::State::Built> Registry::State::make(std::shared_ptr<const Emitt
     LATHE_ASSIGN(kernel.entry, find_or_compile(*kernel.emitted, *identity, kernel.origin, busy));
   } else {
     auto found = find_for_any_compiler(*kernel.emitted, "there is no compiler", kernel.origin);
-    // What stands in the way is the compiler, not the cache.
+    // The error is the compiler's, not the cache's.
     if (!found.ok()) return identity.status();
     kernel.entry = *found;
   }

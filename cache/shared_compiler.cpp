@@ -24,9 +24,9 @@ Result<std::string> SharedCompiler::identity() {
     recalled_ = true;
     if (remembered_) return *remembered_;
   }
-  // Of many processes that start at once into an empty cache one opens the compiler, which costs
-  // more than all else up to the lock of the key, and the others read what it notes. Each in its
-  // turn; without a lock, or if somebody takes too long, each opens its own.
+  // When many processes start at once into an empty cache, one opens the compiler, which costs more
+  // than all else up to the lock of the key, and the others read its note. They take turns; without
+  // a lock, or if one takes too long, each opens its own.
   static const Key kTurn{digest("which compiler"), "which compiler"};
   const Store::Lock turn = store_.lock(kTurn);
   if (auto noted = CompilerMemo(store_, driver_version_).recall()) {

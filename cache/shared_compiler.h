@@ -22,8 +22,8 @@ class SharedCompiler {
       : store_(store), driver_version_(driver_version) {}
 
   Result<std::shared_ptr<const Compiler>> open();
-  // Of the compiler that is open, or that would be, if it is known which that is; else it is
-  // opened.
+  // Returns the identity of the open compiler, or of the one that would be opened if a note tells
+  // it; else opens the compiler.
   Result<std::string> identity();
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Where a compiled kernel is looked for below memory, in this order: the user's directory, the
-// read-only directories of LATHE_CACHE_READONLY, the bundles of LATHE_BUNDLES. What is found in one
-// is not copied into another.
+// read-only directories of LATHE_CACHE_READONLY, the bundles of LATHE_BUNDLES. An entry found in
+// one is not copied into another.
 //
 // Thread-safe.
 #pragma once
@@ -22,7 +22,7 @@ namespace lathe {
 enum class Origin { compiler, disk, memory, bundle };
 const char* word(Origin origin);
 
-// One that somebody else keeps: nothing in it is ever changed. What is bad in it is a counted miss
+// One that somebody else keeps: nothing in it is ever changed. A bad entry in it is a counted miss
 // with one warning. A refused one answers as an empty one.
 class ReadOnlyTier : public EntrySource {
  public:
@@ -62,7 +62,7 @@ class Tiers {
     Origin origin;
   };
   std::optional<Hit> get(const Key& key, Keep keep = Keep::all);
-  // Of all tiers, each once.
+  // Returns the compilers of all tiers, each once.
   std::vector<std::string> compilers();
   std::string nearest_difference(const Key& key);
   // Every tier that was looked at, and what is wrong with it: for messages.

@@ -22,12 +22,12 @@ struct TunedRecord {
   std::string kernel;         // "attention_forward"
   std::string problem_class;  // as TuningKey has it
   std::string choice;         // a text of its candidates
-  // What the measurement holds for.
+  // The measurement holds for this device and shape.
   std::string gpu;          // "h100", or the driver's name of the device made a word
   std::string arch;         // "sm_90a"
   int multiprocessors = 0;  // sms
   std::string shape;        // "causal_conv1d(x:1x4096x2048)": one class has many
-  // What was found: of a whole run of the plan, with this choice and with the heuristic's.
+  // Times of a whole run of the plan, with this choice and with the heuristic's.
   double us = 0, default_us = 0;
   bool measured = false;  // by=events; else by=model, as the simulator counts
   int tried = 0;          // candidates, the heuristic's among them

@@ -17,7 +17,7 @@ std::string name_of(const std::string& kernel, const std::string& problem_class)
   return kernel + '|' + problem_class;
 }
 
-// Of two shapes of a class that were tuned: the one where more time is at stake.
+// Returns whether more time is at stake in `a` than in `b`, two tuned shapes of a class.
 bool outweighs(const TunedRecord& a, const TunedRecord& b) {
   if (a.measured != b.measured) return a.measured;
   if (a.default_us != b.default_us) return a.default_us > b.default_us;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the database says, as the answers that kernels are made by. Thread-safe.
+// Answers the choices of kernels from the database. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class TunedChoices : public Choices {
   };
   // All that was given, records of other devices too.
   std::vector<Source> sources() const;
-  // What holds for this device: of each kernel and class one.
+  // Returns the records that hold for this device, one for each kernel and class.
   std::vector<TunedRecord> holding() const;
   const TunedDevice& device() const { return device_; }
   uint64_t used() const { return used_; }

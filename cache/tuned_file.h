@@ -24,7 +24,7 @@ class TunedFile {
 
   static std::vector<std::string> names(Store& store);  // of the files there are
   std::string path() const;                             // empty: there is no directory
-  // A missing file has no records. What is wrong is told once by the log, and in `problem`.
+  // A missing file has no records. An error is told once by the log, and in `problem`.
   TunedFileText read() const;
   // Puts change(what is on disk now) in its place, under the lock. CACHE_IO.
   using Change = std::function<std::vector<TunedRecord>(std::vector<TunedRecord>)>;

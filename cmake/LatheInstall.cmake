@@ -1,4 +1,4 @@
-# The installed package: lathe.h, liblathe.so, the simulator out of every search path's way in
+# The installed package: lathe.h and its parts, liblathe.so, the simulator out of every search path's way in
 # lib/lathe/sim, and what find_package(lathe) and pkg-config read. All paths follow the prefix.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -7,6 +7,7 @@ install(TARGETS lathe EXPORT lathe-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/api/lathe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Where sim_library_paths looks: beside liblathe.so, whatever the library folder is called.
 foreach(drop_in lathe_sim_cuda lathe_sim_nccl)

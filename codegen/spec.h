@@ -36,8 +36,10 @@ struct Mod {
   std::string file;  // where the caller has it from, for messages
   std::string text;
 
-  std::string header() const { return "caller/" + name + ".cuh"; }      // without a file of its own
-  std::string adapter() const { return "attention/" + name + ".cuh"; }  // the template around it
+  std::string header() const { return "caller/" + name + ".cuh"; }  // without a file of its own
+  std::string adapter() const {
+    return "attention/mods/" + name + ".cuh";
+  }                          // the template around it
   std::string type() const;  // what the adapter defines: "ScoreMod"
   // SHA-256 of the text, in hex: in a key it stands for the text, whoever wrote that.
   std::string digest() const;

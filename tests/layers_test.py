@@ -10,6 +10,7 @@ import layers
 
 LAWFUL = {
     "templates/params/conv.h": "struct P {};",
+    "templates/common/types.cuh": "",
     "templates/conv/causal_conv1d.cuh": '#include "params/conv.h"\n#include "common/types.cuh"',
     "codegen/source.cpp": '#include "codegen/spec.h"\n#include "templates/params/conv.h"\n#include <string>',
     "cache/key.cpp": '#include <xxhash.h>\n#include "codegen/spec.h"\n#include "cache/key.h"',

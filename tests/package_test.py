@@ -157,8 +157,10 @@ def main():
             check_output(program, dict(env, **ALONE))
 
         installed = [path for path in prefix.rglob("*.h") if path.parent.name != "dlpack"]
-        if [path.name for path in installed] != ["lathe.h"]:
-            sys.exit(f"installed headers: {installed}, expected lathe.h alone")
+        found = sorted(str(path.relative_to(prefix / "include")) for path in installed)
+        expected = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
+        if found != expected:
+            sys.exit(f"installed headers: {found}, expected {expected}")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ Status read_option(lathe_problem* problem, const std::string& name, const Json& 
       value != problem->op->options[index].fallback) {
     return wrong("option " + name, value,
                  text('"', problem->op->options[index].fallback,
-                      "\": a text of your own is in mods, whole, not as a file's name"));
+                      "\": a text of your own is in snippets, whole, not as a file's name"));
   }
   if (value.is_boolean()) return set(OptionType::integer, value.get<bool>() ? "1" : "0");
   if (value.is_number_integer()) return set(OptionType::integer, value.dump());
@@ -190,8 +190,8 @@ Status for_each(const Json& line, const char* field,
 
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   LATHE_ASSIGN(const Json line, read_line(given));
-  LATHE_TRY(
-      check_fields(line, "the line", {"op", "tensors", "options", "alignment", "mods", "group"}));
+  LATHE_TRY(check_fields(line, "the line",
+                         {"op", "tensors", "options", "alignment", "snippets", "group"}));
   const std::string operators = "one of " + operator_names();
   if (!line.contains("op")) return invalid("op is missing; allowed is " + operators);
   if (!line["op"].is_string()) return wrong("op", line["op"], operators);
@@ -210,7 +210,7 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   LATHE_TRY(for_each(line, "options", [&](const std::string& name, const Json& value) {
     return read_option(problem.get(), name, value);
   }));
-  LATHE_TRY(for_each(line, "mods", [&](const std::string& name, const Json& value) -> Status {
+  LATHE_TRY(for_each(line, "snippets", [&](const std::string& name, const Json& value) -> Status {
     if (!value.is_string()) return wrong("mod " + escaped(name), value, "a text");
     return set_option_text(problem.get(), name.c_str(), value.get<std::string>());
   }));

@@ -70,7 +70,7 @@ Result<std::string> problem_text(const lathe_problem& problem) {
   }
   if (!options.empty()) line["options"] = std::move(options);
   if (problem.alignment != 16) line["alignment"] = problem.alignment;
-  if (!mods.empty()) line["mods"] = mods;
+  if (!mods.empty()) line["snippets"] = mods;
   if (problem.group) line["group"] = group_json(problem);
   try {
     return line.dump(-1, ' ', /*ensure_ascii=*/true);

@@ -14,7 +14,7 @@
 //            32 n  index: key (16, canonical), offset (8), length (8); keys ascend
 //                  the entries as the cache has them (entry.h), in this order; the file ends there
 //
-// A file that breaks any of this is refused as a whole. What is inside an entry is checked when it
+// A file that breaks any of this is refused as a whole. The inside of an entry is checked when it
 // is read, by the entry's own checksum.
 #pragma once
 
@@ -38,7 +38,7 @@ struct BundleItem {
   uint64_t offset = 0, length = 0;
 };
 
-// What a bundle says of all its entries. `tuned`: see tiers.h.
+// These facts hold for all entries of a bundle. `tuned`: see tiers.h.
 struct BundleInformation {
   std::vector<std::string> archs, compilers, tuned;  // each sorted, none twice
 };
@@ -111,8 +111,8 @@ Result<BundleReport> merge_bundles(const std::string& path, const std::vector<st
 // Publishes what `store` lacks. CACHE_IO if it did not take an entry.
 Result<BundleReport> unpack_bundle(const Bundle& bundle, Store& store);
 
-// A tuned choice in a bundle is "<gpu> | " and the record's text (tuned.h). Of those that say the
-// same of the same the better one, sorted: the order in which they come does not show.
+// A tuned choice in a bundle is "<gpu> | " and the record's text (tuned.h). Among those that say
+// the same of the same the better one, sorted: the order in which they come does not show.
 std::vector<std::string> unite_tuned(const std::vector<std::string>& records);
 
 }  // namespace lathe

@@ -17,7 +17,7 @@ std::vector<std::string> unite_tuned(const std::vector<std::string>& records) {
     const size_t bar = record.find(kBar);
     if (bar == record.npos || record.find('\n') != record.npos) continue;
     auto parsed = parse_tuned_record(std::string_view(record).substr(bar + kBar.size()));
-    // Of a later version perhaps: it is not for us to drop.
+    // A record that cannot be read may be of a later version: it is kept.
     if (!parsed.ok())
       out.insert(record);
     else

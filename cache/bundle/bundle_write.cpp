@@ -47,7 +47,7 @@ Result<std::vector<Chosen>> choose_some(const std::vector<EntrySource*>& sources
         chosen.from = source;
         break;
       }
-      // What is damaged somewhere says more than that it is not elsewhere.
+      // The user learns more from damage in one tier than from absence in another.
       if (why.code() == Code::not_cached) why = entry.status();
     }
     if (!chosen.from)
@@ -124,9 +124,9 @@ class MergeSource : public EntrySource {
   std::shared_ptr<const Bundle> bundle_;
 };
 
-// Of two sources with one key: the one to take, or that they disagree. Compile time and date may
-// differ between equal kernels. The smaller bytes are taken then, so that the order in which
-// bundles are named does not show in the result.
+// Returns the source to take of two that have one key, or an error if their code differs. Compile
+// time and date may differ between equal kernels. The smaller bytes are taken then, so that the
+// order in which bundles are named does not show in the result.
 Result<EntrySource*> resolve_conflict(const Digest& key, MergeSource* one, MergeSource* other) {
   const Result<Entry> a = one->read(key), b = other->read(key);
   if (!a.ok()) return static_cast<EntrySource*>(b.ok() ? other : one);

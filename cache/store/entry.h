@@ -24,7 +24,7 @@ struct Entry {
   bool partial = false;  // the PTX or all code was left out, which does not say that there is none
 };
 
-// What a reader keeps of an entry's code. A device takes the cubin and has no use for the PTX;
+// Says which code of an entry a reader keeps. A device takes the cubin and has no use for the PTX;
 // where there is none, code that a tier has is read again by whoever asks for it.
 enum class Keep { all, cubin, no_code };
 // Leaves out the rest.

@@ -12,7 +12,7 @@ namespace lathe {
 class EntrySource {
  public:
   virtual ~EntrySource() = default;
-  // What is there, in the order of keys.
+  // Returns the keys of all entries, in order.
   virtual std::vector<Digest> keys() = 0;
   // NOT_CACHED, or CACHE_IO and what is wrong with the entry. Neither counts, touches nor mends.
   virtual Result<Entry> read(const Digest& key) = 0;

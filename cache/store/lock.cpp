@@ -141,7 +141,8 @@ Store::Lock Store::lock_to_compile(const Key& key) { return lock(key, true); }
 Store::Lock Store::lock(const Key& key, bool with_slot) {
   Lock lock;
   if (!state_->on_disk() || state_->read_only) return lock;
-  // What keeps the file from being opened keeps entries from being published, which warns.
+  // An error that keeps this file from being opened also keeps entries from being published, and
+  // that warns.
   Opened version = state_->open_version(true);
   if (!version) return lock;
   Opened file = state_->open_locks(version);

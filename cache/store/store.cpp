@@ -18,7 +18,7 @@
 namespace lathe {
 namespace {
 
-// What was read is hashed and copied before it leaves the processor's cache.
+// Each window is hashed and copied before it leaves the processor's cache.
 constexpr size_t kWindowBytes = size_t{64} << 10;
 // An entry used within the hour needs no new mtime: eviction has no finer idea of age.
 constexpr time_t kTouchAfterSeconds = 3600;

@@ -102,7 +102,7 @@ class Store : public EntrySource {
 
   // Compilers whose entries were published here, for looking up without one. Oldest first.
   std::vector<std::string> compilers();
-  // What keeps the entry most alike from being the one asked for: "spec=... (there: spec=...)".
+  // Returns how the entry most alike differs from the one asked for: "spec=... (there: spec=...)".
   // Empty if there is none. Reads at most a few hundred entries: for messages.
   std::string nearest_difference(const Key& key);
   void compare(NearestKey& nearest);  // the same, over several caches

@@ -61,7 +61,7 @@ std::vector<std::string> Store::compilers() {
       open_at(state_->fs, version.fd(), kCompilersFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   std::string known;
   if (!file || read_all(state_->fs, file.fd(), kMaxCompilersBytes, known) != 0) return out;
-  // What follows the last newline is a line still being written.
+  // Bytes behind the last newline are a line that is still being written.
   known.resize(known.rfind('\n') == known.npos ? 0 : known.rfind('\n'));
   for (std::string_view line : lines_of(known))
     if (!line.empty() && std::find(out.begin(), out.end(), line) == out.end())
@@ -78,7 +78,7 @@ StoreStat Store::stat() {
   out.publish_failures = state_->publish_failures;
   if (!state_->on_disk()) return out;
   const FileSystem& fs = state_->fs;
-  // Of other versions of the library too: they share the cap.
+  // Entries of other versions of the library count too: they share the cap.
   for (const std::string& version : version_names(fs, state_->root_fd.get())) {
     const Opened opened =
         open_directory(fs, state_->root_fd.get(), version.c_str(), false, state_->trust());

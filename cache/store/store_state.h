@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the files that make up Store share: the root's descriptor, the counters, the warnings given.
+// State that the files of Store share: the root's descriptor, the counters, the warnings given.
 //
 //   <root>/v1/lock          all locks, one byte per key, eviction and compile slot
 //   <root>/v1/compilers     a line per compiler identity seen at publish

@@ -84,7 +84,7 @@ std::optional<Nanoseconds> time_here(const FileSystem& fs, const Opened& locks) 
 }
 
 // Removes files, and says whether they are gone. An entry of ours whose key is locked stays:
-// whoever holds the lock is about to read or to replace it. What another version locks is its
+// whoever holds the lock is about to read or to replace it. Locks of another version are its
 // affair.
 class Remover {
  public:
@@ -119,7 +119,7 @@ class Remover {
   bool dry_run_;
 };
 
-// Oldest first until `goal` is reached. What says that it was used in the future counts as used
+// Oldest first until `goal` is reached. An entry with a time in the future counts as used
 // now, but is not kept for being fresh: after a clock was set back that would hold for as long as
 // it was.
 void remove_oldest(Listing& listing, const Remover& remover, uint64_t goal,

@@ -293,7 +293,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
     const int row = tile->first + (Shape::key_block() + b) * 16;
     const auto add = [&](float* at, float first, float second) {
       float there[2] = {0.0f, 0.0f};
-      if (!all.first_keys) load_range(at, there[0], there[1]);
+      if (!all.first_keys) load_pair(at, there[0], there[1]);
       store_pair(at, there[0] + first, there[1] + second);
     };
     SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}.each(

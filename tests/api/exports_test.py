@@ -14,7 +14,9 @@ def main():
                            stdout=subprocess.PIPE, text=True).stdout
     exported = {line.split()[2].split("@")[0] for line in table.splitlines()
                 if line.split()[1] != "A"}
-    header = re.sub(r"/\*.*?\*/", "", (source / "api" / "lathe.h").read_text(), flags=re.S)
+    parts = [source / "api" / "lathe.h", *sorted((source / "api" / "lathe").glob("*.h"))]
+    text = "".join(part.read_text() for part in parts)
+    header = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     declared = set(re.findall(r"LATHE_API[^;(]*?\b(lathe_\w+)\(", header))
     listed = set(re.findall(r"\b(lathe_\w+);", (source / "api" / "lathe.map").read_text()))
     bad = 0

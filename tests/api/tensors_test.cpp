@@ -23,7 +23,7 @@ constexpr int kOrdinal = 0;
 // The tensors of one call, good until a test breaks one of them.
 struct Fixture {
   test::Builder builder;
-  lathe::Extents declared;
+  lathe::Extents extents;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
 
@@ -32,7 +32,7 @@ struct Fixture {
     REQUIRE(builder.status == LATHE_OK);
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    declared = checked->extents;
+    extents = checked->extents;
     slots = lathe::make_slots(*checked);
   }
   lathe::Status read(lathe::Call* call, lathe::Checks checks = lathe::Checks::all) {
@@ -41,7 +41,7 @@ struct Fixture {
       const auto found = arrays.find(slot.name);
       tensors.push_back(found == arrays.end() ? nullptr : found->second.get());
     }
-    return lathe::read_call(*builder.problem->op, slots, declared, tensors.data(), checks, kOrdinal,
+    return lathe::read_call(*builder.problem->op, slots, extents, tensors.data(), checks, kOrdinal,
                             call);
   }
 };

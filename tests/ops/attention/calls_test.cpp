@@ -22,7 +22,7 @@ using test::kPacked;
 // A call of kBatched or kPacked; nothing of it is ever launched.
 struct Fixture {
   Builder builder{"flash_attention"};
-  lathe::Extents declared;
+  lathe::Extents extents;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
   std::unique_ptr<lathe::Executor> work;
@@ -32,7 +32,7 @@ struct Fixture {
     REQUIRE(builder.status == LATHE_OK);
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    declared = checked->extents;
+    extents = checked->extents;
     slots = lathe::make_slots(*checked);
     auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
     REQUIRE_MESSAGE(made.ok(), made.status().text());
@@ -48,7 +48,7 @@ struct Fixture {
     }
     lathe::Call made;
     LATHE_TRY(
-        lathe::read_call(*builder.problem->op, slots, declared, tensors.data(), checks, 0, &made));
+        lathe::read_call(*builder.problem->op, slots, extents, tensors.data(), checks, 0, &made));
     return made;
   }
   lathe::Status run() {

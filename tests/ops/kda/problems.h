@@ -152,7 +152,7 @@ inline std::vector<Bad> bad_options() {
 // A call; nothing of it is ever launched.
 struct KdaFixture {
   Builder builder;
-  lathe::Extents declared;
+  lathe::Extents extents;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
   std::unique_ptr<lathe::Executor> work;
@@ -162,7 +162,7 @@ struct KdaFixture {
     REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    declared = checked->extents;
+    extents = checked->extents;
     slots = lathe::make_slots(*checked);
     auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
     REQUIRE_MESSAGE(made.ok(), made.status().text());
@@ -183,7 +183,7 @@ struct KdaFixture {
       tensors.push_back(array.get());
     }
     lathe::Call made;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, declared, tensors.data(),
+    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, extents, tensors.data(),
                                lathe::Checks::all, 0, &made));
     return made;
   }

@@ -261,7 +261,7 @@ TEST_CASE("sparse attention: a problem becomes flags of the code and numbers of 
 // A call; nothing of it is ever launched.
 struct Fixture {
   Builder builder{"sparse_flash_attention"};
-  lathe::Extents declared;
+  lathe::Extents extents;
   std::vector<lathe::Slot> slots;
   std::map<std::string, Array> arrays;
   std::unique_ptr<lathe::Executor> work;
@@ -272,7 +272,7 @@ struct Fixture {
     REQUIRE_MESSAGE(builder.status == LATHE_OK, error());
     const auto checked = lathe::resolve(*builder.problem);
     REQUIRE_MESSAGE(checked.ok(), checked.status().text());
-    declared = checked->extents;
+    extents = checked->extents;
     slots = lathe::make_slots(*checked);
     auto made = lathe::make_executor(*checked, *lathe::facts_of_arch("sm_80"));
     REQUIRE_MESSAGE(made.ok(), made.status().text());
@@ -294,7 +294,7 @@ struct Fixture {
       tensors.push_back(array.get());
     }
     lathe::Call call;
-    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, declared, tensors.data(),
+    LATHE_TRY(lathe::read_call(*builder.problem->op, slots, extents, tensors.data(),
                                lathe::Checks::all, 0, &call));
     return call;
   }

@@ -1,0 +1,137 @@
+/* SPDX-FileCopyrightText: 2026 The lathe authors */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of ranks, and shards: who holds which tokens. A part of lathe.h, which states the rules.
+ */
+#ifndef LATHE_RANKS_H
+#define LATHE_RANKS_H
+
+#ifndef LATHE_H
+#error "include lathe.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- groups and shards
+ * --------------------------------------------------------------------------- */
+
+#define LATHE_UNIQUE_ID_BYTES 128
+/* Made by one rank and carried to the others by the caller's own means. */
+LATHE_API lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]);
+/* Collective: returns when all `world` ranks, 1 to 65536, have called it, or TIMEOUT. With the
+ * simulator the ranks are threads of one process. `timeout_ms` 0: 60000. */
+LATHE_API lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
+                                          const char id[LATHE_UNIQUE_ID_BYTES], int world, int rank,
+                                          int timeout_ms);
+/* Adopts an ncclComm_t, which stays the caller's and must outlive the group. */
+LATHE_API lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context,
+                                         void* nccl_comm);
+/* Rank and world from the environment of a launcher: torchrun (RANK, WORLD_SIZE), Open MPI
+ * (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE), PMI, as of MPICH and Intel (PMI_RANK, PMI_SIZE), or
+ * Slurm (SLURM_PROCID, SLURM_NTASKS); sets that contradict each other are refused. Ranks meet at
+ * MASTER_ADDR, on the port after MASTER_PORT (29500); where that is not set, in the folder that
+ * LATHE_RENDEZVOUS_DIR names and all of them see; with NCCL_COMM_ID=host:port NCCL brings them
+ * together. At MASTER_ADDR ranks prove to each other that they know LATHE_RENDEZVOUS_SECRET; if it
+ * is not set, rank 0 believes whoever connects, and the network must be trusted. The folder's files
+ * are believed if they belong to this user. After TIMEOUT the call may be repeated.
+ * INVALID_ARGUMENT, TIMEOUT with the ranks that did not come, NCCL. */
+LATHE_API lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context,
+                                            int timeout_ms);
+/* Collective over the ranks of `group`: those that give the same `color` become a group, ordered by
+ * `key` and then by their rank in `group`. A negative color takes no part: *out becomes NULL. Two
+ * levels, as heads within a node and a ring between nodes, are two splits. The new group is one of
+ * its own, with the timeout of `group`, which may go first. INVALID_ARGUMENT, NCCL, TIMEOUT. */
+LATHE_API lathe_status lathe_group_split(lathe_group** out, lathe_group* group, int color, int key);
+LATHE_API void lathe_group_destroy(lathe_group* group);
+LATHE_API int lathe_group_rank(const lathe_group* group);
+LATHE_API int lathe_group_world(const lathe_group* group);
+/* OK, or what went wrong, naming both sides where known: NCCL, or TIMEOUT if an exchange of this
+ * rank took longer than the group's timeout on the device. That is noticed by a thread of the
+ * library, which then ends the communicator (never an adopted one), so that streams go on; replays
+ * of CUDA graphs are not looked after. A group that failed answers the same from then on, and so
+ * does every run on it; the process can make another. */
+LATHE_API lathe_status lathe_group_error(const lathe_group* group);
+/* Ends pending communication on this rank; runs in flight finish with wrong numbers. */
+LATHE_API lathe_status lathe_group_abort(lathe_group* group);
+
+/* How a sequence axis of bounds[world] tokens is cut: rank r holds [bounds[r], bounds[r + 1]).
+ * Parts may be uneven or empty. `bounds` NULL: even parts of `length` tokens, [r * length / world,
+ * (r + 1) * length / world). */
+LATHE_API lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
+                                          const int64_t* bounds);
+LATHE_API void lathe_shard_destroy(lathe_shard* shard);
+/* Of a shard of contiguous parts. */
+LATHE_API lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t* end);
+
+/* Which tokens a rank holds; chunks of different lengths, empty ones too, where it does not divide.
+ * A causal mask costs the last ranks of contiguous parts the most. */
+typedef enum lathe_balance {
+  LATHE_BALANCE_NONE = 0,     /* chunk r of `world` */
+  LATHE_BALANCE_HEAD_TAIL,    /* chunks r and 2 * world - 1 - r of 2 * world */
+  LATHE_BALANCE_PER_DOCUMENT, /* the same in each sequence */
+  LATHE_BALANCE_PTRR          /* blocks of block_size tokens by their visible keys, round robin */
+} lathe_balance;
+
+/* Set `size`, or use LATHE_SHARD_OPTIONS_INIT. All lengths are those of the whole axes, on the
+ * host: from them follows what each rank sends and computes, so nothing waits for the device. */
+typedef struct lathe_shard_options {
+  size_t size;
+  int world, rank;
+  lathe_balance balance;
+  int64_t length;              /* of the axis that is split: T, Sq, Tq */
+  int64_t key_length;          /* of Sk, Tk; -1: as `length` */
+  const int64_t* cu_seqlens;   /* [offsets]; NULL: each row of the batch is one sequence */
+  const int64_t* cu_seqlens_k; /* [offsets]; NULL: as cu_seqlens */
+  size_t offsets;              /* sequences + 1 */
+  int64_t block_size;          /* of LATHE_BALANCE_PTRR; 0: 128 */
+  const int64_t* bounds;       /* [world + 1], of LATHE_BALANCE_NONE; NULL: even parts */
+} lathe_shard_options;
+#define LATHE_SHARD_OPTIONS_INIT \
+  { sizeof(lathe_shard_options), 1, 0, LATHE_BALANCE_NONE, 0, -1, NULL, NULL, 0, 0, NULL }
+/* What `options` points to is copied. Every rank gives the same but for `rank`. */
+LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
+                                               const lathe_shard_options* options);
+/* The positions that this rank holds, in the order of its tensors: `count` pairs of begin and end.
+ * Lent as long as the shard. */
+LATHE_API lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
+                                             const int64_t** begin_end, size_t* count);
+/* The same, token by token: what the operators shard and unshard take, once it is on the device.
+ * `count`: how many `out` has room for, at least as many as this rank holds. */
+LATHE_API lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int32_t* out,
+                                           size_t count);
+/* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
+ * lathe_plan_workspace or run, by every rank; it may allocate and wait. The ranks compare what they
+ * are about to run: INVALID_ARGUMENT on all of them, with what differs on which rank, if it is not
+ * the same. causal_conv1d runs without, unchecked.
+ * The shard must be destroyed before the plan's context, and after its runs have finished. */
+LATHE_API lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan);
+
+/* The rank-local view of packed sequences, for callers that run other kernels on the same cut. */
+typedef struct lathe_shard_view {
+  size_t size;               /* in: sizeof(lathe_shard_view) */
+  const int64_t* cu_seqlens; /* relative to the part: sequences + 1 offsets */
+  const int* sequence_ids;   /* global number of each local sequence */
+  size_t sequences;
+  int pre, post; /* ranks before (after) that hold the first (last) local sequence */
+  int is_first, is_last;
+  int64_t pre_tokens; /* tokens of the first local sequence on earlier ranks */
+} lathe_shard_view;
+/* `cu_seqlens` [count] on the host, over the whole axis. Lent until the next call or _destroy. */
+LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens,
+                                           size_t count, lathe_shard_view* out);
+
+/* The pure functions behind context parallelism, for callers that place their own data: cuts,
+ * rings, gathers, halos, and shards that are computed elsewhere than they live. `input` is the
+ * JSON text {"cases": [{...}]}, `*out` {"cases": [{...}]} with the results in the same order, or
+ * {"error": "..."} for a case that must be refused. Kinds: cp_context, cp_context_ragged,
+ * balancers, ring_schedule, range_rule, gather_slices, conv_halo, merge, dispatch_query,
+ * dispatch_kv, planner. INVALID_ARGUMENT for another kind or for text that is no list of cases.
+ * `*out` is lent until the calling thread's next call. */
+LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LATHE_RANKS_H */
