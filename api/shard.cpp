@@ -26,15 +26,11 @@ std::vector<int64_t> offsets_of(const int64_t* cu_seqlens, size_t count) {
 }
 
 Result<Balance> balance_of(lathe_balance balance) {
-  switch (balance) {
-    case LATHE_BALANCE_NONE:
-      return Balance::none;
-    case LATHE_BALANCE_HEAD_TAIL:
-      return Balance::head_tail;
-    case LATHE_BALANCE_PER_DOCUMENT:
-      return Balance::per_document;
-    case LATHE_BALANCE_PTRR:
-      return Balance::ptrr;
+  static_assert(static_cast<int>(Balance::head_tail) == LATHE_BALANCE_HEAD_TAIL &&
+                static_cast<int>(Balance::per_document) == LATHE_BALANCE_PER_DOCUMENT &&
+                static_cast<int>(Balance::ptrr) == LATHE_BALANCE_PTRR);
+  if (balance >= LATHE_BALANCE_NONE && balance <= LATHE_BALANCE_PTRR) {
+    return static_cast<Balance>(balance);
   }
   return invalid(text("balance is ", static_cast<int>(balance),
                       "; allowed are LATHE_BALANCE_NONE (0) to LATHE_BALANCE_PTRR (3)"));

@@ -8,7 +8,7 @@
 
 #include "api/boundary.h"
 #include "api/context.h"
-#include "api/tune/tuned_bundle.h"
+#include "api/tune/tune_choices.h"
 #include "codegen/base/printable.h"
 
 namespace lathe {

@@ -84,17 +84,8 @@ lathe_context_info context_info(const lathe_context* context) {
 }
 
 const char* device_word(lathe_device_kind kind) {
-  switch (kind) {
-    case LATHE_DEVICE_CUDA:
-      return "cuda";
-    case LATHE_DEVICE_SIM:
-      return "sim";
-    case LATHE_DEVICE_NONE:
-      return "none";
-    case LATHE_DEVICE_DEFAULT:
-      break;
-  }
-  return "default";
+  constexpr const char* kWords[] = {"default", "cuda", "sim", "none"};
+  return kWords[kind];
 }
 
 }  // namespace lathe::cli

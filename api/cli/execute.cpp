@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "api/cli/inputs/chunks.h"
+#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 namespace {

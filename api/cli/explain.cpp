@@ -6,8 +6,7 @@
 
 #include "api/cli/options.h"
 #include "api/cli/reports/counted.h"
-#include "api/cli/reports/explain_counts.h"
-#include "api/cli/reports/explain_print.h"
+#include "api/cli/reports/explained.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
 #include "api/cli/verbs.h"

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe ops`: which operators there are, and what each takes and gives.
-#include "api/cli/ops.h"
 
 #include <algorithm>
 #include <cstdio>

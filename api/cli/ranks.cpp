@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "api/cli/execute.h"
-#include "api/cli/inputs/chunks.h"
+#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 namespace {

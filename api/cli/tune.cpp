@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "api/cli/inputs/noise_inputs.h"
+#include "api/cli/inputs/made_up.h"
 #include "api/cli/inputs/safetensors.h"
 #include "api/cli/interrupt.h"
+#include "api/cli/manifest.h"
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/tune_problems.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {

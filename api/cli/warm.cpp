@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "api/cli/interrupt.h"
+#include "api/cli/manifest.h"
 #include "api/cli/options.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/warm_report.h"
 #include "api/cli/verbs.h"
-#include "api/cli/warm_manifest.h"
 
 namespace lathe::cli {
 namespace {

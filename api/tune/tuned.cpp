@@ -7,7 +7,6 @@
 
 #include "api/boundary.h"
 #include "api/tune/tune_choices.h"
-#include "api/tune/tuned_bundle.h"
 #include "cache/tuned_file.h"
 
 namespace lathe {

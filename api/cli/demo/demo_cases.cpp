@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "api/cli/inputs/noise_inputs.h"
+#include "api/cli/inputs/made_up.h"
 #include "api/cli/options.h"
 
 namespace lathe::cli {

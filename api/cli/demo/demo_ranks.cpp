@@ -2,16 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer of convolutions and Kimi Delta Attention, and a layer of causal attention, forward and
 // backward, over ranks and on one: what differs, who computed what when, what was sent.
-#include "api/cli/demo/demo_ranks.h"
 
 #include <cstdio>
 
 #include "api/cli/demo/demo_cases.h"
 #include "api/cli/execute.h"
-#include "api/cli/inputs/noise_inputs.h"
+#include "api/cli/inputs/made_up.h"
+#include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/schedule_picture.h"
-#include "api/cli/reports/traffic.h"
 
 namespace lathe::cli {
 namespace {

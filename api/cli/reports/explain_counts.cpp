@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "api/cli/reports/explain_counts.h"
-
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include "api/cli/failure.h"
+#include "api/cli/reports/explained.h"
 #include "api/cli/reports/report.h"
 
 namespace lathe::cli {

@@ -5,11 +5,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 namespace lathe::cli {
+namespace {
+
+constexpr char kVariable[] = "LATHE_SIM_NCCL_COUNTERS";
+
+}  // namespace
 
 LineFile::LineFile(const char* name) : file_(memfd_create(name, 0)) {
   if (file_ < 0) fail(std::string("no memory file can be made: ") + std::strerror(errno));
@@ -39,5 +47,40 @@ Json LineFile::lines(const char* what) const {
 }
 
 void LineFile::clear() { (void)!ftruncate(file_, 0); }
+
+Traffic::Traffic() : file_("traffic") {
+  if (const char* value = std::getenv(kVariable)) before_ = value;
+  setenv(kVariable, file_.path().c_str(), 1);
+}
+
+Traffic::~Traffic() {
+  if (before_) {
+    setenv(kVariable, before_->c_str(), 1);
+  } else {
+    unsetenv(kVariable);
+  }
+}
+
+TrafficCounts Traffic::take() {
+  std::map<int, TrafficCounts> ranks;
+  for (const Json& json : file_.lines("the counters of messages have")) {
+    // Before their first run the ranks agree on the plan: a collective, no part of it.
+    if (json.at("hop") == 0 && json.at("sends") == 0 && json.at("receives") == 0) continue;
+    TrafficCounts& rank = ranks[json.at("rank").get<int>()];
+    const uint64_t bytes =
+        json.at("bytes_sent").get<uint64_t>() + json.at("collective_bytes").get<uint64_t>();
+    ++rank.groups;
+    rank.sent += bytes;
+    rank.largest_hop = std::max(rank.largest_hop, bytes);
+  }
+  file_.clear();
+  TrafficCounts most;
+  for (const auto& [rank, counts] : ranks) {
+    most.groups = std::max(most.groups, counts.groups);
+    most.sent = std::max(most.sent, counts.sent);
+    most.largest_hop = std::max(most.largest_hop, counts.largest_hop);
+  }
+  return most;
+}
 
 }  // namespace lathe::cli
