@@ -18,8 +18,6 @@ Json information_of(const lathe_bundle_report& report) {
   return out;
 }
 
-unsigned long long number(uint64_t value) { return value; }
-
 // What was done, in a sentence that begins with `did`, or as an object.
 int tell(const lathe_bundle_report& report, const CacheOptions& options, const char* did) {
   if (options.json) {
@@ -30,28 +28,19 @@ int tell(const lathe_bundle_report& report, const CacheOptions& options, const c
     print_json(json);
   } else {
     std::printf("%s%s %s: %llu kernels, %llu bytes, %llu damaged ones%s\n", report.problems, did,
-                options.bundle.c_str(), number(report.entries), number(report.bytes),
-                number(report.bad), report.bad ? ", named above" : "");
+                options.bundle.c_str(), llu(report.entries), llu(report.bytes),
+                llu(report.bad), report.bad ? ", named above" : "");
   }
   return report.bad == 0 ? kDone : kFindings;
 }
 
-// Each line of lathe_cache_list or lathe_bundle_list as fields.
-std::vector<std::vector<std::string>> rows_of(const char* lines) {
-  std::vector<std::vector<std::string>> rows;
-  for (const std::string& line : split(lines, '\n')) {
-    if (line.empty()) continue;
-    rows.push_back(split(line, '\t'));
-    rows.back().resize(6);
-  }
-  return rows;
-}
+constexpr size_t kFields = 6;  // of a line of lathe_cache_list or lathe_bundle_list
 
 std::vector<std::string> keys_of_all_tiers(lathe_context* context) {
   const char* lines = nullptr;
   check(lathe_cache_list(context, &lines));
   std::vector<std::string> keys;
-  for (const auto& row : rows_of(lines)) keys.push_back(row[0]);
+  for (const auto& row : rows_of(lines, kFields)) keys.push_back(row[0]);
   return keys;
 }
 
@@ -99,8 +88,8 @@ int unpack_bundle(const CacheOptions& options) {
                 {"problems", lines_of(report.problems)}});
   } else {
     std::printf("%s%llu kernels added to %s, %llu were there, %llu damaged ones%s\n",
-                report.problems, number(report.added), directory.c_str(), number(report.present),
-                number(report.bad), report.bad ? ", named above" : "");
+                report.problems, llu(report.added), directory.c_str(), llu(report.present),
+                llu(report.bad), report.bad ? ", named above" : "");
   }
   return report.bad == 0 ? kDone : kFindings;
 }
@@ -127,7 +116,7 @@ int list_kernels(const CacheOptions& options) {
   } else {
     report = told<lathe_bundle_report>(lathe_bundle_list, options.bundle.c_str(), &lines);
   }
-  const auto rows = rows_of(lines);
+  const auto rows = rows_of(lines, kFields);
   if (options.json) {
     Json kernels = Json::array();
     for (const auto& row : rows) kernels.push_back(json_of(row));

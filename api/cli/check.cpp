@@ -56,7 +56,9 @@ constexpr const char* kCounts[] = {
     "executions",      "thread_instructions", "global_requests",   "global_bytes", "global_sectors",
     "shared_requests", "shared_bytes",        "shared_wavefronts", "tensor_ops",   "barrier_waits"};
 
-uint64_t number(const Json& entry, const char* name) { return entry.value(name, uint64_t{0}); }
+unsigned long long count_at(const Json& entry, const char* name) {
+  return entry.value(name, uint64_t{0});
+}
 
 // Kernels share the name of their entry point, so a line is told by its text and place as well.
 using Place = std::tuple<std::string, std::string, int, std::string>;
@@ -87,7 +89,7 @@ Json profile_of(const Json& launches, size_t most) {
     for (const Json& line : launch.value("lines", Json::array())) {
       Json& sum = lines.emplace(place_of(kernel, line), line).first->second;
       if (sum.contains("kernel")) {
-        for (const char* name : kCounts) sum[name] = number(sum, name) + number(line, name);
+        for (const char* name : kCounts) sum[name] = count_at(sum, name) + count_at(line, name);
       }
       sum["kernel"] = kernel;
     }
@@ -95,15 +97,15 @@ Json profile_of(const Json& launches, size_t most) {
   std::vector<Json> sorted;
   uint64_t all = 0;
   for (auto& [place, line] : lines) {
-    all += number(line, "executions");
+    all += count_at(line, "executions");
     sorted.push_back(std::move(line));
   }
   std::stable_sort(sorted.begin(), sorted.end(), [](const Json& a, const Json& b) {
-    return number(a, "executions") > number(b, "executions");
+    return count_at(a, "executions") > count_at(b, "executions");
   });
   if (sorted.size() > most) sorted.resize(most);
   for (Json& line : sorted) {
-    const double share = static_cast<double>(number(line, "executions"));
+    const double share = static_cast<double>(count_at(line, "executions"));
     line["share"] = all == 0 ? 0.0 : share / static_cast<double>(all);
   }
   return {{"launches", launches.size()},
@@ -117,18 +119,15 @@ void print_profile(const Json& profile) {
     std::printf("%s %s: at best %.2f us on %s (%llu cycles), bound: %s\n",
                 each.value("kernel", "").c_str(), each.value("shape", "").c_str(),
                 each.value("seconds", 0.0) * 1e6, each.value("gpu", "").c_str(),
-                static_cast<unsigned long long>(number(each, "cycles")),
-                each.value("bound", "").c_str());
+                count_at(each, "cycles"), each.value("bound", "").c_str());
   }
   std::printf("%6s %12s %12s %12s %14s  %s\n", "share", "executions", "sectors", "wavefronts",
               "tensor ops", "line");
   for (const Json& line : profile["lines"]) {
     const std::string source = line.value("source", "");
     std::printf("%5.1f%% %12llu %12llu %12llu %14llu  %d: %s%s%s\n", 100 * line.value("share", 0.0),
-                static_cast<unsigned long long>(number(line, "executions")),
-                static_cast<unsigned long long>(number(line, "global_sectors")),
-                static_cast<unsigned long long>(number(line, "shared_wavefronts")),
-                static_cast<unsigned long long>(number(line, "tensor_ops")),
+                count_at(line, "executions"), count_at(line, "global_sectors"),
+                count_at(line, "shared_wavefronts"), count_at(line, "tensor_ops"),
                 line.value("ptx_line", 0), line.value("text", "").c_str(),
                 source.empty() ? "" : "  ", source.c_str());
   }

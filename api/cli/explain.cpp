@@ -35,33 +35,6 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
                               static_cast<const lathe_shard*>(nullptr));
 }
 
-Json kernel_json(const lathe_kernel_info& kernel) {
-  return {{"name", kernel.name},
-          {"spec", kernel.spec},
-          {"key", kernel.key},
-          {"from", kernel.from},
-          {"threads", kernel.threads},
-          {"registers", kernel.registers},
-          {"smem_bytes", kernel.smem_bytes},
-          {"spill_bytes", kernel.spill_bytes},
-          {"stack_bytes", kernel.stack_bytes},
-          {"compile_ms", kernel.compile_ms}};
-}
-
-Json estimate_json(const lathe_estimate& cost) {
-  return {{"launches", cost.launches},
-          {"bytes", cost.bytes},
-          {"minimum_bytes", cost.minimum_bytes},
-          {"flops", cost.flops},
-          {"microseconds", cost.microseconds},
-          {"bound", cost.bound},
-          {"tensor_ops", cost.tensor_ops},
-          {"memory_microseconds", cost.memory_microseconds},
-          {"gpu", cost.gpu},
-          {"tensor_microseconds", cost.tensor_microseconds},
-          {"chain_microseconds", cost.chain_microseconds}};
-}
-
 // The dims whose extents may differ from run to run without a new kernel, in the tensors' order.
 Json varying_dims(const Problem& problem) {
   Json out = Json::array();
@@ -117,7 +90,7 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
   report["outputs"] = tensors_json(problem.outputs);
   report["kernels"] = Json::array();
   for (size_t i = 0; i < lathe_plan_kernel_count(plan.get()); ++i) {
-    report["kernels"].push_back(kernel_json(kernel_info(plan.get(), i)));
+    report["kernels"].push_back(kernel_info(plan.get(), i));
   }
   report["varies"] = varying_dims(problem);
   report["estimate"] = nullptr;
@@ -126,7 +99,7 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
   report["prediction"] = nullptr;
   const auto cost = estimate(plan.get(), problem);
   if (!cost) return report;
-  report["estimate"] = estimate_json(*cost);
+  report["estimate"] = *cost;
   progress->stage("counting for " + std::string(cost->gpu));
   count_into(&report, options, plan.get(), *cost);
   report["prediction"] = prediction_json(*cost, report["counted"]);

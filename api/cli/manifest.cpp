@@ -8,7 +8,7 @@
 #include <set>
 
 #include "api/cli/inputs/made_up.h"
-#include "api/cli/warm_manifest.h"
+#include "api/cli/manifest.h"
 
 namespace lathe::cli {
 namespace {

@@ -113,4 +113,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return out;
 }
 
+std::vector<std::vector<std::string>> rows_of(const std::string& text, size_t fields) {
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    rows.push_back(split(line, '\t'));
+    rows.back().resize(fields);
+  }
+  return rows;
+}
+
 }  // namespace lathe::cli

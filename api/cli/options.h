@@ -36,5 +36,10 @@ int64_t parse_int(const std::string& flag, const std::string& text, int64_t low,
 
 // "a,b" -> {"a", "b"}
 std::vector<std::string> split(const std::string& text, char separator);
+// The lines of a text that are not empty, each with so many fields between tabs.
+std::vector<std::vector<std::string>> rows_of(const std::string& text, size_t fields);
+
+// For printf's %llu.
+inline unsigned long long llu(uint64_t value) { return value; }
 
 }  // namespace lathe::cli

@@ -43,13 +43,13 @@ TensorMap inputs_of(const TuneOptions& options, const Problem& problem) {
   return read_safetensors(options.problem.input);
 }
 
-std::string number(int value) { return value < 0 ? "?" : std::to_string(value); }
+std::string number_text(int value) { return value < 0 ? "?" : std::to_string(value); }
 
 void print_candidate(const lathe_tune_candidate& each) {
   const int spills =
       each.spill_bytes < 0 || each.stack_bytes < 0 ? -1 : each.spill_bytes + each.stack_bytes;
-  std::printf("  %-40s %9s %7s %6s", each.choice, number(each.registers).c_str(),
-              number(each.smem_bytes).c_str(), number(spills).c_str());
+  std::printf("  %-40s %9s %7s %6s", each.choice, number_text(each.registers).c_str(),
+              number_text(each.smem_bytes).c_str(), number_text(spills).c_str());
   if (each.microseconds > 0) {
     std::printf(" %10.2f %6.1f %%  %s\n", each.microseconds, 100 * each.spread, each.verdict);
   } else {
@@ -183,9 +183,7 @@ int show(const TuneOptions& options) {
   const char* lines = nullptr;
   const auto report = told<lathe_tuned_report>(lathe_tuned_list, context.get(), &lines);
   Json records = Json::array();
-  for (const std::string& line : split(lines, '\n')) {
-    if (line.empty()) continue;
-    const auto fields = split(line, '\t');
+  for (const auto& fields : rows_of(lines, 3)) {
     if (options.json) {
       records.push_back({{"mark", fields[0]}, {"source", fields[1]}, {"record", fields[2]}});
     } else {
@@ -214,9 +212,8 @@ int change(const TuneOptions& options) {
                 {"records", report.records},
                 {"path", report.path}});
   } else {
-    std::printf("%llu records %s; %llu in %s\n", static_cast<unsigned long long>(report.changed),
-                merges ? "added or replaced" : "forgotten",
-                static_cast<unsigned long long>(report.records), report.path);
+    std::printf("%llu records %s; %llu in %s\n", llu(report.changed),
+                merges ? "added or replaced" : "forgotten", llu(report.records), report.path);
   }
   if (report.skipped == 0) return kDone;
   say(std::to_string(report.skipped) + " lines of " + in_quotes(options.merge) +

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

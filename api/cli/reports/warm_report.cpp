@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "api/cli/options.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -27,12 +29,10 @@ Json line_json(const WarmLine& line, const lathe_warming_item_info& item) {
 }
 
 void print_line(const WarmLine& line, const lathe_warming_item_info& item) {
-  std::printf(
-      "line %-4zu %-25s %-15s %3llu compiled  %3llu found  %3llu shared  %3llu failed", line.number,
-      item.op, line.target->word().c_str(), static_cast<unsigned long long>(item.compiled),
-      static_cast<unsigned long long>(item.hits), static_cast<unsigned long long>(item.shared),
-      static_cast<unsigned long long>(item.failed));
-  if (item.left > 0) std::printf("  %3llu left", static_cast<unsigned long long>(item.left));
+  std::printf("line %-4zu %-25s %-15s %3llu compiled  %3llu found  %3llu shared  %3llu failed",
+              line.number, item.op, line.target->word().c_str(), llu(item.compiled),
+              llu(item.hits), llu(item.shared), llu(item.failed));
+  if (item.left > 0) std::printf("  %3llu left", llu(item.left));
   std::printf("  %8.1f ms\n", item.milliseconds);
 }
 
@@ -93,9 +93,8 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
     return;
   }
   std::printf("%zu lines, %llu kernels: %llu compiled, %llu found in the cache; %zu lines failed\n",
-              lines.size(), static_cast<unsigned long long>(totals.kernels),
-              static_cast<unsigned long long>(totals.compiled),
-              static_cast<unsigned long long>(totals.hits), errors.size());
+              lines.size(), llu(totals.kernels), llu(totals.compiled), llu(totals.hits),
+              errors.size());
   if (bundle.path.empty()) return;
   std::printf("bundle %s: %s entries, %s bytes\n", bundle.path.c_str(),
               bundle.report["entries"].dump().c_str(), bundle.report["bytes"].dump().c_str());
