@@ -3,6 +3,7 @@
 // Codes and texts of failures, the version and the log.
 #include "api/boundary.h"
 
+#include <iterator>
 #include <string>
 
 #include "codegen/base/log.h"
@@ -11,17 +12,30 @@
 namespace lathe {
 namespace {
 
-static_assert(static_cast<int>(Code::ok) == LATHE_OK);
-static_assert(static_cast<int>(Code::invalid_argument) == LATHE_INVALID_ARGUMENT);
-static_assert(static_cast<int>(Code::unsupported) == LATHE_UNSUPPORTED);
-static_assert(static_cast<int>(Code::no_device) == LATHE_NO_DEVICE);
-static_assert(static_cast<int>(Code::compile_failed) == LATHE_COMPILE_FAILED);
-static_assert(static_cast<int>(Code::not_cached) == LATHE_NOT_CACHED);
-static_assert(static_cast<int>(Code::cache_io) == LATHE_CACHE_IO);
-static_assert(static_cast<int>(Code::cuda) == LATHE_CUDA);
-static_assert(static_cast<int>(Code::nccl) == LATHE_NCCL);
-static_assert(static_cast<int>(Code::timeout) == LATHE_TIMEOUT);
-static_assert(static_cast<int>(Code::internal) == LATHE_INTERNAL);
+// Codes, statuses and the names of statuses, in the order of their values.
+struct Named {
+  Code code;
+  lathe_status status;
+  const char* name;
+};
+constexpr Named kStatuses[] = {{Code::ok, LATHE_OK, "OK"},
+                               {Code::invalid_argument, LATHE_INVALID_ARGUMENT, "INVALID_ARGUMENT"},
+                               {Code::unsupported, LATHE_UNSUPPORTED, "UNSUPPORTED"},
+                               {Code::no_device, LATHE_NO_DEVICE, "NO_DEVICE"},
+                               {Code::compile_failed, LATHE_COMPILE_FAILED, "COMPILE_FAILED"},
+                               {Code::not_cached, LATHE_NOT_CACHED, "NOT_CACHED"},
+                               {Code::cache_io, LATHE_CACHE_IO, "CACHE_IO"},
+                               {Code::cuda, LATHE_CUDA, "CUDA"},
+                               {Code::nccl, LATHE_NCCL, "NCCL"},
+                               {Code::timeout, LATHE_TIMEOUT, "TIMEOUT"},
+                               {Code::internal, LATHE_INTERNAL, "INTERNAL"}};
+static_assert([] {
+  for (int i = 0; const Named& each : kStatuses) {
+    if (static_cast<int>(each.code) != i || static_cast<int>(each.status) != i) return false;
+    ++i;
+  }
+  return true;
+}());
 
 struct LastError {
   std::string text;
@@ -51,31 +65,8 @@ lathe_status report(Code code, const char* text) noexcept {
 extern "C" {
 
 const char* lathe_status_name(lathe_status status) {
-  switch (status) {
-    case LATHE_OK:
-      return "OK";
-    case LATHE_INVALID_ARGUMENT:
-      return "INVALID_ARGUMENT";
-    case LATHE_UNSUPPORTED:
-      return "UNSUPPORTED";
-    case LATHE_NO_DEVICE:
-      return "NO_DEVICE";
-    case LATHE_COMPILE_FAILED:
-      return "COMPILE_FAILED";
-    case LATHE_NOT_CACHED:
-      return "NOT_CACHED";
-    case LATHE_CACHE_IO:
-      return "CACHE_IO";
-    case LATHE_CUDA:
-      return "CUDA";
-    case LATHE_NCCL:
-      return "NCCL";
-    case LATHE_TIMEOUT:
-      return "TIMEOUT";
-    case LATHE_INTERNAL:
-      return "INTERNAL";
-  }
-  return "UNKNOWN";
+  const auto index = static_cast<size_t>(status);
+  return index < std::size(lathe::kStatuses) ? lathe::kStatuses[index].name : "UNKNOWN";
 }
 
 const char* lathe_last_error(void) { return lathe::last_error().shown; }

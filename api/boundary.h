@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <initializer_list>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "api/lathe.h"
@@ -18,11 +20,26 @@ namespace lathe {
 // Keeps the text for lathe_last_error and returns the code. Never throws.
 lathe_status report(Code code, const char* text) noexcept;
 
-// Runs the body of an exported function, which returns a Status.
+// A pointer that an exported function must be given, and its name for messages.
+struct Required {
+  const void* pointer;
+  const char* argument;
+};
+
+// Runs the body of an exported function, which returns a Status or nothing, once the required
+// pointers are there.
 template <typename Body>
-lathe_status boundary(Body&& body) noexcept {
+lathe_status boundary(std::initializer_list<Required> required, Body&& body) noexcept {
   try {
-    const Status status = std::forward<Body>(body)();
+    Status status;
+    for (const auto& [pointer, argument] : required) {
+      if (status.ok()) status = require(pointer, argument);
+    }
+    if constexpr (std::is_void_v<decltype(body())>) {
+      if (status.ok()) body();
+    } else {
+      if (status.ok()) status = body();
+    }
     return status.ok() ? LATHE_OK : report(status.code(), status.text().c_str());
   } catch (const std::bad_alloc&) {
     return report(Code::internal, "out of host memory");
@@ -31,6 +48,10 @@ lathe_status boundary(Body&& body) noexcept {
   } catch (...) {
     return report(Code::internal, "an unknown exception");
   }
+}
+template <typename Body>
+lathe_status boundary(Body&& body) noexcept {
+  return boundary({}, std::forward<Body>(body));
 }
 
 // Checks the size that a struct says it has. No struct of any version comes near kMost: a larger
@@ -68,14 +89,25 @@ Status check_sized(const T* out) {
   return check_size(size, sizeof(T), "out->");
 }
 
-// Writes such a struct after check_sized; members of later versions become zero.
+// Writes such a struct; members of later versions become zero. A function that changes anything
+// calls check_sized before it does.
 template <typename T>
-void give_sized(T value, T* out) {
+Status give_sized(T value, T* out) {
+  LATHE_TRY(check_sized(out));
   size_t size;
   std::memcpy(&size, out, sizeof(size));
   value.size = size;
   std::memset(static_cast<void*>(out), 0, size);
   std::memcpy(static_cast<void*>(out), &value, sizeof(T));
+  return {};
+}
+
+// Copies as much of a text as fits with a final NUL; `needed` (may be NULL) gets the size of all.
+inline Status give_text(const std::string& from, char* out, size_t bytes, size_t* needed) {
+  if (needed) *needed = from.size() + 1;
+  if (bytes == 0) return {};
+  out[from.copy(out, bytes - 1)] = '\0';
+  return {};
 }
 
 }  // namespace lathe

@@ -33,11 +33,8 @@ Result<lathe_device_kind> kind_of(lathe_device_kind asked) {
 Status check_arch(const std::string& arch, lathe_device_kind kind) {
   const auto& archs = supported_archs();
   if (std::find(archs.begin(), archs.end(), arch) != archs.end()) return {};
-  std::string allowed;
-  for (const std::string& each : archs) allowed += (allowed.empty() ? "" : ", ") + each;
-  if (kind == LATHE_DEVICE_NONE) {
-    for (const std::string& gpu : known_gpus()) allowed += ", " + gpu;
-  }
+  std::string allowed = comma_list(archs);
+  if (kind == LATHE_DEVICE_NONE) allowed += ", " + comma_list(known_gpus());
   return invalid(text("arch is ", in_quotes(arch), "; allowed are ", allowed));
 }
 
@@ -136,19 +133,16 @@ Status require_device(const lathe_context& context, const char* what) {
 
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::require;
-using lathe::Status;
+using namespace lathe;
 
 extern "C" {
 
 lathe_status lathe_context_create(lathe_context** out, const lathe_context_options* options) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
+  return boundary({{out, "out"}}, [&]() -> Status {
     lathe_context_options taken = LATHE_CONTEXT_OPTIONS_INIT;
-    if (options) LATHE_TRY(lathe::take_sized(options, "options", &taken));
+    if (options) LATHE_TRY(take_sized(options, "options", &taken));
     auto context = std::make_unique<lathe_context>();
-    LATHE_TRY(lathe::create(taken, context.get()));
+    LATHE_TRY(create(taken, context.get()));
     *out = context.release();
     return {};
   });
@@ -157,11 +151,9 @@ lathe_status lathe_context_create(lathe_context** out, const lathe_context_optio
 void lathe_context_destroy(lathe_context* context) { delete context; }
 
 lathe_status lathe_context_get_info(const lathe_context* context, lathe_context_info* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(lathe::check_sized(out));
+  return boundary({{context, "context"}}, [&]() -> Status {
     lathe_context_info info = {};
-    const lathe::Device* device = context->device.get();
+    const Device* device = context->device.get();
     info.device = context->kind;
     info.ordinal = device ? device->ordinal() : 0;
     info.device_name = device ? device->name().c_str() : "";
@@ -174,8 +166,7 @@ lathe_status lathe_context_get_info(const lathe_context* context, lathe_context_
     info.hits = context->hits;
     const std::lock_guard<std::mutex> lock(context->mutex);
     info.compiler = context->compiler.empty() ? "" : context->compiler.c_str();
-    lathe::give_sized(info, out);
-    return {};
+    return give_sized(info, out);
   });
 }
 

@@ -27,8 +27,16 @@ std::string line(const char* name, bool found, const std::string& where,
               one_line(remedy), "\n");
 }
 
-std::string version_text(int version, int major_unit, int minor_unit) {
-  return text(version / major_unit, ".", version % major_unit / minor_unit);
+// Where a thing is, by `where_of`, or why there is none and what to do.
+template <typename Thing, typename WhereOf>
+std::string line(const char* name, const Result<Thing>& thing, const char* remedy,
+                 WhereOf where_of) {
+  return thing.ok() ? line(name, true, where_of(**thing), "")
+                    : line(name, false, thing.status().text(), remedy);
+}
+
+std::string driver_text(const Driver& driver) {
+  return text(driver.path, " ", driver.version / 1000, ".", driver.version % 1000 / 10);
 }
 
 std::string driver_lines() {
@@ -40,50 +48,37 @@ std::string driver_lines() {
                 "install NVIDIA's driver, or use the simulator: LATHE_DEVICE=sim") +
            line("gpu", false, "no driver", "a GPU of compute capability 8.0 or later");
   }
-  std::string lines =
-      line("cuda driver", true,
-           text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)), "");
-  auto device = Device::open(*driver, 0, "");
-  if (!device.ok()) {
-    return lines +
-           line("gpu", false, device.status().text(), "a GPU of compute capability 8.0 or later");
-  }
-  return lines + line("gpu", true, text((*device)->name(), " ", (*device)->facts().arch), "");
+  return line("cuda driver", true, driver_text(**driver), "") +
+         line("gpu", Device::open(*driver, 0, ""), "a GPU of compute capability 8.0 or later",
+              [](const Device& gpu) { return text(gpu.name(), " ", gpu.facts().arch); });
 }
 
 std::string simulator_line() {
   auto driver = open_driver(DeviceChoice::sim);
-  if (!driver.ok()) {
-    return line("simulator", false, driver.status().text(),
-                "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder");
+  if (driver.ok()) {
+    // It has a profile from now on, which later contexts must know of.
+    auto device = Device::open(*driver, 0, "");
+    if (device.ok()) sim_opened((*device)->facts().arch);
   }
-  // It has a profile from now on, which later contexts must know of.
-  auto device = Device::open(*driver, 0, "");
-  if (device.ok()) sim_opened((*device)->facts().arch);
-  return line("simulator", true,
-              text((*driver)->path, " ", version_text((*driver)->version, 1000, 10)), "");
+  return line("simulator", driver, "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder",
+              driver_text);
 }
 
 // The compiler for the driver there is: NVIDIA's, else the simulator's.
 std::string compiler_line() {
   auto driver = open_driver(DeviceChoice::cuda);
   if (!driver.ok()) driver = open_driver(DeviceChoice::sim);
-  auto compiler = Compiler::open({}, driver.ok() ? (*driver)->version : 0);
-  if (!compiler.ok()) {
-    return line("nvrtc", false, compiler.status().text(),
-                "install NVRTC of the driver's CUDA version or older, 12 at least (pip install "
-                "nvidia-cuda-nvrtc-cu12), or set LATHE_NVRTC to its file");
-  }
-  return line("nvrtc", true, text((*compiler)->path(), " ", (*compiler)->identity()), "");
+  return line("nvrtc", Compiler::open({}, driver.ok() ? (*driver)->version : 0),
+              "install NVRTC of the driver's CUDA version or older, 12 at least (pip install "
+              "nvidia-cuda-nvrtc-cu12), or set LATHE_NVRTC to its file",
+              [](const Compiler& nvrtc) { return text(nvrtc.path(), " ", nvrtc.identity()); });
 }
 
 std::string nccl_line(const char* name, NcclChoice choice, const char* remedy) {
-  auto nccl = open_nccl(choice);
-  if (!nccl.ok()) return line(name, false, nccl.status().text(), remedy);
-  return line(name, true,
-              text((*nccl)->path, " ", version_text((*nccl)->version, 10000, 100), ".",
-                   (*nccl)->version % 100),
-              "");
+  return line(name, open_nccl(choice), remedy, [](const auto& nccl) {
+    return text(nccl.path, " ", nccl.version / 10000, ".", nccl.version % 10000 / 100, ".",
+                nccl.version % 100);
+  });
 }
 
 // NCCL wants a GPU for each rank, unless it is told otherwise.
@@ -154,15 +149,11 @@ std::string doctor() {
 }  // namespace
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_doctor(char* out, size_t bytes, size_t* needed) {
-  return lathe::boundary([&]() -> lathe::Status {
-    if (bytes > 0) LATHE_TRY(lathe::require(out, "text"));
-    const std::string report = lathe::doctor();
-    if (needed) *needed = report.size() + 1;
-    if (bytes == 0) return {};
-    const size_t copied = report.size() < bytes ? report.size() : bytes - 1;
-    std::memcpy(out, report.data(), copied);
-    out[copied] = '\0';
-    return {};
+  return boundary([&]() -> Status {
+    if (bytes > 0) LATHE_TRY(require(out, "text"));
+    return give_text(doctor(), out, bytes, needed);
   });
 }

@@ -35,9 +35,7 @@ Status check_place(int world, int rank, int timeout_ms) {
 // Runs `make`, which gives a Group, with the device current, and hands it out.
 template <typename Make>
 lathe_status give_group(lathe_group** out, lathe_context* context, Make make) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
-    LATHE_TRY(require(context, "context"));
+  return boundary({{out, "out"}, {context, "context"}}, [&]() -> Status {
     LATHE_TRY(require_device(*context, "a group"));
     auto group = std::make_unique<lathe_group>();
     group->context = context;
@@ -50,19 +48,13 @@ lathe_status give_group(lathe_group** out, lathe_context* context, Make make) {
 }  // namespace
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::Group;
-using lathe::require;
-using lathe::Result;
-using lathe::Status;
+using namespace lathe;
 
 extern "C" {
 
 lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require(out, "out"));
-    LATHE_ASSIGN(const lathe::UniqueId id, lathe::make_unique_id(lathe::choice_of(*context)));
+  return boundary({{context, "context"}, {out, "out"}}, [&]() -> Status {
+    LATHE_ASSIGN(const UniqueId id, make_unique_id(choice_of(*context)));
     std::memcpy(out, id.bytes, sizeof(id.bytes));
     return {};
   });
@@ -71,36 +63,33 @@ lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BY
 lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
                                 const char id[LATHE_UNIQUE_ID_BYTES], int world, int rank,
                                 int timeout_ms) {
-  return lathe::give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
+  return give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
     LATHE_TRY(require(id, "id"));
-    LATHE_TRY(lathe::check_place(world, rank, timeout_ms));
-    lathe::UniqueId unique;
+    LATHE_TRY(check_place(world, rank, timeout_ms));
+    UniqueId unique;
     std::memcpy(unique.bytes, id, sizeof(unique.bytes));
-    return Group::create(context->device, lathe::choice_of(*context), unique, world, rank,
-                         timeout_ms ? timeout_ms : lathe::kDefaultTimeoutMs);
+    return Group::create(context->device, choice_of(*context), unique, world, rank,
+                         timeout_ms ? timeout_ms : kDefaultTimeoutMs);
   });
 }
 
 lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context, void* nccl_comm) {
-  return lathe::give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
+  return give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
     LATHE_TRY(require(nccl_comm, "nccl_comm"));
-    return Group::adopt(context->device, lathe::choice_of(*context),
-                        static_cast<ncclComm_t>(nccl_comm));
+    return Group::adopt(context->device, choice_of(*context), static_cast<ncclComm_t>(nccl_comm));
   });
 }
 
 lathe_status lathe_group_from_env(lathe_group** out, lathe_context* context, int timeout_ms) {
-  return lathe::give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
-    LATHE_TRY(lathe::check_place(1, 0, timeout_ms));
-    return lathe::group_from_environment(context->device, lathe::choice_of(*context),
-                                         timeout_ms ? timeout_ms : lathe::kDefaultTimeoutMs);
+  return give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
+    LATHE_TRY(check_place(1, 0, timeout_ms));
+    return group_from_environment(context->device, choice_of(*context),
+                                  timeout_ms ? timeout_ms : kDefaultTimeoutMs);
   });
 }
 
 lathe_status lathe_group_split(lathe_group** out, lathe_group* group, int color, int key) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
-    LATHE_TRY(require(group, "group"));
+  return boundary({{out, "out"}, {group, "group"}}, [&]() -> Status {
     auto made = std::make_unique<lathe_group>();
     made->context = group->context;
     LATHE_ASSIGN(made->group, Group::split(*group->group, color, key));
@@ -116,17 +105,11 @@ int lathe_group_rank(const lathe_group* group) { return group ? group->group->ra
 int lathe_group_world(const lathe_group* group) { return group ? group->group->world() : 1; }
 
 lathe_status lathe_group_error(const lathe_group* group) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(group, "group"));
-    return group->group->async_error();
-  });
+  return boundary({{group, "group"}}, [&] { return group->group->async_error(); });
 }
 
 lathe_status lathe_group_abort(lathe_group* group) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(group, "group"));
-    return group->group->abort();
-  });
+  return boundary({{group, "group"}}, [&] { return group->group->abort(); });
 }
 
 }  // extern "C"

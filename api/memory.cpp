@@ -10,8 +10,7 @@ namespace {
 // Runs `body`, which gets the driver, with the device's context current.
 template <typename Body>
 lathe_status on_device(lathe_context* context, const char* what, Body body) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
+  return boundary({{context, "context"}}, [&]() -> Status {
     LATHE_TRY(require_device(*context, what));
     const Device::Scope scope(*context->device);
     LATHE_TRY(scope.status());
@@ -30,12 +29,7 @@ Status check_copy(const void* to, const void* from, size_t bytes) {
 }  // namespace
 }  // namespace lathe
 
-using lathe::address;
-using lathe::check;
-using lathe::Driver;
-using lathe::on_device;
-using lathe::require;
-using lathe::Status;
+using namespace lathe;
 
 extern "C" {
 
@@ -59,7 +53,7 @@ lathe_status lathe_free(lathe_context* context, void* pointer) {
 lathe_status lathe_copy_to_device(lathe_context* context, void* to, const void* from, size_t bytes,
                                   void* stream) {
   return on_device(context, "lathe_copy_to_device", [&](const Driver& driver) -> Status {
-    LATHE_TRY(lathe::check_copy(to, from, bytes));
+    LATHE_TRY(check_copy(to, from, bytes));
     if (bytes == 0) return {};
     const auto on = static_cast<CUstream>(stream);
     LATHE_TRY(
@@ -72,7 +66,7 @@ lathe_status lathe_copy_to_device(lathe_context* context, void* to, const void* 
 lathe_status lathe_copy_to_host(lathe_context* context, void* to, const void* from, size_t bytes,
                                 void* stream) {
   return on_device(context, "lathe_copy_to_host", [&](const Driver& driver) -> Status {
-    LATHE_TRY(lathe::check_copy(to, from, bytes));
+    LATHE_TRY(check_copy(to, from, bytes));
     const auto on = static_cast<CUstream>(stream);
     if (bytes > 0) {
       LATHE_TRY(check(driver, driver.cuMemcpyDtoHAsync(to, address(from), bytes, on),

@@ -57,20 +57,22 @@ const std::vector<Listed>& listed_operators() {
 }  // namespace
 }  // namespace lathe
 
-static_assert(static_cast<int>(lathe::Role::inout) == LATHE_INOUT);
-static_assert(static_cast<int>(lathe::OptionType::word) == LATHE_OPTION_STRING);
+using namespace lathe;
+
+static_assert(static_cast<int>(Role::inout) == LATHE_INOUT);
+static_assert(static_cast<int>(OptionType::word) == LATHE_OPTION_STRING);
 
 extern "C" {
 
-size_t lathe_operator_count(void) { return lathe::operators().size(); }
+size_t lathe_operator_count(void) { return operators().size(); }
 
 const lathe_operator_info* lathe_operator_at(size_t index) {
-  return index < lathe::operators().size() ? &lathe::listed_operators()[index].info : nullptr;
+  return index < operators().size() ? &listed_operators()[index].info : nullptr;
 }
 
 const lathe_operator_info* lathe_operator_find(const char* name) {
-  const lathe::Operator* op = name ? lathe::find_operator(name) : nullptr;
-  return op ? lathe_operator_at(static_cast<size_t>(op - lathe::operators().data())) : nullptr;
+  const Operator* op = name ? find_operator(name) : nullptr;
+  return op ? lathe_operator_at(static_cast<size_t>(op - operators().data())) : nullptr;
 }
 
 }  // extern "C"

@@ -117,28 +117,21 @@ Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTe
 
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::invalid;
-using lathe::require;
-using lathe::Status;
-using lathe::text;
+using namespace lathe;
 
 extern "C" {
 
 lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
                                const lathe_problem* problem) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require(problem, "problem"));
+  return boundary({{out, "out"}, {context, "context"}, {problem, "problem"}}, [&]() -> Status {
     auto plan = std::make_unique<lathe_plan>();
     static std::atomic<uint64_t> plans = 0;
     plan->id = ++plans;
     plan->context = context;
     plan->op = problem->op;
-    LATHE_ASSIGN(const lathe::Resolved resolved, lathe::declared_by(*problem));
+    LATHE_ASSIGN(const Resolved resolved, declared_by(*problem));
     plan->declared = resolved.extents;
-    plan->slots = lathe::make_slots(resolved);
+    plan->slots = make_slots(resolved);
     if (problem->group) {
       const lathe_context* of = problem->group->context;
       if (of != nullptr && of != context) {
@@ -146,13 +139,13 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       }
       plan->group = problem->group->group;
       plan->group_flags = problem->group_flags;
-      plan->digests = lathe::digests_of(*problem);
+      plan->digests = digests_of(*problem);
     }
-    LATHE_ASSIGN(plan->executor, make_executor(resolved, lathe::facts_for(*context, *problem)));
-    const Status loaded = lathe::take_kernels(plan.get());
-    const bool known = loaded.ok() || loaded.code() == lathe::Code::not_cached;
+    LATHE_ASSIGN(plan->executor, make_executor(resolved, facts_for(*context, *problem)));
+    const Status loaded = take_kernels(plan.get());
+    const bool known = loaded.ok() || loaded.code() == Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);
-    LATHE_TRY(lathe::with_problem(loaded, *problem));
+    LATHE_TRY(with_problem(loaded, *problem));
     *out = plan.release();
     return {};
   });
@@ -161,20 +154,14 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
 void lathe_plan_destroy(lathe_plan* plan) { delete plan; }
 
 lathe_status lathe_plan_slot(const lathe_plan* plan, const char* name, size_t* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(plan, "plan"));
-    LATHE_TRY(require(name, "name"));
-    LATHE_TRY(require(out, "out"));
-    std::string declared;
+  return boundary({{plan, "plan"}, {name, "name"}, {out, "out"}}, [&]() -> Status {
     for (size_t i = 0; i < plan->slots.size(); ++i) {
-      if (std::string_view(plan->slots[i].name) == name) {
-        *out = i;
-        return {};
-      }
-      declared += (i ? ", " : "") + std::string(plan->slots[i].name);
+      if (std::string_view(plan->slots[i].name) != name) continue;
+      *out = i;
+      return {};
     }
-    return invalid(
-        text("the plan has no tensor ", lathe::in_quotes(name), "; declared are ", declared));
+    return invalid(text("the plan has no tensor ", in_quotes(name), "; declared are ",
+                        comma_list(plan->slots, &Slot::name)));
   });
 }
 
@@ -182,11 +169,9 @@ size_t lathe_plan_slot_count(const lathe_plan* plan) { return plan ? plan->slots
 
 lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const* slots,
                                   const lathe_shard* shard, size_t* out_bytes) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(plan, "plan"));
-    LATHE_TRY(require(out_bytes, "out_bytes"));
-    lathe::Call call;
-    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Checks::shapes, &call));
+  return boundary({{plan, "plan"}, {out_bytes, "out_bytes"}}, [&]() -> Status {
+    Call call;
+    LATHE_TRY(prepare_call(*plan, shard, slots, Checks::shapes, &call));
     LATHE_ASSIGN(*out_bytes, plan->executor->workspace_bytes(call));
     return {};
   });
@@ -194,17 +179,14 @@ lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const*
 
 lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* const* slots, void* workspace,
                             size_t workspace_bytes, void* stream) {
-  return boundary(
-      [&] { return lathe::run(plan, nullptr, slots, workspace, workspace_bytes, stream); });
+  return boundary([&] { return run(plan, nullptr, slots, workspace, workspace_bytes, stream); });
 }
 
 lathe_status lathe_plan_run_sharded(const lathe_plan* plan, const lathe_shard* shard,
                                     const DLTensor* const* slots, void* workspace,
                                     size_t workspace_bytes, void* stream) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(shard, "shard"));
-    return lathe::run(plan, shard, slots, workspace, workspace_bytes, stream);
-  });
+  return boundary({{shard, "shard"}},
+                  [&] { return run(plan, shard, slots, workspace, workspace_bytes, stream); });
 }
 
 }  // extern "C"

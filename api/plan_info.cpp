@@ -75,11 +75,7 @@ Result<const std::string*> ptx_of(const lathe_plan& plan, size_t index) {
 }  // namespace
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::invalid;
-using lathe::require;
-using lathe::Status;
-using lathe::text;
+using namespace lathe;
 
 extern "C" {
 
@@ -87,22 +83,20 @@ size_t lathe_plan_kernel_count(const lathe_plan* plan) { return plan ? plan->ker
 
 lathe_status lathe_plan_kernel(const lathe_plan* plan, size_t index, lathe_kernel_info* out) {
   return boundary([&]() -> Status {
-    LATHE_TRY(lathe::check_index(plan, index));
-    LATHE_TRY(lathe::check_sized(out));
-    lathe::give_sized(lathe::describe(plan->kernels[index]), out);
-    return {};
+    LATHE_TRY(check_index(plan, index));
+    return give_sized(describe(plan->kernels[index]), out);
   });
 }
 
 lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index, lathe_text which,
                                     const char** out, size_t* size) {
   return boundary([&]() -> Status {
-    LATHE_TRY(lathe::check_index(plan, index));
+    LATHE_TRY(check_index(plan, index));
     LATHE_TRY(require(out, "out"));
-    const lathe::BuiltKernel& built = *plan->kernels[index].built;
+    const BuiltKernel& built = *plan->kernels[index].built;
     const std::string* ptx = nullptr;
     if (which == LATHE_TEXT_PTX) {
-      LATHE_ASSIGN(ptx, lathe::ptx_of(*plan, index));
+      LATHE_ASSIGN(ptx, ptx_of(*plan, index));
     }
     const std::string* found = which == LATHE_TEXT_SOURCE ? &built.unit()
                                : which == LATHE_TEXT_PTX  ? ptx
@@ -120,14 +114,11 @@ lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index, lathe_
 
 lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                  const lathe_shard* shard, lathe_estimate* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(plan, "plan"));
-    LATHE_TRY(lathe::check_sized(out));
-    lathe::Call call;
-    LATHE_TRY(lathe::prepare_call(*plan, shard, slots, lathe::Checks::shapes, &call));
-    LATHE_ASSIGN(const lathe::Estimate estimate, plan->executor->estimate(call));
-    lathe::give_sized(lathe::summarise(estimate, plan->context->facts), out);
-    return {};
+  return boundary({{plan, "plan"}}, [&]() -> Status {
+    Call call;
+    LATHE_TRY(prepare_call(*plan, shard, slots, Checks::shapes, &call));
+    LATHE_ASSIGN(const Estimate estimate, plan->executor->estimate(call));
+    return give_sized(summarise(estimate, plan->context->facts), out);
   });
 }
 

@@ -26,15 +26,11 @@ std::vector<int64_t> offsets_of(const int64_t* cu_seqlens, size_t count) {
 }
 
 Result<Balance> balance_of(lathe_balance balance) {
-  switch (balance) {
-    case LATHE_BALANCE_NONE:
-      return Balance::none;
-    case LATHE_BALANCE_HEAD_TAIL:
-      return Balance::head_tail;
-    case LATHE_BALANCE_PER_DOCUMENT:
-      return Balance::per_document;
-    case LATHE_BALANCE_PTRR:
-      return Balance::ptrr;
+  static_assert(static_cast<int>(Balance::head_tail) == LATHE_BALANCE_HEAD_TAIL &&
+                static_cast<int>(Balance::per_document) == LATHE_BALANCE_PER_DOCUMENT &&
+                static_cast<int>(Balance::ptrr) == LATHE_BALANCE_PTRR);
+  if (balance >= LATHE_BALANCE_NONE && balance <= LATHE_BALANCE_PTRR) {
+    return static_cast<Balance>(balance);
   }
   return invalid(text("balance is ", static_cast<int>(balance),
                       "; allowed are LATHE_BALANCE_NONE (0) to LATHE_BALANCE_PTRR (3)"));
@@ -78,11 +74,7 @@ Status create(lathe_shard** out, const lathe_shard_options& options) {
 }  // namespace
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::invalid;
-using lathe::require;
-using lathe::Status;
-using lathe::text;
+using namespace lathe;
 
 const lathe::ShardState* lathe_shard::find(uint64_t plan) const {
   for (const ForPlan& each : states) {
@@ -95,36 +87,30 @@ extern "C" {
 
 lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
                                 const int64_t* bounds) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
+  return boundary({{out, "out"}}, [&]() -> Status {
     lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
     options.world = world;
     options.rank = rank;
     options.length = length;
     options.bounds = bounds;
-    return lathe::create(out, options);
+    return create(out, options);
   });
 }
 
 lathe_status lathe_shard_create_with(lathe_shard** out, const lathe_shard_options* options) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
-    LATHE_TRY(require(options, "options"));
+  return boundary({{out, "out"}, {options, "options"}}, [&]() -> Status {
     lathe_shard_options taken = LATHE_SHARD_OPTIONS_INIT;
-    LATHE_TRY(lathe::take_sized(options, "options", &taken));
-    return lathe::create(out, taken);
+    LATHE_TRY(take_sized(options, "options", &taken));
+    return create(out, taken);
   });
 }
 
 void lathe_shard_destroy(lathe_shard* shard) { delete shard; }
 
 lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t* end) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(shard, "shard"));
-    LATHE_TRY(require(begin, "begin"));
-    LATHE_TRY(require(end, "end"));
-    LATHE_TRY(lathe::require_contiguous(*shard, "lathe_shard_range"));
-    const lathe::Interval part = shard->layout.partition.part(shard->rank);
+  return boundary({{shard, "shard"}, {begin, "begin"}, {end, "end"}}, [&]() -> Status {
+    LATHE_TRY(require_contiguous(*shard, "lathe_shard_range"));
+    const Interval part = shard->layout.partition.part(shard->rank);
     *begin = part.begin;
     *end = part.end;
     return {};
@@ -133,13 +119,11 @@ lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t
 
 lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int32_t* out,
                                  size_t count) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(shard, "shard"));
-    LATHE_TRY(lathe::check_axis(axis));
-    const lathe::ShardLayout& layout =
-        axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
+  return boundary({{shard, "shard"}}, [&]() -> Status {
+    LATHE_TRY(check_axis(axis));
+    const ShardLayout& layout = axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
     size_t tokens = 0;
-    for (const lathe::Interval& each : layout[shard->rank]) {
+    for (const Interval& each : layout[shard->rank]) {
       tokens += static_cast<size_t>(each.size());
     }
     if (tokens > count) {
@@ -147,7 +131,7 @@ lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int3
           text("count is ", count, ", but rank ", shard->rank, " holds ", tokens, " tokens"));
     }
     if (tokens > 0) LATHE_TRY(require(out, "out"));
-    for (const lathe::Interval& each : layout[shard->rank]) {
+    for (const Interval& each : layout[shard->rank]) {
       for (int64_t t = each.begin; t < each.end; ++t) *out++ = static_cast<int32_t>(t);
     }
     return {};
@@ -156,14 +140,10 @@ lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int3
 
 lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
                                    const int64_t** begin_end, size_t* count) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(shard, "shard"));
-    LATHE_TRY(require(begin_end, "begin_end"));
-    LATHE_TRY(require(count, "count"));
-    LATHE_TRY(lathe::check_axis(axis));
-    const lathe::ShardLayout& layout =
-        axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
-    const std::vector<lathe::Interval>& mine = layout[shard->rank];
+  return boundary({{shard, "shard"}, {begin_end, "begin_end"}, {count, "count"}}, [&]() -> Status {
+    LATHE_TRY(check_axis(axis));
+    const ShardLayout& layout = axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
+    const std::vector<Interval>& mine = layout[shard->rank];
     *begin_end = reinterpret_cast<const int64_t*>(mine.data());
     *count = mine.size();
     return {};
@@ -172,19 +152,17 @@ lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
 
 lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens, size_t count,
                                  lathe_shard_view* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(shard, "shard"));
-    LATHE_TRY(require(cu_seqlens, "cu_seqlens"));
-    LATHE_TRY(lathe::check_sized(out));
-    LATHE_TRY(lathe::require_contiguous(*shard, "lathe_shard_view_of"));
-    const lathe::Partition& partition = shard->layout.partition;
+  return boundary({{shard, "shard"}, {cu_seqlens, "cu_seqlens"}}, [&]() -> Status {
+    LATHE_TRY(check_sized(out));
+    LATHE_TRY(require_contiguous(*shard, "lathe_shard_view_of"));
+    const Partition& partition = shard->layout.partition;
     const std::vector<int64_t> offsets(cu_seqlens, cu_seqlens + count);
-    LATHE_TRY(lathe::check_cu_seqlens(offsets, partition.length()));
-    LATHE_ASSIGN(auto contexts, lathe::part_contexts(offsets, partition));
-    for (lathe::PartContext& context : contexts) {
+    LATHE_TRY(check_cu_seqlens(offsets, partition.length()));
+    LATHE_ASSIGN(auto contexts, part_contexts(offsets, partition));
+    for (PartContext& context : contexts) {
       if (context.rank == shard->rank) shard->view = std::move(context);
     }
-    const lathe::PartContext& found = shard->view;
+    const PartContext& found = shard->view;
     lathe_shard_view view = {};
     view.cu_seqlens = found.cu_seqlens.data();
     view.sequence_ids = found.seq_ids.data();
@@ -194,8 +172,7 @@ lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens, 
     view.is_first = found.is_first;
     view.is_last = found.is_last;
     view.pre_tokens = found.pre_tokens;
-    lathe::give_sized(view, out);
-    return {};
+    return give_sized(view, out);
   });
 }
 

@@ -12,12 +12,11 @@ namespace lathe {
 namespace {
 
 Result<const ShardKind*> kind_of(const std::string& name) {
-  std::string known;
   for (const ShardKind& kind : kShardKinds) {
     if (name == kind.name) return &kind;
-    known += (known.empty() ? "" : ", ") + std::string(kind.name);
   }
-  return invalid(text("kind is ", in_quotes(name), "; allowed are ", known));
+  return invalid(text("kind is ", in_quotes(name), "; allowed are ",
+                      comma_list(kShardKinds, &ShardKind::name)));
 }
 
 Json answer(const ShardKind& kind, const Json& input, int64_t* room) {
@@ -128,13 +127,15 @@ void PlanCase::list(const char* things, int64_t count, int64_t numbers) const {
 
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out) {
-  return lathe::boundary([&]() -> lathe::Status {
+  return boundary([&]() -> Status {
     static thread_local std::string lent;
-    LATHE_TRY(lathe::require(kind, "kind"));
-    LATHE_TRY(lathe::require(input, "input"));
-    LATHE_TRY(lathe::require(out, "out"));
-    LATHE_ASSIGN(lent, lathe::shard_answers(kind, input, lathe::kMostPlanNumbers));
+    LATHE_TRY(require(kind, "kind"));
+    LATHE_TRY(require(input, "input"));
+    LATHE_TRY(require(out, "out"));
+    LATHE_ASSIGN(lent, shard_answers(kind, input, kMostPlanNumbers));
     *out = lent.c_str();
     return {};
   });

@@ -93,6 +93,8 @@ PlanDigests digests_of(const lathe_problem& problem) {
 
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan) {
-  return lathe::boundary([&] { return lathe::prepare(shard, plan); });
+  return boundary([&] { return prepare(shard, plan); });
 }

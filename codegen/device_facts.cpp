@@ -76,12 +76,6 @@ bool has_word(std::string_view name, std::string_view part) {
   return end == name.size() || !std::isalnum(static_cast<unsigned char>(name[end]));
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
-
 }  // namespace
 
 const std::vector<std::string>& supported_archs() {
@@ -101,7 +95,7 @@ Result<DeviceFacts> facts_of_arch(const std::string& arch) {
   }
   return Status(Code::unsupported,
                 text("architecture ", in_quotes(arch), " is not supported; supported are ",
-                     joined(supported_archs())));
+                     comma_list(supported_archs())));
 }
 
 std::vector<std::string> known_gpus() {
@@ -114,8 +108,8 @@ Result<DeviceFacts> facts_of_gpu(const std::string& gpu) {
   for (const Gpu& each : kGpus) {
     if (lower(gpu) == each.name) return facts_of(each);
   }
-  return Status(Code::unsupported,
-                text("GPU ", in_quotes(gpu), " is not known; known are ", joined(known_gpus())));
+  return Status(Code::unsupported, text("GPU ", in_quotes(gpu), " is not known; known are ",
+                                        comma_list(known_gpus())));
 }
 
 void add_published_rates(const std::string& driver_name, DeviceFacts* facts) {

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cstdint>
 
+#include "codegen/base/printable.h"
+
 namespace lathe {
 namespace {
 
@@ -173,20 +175,10 @@ ModTokens read_mod(std::string_view text) { return Reader(text).take(); }
 int line_that_is_not_utf8(std::string_view text) {
   int line = 1;
   for (size_t at = 0; at < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[at]);
-    if (lead == '\n') ++line;
-    const size_t more = lead < 0x80 ? 0 : lead < 0xc2 ? 4 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
-    if (more > 3 || lead > 0xf4 || at + more >= text.size()) return line;
-    uint32_t point = lead & (0x7fu >> (more == 0 ? 0 : more + 1));
-    for (size_t i = 1; i <= more; ++i) {
-      const auto byte = static_cast<unsigned char>(text[at + i]);
-      if ((byte & 0xc0) != 0x80) return line;
-      point = point << 6 | (byte & 0x3f);
-    }
-    // Longer than needed, one half of a pair of UTF-16, or beyond the last.
-    const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (point < least[more] || (point >= 0xd800 && point < 0xe000) || point > 0x10ffff) return line;
-    at += more + 1;
+    if (text[at] == '\n') ++line;
+    const size_t bytes = utf8_bytes(text, at);
+    if (bytes == 0) return line;
+    at += bytes;
   }
   return 0;
 }

@@ -10,23 +10,30 @@
 #include <cstring>
 
 #include "abi/nvrtc.h"
+#include "codegen/base/hex.h"
 
 namespace lathe {
 
+// The functions of NVRTC that are called. All are required.
+#define LATHE_NVRTC_FUNCTIONS(X) \
+  X(nvrtcVersion)                \
+  X(nvrtcGetErrorString)         \
+  X(nvrtcGetNumSupportedArchs)   \
+  X(nvrtcGetSupportedArchs)      \
+  X(nvrtcCreateProgram)          \
+  X(nvrtcDestroyProgram)         \
+  X(nvrtcCompileProgram)         \
+  X(nvrtcGetProgramLogSize)      \
+  X(nvrtcGetProgramLog)          \
+  X(nvrtcGetPTXSize)             \
+  X(nvrtcGetPTX)                 \
+  X(nvrtcGetCUBINSize)           \
+  X(nvrtcGetCUBIN)
+
 struct NvrtcLibrary::Api {
-  decltype(&nvrtcVersion) version = nullptr;
-  decltype(&nvrtcGetErrorString) error_string = nullptr;
-  decltype(&nvrtcGetNumSupportedArchs) arch_count = nullptr;
-  decltype(&nvrtcGetSupportedArchs) archs = nullptr;
-  decltype(&nvrtcCreateProgram) create = nullptr;
-  decltype(&nvrtcDestroyProgram) destroy = nullptr;
-  decltype(&nvrtcCompileProgram) compile = nullptr;
-  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
-  decltype(&nvrtcGetProgramLog) log = nullptr;
-  decltype(&nvrtcGetPTXSize) ptx_size = nullptr;
-  decltype(&nvrtcGetPTX) ptx = nullptr;
-  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
-  decltype(&nvrtcGetCUBIN) cubin = nullptr;
+#define LATHE_NVRTC_MEMBER(name) decltype(&::name) name = nullptr;
+  LATHE_NVRTC_FUNCTIONS(LATHE_NVRTC_MEMBER)
+#undef LATHE_NVRTC_MEMBER
 };
 
 namespace {
@@ -75,7 +82,6 @@ bool resolve(void* library, const char* name, Function* function) {
 
 // The build id in the notes of one segment; empty if it is not there.
 std::string build_id_in(const char* note, const char* end) {
-  constexpr char kHex[] = "0123456789abcdef";
   while (note + sizeof(ElfW(Nhdr)) <= end) {
     ElfW(Nhdr) header;
     std::memcpy(&header, note, sizeof(header));
@@ -83,12 +89,7 @@ std::string build_id_in(const char* note, const char* end) {
     const char* bytes = name + (header.n_namesz + 3u) / 4u * 4u;
     if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
         std::memcmp(name, "GNU", 4) == 0) {
-      std::string id;
-      for (unsigned b = 0; b < header.n_descsz; ++b) {
-        id += kHex[static_cast<unsigned char>(bytes[b]) >> 4];
-        id += kHex[bytes[b] & 15];
-      }
-      return id;
+      return hex_of({bytes, header.n_descsz});
     }
     note = bytes + (header.n_descsz + 3u) / 4u * 4u;
   }
@@ -168,24 +169,16 @@ NvrtcLibrary::NvrtcLibrary() : api_(std::make_unique<Api>()) {}
 NvrtcLibrary::~NvrtcLibrary() = default;
 
 bool NvrtcLibrary::resolve_all(void* library) {
-  return resolve(library, "nvrtcVersion", &api_->version) &&
-         resolve(library, "nvrtcGetErrorString", &api_->error_string) &&
-         resolve(library, "nvrtcGetNumSupportedArchs", &api_->arch_count) &&
-         resolve(library, "nvrtcGetSupportedArchs", &api_->archs) &&
-         resolve(library, "nvrtcCreateProgram", &api_->create) &&
-         resolve(library, "nvrtcDestroyProgram", &api_->destroy) &&
-         resolve(library, "nvrtcCompileProgram", &api_->compile) &&
-         resolve(library, "nvrtcGetProgramLogSize", &api_->log_size) &&
-         resolve(library, "nvrtcGetProgramLog", &api_->log) &&
-         resolve(library, "nvrtcGetPTXSize", &api_->ptx_size) &&
-         resolve(library, "nvrtcGetPTX", &api_->ptx) &&
-         resolve(library, "nvrtcGetCUBINSize", &api_->cubin_size) &&
-         resolve(library, "nvrtcGetCUBIN", &api_->cubin);
+  bool all = true;
+#define LATHE_NVRTC_RESOLVE(name) all = all && resolve(library, #name, &api_->name);
+  LATHE_NVRTC_FUNCTIONS(LATHE_NVRTC_RESOLVE)
+#undef LATHE_NVRTC_RESOLVE
+  return all;
 }
 
 void NvrtcLibrary::take_facts() {
   const Api& api = *api_;
-  const auto* const inside = reinterpret_cast<const void*>(api.version);
+  const auto* const inside = reinterpret_cast<const void*>(api.nvrtcVersion);
   Dl_info where{};
   if (dladdr(inside, &where) != 0) {
     facts_.path = where.dli_fname;
@@ -195,9 +188,9 @@ void NvrtcLibrary::take_facts() {
   facts_.identity =
       "nvrtc " + version_text(facts_.major, facts_.minor) + " " + (id.empty() ? "no-build-id" : id);
   int count = 0;
-  if (api.arch_count(&count) != NVRTC_SUCCESS || count <= 0) return;
+  if (api.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0) return;
   std::vector<int> numbers(static_cast<size_t>(count));
-  if (api.archs(numbers.data()) != NVRTC_SUCCESS) return;
+  if (api.nvrtcGetSupportedArchs(numbers.data()) != NVRTC_SUCCESS) return;
   for (const int number : numbers) facts_.archs.push_back("sm_" + std::to_string(number));
 }
 
@@ -216,7 +209,8 @@ Result<std::shared_ptr<const NvrtcLibrary>> NvrtcLibrary::open(
     CompilerFacts& facts = opened->facts_;
     facts.asked = candidate.asked;
     if (!opened->resolve_all(library) ||
-        opened->api_->version(&facts.major, &facts.minor) != NVRTC_SUCCESS || facts.major < 12) {
+        opened->api_->nvrtcVersion(&facts.major, &facts.minor) != NVRTC_SUCCESS ||
+        facts.major < 12) {
       return Status(Code::compile_failed, "NVRTC " + version_text(facts.major, facts.minor) + " (" +
                                               candidate.file +
                                               ") is too old; needed is 12.0 or later");
@@ -240,20 +234,23 @@ CompileOutcome NvrtcLibrary::compile(const CompileJob& job) const {
     texts.push_back(header.text);
   }
   CompileOutcome outcome;
-  Program program(api_->destroy);
-  nvrtcResult result = api_->create(&program.handle, job.unit.c_str(), "/lathe/entry.cu",
-                                    static_cast<int>(names.size()), texts.data(), names.data());
+  Program program(api_->nvrtcDestroyProgram);
+  nvrtcResult result =
+      api_->nvrtcCreateProgram(&program.handle, job.unit.c_str(), "/lathe/entry.cu",
+                               static_cast<int>(names.size()), texts.data(), names.data());
   if (result == NVRTC_SUCCESS) {
-    result = api_->compile(program.handle, static_cast<int>(options.size()), options.data());
-    outcome.log = without_zero(fetch(program.handle, api_->log_size, api_->log));
+    result =
+        api_->nvrtcCompileProgram(program.handle, static_cast<int>(options.size()), options.data());
+    outcome.log =
+        without_zero(fetch(program.handle, api_->nvrtcGetProgramLogSize, api_->nvrtcGetProgramLog));
   }
   if (result != NVRTC_SUCCESS) {
-    const char* const word = api_->error_string(result);
+    const char* const word = api_->nvrtcGetErrorString(result);
     outcome.error = word == nullptr || *word == '\0' ? "unknown error of NVRTC" : word;
     return outcome;
   }
-  outcome.cubin = fetch(program.handle, api_->cubin_size, api_->cubin);
-  outcome.ptx = without_zero(fetch(program.handle, api_->ptx_size, api_->ptx));
+  outcome.cubin = fetch(program.handle, api_->nvrtcGetCUBINSize, api_->nvrtcGetCUBIN);
+  outcome.ptx = without_zero(fetch(program.handle, api_->nvrtcGetPTXSize, api_->nvrtcGetPTX));
   return outcome;
 }
 

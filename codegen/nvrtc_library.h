@@ -8,15 +8,20 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "codegen/base/status.h"
 
 namespace lathe {
 
+// The structs that travel to the compile process and back list their fields
+// (codegen/process/wire.h).
+
 // A file to try. `asked` is the name or path in the order of search that led to it.
 struct CompilerCandidate {
   std::string asked, file;
+  static auto fields(auto& self) { return std::tie(self.asked, self.file); }
 };
 
 struct CompilerFacts {
@@ -25,12 +30,16 @@ struct CompilerFacts {
   std::string identity;  // "nvrtc 13.0 65be0db3...": version and GNU build id
   int major = 0, minor = 0;
   std::vector<std::string> archs;  // "sm_90", ...
+  static auto fields(auto& self) {
+    return std::tie(self.asked, self.path, self.identity, self.major, self.minor, self.archs);
+  }
 };
 
 // Text that an #include of the unit may name. Both end in a zero byte and belong to the caller.
 struct CompileHeader {
   const char* name;
   const char* text;
+  static auto fields(auto& self) { return std::tie(self.name, self.text); }
 };
 
 struct CompileJob {
@@ -42,6 +51,7 @@ struct CompileJob {
 struct CompileOutcome {
   std::string error;  // NVRTC's word for what went wrong; empty: nothing did
   std::string log, cubin, ptx;
+  static auto fields(auto& self) { return std::tie(self.error, self.log, self.cubin, self.ptx); }
 };
 
 // Whether a driver of this CUDA version (12040 is 12.4; 0: there is none, and all is well) loads

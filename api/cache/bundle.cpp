@@ -8,7 +8,7 @@
 
 #include "api/boundary.h"
 #include "api/context.h"
-#include "api/tune/tuned_bundle.h"
+#include "api/tune/tune_choices.h"
 #include "codegen/base/printable.h"
 
 namespace lathe {
@@ -33,8 +33,8 @@ std::string information_text(const BundleInformation& information) {
 
 Status check_report(const lathe_bundle_report* out) { return out ? check_sized(out) : Status(); }
 
-void give(const BundleReport& report, std::string information, lathe_bundle_report* out) {
-  if (!out) return;
+Status give(const BundleReport& report, std::string information, lathe_bundle_report* out) {
+  if (!out) return {};
   lent().problems = report.problems;
   lent().information = std::move(information);
   lathe_bundle_report told = {};
@@ -45,15 +45,14 @@ void give(const BundleReport& report, std::string information, lathe_bundle_repo
   told.bad = report.bad;
   told.problems = lent().problems.c_str();
   told.information = lent().information.c_str();
-  give_sized(told, out);
+  return give_sized(told, out);
 }
 
 // Of a file just written.
 Status give_of(const BundleReport& report, const char* path, lathe_bundle_report* out) {
   if (!out) return {};
   LATHE_ASSIGN(const auto bundle, Bundle::open(path));
-  give(report, information_text(bundle->information()), out);
-  return {};
+  return give(report, information_text(bundle->information()), out);
 }
 
 std::string one_line(std::string_view from) {
@@ -71,7 +70,8 @@ std::string line_of(const Entry& entry, uint64_t bytes) {
               one_line(value_of(entry.key.text, "arch")), "\t", bytes, "\t", named("spec"));
 }
 
-Status list_tiers(lathe_context& context, std::string& lines) {
+std::string list_tiers(lathe_context& context) {
+  std::string lines;
   const Tiers::List& read_only = context.tiers->read_only();
   const std::vector<EntrySource*> sources = context.tiers->sources();
   std::set<std::string> told;
@@ -83,7 +83,7 @@ Status list_tiers(lathe_context& context, std::string& lines) {
       lines += line_of(*entry, encode_entry(*entry).size()) + "\t" + one_line(where) + "\n";
     }
   }
-  return {};
+  return lines;
 }
 
 Result<std::vector<Digest>> parse_keys(const char* const* keys, size_t count) {
@@ -116,103 +116,79 @@ Status list_bundle(const char* path, std::string* lines, lathe_bundle_report* ou
                                     one_line("damaged: " + found.why))) +
                 "\n";
   }
-  give(report, information_text(bundle->information()), out);
-  return {};
+  return give(report, information_text(bundle->information()), out);
 }
 
 }  // namespace
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::require;
-using lathe::Status;
+using namespace lathe;
 
 extern "C" {
 
 lathe_status lathe_cache_list(lathe_context* context, const char** lines) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require(lines, "lines"));
-    std::string& all = lathe::lent().lines;
-    all.clear();
-    LATHE_TRY(lathe::list_tiers(*context, all));
-    *lines = all.c_str();
-    return {};
+  return boundary({{context, "context"}, {lines, "lines"}}, [&] {
+    lent().lines = list_tiers(*context);
+    *lines = lent().lines.c_str();
   });
 }
 
 lathe_status lathe_cache_pack(lathe_context* context, const char* path, const char* const* keys,
                               size_t key_count, lathe_bundle_report* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require(path, "path"));
-    LATHE_TRY(lathe::check_report(out));
-    if (!keys) {
-      LATHE_TRY(lathe::require_directory(*context));
-      const std::vector<lathe::EntrySource*> all = {context->store.get()};
-      LATHE_ASSIGN(
-          const auto report,
-          lathe::pack_bundle(path, all, nullptr, lathe::tuned_lines(*context, all, nullptr)));
-      return lathe::give_of(report, path, out);
-    }
-    LATHE_ASSIGN(const auto chosen, lathe::parse_keys(keys, key_count));
-    LATHE_ASSIGN(
-        const auto report,
-        lathe::pack_bundle(path, context->tiers->sources(), &chosen,
-                           lathe::tuned_lines(*context, context->tiers->sources(), &chosen)));
-    return lathe::give_of(report, path, out);
+  return boundary({{context, "context"}, {path, "path"}}, [&]() -> Status {
+    LATHE_TRY(check_report(out));
+    if (!keys) LATHE_TRY(require_directory(*context));
+    LATHE_ASSIGN(const auto named, parse_keys(keys, keys ? key_count : 0));
+    const std::vector<Digest>* chosen = keys ? &named : nullptr;
+    const std::vector<EntrySource*> sources =
+        keys ? context->tiers->sources() : std::vector<EntrySource*>{context->store.get()};
+    LATHE_ASSIGN(const auto report,
+                 pack_bundle(path, sources, chosen, tuned_lines(*context, sources, chosen)));
+    return give_of(report, path, out);
   });
 }
 
 lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
                                 lathe_bundle_report* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require(path, "path"));
-    LATHE_TRY(lathe::check_report(out));
-    LATHE_TRY(lathe::require_directory(*context));
-    LATHE_ASSIGN(const auto bundle, lathe::Bundle::open(path));
-    LATHE_ASSIGN(const auto report, lathe::unpack_bundle(*bundle, *context->store));
-    const std::string information = lathe::information_text(bundle->information());
-    LATHE_TRY(lathe::take_tuned_lines(*context, information));
-    lathe::give(report, information, out);
-    return {};
+  return boundary({{context, "context"}, {path, "path"}}, [&]() -> Status {
+    LATHE_TRY(check_report(out));
+    LATHE_TRY(require_directory(*context));
+    LATHE_ASSIGN(const auto bundle, Bundle::open(path));
+    LATHE_ASSIGN(const auto report, unpack_bundle(*bundle, *context->store));
+    const std::string information = information_text(bundle->information());
+    LATHE_TRY(take_tuned_lines(*context, information));
+    return give(report, information, out);
   });
 }
 
 lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_t count,
                                 lathe_bundle_report* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(path, "path"));
-    LATHE_TRY(require(from, "from"));
-    LATHE_TRY(lathe::check_report(out));
+  return boundary({{path, "path"}, {from, "from"}}, [&]() -> Status {
+    LATHE_TRY(check_report(out));
     std::vector<std::string> paths;
     for (size_t i = 0; i < count; ++i) {
-      LATHE_TRY(require(from[i], lathe::text("from[", i, "]").c_str()));
+      LATHE_TRY(require(from[i], text("from[", i, "]").c_str()));
       paths.emplace_back(from[i]);
     }
-    if (paths.empty()) return lathe::invalid("count is 0, but there must be a bundle to merge");
-    LATHE_ASSIGN(const auto report, lathe::merge_bundles(path, paths));
-    return lathe::give_of(report, path, out);
+    if (paths.empty()) return invalid("count is 0, but there must be a bundle to merge");
+    LATHE_ASSIGN(const auto report, merge_bundles(path, paths));
+    return give_of(report, path, out);
   });
 }
 
 lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(path, "path"));
-    LATHE_TRY(lathe::check_sized(out));
-    return lathe::list_bundle(path, nullptr, out);
+  return boundary({{path, "path"}}, [&]() -> Status {
+    LATHE_TRY(check_sized(out));
+    return list_bundle(path, nullptr, out);
   });
 }
 
 lathe_status lathe_bundle_list(const char* path, const char** lines, lathe_bundle_report* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(path, "path"));
-    LATHE_TRY(require(lines, "lines"));
-    LATHE_TRY(lathe::check_report(out));
-    std::string& all = lathe::lent().lines;
+  return boundary({{path, "path"}, {lines, "lines"}}, [&]() -> Status {
+    LATHE_TRY(check_report(out));
+    std::string& all = lent().lines;
     all.clear();
-    LATHE_TRY(lathe::list_bundle(path, &all, out));
+    LATHE_TRY(list_bundle(path, &all, out));
     *lines = all.c_str();
     return {};
   });

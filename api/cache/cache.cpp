@@ -4,9 +4,21 @@
 #include "api/boundary.h"
 #include "api/context.h"
 
-using lathe::boundary;
-using lathe::require;
-using lathe::Status;
+using namespace lathe;
+
+namespace {
+
+// The counts that the whole cache and each tier have.
+template <typename Info>
+void take(const StoreStat& stat, Info* info) {
+  info->entries = stat.entries;
+  info->bytes = stat.bytes;
+  info->hits = stat.hits;
+  info->misses = stat.misses;
+  info->corrupt = stat.corrupt;
+}
+
+}  // namespace
 
 lathe::Status lathe::require_directory(const lathe_context& context) {
   if (!context.store->root().empty()) return {};
@@ -16,30 +28,22 @@ lathe::Status lathe::require_directory(const lathe_context& context) {
 extern "C" {
 
 lathe_status lathe_cache_stat(lathe_context* context, lathe_cache_info* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(lathe::check_sized(out));
-    const lathe::StoreStat stat = context->store->stat();
+  return boundary({{context, "context"}}, [&] {
+    const StoreStat stat = context->store->stat();
     lathe_cache_info info = {};
     info.directory = context->store->root().c_str();
-    info.entries = stat.entries;
-    info.bytes = stat.bytes;
-    info.hits = stat.hits;
-    info.misses = stat.misses;
-    info.corrupt = stat.corrupt;
+    take(stat, &info);
     info.published = stat.published;
     info.publish_failures = stat.publish_failures;
-    lathe::give_sized(info, out);
-    return {};
+    return give_sized(info, out);
   });
 }
 
 lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked, uint64_t* removed,
                                 const char** problems) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(lathe::require_directory(*context));
-    lathe::VerifyReport report = context->store->verify();
+  return boundary({{context, "context"}}, [&]() -> Status {
+    LATHE_TRY(require_directory(*context));
+    VerifyReport report = context->store->verify();
     if (checked) *checked = report.checked;
     if (removed) *removed = report.removed;
     const std::lock_guard<std::mutex> lock(context->mutex);
@@ -51,11 +55,10 @@ lathe_status lathe_cache_verify(lathe_context* context, uint64_t* checked, uint6
 
 lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dry_run,
                               lathe_trim_report* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(lathe::check_sized(out));
-    LATHE_TRY(lathe::require_directory(*context));
-    lathe::TrimReport report = context->store->trim(max_bytes, dry_run != 0);
+  return boundary({{context, "context"}}, [&]() -> Status {
+    LATHE_TRY(check_sized(out));
+    LATHE_TRY(require_directory(*context));
+    TrimReport report = context->store->trim(max_bytes, dry_run != 0);
     lathe_trim_report told = {};
     told.entries = report.entries;
     told.bytes = report.bytes;
@@ -66,8 +69,35 @@ lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dr
     const std::lock_guard<std::mutex> lock(context->mutex);
     context->trimmed_names = std::move(report.names);
     told.names = context->trimmed_names.c_str();
-    lathe::give_sized(told, out);
-    return {};
+    return give_sized(told, out);
+  });
+}
+
+size_t lathe_cache_tier_count(const lathe_context* context) {
+  return context ? 1 + context->tiers->read_only().size() : 0;
+}
+
+lathe_status lathe_cache_tier(lathe_context* context, size_t index, lathe_tier_info* out) {
+  return boundary({{context, "context"}}, [&]() -> Status {
+    const size_t count = lathe_cache_tier_count(context);
+    if (index >= count)
+      return invalid(text("index is ", index, ", but the cache has ", count, " tiers"));
+    lathe_tier_info info = {};
+    StoreStat stat;
+    if (index == 0) {
+      info.kind = "directory";
+      info.path = context->store->root().c_str();
+      info.problem = context->store->problem().c_str();
+      stat = context->store->stat();
+    } else {
+      ReadOnlyTier& tier = *context->tiers->read_only()[index - 1];
+      info.kind = tier.origin() == Origin::bundle ? "bundle" : "read-only";
+      info.path = tier.name().c_str();
+      info.problem = tier.problem().c_str();
+      stat = tier.stat();
+    }
+    take(stat, &info);
+    return give_sized(info, out);
   });
 }
 

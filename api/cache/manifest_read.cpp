@@ -9,7 +9,7 @@
 
 #include "api/boundary.h"
 #include "api/cache/manifest.h"
-#include "api/cache/manifest_scan.h"
+#include "codegen/base/json.h"
 #include "codegen/base/printable.h"
 #include "ops/group.h"
 #include "ops/option_text.h"
@@ -19,7 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostDepth = 4;  // the line, its tensors, one of them, its extents
+// The line, its tensors, one of them and its extents lie in each other. No operator has as many
+// tensors or options: finding a name in the value goes through all of them.
+constexpr JsonLimits kLimits = {4, 256};
+constexpr size_t kMostWords = 200;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr size_t kMostShown = 100;
 
 // A value for messages.
@@ -41,18 +45,48 @@ bool is_int64(const Json& value) {
   return value.is_number_integer();
 }
 
+Status refusal(const JsonFault& fault) {
+  switch (fault.kind) {
+    case JsonFault::Kind::too_deep:
+      return invalid(text("the values of the line lie ", kLimits.depth + 1,
+                          " deep in each other; allowed are ", kLimits.depth));
+    case JsonFault::Kind::too_many_names:
+      return invalid(text("an object of the line has more than ", kLimits.names,
+                          " names; allowed are ", kLimits.names));
+    case JsonFault::Kind::name_twice:
+      return invalid(text("the line has ", in_quotes(fault.detail), " twice; allowed is once"));
+    case JsonFault::Kind::syntax:
+      break;
+  }
+  // Without the parser's own name and number of the fault.
+  const size_t from = fault.detail.find("] ");
+  return invalid("the line is no JSON: " +
+                 fault.detail.substr(from == std::string::npos ? 0 : from + 2, kMostWords));
+}
+
+Result<Json> read_line(std::string_view given) {
+  if (given.size() > kMostLineBytes) {
+    return invalid(text("the line has ", given.size(), " bytes; allowed are ", kMostLineBytes));
+  }
+  // The parser takes a byte 0 for the end of the text, and passes over a byte order mark.
+  if (const size_t zero = given.find('\0'); zero != given.npos) {
+    return invalid(text("byte ", zero, " of the line is 0; allowed is JSON text"));
+  }
+  if (given.starts_with(kByteOrderMark)) {
+    return invalid("the line begins with a byte order mark; allowed is the { of an object");
+  }
+  Json json;
+  if (const auto fault = read_json(given, kLimits, &json)) return refusal(*fault);
+  if (json.is_object()) return json;
+  return invalid(text("the line is a JSON ", json.type_name(), "; allowed is an object"));
+}
+
 Status check_fields(const Json& object, std::string_view where,
                     std::initializer_list<std::string_view> known) {
   for (const auto& [name, value] : object.items()) {
-    bool found = false;
-    std::string all;
-    for (std::string_view each : known) {
-      found = found || each == name;
-      all += text(all.empty() ? "" : ", ", each);
-    }
-    if (!found) {
-      return invalid(text(where, " has the field ", in_quotes(name), "; allowed are ", all));
-    }
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    return invalid(
+        text(where, " has the field ", in_quotes(name), "; allowed are ", comma_list(known)));
   }
   return {};
 }
@@ -114,10 +148,7 @@ Status read_group(lathe_problem* problem, const Json& value) {
     return wrong("group's world", world, worlds);
   }
   unsigned flags = 0;
-  std::string known;
-  for (const GroupFlag& each : kGroupFlagWords) {
-    known += text(known.empty() ? "" : ", ", each.word);
-  }
+  const std::string known = comma_list(kGroupFlagWords, &GroupFlag::word);
   const Json listed = value.contains("flags") ? value["flags"] : Json::array();
   if (!listed.is_array()) return wrong("group's flags", listed, "a list of " + known);
   for (const Json& each : listed) {
@@ -158,7 +189,7 @@ Status for_each(const Json& line, const char* field,
 }  // namespace
 
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
-  LATHE_ASSIGN(const Json line, scan_json(given, kMostLineBytes, kMostDepth));
+  LATHE_ASSIGN(const Json line, read_line(given));
   LATHE_TRY(check_fields(line, "the line",
                          {"op", "tensors", "options", "alignment", "snippets", "group"}));
   const std::string operators = "one of " + operator_names();
@@ -194,11 +225,11 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
 
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes) {
-  return lathe::boundary([&]() -> lathe::Status {
-    LATHE_TRY(lathe::require(out, "out"));
-    LATHE_TRY(lathe::require(line, "line"));
-    LATHE_ASSIGN(auto problem, lathe::parse_problem({line, bytes}));
+  return boundary({{out, "out"}, {line, "line"}}, [&]() -> Status {
+    LATHE_ASSIGN(auto problem, parse_problem({line, bytes}));
     *out = problem.release();
     return {};
   });

@@ -101,17 +101,13 @@ Status with_problem(const Status& status, const lathe_problem& problem) {
 
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_problem_text(const lathe_problem* problem, char* out, size_t bytes,
                                            size_t* needed) {
-  return lathe::boundary([&]() -> lathe::Status {
-    LATHE_TRY(lathe::require(problem, "problem"));
-    if (bytes > 0) LATHE_TRY(lathe::require(out, "text"));
-    LATHE_ASSIGN(const std::string line, lathe::problem_text(*problem));
-    if (needed) *needed = line.size() + 1;
-    if (bytes == 0) return {};
-    const size_t copied = std::min(line.size(), bytes - 1);
-    std::memcpy(out, line.data(), copied);
-    out[copied] = '\0';
-    return {};
+  return boundary({{problem, "problem"}}, [&]() -> Status {
+    if (bytes > 0) LATHE_TRY(require(out, "text"));
+    LATHE_ASSIGN(const std::string line, problem_text(*problem));
+    return give_text(line, out, bytes, needed);
   });
 }

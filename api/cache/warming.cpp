@@ -9,6 +9,7 @@
 
 #include "api/boundary.h"
 #include "api/cache/build_kernels.h"
+#include "api/cache/manifest.h"
 #include "codegen/source.h"
 
 namespace lathe {
@@ -145,43 +146,50 @@ Status check_index(size_t index, size_t count, const char* what) {
 }  // namespace
 }  // namespace lathe
 
-using lathe::boundary;
-using lathe::require;
-using lathe::Status;
+using namespace lathe;
 
 extern "C" {
 
-lathe_status lathe_warming_create(lathe_warming** out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(out, "out"));
-    *out = new lathe_warming;
+lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem, uint64_t* compiled,
+                        uint64_t* hits) {
+  return boundary({{context, "context"}, {problem, "problem"}}, [&]() -> Status {
+    LATHE_ASSIGN(const auto specs, kernels_to_warm(*context, *problem));
+    const auto all = build_kernels(*context, specs);
+    LATHE_TRY(with_problem(all.status(), *problem));
+    uint64_t fresh = 0, found = 0;
+    for (const auto& built : *all) {
+      ++(built->origin == Origin::compiler ? fresh : found);
+    }
+    if (compiled) *compiled = fresh;
+    if (hits) *hits = found;
     return {};
   });
+}
+
+lathe_status lathe_warming_create(lathe_warming** out) {
+  return boundary({{out, "out"}}, [&] { *out = new lathe_warming; });
 }
 
 void lathe_warming_destroy(lathe_warming* warming) { delete warming; }
 
 lathe_status lathe_warming_add(lathe_warming* warming, lathe_context* context,
                                const lathe_problem* problem) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(warming, "warming"));
-    LATHE_TRY(require(context, "context"));
-    LATHE_TRY(require(problem, "problem"));
-    lathe::WarmItem item;
-    item.op = problem->op->name;
-    item.arch = context->facts.arch;
-    item.status = lathe::add_kernels(warming, context, *problem, &item);
-    warming->items.push_back(std::move(item));
-    return warming->items.back().status;
-  });
+  return boundary({{warming, "warming"}, {context, "context"}, {problem, "problem"}},
+                  [&]() -> Status {
+                    WarmItem item;
+                    item.op = problem->op->name;
+                    item.arch = context->facts.arch;
+                    item.status = add_kernels(warming, context, *problem, &item);
+                    warming->items.push_back(std::move(item));
+                    return warming->items.back().status;
+                  });
 }
 
 lathe_status lathe_warming_run(lathe_warming* warming, int jobs, lathe_warming_progress progress,
                                void* user) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(warming, "warming"));
-    if (jobs < 0) return lathe::invalid(lathe::text("jobs is ", jobs, ", but must be 0 or more"));
-    return lathe::run(warming, jobs, progress, user);
+  return boundary({{warming, "warming"}}, [&]() -> Status {
+    if (jobs < 0) return invalid(text("jobs is ", jobs, ", but must be 0 or more"));
+    return run(warming, jobs, progress, user);
   });
 }
 
@@ -191,12 +199,9 @@ size_t lathe_warming_item_count(const lathe_warming* warming) {
 
 lathe_status lathe_warming_item(const lathe_warming* warming, size_t index,
                                 lathe_warming_item_info* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(warming, "warming"));
-    LATHE_TRY(lathe::check_sized(out));
-    LATHE_TRY(lathe::check_index(index, warming->items.size(), "items"));
-    lathe::give_sized(lathe::describe(*warming, warming->items[index]), out);
-    return {};
+  return boundary({{warming, "warming"}}, [&]() -> Status {
+    LATHE_TRY(check_index(index, warming->items.size(), "items"));
+    return give_sized(describe(*warming, warming->items[index]), out);
   });
 }
 
@@ -206,11 +211,9 @@ size_t lathe_warming_kernel_count(const lathe_warming* warming) {
 
 lathe_status lathe_warming_kernel(const lathe_warming* warming, size_t index,
                                   lathe_warming_kernel_info* out) {
-  return boundary([&]() -> Status {
-    LATHE_TRY(require(warming, "warming"));
-    LATHE_TRY(lathe::check_sized(out));
-    LATHE_TRY(lathe::check_index(index, warming->kernels.size(), "kernels"));
-    const lathe::WarmKernel& kernel = warming->kernels[index];
+  return boundary({{warming, "warming"}}, [&]() -> Status {
+    LATHE_TRY(check_index(index, warming->kernels.size(), "kernels"));
+    const WarmKernel& kernel = warming->kernels[index];
     lathe_warming_kernel_info info = {};
     info.name = kernel.spec.kernel.c_str();
     info.spec = kernel.spec_text.c_str();
@@ -220,8 +223,7 @@ lathe_status lathe_warming_kernel(const lathe_warming* warming, size_t index,
     info.status = static_cast<lathe_status>(kernel.status.code());
     info.error = kernel.status.text().c_str();
     info.milliseconds = kernel.milliseconds;
-    lathe::give_sized(info, out);
-    return {};
+    return give_sized(info, out);
   });
 }
 

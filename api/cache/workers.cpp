@@ -1,12 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A crew grows by one thread whenever one of it gets busy and work is left.
+// A crew grows by one thread whenever one of it gets busy and work is left, up to what there is
+// memory for: what the machine has left, and what control groups (a container's limit) leave of it.
 #include "api/cache/workers.h"
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <limits>
 #include <mutex>
+#include <sstream>
+#include <string_view>
+#include <thread>
 
 namespace lathe {
 namespace {
@@ -91,10 +100,92 @@ class Crew {
   std::vector<pthread_t> helpers_;
 };
 
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The number a text begins with; `otherwise` for "max", for nothing and for what is too large.
+int64_t number_of(std::string_view text, int64_t otherwise) {
+  const size_t from = std::min(text.find_first_not_of(" \t"), text.size());
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data() + from, text.data() + text.size(), value);
+  return error == std::errc() && value >= 0 ? value : otherwise;
+}
+
+// What follows `name` at the beginning of a line.
+std::string_view after(std::string_view text, std::string_view name) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    if (line.starts_with(name)) return line.substr(name.size());
+    at = end + 1;
+  }
+  return {};
+}
+
+int64_t left_in(const MachineTexts::Group& group) {
+  const int64_t limit = number_of(group.limit, kUnbounded);
+  if (limit == kUnbounded) return kUnbounded;
+  // Pages of files that were read count as used until somebody needs the memory.
+  int64_t pages = number_of(after(group.stat, "inactive_file "), 0);
+  pages = std::max(pages, number_of(after(group.stat, "total_inactive_file "), 0));
+  const int64_t used = number_of(group.used, 0);
+  return limit - std::max<int64_t>(used - pages, 0);
+}
+
+// `path` and all above it, below `place`, each with its three files.
+void add_groups(const std::string& place, std::string path, const char* limit, const char* used,
+                std::vector<MachineTexts::Group>* out) {
+  for (;;) {
+    const std::string folder = place + path + "/";
+    MachineTexts::Group group;
+    group.limit = read_text(folder + limit);
+    if (!group.limit.empty()) {
+      group.used = read_text(folder + used);
+      group.stat = read_text(folder + "memory.stat");
+      out->push_back(std::move(group));
+    }
+    if (path.empty()) return;
+    path.resize(path.rfind('/') == path.npos ? 0 : path.rfind('/'));
+  }
+}
+
 }  // namespace
 
 void work_through(size_t count, int most, const std::function<bool(size_t, const Busy&)>& work) {
   Crew(count, most, work).run();
+}
+
+MachineTexts machine_texts(const std::string& root) {
+  MachineTexts out;
+  out.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  out.meminfo = read_text(root + "/proc/meminfo");
+  const std::string place = root + "/sys/fs/cgroup";
+  std::istringstream lines(read_text(root + "/proc/self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t path = line.find(":/");
+    if (path == line.npos) continue;
+    std::string name = line.substr(path + 1);
+    if (name == "/") name.clear();
+    if (line.starts_with("0::")) {
+      add_groups(place, name, "memory.max", "memory.current", &out.groups);
+    } else if (line.find(":memory:") != line.npos) {
+      add_groups(place + "/memory", name, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                 &out.groups);
+    }
+  }
+  return out;
+}
+
+int workers_allowed(const MachineTexts& machine) {
+  int64_t bytes = kUnbounded;
+  const int64_t kilobytes = number_of(after(machine.meminfo, "MemAvailable:"), kUnbounded);
+  if (kilobytes < kUnbounded / 1024) bytes = kilobytes * 1024;
+  for (const MachineTexts::Group& group : machine.groups) bytes = std::min(bytes, left_in(group));
+  return static_cast<int>(std::clamp<int64_t>(bytes / kWorkerBytes, 1, std::max(1, machine.cores)));
 }
 
 }  // namespace lathe

@@ -9,19 +9,6 @@
 namespace lathe::cli {
 namespace {
 
-lathe_bundle_report new_report() {
-  lathe_bundle_report report{};
-  report.size = sizeof report;
-  return report;
-}
-
-// A list of names in C's terms.
-std::vector<const char*> pointers(const std::vector<std::string>& names) {
-  std::vector<const char*> out;
-  for (const std::string& name : names) out.push_back(name.c_str());
-  return out;
-}
-
 Json information_of(const lathe_bundle_report& report) {
   Json out = {{"archs", Json::array()}, {"compilers", Json::array()}, {"tuned", Json::array()}};
   for (const std::string& line : split(report.information, '\n')) {
@@ -30,8 +17,6 @@ Json information_of(const lathe_bundle_report& report) {
   }
   return out;
 }
-
-unsigned long long number(uint64_t value) { return value; }
 
 // What was done, in a sentence that begins with `did`, or as an object.
 int tell(const lathe_bundle_report& report, const CacheOptions& options, const char* did) {
@@ -43,28 +28,19 @@ int tell(const lathe_bundle_report& report, const CacheOptions& options, const c
     print_json(json);
   } else {
     std::printf("%s%s %s: %llu kernels, %llu bytes, %llu damaged ones%s\n", report.problems, did,
-                options.bundle.c_str(), number(report.entries), number(report.bytes),
-                number(report.bad), report.bad ? ", named above" : "");
+                options.bundle.c_str(), llu(report.entries), llu(report.bytes),
+                llu(report.bad), report.bad ? ", named above" : "");
   }
   return report.bad == 0 ? kDone : kFindings;
 }
 
-// Each line of lathe_cache_list or lathe_bundle_list as fields.
-std::vector<std::vector<std::string>> rows_of(const char* lines) {
-  std::vector<std::vector<std::string>> rows;
-  for (const std::string& line : split(lines, '\n')) {
-    if (line.empty()) continue;
-    rows.push_back(split(line, '\t'));
-    rows.back().resize(6);
-  }
-  return rows;
-}
+constexpr size_t kFields = 6;  // of a line of lathe_cache_list or lathe_bundle_list
 
 std::vector<std::string> keys_of_all_tiers(lathe_context* context) {
   const char* lines = nullptr;
   check(lathe_cache_list(context, &lines));
   std::vector<std::string> keys;
-  for (const auto& row : rows_of(lines)) keys.push_back(row[0]);
+  for (const auto& row : rows_of(lines, kFields)) keys.push_back(row[0]);
   return keys;
 }
 
@@ -93,19 +69,16 @@ int pack_bundle(const CacheOptions& options) {
   const std::vector<const char*> named = pointers(keys);
   const bool all = options.keys.empty() && !options.tiers;
   static const char* const kNone = nullptr;
-  lathe_bundle_report report = new_report();
-  check(lathe_cache_pack(context.get(), options.bundle.c_str(),
-                         all             ? nullptr
-                         : named.empty() ? &kNone
-                                         : named.data(),
-                         named.size(), &report));
-  return tell(report, options, "packed");
+  const char* const* which = all ? nullptr : named.empty() ? &kNone : named.data();
+  return tell(told<lathe_bundle_report>(lathe_cache_pack, context.get(), options.bundle.c_str(),
+                                        which, named.size()),
+              options, "packed");
 }
 
 int unpack_bundle(const CacheOptions& options) {
   const Context context = open_cache(options);
-  lathe_bundle_report report = new_report();
-  check(lathe_cache_unpack(context.get(), options.bundle.c_str(), &report));
+  const auto report =
+      told<lathe_bundle_report>(lathe_cache_unpack, context.get(), options.bundle.c_str());
   const std::string directory = context_info(context.get()).cache_dir;
   if (options.json) {
     print_json({{"directory", directory},
@@ -115,36 +88,35 @@ int unpack_bundle(const CacheOptions& options) {
                 {"problems", lines_of(report.problems)}});
   } else {
     std::printf("%s%llu kernels added to %s, %llu were there, %llu damaged ones%s\n",
-                report.problems, number(report.added), directory.c_str(), number(report.present),
-                number(report.bad), report.bad ? ", named above" : "");
+                report.problems, llu(report.added), directory.c_str(), llu(report.present),
+                llu(report.bad), report.bad ? ", named above" : "");
   }
   return report.bad == 0 ? kDone : kFindings;
 }
 
 int merge_bundles(const CacheOptions& options) {
   const std::vector<const char*> from = pointers(options.from);
-  lathe_bundle_report report = new_report();
-  check(lathe_bundle_merge(options.bundle.c_str(), from.data(), from.size(), &report));
-  return tell(report, options, "merged into");
+  return tell(told<lathe_bundle_report>(lathe_bundle_merge, options.bundle.c_str(), from.data(),
+                                        from.size()),
+              options, "merged into");
 }
 
 int verify_bundle(const CacheOptions& options) {
-  lathe_bundle_report report = new_report();
-  check(lathe_bundle_verify(options.bundle.c_str(), &report));
-  return tell(report, options, "read");
+  return tell(told<lathe_bundle_report>(lathe_bundle_verify, options.bundle.c_str()), options,
+              "read");
 }
 
 int list_kernels(const CacheOptions& options) {
-  lathe_bundle_report report = new_report();
+  lathe_bundle_report report{};
   const char* lines = nullptr;
   Context context;
   if (options.bundle.empty()) {
     context = open_context({"none", "", options.cache_dir});
     check(lathe_cache_list(context.get(), &lines));
   } else {
-    check(lathe_bundle_list(options.bundle.c_str(), &lines, &report));
+    report = told<lathe_bundle_report>(lathe_bundle_list, options.bundle.c_str(), &lines);
   }
-  const auto rows = rows_of(lines);
+  const auto rows = rows_of(lines, kFields);
   if (options.json) {
     Json kernels = Json::array();
     for (const auto& row : rows) kernels.push_back(json_of(row));

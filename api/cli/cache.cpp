@@ -13,9 +13,7 @@ namespace lathe::cli {
 
 Json lines_of(const std::string& text) {
   Json lines = Json::array();
-  for (const std::string& line : split(text, '\n')) {
-    if (!line.empty()) lines.push_back(line);
-  }
+  for (const auto& row : rows_of(text, 1)) lines.push_back(row[0]);
   return lines;
 }
 
@@ -31,10 +29,7 @@ Context open_cache(const CacheOptions& options) {
 namespace {
 
 lathe_tier_info tier_of(lathe_context* context, size_t index) {
-  lathe_tier_info tier{};
-  tier.size = sizeof tier;
-  check(lathe_cache_tier(context, index, &tier));
-  return tier;
+  return told<lathe_tier_info>(lathe_cache_tier, context, index);
 }
 
 int stat_cache(const CacheOptions& options) {
@@ -46,19 +41,14 @@ int stat_cache(const CacheOptions& options) {
   Json tiers = Json::array();
   for (size_t i = 0; i < count; ++i) {
     const lathe_tier_info tier = tier_of(context.get(), i);
-    tiers.push_back({{"kind", tier.kind},
-                     {"path", tier.path},
-                     {"entries", tier.entries},
-                     {"bytes", tier.bytes},
-                     {"problem", tier.problem}});
+    tiers.push_back(tier);
     if (options.json) continue;
     std::printf("%-9s  %s\n", tier.kind, tier.path[0] ? tier.path : "none");
     if (tier.problem[0]) {
       std::printf("not used   %s\n", tier.problem);
       continue;
     }
-    std::printf("entries    %llu\nbytes      %llu\n", static_cast<unsigned long long>(tier.entries),
-                static_cast<unsigned long long>(tier.bytes));
+    std::printf("entries    %llu\nbytes      %llu\n", llu(tier.entries), llu(tier.bytes));
   }
   if (options.json) {
     print_json({{"directory", first.path},
@@ -81,8 +71,7 @@ int verify_cache(const CacheOptions& options) {
     print_json({{"checked", checked}, {"removed", removed}, {"problems", lines_of(text)}});
   } else {
     if (!text.empty()) std::printf("%s%s", text.c_str(), text.back() == '\n' ? "" : "\n");
-    std::printf("%llu entries checked, %llu bad ones removed\n",
-                static_cast<unsigned long long>(checked), static_cast<unsigned long long>(removed));
+    std::printf("%llu entries checked, %llu bad ones removed\n", llu(checked), llu(removed));
   }
   return removed == 0 ? kDone : kFindings;
 }
@@ -100,25 +89,19 @@ uint64_t parse_bytes(const std::string& text) {
 int trim_cache(const CacheOptions& options) {
   const uint64_t max_bytes = parse_bytes(options.max_bytes);
   const Context context = open_cache(options);
-  lathe_trim_report report{};
-  report.size = sizeof report;
-  check(lathe_cache_trim(context.get(), max_bytes, options.dry_run, &report));
+  const auto report =
+      told<lathe_trim_report>(lathe_cache_trim, context.get(), max_bytes, options.dry_run);
   if (report.busy) fail("another process is trimming this cache; nothing was done");
   if (options.json) {
-    print_json({{"removed", report.removed},
-                {"freed", report.freed},
-                {"temporaries", report.temporaries},
-                {"entries", report.entries},
-                {"bytes", report.bytes}});
+    print_json(report);
     return kDone;
   }
-  const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
   std::printf(
       "%s%s %llu entries of %llu bytes and %llu temporary files; "
       "%llu entries of %llu bytes are left\n",
-      report.names, options.dry_run ? "would remove" : "removed", number(report.removed),
-      number(report.freed), number(report.temporaries), number(report.entries),
-      number(report.bytes));
+      report.names, options.dry_run ? "would remove" : "removed", llu(report.removed),
+      llu(report.freed), llu(report.temporaries), llu(report.entries),
+      llu(report.bytes));
   return kDone;
 }
 

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe check`: run under all checkers of the simulator and tell what they found.
-#include <unistd.h>
-
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <map>
+#include <tuple>
 
 #include "api/cli/inputs/safetensors.h"
-#include "api/cli/reports/profile.h"
+#include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/run.h"
 #include "api/cli/verbs.h"
@@ -16,50 +16,13 @@
 namespace lathe::cli {
 namespace {
 
-// A file only this process knows of, gone afterwards.
-class TemporaryFile {
- public:
-  TemporaryFile() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-check-XXXXXX").string();
-    const int file = mkstemp(pattern.data());
-    if (file < 0) fail("no temporary file can be made: " + in_quotes(pattern));
-    close(file);
-    path_ = pattern;
-  }
-  ~TemporaryFile() {
-    std::error_code error;
-    std::filesystem::remove(path_, error);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 struct Findings {
   Json list = Json::array();
   Json launches = Json::array();
 };
 
-// What the simulator wrote: a JSON object per line, or no file at all.
-Json read_lines(const std::string& path) {
-  Json out = Json::array();
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!entry.is_object()) fail("the simulator's report has a line that is not JSON");
-    out.push_back(std::move(entry));
-  }
-  return out;
-}
-
 std::string position_text(const Json& entry, const char* name) {
-  std::vector<std::string> words;
-  for (const auto& item : entry.value(name, Json::array())) words.push_back(item.dump());
-  return joined(words);
+  return comma_list(entry.value(name, Json::array()), [](const Json& item) { return item.dump(); });
 }
 
 // Every kernel's entry point has the same name, so the plan's kernels are named instead.
@@ -80,9 +43,8 @@ std::string seed_text() {
 }
 
 void print_findings(const Findings& findings, const Report& report) {
-  std::vector<std::string> names;
-  for (const KernelUse& kernel : report.kernels) names.push_back(kernel.name);
-  const std::string kernels = (names.size() > 1 ? "one of " : "") + joined(names);
+  const std::string kernels =
+      (report.kernels.size() > 1 ? "one of " : "") + comma_list(report.kernels, &KernelUse::name);
   for (const Json& entry : findings.list) {
     std::printf("%s\n", finding_text(entry, kernels).c_str());
   }
@@ -90,11 +52,92 @@ void print_findings(const Findings& findings, const Report& report) {
               findings.launches.size(), seed_text().c_str());
 }
 
+constexpr const char* kCounts[] = {
+    "executions",      "thread_instructions", "global_requests",   "global_bytes", "global_sectors",
+    "shared_requests", "shared_bytes",        "shared_wavefronts", "tensor_ops",   "barrier_waits"};
+
+unsigned long long count_at(const Json& entry, const char* name) {
+  return entry.value(name, uint64_t{0});
+}
+
+// Kernels share the name of their entry point, so a line is told by its text and place as well.
+using Place = std::tuple<std::string, std::string, int, std::string>;
+
+Place place_of(const std::string& kernel, const Json& line) {
+  return {kernel, line.value("source", ""), line.value("ptx_line", 0), line.value("text", "")};
+}
+
+std::string launch_shape(const Json& launch) {
+  const Json grid = launch.value("grid", Json::array()),
+             block = launch.value("block", Json::array());
+  return grid.dump() + " x " + block.dump();
+}
+
+// From the simulator's lines about launches: {"launches": n, "predicted": [...], "lines": [...]};
+// the lines that execute most come first, `most` of them.
+Json profile_of(const Json& launches, size_t most) {
+  std::map<Place, Json> lines;
+  Json predicted = Json::array();
+  for (const Json& launch : launches) {
+    const std::string kernel = launch.value("kernel", "");
+    if (launch.contains("predicted")) {
+      Json each = launch["predicted"];
+      each["kernel"] = kernel;
+      each["shape"] = launch_shape(launch);
+      predicted.push_back(std::move(each));
+    }
+    for (const Json& line : launch.value("lines", Json::array())) {
+      Json& sum = lines.emplace(place_of(kernel, line), line).first->second;
+      if (sum.contains("kernel")) {
+        for (const char* name : kCounts) sum[name] = count_at(sum, name) + count_at(line, name);
+      }
+      sum["kernel"] = kernel;
+    }
+  }
+  std::vector<Json> sorted;
+  uint64_t all = 0;
+  for (auto& [place, line] : lines) {
+    all += count_at(line, "executions");
+    sorted.push_back(std::move(line));
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Json& a, const Json& b) {
+    return count_at(a, "executions") > count_at(b, "executions");
+  });
+  if (sorted.size() > most) sorted.resize(most);
+  for (Json& line : sorted) {
+    const double share = static_cast<double>(count_at(line, "executions"));
+    line["share"] = all == 0 ? 0.0 : share / static_cast<double>(all);
+  }
+  return {{"launches", launches.size()},
+          {"warp_instructions", all},
+          {"predicted", std::move(predicted)},
+          {"lines", std::move(sorted)}};
+}
+
+void print_profile(const Json& profile) {
+  for (const Json& each : profile["predicted"]) {
+    std::printf("%s %s: at best %.2f us on %s (%llu cycles), bound: %s\n",
+                each.value("kernel", "").c_str(), each.value("shape", "").c_str(),
+                each.value("seconds", 0.0) * 1e6, each.value("gpu", "").c_str(),
+                count_at(each, "cycles"), each.value("bound", "").c_str());
+  }
+  std::printf("%6s %12s %12s %12s %14s  %s\n", "share", "executions", "sectors", "wavefronts",
+              "tensor ops", "line");
+  for (const Json& line : profile["lines"]) {
+    const std::string source = line.value("source", "");
+    std::printf("%5.1f%% %12llu %12llu %12llu %14llu  %d: %s%s%s\n", 100 * line.value("share", 0.0),
+                count_at(line, "executions"), count_at(line, "global_sectors"),
+                count_at(line, "shared_wavefronts"), count_at(line, "tensor_ops"),
+                line.value("ptx_line", 0), line.value("text", "").c_str(),
+                source.empty() ? "" : "  ", source.c_str());
+  }
+}
+
 // `lines`: of the profile; 0: none is wanted.
 int check_operator(RunOptions options, size_t lines) {
   const Task task = load_task(options);
   Progress progress("checking " + options.op);
-  const TemporaryFile report_file, counters_file;
+  const LineFile report_file("findings"), counters_file("counters");
   // The simulator reads its environment once, when the first context loads it.
   setenv("LATHE_SIM_CHECK", "all", 1);
   setenv("LATHE_SIM_REPORT", report_file.path().c_str(), 1);
@@ -113,7 +156,8 @@ int check_operator(RunOptions options, size_t lines) {
     failure = std::current_exception();
   }
   context.reset();  // leaks are found when everything should be gone
-  const Findings findings{read_lines(report_file.path()), read_lines(counters_file.path())};
+  constexpr const char* kWhat = "the simulator's report has";
+  const Findings findings{report_file.lines(kWhat), counters_file.lines(kWhat)};
   if (failure && findings.list.empty()) std::rethrow_exception(failure);
   if (!failure) write_safetensors_file(options.output, outputs);
   if (options.json) {

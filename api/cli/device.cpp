@@ -80,24 +80,12 @@ void choose_nccl_for_threads(const lathe_context* context) {
 }
 
 lathe_context_info context_info(const lathe_context* context) {
-  lathe_context_info about{};
-  about.size = sizeof about;
-  check(lathe_context_get_info(context, &about));
-  return about;
+  return told<lathe_context_info>(lathe_context_get_info, context);
 }
 
 const char* device_word(lathe_device_kind kind) {
-  switch (kind) {
-    case LATHE_DEVICE_CUDA:
-      return "cuda";
-    case LATHE_DEVICE_SIM:
-      return "sim";
-    case LATHE_DEVICE_NONE:
-      return "none";
-    case LATHE_DEVICE_DEFAULT:
-      break;
-  }
-  return "default";
+  constexpr const char* kWords[] = {"default", "cuda", "sim", "none"};
+  return kWords[kind];
 }
 
 }  // namespace lathe::cli

@@ -24,16 +24,11 @@ std::string doctor_text() {
 
 int doctor(bool json) {
   Json items = Json::array();
-  std::vector<std::vector<std::string>> rows;
+  const auto rows = rows_of(doctor_text(), 4);
   size_t width = 0;
-  for (const std::string& line : split(doctor_text(), '\n')) {
-    if (line.empty()) continue;
-    std::vector<std::string> fields = split(line, '\t');
-    fields.resize(4);
-    items.push_back(
-        {{"name", fields[0]}, {"state", fields[1]}, {"where", fields[2]}, {"remedy", fields[3]}});
-    width = std::max(width, fields[0].size());
-    rows.push_back(std::move(fields));
+  for (const auto& row : rows) {
+    items.push_back({{"name", row[0]}, {"state", row[1]}, {"where", row[2]}, {"remedy", row[3]}});
+    width = std::max(width, row[0].size());
   }
   if (json) {
     print_json({{"version", lathe_version()}, {"items", items}});

@@ -31,9 +31,7 @@ int dump(const DumpOptions& options) {
   const ProblemHandle handle = declare(problem);
   const Context context = open_context(options.device);
   Progress progress("compiling");
-  lathe_plan* raw = nullptr;
-  check(lathe_plan_create(&raw, context.get(), handle.get()));
-  const Plan plan(raw);
+  const Plan plan = made<Plan>(lathe_plan_create, context.get(), handle.get());
   const std::vector<KernelUse> kernels = kernel_uses(plan.get());
   bool found = false;
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -50,9 +48,8 @@ int dump(const DumpOptions& options) {
     if (size == 0 || text[size - 1] != '\n') std::printf("\n");
   }
   if (!found) {
-    std::vector<std::string> names;
-    for (const KernelUse& kernel : kernels) names.push_back(kernel.name);
-    refuse("--kernel is " + in_quotes(options.kernel) + ", this problem has: " + joined(names));
+    refuse("--kernel is " + in_quotes(options.kernel) +
+           ", this problem has: " + comma_list(kernels, &KernelUse::name));
   }
   return kDone;
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "api/cli/inputs/chunks.h"
+#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 namespace {
@@ -59,9 +59,7 @@ Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& r
   options.offsets = offsets.size();
   const std::vector<int64_t> bounds = chunk_bounds(problem, inputs, ranks.count);
   if (!bounds.empty()) options.bounds = bounds.data();
-  lathe_shard* shard = nullptr;
-  check(lathe_shard_create_with(&shard, &options));
-  return Shard(shard);
+  return made<Shard>(lathe_shard_create_with, &options);
 }
 
 PartRun::PartRun(lathe_context* context, const Problem& problem, const Seat& seat)
@@ -74,9 +72,7 @@ void PartRun::prepare() {
     check(lathe_problem_group(handle.get(), seat_.group,
                               LATHE_REDUCE_PARAMETER_GRADS | seat_.method));
   }
-  lathe_plan* plan = nullptr;
-  check(lathe_plan_create(&plan, context_, handle.get()));
-  plan_.reset(plan);
+  plan_ = made<Plan>(lathe_plan_create, context_, handle.get());
 }
 
 TensorSpec PartRun::local_spec(const std::string& name, const TensorSpec& whole) const {
@@ -112,12 +108,7 @@ void PartRun::prepare_shard() {
 
 void PartRun::run() {
   const Stopwatch watch(&times_.run);
-  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan_.get()), nullptr);
-  for (const auto& [name, tensor] : tensors_) {
-    size_t slot = 0;
-    check(lathe_plan_slot(plan_.get(), name.c_str(), &slot));
-    slots[slot] = tensor.dlpack();
-  }
+  const std::vector<const DLTensor*> slots = slots_of(plan_.get(), tensors_);
   size_t bytes = 0;
   check(lathe_plan_workspace(plan_.get(), slots.data(), seat_.shard, &bytes));
   workspace_ = std::make_unique<DeviceBytes>(context_, bytes);

@@ -53,7 +53,7 @@ class PartRun {
   Seat seat_;
   Stream stream_;
   Plan plan_;
-  std::map<std::string, DeviceTensor> tensors_;
+  DeviceTensors tensors_;
   std::unique_ptr<DeviceBytes> workspace_;
   StageTimes times_;
 };

@@ -6,8 +6,7 @@
 
 #include "api/cli/options.h"
 #include "api/cli/reports/counted.h"
-#include "api/cli/reports/explain_counts.h"
-#include "api/cli/reports/explain_print.h"
+#include "api/cli/reports/explained.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
 #include "api/cli/verbs.h"
@@ -32,43 +31,8 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
       tensors.try_emplace(name, spec);
     }
   }
-  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan), nullptr);
-  for (const auto& [name, tensor] : tensors) {
-    size_t slot = 0;
-    check(lathe_plan_slot(plan, name.c_str(), &slot));
-    slots[slot] = tensor.dlpack();
-  }
-  lathe_estimate out{};
-  out.size = sizeof out;
-  check(lathe_plan_estimate(plan, slots.data(), nullptr, &out));
-  return out;
-}
-
-Json kernel_json(const lathe_kernel_info& kernel) {
-  return {{"name", kernel.name},
-          {"spec", kernel.spec},
-          {"key", kernel.key},
-          {"from", kernel.from},
-          {"threads", kernel.threads},
-          {"registers", kernel.registers},
-          {"smem_bytes", kernel.smem_bytes},
-          {"spill_bytes", kernel.spill_bytes},
-          {"stack_bytes", kernel.stack_bytes},
-          {"compile_ms", kernel.compile_ms}};
-}
-
-Json estimate_json(const lathe_estimate& cost) {
-  return {{"launches", cost.launches},
-          {"bytes", cost.bytes},
-          {"minimum_bytes", cost.minimum_bytes},
-          {"flops", cost.flops},
-          {"microseconds", cost.microseconds},
-          {"bound", cost.bound},
-          {"tensor_ops", cost.tensor_ops},
-          {"memory_microseconds", cost.memory_microseconds},
-          {"gpu", cost.gpu},
-          {"tensor_microseconds", cost.tensor_microseconds},
-          {"chain_microseconds", cost.chain_microseconds}};
+  return told<lathe_estimate>(lathe_plan_estimate, plan, slots_of(plan, tensors).data(),
+                              static_cast<const lathe_shard*>(nullptr));
 }
 
 // The dims whose extents may differ from run to run without a new kernel, in the tensors' order.
@@ -119,16 +83,14 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
 Json explained(const ExplainOptions& options, const Problem& problem, Progress* progress) {
   const ProblemHandle handle = declare(problem);
   const Context context = open_context(options.device);
-  lathe_plan* raw = nullptr;
-  check(lathe_plan_create(&raw, context.get(), handle.get()));
-  const Plan plan(raw);
+  const Plan plan = made<Plan>(lathe_plan_create, context.get(), handle.get());
   const Report about(context.get());
   Json report = {{"op", problem.op->name}, {"device", about.device}, {"arch", about.arch}};
   report["inputs"] = tensors_json(problem.inputs);
   report["outputs"] = tensors_json(problem.outputs);
   report["kernels"] = Json::array();
   for (size_t i = 0; i < lathe_plan_kernel_count(plan.get()); ++i) {
-    report["kernels"].push_back(kernel_json(kernel_info(plan.get(), i)));
+    report["kernels"].push_back(kernel_info(plan.get(), i));
   }
   report["varies"] = varying_dims(problem);
   report["estimate"] = nullptr;
@@ -137,7 +99,7 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
   report["prediction"] = nullptr;
   const auto cost = estimate(plan.get(), problem);
   if (!cost) return report;
-  report["estimate"] = estimate_json(*cost);
+  report["estimate"] = *cost;
   progress->stage("counting for " + std::string(cost->gpu));
   count_into(&report, options, plan.get(), *cost);
   report["prediction"] = prediction_json(*cost, report["counted"]);

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "api/lathe.h"
+#include "codegen/base/printable.h"
+#include "codegen/base/text.h"
 
 namespace lathe::cli {
 
@@ -29,17 +31,5 @@ void check(lathe_status status);
 // For messages: in quotes, control characters and what is no UTF-8 escaped, long text cut, so that
 // it stays one line.
 std::string in_quotes(const std::string& text);
-// A whole message, with the same escapes but newlines and tabs as they are.
-std::string printable(const std::string& text);
-// "a, b, c"
-template <typename List>
-std::string joined(const List& list) {
-  std::string out;
-  for (const auto& item : list) {
-    if (!out.empty()) out += ", ";
-    out += item;
-  }
-  return out;
-}
 
 }  // namespace lathe::cli

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "api/cli/failure.h"
 
@@ -16,10 +18,36 @@ struct Destroyer {
     Destroy(object);
   }
 };
+
+// Makes an object of the library: made<Plan>(lathe_plan_create, context, problem).
+template <typename Owner, typename Create, typename... Arguments>
+Owner made(Create create, const Arguments&... arguments) {
+  typename Owner::pointer object = nullptr;
+  check(create(&object, arguments...));
+  return Owner(object);
+}
+
+// The struct that the library fills: told<lathe_kernel_info>(lathe_plan_kernel, plan, 0).
+template <typename Info, typename Get, typename... Arguments>
+Info told(Get get, const Arguments&... arguments) {
+  Info info{};
+  info.size = sizeof info;
+  check(get(arguments..., &info));
+  return info;
+}
+
+// A list of names in C's terms.
+inline std::vector<const char*> pointers(const std::vector<std::string>& names) {
+  std::vector<const char*> out;
+  for (const std::string& name : names) out.push_back(name.c_str());
+  return out;
+}
+
 using Context = std::unique_ptr<lathe_context, Destroyer<lathe_context_destroy>>;
 using ProblemHandle = std::unique_ptr<lathe_problem, Destroyer<lathe_problem_destroy>>;
 using Plan = std::unique_ptr<lathe_plan, Destroyer<lathe_plan_destroy>>;
 using Group = std::unique_ptr<lathe_group, Destroyer<lathe_group_destroy>>;
+using Warming = std::unique_ptr<lathe_warming, Destroyer<lathe_warming_destroy>>;
 using Shard = std::unique_ptr<lathe_shard, Destroyer<lathe_shard_destroy>>;
 
 class Stream {

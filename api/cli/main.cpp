@@ -1,13 +1,92 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The program `lathe`: kernels from templates, run, checked, explained and cached.
+// The program `lathe`. The command line: verbs, what all of them share, and what is wrong with the
+// words.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <utility>
+#include <vector>
 
-#include "api/cli/command_line.h"
 #include "api/cli/failure.h"
 #include "api/cli/reports/progress.h"
+#include "api/cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+int verbosity = 1;
+
+void log_line(void*, int level, const char* text) {
+  if (level <= verbosity) say((level == 1 ? "warning: " : "") + std::string(text));
+}
+
+// The help of a verb that was given an operator says what the operator takes and gives.
+void print_operator_help(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands()) {
+    const CLI::Option* op = verb->get_option_no_throw("OP");
+    if (op == nullptr || op->results().empty()) continue;
+    const auto* info = lathe_operator_find(op->results().front().c_str());
+    if (info) std::printf("\n%s", operator_text(*info).c_str());
+  }
+}
+
+// Says what CLI11 found wrong, in one line. Help and version are not errors.
+int parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) {
+    const int code = app.exit(error);
+    if (error.get_name() == "CallForHelp") print_operator_help(app);
+    return code;
+  }
+  std::string text = error.what();
+  for (char& letter : text) {
+    if (letter == '\n') letter = ' ';
+  }
+  say(text + " (see --help)");
+  return kBadInput;
+}
+
+// An option given as "" is an unset variable of a shell, and no value of any option here.
+void check_values_given(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) refuse(option->get_name() + " is \"\", but needs a value");
+    }
+  }
+  for (const CLI::App* verb : app.get_subcommands()) check_values_given(*verb);
+}
+
+// Does what the words of a command line ask for and returns the exit code. Throws Failure.
+int run_command_line(int count, char** words) {
+  CLI::App app("lathe: CUDA kernels made at run time, for the problem at hand", "lathe");
+  app.set_version_flag("--version", std::string("lathe ") + lathe_version());
+  app.require_subcommand(1);
+  app.add_flag(
+      "-v,--verbose", [](int64_t times) { verbosity = 1 + static_cast<int>(times); },
+      "say what is compiled and found; twice for more");
+  app.fallthrough();
+  constexpr Action (*kVerbs[])(CLI::App*) = {add_demo,  add_run,     add_ops,  add_check,
+                                             add_warm,  add_explain, add_dump, add_doctor,
+                                             add_cache, add_plan,    add_tune, add_count};
+  std::vector<Action> actions;
+  for (const auto add : kVerbs) actions.push_back(add(&app));
+  try {
+    app.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    return parse_error(app, error);
+  }
+  check_values_given(app);
+  lathe_set_log(log_line, nullptr);
+  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
+  for (size_t i = 0; i < verbs.size(); ++i) {
+    if (verbs[i]->parsed()) return actions[i]();
+  }
+  return kBadInput;
+}
+
+}  // namespace
+}  // namespace lathe::cli
 
 int main(int count, char** words) {
   using namespace lathe::cli;

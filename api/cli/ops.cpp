@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe ops`: which operators there are, and what each takes and gives.
-#include "api/cli/ops.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -68,7 +67,7 @@ std::string shapes_text(const lathe_operator_tensor& tensor) {
 
 std::string dtypes_text(const lathe_operator_tensor& tensor) {
   if (tensor.dtypes[0] == '=') return "as " + std::string(tensor.dtypes + 1);
-  return joined(split(tensor.dtypes, '|'));
+  return comma_list(split(tensor.dtypes, '|'));
 }
 
 std::string role_text(const lathe_operator_tensor& tensor) {
@@ -141,7 +140,7 @@ std::string operator_text(const lathe_operator_info& op) {
   for (size_t i = 0; i < op.option_count; ++i) {
     const lathe_operator_option& option = op.options[i];
     options.push_back({{option.name, "default " + std::string(option.fallback),
-                        "allowed " + joined(split(option.allowed, '|'))},
+                        "allowed " + comma_list(split(option.allowed, '|'))},
                        option.sentence});
   }
   std::string out = std::string(op.name) + ": " + op.sentence + "\n";

@@ -9,9 +9,6 @@
 #include "api/cli/inputs/safetensors.h"
 
 namespace lathe::cli {
-namespace {
-
-// "x=bf16:1,-1,4096"
 std::pair<std::string, TensorSpec> parse_tensor(const std::string& text) {
   const size_t equals = text.find('=');
   const size_t colon = text.find(':', equals == std::string::npos ? 0 : equals);
@@ -33,16 +30,14 @@ std::pair<std::string, TensorSpec> parse_tensor(const std::string& text) {
   return {text.substr(0, equals), spec};
 }
 
-}  // namespace
-
 void add_device_flags(CLI::App* verb, DeviceOptions* options,
                       const std::vector<std::string>& devices) {
   options->device = devices.front();
   const auto allowed = [devices](const std::string& text) {
     if (std::find(devices.begin(), devices.end(), text) != devices.end()) return std::string();
-    return "is " + in_quotes(text) + ", allowed: " + joined(devices);
+    return "is " + in_quotes(text) + ", allowed: " + comma_list(devices);
   };
-  verb->add_option("--device", options->device, "where to run: " + joined(devices))
+  verb->add_option("--device", options->device, "where to run: " + comma_list(devices))
       ->check(CLI::Validator(allowed, ""))
       ->capture_default_str();
   verb->add_option("--arch", options->arch,
@@ -59,7 +54,7 @@ void add_json_flag(CLI::App* verb, bool* json) {
 void add_operator(CLI::App* verb, std::string* op) {
   std::vector<std::string> known;
   for (size_t i = 0; i < lathe_operator_count(); ++i) known.push_back(lathe_operator_at(i)->name);
-  verb->add_option("OP", *op, "the operator: " + joined(known))->required();
+  verb->add_option("OP", *op, "the operator: " + comma_list(known))->required();
 }
 
 void add_set_flag(CLI::App* verb, std::vector<std::string>* set) {
@@ -116,6 +111,16 @@ std::vector<std::string> split(const std::string& text, char separator) {
     }
   }
   return out;
+}
+
+std::vector<std::vector<std::string>> rows_of(const std::string& text, size_t fields) {
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    rows.push_back(split(line, '\t'));
+    rows.back().resize(fields);
+  }
+  return rows;
 }
 
 }  // namespace lathe::cli

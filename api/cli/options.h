@@ -24,6 +24,8 @@ struct ProblemOptions {
 };
 void add_problem_flags(CLI::App* verb, ProblemOptions* options);
 Problem problem_from(const ProblemOptions& options);
+// "x=bf16:1,-1,4096"
+std::pair<std::string, TensorSpec> parse_tensor(const std::string& text);
 
 // "OP": a positional argument with the known operators in its help.
 void add_operator(CLI::App* verb, std::string* op);
@@ -34,5 +36,10 @@ int64_t parse_int(const std::string& flag, const std::string& text, int64_t low,
 
 // "a,b" -> {"a", "b"}
 std::vector<std::string> split(const std::string& text, char separator);
+// The lines of a text that are not empty, each with so many fields between tabs.
+std::vector<std::vector<std::string>> rows_of(const std::string& text, size_t fields);
+
+// For printf's %llu.
+inline unsigned long long llu(uint64_t value) { return value; }
 
 }  // namespace lathe::cli

@@ -9,9 +9,7 @@ namespace lathe::cli {
 namespace {
 
 ProblemHandle create(const std::string& op) {
-  lathe_problem* raw = nullptr;
-  check(lathe_problem_create(&raw, op.c_str()));
-  return ProblemHandle(raw);
+  return made<ProblemHandle>(lathe_problem_create, op.c_str());
 }
 
 void set_options(lathe_problem* problem, const Settings& settings) {
@@ -105,10 +103,7 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
   problem.op = op;
   problem.settings = std::move(settings);
   for (size_t i = 0; i < op->tensor_count; ++i) {
-    lathe_tensor_info info = {};
-    info.size = sizeof info;
-    check(lathe_problem_tensor_info(handle.get(), i, &info));
-    take(info, &problem);
+    take(told<lathe_tensor_info>(lathe_problem_tensor_info, handle.get(), i), &problem);
   }
   return problem;
 }
@@ -132,6 +127,15 @@ ProblemHandle declare(const Problem& problem) {
   set_options(handle.get(), problem.settings);
   check(lathe_problem_open(handle.get()));
   return handle;
+}
+
+DeviceTensors on_device(lathe_context* context, const Problem& problem, const TensorMap& values) {
+  DeviceTensors tensors;
+  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
+    for (const auto& [name, spec] : *specs) tensors.try_emplace(name, context, spec);
+  }
+  for (const auto& [name, value] : values) tensors.at(name).upload(value.data, nullptr);
+  return tensors;
 }
 
 }  // namespace lathe::cli

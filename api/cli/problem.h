@@ -48,4 +48,20 @@ bool is_input_gradient(const lathe_operator_info* op, const std::string& name);
 // the same one that a manifest with open extents makes.
 ProblemHandle declare(const Problem& problem);
 
+using DeviceTensors = std::map<std::string, DeviceTensor>;
+// All tensors of a problem, those in `values` with what they hold.
+DeviceTensors on_device(lathe_context* context, const Problem& problem, const TensorMap& values);
+
+// What a call of the plan is given of these tensors, by name.
+template <typename Tensors>
+std::vector<const DLTensor*> slots_of(const lathe_plan* plan, const Tensors& tensors) {
+  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan), nullptr);
+  for (const auto& [name, tensor] : tensors) {
+    size_t slot = 0;
+    check(lathe_plan_slot(plan, name.c_str(), &slot));
+    slots[slot] = tensor.dlpack();
+  }
+  return slots;
+}
+
 }  // namespace lathe::cli

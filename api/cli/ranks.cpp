@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "api/cli/execute.h"
-#include "api/cli/inputs/chunks.h"
+#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 namespace {
@@ -91,11 +91,9 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
   Seat seat;
   std::unique_ptr<PartRun> part;
   crew->guarded(rank, [&] {
-    lathe_group* raw_group = nullptr;
-    check(lathe_group_create(&raw_group, shared.context, shared.id, shared.ranks.count, rank, 0));
-    group.reset(raw_group);
+    group = made<Group>(lathe_group_create, shared.context, shared.id, shared.ranks.count, rank, 0);
     shard = make_shard(shared.problem, shared.inputs, shared.ranks, rank);
-    seat = {raw_group,
+    seat = {group.get(),
             shard.get(),
             rank,
             shared.ranks.count,

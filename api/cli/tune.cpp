@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "api/cli/inputs/noise_inputs.h"
+#include "api/cli/inputs/made_up.h"
 #include "api/cli/inputs/safetensors.h"
 #include "api/cli/interrupt.h"
+#include "api/cli/manifest.h"
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/tune_problems.h"
 #include "api/cli/verbs.h"
 
 namespace lathe::cli {
@@ -43,43 +43,13 @@ TensorMap inputs_of(const TuneOptions& options, const Problem& problem) {
   return read_safetensors(options.problem.input);
 }
 
-// The problem's tensors on the device.
-class Tensors {
- public:
-  Tensors(lathe_context* context, const Problem& problem, const TensorMap& inputs) {
-    Stream stream(context);
-    for (const auto* specs : {&problem.inputs, &problem.outputs}) {
-      for (const auto& [name, spec] : *specs) all_.try_emplace(name, context, spec);
-    }
-    for (const auto& [name, spec] : problem.inputs) {
-      all_.at(name).upload(inputs.at(name).data, stream.get());
-    }
-    stream.synchronize();
-  }
-  std::vector<const DLTensor*> slots(lathe_context* context, const lathe_problem* problem) const {
-    lathe_plan* raw = nullptr;
-    check(lathe_plan_create(&raw, context, problem));
-    const Plan plan(raw);
-    std::vector<const DLTensor*> out(lathe_plan_slot_count(raw), nullptr);
-    for (const auto& [name, tensor] : all_) {
-      size_t slot = 0;
-      check(lathe_plan_slot(raw, name.c_str(), &slot));
-      out[slot] = tensor.dlpack();
-    }
-    return out;
-  }
-
- private:
-  std::map<std::string, DeviceTensor> all_;
-};
-
-std::string number(int value) { return value < 0 ? "?" : std::to_string(value); }
+std::string number_text(int value) { return value < 0 ? "?" : std::to_string(value); }
 
 void print_candidate(const lathe_tune_candidate& each) {
   const int spills =
       each.spill_bytes < 0 || each.stack_bytes < 0 ? -1 : each.spill_bytes + each.stack_bytes;
-  std::printf("  %-40s %9s %7s %6s", each.choice, number(each.registers).c_str(),
-              number(each.smem_bytes).c_str(), number(spills).c_str());
+  std::printf("  %-40s %9s %7s %6s", each.choice, number_text(each.registers).c_str(),
+              number_text(each.smem_bytes).c_str(), number_text(spills).c_str());
   if (each.microseconds > 0) {
     std::printf(" %10.2f %6.1f %%  %s\n", each.microseconds, 100 * each.spread, each.verdict);
   } else {
@@ -163,17 +133,15 @@ std::vector<TuneProblem> problems_of(const TuneOptions& options) {
 // False if it was interrupted.
 bool tune_one(lathe_context* context, const TuneOptions& options, const TuneProblem& one,
               const Interrupt& interrupt, lathe_tune_options how, Json* lines) {
-  const TensorMap inputs = inputs_of(options, one.problem);
-  const Tensors tensors(context, one.problem, inputs);
-  const auto slots = tensors.slots(context, one.handle.get());
-  lathe_tune_report report{};
-  report.size = sizeof report;
-  {
+  const DeviceTensors tensors = on_device(context, one.problem, inputs_of(options, one.problem));
+  const auto slots =
+      slots_of(made<Plan>(lathe_plan_create, context, one.handle.get()).get(), tensors);
+  const auto report = [&] {
     Progress progress("compiling");
     Watch watch = {&progress, &interrupt};
     how.progress = tell_progress, how.user = &watch;
-    check(lathe_tune(context, one.handle.get(), slots.data(), &how, &report));
-  }
+    return told<lathe_tune_report>(lathe_tune, context, one.handle.get(), slots.data(), &how);
+  }();
   if (report.cancelled) return false;
   if (options.json) {
     lines->push_back(report_json(one.problem, context, report));
@@ -212,14 +180,10 @@ Context open_database(const TuneOptions& options) {
 
 int show(const TuneOptions& options) {
   const Context context = open_database(options);
-  lathe_tuned_report report{};
-  report.size = sizeof report;
   const char* lines = nullptr;
-  check(lathe_tuned_list(context.get(), &lines, &report));
+  const auto report = told<lathe_tuned_report>(lathe_tuned_list, context.get(), &lines);
   Json records = Json::array();
-  for (const std::string& line : split(lines, '\n')) {
-    if (line.empty()) continue;
-    const auto fields = split(line, '\t');
+  for (const auto& fields : rows_of(lines, 3)) {
     if (options.json) {
       records.push_back({{"mark", fields[0]}, {"source", fields[1]}, {"record", fields[2]}});
     } else {
@@ -237,24 +201,19 @@ int show(const TuneOptions& options) {
 
 int change(const TuneOptions& options) {
   const Context context = open_database(options);
-  lathe_tuned_report report{};
-  report.size = sizeof report;
   const bool merges = !options.merge.empty();
-  if (merges) {
-    check(lathe_tuned_merge(context.get(), options.merge.c_str(), &report));
-  } else {
-    const char* kernel = options.forget == "all" ? nullptr : options.forget.c_str();
-    check(lathe_tuned_forget(context.get(), kernel, &report));
-  }
+  const std::string& given = merges ? options.merge : options.forget;
+  const auto report =
+      told<lathe_tuned_report>(merges ? lathe_tuned_merge : lathe_tuned_forget, context.get(),
+                               given == "all" && !merges ? nullptr : given.c_str());
   if (options.json) {
     print_json({{"changed", report.changed},
                 {"skipped", report.skipped},
                 {"records", report.records},
                 {"path", report.path}});
   } else {
-    std::printf("%llu records %s; %llu in %s\n", static_cast<unsigned long long>(report.changed),
-                merges ? "added or replaced" : "forgotten",
-                static_cast<unsigned long long>(report.records), report.path);
+    std::printf("%llu records %s; %llu in %s\n", llu(report.changed),
+                merges ? "added or replaced" : "forgotten", llu(report.records), report.path);
   }
   if (report.skipped == 0) return kDone;
   say(std::to_string(report.skipped) + " lines of " + in_quotes(options.merge) +

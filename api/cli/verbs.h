@@ -6,10 +6,16 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+
+#include "api/lathe.h"
 
 namespace lathe::cli {
 
 using Action = std::function<int()>;  // gives the exit code
+
+// Tensors, shapes, options, defaults and sentences of one operator, in lines.
+std::string operator_text(const lathe_operator_info& op);
 
 Action add_run(CLI::App* app);
 Action add_ops(CLI::App* app);

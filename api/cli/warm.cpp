@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "api/cli/interrupt.h"
+#include "api/cli/manifest.h"
 #include "api/cli/options.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/warm_report.h"
 #include "api/cli/verbs.h"
-#include "api/cli/warm_manifest.h"
 
 namespace lathe::cli {
 namespace {
@@ -17,8 +17,6 @@ struct WarmOptions {
   std::string manifest, arch, gpu, cache_dir, jobs, bundle;
   bool json = false;
 };
-
-using Warming = std::unique_ptr<lathe_warming, Destroyer<lathe_warming_destroy>>;
 
 WarmTarget open_target(const std::string& arch, const std::string& gpu,
                        const std::string& cache_dir) {
@@ -65,9 +63,7 @@ std::vector<WarmTarget> open_targets(const WarmOptions& options) {
 // Whether every line has all its kernels.
 bool all_there(const lathe_warming* warming) {
   for (size_t i = 0; i < lathe_warming_item_count(warming); ++i) {
-    lathe_warming_item_info item = {};
-    item.size = sizeof(item);
-    check(lathe_warming_item(warming, i, &item));
+    const auto item = told<lathe_warming_item_info>(lathe_warming_item, warming, i);
     if (item.status != LATHE_OK || item.left > 0) return false;
   }
   return true;
@@ -77,16 +73,11 @@ bool all_there(const lathe_warming* warming) {
 WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std::string& path) {
   std::vector<std::string> keys;
   for (size_t i = 0; i < lathe_warming_kernel_count(warming); ++i) {
-    lathe_warming_kernel_info kernel = {};
-    kernel.size = sizeof(kernel);
-    check(lathe_warming_kernel(warming, i, &kernel));
-    keys.emplace_back(kernel.key);
+    keys.emplace_back(told<lathe_warming_kernel_info>(lathe_warming_kernel, warming, i).key);
   }
-  std::vector<const char*> names;
-  for (const std::string& key : keys) names.push_back(key.c_str());
-  lathe_bundle_report report = {};
-  report.size = sizeof(report);
-  check(lathe_cache_pack(context, path.c_str(), names.data(), names.size(), &report));
+  const std::vector<const char*> names = pointers(keys);
+  const auto report = told<lathe_bundle_report>(lathe_cache_pack, context, path.c_str(),
+                                                names.data(), names.size());
   return {path, {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}}};
 }
 
@@ -112,33 +103,31 @@ int warm(const WarmOptions& options) {
   if (!options.bundle.empty()) check_output("--bundle", options.bundle);
   const Interrupt interrupt;
   const std::vector<WarmTarget> targets = open_targets(options);
-  lathe_warming* raw = nullptr;
-  check(lathe_warming_create(&raw));
-  const Warming warming(raw);
+  const Warming warming = made<Warming>(lathe_warming_create);
   std::vector<WarmLine> lines;
   for (const WarmTarget& target : targets) {
     for (const ManifestLine& line : manifest) {
       // What it cannot choose kernels for is an item that the report tells of.
-      (void)lathe_warming_add(raw, target.context.get(), line.problem.get());
+      (void)lathe_warming_add(warming.get(), target.context.get(), line.problem.get());
       lines.push_back({line.number, &target});
     }
   }
   {
     WarmProgress progress;
     WarmWatch watch = {&progress, &interrupt};
-    (void)lathe_warming_run(raw, jobs, count_kernel, &watch);
+    (void)lathe_warming_run(warming.get(), jobs, count_kernel, &watch);
   }
-  const bool good = all_there(raw);
+  const bool good = all_there(warming.get());
   WarmBundle bundle;
   std::string why_not;
   if (good && !options.bundle.empty()) {
     try {
-      bundle = pack(raw, targets.front().context.get(), options.bundle);
+      bundle = pack(warming.get(), targets.front().context.get(), options.bundle);
     } catch (const Failure& failure) {
       why_not = failure.what();
     }
   }
-  report_warming(raw, lines, bundle, options.json);
+  report_warming(warming.get(), lines, bundle, options.json);
   if (!why_not.empty()) fail(why_not);
   if (!good && !options.bundle.empty()) {
     say("bundle " + in_quotes(options.bundle) +

@@ -252,22 +252,21 @@ class Tuning {
 }  // namespace
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_tune(lathe_context* context, const lathe_problem* problem,
                                    const DLTensor* const* slots, const lathe_tune_options* options,
                                    lathe_tune_report* out) {
-  return lathe::boundary([&]() -> lathe::Status {
-    LATHE_TRY(lathe::require(context, "context"));
-    LATHE_TRY(lathe::require(problem, "problem"));
-    LATHE_TRY(lathe::check_sized(out));
-    LATHE_TRY(lathe::require_device(*context, "tuning"));
+  return boundary({{context, "context"}, {problem, "problem"}}, [&]() -> Status {
+    LATHE_TRY(check_sized(out));
+    LATHE_TRY(require_device(*context, "tuning"));
     lathe_tune_options taken = LATHE_TUNE_OPTIONS_INIT;
-    if (options) LATHE_TRY(lathe::take_sized(options, "options", &taken));
-    thread_local std::unique_ptr<lathe::TuneTexts> kept;
-    auto texts = std::make_unique<lathe::TuneTexts>();
-    lathe::Tuning tuning(*context, *problem, taken, texts.get());
+    if (options) LATHE_TRY(take_sized(options, "options", &taken));
+    thread_local std::unique_ptr<TuneTexts> kept;
+    auto texts = std::make_unique<TuneTexts>();
+    Tuning tuning(*context, *problem, taken, texts.get());
     LATHE_ASSIGN(const lathe_tune_report report, tuning.go(slots));
-    lathe::give_sized(report, out);
     kept = std::move(texts);
-    return {};
+    return give_sized(report, out);
   });
 }

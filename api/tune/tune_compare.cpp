@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "codegen/base/half.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
@@ -31,14 +32,6 @@ Tolerance tolerance_of(Dtype dtype) {
     default:
       return {0, 0};
   }
-}
-
-double half_value(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * INFINITY;
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  return sign * std::ldexp(fraction + 1024, exponent - 25);
 }
 
 double value_at(Dtype dtype, const char* at) {

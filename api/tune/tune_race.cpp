@@ -148,17 +148,8 @@ class Race {
 }  // namespace
 
 const char* word(Outcome::Kind kind) {
-  switch (kind) {
-    case Outcome::Kind::won:
-      return "won";
-    case Outcome::Kind::fallback:
-      return "default";
-    case Outcome::Kind::slower:
-      return "slower";
-    case Outcome::Kind::out:
-      return "out";
-  }
-  return "out";
+  constexpr const char* kWords[] = {"won", "default", "slower", "out"};
+  return kWords[static_cast<int>(kind)];
 }
 
 size_t voted(const Ballot::Votes& votes) {

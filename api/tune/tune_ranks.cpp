@@ -47,11 +47,12 @@ Status share_tuned(lathe_group& group) {
 
 }  // namespace lathe
 
+using namespace lathe;
+
 extern "C" lathe_status lathe_group_share_tuned(lathe_group* group) {
-  return lathe::boundary([&]() -> lathe::Status {
-    LATHE_TRY(lathe::require(group, "group"));
-    const lathe::Device::Scope scope(*group->context->device);
+  return boundary({{group, "group"}}, [&]() -> Status {
+    const Device::Scope scope(*group->context->device);
     LATHE_TRY(scope.status());
-    return lathe::share_tuned(*group);
+    return share_tuned(*group);
   });
 }

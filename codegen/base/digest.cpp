@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "codegen/base/hex.h"
 #include "codegen/base/xxh3.h"
 
 namespace lathe {
@@ -31,23 +32,15 @@ Digest canonical(XXH128_hash_t hash) {
 }  // namespace
 
 std::string Digest::hex() const {
-  static const char kDigits[] = "0123456789abcdef";
-  std::string out;
-  out.reserve(2 * bytes.size());
-  for (uint8_t byte : bytes) {
-    out += kDigits[byte >> 4];
-    out += kDigits[byte & 15];
-  }
-  return out;
+  return hex_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::optional<Digest> parse_digest(std::string_view hex) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   Digest out;
   if (hex.size() != 2 * out.bytes.size()) return std::nullopt;
   for (size_t i = 0; i < hex.size(); ++i) {
-    const size_t value = kDigits.find(hex[i]);
-    if (value == kDigits.npos) return std::nullopt;
+    const size_t value = kHexDigits.find(hex[i]);
+    if (value == kHexDigits.npos) return std::nullopt;
     out.bytes[i / 2] = static_cast<uint8_t>(out.bytes[i / 2] << 4 | value);
   }
   return out;

@@ -9,8 +9,11 @@
 
 namespace lathe {
 
-// A name or a value: control characters and what is no UTF-8 as \xNN, cut after about 100 bytes.
-std::string escaped(std::string_view text);
+// The bytes of the character of UTF-8 at `at`, which is in the text; 0 if there is none.
+size_t utf8_bytes(std::string_view text, size_t at);
+
+// A name or a value: control characters and what is no UTF-8 as \xNN, cut after about `most` bytes.
+std::string escaped(std::string_view text, size_t most = 100);
 // The same between single quotes.
 std::string in_quotes(std::string_view text);
 

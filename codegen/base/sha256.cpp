@@ -113,14 +113,4 @@ bool same_code(std::string_view a, std::string_view b) {
   return different == 0;
 }
 
-std::string hex_of(const Sha256Digest& digest) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (const uint8_t byte : digest) {
-    out += kDigits[byte >> 4];
-    out += kDigits[byte & 15];
-  }
-  return out;
-}
-
 }  // namespace lathe

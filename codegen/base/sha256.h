@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "codegen/base/hex.h"
+
 namespace lathe {
 
 using Sha256Digest = std::array<uint8_t, 32>;
@@ -41,7 +43,6 @@ bool same_code(std::string_view a, std::string_view b);
 inline std::string_view bytes_of(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
-// 64 small hexadecimal digits.
-std::string hex_of(const Sha256Digest& digest);
+inline std::string hex_of(const Sha256Digest& digest) { return hex_of(bytes_of(digest)); }
 
 }  // namespace lathe

@@ -3,6 +3,7 @@
 // Building messages.
 #pragma once
 
+#include <functional>
 #include <sstream>
 #include <string>
 
@@ -14,6 +15,17 @@ std::string text(const Args&... args) {
   std::ostringstream out;
   (out << ... << args);
   return out.str();
+}
+
+// "a, b, c": the names of the items, by a function or a member of theirs.
+template <typename List, typename NameOf = std::identity>
+std::string comma_list(const List& list, NameOf name_of = {}) {
+  std::string out;
+  for (const auto& item : list) {
+    if (!out.empty()) out += ", ";
+    out += std::invoke(name_of, item);
+  }
+  return out;
 }
 
 }  // namespace lathe

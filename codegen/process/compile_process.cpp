@@ -82,20 +82,11 @@ void give_back(Idle process) {
 
 std::string opening_for(const std::vector<CompilerCandidate>& candidates, int driver_version,
                         int64_t bytes) {
+  std::vector<CompileHeader> headers;
+  for (const TemplateFile& file : template_files())
+    headers.push_back({file.name, file.text.data()});
   MessageWriter opening(MessageKind::open);
-  opening.number(bytes);
-  opening.number(driver_version);
-  opening.number(static_cast<int64_t>(candidates.size()));
-  for (const CompilerCandidate& candidate : candidates) {
-    opening.text(candidate.asked);
-    opening.text(candidate.file);
-  }
-  opening.number(static_cast<int64_t>(template_files().size()));
-  for (const TemplateFile& file : template_files()) {
-    opening.text(file.name);
-    opening.text(file.text);
-  }
-  return opening.finish();
+  return opening.add(bytes, driver_version, candidates, headers).finish();
 }
 
 // Why a process said no more.
@@ -111,8 +102,7 @@ bool read_end(const std::string& message, End* end) {
   MessageReader reader(message);
   if (reader.kind() != MessageKind::last_words) return false;
   end->spoke = true;
-  end->signal = reader.number();
-  end->words = reader.text();
+  reader.take(end->signal, end->words);
   while (!end->words.empty() && end->words.back() == '\n') end->words.pop_back();
   return true;
 }
@@ -149,19 +139,6 @@ std::string describe(const End& end, int64_t bytes, int64_t seconds) {
               said);
 }
 
-CompilerFacts read_facts(MessageReader* reader, std::string* file) {
-  CompilerFacts facts;
-  facts.asked = reader->text();
-  facts.path = reader->text();
-  *file = reader->text();
-  facts.identity = reader->text();
-  facts.major = static_cast<int>(reader->number());
-  facts.minor = static_cast<int>(reader->number());
-  const int64_t count = reader->number();
-  for (int64_t i = 0; i < count && reader->good(); ++i) facts.archs.emplace_back(reader->text());
-  return facts;
-}
-
 Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int driver_version,
                    int64_t bytes, const std::string& append_flags) {
   const auto spawned = spawn_compile_process(append_flags);
@@ -179,7 +156,7 @@ Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int driver_
   MessageReader reader(message);
   const MessageKind kind = end.how == Received::message ? reader.kind() : MessageKind::last_words;
   if (kind == MessageKind::facts) {
-    process.facts = read_facts(&reader, &process.file);
+    reader.take(process.facts, process.file);
     process.asked = key_of(candidates, driver_version, bytes);
     process.opened = key_of({{process.facts.asked, process.file}}, 0, bytes);
     return process;
@@ -196,20 +173,6 @@ Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int driver_
                 text("the compile process opened no compiler: it ", why, "; ", kWayOut));
 }
 
-std::string request_for(const CompileJob& job, int64_t seconds) {
-  MessageWriter request(MessageKind::compile);
-  request.number(seconds);
-  request.text(job.unit);
-  request.number(static_cast<int64_t>(job.options.size()));
-  for (const std::string& option : job.options) request.text(option);
-  request.number(static_cast<int64_t>(job.headers.size()));
-  for (const CompileHeader& header : job.headers) {
-    request.text(header.name);
-    request.text(header.text);
-  }
-  return request.finish();
-}
-
 // The answer to a request; what ended the process if there is none. `begun`: it read the request.
 std::optional<CompileOutcome> ask(int socket, const std::string& request, int64_t deadline_ms,
                                   bool* begun, End* end) {
@@ -222,10 +185,7 @@ std::optional<CompileOutcome> ask(int socket, const std::string& request, int64_
     if (kind == MessageKind::begun) *begun = true;
     if (kind == MessageKind::outcome) {
       CompileOutcome outcome;
-      for (std::string* text : {&outcome.error, &outcome.log, &outcome.cubin, &outcome.ptx}) {
-        *text = reader.text();
-      }
-      if (reader.good()) return outcome;
+      if (reader.take(outcome)) return outcome;
       break;
     }
     if (read_end(message, end)) break;
@@ -257,7 +217,8 @@ Result<CompileOutcome> CompileProcesses::compile(const CompileJob& job, bool lim
   const int64_t seconds = limited ? seconds_ : 0;
   const std::vector<CompilerCandidate> same = {{facts_.asked, file_}};
   const std::string key = key_of(same, 0, memory_bytes_);
-  const std::string request = request_for(job, seconds);
+  MessageWriter message(MessageKind::compile);
+  const std::string request = message.add(seconds, job.unit, job.options, job.headers).finish();
   while (true) {
     std::optional<Idle> process = take_idle(key);
     const bool waited = process.has_value();

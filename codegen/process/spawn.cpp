@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "codegen/base/text.h"
-#include "codegen/process/worker_image.h"
 
 // Sanitizers keep notes about a thread's stack and would take these processes for forked ones.
 #if defined(__SANITIZE_THREAD__)
@@ -36,6 +35,10 @@
 #endif
 
 extern char** environ;
+
+// The compile process's program (worker.cpp), embedded by worker_image.S.
+extern "C" const char lathe_worker_image[];
+extern "C" const char lathe_worker_image_end[];
 
 namespace lathe {
 namespace {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 namespace lathe {
 
@@ -21,22 +23,42 @@ enum class MessageKind : int64_t {
   last_words,  // a signal (0: exit() was called) and what the compiler printed
 };
 
+// A struct with a list of its fields, which travel in that order.
+template <typename T>
+concept Fields = requires(T& value) {
+  T::fields(value);
+};
+
 class MessageWriter {
  public:
   explicit MessageWriter(MessageKind kind) : bytes_(sizeof(uint64_t), '\0') {
-    number(static_cast<int64_t>(kind));
+    put(static_cast<int64_t>(kind));
   }
-  void number(int64_t value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  void text(std::string_view value) {
-    number(static_cast<int64_t>(value.size()));
-    bytes_.append(value);
+  // Numbers, texts, structs of them and lists; a list goes behind its length.
+  template <typename... Values>
+  MessageWriter& add(const Values&... values) {
+    (put(values), ...);
+    return *this;
   }
   // The whole message, with its length.
   const std::string& finish();
 
  private:
+  void put(int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+  void put(std::string_view value) {
+    put(static_cast<int64_t>(value.size()));
+    bytes_.append(value);
+  }
+  template <typename T>
+  void put(const std::vector<T>& list) {
+    put(static_cast<int64_t>(list.size()));
+    for (const T& each : list) put(each);
+  }
+  template <Fields T>
+  void put(const T& value) {
+    std::apply([this](const auto&... each) { add(each...); }, T::fields(value));
+  }
+
   std::string bytes_;
 };
 
@@ -48,9 +70,28 @@ class MessageReader {
   MessageKind kind() { return static_cast<MessageKind>(number()); }
   int64_t number();
   std::string_view text();
+  // The counterpart of MessageWriter::add; gives good().
+  template <typename... Values>
+  bool take(Values&... values) {
+    (get(&values), ...);
+    return good_;
+  }
   bool good() const { return good_; }
 
  private:
+  void get(int64_t* value) { *value = number(); }
+  void get(int* value) { *value = static_cast<int>(number()); }
+  void get(std::string* value) { *value = text(); }
+  template <typename T>
+  void get(std::vector<T>* list) {
+    const int64_t count = number();
+    for (int64_t i = 0; i < count && good_; ++i) get(&list->emplace_back());
+  }
+  template <Fields T>
+  void get(T* value) {
+    std::apply([this](auto&... each) { take(each...); }, T::fields(*value));
+  }
+
   std::string_view left_;
   bool good_ = true;
 };

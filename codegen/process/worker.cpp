@@ -98,15 +98,14 @@ void limit_processor_time(int64_t seconds) {
            static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds));
 }
 
-std::vector<CompileHeader> read_headers(MessageReader* reader, std::vector<std::string>* held) {
-  std::vector<CompileHeader> headers;
-  const auto count = static_cast<size_t>(reader->number());
-  held->reserve(2 * count);  // the strings stay where they are
-  for (size_t i = 0; i < count && reader->good(); ++i) {
-    const char* const name = held->emplace_back(reader->text()).c_str();
-    headers.push_back({name, held->emplace_back(reader->text()).c_str()});
-  }
-  return headers;
+// Texts that live as long as the headers made of them.
+struct HeldHeader {
+  std::string name, text;
+  static auto fields(auto& self) { return std::tie(self.name, self.text); }
+};
+
+void add_headers(const std::vector<HeldHeader>& held, std::vector<CompileHeader>* headers) {
+  for (const HeldHeader& each : held) headers->push_back({each.name.c_str(), each.text.c_str()});
 }
 
 class Worker {
@@ -124,31 +123,20 @@ class Worker {
   bool open(MessageReader* reader) {
     const int64_t bytes = reader->number();
     if (bytes > 0) limit_to(RLIMIT_AS, static_cast<rlim_t>(bytes));
-    const int driver_version = static_cast<int>(reader->number());
-    std::vector<CompilerCandidate> candidates(static_cast<size_t>(reader->number()));
-    for (CompilerCandidate& candidate : candidates) {
-      candidate.asked = reader->text();
-      candidate.file = reader->text();
-    }
-    headers_ = read_headers(reader, &held_);
+    int driver_version = 0;
+    std::vector<CompilerCandidate> candidates;
+    reader->take(driver_version, candidates, held_);
+    add_headers(held_, &headers_);
     const auto opened = NvrtcLibrary::open(candidates, driver_version);
     if (!opened.ok()) {
       MessageWriter failure(MessageKind::failure);
-      failure.text(opened.status().text());
-      return send_bytes(kSocket, failure.finish());
+      return send_bytes(kSocket, failure.add(opened.status().text()).finish());
     }
     library_ = *opened;
     const CompilerFacts& facts = library_->facts();
     char* const whole = realpath(facts.path.c_str(), nullptr);
     MessageWriter out(MessageKind::facts);
-    out.text(facts.asked);
-    out.text(facts.path);
-    out.text(whole == nullptr ? facts.path : whole);
-    out.text(facts.identity);
-    out.number(facts.major);
-    out.number(facts.minor);
-    out.number(static_cast<int64_t>(facts.archs.size()));
-    for (const std::string& arch : facts.archs) out.text(arch);
+    out.add(facts, whole == nullptr ? facts.path.c_str() : whole);
     free(whole);
     // Names are resolved; nobody's folder is held busy for as long as this process waits.
     if (chdir("/") != 0) return false;
@@ -159,23 +147,16 @@ class Worker {
     if (!send_bytes(kSocket, MessageWriter(MessageKind::begun).finish())) return false;
     limit_processor_time(reader->number());
     CompileJob job;
-    job.unit = reader->text();
-    job.options.resize(static_cast<size_t>(reader->number()));
-    for (std::string& option : job.options) option = reader->text();
-    std::vector<std::string> held;
+    std::vector<HeldHeader> held;
+    if (!reader->take(job.unit, job.options, held)) return false;
     job.headers = headers_;
-    for (const CompileHeader& header : read_headers(reader, &held)) job.headers.push_back(header);
-    if (!reader->good()) return false;
-    const CompileOutcome outcome = library_->compile(job);
+    add_headers(held, &job.headers);
     MessageWriter out(MessageKind::outcome);
-    for (const std::string* text : {&outcome.error, &outcome.log, &outcome.cubin, &outcome.ptx}) {
-      out.text(*text);
-    }
-    return send_bytes(kSocket, out.finish());
+    return send_bytes(kSocket, out.add(library_->compile(job)).finish());
   }
 
   std::shared_ptr<const NvrtcLibrary> library_;
-  std::vector<std::string> held_;
+  std::vector<HeldHeader> held_;
   std::vector<CompileHeader> headers_;
 };
 

@@ -83,7 +83,7 @@ TEST_CASE("a longer struct is taken if what is not known is zero") {
 TEST_CASE("a longer struct is given with zeros behind what is known") {
   Longer out = {{sizeof(Longer), 9, 9}, -1};
   CHECK(check_sized(&out.known).ok());
-  give_sized(Sized{0, 1, 2}, &out.known);
+  CHECK(give_sized(Sized{0, 1, 2}, &out.known).ok());
   CHECK(out.known.size == sizeof(Longer));
   CHECK(out.known.value == 1);
   CHECK(out.known.more == 2);

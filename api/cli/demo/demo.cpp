@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "api/cli/demo/demo_cases.h"
-#include "api/cli/demo/demo_ranks.h"
 #include "api/cli/execute.h"
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"

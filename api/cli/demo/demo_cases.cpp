@@ -1,144 +1,96 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The demo's problems, small enough for the simulator, and the comparison.
+#include "api/cli/demo/demo_cases.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "api/cli/demo/demo_builder.h"
+#include "api/cli/inputs/made_up.h"
+#include "api/cli/options.h"
 
 namespace lathe::cli {
 namespace {
 
-DemoCase plain(const std::string& title, int64_t tokens, bool known) {
-  const lathe_dtype dtype = LATHE_BF16;
-  return Builder(1)
-      .add("x", dtype, {2, tokens, 128})
-      .add("weight", dtype, {128, 4})
-      .add("bias", dtype, {128})
-      .add("dy", dtype, {2, tokens, 128})
-      .make("causal_conv1d", title, {{"activation", "silu"}}, 0, known);
+// A problem in the words of the command line. `values`: those of integers that are not made up.
+struct DemoLine {
+  const char *op, *title, *tensors, *set, *values = "";
+  int ranks = 0;
+  bool known = false;
+};
+
+constexpr const char* kPacked =
+    "x=f16:1,103,64 weight=f16:64,4 bias=f16:64 residual=f16:1,103,64 initial_state=f16:5,64,4 "
+    "dy=f16:1,103,64 dfinal_state=f16:5,64,4 cu_seqlens=i32:6";
+constexpr const char* kPackedSet = "activation=silu output_final_state=1";
+constexpr const char* kPackedValues = "cu_seqlens=0,40,40,41,43,103";
+
+constexpr DemoLine kLines[] = {
+    {"causal_conv1d", "bf16, silu, bias",
+     "x=bf16:2,96,128 weight=bf16:128,4 bias=bf16:128 dy=bf16:2,96,128", "activation=silu"},
+    {"causal_conv1d", "the same with 3 times the tokens",
+     "x=bf16:2,288,128 weight=bf16:128,4 bias=bf16:128 dy=bf16:2,288,128", "activation=silu", "", 0,
+     true},
+    {"causal_conv1d", "f32, states and their gradients, odd D",
+     "x=f32:2,50,51 weight=f32:51,3 initial_state=f32:2,51,3 dy=f32:2,50,51 "
+     "dfinal_state=f32:2,51,3",
+     "output_final_state=1"},
+    {"causal_conv1d", "f16, 5 packed sequences, residual, states", kPacked, kPackedSet,
+     kPackedValues},
+    {"causal_conv1d", "the same split over 3 ranks", kPacked, kPackedSet, kPackedValues, 3},
+    {"causal_conv1d_update", "bf16, one token for 16 sequences",
+     "x=bf16:16,256 state=bf16:16,256,4 weight=bf16:256,4 bias=bf16:256", "activation=silu"},
+    {"flash_attention", "bf16, causal, 2 query heads a key head, sinks",
+     "q=bf16:1,100,4,64 k=bf16:1,100,2,64 v=bf16:1,100,2,64 sinks=f32:4 dout=bf16:1,100,4,64",
+     "causal=1"},
+    {"flash_attention", "the same with 3 times the tokens",
+     "q=bf16:1,300,4,64 k=bf16:1,300,2,64 v=bf16:1,300,2,64 sinks=f32:4 dout=bf16:1,300,4,64",
+     "causal=1", "", 0, true},
+    // Sequences of 30 queries and 50 keys, 0 and 4, 70 and 70.
+    {"flash_attention", "f16, 3 packed sequences, window, softcap, ALiBi",
+     "q=f16:100,2,40 k=f16:124,2,40 v=f16:124,2,64 alibi_slopes=f32:2 dout=f16:100,2,64 "
+     "cu_seqlens_q=i32:4 cu_seqlens_k=i32:4",
+     "window_left=24 window_right=5 softcap=8",
+     "cu_seqlens_q=0,30,30,100 cu_seqlens_k=0,50,54,124"},
+    {"flash_attention_decode", "bf16, causal, 2 queries over pages of 16 keys",
+     "q=bf16:2,2,4,64 k_cache=bf16:7,16,2,64 v_cache=bf16:7,16,2,64 block_table=i32:2,3 "
+     "cache_seqlens=i32:2",
+     "causal=1", "block_table=5,1,3,0,2,6 cache_seqlens=41,20"},
+    {"sparse_flash_attention", "bf16, causal, lists of 24 keys",
+     "q=bf16:1,40,4,64 k=bf16:1,60,1,64 v=bf16:1,60,1,64 dout=bf16:1,40,4,64 "
+     "indices=i32:1,40,1,24",
+     "scale=0.125 sparse_mode=3"},
+    {"kda", "bf16, 2 value heads a key head, 3 packed sequences, states",
+     "q=bf16:1,150,1,64 k=bf16:1,150,1,64 v=bf16:1,150,2,64 g=f32:1,150,2,64 beta=bf16:1,150,2 "
+     "initial_state=f32:3,2,64,64 do=bf16:1,150,2,64 dht=f32:3,2,64,64 cu_seqlens=i32:4",
+     "output_final_state=1", "cu_seqlens=0,70,71,150"},
+    {"kda_recurrent", "bf16, one token for 3 sequences, in place in a pool",
+     "q=bf16:3,1,1,64 k=bf16:3,1,1,64 v=bf16:3,1,2,64 g=f32:3,1,2,64 beta=bf16:3,1,2 "
+     "state_pool=f32:5,2,64,64 state_indices=i32:3",
+     "", "state_indices=4,0,2"},
+};
+
+std::vector<std::string> words(const char* text) {
+  return *text == '\0' ? std::vector<std::string>() : split(text, ' ');
 }
 
-DemoCase stateful() {
-  const lathe_dtype dtype = LATHE_F32;
-  return Builder(2)
-      .add("x", dtype, {2, 50, 51})
-      .add("weight", dtype, {51, 3})
-      .add("initial_state", dtype, {2, 51, 3})
-      .add("dy", dtype, {2, 50, 51})
-      .add("dfinal_state", dtype, {2, 51, 3})
-      .make("causal_conv1d", "f32, states and their gradients, odd D",
-            {{"output_final_state", "1"}});
-}
-
-// Sequences of 40, 0, 1, 2 and 60 tokens.
-DemoCase packed(const std::string& title, int ranks) {
-  const lathe_dtype dtype = LATHE_F16;
-  return Builder(3)
-      .add("x", dtype, {1, 103, 64})
-      .add("weight", dtype, {64, 4})
-      .add("bias", dtype, {64})
-      .add("residual", dtype, {1, 103, 64})
-      .add("initial_state", dtype, {5, 64, 4})
-      .add("dy", dtype, {1, 103, 64})
-      .add("dfinal_state", dtype, {5, 64, 4})
-      .integers("cu_seqlens", {0, 40, 40, 41, 43, 103})
-      .make("causal_conv1d", title, {{"activation", "silu"}, {"output_final_state", "1"}}, ranks);
-}
-
-DemoCase update() {
-  const lathe_dtype dtype = LATHE_BF16;
-  return Builder(4)
-      .add("x", dtype, {16, 256})
-      .add("state", dtype, {16, 256, 4})
-      .add("weight", dtype, {256, 4})
-      .add("bias", dtype, {256})
-      .make("causal_conv1d_update", "bf16, one token for 16 sequences", {{"activation", "silu"}});
-}
-
-DemoCase attention(const std::string& title, int64_t tokens, bool known) {
-  const lathe_dtype dtype = LATHE_BF16;
-  return Builder(5)
-      .add("q", dtype, {1, tokens, 4, 64})
-      .add("k", dtype, {1, tokens, 2, 64})
-      .add("v", dtype, {1, tokens, 2, 64})
-      .add("sinks", LATHE_F32, {4})
-      .add("dout", dtype, {1, tokens, 4, 64})
-      .make("flash_attention", title, {{"causal", "1"}}, 0, known);
-}
-
-// Sequences of 30 queries and 50 keys, 0 and 4, 70 and 70.
-DemoCase packed_attention() {
-  const lathe_dtype dtype = LATHE_F16;
-  return Builder(6)
-      .add("q", dtype, {100, 2, 40})
-      .add("k", dtype, {124, 2, 40})
-      .add("v", dtype, {124, 2, 64})
-      .add("alibi_slopes", LATHE_F32, {2})
-      .add("dout", dtype, {100, 2, 64})
-      .integers("cu_seqlens_q", {0, 30, 30, 100})
-      .integers("cu_seqlens_k", {0, 50, 54, 124})
-      .make("flash_attention", "f16, 3 packed sequences, window, softcap, ALiBi",
-            {{"window_left", "24"}, {"window_right", "5"}, {"softcap", "8"}});
-}
-
-// Lists of 24 entries of which some name a key twice, none, or one behind the row.
-DemoCase sparse() {
-  const int64_t rows = 40, keys = 60, listed = 24;
-  std::vector<int64_t> indices;
-  for (int64_t at = 0; at < rows * listed; ++at) {
-    indices.push_back(at % 7 == 6 ? -1 : at * 37 % 11 * at % keys);
+DemoCase demo_case(const DemoLine& line) {
+  Specs specs;
+  for (const std::string& text : words(line.tensors)) specs.insert(parse_tensor(text));
+  Problem problem = make_problem(find_operator(line.op), parse_settings(words(line.set)), specs);
+  TensorMap inputs = noise_inputs(problem, 1 + static_cast<uint64_t>(&line - kLines));
+  for (const auto& [name, values] : parse_settings(words(line.values))) {
+    int64_t i = 0;
+    for (const std::string& value : split(values, ',')) {
+      set_element(&inputs.at(name), i++, std::stod(value));
+    }
   }
-  const lathe_dtype dtype = LATHE_BF16;
-  return Builder(9)
-      .add("q", dtype, {1, rows, 4, 64})
-      .add("k", dtype, {1, keys, 1, 64})
-      .add("v", dtype, {1, keys, 1, 64})
-      .add("dout", dtype, {1, rows, 4, 64})
-      .integers("indices", indices, {1, rows, 1, listed})
-      .make("sparse_flash_attention", "bf16, causal, lists of 24 keys",
-            {{"scale", "0.125"}, {"sparse_mode", "3"}});
-}
-
-DemoCase decode() {
-  const lathe_dtype dtype = LATHE_BF16;
-  return Builder(10)
-      .add("q", dtype, {2, 2, 4, 64})
-      .add("k_cache", dtype, {7, 16, 2, 64})
-      .add("v_cache", dtype, {7, 16, 2, 64})
-      .integers("block_table", {5, 1, 3, 0, 2, 6}, {2, 3})
-      .integers("cache_seqlens", {41, 20})
-      .make("flash_attention_decode", "bf16, causal, 2 queries over pages of 16 keys",
-            {{"causal", "1"}});
-}
-
-double small(double noise) { return noise / 8; }  // rows of 64 about as long as 1
-
-Builder rows(uint64_t seed, int64_t batch, int64_t tokens) {
-  const lathe_dtype dtype = LATHE_BF16;
-  return Builder(seed)
-      .add("q", dtype, {batch, tokens, 1, 64}, small)
-      .add("k", dtype, {batch, tokens, 1, 64}, small)
-      .add("v", dtype, {batch, tokens, 2, 64})
-      .add("g", LATHE_F32, {batch, tokens, 2, 64}, decay)
-      .add("beta", dtype, {batch, tokens, 2}, step);
-}
-
-DemoCase kda() {
-  const char* title = "bf16, 2 value heads a key head, 3 packed sequences, states";
-  return rows(7, 1, 150)
-      .add("initial_state", LATHE_F32, {3, 2, 64, 64}, small)
-      .add("do", LATHE_BF16, {1, 150, 2, 64})
-      .add("dht", LATHE_F32, {3, 2, 64, 64}, small)
-      .integers("cu_seqlens", {0, 70, 71, 150})
-      .make("kda", title, {{"output_final_state", "1"}});
-}
-
-DemoCase kda_recurrent() {
-  return rows(8, 3, 1)
-      .add("state_pool", LATHE_F32, {5, 2, 64, 64}, small)
-      .integers("state_indices", {4, 0, 2})
-      .make("kda_recurrent", "bf16, one token for 3 sequences, in place in a pool", {});
+  // Some entries of a list name a key twice, none, or one behind the row.
+  const auto lists = inputs.find("indices");
+  for (int64_t i = 0; lists != inputs.end() && i < element_count(lists->second.spec.shape); ++i) {
+    set_element(&lists->second, i, i % 7 == 6 ? -1 : static_cast<double>(i * 37 % 11 * i % 60));
+  }
+  return {line.title, std::move(problem), std::move(inputs), line.ranks, line.known};
 }
 
 double bound_of(const Problem& problem, const std::string& output) {
@@ -170,21 +122,9 @@ double relative_rms(const HostTensor& actual, const Values& expected) {
 }  // namespace
 
 std::vector<DemoCase> demo_cases() {
-  return {
-      plain("bf16, silu, bias", 96, false),
-      plain("the same with 3 times the tokens", 288, true),
-      stateful(),
-      packed("f16, 5 packed sequences, residual, states", 0),
-      packed("the same split over 3 ranks", 3),
-      update(),
-      attention("bf16, causal, 2 query heads a key head, sinks", 100, false),
-      attention("the same with 3 times the tokens", 300, true),
-      packed_attention(),
-      decode(),
-      sparse(),
-      kda(),
-      kda_recurrent(),
-  };
+  std::vector<DemoCase> out;
+  for (const DemoLine& line : kLines) out.push_back(demo_case(line));
+  return out;
 }
 
 Verdict verdict_of(const std::string& output, const HostTensor& actual, const Values& expected,

@@ -36,4 +36,8 @@ std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
 // The one nearest to its bound, or the first one beyond it.
 const Verdict& worst_of(const std::vector<Verdict>& verdicts);
 
+// `lathe demo --ranks N`: two layers with their tokens over ranks, against one rank. Gives the exit
+// code.
+int demo_ranks(lathe_context* context, int ranks, bool json);
+
 }  // namespace lathe::cli

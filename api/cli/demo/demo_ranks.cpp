@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer of convolutions and Kimi Delta Attention, and a layer of causal attention, forward and
 // backward, over ranks and on one: what differs, who computed what when, what was sent.
-#include "api/cli/demo/demo_ranks.h"
 
 #include <cstdio>
 
-#include "api/cli/demo/demo_builder.h"
+#include "api/cli/demo/demo_cases.h"
 #include "api/cli/execute.h"
+#include "api/cli/inputs/made_up.h"
+#include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/schedule_picture.h"
-#include "api/cli/reports/traffic.h"
 
 namespace lathe::cli {
 namespace {
@@ -62,17 +62,15 @@ LayerRun kda_layer(const Session& session, int64_t tokens) {
   TensorMap convs[3], core;
   const char* const names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; ++i) {
-    convs[i] =
-        Builder(20 + i).add("x", LATHE_BF16, flat).add("weight", LATHE_BF16, {flat[2], 4}).inputs();
+    convs[i] = noise({{"x", {LATHE_BF16, flat}}, {"weight", {LATHE_BF16, {flat[2], 4}}}}, 20 + i);
     TensorMap y = stage(session, "causal_conv1d", {{"activation", "silu"}}, convs[i],
                         std::string("conv ") + names[i], &run);
     core[names[i]] = viewed(std::move(y.at("y")), rows);
   }
-  const auto gates = Builder(23)
-                         .add("g", LATHE_F32, rows, decay)
-                         .add("beta", LATHE_BF16, {1, tokens, kHeads}, step)
-                         .add("do", LATHE_BF16, rows);
-  core.insert(gates.inputs().begin(), gates.inputs().end());
+  core.merge(noise({{"g", {LATHE_F32, rows}},
+                    {"beta", {LATHE_BF16, {1, tokens, kHeads}}},
+                    {"do", {LATHE_BF16, rows}}},
+                   23));
   TensorMap out =
       stage(session, "kda", {{"use_qk_l2norm_in_kernel", "1"}, {"output_final_state", "1"}}, core,
             "kda, forward and backward", &run);
@@ -94,12 +92,12 @@ LayerRun attention_layer(const Session& session, int64_t tokens) {
   LayerRun run;
   const std::vector<int64_t> q = {1, tokens, 2 * kKeyHeads, kWidth},
                              k = {1, tokens, kKeyHeads, kWidth};
-  const auto made = Builder(30)
-                        .add("q", LATHE_BF16, q)
-                        .add("k", LATHE_BF16, k)
-                        .add("v", LATHE_BF16, k)
-                        .add("dout", LATHE_BF16, q);
-  run.results = stage(session, "flash_attention", {{"causal", "1"}}, made.inputs(),
+  const TensorMap inputs = noise({{"q", {LATHE_BF16, q}},
+                                  {"k", {LATHE_BF16, k}},
+                                  {"v", {LATHE_BF16, k}},
+                                  {"dout", {LATHE_BF16, q}}},
+                                 30);
+  run.results = stage(session, "flash_attention", {{"causal", "1"}}, inputs,
                       "attention, forward and backward", &run);
   return run;
 }

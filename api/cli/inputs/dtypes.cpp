@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "api/cli/inputs/tensors.h"
+#include "codegen/base/half.h"
+#include "codegen/base/text.h"
 
 namespace lathe::cli {
 namespace {
@@ -17,19 +19,6 @@ constexpr DtypeInfo kDtypes[] = {
     {LATHE_I32, "i32", "I32", 4, {kDLInt, 32, 1}},
     {LATHE_I64, "i64", "I64", 8, {kDLInt, 64, 1}},
 };
-
-double from_half(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  double value;
-  if (exponent == 31) {
-    value = mantissa ? std::nan("") : INFINITY;
-  } else if (exponent == 0) {
-    value = std::ldexp(mantissa, -24);
-  } else {
-    value = std::ldexp(1024 + mantissa, exponent - 25);
-  }
-  return bits & 0x8000 ? -value : value;
-}
 
 uint16_t to_half(double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
@@ -79,26 +68,15 @@ const DtypeInfo* find_dtype_stored(const std::string& stored) {
   return nullptr;
 }
 
-std::string dtype_words() {
-  std::string out;
-  for (const DtypeInfo& dtype : kDtypes) out += (out.empty() ? "" : ", ") + std::string(dtype.word);
-  return out;
-}
-
-std::string dtype_stored_names() {
-  std::string out;
-  for (const DtypeInfo& dtype : kDtypes) {
-    out += (out.empty() ? "" : ", ") + std::string(dtype.stored);
-  }
-  return out;
-}
+std::string dtype_words() { return comma_list(kDtypes, &DtypeInfo::word); }
+std::string dtype_stored_names() { return comma_list(kDtypes, &DtypeInfo::stored); }
 
 double element(const HostTensor& tensor, int64_t index) {
   switch (tensor.spec.dtype) {
     case LATHE_F32:
       return load<float>(tensor, index);
     case LATHE_F16:
-      return from_half(load<uint16_t>(tensor, index));
+      return half_value(load<uint16_t>(tensor, index));
     case LATHE_BF16:
       return std::bit_cast<float>(uint32_t{load<uint16_t>(tensor, index)} << 16);
     case LATHE_I32:

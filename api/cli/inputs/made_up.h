@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of a problem of which shapes are known and nothing else.
+// Inputs of a problem of which shapes are known and nothing else: integers that decide where
+// kernels read, and floats of a sensible range, of which results can be compared.
 #pragma once
 
 #include "api/cli/problem.h"
@@ -12,5 +13,12 @@ namespace lathe::cli {
 // What is not among them may hold anything: no kernel reads elsewhere for it. Every extent must be
 // known.
 TensorMap made_up_integers(const Problem& problem);
+
+// Refuses a problem of which an extent is open.
+void require_extents(const Problem& problem);
+// The inputs of such a problem; always the same values for a seed.
+TensorMap noise_inputs(const Problem& problem, uint64_t seed = 1);
+// Floats of these names and shapes.
+TensorMap noise(const Specs& specs, uint64_t seed);
 
 }  // namespace lathe::cli

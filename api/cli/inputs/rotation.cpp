@@ -38,7 +38,7 @@ const Value* find(const Words<Value>& words, const std::string& word) {
 [[noreturn]] void refuse_choice(const std::string& flag, const std::string& value,
                                 const lathe_operator_info* op,
                                 const std::vector<std::string>& allowed) {
-  refuse(flag + " is " + in_quotes(value) + "; " + op->name + " allows " + joined(allowed));
+  refuse(flag + " is " + in_quotes(value) + "; " + op->name + " allows " + comma_list(allowed));
 }
 
 // Only operators that pass keys and values around have an order to choose.

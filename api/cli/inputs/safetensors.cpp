@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Reading safetensors. A file is hostile until every number in its header has been compared with
-// the size of the file; no memory is taken on its word.
+// Reading and writing safetensors. A file is hostile until every number in its header has been
+// compared with the size of the file; no memory is taken on its word.
 #include "api/cli/inputs/safetensors.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "api/cli/failure.h"
-#include "api/cli/inputs/json_names.h"
+#include "api/cli/output.h"
+#include "codegen/base/json.h"
 
 namespace lathe::cli {
 namespace {
@@ -87,10 +88,22 @@ class Reader {
   }
 
   Json parse(const std::string& text) const {
+    // The parser takes a byte 0 for the end, and passes over a byte order mark.
+    const bool whole = !text.empty() && text.find('\0') == text.npos;
+    if (whole && text.front() != '{') {
+      reject("the header is not a JSON object that begins with {");
+    }
     constexpr int kMostDepth = 3;  // the header, a tensor, its shape
-    const std::string wrong = wrong_with_object(text, kMostDepth);
-    if (!wrong.empty()) reject(wrong);
-    return Json::parse(text);
+    Json json;
+    const auto fault = read_json(text, {kMostDepth}, &json);
+    if (fault && fault->kind == JsonFault::Kind::name_twice) {
+      reject("the name " + in_quotes(fault->detail) + " stands twice in the header");
+    }
+    if (fault && fault->kind == JsonFault::Kind::too_deep) {
+      reject(lathe::text("the header's values lie more than ", kMostDepth, " deep in each other"));
+    }
+    if (fault || !whole) reject("the header is not valid JSON");
+    return json;
   }
 
   void check_metadata(const Json& entry) const {
@@ -206,6 +219,23 @@ class Reader {
   uint64_t size_ = 0;
 };
 
+// The length of the header and the header, filled up so that the data begins at 8 bytes.
+std::string head_of(const TensorMap& tensors) {
+  auto header = nlohmann::ordered_json::object();
+  uint64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const uint64_t end = offset + tensor.data.size();
+    header[name] = {{"dtype", info(tensor.spec.dtype).stored},
+                    {"shape", tensor.spec.shape},
+                    {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
+
 }  // namespace
 
 TensorMap read_safetensors(const std::filesystem::path& path) {
@@ -224,6 +254,25 @@ Specs read_safetensors_header(const std::filesystem::path& path) {
   Specs out;
   for (const auto& [name, place] : Reader(path).header().tensors) out[name] = place.spec;
   return out;
+}
+
+void write_safetensors(std::ostream& out, const TensorMap& tensors) {
+  out << head_of(tensors);
+  for (const auto& [name, tensor] : tensors) {
+    out.write(reinterpret_cast<const char*>(tensor.data.data()),
+              static_cast<std::streamsize>(tensor.data.size()));
+  }
+}
+
+void write_safetensors_file(const std::filesystem::path& path, const TensorMap& tensors) {
+  const std::string head = head_of(tensors);
+  std::vector<const void*> pieces = {head.data()};
+  std::vector<size_t> bytes = {head.size()};
+  for (const auto& [name, tensor] : tensors) {
+    pieces.push_back(tensor.data.data());
+    bytes.push_back(tensor.data.size());
+  }
+  write_output("--output", path.string(), pieces, bytes);
 }
 
 }  // namespace lathe::cli

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens of a tensor a rank holds, cut out of the whole and put back.
+// Which tokens, and which chunks of tokens, of a tensor a rank holds; they are cut out and put
+// back.
 #pragma once
 
 #include "api/cli/problem.h"
@@ -25,5 +26,11 @@ SplitAxis split_axis(const Problem& problem, const std::string& name);
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals);
 void place(const std::vector<std::byte>& part, int dimension, const Intervals& intervals,
            HostTensor* whole);
+
+// Where the parts of `ranks` ranks begin if no chunk may be cut, as even as that allows; empty if
+// no states of chunks are asked for.
+std::vector<int64_t> chunk_bounds(const Problem& problem, const TensorMap& inputs, int ranks);
+// The chunks of these tokens among all.
+Intervals chunks_of(const Problem& problem, const TensorMap& inputs, const Intervals& tokens);
 
 }  // namespace lathe::cli

@@ -3,7 +3,7 @@
 // Shapes, host tensors and their copies on the device.
 #include "api/cli/inputs/tensors.h"
 
-#include "api/cli/failure.h"
+#include "api/cli/handles.h"
 
 namespace lathe::cli {
 namespace {
@@ -26,23 +26,10 @@ DLTensor describe(void* data, TensorSpec& spec, std::vector<int64_t>& strides, i
   return tensor;
 }
 
-int ordinal_of(lathe_context* context) {
-  lathe_context_info about{};
-  about.size = sizeof about;
-  check(lathe_context_get_info(context, &about));
-  return about.ordinal;
-}
-
 }  // namespace
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i > 0) out += ", ";
-    out += std::to_string(shape[i]);
-  }
-  out += ']';
-  return out;
+  return "[" + comma_list(shape, [](int64_t extent) { return std::to_string(extent); }) + "]";
 }
 
 int64_t element_count(const std::vector<int64_t>& shape) {
@@ -61,7 +48,8 @@ DeviceTensor::DeviceTensor(lathe_context* context, const TensorSpec& spec)
       strides_(contiguous_strides(spec.shape)),
       bytes_(element_count(spec.shape) * info(spec.dtype).bytes) {
   if (bytes_ > 0) check(lathe_malloc(context, &data_, bytes_));
-  tensor_ = describe(data_, spec_, strides_, ordinal_of(context));
+  tensor_ = describe(data_, spec_, strides_,
+                     told<lathe_context_info>(lathe_context_get_info, context).ordinal);
 }
 
 DeviceTensor::~DeviceTensor() {

@@ -4,12 +4,13 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <sstream>
+
+#include "api/cli/reports/line_file.h"
 
 namespace lathe::cli {
 namespace {
@@ -18,31 +19,6 @@ namespace {
 constexpr uint64_t kMostBlocks = 16, kInstructions = 6'000'000;
 // Of a launch, where blocks take turns at all tiles: past it nobody would wait.
 constexpr uint64_t kLimit = 40'000'000;
-
-// A file without a name; a child finds it by its number.
-class Scratch {
- public:
-  explicit Scratch(const char* name) : file_(memfd_create(name, 0)) {
-    if (file_ < 0) fail(std::string("no memory file can be made: ") + std::strerror(errno));
-  }
-  ~Scratch() { close(file_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  int number() const { return file_; }
-  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
-  std::string text() const {
-    std::string out;
-    char buffer[65536];
-    for (ssize_t got = 0;
-         (got = pread(file_, buffer, sizeof buffer, static_cast<off_t>(out.size()))) > 0;) {
-      out.append(buffer, static_cast<size_t>(got));
-    }
-    return out;
-  }
-
- private:
-  int file_;
-};
 
 std::vector<std::string> words_of(const CountRequest& request) {
   std::vector<std::string> words = {"lathe", "count", request.problem.op, "--arch", request.arch};
@@ -64,7 +40,7 @@ bool passes_on(const std::string& variable) {
          variable.starts_with("LATHE_SIM_THREADS=");
 }
 
-std::vector<std::string> environment_of(const CountRequest& request, const Scratch& counters) {
+std::vector<std::string> environment_of(const CountRequest& request, const LineFile& counters) {
   std::vector<std::string> out;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (passes_on(*variable)) out.push_back(*variable);
@@ -87,7 +63,7 @@ std::vector<char*> pointers(std::vector<std::string>* texts) {
 
 // The wait status of this program with other words, its standard error in a file.
 int run_self(std::vector<std::string> words, std::vector<std::string> environment,
-             const Scratch& errors) {
+             const LineFile& errors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -102,17 +78,6 @@ int run_self(std::vector<std::string> words, std::vector<std::string> environmen
     if (errno != EINTR) fail(std::string("a process is lost: ") + std::strerror(errno));
   }
   return status;
-}
-
-Json parse_lines(const std::string& text) {
-  Json out = Json::array();
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    Json launch = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!launch.is_object()) fail("the simulator's counters have a line that is not JSON");
-    out.push_back(std::move(launch));
-  }
-  return out;
 }
 
 // Of what a failed process said the sentence that tells why.
@@ -140,10 +105,10 @@ std::string reason_in(const std::string& errors, int status, const std::string& 
 }  // namespace
 
 Counts count_launches(const CountRequest& request) {
-  const Scratch counters("counters"), errors("errors");
+  const LineFile counters("counters"), errors("errors");
   const int status = run_self(words_of(request), environment_of(request, counters), errors);
   if (status != 0) return {Json::array(), reason_in(errors.text(), status, request.gpu)};
-  return {parse_lines(counters.text()), ""};
+  return {counters.lines("the simulator's counters have"), ""};
 }
 
 }  // namespace lathe::cli

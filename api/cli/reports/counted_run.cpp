@@ -16,24 +16,8 @@ struct CountOptions {
   DeviceOptions device;
 };
 
-using DeviceTensors = std::map<std::string, DeviceTensor>;
-
-DeviceTensors place(lathe_context* context, const Problem& problem, const TensorMap& values) {
-  DeviceTensors tensors;
-  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
-    for (const auto& [name, spec] : *specs) tensors.try_emplace(name, context, spec);
-  }
-  for (const auto& [name, value] : values) tensors.at(name).upload(value.data, nullptr);
-  return tensors;
-}
-
 void run_once(lathe_context* context, const lathe_plan* plan, const DeviceTensors& tensors) {
-  std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan), nullptr);
-  for (const auto& [name, tensor] : tensors) {
-    size_t slot = 0;
-    check(lathe_plan_slot(plan, name.c_str(), &slot));
-    slots[slot] = tensor.dlpack();
-  }
+  const std::vector<const DLTensor*> slots = slots_of(plan, tensors);
   size_t bytes = 0;
   check(lathe_plan_workspace(plan, slots.data(), nullptr, &bytes));
   const DeviceBytes workspace(context, bytes);
@@ -52,10 +36,8 @@ int count(const CountOptions& options) {
   problem = make_problem(problem.op, problem.settings, specs, &values);
   const ProblemHandle handle = declare(problem);
   const Context context = open_context(options.device);
-  lathe_plan* raw = nullptr;
-  check(lathe_plan_create(&raw, context.get(), handle.get()));
-  const Plan plan(raw);
-  run_once(context.get(), plan.get(), place(context.get(), problem, values));
+  const Plan plan = made<Plan>(lathe_plan_create, context.get(), handle.get());
+  run_once(context.get(), plan.get(), on_device(context.get(), problem, values));
   return kDone;
 }
 

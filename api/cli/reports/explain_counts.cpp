@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "api/cli/reports/explain_counts.h"
-
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include "api/cli/failure.h"
+#include "api/cli/reports/explained.h"
 #include "api/cli/reports/report.h"
 
 namespace lathe::cli {
@@ -44,14 +43,15 @@ std::string digest_of(const std::string& text) {
 }
 
 struct Sum {
-  uint64_t launches = 0, blocks = 0, sampled = 0, memory = 0, l2 = 0, shared = 0, passes = 0;
-  uint64_t conflicts = 0, slots = 0, tensor = 0;
+  uint64_t launches = 0, blocks = 0, sampled_blocks = 0, memory_bytes = 0, l2_bytes = 0;
+  uint64_t shared_bytes = 0, shared_passes = 0, shared_conflicts = 0, issue_slots = 0;
+  uint64_t tensor_ops = 0;
   double microseconds = 0;
   std::map<std::string, double> alone;   // of each resource
   std::map<std::string, double> behind;  // of launches by what bounds them
+  std::string bound = "launch";          // the one that most time is behind
 
   void add(const Json& launch);
-  Json json() const;
 
  private:
   void add_times(const Json& launch);
@@ -66,15 +66,15 @@ void Sum::add(const Json& launch) {
   for (const Json& size : launch.at("grid")) grid *= size.get<uint64_t>();
   ++launches;
   blocks += grid;
-  sampled += launch.value("sampled_blocks", grid);
-  memory += kSectorBytes * (number("unique_load_sectors") + number("unique_store_sectors"));
-  l2 += kSectorBytes * (number("global_load_sectors") + number("global_store_sectors") +
-                        number("global_atomic_sectors"));
-  shared += number("shared_load_bytes") + number("shared_store_bytes");
-  passes += number("shared_load_wavefronts") + number("shared_store_wavefronts");
-  conflicts += number("shared_load_conflicts") + number("shared_store_conflicts");
-  slots += number("warp_instructions") - copies_in(launch);
-  tensor += number("tensor_ops");
+  sampled_blocks += launch.value("sampled_blocks", grid);
+  memory_bytes += kSectorBytes * (number("unique_load_sectors") + number("unique_store_sectors"));
+  l2_bytes += kSectorBytes * (number("global_load_sectors") + number("global_store_sectors") +
+                              number("global_atomic_sectors"));
+  shared_bytes += number("shared_load_bytes") + number("shared_store_bytes");
+  shared_passes += number("shared_load_wavefronts") + number("shared_store_wavefronts");
+  shared_conflicts += number("shared_load_conflicts") + number("shared_store_conflicts");
+  issue_slots += number("warp_instructions") - copies_in(launch);
+  tensor_ops += number("tensor_ops");
   add_times(launch);
 }
 
@@ -82,7 +82,7 @@ void Sum::add_times(const Json& launch) {
   const Json& predicted = launch.at("predicted");
   const double cycle = 1e6 / predicted.at("clock_hz").get<double>();
   double before = 0, longest = 0;  // with copies and without
-  std::string bound = kIssueSlots;
+  std::string by = kIssueSlots;
   for (const auto& [name, cycles] : predicted.at("terms").items()) {
     const std::string word = word_of(name);
     double took = cycle * cycles.get<double>();
@@ -92,35 +92,23 @@ void Sum::add_times(const Json& launch) {
       took *= 1 - static_cast<double>(copies_in(launch)) / std::max(all, 1.0);
     }
     alone[word] += took;
-    if (took > longest) longest = took, bound = word;
+    if (took > longest) longest = took, by = word;
   }
   const double latency = cycle * predicted.at("cycles").get<double>() - before;
   const double start = 1e6 * predicted.at("launch_seconds").get<double>();
   const double working = std::max(latency, 0.0) + longest;
-  if (start > working) bound = "launch";
+  if (start > working) by = "launch";
   alone["launch"] += start;
   microseconds += working + start;
-  behind[bound] += working + start;
+  behind[by] += working + start;
+  bound = std::max_element(behind.begin(), behind.end(), [](const auto& a, const auto& b) {
+            return a.second < b.second;
+          })->first;
 }
 
-Json Sum::json() const {
-  const auto most =
-      std::max_element(behind.begin(), behind.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  return {{"launches", launches},
-          {"blocks", blocks},
-          {"sampled_blocks", sampled},
-          {"memory_bytes", memory},
-          {"l2_bytes", l2},
-          {"shared_bytes", shared},
-          {"shared_passes", passes},
-          {"shared_conflicts", conflicts},
-          {"issue_slots", slots},
-          {"tensor_ops", tensor},
-          {"microseconds", microseconds},
-          {"bound", most == behind.end() ? "launch" : most->first},
-          {"alone", alone}};
-}
+LATHE_JSON_OBJECT(Sum, launches, blocks, sampled_blocks, memory_bytes, l2_bytes, shared_bytes,
+                  shared_passes, shared_conflicts, issue_slots, tensor_ops, microseconds, bound,
+                  alone)
 
 std::vector<std::string> digests_of(const lathe_plan* plan) {
   std::vector<std::string> out(lathe_plan_kernel_count(plan));
@@ -148,12 +136,12 @@ Json counts_json(const lathe_plan* plan, const Json& launches) {
   Json kernels = Json::array();
   for (size_t i = 0; i < sums.size(); ++i) {
     if (sums[i].launches == 0) continue;
-    Json one = sums[i].json();
+    Json one = sums[i];
     one["kernel"] = i;
     one["name"] = kernel_info(plan, i).name;
     kernels.push_back(std::move(one));
   }
-  return {{"kernels", std::move(kernels)}, {"total", total.json()}};
+  return {{"kernels", std::move(kernels)}, {"total", total}};
 }
 
 Json prediction_json(const lathe_estimate& estimate, const Json& counted) {

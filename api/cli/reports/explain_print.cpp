@@ -1,13 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "api/cli/reports/explain_print.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
 
-#include "api/cli/reports/explain_counts.h"
+#include "api/cli/reports/explained.h"
 
 namespace lathe::cli {
 namespace {

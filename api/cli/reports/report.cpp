@@ -65,10 +65,7 @@ std::vector<KernelUse> kernel_uses(const lathe_plan* plan) {
 }
 
 lathe_kernel_info kernel_info(const lathe_plan* plan, size_t index) {
-  lathe_kernel_info out{};
-  out.size = sizeof out;
-  check(lathe_plan_kernel(plan, index, &out));
-  return out;
+  return told<lathe_kernel_info>(lathe_plan_kernel, plan, index);
 }
 
 void print_json(const Json& json) {

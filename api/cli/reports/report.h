@@ -7,6 +7,18 @@
 
 #include "api/cli/device.h"
 
+// Makes a struct of the library an object with these members of it, in this order.
+#define LATHE_JSON_OBJECT(Type, ...)                                                          \
+  inline void to_json(nlohmann::ordered_json& nlohmann_json_j, const Type& nlohmann_json_t) { \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(NLOHMANN_JSON_TO, __VA_ARGS__))                  \
+  }
+LATHE_JSON_OBJECT(lathe_kernel_info, name, spec, key, from, threads, registers, smem_bytes,
+                  spill_bytes, stack_bytes, compile_ms)
+LATHE_JSON_OBJECT(lathe_estimate, launches, bytes, minimum_bytes, flops, microseconds, bound,
+                  tensor_ops, memory_microseconds, gpu, tensor_microseconds, chain_microseconds)
+LATHE_JSON_OBJECT(lathe_tier_info, kind, path, entries, bytes, problem)
+LATHE_JSON_OBJECT(lathe_trim_report, removed, freed, temporaries, entries, bytes)
+
 namespace lathe::cli {
 
 using Json = nlohmann::ordered_json;

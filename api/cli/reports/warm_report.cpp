@@ -7,16 +7,15 @@
 #include <cstdio>
 #include <string_view>
 
+#include "api/cli/options.h"
+
 namespace lathe::cli {
 namespace {
 
 constexpr double kSecondsBetweenLines = 10;
 
 lathe_warming_item_info item_of(const lathe_warming* warming, size_t index) {
-  lathe_warming_item_info item = {};
-  item.size = sizeof(item);
-  check(lathe_warming_item(warming, index, &item));
-  return item;
+  return told<lathe_warming_item_info>(lathe_warming_item, warming, index);
 }
 
 Json line_json(const WarmLine& line, const lathe_warming_item_info& item) {
@@ -30,12 +29,10 @@ Json line_json(const WarmLine& line, const lathe_warming_item_info& item) {
 }
 
 void print_line(const WarmLine& line, const lathe_warming_item_info& item) {
-  std::printf(
-      "line %-4zu %-25s %-15s %3llu compiled  %3llu found  %3llu shared  %3llu failed", line.number,
-      item.op, line.target->word().c_str(), static_cast<unsigned long long>(item.compiled),
-      static_cast<unsigned long long>(item.hits), static_cast<unsigned long long>(item.shared),
-      static_cast<unsigned long long>(item.failed));
-  if (item.left > 0) std::printf("  %3llu left", static_cast<unsigned long long>(item.left));
+  std::printf("line %-4zu %-25s %-15s %3llu compiled  %3llu found  %3llu shared  %3llu failed",
+              line.number, item.op, line.target->word().c_str(), llu(item.compiled),
+              llu(item.hits), llu(item.shared), llu(item.failed));
+  if (item.left > 0) std::printf("  %3llu left", llu(item.left));
   std::printf("  %8.1f ms\n", item.milliseconds);
 }
 
@@ -66,9 +63,7 @@ WarmTotals totals_of(const lathe_warming* warming) {
   WarmTotals out;
   out.kernels = lathe_warming_kernel_count(warming);
   for (size_t i = 0; i < out.kernels; ++i) {
-    lathe_warming_kernel_info kernel = {};
-    kernel.size = sizeof(kernel);
-    check(lathe_warming_kernel(warming, i, &kernel));
+    const auto kernel = told<lathe_warming_kernel_info>(lathe_warming_kernel, warming, i);
     const std::string_view from = kernel.from;
     if (kernel.status != LATHE_OK) continue;
     ++(from.empty() ? out.left : from == "compiler" ? out.compiled : out.hits);
@@ -98,9 +93,8 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
     return;
   }
   std::printf("%zu lines, %llu kernels: %llu compiled, %llu found in the cache; %zu lines failed\n",
-              lines.size(), static_cast<unsigned long long>(totals.kernels),
-              static_cast<unsigned long long>(totals.compiled),
-              static_cast<unsigned long long>(totals.hits), errors.size());
+              lines.size(), llu(totals.kernels), llu(totals.compiled), llu(totals.hits),
+              errors.size());
   if (bundle.path.empty()) return;
   std::printf("bundle %s: %s entries, %s bytes\n", bundle.path.c_str(),
               bundle.report["entries"].dump().c_str(), bundle.report["bytes"].dump().c_str());
