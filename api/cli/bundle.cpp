@@ -28,8 +28,8 @@ int tell(const lathe_bundle_report& report, const CacheOptions& options, const c
     print_json(json);
   } else {
     std::printf("%s%s %s: %llu kernels, %llu bytes, %llu damaged ones%s\n", report.problems, did,
-                options.bundle.c_str(), llu(report.entries), llu(report.bytes),
-                llu(report.bad), report.bad ? ", named above" : "");
+                options.bundle.c_str(), llu(report.entries), llu(report.bytes), llu(report.bad),
+                report.bad ? ", named above" : "");
   }
   return report.bad == 0 ? kDone : kFindings;
 }

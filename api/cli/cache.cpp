@@ -100,8 +100,7 @@ int trim_cache(const CacheOptions& options) {
       "%s%s %llu entries of %llu bytes and %llu temporary files; "
       "%llu entries of %llu bytes are left\n",
       report.names, options.dry_run ? "would remove" : "removed", llu(report.removed),
-      llu(report.freed), llu(report.temporaries), llu(report.entries),
-      llu(report.bytes));
+      llu(report.freed), llu(report.temporaries), llu(report.entries), llu(report.bytes));
   return kDone;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
+#include "api/cli/manifest.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -8,7 +10,6 @@
 #include <set>
 
 #include "api/cli/inputs/made_up.h"
-#include "api/cli/manifest.h"
 
 namespace lathe::cli {
 namespace {

@@ -1,5 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
+// What explain asks the simulator, and `lathe count`, which it starts for that: a plan runs once on
+// the simulator that the environment describes. What comes out of it is of no use, as only some
+// thread blocks run.
 #include "api/cli/reports/counted.h"
 
 #include <fcntl.h>
@@ -10,7 +13,12 @@
 #include <cstring>
 #include <sstream>
 
+#include "api/cli/inputs/made_up.h"
+#include "api/cli/inputs/safetensors.h"
+#include "api/cli/options.h"
 #include "api/cli/reports/line_file.h"
+#include "api/cli/run.h"
+#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -102,6 +110,36 @@ std::string reason_in(const std::string& errors, int status, const std::string& 
   return last.empty() ? "the simulator gave no reason" : last;
 }
 
+struct CountOptions {
+  ProblemOptions problem;
+  DeviceOptions device;
+};
+
+void run_once(lathe_context* context, const lathe_plan* plan, const DeviceTensors& tensors) {
+  const std::vector<const DLTensor*> slots = slots_of(plan, tensors);
+  size_t bytes = 0;
+  check(lathe_plan_workspace(plan, slots.data(), nullptr, &bytes));
+  const DeviceBytes workspace(context, bytes);
+  const Stream stream(context);
+  check(lathe_plan_run(plan, slots.data(), workspace.data(), bytes, stream.get()));
+  check(lathe_stream_synchronize(context, stream.get()));
+}
+
+int count(const CountOptions& options) {
+  Problem problem = problem_from(options.problem);
+  const bool given = !options.problem.input.empty();
+  const TensorMap values =
+      given ? read_safetensors(options.problem.input) : made_up_integers(problem);
+  Specs specs = problem.inputs;
+  specs.insert(problem.outputs.begin(), problem.outputs.end());
+  problem = make_problem(problem.op, problem.settings, specs, &values);
+  const ProblemHandle handle = declare(problem);
+  const Context context = open_context(options.device);
+  const Plan plan = made<Plan>(lathe_plan_create, context.get(), handle.get());
+  run_once(context.get(), plan.get(), on_device(context.get(), problem, values));
+  return kDone;
+}
+
 }  // namespace
 
 Counts count_launches(const CountRequest& request) {
@@ -109,6 +147,14 @@ Counts count_launches(const CountRequest& request) {
   const int status = run_self(words_of(request), environment_of(request, counters), errors);
   if (status != 0) return {Json::array(), reason_in(errors.text(), status, request.gpu)};
   return {counters.lines("the simulator's counters have"), ""};
+}
+
+Action add_count(CLI::App* app) {
+  auto* verb = app->add_subcommand("count", "what explain asks the simulator")->group("");
+  const auto options = std::make_shared<CountOptions>();
+  add_problem_flags(verb, &options->problem);
+  add_device_flags(verb, &options->device, {"sim"});
+  return [options] { return count(*options); };
 }
 
 }  // namespace lathe::cli
