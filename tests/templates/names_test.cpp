@@ -44,7 +44,9 @@ TEST_CASE("specs and templates have the same stems") {
   std::set<std::string> sources;
   for (const auto& family : templates_test::sample_specs()) {
     for (const KernelSpec& spec : family.make(*facts_of_arch("sm_80"))) {
-      CHECK(spec.source == std::string(family.folder) + "/" + spec.kernel + ".cuh");
+      INFO(spec.source);
+      CHECK(spec.source.starts_with(std::string(family.folder) + "/"));
+      CHECK(spec.source.ends_with("/" + spec.kernel + ".cuh"));
       sources.insert(spec.source);
     }
   }
