@@ -104,7 +104,8 @@ std::vector<compile_test::Job> all_jobs() {
         if (*spec) jobs.add(**spec, arch);
       }
       for (const ConvUpdate* update : conv_updates()) {
-        if (problem.update) jobs.add(update->candidates(problem, facts).front(), arch);
+        if (!problem.update || !update->supports(problem, facts).ok()) continue;
+        jobs.add(update->candidates(problem, facts).front(), arch);
       }
     }
     for (const KdaProblem& problem : kda_problems_for(a)) {
