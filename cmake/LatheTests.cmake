@@ -2,12 +2,21 @@
 # where compiled kernels are kept, time limits.
 find_package(Python3 3.9 COMPONENTS Interpreter REQUIRED)
 
+# The families that have tests of their own: the folders of tests/ops. Programs of a family are named
+# FAMILY_NAME_test.
+file(GLOB LATHE_TEST_FAMILIES CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/tests/ops
+  ${PROJECT_SOURCE_DIR}/tests/ops/*/CMakeLists.txt)
+list(TRANSFORM LATHE_TEST_FAMILIES REPLACE "/CMakeLists.txt$" "")
+list(JOIN LATHE_TEST_FAMILIES "_|" LATHE_FAMILY_TESTS)
+string(APPEND LATHE_FAMILY_TESTS "_")
+
 # The tests that scripts/test runs again under the sanitizers: host code, without the long numerics on
 # the simulator and without what only compiles kernels. `sanitized_tests` builds them, `ctest -L
 # sanitized` runs them.
 # Nor those whose forked children end in an orderly way: the leak detector takes what the parent's
 # threads hold, which a child does not have, for lost.
-set(LATHE_UNSANITIZED "^(attention_|conv_|kda_|sparse_|templates_|ref_|bench_|driver_fork_test$|fork_test$)")
+set(LATHE_UNSANITIZED
+  "^(${LATHE_FAMILY_TESTS}|templates_|ref_|bench_|driver_fork_test$|fork_test$)")
 if(LATHE_SANITIZE STREQUAL "thread")  # what uses threads
   string(JOIN "|" LATHE_SANITIZED registry store lock tiers bundle mix compiler_memo tune compile_process collective nccl
     driver api "sim_(atomic|control|print|threads)")
@@ -55,7 +64,7 @@ function(lathe_memoize)
     "LATHE_NVRTC=${CMAKE_BINARY_DIR}/tests/liblathe_nvrtc_memo.so"
     "LATHE_TEST_NVRTC_MEMO=${LATHE_TEST_NVRTC_MEMO}")
 endfunction()
-set(LATHE_MEMOIZED "^(api_|attention_|bench_|conv_|kda_|ranks_|shard_|sparse_|templates_)")
+set(LATHE_MEMOIZED "^(${LATHE_FAMILY_TESTS}|api_|bench_|ranks_|shard_|templates_)")
 
 # Seconds of a processor that a test takes with nothing cached, where that is more than six. These begin
 # first, so that none of them is what the others' end is waited for, and may take ten times as long: a

@@ -153,11 +153,15 @@ void PlannedCall::make_plan(const Call& call) {
   if (seat_.shard != nullptr && seat_.prepared) API(lathe_shard_prepare(seat_.shard, made));
   slots_.assign(lathe_plan_slot_count(made), nullptr);
   for (const auto& [kernel, tile] : call.tiles) {
+    // Another implementation of the step says its kernel first.
+    const bool other = tile.starts_with("kernel=");
+    const size_t space = tile.find(' ');
+    const std::string name = other ? tile.substr(7, space - 7) : kernel;
+    const std::string wanted = other ? tile.substr(space + 1) : tile;
     const auto all = kernels();
-    const bool found = std::any_of(
-        all.begin(), all.end(), [&, &wanted = tile, &name = kernel](const Kernel& each) {
-          return name_of(each.spec) == name && has_tile(each.spec, wanted);
-        });
+    const bool found = std::any_of(all.begin(), all.end(), [&](const Kernel& each) {
+      return name_of(each.spec) == name && has_tile(each.spec, wanted);
+    });
     if (!found) throw std::logic_error("the plan has no " + kernel + " of " + tile);
   }
 }

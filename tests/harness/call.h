@@ -35,7 +35,8 @@ struct Call {
   std::map<std::string, CallTensor> tensors;
   std::map<std::string, std::string> options, texts;
   // Maps a kernel to the tile that it must have, "m=64 n=64 stages=2 warps=4", in place of the
-  // default. Only programs that link tests/harness/tiles.cpp can name tiles.
+  // default, or to another implementation of its step, "kernel=causal_conv1d_update_row warps=4".
+  // Only programs that link tests/harness/tiles.cpp can name tiles.
   std::map<std::string, std::string> tiles;
   int alignment = 0;           // of lathe_problem_alignment; 0: the default
   std::set<std::string> open;  // dims that are not declared, beside those that vary anyway

@@ -1,14 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // causal_conv1d_update: against float64, and bit for bit against the forward on the same tokens, by
-// each of its kernels.
-#include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
+// each implementation that supports the case.
+#include "ops/conv/kernels.h"
+#include "ops/resolve.h"
 #include "tests/numbers.h"
 #include "tests/ops/conv/case.h"
 
@@ -16,38 +11,32 @@ using namespace apitest;
 
 namespace {
 
-// Choices of the row kernel for every problem of this file, on the devices that tests simulate.
-std::string row_choices() {
-  const std::string path = std::filesystem::temp_directory_path() /
-                           ("lathe-update-" + std::to_string(getpid()) + ".txt");
-  std::ofstream out(path);
-  out << "lathe-tuned 1\n";
-  const char* const dtypes[] = {"f32", "f16", "bf16"};
-  for (const char* device : {"gpu=h100 arch=sm_90a sms=132", "gpu=a100 arch=sm_80 sms=108"}) {
-    for (int i = 0; i < 9 * 7 * 3 * 8; ++i) {
-      const int flags = i % 8, vector = 2 << (i / 8 % 3), width = 2 + i / 24 % 7, types = i / 168;
-      out << "causal_conv1d_update | x=" << dtypes[types / 3] << " weight=" << dtypes[types % 3]
-          << " width=" << width << " vector=" << vector << " silu=" << flags % 2
-          << " bias=" << flags / 2 % 2 << " residual=" << flags / 4
-          << " | kernel=causal_conv1d_update_row warps=4 | " << device
-          << " shape=any us=1 default_us=2 by=model\n";
-    }
+// The first tile of every implementation that supports the case, as the tuner names it.
+std::vector<std::string> tiles_of(const ConvCase& conv) {
+  lathe::ConvProblem problem;
+  problem.update = true;
+  problem.x = static_cast<lathe::Dtype>(conv.x);
+  problem.weight = static_cast<lathe::Dtype>(conv.weight);
+  problem.width = static_cast<int>(conv.width);
+  const int alignment = conv.alignment != 0 ? conv.alignment : 16;
+  problem.vector_bytes = lathe::vector_bytes(problem.x, alignment, conv.channels);
+  problem.silu = conv.silu, problem.bias = conv.bias, problem.residual = conv.residual;
+  const lathe::DeviceFacts facts = *lathe::facts_of_arch("sm_90a");
+  std::vector<std::string> tiles;
+  for (const lathe::ConvUpdate* update : lathe::conv_updates()) {
+    if (!update->supports(problem, facts).ok()) continue;
+    const lathe::KernelSpec spec = update->candidates(problem, facts).front();
+    tiles.push_back((tiles.empty() ? "" : "kernel=" + spec.kernel + " ") +
+                    "warps=" + std::to_string(spec.threads / 32));
   }
-  return path;
+  REQUIRE(tiles.size() >= 2);
+  return tiles;
 }
 
-// The default's context, or one in which updates are computed by the row kernel.
-lathe_context* update_context(bool row) {
-  static const Context usual = make_context();
-  static const Context chosen = [] {
-    const std::string path = row_choices();
-    setenv("LATHE_TUNED", path.c_str(), 1);
-    Context made = make_context();
-    unsetenv("LATHE_TUNED");
-    std::filesystem::remove(path);
-    return made;
-  }();
-  return row ? chosen.get() : usual.get();
+Call update_call(const ConvCase& conv, const ref::Conv& inputs, const std::string& tile) {
+  Call call = conv_update_call(conv, inputs);
+  call.tiles = {{"causal_conv1d_update", tile}};
+  return call;
 }
 
 // One decode step at a time; the state stays on the device.
@@ -69,22 +58,13 @@ std::vector<double> token(const std::vector<double>& all, const ConvCase& conv, 
   return row;
 }
 
-// The plan has the default's kernel or the row kernel. Nothing is chosen for a device that is
-// there.
-void check_kernel(const PlannedCall& call, bool row) {
-  if (!on_simulator()) return;
-  CHECK(call.kernels().at(0).spec.starts_with(row ? "causal_conv1d_update_row "
-                                                  : "causal_conv1d_update "));
-}
-
-void follow_forward(const ConvCase& conv, bool row) {
-  INFO(conv.text(), " row ", row);
+void follow_forward(const ConvCase& conv, const std::string& tile) {
+  INFO(conv.text(), " ", tile);
   const auto inputs = make_inputs(conv);
   const Outputs forward = run_conv(conv, inputs);
   ref::Conv first = inputs;
   first.x = token(inputs.x, conv, 0), first.residual = token(inputs.residual, conv, 0);
-  PlannedCall call(update_context(row), conv_update_call(conv, first));
-  check_kernel(call, row);
+  PlannedCall call(shared_context(), update_call(conv, first, tile));
   call.reset();
   Outputs out;
   for (int64_t t = 0; t < conv.tokens; ++t) {
@@ -96,7 +76,7 @@ void follow_forward(const ConvCase& conv, bool row) {
   check_no_findings();
 }
 void follow_forward(const ConvCase& conv) {
-  for (const bool row : {false, true}) follow_forward(conv, row);
+  for (const std::string& tile : tiles_of(conv)) follow_forward(conv, tile);
 }
 
 TEST_CASE("update: token by token it is the forward") {
@@ -142,9 +122,9 @@ TEST_CASE("update: against float64, with a NaN in the slot that leaves") {
       inputs.initial_state[i] = std::nan("");
     }
     const auto expected = ref::conv_update(inputs, inputs.initial_state);
-    for (const bool row : {false, true}) {
-      PlannedCall call(update_context(row), conv_update_call(conv, inputs));
-      check_kernel(call, row);
+    for (const std::string& tile : tiles_of(conv)) {
+      INFO(tile);
+      PlannedCall call(shared_context(), update_call(conv, inputs, tile));
       call.run();
       const Outputs out = call.outputs();
       check_rms("y", out.at("y"), expected.y, numbers::half_ulp(dtype) + 1e-5);

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/templates/sample_specs.h"
+
+#include "codegen/mods.h"
+#include "ops/attention/backward_kernels.h"
+#include "ops/attention/block_kernels.h"
+#include "ops/attention/decode_kernels.h"
+#include "ops/attention/merge_kernels.h"
+
+using namespace lathe;
+
+namespace {
+
+std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
+  AttentionProblem whole;
+  whole.forward = whole.backward = true;
+  whole.mods = {{"mask_mod", "", ""}};
+  const AttentionKernels forward = *attention_kernels(whole, facts);
+  const AttentionBackwardKernels backward =
+      *attention_backward_kernels(whole, facts, {true, false});
+  AttentionProblem ring;
+  ring.positions = ring.forward = ring.backward = ring.deterministic = true;
+  const AttentionBlockKernels block = *attention_block_kernels(ring, facts);
+  AttentionProblem pages;
+  pages.decode = pages.append = true;
+  const auto paged = *attention_decode_kernels(pages, facts, {});
+  return {*forward.forward,   *forward.mask_blocks,
+          *backward.together, *backward.mask_queries,
+          *backward.prepare,  *backward.finish,
+          *block.forward,     *block.positions,
+          *block.prepare,     *block.backward,
+          *block.finish,      *paged.decode[0],
+          *paged.append,      *paged.combine,
+          lse_merge_spec({}), mod_probe_spec(*forward.forward, whole.mods.front())};
+}
+
+const templates_test::AddSampleSpecs kSamples("attention", attention_specs);
+
+}  // namespace

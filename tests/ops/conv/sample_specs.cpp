@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/templates/sample_specs.h"
+
+#include "ops/conv/kernels.h"
+
+using namespace lathe;
+
+namespace {
+
+std::vector<KernelSpec> conv_specs(const DeviceFacts& facts) {
+  ConvProblem problem;
+  problem.forward = problem.backward = problem.weight_grad = problem.update = problem.halo = true;
+  const ConvKernels kernels = *conv_kernels(problem, facts, true);
+  std::vector<KernelSpec> specs = {
+      *kernels.forward,   *kernels.backward,  *kernels.update,   *kernels.weight_grad,
+      *kernels.halo_pack, *kernels.halo_join, *kernels.halo_add, *kernels.weight_grad_cast};
+  for (const ConvUpdate* update : conv_updates()) {
+    specs.push_back(update->candidates(problem, facts).front());
+  }
+  return specs;
+}
+
+const templates_test::AddSampleSpecs kSamples("conv", conv_specs);
+
+}  // namespace
