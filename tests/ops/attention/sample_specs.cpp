@@ -6,7 +6,6 @@
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/decode_kernels.h"
-#include "ops/attention/merge_kernels.h"
 
 using namespace lathe;
 
