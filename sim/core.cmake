@@ -132,7 +132,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race
+          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
           rare checks/short_address tensor_copy tensor_map checks/threads traffic checks/void wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp

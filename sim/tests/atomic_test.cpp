@@ -177,10 +177,7 @@ TEST_CASE("vectors of floats") {
 TEST_CASE("many blocks on several host threads") {
   Device device;
   device.settings.threads = 4;
-  device.load(R"(.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 out) {
   .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .f32 %f<4>;
   ld.param.u64 %rd1, [out];
   atom.global.add.u32 %r1, [%rd1], 1;
@@ -190,7 +187,8 @@ L: add.u32 %r3, %r2, 2; atom.global.cas.b32 %r4, [%rd1+8], %r2, %r3;
   setp.ne.u32 %p, %r4, %r2; mov.u32 %r2, %r4; @%p bra L;
   atom.global.inc.u32 %r5, [%rd1+12], 9;
   ret;
-})");
+})",
+                   "sm_80"));
   const uint64_t out = device.upload(std::vector<uint32_t>(4, 0));
   const Outcome o = device.run("k", 40, 64, out);
   INFO(texts(o));
@@ -206,10 +204,7 @@ TEST_CASE("all blocks of a full device meet at a barrier of their own making") {
   Device device;
   device.settings.check = kMemcheck;  // spinning is slow under the race check
   device.settings.instruction_limit = 200'000'000;
-  device.load(R"(.version 9.0
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 count, .param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 count, .param .u64 out) {
   .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<4>;
   ld.param.u64 %rd1, [count]; ld.param.u64 %rd2, [out];
   mov.u32 %r1, %nctaid.x; mov.u32 %r2, %ctaid.x;
@@ -219,7 +214,7 @@ WAIT: ld.acquire.gpu.global.u32 %r4, [%rd1];
   setp.lt.u32 %p, %r4, %r1; @%p bra WAIT;
   st.global.u32 [%rd3], %r4;
   ret;
-})");
+})"));
   const uint32_t blocks = 2 * static_cast<uint32_t>(device.profile.multiprocessors);
   const uint64_t count = device.upload(std::vector<uint32_t>{0});
   const uint64_t out = device.upload(std::vector<uint32_t>(blocks, 0));

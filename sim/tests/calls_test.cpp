@@ -10,52 +10,33 @@ namespace {
 
 // A kernel over [out] with %t the thread number and %r9 the result it stores.
 std::string kernel(const std::string& body, const std::string& before) {
-  return ".version 9.0\n.target sm_90a\n.address_size 64\n" + before + R"(
+  return unit(before + R"(
 .visible .entry k(.param .u64 out) {
   .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .b32 %t; .reg .b32 %keep;
   mov.u32 %t, %tid.x; mad.lo.u32 %keep, %t, 77, 5;
 )" + body +
-         R"(
+              R"(
   mad.lo.u32 %r30, %t, 77, 5; setp.ne.u32 %p7, %r30, %keep; @%p7 trap;
   ld.param.u64 %rd1, [out]; mad.wide.u32 %rd2, %t, 4, %rd1;
   st.global.u32 [%rd2], %r9;
   ret;
 }
-)";
+)");
 }
 
-struct Result {
-  Outcome outcome;
-  std::vector<uint32_t> values;
-};
-
-Result run_threads(const std::string& ptx, uint64_t seed, uint32_t stack, uint32_t threads = 64) {
+ThreadWords run_threads(const std::string& ptx, uint64_t seed, uint32_t stack,
+                        uint32_t threads = 64) {
   Device device;
   device.settings.seed = seed;
   device.settings.threads = 1;
   device.settings.stack_bytes = stack;
   device.settings.instruction_limit = 40'000'000;
-  device.load(ptx);
-  const uint64_t out = device.upload(std::vector<uint32_t>(threads, 0));
-  Result r;
-  r.outcome = device.run("k", 1, threads, out);
-  r.values = device.download<uint32_t>(out, threads);
-  return r;
+  return run_values(device, ptx, 1, threads);
 }
 
 template <class F>
 void expect(const std::string& ptx, F expected, uint32_t stack = 16384) {
-  for (uint64_t seed = 0; seed < 5; ++seed) {
-    const Result r = run_threads(ptx, seed, stack);
-    INFO(texts(r.outcome));
-    REQUIRE(r.outcome.error == 0);
-    CHECK(r.outcome.findings.empty());
-    int wrong = 0;
-    for (uint32_t t = 0; t < 64; ++t) {
-      wrong += r.values[t] != static_cast<uint32_t>(expected(t));
-    }
-    CHECK(wrong == 0);
-  }
+  for (uint64_t seed = 0; seed < 5; ++seed) check_values(run_threads(ptx, seed, stack), expected);
 }
 
 // call NAME(a) -> d, all in b32 registers.
@@ -113,7 +94,7 @@ DONE: st.param.b32 [ret0+0], %r3; ret;
         return sum;
       },
       65536);
-  const Result r = run_threads(ptx, 0, 1024);
+  const ThreadWords r = run_threads(ptx, 0, 1024);
   CHECK(r.outcome.error == 714);
   REQUIRE(r.outcome.findings.size() == 1);
   CHECK(r.outcome.findings[0].kind == "stack_overflow");
@@ -197,7 +178,7 @@ TEST_CASE("calls through a table: each lane its own function") {
                     indirect,
                 four),
          [](uint32_t t) { return t < 9 ? 4 * t + 200 : 5 * t + 300; });
-  const Result r = run_threads(kernel("mov.u64 %rd5, 4096;\n" + indirect, four), 0, 1024);
+  const ThreadWords r = run_threads(kernel("mov.u64 %rd5, 4096;\n" + indirect, four), 0, 1024);
   CHECK(r.outcome.error == 718);
   REQUIRE(r.outcome.findings.size() == 1);
   CHECK(r.outcome.findings[0].kind == "invalid_pc");
@@ -243,7 +224,7 @@ DONE: ld.local.u32 %r6, [%rd3]; add.u32 %r4, %r4, %r6; st.param.b32 [ret0+0], %r
         return 50 * (n * (n + 1) / 2) + 49 * 50 / 2;
       },
       1024);
-  const Result r = run_threads(kernel("alloca.u64 %rd1, 2048; mov.u32 %r9, 0;", ""), 0, 1024);
+  const ThreadWords r = run_threads(kernel("alloca.u64 %rd1, 2048; mov.u32 %r9, 0;", ""), 0, 1024);
   CHECK(r.outcome.error == 714);
 }
 
@@ -269,7 +250,7 @@ TEST_CASE("a parameter taken by address, and one nobody wrote") {
   const std::string reads =
       ".func (.param .b32 ret0) f(.param .align 4 .b8 p0[8]) { .reg .b32 %r<3>;\n"
       "ld.param.b32 %r1, [p0+4]; st.param.b32 [ret0], %r1; ret; }";
-  const Result r =
+  const ThreadWords r =
       run_threads(kernel("{ .param .align 4 .b8 a[8]; .param .b32 r; st.param.b32 [a], 1;\n"
                          "call (r), f, (a); ld.param.b32 %r9, [r]; }",
                          reads),

@@ -11,58 +11,35 @@ namespace {
 // A kernel "k" over [out] with %t the thread number and %r9 the result it stores.
 std::string kernel(const std::string& body, const std::string& before = "",
                    const std::string& declarations = "") {
-  return R"(.version 9.0
-.target sm_90a
-.address_size 64
-)" + before +
-         R"(
+  return unit(before + R"(
 .visible .entry k(.param .u64 out) {
   .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<8>; .reg .f32 %f<4>; .reg .b32 %t;
 )" + declarations +
-         R"(
+              R"(
   mov.u32 %t, %tid.x;
 )" + body +
-         R"(
+              R"(
   ld.param.u64 %rd1, [out]; mov.u32 %r38, %ctaid.x; mov.u32 %r37, %ntid.x;
   mad.lo.s32 %r38, %r38, %r37, %t; mad.wide.u32 %rd2, %r38, 4, %rd1;
   st.global.u32 [%rd2], %r9;
   ret;
 }
-)";
+)");
 }
 
-struct Result {
-  Outcome outcome;
-  std::vector<uint32_t> values;
-};
-
-Result run_threads(const std::string& ptx, uint32_t threads, uint64_t seed = 0, uint32_t blocks = 1,
-                   int host_threads = 1) {
+ThreadWords run_threads(const std::string& ptx, uint32_t threads, uint64_t seed = 0,
+                        uint32_t blocks = 1, int host_threads = 1) {
   Device device;
   device.settings.seed = seed;
   device.settings.threads = host_threads;
   device.settings.instruction_limit = 20'000'000;
-  device.load(ptx);
-  const uint64_t out = device.upload(std::vector<uint32_t>(threads * blocks, 0));
-  Result r;
-  r.outcome = device.run("k", blocks, threads, out);
-  r.values = device.download<uint32_t>(out, threads * blocks);
-  return r;
+  return run_values(device, ptx, blocks, threads);
 }
 
 // Runs under several seeds and compares every thread's result.
 template <class F>
 void expect(const std::string& ptx, uint32_t threads, F expected) {
-  for (uint64_t seed = 0; seed < 8; ++seed) {
-    const Result r = run_threads(ptx, threads, seed);
-    INFO(texts(r.outcome));
-    REQUIRE(r.outcome.error == 0);
-    CHECK(r.outcome.findings.empty());
-    int wrong = 0;
-    for (uint32_t t = 0; t < threads; ++t)
-      wrong += r.values[t] != static_cast<uint32_t>(expected(t));
-    CHECK(wrong == 0);
-  }
+  for (uint64_t seed = 0; seed < 8; ++seed) check_values(run_threads(ptx, threads, seed), expected);
 }
 
 }  // namespace
@@ -149,11 +126,11 @@ TEST_CASE("shuffles") {
 }
 
 TEST_CASE("a shuffle reading a lane outside is reported") {
-  const Result r = run_threads(kernel(R"(
+  const ThreadWords r = run_threads(kernel(R"(
     setp.lt.u32 %p1, %t, 16; mov.u32 %r9, 0; @!%p1 bra JOIN;
     shfl.sync.bfly.b32 %r9, %t, 16, 31, 0xFFFF;
   JOIN:)"),
-                               32);
+                                    32);
   REQUIRE(r.outcome.findings.size() == 1);
   CHECK(r.outcome.findings[0].kind == "inactive_source");
 }
@@ -208,24 +185,24 @@ TEST_CASE("reducing, named and arriving barriers") {
 }
 
 TEST_CASE("a barrier in a divergent branch is reported") {
-  const Result r = run_threads(kernel(R"(
+  const ThreadWords r = run_threads(kernel(R"(
     mov.u32 %r9, 0; setp.lt.u32 %p1, %t, 7; @%p1 bra LOW;
     bar.sync 0; bra JOIN;
   LOW: bar.sync 1;
   JOIN:)"),
-                               32);
+                                    32);
   CHECK(r.outcome.error == 719);
   REQUIRE(!r.outcome.findings.empty());
   CHECK(r.outcome.findings[0].kind == "divergent");
 }
 
 TEST_CASE("a deadlock names every warp that waits") {
-  const Result r = run_threads(kernel(R"(
+  const ThreadWords r = run_threads(kernel(R"(
     mov.u32 %r9, 0; setp.lt.u32 %p1, %t, 32; @%p1 bra FIRST;
     bar.sync 1, 96; bra JOIN;
   FIRST: bar.sync 2, 96;
   JOIN:)"),
-                               64);
+                                    64);
   CHECK(r.outcome.error == 719);
   REQUIRE(r.outcome.findings.size() == 2);
   CHECK(r.outcome.findings[0].kind == "deadlock");
@@ -262,8 +239,8 @@ TEST_CASE("the same seed gives the same run; host threads change no result") {
   L: mad.lo.u32 %r9, %r9, 1664525, 1013904223; add.u32 %r1, %r1, 1;
     and.b32 %r2, %t, 15; setp.lt.u32 %p1, %r1, %r2; @%p1 bra L;
   )");
-  const Result one = run_threads(ptx, 128, 3, 20, 1), again = run_threads(ptx, 128, 3, 20, 1);
-  const Result many = run_threads(ptx, 128, 3, 20, 4), other = run_threads(ptx, 128, 4, 20, 1);
+  const ThreadWords one = run_threads(ptx, 128, 3, 20, 1), again = run_threads(ptx, 128, 3, 20, 1);
+  const ThreadWords many = run_threads(ptx, 128, 3, 20, 4), other = run_threads(ptx, 128, 4, 20, 1);
   CHECK(one.values == again.values);
   CHECK(one.values == many.values);
   CHECK(one.values == other.values);
@@ -273,7 +250,7 @@ TEST_CASE("the same seed gives the same run; host threads change no result") {
 }
 
 TEST_CASE("a launch that never ends is cut off") {
-  const Result r = run_threads(kernel("L: bra L;"), 32);
+  const ThreadWords r = run_threads(kernel("L: bra L;"), 32);
   CHECK(r.outcome.error == 702);
 }
 
@@ -281,16 +258,14 @@ TEST_CASE("blocks that wait for later blocks make progress") {
   // Block 0 spins until block 5 has stored.
   Device device;
   device.settings.threads = 1;
-  device.load(R"(.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 out) {
   .reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %rd<2>;
   ld.param.u64 %rd1, [out]; mov.u32 %r1, %ctaid.x;
   setp.eq.u32 %p0, %r1, 5; @%p0 st.release.gpu.global.u32 [%rd1], %r1; @%p0 ret;
 L: ld.acquire.gpu.global.u32 %r2, [%rd1]; setp.ne.u32 %p1, %r2, 5; @%p1 bra L;
   ret;
-})");
+})",
+                   "sm_80"));
   const Outcome o = device.run("k", 6, 32, device.upload(std::vector<uint32_t>(1, 0)));
   CHECK(o.error == 0);
 }

@@ -3,6 +3,7 @@
 // Runs one instruction over a table of operands: a kernel with a thread per row.
 #pragma once
 
+#include <bit>
 #include <functional>
 
 #include "sim/tests/kernel_run.h"
@@ -95,26 +96,9 @@ inline void check_rows(const Instruction& i, const std::vector<Row>& rows,
   CHECK(shown == 0);
 }
 
-inline float as_float(uint64_t bits) {
-  const auto low = static_cast<uint32_t>(bits);
-  float f;
-  std::memcpy(&f, &low, 4);
-  return f;
-}
-inline double as_double(uint64_t bits) {
-  double d;
-  std::memcpy(&d, &bits, 8);
-  return d;
-}
-inline uint64_t bits(float f) {
-  uint32_t b;
-  std::memcpy(&b, &f, 4);
-  return b;
-}
-inline uint64_t bits(double d) {
-  uint64_t b;
-  std::memcpy(&b, &d, 8);
-  return b;
-}
+inline float as_float(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
+inline double as_double(uint64_t bits) { return std::bit_cast<double>(bits); }
+inline uint64_t bits(float f) { return std::bit_cast<uint32_t>(f); }
+inline uint64_t bits(double d) { return std::bit_cast<uint64_t>(d); }
 
 }  // namespace sim::test

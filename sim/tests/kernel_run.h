@@ -79,6 +79,11 @@ class Device {
   uint32_t cluster = 1;
 };
 
+// A module of PTX: what `body` declares, after the lines that every module begins with.
+inline std::string unit(const std::string& body, const std::string& target = "sm_90a") {
+  return ".version 9.0\n.target " + target + "\n.address_size 64\n" + body;
+}
+
 inline std::string kinds(const Outcome& o) {
   std::string all;
   for (const Finding& f : o.findings) all += (all.empty() ? "" : " ") + f.kind;
@@ -91,6 +96,33 @@ inline std::string texts(const Outcome& o) {
     all += f.kind + " line " + std::to_string(f.ptx_line) + ": " + f.text + "\n";
   }
   return all;
+}
+
+// A kernel "k" over one array, of which each thread stores a word.
+struct ThreadWords {
+  Outcome outcome;
+  std::vector<uint32_t> values;
+};
+inline ThreadWords run_values(Device& device, const std::string& ptx, uint32_t blocks,
+                              uint32_t threads) {
+  device.load(ptx);
+  const uint64_t out = device.upload(std::vector<uint32_t>(threads * blocks, 0));
+  ThreadWords r;
+  r.outcome = device.run("k", blocks, threads, out);
+  r.values = device.download<uint32_t>(out, threads * blocks);
+  return r;
+}
+// Every thread's word is expected(thread), and there are no findings.
+template <class F>
+void check_values(const ThreadWords& r, F expected) {
+  INFO(texts(r.outcome));
+  REQUIRE(r.outcome.error == 0);
+  CHECK(r.outcome.findings.empty());
+  int wrong = 0;
+  for (uint32_t t = 0; t < r.values.size(); ++t) {
+    wrong += r.values[t] != static_cast<uint32_t>(expected(t));
+  }
+  CHECK(wrong == 0);
 }
 
 }  // namespace sim::test

@@ -136,10 +136,7 @@ TEST_CASE("ldmatrix: requests, bytes, bank conflicts") {
 
 TEST_CASE("movmatrix transposes") {
   Device device;
-  device.load(R"(.version 8.4
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 in, .param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 in, .param .u64 out) {
   .reg .b32 %t, %v, %d; .reg .b64 %i, %o, %q;
   ld.param.u64 %i, [in]; ld.param.u64 %o, [out]; mov.u32 %t, %tid.x;
   mul.wide.u32 %q, %t, 4; add.u64 %i, %i, %q; add.u64 %o, %o, %q;
@@ -148,7 +145,8 @@ TEST_CASE("movmatrix transposes") {
   st.global.u32 [%o], %d;
   ret;
 }
-)");
+)",
+                   "sm_80"));
   std::vector<uint16_t> m(64);
   for (int k = 0; k < 64; ++k) m[k] = static_cast<uint16_t>(100 + k);
   const uint64_t out = device.upload(std::vector<uint16_t>(64, 0));

@@ -13,141 +13,20 @@ struct Shape {
   Layout a, b;
 };
 
-// n is 8 everywhere. Accumulators: see accumulator().
-const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> kShapes = {
-      {16, 16, 16,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 2 % 2), 2 * q + i % 2 + 8 * (i / 4)};
-       },
-       [](int g, int q, int i) {
-         return Place{2 * q + i % 2 + 8 * (i / 2), g};
-       }},
-      {16, 8, 16,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 2), 2 * q + i % 2};
-       },
-       [](int g, int q, int i) {
-         return Place{2 * q + i, g};
-       }},
-      {16, 8, 32,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i % 2), q + 4 * (i / 2)};
-       },
-       [](int g, int q, int i) {
-         return Place{q + 4 * i, g};
-       }},
-      {16, 4, 32,
-       [](int g, int q, int i) {
-         return Place{g + 8 * i, q};
-       },
-       [](int g, int q, int) {
-         return Place{q, g};
-       }},
-      {16, 32, 8,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 4 % 2), 4 * q + i % 4 + 16 * (i / 8)};
-       },
-       [](int g, int q, int i) {
-         return Place{4 * q + i % 4 + 16 * (i / 4), g};
-       }},
-      {16, 16, 8,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 4), 4 * q + i % 4};
-       },
-       [](int g, int q, int i) {
-         return Place{4 * q + i, g};
-       }},
-      {8, 16, 8,
-       [](int g, int q, int i) {
-         return Place{g, 4 * q + i};
-       },
-       [](int g, int q, int i) {
-         return Place{4 * q + i, g};
-       }},
-      {16, 64, 4,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 8 % 2), 8 * q + i % 8 + 32 * (i / 16)};
-       },
-       [](int g, int q, int i) {
-         return Place{8 * q + i % 8 + 32 * (i / 8), g};
-       }},
-      {16, 32, 4,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 8), 8 * q + i % 8};
-       },
-       [](int g, int q, int i) {
-         return Place{8 * q + i, g};
-       }},
-      {8, 32, 4,
-       [](int g, int q, int i) {
-         return Place{g, 8 * q + i};
-       },
-       [](int g, int q, int i) {
-         return Place{8 * q + i, g};
-       }},
-      {16, 256, 1,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 32 % 2), 32 * q + i % 32 + 128 * (i / 64)};
-       },
-       [](int g, int q, int i) {
-         return Place{32 * q + i % 32 + 128 * (i / 32), g};
-       }},
-      {16, 128, 1,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i / 32), 32 * q + i % 32};
-       },
-       [](int g, int q, int i) {
-         return Place{32 * q + i, g};
-       }},
-      {8, 128, 1,
-       [](int g, int q, int i) {
-         return Place{g, 32 * q + i};
-       },
-       [](int g, int q, int i) {
-         return Place{32 * q + i, g};
-       }},
-      {8, 4, 64,
-       [](int g, int q, int) {
-         return Place{g, q};
-       },
-       [](int g, int q, int) {
-         return Place{q, g};
-       }},
-      {16, 4, 64,
-       [](int g, int q, int i) {
-         return Place{g + 8 * i, q};
-       },
-       [](int g, int q, int) {
-         return Place{q, g};
-       }},
-      {16, 8, 64,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i % 2), q + 4 * (i / 2)};
-       },
-       [](int g, int q, int i) {
-         return Place{q + 4 * i, g};
-       }},
-      {16, 16, 64,
-       [](int g, int q, int i) {
-         return Place{g + 8 * (i % 2), q + 4 * (i / 2)};
-       },
-       [](int g, int q, int i) {
-         return Place{q + 4 * i, g};
-       }},
-  };
-  return kShapes;
+// n is 8 everywhere. Accumulators: see accumulator(). A register holds `e` elements that follow one
+// another in k; the registers of A alternate between the halves of its rows.
+Shape find_shape(int m, int k, int width) {
+  const int e = width < 32 ? 32 / width : 1, halves = m / 8;
+  return {m, k, width,
+          [=](int g, int q, int i) {
+            return Place{g + 8 * (i / e % halves), e * q + i % e + 4 * e * (i / e / halves)};
+          },
+          [=](int g, int q, int i) {
+            return Place{e * q + i % e + 4 * e * (i / e), g};
+          }};
 }
 
 Place accumulator(int g, int q, int i) { return {g + 8 * (i / 2), 2 * q + i % 2}; }
-
-const Shape& find_shape(int m, int k, int width) {
-  for (const Shape& s : shapes()) {
-    if (s.m == m && s.k == k && s.width == width) return s;
-  }
-  FAIL("no such shape");
-  return shapes()[0];
-}
 
 struct Case {
   int m, k;
@@ -215,7 +94,7 @@ Problem random_problem(const Case& c, std::mt19937& rng) {
 
 // D as the simulator has it.
 Matrix execute(const Case& c, const Problem& p, TensorSum mode = TensorSum::exact) {
-  const Shape& s = find_shape(c.m, c.k, bits_of_type(c.a));
+  const Shape s = find_shape(c.m, c.k, bits_of_type(c.a));
   const int width = bits_of_type(c.a), cell = width == 64 ? 64 : 32;
   const int na = c.m * c.k / 32, nb = 8 * c.k / 32, nd = c.m * 8 / 32;
   const int rd = nd * bits_of_type(c.sum) / (cell == 64 ? 64 : 32);

@@ -187,10 +187,7 @@ TEST_CASE("division by zero is found, and is no error") {
 
 TEST_CASE("128 bits: moves, loads, stores, exchange and compare-and-swap") {
   Device device;
-  device.load(R"(.version 9.0
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 in, .param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 in, .param .u64 out) {
   .reg .b128 %x<6>; .reg .b64 %d<20>; .reg .b32 %r<6>; .reg .pred %p; .shared .align 16 .b8 s[16];
   mov.u32 %r1, %tid.x; ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out];
   mad.wide.u32 %d3, %r1, 16, %d1; mad.wide.u32 %d4, %r1, 16, %d2;
@@ -207,7 +204,7 @@ AGAIN: ld.shared.b128 %x4, [%d7]; mov.b128 {%d8, %d9}, %x4; cvt.u64.u32 %d10, %r
   bar.sync 0; setp.ne.u32 %p, %r1, 5; @%p ret;
   ld.shared.b128 %x4, [%d7]; atom.global.exch.b128 %x5, [%d1], %x4; st.global.b128 [%d2+512], %x5;
   ret;
-})");
+})"));
   std::vector<uint64_t> in(64);
   for (size_t k = 0; k < in.size(); ++k) in[k] = 0xFFFFFFFFFFFF0000ull + 977 * k;
   const uint64_t source = device.upload(in), out = device.upload(std::vector<uint64_t>(66, 0));
@@ -232,10 +229,7 @@ AGAIN: ld.shared.b128 %x4, [%d7]; mov.b128 {%d8, %d9}, %x4; cvt.u64.u32 %d10, %r
 
 TEST_CASE("vector atomics of halves; generic f32 additions know their memory") {
   Device device;
-  device.load(R"(.version 9.0
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 out) {
   .reg .b16 %h<20>; .reg .b64 %d<6>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .pred %p;
   .shared .align 4 .f32 s[1]; ld.param.u64 %d1, [out]; mov.u32 %r9, %tid.x;
   mov.b16 %h1, 0x3C00; mov.b16 %h2, 0x4000; mov.b32 %r1, {%h1, %h2};
@@ -250,7 +244,7 @@ TEST_CASE("vector atomics of halves; generic f32 additions know their memory") {
   and.b32 %r2, %r9, 1; setp.eq.u32 %p, %r2, 0; add.u64 %d3, %d1, 40; selp.b64 %d4, %d2, %d3, %p;
   atom.add.f32 %f3, [%d4], %f2; bar.sync 0; ld.shared.f32 %f3, [s]; st.global.f32 [%d1+44], %f3;
   ret;
-})");
+})"));
   std::vector<uint16_t> start(24, 0);
   start[18] = start[19] = 0x4400;  // bf16 768
   const uint64_t out = device.upload(start);

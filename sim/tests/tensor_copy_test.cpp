@@ -126,6 +126,14 @@ TensorMapView make(unsigned dtype, std::vector<uint64_t> dims, std::vector<uint3
   return m;
 }
 
+// Parameters of the kernel.
+struct Map {
+  uint8_t bytes[128];
+};
+struct At {
+  int c[5];
+};
+
 void check_load(Case c) {
   Device d;
   d.settings.async_policy = AsyncPolicy::random;
@@ -134,12 +142,8 @@ void check_load(Case c) {
   for (uint8_t& b : tensor) b = static_cast<uint8_t>(random());
   c.map.base = d.upload(tensor);
   REQUIRE(tensor_map_fault(c.map) == "");
-  struct Map {
-    uint8_t bytes[128];
-  } map;
-  struct At {
-    int c[5];
-  } at{};
+  Map map;
+  At at{};
   std::copy(c.at.begin(), c.at.end(), at.c);
   encode_tensor_map(c.map, map.bytes);
   d.load(kernel(c.map.rank, kLoad));
@@ -232,12 +236,8 @@ TEST_CASE("maps that do not fit are findings") {
     Device d;
     TensorMapView m = make(9, {64, 20}, {64, 8}, 3);
     m.base = d.upload(std::vector<uint8_t>(extent(m)));
-    struct Map {
-      uint8_t bytes[128];
-    } map;
-    struct At {
-      int c[5];
-    } at{};
+    Map map;
+    At at{};
     uint32_t tile = 0, bytes = 1024;
     encode_tensor_map(m, map.bytes);
     change(map.bytes, &m, &tile, &bytes, &d);

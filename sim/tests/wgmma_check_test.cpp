@@ -18,32 +18,35 @@ Outcome outcome(const WgmmaCase& c, const std::string& body, const Settings& set
   return run_wgmma(c, wgmma_problem(c, 4), body, settings, 1, kImage, threads).outcome;
 }
 
-void finds(const std::string& body, const std::string& kind,
-           const std::string& check = "asynccheck", int error = 0, const WgmmaCase& c = plain()) {
+// Hands `judge` the outcome under each policy.
+template <class F>
+void each_outcome(const WgmmaCase& c, const std::string& body, F judge) {
   for (const AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::lazy, AsyncPolicy::random}) {
     Settings settings;
     settings.async_policy = policy;
     const Outcome o = outcome(c, body, settings);
     CAPTURE(body);
     INFO(texts(o));
+    judge(o);
+  }
+}
+
+void finds(const std::string& body, const std::string& kind,
+           const std::string& check = "asynccheck", int error = 0, const WgmmaCase& c = plain()) {
+  each_outcome(c, body, [&](const Outcome& o) {
     CHECK(o.error == error);
     REQUIRE(!o.findings.empty());
     CHECK(o.findings[0].kind == kind);
     CHECK(o.findings[0].check == check);
     for (const Finding& f : o.findings) CHECK(f.kind == kind);
-  }
+  });
 }
 
 void clean(const std::string& body, const WgmmaCase& c = plain()) {
-  for (const AsyncPolicy policy : {AsyncPolicy::eager, AsyncPolicy::lazy, AsyncPolicy::random}) {
-    Settings settings;
-    settings.async_policy = policy;
-    const Outcome o = outcome(c, body, settings);
-    CAPTURE(body);
-    INFO(texts(o));
+  each_outcome(c, body, [](const Outcome& o) {
     CHECK(o.error == 0);
     CHECK(o.findings.empty());
-  }
+  });
 }
 
 const std::string kAdd = "  add.f32 %d3, %d3, %d3;\n";

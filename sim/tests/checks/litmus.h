@@ -114,7 +114,10 @@ inline void check_broken(const Litmus& test, const Edit& edit) {
   CHECK(found > 0);
 }
 
-inline void check_litmus(const Litmus& test) {
+inline void check_litmus(const std::string& name, uint32_t blocks, uint32_t threads,
+                         const std::string& body, const std::vector<Edit>& broken,
+                         uint32_t cluster = 1) {
+  const Litmus test = {name, blocks, threads, body, broken, cluster};
   check_right(test);
   for (const Edit& edit : test.broken) check_broken(test, edit);
 }

@@ -10,10 +10,7 @@ using namespace sim::test;
 
 TEST_CASE("hints, fences and breakpoints change nothing") {
   Device device;
-  device.load(R"(.version 9.0
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 in, .param .u64 out) {
+  device.load(unit(R"(.visible .entry k(.param .u64 in, .param .u64 out) {
   .reg .b64 %d<9>; .reg .b32 %r<9>; .reg .pred %p;
   ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4;
   add.u64 %d1, %d1, %d3; add.u64 %d2, %d2, %d3; setp.lt.u32 %p, %r1, 9;
@@ -31,7 +28,7 @@ TEST_CASE("hints, fences and breakpoints change nothing") {
   griddepcontrol.launch_dependents;
   griddepcontrol.wait;
   ret;
-})");
+})"));
   std::vector<uint32_t> in(32);
   for (uint32_t k = 0; k < 32; ++k) in[k] = 3 * k + 1;
   const uint64_t out = device.upload(std::vector<uint32_t>(32, 0));

@@ -19,6 +19,8 @@
 
 #include <string>
 
+#include "sim/tests/driver/driver_client.h"
+
 namespace sim::tests {
 
 // `target` is what the text is for, such as "sm_80".
@@ -125,6 +127,19 @@ $L__BB1_2:
 }
 
 )";
+}
+
+// Makes the primary context of device 0 current and loads one of the kernels, without checks: for
+// children of a test.
+inline CUfunction load_kernel(const char* name) {
+  CUcontext context = nullptr;
+  cuda().device_primary_ctx_retain(&context, 0);
+  cuda().ctx_push_current(context);
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  cuda().module_load_data(&module, kernels().c_str());
+  cuda().module_get_function(&function, module, name);
+  return function;
 }
 
 }  // namespace sim::tests

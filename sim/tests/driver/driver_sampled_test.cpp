@@ -16,13 +16,7 @@ constexpr int kThreads = 256;
 // add() over so many blocks, on memory of `bytes` each.
 int run_add(unsigned blocks, size_t bytes) {
   cuda().init(0);
-  CUcontext context = nullptr;
-  cuda().device_primary_ctx_retain(&context, 0);
-  cuda().ctx_push_current(context);
-  CUmodule module = nullptr;
-  CUfunction add = nullptr;
-  cuda().module_load_data(&module, kernels().c_str());
-  cuda().module_get_function(&add, module, "add");
+  CUfunction add = load_kernel("add");
   CUdeviceptr a = 0, b = 0, c = 0;
   for (CUdeviceptr* each : {&a, &b, &c}) {
     if (cuda().mem_alloc(each, bytes) != CUDA_SUCCESS) return 2;

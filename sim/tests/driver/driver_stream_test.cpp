@@ -27,6 +27,20 @@ void append(CUstream stream, Trace* trace) {
   CHECK(cuda().launch_host_func(stream, Trace::append, trace) == CUDA_SUCCESS);
 }
 
+// Whether work in `later` ever runs before work that was put into `earlier` first.
+bool overtakes(CUstream later, CUstream earlier) {
+  bool overtaken = false;
+  for (int attempt = 0; attempt < 200 && !overtaken; ++attempt) {
+    std::vector<int> list;
+    Trace one{&list, 1}, two{&list, 2};
+    append(earlier, &one);
+    append(later, &two);
+    CHECK(cuda().ctx_synchronize() == CUDA_SUCCESS);
+    overtaken = list == std::vector<int>{2, 1};
+  }
+  return overtaken;
+}
+
 }  // namespace
 
 TEST_CASE("work of one stream runs in order") {
@@ -48,16 +62,7 @@ TEST_CASE("without an event the order between streams is free, with one it is no
   const Primary primary;
   const CUstream first = make_stream(CU_STREAM_NON_BLOCKING);
   const CUstream second = make_stream(CU_STREAM_NON_BLOCKING);
-  bool reversed = false;
-  for (int attempt = 0; attempt < 200 && !reversed; ++attempt) {
-    std::vector<int> list;
-    Trace one{&list, 1}, two{&list, 2};
-    append(first, &one);
-    append(second, &two);
-    CHECK(cuda().ctx_synchronize() == CUDA_SUCCESS);
-    reversed = list == std::vector<int>{2, 1};
-  }
-  CHECK(reversed);
+  CHECK(overtakes(second, first));
   const CUevent event = make_event();
   for (int attempt = 0; attempt < 50; ++attempt) {
     std::vector<int> list;
@@ -87,16 +92,7 @@ TEST_CASE("the legacy stream orders blocking streams and not the others") {
     CHECK(list == std::vector<int>{1, 2, 3});
   }
   const CUstream free = make_stream(CU_STREAM_NON_BLOCKING);
-  bool overtaken = false;
-  for (int attempt = 0; attempt < 200 && !overtaken; ++attempt) {
-    std::vector<int> list;
-    Trace one{&list, 1}, two{&list, 2};
-    append(free, &one);
-    append(nullptr, &two);
-    CHECK(cuda().ctx_synchronize() == CUDA_SUCCESS);
-    overtaken = list == std::vector<int>{2, 1};
-  }
-  CHECK(overtaken);
+  CHECK(overtakes(nullptr, free));
   CHECK(cuda().stream_destroy(blocking) == CUDA_SUCCESS);
   CHECK(cuda().stream_destroy(free) == CUDA_SUCCESS);
 }

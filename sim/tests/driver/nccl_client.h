@@ -104,6 +104,10 @@ inline void run_ranks(int size, const std::function<void(Rank&)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 inline void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace sim::tests

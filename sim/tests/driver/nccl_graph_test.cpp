@@ -54,10 +54,6 @@ void put(const Rank& rank, CUdeviceptr at, int value, size_t count) {
         CUDA_SUCCESS);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("captured once, replayed with other contents") {
