@@ -37,7 +37,7 @@ struct Memory::State {
     --it;
     return it->second->contains(address, 1) ? &it->second : nullptr;
   }
-  // What anybody looked up may be stale.
+  // Every address that anybody looked up may be stale.
   void changed() {
     __atomic_fetch_add(&version, 1, __ATOMIC_SEQ_CST);
     for (State* watcher : watchers) {

@@ -58,7 +58,7 @@ void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks) 
   for (auto& [handle, library] : driver.libraries) library->modules.erase(context.handle);
   std::vector<uint64_t> bases;
   for (const auto& [base, block] : driver.blocks) {
-    // What is mapped belongs to no context.
+    // A mapped range belongs to no context.
     if (block.context != &context || block.kind == MemoryKind::mapped) continue;
     bases.push_back(base);
     if (tell_leaks && block.kind == MemoryKind::device) {

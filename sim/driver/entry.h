@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How every exported function begins: no forked child, initialised, not inside a host function, a
-// live current context, the lock, and no exception to the outside.
+// Every exported function begins here: it refuses forked children, a driver that is not initialised
+// and calls from host functions, finds the current context, takes the lock and throws nothing.
 #pragma once
 
 #include <cuda.h>

@@ -127,7 +127,7 @@ bool is_idle(const Device& device) {
   return true;
 }
 
-// What is over counts only for its model time.
+// Work that is over counts only for its model time.
 void add_pending(std::vector<CompletionPtr>& list, const CompletionPtr& completion,
                  bool timeline = false) {
   if (completion && (timeline || !completion->done)) list.push_back(completion);

@@ -17,7 +17,7 @@
 
 namespace sim {
 
-// What a device is: the numbers behind cuDeviceGetAttribute and the limits of a launch.
+// A device: the numbers behind cuDeviceGetAttribute and the limits of a launch.
 struct Profile {
   std::string arch;  // "sm_90a": PTX with this target, or an older plain one, runs
   std::string gpu;   // "h100": what LATHE_SIM_GPU calls it
@@ -54,7 +54,7 @@ std::shared_ptr<const Image> load_image(std::shared_ptr<const Module> module, Me
                                         std::string* log);
 void unload_image(const Image& image, Memory& memory);
 
-// What a launch is checked for; a set of bits.
+// The checks of a launch are a set of these bits.
 enum Check : uint32_t {
   kMemcheck = 1,     // bounds, alignment, lifetime; without it a wild address ends the process
   kInitcheck = 2,    // reads of bytes that nobody wrote
@@ -74,11 +74,12 @@ struct Settings {
   AsyncPolicy async_policy = AsyncPolicy::lazy;
   TensorSum tensor_sum = TensorSum::exact;
   uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
-  // What kernels print, whole calls, in the order of blocks; empty: to the standard output.
+  // Takes the text that kernels print, whole calls, in the order of blocks. Empty: the standard
+  // output gets it.
   std::function<void(std::string_view)> print;
   bool profile = false;  // count by PTX line too
-  // Of a larger grid only so many blocks run, spread evenly, and counters are scaled to all of it:
-  // what the grid computes is wrong then. 0: all run. Kernels whose blocks look at what others do
+  // At most so many blocks of a grid run, spread evenly, and counters are scaled to all of it: the
+  // results of the grid are wrong then. 0: all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
 };
@@ -113,7 +114,7 @@ struct Finding {
   std::string other_access;  // "load", "store", "atomic", ...
 };
 
-// What one line of PTX did.
+// Counts of one line of PTX.
 struct LineCounters : LineTally {
   int ptx_line = 0;
   std::string source, text;  // "conv/causal_conv1d.cuh:42" or ""; the line's instructions

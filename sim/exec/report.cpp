@@ -88,7 +88,7 @@ const char* space_of(uint64_t address) {
   return address < n.param ? "local" : "parameter";
 }
 
-// What the address of an access is near to, or how much there is.
+// Says what the address of an access is near to, or how large its space is.
 std::string surroundings(const Warp& w, Fault f, uint64_t address, Space space) {
   const Launch& launch = *w.worker->launch;
   switch (space) {

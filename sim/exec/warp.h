@@ -138,7 +138,7 @@ struct Cluster {
 };
 constexpr unsigned kRankShift = 24;
 
-// What a memory instruction found last time; checked again before use.
+// The region that a memory instruction found last time; it is checked again before use.
 struct Region {
   uint64_t base = 0, end = 0;  // empty: none
   uint64_t* defined = nullptr;
@@ -165,7 +165,7 @@ struct Worker {
 // Gives what the tally grew by to the instruction; to none if `pc` is kNoTarget.
 void note_line(Worker& worker, uint32_t pc);
 
-// What the handlers need of a launch.
+// The part of a launch that handlers need.
 struct LaunchView {
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
@@ -251,7 +251,7 @@ inline uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// How far a warp ran.
+// The reason why a warp stopped running.
 enum class RunResult : uint8_t { quantum, parked, done, stopped };
 
 // The code of one host instruction set.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How every exported function is declared and guarded.
+// Every exported function is declared and guarded by these.
 #pragma once
 
 #include "abi/nccl.h"

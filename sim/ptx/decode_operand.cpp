@@ -168,8 +168,8 @@ void Decoder::widen_into(Ref to, Ref value, Type type, bool guarded) {
   emit(std::move(d), f, Class::pseudo);
 }
 
-// Where a result of `type` goes. `loose`: a wider register extends it (ld, cvt); then a 64-bit
-// register gets a temporary here and finish_result() widens it.
+// Returns the place for a result of `type`. `loose`: a wider register extends it (ld, cvt); then a
+// 64-bit register gets a temporary here and finish_result() widens it.
 Ref Decoder::destination(const Operand& o, Type type, bool loose) {
   const unsigned bytes = type_bytes(type);
   if (o.kind == Operand::Kind::sink) return fresh(bytes == 8 ? 2 : 1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What an opcode with its modifiers means: plain data that the parser makes and the handler tables
-// read. Modifiers are a set; only types and state spaces keep their order.
+// The meaning of an opcode with its modifiers is plain data that the parser makes and the handler
+// tables read. Modifiers are a set; only types and state spaces keep their order.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ enum class Compare : uint8_t {
 };
 enum class Bool : uint8_t { none, and_, or_, xor_ };
 
-// What tensormap.replace replaces.
+// The field that tensormap.replace replaces.
 enum class MapField : uint8_t {
   none,
   global_address,

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a matrix instruction multiplies, as plain data: made from a form once, carried in Inst::imm.
+// The operands of a matrix instruction are plain data, made from a form once, carried in Inst::imm.
 #pragma once
 
 #include <cstdint>

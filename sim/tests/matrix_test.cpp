@@ -159,7 +159,7 @@ TEST_CASE("movmatrix transposes") {
   CHECK(wrong == 0);
 }
 
-// What the checkers see of a row: its bytes, each time.
+// The checkers see the bytes of a row, each time.
 std::string one_row(const std::string& before, const std::string& op) {
   return R"(.version 8.4
 .target sm_90a

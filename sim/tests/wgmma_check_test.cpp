@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the checkers say of wgmma: fences, groups, waits, operands in use, descriptors, warpgroups.
+// The checkers judge wgmma: fences, groups, waits, operands in use, descriptors, warpgroups.
 #include "sim/tests/wgmma_model.h"
 
 namespace sim::test {

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What functions and kernels say about themselves, and the attributes that can be set.
+// Functions and kernels answer for themselves, and take the attributes that can be set.
 #pragma once
 
 #include "sim/driver/entry.h"
 
 namespace sim::driver {
 
-// What a CUfunction argument means in the current context: a function, or a kernel of a library.
+// A CUfunction argument is a function or, in the current context, a kernel of a library.
 CUresult resolve_function(Driver& driver, Context& context, CUfunction handle,
                           std::shared_ptr<Function>* out);
 // Runs body(Function&, const Profile&) with what a CUfunction means and its device's profile.
@@ -37,7 +37,7 @@ CUresult param_info(const Kernel& kernel, size_t index, size_t* offset, size_t* 
 
 // The most threads a block of this kernel may have on the device.
 int max_threads(const Kernel& kernel, const Profile& profile);
-// How many blocks fit on one multiprocessor; 0 if not even one.
+// Returns the number of blocks that fit on one multiprocessor.
 int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
                               size_t dynamic_shared);
 

@@ -59,7 +59,7 @@ std::string_view ptx_inside(const char* fat, bool* packed) {
   return best;
 }
 
-// Whether code for `target` runs on the device: plain targets up to its own, "a" and "f" ones only
+// True if code for `target` runs on the device: plain targets up to its own, "a" and "f" ones only
 // on the very same.
 bool runs_on(const std::string& target, const Profile& profile) {
   if (target == profile.arch) return true;

@@ -153,7 +153,7 @@ SIM_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {
 
 namespace {
 
-// What the kernel would be as a function of a fresh module on the device, attributes included.
+// Returns the kernel as a function of a fresh module on the device, attributes included.
 Function as_function(const LibraryKernel& kernel, const Device& device) {
   Function function;
   function.code = kernel.library->code;

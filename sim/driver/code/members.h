@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What libraries and modules answer alike: their kernels and functions, by name, by number and all.
+// Libraries and modules answer alike for their kernels and functions: by name, by number, and all.
 // `members` is a map from names to objects.
 #pragma once
 

@@ -61,7 +61,7 @@ CUresult check_no_capture(Context& context) {
 
 namespace {
 
-// Whether every joined stream's last node is among the ancestors of the origin's frontier.
+// True if every joined stream's last node is among the ancestors of the origin's frontier.
 bool is_joined(const Capture& capture, const Stream& origin) {
   const std::vector<Node>& nodes = capture.graph->nodes;
   std::vector<bool> reached(nodes.size(), false);

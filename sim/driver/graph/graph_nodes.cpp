@@ -36,7 +36,7 @@ size_t index_of(const Graph& graph, CUgraphNode node) {
   return kNone;
 }
 
-// Whether `node` comes, by way of others, after `before`.
+// True if `node` comes, by way of others, after `before`.
 bool comes_after(const Graph& graph, size_t node, size_t before) {
   std::vector<bool> seen(graph.nodes.size(), false);
   std::vector<size_t> pending = {node};

@@ -42,7 +42,7 @@ CUresult check_wait(Driver& driver, CUdeviceptr address, unsigned flags) {
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What the newest work of the stream does to a value, or the newest node of its capture.
+// Notes that the newest work of the stream, or the newest node of its capture, uses a value.
 void note_value(Stream& stream, const CompletionPtr& completion, uint64_t address, bool writes) {
   if (completion) {
     completion->value = address;

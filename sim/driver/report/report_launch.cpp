@@ -22,7 +22,7 @@ std::string lines_json(const std::vector<LineCounters>& lines) {
   return all + "]";
 }
 
-// What the launch would take on the device, by sim/model.
+// Adds the time that the launch would take on the device, by sim/model.
 void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
                     const std::string& name) {
   const model::Gpu* gpu = model::find_gpu(name);

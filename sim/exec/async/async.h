@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What happens at a moment of its own while the warps of a cluster run: copies and the barriers
-// they complete on. A copy reads its source and writes its destination somewhere between its issue
+// Copies, and the barriers they complete on, happen at moments of their own while the warps of a
+// cluster run. A copy reads its source and writes its destination somewhere between its issue
 // and the wait that covers it; where, is up to Settings::async_policy and the seed. Part of the
 // base build; one object per cluster, used by one host thread.
 #pragma once

@@ -92,7 +92,7 @@ bool prepare_offsets(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t 
   const uint32_t extra = b.low == b.high ? 0 : bank_conflicts(a, exec, size);
   counts.conflicts += extra;
   counts.wavefronts += extra + (b.low == b.high ? 1 : groups_of(exec, size));
-  // What is on its way need not be called unwritten or a race as well.
+  // Bytes on their way need not be called unwritten or a race as well.
   const bool settled =
       !block.marked || !launch.check_async || look_at_marks(a, w, i, exec, size, block, use);
   if (w.race && settled) race_access(w, i, a.address, exec, size, race_use(use), a.dense, &block);

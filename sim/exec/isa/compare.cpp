@@ -6,7 +6,7 @@
 namespace sim::SIM_ISA {
 namespace {
 
-// How a lane is read for comparison; a half as its float value.
+// Reads a lane for comparison; a half becomes its float value.
 template <class T>
 struct Reader {
   static SIM_INLINE T read(CellOf<T> v) { return get<T>(v); }

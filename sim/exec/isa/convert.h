@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the files of cvt share: how a source is read, rounding to whole numbers, integers that
+// The files of cvt share these: the reading of a source, rounding to whole numbers, integers that
 // clamp.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace {
 template <class T>
 constexpr bool kIsFloat = static_cast<T>(0.5) != static_cast<T>(0);
 
-// How a lane of a source is read.
+// Each of these reads a lane of a source.
 struct AsF16 {
   using cell = uint32_t;
   static SIM_INLINE float load(uint32_t v) { return from_f16(v & 0xFFFFu); }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What integer.cpp, bits.cpp and bytes.cpp share: types by width, one-line handlers, picking by
+// integer.cpp, bits.cpp and bytes.cpp share types by width, one-line handlers and the choice by
 // type.
 #pragma once
 
@@ -43,7 +43,7 @@ constexpr int kBits = sizeof(T) * 8;
 #define SIM_TYPED(F) SIM_16(F, SIM_32(F, SIM_64(F, Handler(nullptr))))
 #define SIM_NARROW(F) SIM_16(F, SIM_32(F, Handler(nullptr)))
 #define SIM_WORD(F) SIM_32(F, SIM_64(F, Handler(nullptr)))
-// Where the sign makes no difference: the unsigned twin serves both.
+// The unsigned type serves both where the sign makes no difference.
 #define SIM_SIZED(F)                                \
   (t == Type::u16 || t == Type::s16   ? F<uint16_t> \
    : t == Type::u32 || t == Type::s32 ? F<uint32_t> \

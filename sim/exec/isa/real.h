@@ -68,7 +68,7 @@ void then_saturated(Warp& w, const Inst& i, uint32_t exec) {
   each<F>(w, i.d, exec, [=](int l) { return saturated(d[l]); });
 }
 
-// To bfloat16 and float16, one rounding. Results are bits in the low half.
+// These round once, to bfloat16 and float16. Results are bits in the low half.
 SIM_INLINE uint32_t to_bf16_rn(float x) {
   const uint32_t b = bits_of(x);
   const uint32_t r = (b + 0x7FFFu + (b >> 16 & 1u)) >> 16;

@@ -102,7 +102,7 @@ bar.warp.sync -1; // here
 ld.shared.u32 %r1, [%r11]; // B
 )",
                {{"bar.warp.sync -1; // here", ""}});
-  // What is overwritten must have been read.
+  // Bytes must have been read before they are overwritten.
   check_litmus("copies into what is read", 1, 64,
                R"(xor.b32 %r11, %t, 32; mad.lo.u32 %r11, %r11, 4, %r8;
 st.shared.u32 [%r9], 0;

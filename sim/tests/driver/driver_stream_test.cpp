@@ -27,7 +27,7 @@ void append(CUstream stream, Trace* trace) {
   CHECK(cuda().launch_host_func(stream, Trace::append, trace) == CUDA_SUCCESS);
 }
 
-// Whether work in `later` ever runs before work that was put into `earlier` first.
+// True if work in `later` ever runs before work that was put into `earlier` first.
 bool overtakes(CUstream later, CUstream earlier) {
   bool overtaken = false;
   for (int attempt = 0; attempt < 200 && !overtaken; ++attempt) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What happens when ranks do not agree, do not come, or leave: streams go on, both sides are named,
-// nothing hangs. The time a partner may take is short here.
+// Ranks do not agree, do not come, or leave: streams go on, both sides are named, nothing hangs.
+// The time a partner may take is short here.
 #include <chrono>
 
 #include "sim/tests/driver/driver_kernels.h"

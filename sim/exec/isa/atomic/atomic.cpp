@@ -41,7 +41,7 @@ constexpr bool kSame = false;
 template <class A>
 constexpr bool kSame<A, A> = true;
 
-// How an atomic changes a lane's bytes.
+// The change that an atomic makes to a lane's bytes.
 template <class T>
 struct Update {
   Operation<T> run;     // null: the second operand is compared
