@@ -4,7 +4,6 @@
 
 #include "ops/sparse/backward_kernels.h"
 #include "ops/sparse/kernels.h"
-#include "ops/sparse/ranks.h"
 
 using namespace lathe;
 
