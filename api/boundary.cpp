@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Codes and texts of failures, the version and the log.
+// Implements codes and texts of failures, the version and the log.
 #include "api/boundary.h"
 
 #include <iterator>

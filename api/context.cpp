@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Opening a context. Which device is never guessed: what was asked for is there, or it is an error.
+// Opens contexts. The device is never guessed: the one that was asked for is there, or opening
+// fails.
 #include "api/context.h"
 
 #include <algorithm>

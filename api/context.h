@@ -49,10 +49,10 @@ Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
 Status check_sim_profile(const std::string& arch);
 void sim_opened(const std::string& arch);
 
-// CACHE_IO, with the reason, if the cache is in memory only.
+// Returns CACHE_IO, with the reason, if the cache is in memory only.
 Status require_directory(const lathe_context& context);
 
-// NO_DEVICE, with the remedy, if the context only compiles.
+// Returns NO_DEVICE, with the remedy, if the context only compiles.
 Status require_device(const lathe_context& context, const char* what);
 
 }  // namespace lathe

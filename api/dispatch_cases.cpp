@@ -12,7 +12,7 @@
 namespace lathe::kinds {
 namespace {
 
-// The rows of `name`, a list of lists.
+// Returns the rows of `name`, a list of lists.
 const Json& rows_of(const PlanCase& input, const char* name) {
   const Json& table = input.at(name);
   bool good = table.is_array();
@@ -27,7 +27,7 @@ Table table_of(const PlanCase& input, const char* name, int64_t low, int64_t hig
   return out;
 }
 
-// Whether entries are lists of copies rather than destinations.
+// True if entries are lists of copies rather than destinations.
 bool has_copies(const Json& rows) {
   for (const Json& rank : rows) {
     for (const Json& shard : rank) return shard.is_array();

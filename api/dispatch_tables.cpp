@@ -8,7 +8,7 @@
 namespace lathe::kinds {
 namespace {
 
-// A table like the targets with the value of each entry, and 0 elsewhere.
+// Returns a table like the targets with the value of each entry, and 0 elsewhere.
 template <typename Value>
 Json table_of_entries(const Exchange& exchange, const Value& value) {
   Json out = exchange.targets;

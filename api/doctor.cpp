@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a machine offers, one line per item. Opening a library is the only proof that it is there.
+// Reports what a machine offers, one line per item. A library is proved to be there only by opening
+// it.
 #include <cstring>
 
 #include "api/boundary.h"
@@ -27,7 +28,7 @@ std::string line(const char* name, bool found, const std::string& where,
               one_line(remedy), "\n");
 }
 
-// Where a thing is, by `where_of`, or why there is none and what to do.
+// Writes where a thing is, by `where_of`, or why there is none and what to do.
 template <typename Thing, typename WhereOf>
 std::string line(const char* name, const Result<Thing>& thing, const char* remedy,
                  WhereOf where_of) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Files of a caller's own, published as the library publishes bundles.
+// Writes a caller's own files as the library publishes bundles.
 #include "api/boundary.h"
 #include "cache/store/new_file.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Groups: made from a unique id, adopted, or met through a launcher's environment.
+// Makes groups from a unique id or a launcher's environment, and adopts communicators.
 #include "ops/group.h"
 
 #include <cstring>

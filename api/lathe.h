@@ -83,17 +83,17 @@ typedef struct lathe_shard lathe_shard;
 /* ---- errors, versions, log --------------------------------------------------------------------
  */
 
-/* "INVALID_ARGUMENT" and so on. Never NULL. */
+/* Returns the name of a status, "INVALID_ARGUMENT" and so on. Never NULL. */
 LATHE_API const char* lathe_status_name(lathe_status status);
 
-/* The text of the calling thread's last failure; empty if there was none. Stays good until the
- * thread's next failing call. */
+/* Returns the text of the calling thread's last failure; empty if there was none. The text stays
+ * good until the thread's next failing call. */
 LATHE_API const char* lathe_last_error(void);
 
-/* "0.1.0" of the library that is loaded. */
+/* Returns the version of the library that is loaded, "0.1.0". */
 LATHE_API const char* lathe_version(void);
 
-/* Level 1 warnings, 2 what was compiled or found, 3 more. `sink` may be called from any thread;
+/* Level 1 is warnings, 2 what was compiled or found, 3 more. `sink` may be called from any thread;
  * NULL drops everything, which is the default. */
 typedef void (*lathe_log_sink)(void* user, int level, const char* text);
 LATHE_API void lathe_set_log(lathe_log_sink sink, void* user);
@@ -116,12 +116,12 @@ typedef struct lathe_context_options {
 #define LATHE_CONTEXT_OPTIONS_INIT \
   { sizeof(lathe_context_options), LATHE_DEVICE_DEFAULT, 0, NULL, NULL }
 
-/* One device, one cache. `options` NULL: all defaults.
+/* Makes a context of one device and one cache. `options` NULL: all defaults.
  * INVALID_ARGUMENT (unknown arch or kind), NO_DEVICE, CUDA. An unusable cache directory is a
  * warning. */
 LATHE_API lathe_status lathe_context_create(lathe_context** out,
                                             const lathe_context_options* options);
-/* After all plans, groups and memory of the context. */
+/* The caller destroys all plans, groups and memory of the context first. */
 LATHE_API void lathe_context_destroy(lathe_context* context);
 
 typedef struct lathe_context_info {
@@ -142,9 +142,9 @@ typedef struct lathe_context_info {
 LATHE_API lathe_status lathe_context_get_info(const lathe_context* context,
                                               lathe_context_info* out);
 
-/* What the machine offers, for `lathe doctor`: one line per item, "name<TAB>found|missing<TAB>where
- * and version<TAB>remedy". Needs no context. Copies at most `bytes` with a final NUL; `needed` (may
- * be NULL) gets the size of the whole. */
+/* Lists what the machine offers, for `lathe doctor`: one line per item,
+ * "name<TAB>found|missing<TAB>where and version<TAB>remedy". The call needs no context. Copies at
+ * most `bytes` with a final NUL; `needed` (may be NULL) gets the size of the whole. */
 LATHE_API lathe_status lathe_doctor(char* text, size_t bytes, size_t* needed);
 
 /* ---- device memory and streams: helpers for callers without a framework -------------------------
@@ -152,7 +152,7 @@ LATHE_API lathe_status lathe_doctor(char* text, size_t bytes, size_t* needed);
 
 LATHE_API lathe_status lathe_malloc(lathe_context* context, void** out, size_t bytes);
 LATHE_API lathe_status lathe_free(lathe_context* context, void* pointer);
-/* Ordered on `stream`; the host buffer may be reused when the call returns. */
+/* The copy is ordered on `stream`; the host buffer may be reused when the call returns. */
 LATHE_API lathe_status lathe_copy_to_device(lathe_context* context, void* to, const void* from,
                                             size_t bytes, void* stream);
 /* Returns when the bytes have arrived. */

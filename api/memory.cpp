@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Device memory and streams for callers that have no framework to get them from.
+// Gives device memory and streams to callers that have no framework to get them from.
 #include "api/boundary.h"
 #include "api/context.h"
 

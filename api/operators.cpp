@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The C functions that list the operators: the tables of ops/ as structs of lathe.h.
+// Lists the operators for C: the tables of ops/ as structs of lathe.h.
 #include <iterator>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Making plans and running them. The run path allocates nothing and takes no lock.
+// Makes plans and runs them. The run path allocates nothing and takes no lock.
 #include "api/plan.h"
 
 #include <atomic>

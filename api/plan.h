@@ -13,10 +13,11 @@
 
 namespace lathe {
 
-// Checks a whole problem. What it promises, without what a group's cut decides and each run checks.
+// Checks a whole problem and returns what it promises, without what a group's cut decides and each
+// run checks.
 Result<Resolved> declared_by(const lathe_problem& problem);
 
-// Of what was declared, but for extents, and of all options.
+// Digests of what was declared, but for extents, and of all options.
 struct PlanDigests {
   uint64_t tensors = 0, options = 0;
   uint64_t choices = 0;  // what was tuned and is shared

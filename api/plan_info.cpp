@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a plan tells about itself: kernels, texts, estimates.
+// A plan tells about itself: kernels, texts, estimates.
 #include <charconv>
 
 #include "api/boundary.h"
@@ -61,7 +61,7 @@ lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
   return out;
 }
 
-// Lent for as long as the plan is there.
+// The text is lent for as long as the plan is there.
 Result<const std::string*> ptx_of(const lathe_plan& plan, size_t index) {
   const BuiltKernel& built = *plan.kernels[index].built;
   const std::lock_guard<std::mutex> lock(plan.mutex);

@@ -14,7 +14,7 @@
 namespace lathe {
 namespace {
 
-// Which dimension is cut over ranks, and by whose tokens.
+// Fills in which dimension is cut over ranks, and by whose tokens.
 void say_axis(const Shape& shape, lathe_tensor_info* info) {
   info->token_dim = -1;
   for (int d = 0; d < shape.rank && info->token_dim < 0; ++d) {

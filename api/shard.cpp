@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How sequence axes are cut, what plans make of that before the first run, and a rank's view of
+// Cuts sequence axes, prepares plans for a cut before their first run, and gives a rank's view of
 // packed sequences. All ranks prepare with the same: a rank that is about to do something else is
 // found out by name, where later it would be a hang.
 #include "api/boundary.h"
@@ -69,13 +69,13 @@ Status create(lathe_shard** out, const lathe_shard_options& options) {
   shard->rank = options.rank;
   LATHE_ASSIGN(const LayoutOptions wanted, layout_options(options));
   LATHE_ASSIGN(shard->layout, make_layout(wanted));
-  // Pairs of offsets, as lathe_shard_intervals lends them.
+  // Intervals are pairs of offsets, as lathe_shard_intervals lends them.
   static_assert(sizeof(Interval) == 2 * sizeof(int64_t));
   *out = shard.release();
   return {};
 }
 
-// Every rank's intervals, one after another, each list behind its length.
+// Returns every rank's intervals, one after another, each list behind its length.
 std::vector<int64_t> flat(const ShardLayout& layout) {
   std::vector<int64_t> out;
   for (const std::vector<Interval>& intervals : layout) {

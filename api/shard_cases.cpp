@@ -14,7 +14,7 @@
 namespace lathe::kinds {
 namespace {
 
-// Whether parts are twice the ranks; `other` is what the second layout is called.
+// True if there are two parts per rank; `other` is what the second layout is called.
 bool is_folded(const PlanCase& input, const char* other) {
   const std::string layout = input.word("layout");
   if (layout != "contiguous" && layout != other) {
@@ -34,7 +34,7 @@ std::vector<PartContext> contexts_of(const std::vector<int64_t>& cu_seqlens, int
   return contexts;
 }
 
-// The fields of flash-linear-attention, for one part of a rank or for its two.
+// Returns the fields of flash-linear-attention, for one part of a rank or for its two.
 Json contiguous_fields(const PartContext& part) {
   return {{"rank", part.rank},
           {"cu_seqlens", part.cu_seqlens},
@@ -66,7 +66,7 @@ Json zigzag_fields(const PartContext& front, const PartContext& back) {
 
 }  // namespace
 
-// As strict as flash-linear-attention: equal parts, and a token for every rank.
+// Refuses what flash-linear-attention refuses: unequal parts, and fewer tokens than ranks.
 Json cp_context(const PlanCase& input) {
   const bool folded = is_folded(input, "zigzag");
   const int world = input.world();
@@ -174,7 +174,8 @@ Json balancers(const PlanCase& input) {
 
 namespace {
 
-// The rows before a part, oldest first: slots of the initial state, then tokens of other parts.
+// Returns the rows before a part, oldest first: slots of the initial state, then tokens of other
+// parts.
 Json words_of_halo(const std::vector<int64_t>& cu_seqlens, int64_t begin, int64_t width) {
   const auto next = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), begin);
   const int64_t start = *(next - 1);

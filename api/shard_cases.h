@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases of lathe_shard_plan: from the words of JSON to the pure functions of collective/ and back.
+// Reads cases of lathe_shard_plan from JSON for the pure functions of collective/, and writes
+// answers back.
 #pragma once
 
 #include <climits>
@@ -27,7 +28,7 @@ inline void accepted(const Status& status) {
   if (!status.ok()) throw Refused(status.text());
 }
 
-// "VALUE" cut short, for messages.
+// Returns "VALUE" cut short, for messages.
 std::string shown(const Json& value);
 
 // A whole number from `low` to `high`: how every number of a case is read. `name` is for messages.

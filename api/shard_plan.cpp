@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_shard_plan: questions to the pure functions behind context parallelism, as text.
+// lathe_shard_plan asks the pure functions behind context parallelism, in text.
 #include "api/boundary.h"
 #include "api/lathe.h"
 #include "api/shard_cases.h"

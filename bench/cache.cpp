@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the cache saves: a warm start of a new process for each kernel, and what a cold one costs.
-// A process of its own for each sample; with --peers Triton's cache and compiler beside it.
+// Measures what the cache saves: a warm start of a new process for each kernel, and what a cold one
+// costs. Each sample has a process of its own; with --peers Triton's cache and compiler beside it.
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ struct Sample {
   std::string compiler;
 };
 
-// The last line of the child's CSV.
+// Reads the last line of the child's CSV.
 Sample parse(const std::string& output) {
   Sample sample;
   std::istringstream lines(output);
@@ -97,7 +97,7 @@ void add(Table* table, const std::string& who, const std::string& what, int kern
               contains});
 }
 
-// Of the entries in a cache, on average.
+// Returns the average size of the entries in a cache.
 std::string size_text(const std::string& cache) {
   uint64_t bytes = 0, count = 0;
   for (const auto& item : std::filesystem::recursive_directory_iterator(cache)) {
@@ -111,7 +111,7 @@ std::string size_text(const std::string& cache) {
 void add_warm(Table* table, const Settings& settings, const std::string& cache,
               const char* problems, int runs) {
   run_process(settings, cache, problems);  // compiles
-  // What had just changed was not noted; from here on the compiler is known.
+  // A compiler that has just changed is not noted; from here on it is known.
   Sample sample = run_process(settings, cache, problems);
   std::vector<double> context, kernel, cpu, process;
   for (int run = 0; run < runs; ++run) {

@@ -23,7 +23,7 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
-// The line of JSON that a script of tests/peers prints.
+// Returns the line of JSON that a script of tests/peers prints.
 nlohmann::json answer_of(const std::string& folder, const std::string& cache,
                          const std::string& script, const std::string& word) {
   const std::string peers = peers_of(folder).string();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Triton's cache and compiler on the kernels of flash-linear-attention, for `lathe_bench cache
-// --peers`.
+// Measures Triton's cache and compiler on the kernels of flash-linear-attention, for `lathe_bench
+// cache --peers`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace bench {
 
-// Of one new interpreter, in microseconds.
+// Holds the times of one new interpreter, in microseconds.
 struct TritonStart {
   std::string versions;         // "triton 3.9.0, fla 0.6.0"
   double import_us = 0;         // of torch, triton and the package

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The problems whose start `lathe_bench cache` times.
+// Makes the problems whose start `lathe_bench cache` times.
 #pragma once
 
 #include <string>
@@ -26,10 +26,9 @@ struct StartProblem {
   apitest::Problem declare() const;
 };
 
-// "all": every operator of one rank, forward and backward, in several types. "one": a kernel,
-// conv1d's forward. "conv": conv1d, forward and backward. "attention", "attention_grouped",
-// "kda": a forward of each.
-// Throws on another word.
+// Makes the problems of a word. "all": every operator of one rank, forward and backward, in several
+// types. "one": a kernel, conv1d's forward. "conv": conv1d, forward and backward. "attention",
+// "attention_grouped", "kda": a forward of each. Throws on another word.
 std::vector<StartProblem> start_problems(const std::string& which);
 
 }  // namespace bench

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Time on a GPU: the events, copies and fills of the driver library that lathe opened.
+// Measures time on a GPU with the events, copies and fills of the driver library that lathe opened.
 #pragma once
 
 #include <cuda.h>
@@ -15,10 +15,10 @@ namespace bench {
 class Clock {
  public:
   explicit Clock(const char* driver_path);
-  // Microseconds per call: samples of `batch` calls back to back.
+  // Returns microseconds per call: samples of `batch` calls back to back.
   Spread time(int samples, int batch, const std::function<void()>& work) const;
-  // Microseconds of single calls, each after `cache` was filled: with nothing of the call before it
-  // in the device's second cache, if `cache` is larger.
+  // Returns microseconds of single calls, each after `cache` was filled: with nothing of the call
+  // before it in the device's second cache, if `cache` is larger.
   Spread time_cold(int samples, const apitest::Memory& cache,
                    const std::function<void()>& work) const;
   void copy(const apitest::Memory& to, const apitest::Memory& from) const;

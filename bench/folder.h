@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A temporary folder for what a benchmark starts without.
+// Makes a temporary folder for what a benchmark starts without.
 #pragma once
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 namespace bench {
 
-// A cache of its own, gone at the end.
+// Holds a cache of its own, gone at the end.
 class Folder {
  public:
   Folder() {

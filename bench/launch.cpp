@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBatch = 2000;
 
-// Nanoseconds per call, one sample per batch.
+// Returns nanoseconds per call, one sample per batch.
 template <typename Work>
 Spread time_calls(int batches, Work work) {
   std::vector<double> samples;

@@ -50,7 +50,7 @@ Tensors sparse() {
           {"lse", LATHE_F32, {-1, 16, -1}, {1, 16, kRows}}};
 }
 
-// `tokens` of each of `batch` rows.
+// Makes the tensors of `tokens` in each of `batch` rows.
 Tensors kda(int64_t batch, int64_t tokens) {
   Tensors tensors = {
       {"beta", kType, {-1, -1, kHeads}, {batch, tokens, kHeads}},

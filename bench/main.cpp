@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_bench: figures in markdown or CSV. What runs on a device runs on LATHE_TEST_DEVICE (sim, or
-// cuda).
+// lathe_bench prints figures in markdown or CSV. Benches that use a device run on LATHE_TEST_DEVICE
+// (sim, or cuda).
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>

@@ -32,7 +32,7 @@ NULL_API cuDeviceGetName(char* name, int bytes, CUdevice) {
   std::strncpy(name, "null driver", static_cast<size_t>(bytes));
   return CUDA_SUCCESS;
 }
-// As large as an H100.
+// The device is as large as an H100.
 NULL_API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:

@@ -29,7 +29,7 @@ lathe_status make_attention(int, lathe_problem** out) {
   return status;
 }
 
-// Which keys each of many processes wants: all, in one order; all, beginning with another one; one.
+// Each of many processes wants these keys: all, in one order; all, beginning with another one; one.
 enum class Wants { same, rotated, one };
 
 struct Case {

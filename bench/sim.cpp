@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The speed of the simulator: lane-instructions, multiply-adds and copied bytes per second of one
-// host thread's processor time, for every instruction set this machine has; and what a launch
-// costs.
+// Measures the speed of the simulator: lane-instructions, multiply-adds and copied bytes per second
+// of one host thread's processor time, for every instruction set this machine has; and what a
+// launch costs.
 #include <sys/wait.h>
 #include <unistd.h>
 

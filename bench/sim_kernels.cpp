@@ -47,7 +47,7 @@ std::string fma(const std::string& guard) {
   return repeat(16, "  " + guard + "fma.rn.f32 %f#, %f#, %x, %y;");
 }
 
-// A load and three fused multiply-adds, eight times.
+// Emits a load and three fused multiply-adds, eight times.
 std::string loads(const std::string& load) {
   return repeat(8, load + R"(
   fma.rn.f32 %f#, %f#, %x, %g#; fma.rn.f32 %f1#, %f1#, %x, %y;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The loops that `lathe_bench sim` times, as PTX.
+// Holds the loops that `lathe_bench sim` times, as PTX.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace bench {
 
-// What is counted per second.
+// These are counted per second.
 enum class Work { lanes, products, bytes };
 
 struct SimKernel {
@@ -24,7 +24,7 @@ constexpr unsigned kSimTileRows = 64;            // of the tensor map: rows of 6
 constexpr unsigned kSimTileBytes = kSimTileRows * 128;
 
 std::vector<SimKernel> sim_kernels();
-// Ends at once: what a launch costs.
+// Ends at once, so that it costs what a launch costs.
 std::string empty_kernel();
 
 }  // namespace bench

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a start costs: compiling each kernel, and making a plan when the disk, or the process, has
-// the kernels already.
+// Measures what a start costs: compiling each kernel, and making a plan when the disk, or the
+// process, has the kernels already.
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -25,7 +25,7 @@ apitest::Context open_context(const Folder& cache, lathe_device_kind device, con
   return apitest::Context(context);
 }
 
-// Forward with states, and backward: the kernels of a training step.
+// Makes a forward with states, and a backward: the kernels of a training step.
 apitest::Problem make_problem(lathe_dtype dtype, bool backward) {
   lathe_problem* problem = nullptr;
   API(lathe_problem_create(&problem, "causal_conv1d"));

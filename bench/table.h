@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rows of figures, printed as a markdown table or as CSV; and the statistics of repeated timings.
+// Prints rows of figures as a markdown table or as CSV, and computes the statistics of repeated
+// timings.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace bench {
 class Table {
  public:
   explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
-  // One cell per column.
+  // Adds a row with one cell per column.
   void add(std::vector<std::string> row);
   std::string markdown() const;
   std::string csv() const;

@@ -16,7 +16,7 @@ using Times = std::vector<std::pair<double, double>>;
 
 bool computes(const Span& span) { return span.kind == "launch" || span.kind == "copy"; }
 
-// Without overlaps, in order.
+// Joins times that overlap, and returns them in order.
 Times united(Times times) {
   std::sort(times.begin(), times.end());
   Times out;
@@ -36,7 +36,7 @@ double length(const Times& times) {
   return sum;
 }
 
-// Of two lists without overlaps of their own.
+// Returns the time that two lists share, which have no overlaps of their own.
 double shared(const Times& a, const Times& b) {
   double sum = 0;
   for (const auto& [begin, end] : a) {

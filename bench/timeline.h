@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator wrote down in model time (sim/driver/README.md), summed and drawn.
+// Sums and draws what the simulator wrote down in model time (sim/driver/README.md).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Span {
   uint64_t bytes = 0, sent = 0, received = 0;
 };
 
-// The lines behind the last restart of the clocks.
+// Reads the lines behind the last restart of the clocks.
 std::vector<Span> read_timeline(const std::string& text);
 
 // One rank's time, in microseconds.
@@ -33,8 +33,8 @@ struct Usage {
 };
 Usage usage_of(const std::vector<Span>& spans, int rank);
 
-// A line for each rank and stream, `columns` characters for all of the time: # kernels, = messages,
-// . a wait.
+// Draws a line for each rank and stream, `columns` characters for all of the time: # kernels, =
+// messages, . a wait.
 std::string draw_timeline(const std::vector<Span>& spans, int columns);
 
 }  // namespace bench

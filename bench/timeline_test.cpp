@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sums and pictures of timelines written by hand.
+// Checks sums and pictures of timelines written by hand.
 #include "bench/timeline.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The benches, one file each. Each returns its table.
+// Declares the benches, one file each. Each returns its table.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ Table bench_ring(const Settings& settings);    // over ranks, in the simulator's
 Table bench_sparse(const Settings& settings);  // as attn
 Table bench_sim(const Settings& settings);     // the simulator's own speed
 
-// 64 processes on a cold cache: compiles, and the time beside that of the compiles alone.
+// Starts 64 processes on a cold cache: compiles, and the time beside that of the compiles alone.
 Table bench_processes(const Settings& settings);
 
 }  // namespace bench

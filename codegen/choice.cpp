@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tuning key that choices answer, as texts.
+// Writes the tuning key that choices answer, as texts.
 #include "codegen/choice.h"
 
 #include <algorithm>

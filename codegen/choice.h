@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Who decides among the tiles that a kernel could have: the order of the candidates, unless the
-// device's facts bring choices that were measured. The tuner listens to the same tuning key.
+// Choices decide among the tiles that a kernel could have: the order of the candidates does, unless
+// the device's facts bring choices that were measured. The tuner listens to the same tuning key.
 #pragma once
 
 #include <initializer_list>
@@ -25,7 +25,7 @@ class Choices {
   virtual ~Choices() = default;
   // The index of a candidate; any other number is taken for 0. Called from several threads.
   virtual size_t choose(const TuningKey& tuning_key) const = 0;
-  // Whether every answer would be 0: then no tuning key is put together.
+  // True if every answer would be 0: then no tuning key is put together.
   virtual bool silent() const { return false; }
 };
 
@@ -53,7 +53,7 @@ CandidateIndex pick(const std::vector<CandidateGroup>& groups, const DeviceFacts
 // The same device, of which nothing was measured: for what must not move with a tile.
 DeviceFacts without_choices(DeviceFacts facts);
 
-// Of `candidates`, of which there is at least one. `spec_of` makes a candidate's spec.
+// Picks one of `candidates`, of which there is at least one. `spec_of` makes a candidate's spec.
 template <typename Tile, typename SpecOf>
 const Tile& pick(const std::vector<Tile>& candidates, const DeviceFacts& facts,
                  std::initializer_list<const char*> tile, SpecOf spec_of) {

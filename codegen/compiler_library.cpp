@@ -17,11 +17,11 @@
 namespace lathe {
 namespace {
 
-// Where the bootstrap unpacks the wheels: beside the library, or at the root of its build tree.
+// The bootstrap unpacks the wheels here: beside the library, or at the root of its build tree.
 constexpr const char* kPlaces[] = {"/", "/../../.deps/lib/", "/../.deps/lib/"};
 constexpr const char* kToolKit = "/usr/local/cuda/lib64/";
 
-// The folders to look in after the loader's.
+// Returns the folders to look in after the loader's.
 std::vector<std::string> places() {
   std::vector<std::string> folders;
   Dl_info self{};
@@ -36,7 +36,7 @@ std::vector<std::string> places() {
   return folders;
 }
 
-// The files to try, in order.
+// Returns the files to try, in order.
 std::vector<std::string> candidates(const std::string& path, int driver_version) {
   if (!path.empty()) return {path};
   if (const auto named = environment("LATHE_NVRTC")) return {*named};
@@ -52,7 +52,7 @@ std::vector<std::string> candidates(const std::string& path, int driver_version)
   return files;
 }
 
-// Whether the process has a compiler already, whoever loaded it.
+// True if the process has a compiler already, whoever loaded it.
 bool compiler_is_loaded() {
   const auto visit = [](dl_phdr_info* object, size_t, void*) {
     const char* slash = std::strrchr(object->dlpi_name, '/');
@@ -63,8 +63,8 @@ bool compiler_is_loaded() {
   return dl_iterate_phdr(visit, nullptr) != 0;
 }
 
-// Where the loader looks for names that this library asks for: LD_LIBRARY_PATH as it was when the
-// process began, run paths, the system's folders.
+// Returns where the loader looks for names that this library asks for: LD_LIBRARY_PATH as it was
+// when the process began, run paths, the system's folders.
 std::vector<std::string> loader_folders() {
 #ifdef __GLIBC__
   Dl_info self{};

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where the compiler library is looked for.
+// Says where the compiler library is looked for.
 #pragma once
 
 #include <string>

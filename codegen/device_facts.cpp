@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Devices and their rates, from NVIDIA's published data sheets and the CUDA programming guide's
-// table of technical specifications. Nothing here was measured.
+// Lists devices and their rates, from NVIDIA's published data sheets and the CUDA programming
+// guide's table of technical specifications. Nothing here was measured.
 #include "codegen/device_facts.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of a device that choices depend on. From the driver, or by name where there is no
-// GPU.
+// Holds the numbers of a device that choices depend on: from the driver, or by name where there is
+// no GPU.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct DeviceFacts {
   std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
 };
 
-// The architectures lathe compiles for, in the order of the support matrix.
+// Returns the architectures lathe compiles for, in the order of the support matrix.
 const std::vector<std::string>& supported_archs();
 
 // Facts of a representative device of an architecture; fails naming the archs there are.
@@ -42,7 +42,8 @@ Result<DeviceFacts> facts_of_gpu(const std::string& gpu);
 // representative of facts.arch if the name is unknown. The other facts stay.
 void add_published_rates(const std::string& driver_name, DeviceFacts* facts);
 
-// "sm_90a" for 9.0 and so on: the name under which a device of this compute capability compiles.
+// Returns "sm_90a" for 9.0 and so on: the name under which a device of this compute capability
+// compiles.
 Result<std::string> arch_of_capability(int major, int minor);
 
 }  // namespace lathe

@@ -28,7 +28,7 @@ inline std::string_view included_name(std::string_view line) {
   return end == std::string_view::npos ? std::string_view{} : line.substr(1, end - 1);
 }
 
-// visit(name) for each include line, until it returns false; whether it never did.
+// Calls visit(name) for each include line, until it returns false. True if it never did.
 template <typename Visit>
 bool for_each_include(std::string_view source, Visit visit) {
   while (!source.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How large a launch is and what it moves: what every family's geometry answers.
+// Every family's geometry answers these: how large a launch is and what it moves.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct Grid {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// What a call must move and compute at least.
+// A call must move and compute at least this.
 struct Cost {
   uint64_t minimum_bytes = 0;  // every input read once, every output written once
   uint64_t bytes = 0;          // what these tiles move, halo rows and partial results included

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A mod compiled alone. Its text stands where it stands in a kernel, behind the same tokens,
+// Compiles a mod alone. Its text stands where it stands in a kernel, behind the same tokens,
 // and names nothing that is declared behind it: it is the same function there. In the PTX of its
 // probe every load, store and call is the mod's own but for the marked stores of its results.
 #include <cstddef>

@@ -107,7 +107,7 @@ class Reader {
     variable(head);
   }
 
-  // ".reg .b32 %r<5>" or ".reg .pred p, q".
+  // Reads ".reg .b32 %r<5>" or ".reg .pred p, q".
   void registers(std::string_view head) {
     if (out_.functions.empty()) return;
     head.remove_prefix(std::min(head.find_first_of(" \t"), head.size()));

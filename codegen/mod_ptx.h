@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// PTX as a list of functions and their instructions: enough of it to see what each one touches.
+// Reads PTX as a list of functions and their instructions: enough of it to see what each one
+// touches.
 #pragma once
 
 #include <set>

@@ -36,7 +36,7 @@ bool is_own_memory(std::string_view opcode) {
   return false;
 }
 
-// Operands, without blanks, apart at the commas outside of brackets of any kind.
+// Splits operands at the commas outside of brackets of any kind, without blanks.
 std::vector<std::string_view> split(std::string_view operands) {
   std::vector<std::string_view> out;
   int depth = 0;
@@ -76,8 +76,8 @@ std::string_view special_register(std::string_view operands, const Names& declar
   return {};
 }
 
-// Which registers of a function hold the address of one of some variables, or lie a distance
-// behind: each instruction that writes them makes such an address.
+// Finds the registers of a function that hold the address of one of some variables, or lie a
+// distance behind: each instruction that writes them makes such an address.
 class Addresses {
  public:
   Addresses(const PtxFunction& function, const Names& variables) : variables_(variables) {
@@ -177,7 +177,7 @@ class Purity {
     return false;
   }
 
-  // Whether the address comes from one of `variables`. `known`: found once, when first needed.
+  // True if the address comes from one of `variables`. `known`: found once, when first needed.
   bool reads(const PtxInstruction& each, const Names& variables,
              std::optional<Addresses>* known) const {
     const size_t at = each.operands.find('[');

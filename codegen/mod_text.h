@@ -21,7 +21,7 @@ struct ModToken {
 
 struct ModTokens {
   std::vector<ModToken> all;
-  // Why nobody can be sure of the tokens after `line`; empty: they are all there.
+  // Says why nobody can be sure of the tokens after `line`; empty: they are all there.
   std::string problem;
   int line = 0;
 };

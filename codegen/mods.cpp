@@ -24,7 +24,7 @@ bool one_of(std::string_view word, std::initializer_list<const char*> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Why no mod has this word; null if it may.
+// Returns why no mod has this word; null if it may.
 const char* why_not(std::string_view word) {
   struct Rule {
     std::initializer_list<const char*> words;
@@ -64,7 +64,7 @@ struct Macro {
   bool defined = false, undefined = false;
 };
 
-// By name, what a text defines or undefines anywhere.
+// Returns the macros that a text defines or undefines anywhere, by name.
 std::map<std::string, Macro> macros_of(const Tokens& tokens) {
   std::map<std::string, Macro> macros;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -130,7 +130,7 @@ Status refuse_at(const Mod& mod, int line, const std::string& what) {
   return refuse(mod, text("(", line, "): ", what));
 }
 
-// Before there are tokens.
+// Checks the bytes before there are tokens.
 Status check_bytes(const Mod& mod) {
   const std::string& bytes = mod.text;
   if (bytes.size() > kMostModBytes) {

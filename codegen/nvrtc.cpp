@@ -69,7 +69,7 @@ class HeldInterrupt {
   sigset_t before_ = {};
 };
 
-// What the first comment lines of the PTX say about the compiler.
+// Returns what the first comment lines of the PTX say about the compiler.
 std::string banner_of(const std::string& ptx) {
   std::string banner;
   for (const char* word : {"Compiler Build ID: ", "Cuda compilation tools, "}) {
@@ -90,7 +90,7 @@ bool poisons_the_process(const std::string& flags) {
          flags.find("--Ofast-compile") != std::string::npos;
 }
 
-// Whether the compiler runs in a process of its own.
+// True if the compiler runs in a process of its own.
 bool in_own_process() {
   const auto value = environment("LATHE_COMPILE_PROCESS");
   if (!value || *value == "on") return true;
@@ -100,7 +100,7 @@ bool in_own_process() {
   return true;
 }
 
-// Name and text of each, one after another.
+// Returns name and text of each, one after another.
 std::vector<std::string> headers_of(const std::vector<Mod>& mods) {
   std::vector<std::string> headers;
   for (const Mod& mod : mods) {
@@ -110,13 +110,13 @@ std::vector<std::string> headers_of(const std::vector<Mod>& mods) {
   return headers;
 }
 
-// "option score_mod: bias.cuh", or the first line of a unit without mods.
+// Returns "option score_mod: bias.cuh", or the first line of a unit without mods.
 std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
   if (mods.empty()) return unit.substr(0, unit.find('\n'));
   return comma_list(mods, [](const Mod& mod) { return text("option ", mod.name, ": ", mod.file); });
 }
 
-// What ptxas -v says is matched loosely and numbers strictly: a log in another language or layout
+// Words of ptxas -v are matched loosely and numbers strictly: a log in another language or layout
 // gives -1, never a failed compile.
 
 // The number that stands before `what` in `line`, as in "512 bytes smem"; -1 if there is none.

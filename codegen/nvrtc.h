@@ -16,7 +16,7 @@
 
 namespace lathe {
 
-// -1 where the log could not be parsed: never a failed compile.
+// -1 stands for what could not be parsed in the log: never a failed compile.
 struct CompileReport {
   int registers = -1, barriers = -1, smem_static = -1;
   int stack_bytes = -1, spill_stores = -1, spill_loads = -1;
@@ -38,7 +38,7 @@ class Compiler {
   static Result<std::shared_ptr<const Compiler>> open(const std::string& path = {},
                                                       int driver_version = 0);
 
-  // "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
+  // Returns "nvrtc 13.0 65be0db3...": version and the GNU build id of the loaded object.
   const std::string& identity() const { return facts_.identity; }
   const std::string& path() const { return facts_.path; }
   const std::string& asked() const { return facts_.asked; }  // the name or path that led to path()

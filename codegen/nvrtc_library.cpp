@@ -117,7 +117,7 @@ std::string version_text(int major, int minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-// Why no candidate would do. `newer`: those that opened and are too new for the driver.
+// Says why no candidate would do. `newer`: those that opened and are too new for the driver.
 Status none_of(const std::string& tried, const std::string& newer, int driver_version) {
   if (newer.empty()) {
     return Status(Code::compile_failed,

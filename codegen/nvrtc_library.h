@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC inside the process that calls: dlopen, identity, one compile. Linked into the library and
-// into the compile process (codegen/process/), so it uses neither the environment nor the log.
+// Opens NVRTC inside the process that calls: dlopen, identity, one compile. The code is linked into
+// the library and into the compile process (codegen/process/), so it uses neither the environment
+// nor the log.
 #pragma once
 
 #include <memory>
@@ -54,7 +55,7 @@ struct CompileOutcome {
   static auto fields(auto& self) { return std::tie(self.error, self.log, self.cubin, self.ptx); }
 };
 
-// Whether a driver of this CUDA version (12040 is 12.4; 0: there is none, and all is well) loads
+// True if a driver of this CUDA version (12040 is 12.4; 0: there is none, and all is well) loads
 // what a compiler of this major version makes. NVIDIA's rule ("CUDA minor version compatibility"):
 // a driver loads machine code (cubin) of every minor version of its own major version and of older
 // major versions, never of a newer one. With PTX it is stricter: a driver translates PTX of its own
@@ -75,7 +76,8 @@ std::string build_id_of(const void* address);
 // registers handlers that outlive any one object.
 class NvrtcLibrary {
  public:
-  // The first candidate that opens and whose code the driver loads. Fails naming what was tried.
+  // Returns the first candidate that opens and whose code the driver loads. Fails naming what was
+  // tried.
   static Result<std::shared_ptr<const NvrtcLibrary>> open(
       const std::vector<CompilerCandidate>& candidates, int driver_version);
   ~NvrtcLibrary();

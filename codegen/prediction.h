@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a call would take at best, from what it moves and multiplies, how long its thread blocks
-// take by themselves where that is known, and the published rates of a device. A prediction: else
-// it knows nothing of latencies, of what does not overlap, nor of a product's instruction that
-// cannot reach the published rate.
+// Predicts what a call would take at best, from what it moves and multiplies, how long its thread
+// blocks take by themselves where that is known, and the published rates of a device. Otherwise a
+// prediction knows nothing of latencies, of what does not overlap, nor of a product's instruction
+// that cannot reach the published rate.
 #pragma once
 
 #include "codegen/device_facts.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Units that did not compile, kept for whoever reads the message.
+// Keeps units that did not compile, for whoever reads the message.
 #pragma once
 
 #include <string>

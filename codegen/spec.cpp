@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The canonical text of a spec: the only place that writes it.
+// Writes the canonical text of a spec: nothing else writes it.
 #include "codegen/spec.h"
 
 #include <cassert>

@@ -84,10 +84,10 @@ struct KernelSpec {
   // With mods: what reads captured arrays for them.
   const char* loads = "attention/mods/capture_loads.cuh";
 
-  // "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture. A
-  // mod is there with its digest.
+  // Returns "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.
+  // A mod is there with its digest.
   std::string text() const;
-  // A spec of a template, without constants.
+  // Returns a spec of a template, without constants.
   static KernelSpec of(const Template& from, int threads = 0);
   // Takes the names and sizes of a template over.
   void set(const Template& from);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which embedded files a unit reaches, through its include lines and theirs.
+// Finds the embedded files that a unit reaches, through its include lines and theirs.
 #include "codegen/templates.h"
 
 #include <algorithm>

@@ -27,8 +27,8 @@ struct TemplateFile {
 
 const std::vector<TemplateFile>& template_files();  // sorted by name
 
-// Every embedded file that `unit` reaches through #include "..." lines, sorted by name. Include
-// lines are scanned without evaluating #if: a superset is safe. Mods ("caller/...") are no
+// Returns every embedded file that `unit` reaches through #include "..." lines, sorted by name.
+// Include lines are scanned without evaluating #if: a superset is safe. Mods ("caller/...") are no
 // files of ours and are passed over. Fails on any other name that is not embedded.
 Result<std::vector<const TemplateFile*>> reached_templates(std::string_view unit);
 

@@ -20,8 +20,8 @@ struct AttentionBlock {
   Array q, k, v;  // [rows, H, D], [keys, HK, D], [keys, HK, DV]
   Array slopes;   // [H]; empty: absent
   Ahead ahead;
-  // What becomes of the score of row i, key j and head h last of all, with its derivative; and
-  // whether head h keeps the pair. Empty: nothing, and all do.
+  // score_mod returns the final score of row i, key j and head h, with its derivative; mask_mod is
+  // true if head h keeps the pair. Empty: scores stay, and all pairs are kept.
   std::function<std::pair<double, double>(double score, int64_t i, int64_t j, int64_t h)> score_mod;
   std::function<bool(int64_t i, int64_t j, int64_t h)> mask_mod;
 
@@ -81,9 +81,9 @@ inline void attention_block(const AttentionBlock& a, AttentionForward* state) {
 struct AttentionBlockGradients {
   Array dq, dk, dv;
 };
-// What the block's keys add to the gradients, given the final lse and E = sum(dout * out) - dlse,
-// both [H, rows]. Rows whose lse is -inf add nothing. `round`: of weights and of the scores'
-// gradients before they are multiplied, for what a computation in 16 bits may lose.
+// Adds what the block's keys contribute to the gradients, given the final lse and E = sum(dout *
+// out) - dlse, both [H, rows]. Rows whose lse is -inf add nothing. `round` rounds weights and the
+// scores' gradients before they are multiplied, for what a computation in 16 bits may lose.
 inline void attention_block_backward(
     const AttentionBlock& a, const Array& dout, const Array& lse, const Array& e,
     AttentionBlockGradients* sums,

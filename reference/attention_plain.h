@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a textbook computation of flash_attention gives in the element type, each step rounded to it
-// and each sum in float32, and the bound that follows from its error: a kernel may be off by twice
-// as much. Inputs are already of the element type.
+// Computes flash_attention as a textbook does in the element type, each step rounded to it and each
+// sum in float32, and the bound that follows from its error: a kernel may be off by twice as much.
+// Inputs are already of the element type.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace detail {
 
 inline double to_float(double value) { return static_cast<float>(value); }
 
-// A sum of products in float32, one after another.
+// Returns a sum of products in float32, one after another.
 inline double dot_float(const double* a, const double* b, int64_t count) {
   float sum = 0;
   for (int64_t c = 0; c < count; ++c) sum += static_cast<float>(a[c]) * static_cast<float>(b[c]);
@@ -70,7 +70,7 @@ inline Array scaled_keys(const Attention& a, Round round) {
   return scaled;
 }
 
-// The gradient of one score, back through the cap.
+// Returns the gradient of one score, back through the cap.
 inline double plain_dscore(const Attention& a, const PlainRow& plain, size_t j, double ds,
                            Round round) {
   if (a.softcap <= 0) return ds;
@@ -150,7 +150,7 @@ inline AttentionBackward plain_backward(const Attention& a, Round round) {
   return result;
 }
 
-// The largest finite difference.
+// Returns the largest finite difference.
 inline double largest_error(const Array& actual, const Array& expected) {
   double largest = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -160,9 +160,9 @@ inline double largest_error(const Array& actual, const Array& expected) {
   return largest;
 }
 
-// The bound of compare::Rule::kMax2x. `ratio` is 2; 3 with softcap, or with sinks on packed input.
-// The second term is what one addition and subtraction of the type loses; gradients with softcap
-// get 3e-4 more as `extra`.
+// Returns the bound of compare::Rule::kMax2x. `ratio` is 2; 3 with softcap, or with sinks on packed
+// input. The second term is what one addition and subtraction of the type loses; gradients with
+// softcap get 3e-4 more as `extra`.
 inline double max2x_bound(const Array& expected, const Array& plain, double ratio, Round round,
                           double extra = 0) {
   double lost = 0;

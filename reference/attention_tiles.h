@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What attention must at least do, by looking at every pair of a query row and a key: for figures
-// and limits. Nothing is shared with the ranges that the kernels and the host compute.
+// Counts what attention must at least do, by looking at every pair of a query row and a key: for
+// figures and limits. Nothing is shared with the ranges that the kernels and the host compute.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct PairMask {
   }
 };
 
-// Pairs (row, key) that count.
+// Counts pairs (row, key) that are kept.
 inline int64_t kept_pairs(const PairMask& mask) {
   int64_t count = 0;
   for (int64_t row = 0; row < mask.queries; ++row) {
@@ -30,8 +30,8 @@ inline int64_t kept_pairs(const PairMask& mask) {
   return count;
 }
 
-// Tiles of `rows` by `keys` with at least one such pair. `group` heads are rows of one tile: tile
-// row r is query r / group.
+// Counts tiles of `rows` by `keys` with at least one such pair. `group` heads are rows of one tile:
+// tile row r is query r / group.
 inline int64_t visible_tiles(const PairMask& mask, int64_t rows, int64_t keys, int64_t group = 1) {
   const auto visible = [&](int64_t row, int64_t key) {
     const int64_t last_row = std::min(row + rows, mask.queries * group);

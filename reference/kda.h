@@ -53,7 +53,7 @@ struct Kda {
   size_t beta_at(int64_t row, int64_t hv) const {
     return static_cast<size_t>(row * value_heads + hv);
   }
-  // Of [anything, HV, K, V] or [anything, HV, V, K].
+  // Returns the offset in [anything, HV, K, V] or [anything, HV, V, K].
   size_t state_at(int64_t slot, int64_t hv, int64_t d, int64_t e) const {
     const int64_t within = state_v_first ? e * key_dim + d : d * value_dim + e;
     return static_cast<size_t>((slot * value_heads + hv) * key_dim * value_dim + within);
@@ -73,14 +73,14 @@ struct KdaToken {
   double beta = 0;
 };
 
-// 1 / sqrt(sum x^2 + eps) of a row of q or k.
+// Returns 1 / sqrt(sum x^2 + eps) of a row of q or k.
 inline double kda_norm(const Kda& a, const Array& x, size_t at) {
   double sum = 1e-6;
   for (int64_t d = 0; d < a.key_dim; ++d) sum += x[at + d] * x[at + d];
   return 1.0 / std::sqrt(sum);
 }
 
-// The gate's argument: the raw gate and its bias.
+// Returns the gate's argument: the raw gate and its bias.
 inline double kda_gate_input(const Kda& a, int64_t row, int64_t hv, int64_t d) {
   const double bias = a.dt_bias.empty() ? 0.0 : a.dt_bias[hv * a.key_dim + d];
   return a.g[a.gate_at(row, hv, d)] + bias;
@@ -194,7 +194,7 @@ struct KdaPool {
   Array states;
 
   bool is_slot(int64_t slot) const { return slot >= 0 && slot < slots; }
-  // Where sequence n starts from; -1: it is padding.
+  // Returns the slot that sequence n starts from; -1: it is padding.
   int64_t start(int64_t n) const {
     const int64_t columns_of = std::max<int64_t>(columns, 1);
     const int64_t column = accepted.empty() ? 0 : accepted[n] - 1;

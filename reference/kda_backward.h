@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of kda in double, by the recurrence run backwards; no chunk appears.
+// Computes the gradients of kda in double, by the recurrence run backwards; no chunk appears.
 //
 // With Sd = Diag(exp(g)) S_prev, e = v - Sd^T k, u = beta e, S = Sd + k u^T and o = scale S^T q,
 // and with dS the gradient of S, first from later tokens:
@@ -23,7 +23,7 @@ struct KdaBackward {
   Array dinitial_state;
 };
 
-// What the gates and the logit hand on to what they were made from.
+// Hands the gradients of the gates and the logit on to what they were made from.
 inline void kda_gate_backward(const Kda& a, int64_t row, int64_t hv, int64_t d, double dg,
                               KdaBackward* out) {
   if (!a.gate) {
@@ -54,7 +54,8 @@ inline double kda_beta_backward(const Kda& a, double beta, double dbeta) {
   return dbeta * beta * (1 - beta / (a.negative_eigenvalues ? 2.0 : 1.0));
 }
 
-// x / |x| backwards, row by row: dx = r (dn - n (dn . n)). Rows behind the last sequence have none.
+// Goes back through x / |x|, row by row: dx = r (dn - n (dn . n)). Rows behind the last sequence
+// have no gradient.
 inline void kda_norm_backward(const Kda& a, const Array& x, Array* gradient) {
   for (size_t at = 0; at < a.key_at(a.rows(), 0); at += static_cast<size_t>(a.key_dim)) {
     const double r = kda_norm(a, x, at);
@@ -66,7 +67,8 @@ inline void kda_norm_backward(const Kda& a, const Array& x, Array* gradient) {
   }
 }
 
-// One token backwards. `decayed` is Sd, `ds` the gradient of S coming in and of S_prev going out.
+// Goes back through one token. `decayed` is Sd, `ds` the gradient of S coming in and of S_prev
+// going out.
 inline void kda_step_backward(const Kda& a, int64_t row, int64_t hv, const Array& decayed,
                               Array* ds, KdaBackward* out) {
   const KdaToken t = kda_token(a, row, hv);

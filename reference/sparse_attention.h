@@ -67,7 +67,7 @@ class SparseRow {
   size_t query(int64_t width) const {
     return static_cast<size_t>((token() * a_.heads + h_) * width);
   }
-  // Of row `key` of the key tensor.
+  // Returns the offset of row `key` in the key tensor.
   size_t key(int64_t key, int64_t width) const {
     return static_cast<size_t>((key * a_.kv_heads + h_ / a_.group()) * width);
   }
@@ -83,7 +83,7 @@ class SparseRow {
     return static_cast<size_t>(((n_ * a_.kv_heads + hk) * a_.queries(n_) + i_) * a_.group() + g);
   }
 
-  // Rows of the key tensor.
+  // Returns the rows of the key tensor that the list names.
   std::vector<int64_t> named() const {
     const int64_t length = a_.keys(n_), begin = a_.begin_k[n_];
     const int64_t position = a_.q_pos.empty() ? length - a_.queries(n_) + i_

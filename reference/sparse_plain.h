@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What gathering the listed keys and textbook attention over them give: every row and key head is a
+// Gathers the listed keys and computes textbook attention over them: every row and key head is a
 // sequence of its own, of one query and the keys it names, rotary columns behind the others. With
 // each step rounded to the element type it is the plain computation of sparse attention, whose
 // error bounds a kernel's; without rounding, a second definition.
@@ -17,7 +17,7 @@ struct Gathered {
   std::vector<size_t> lse, key;        // of each gathered key: (key row, key head)
 };
 
-// The rows of the heads of one key head.
+// Returns the rows of the heads of one key head.
 inline Gathered gather(const SparseAttention& a, int64_t kv_head) {
   Gathered out;
   Attention& d = out.attention;
@@ -61,7 +61,8 @@ inline Gathered gather(const SparseAttention& a, int64_t kv_head) {
 
 namespace detail {
 
-// to[at[i]] (+)= columns first.. of row i of `from`, of which `width` wide rows are `all` wide.
+// Adds columns first.. of row i of `from` to row at[i] of `to`. Rows of `to` have `width` columns,
+// rows of `from` have `all`.
 inline void put_rows(Array* to, const std::vector<size_t>& at, const Array& from, int64_t all,
                      int64_t first, int64_t width) {
   for (size_t i = 0; i < at.size(); ++i) {

@@ -41,7 +41,7 @@ Built build_safely(lathe_context& context, const KernelSpec& spec, const Busy& b
 
 namespace {
 
-// Equal ones after the others: which of them was compiled does not depend on threads then.
+// Puts equal specs behind the others: which of them was compiled does not depend on threads then.
 struct Order {
   std::vector<size_t> distinct, repeated;
 };

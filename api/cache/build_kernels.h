@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Building the kernels of a plan: side by side where they have to be compiled.
+// Builds the kernels of a plan, side by side where they have to be compiled.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@
 
 namespace lathe {
 
-// What plans of the problem in the context are made of; nothing is compiled. Of a problem that was
-// read from a line and names a group, by the rules and by what is tuned here, which its ranks may
-// come to share.
+// Returns the specs that plans of the problem in the context are made of; nothing is compiled. If
+// the problem was read from a line and names a group, choices follow the rules and what is tuned
+// here, which its ranks may come to share.
 Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
                                                 const lathe_problem& problem);
 
-// In the order of `specs`. Of several failures the first in that order. Counts each kernel in the
-// context. `most` threads; 0: as many as cores and memory allow.
+// Returns the kernels in the order of `specs`, or the first failure in that order. Counts each
+// kernel in the context. `most` is the number of threads; 0: as many as cores and memory allow.
 Result<std::vector<std::shared_ptr<const BuiltKernel>>> build_kernels(
     lathe_context& context, const std::vector<KernelSpec>& specs, int most = 0);
 
-// The same, and into the context's device, if there is one: in the order of `specs` and each as
-// soon as it can be, so that the next one is read into the memory that its code was in. What was
-// loaded before a failure stays loaded, and the next plan finds it.
+// Does the same and loads the kernels into the context's device, if there is one: in the order of
+// `specs` and each as soon as it can be, so that the next one is read into the memory that its code
+// was in. Kernels loaded before a failure stay loaded, and the next plan finds them.
 Result<std::vector<LoadedKernel>> load_kernels(lathe_context& context,
                                                const std::vector<KernelSpec>& specs);
 
-// build_counted for the work of work_through, which must not throw.
+// Calls build_counted as work for work_through, which must not throw.
 Result<std::shared_ptr<const BuiltKernel>> build_safely(lathe_context& context,
                                                         const KernelSpec& spec, const Busy& busy);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bundles as their users see them.
+// Holds the C functions of bundles.
 #include "cache/bundle/bundle.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lathe {
 namespace {
 
-// What the calling thread was last lent.
+// Holds the texts that the calling thread was last lent.
 struct Lent {
   std::string problems, information, lines;
 };
@@ -48,7 +48,7 @@ Status give(const BundleReport& report, std::string information, lathe_bundle_re
   return give_sized(told, out);
 }
 
-// Of a file just written.
+// Reports on a file just written.
 Status give_of(const BundleReport& report, const char* path, lathe_bundle_report* out) {
   if (!out) return {};
   LATHE_ASSIGN(const auto bundle, Bundle::open(path));

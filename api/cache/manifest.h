@@ -19,13 +19,14 @@ namespace lathe {
 // escaped.
 inline constexpr size_t kMostLineBytes = 8 << 20;
 
-// The canonical text, ASCII, without a newline. Fails where a text is no UTF-8.
+// Returns the canonical text, ASCII, without a newline. Fails where a text is no UTF-8.
 Result<std::string> problem_text(const lathe_problem& problem);
 
-// What the setters of a problem say about each field holds here too. Opens no file.
+// Makes the problem of a line. The rules of a problem's setters about each field hold here too.
+// Opens no file.
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view line);
 
-// A failure to find kernels, with the line of the problem below its first line.
+// Returns a failure to find kernels with the line of the problem below its first line.
 Status with_problem(const Status& status, const lathe_problem& problem);
 
 // The words of a group's flags in a line, in this order.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a line to a problem. Each refusal says where in the line, what was found and what is
+// Makes a problem of a line. Each refusal says where in the line, what was found and what is
 // allowed.
 #include <charconv>
 #include <functional>
@@ -26,7 +26,7 @@ constexpr size_t kMostWords = 200;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr size_t kMostShown = 100;
 
-// A value for messages.
+// Returns a value for messages.
 std::string shown(const Json& value) {
   std::string out = value.dump(-1, ' ', true);
   if (out.size() > kMostShown) out = out.substr(0, kMostShown) + "...";
@@ -37,7 +37,7 @@ Status wrong(std::string_view field, const Json& value, std::string_view allowed
   return invalid(text(field, " is ", shown(value), "; allowed is ", allowed));
 }
 
-// A whole number that fits.
+// True for a whole number that fits.
 bool is_int64(const Json& value) {
   if (value.is_number_unsigned()) {
     return value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
@@ -58,7 +58,7 @@ Status refusal(const JsonFault& fault) {
     case JsonFault::Kind::syntax:
       break;
   }
-  // Without the parser's own name and number of the fault.
+  // The message leaves out the parser's own name and number of the fault.
   const size_t from = fault.detail.find("] ");
   return invalid("the line is no JSON: " +
                  fault.detail.substr(from == std::string::npos ? 0 : from + 2, kMostWords));
@@ -169,7 +169,7 @@ Status read_group(lathe_problem* problem, const Json& value) {
   return {};
 }
 
-// An object of the line, or none.
+// Calls `read` for each member of an object of the line, if the line has it.
 Status for_each(const Json& line, const char* field,
                 const std::function<Status(const std::string&, const Json&)>& read) {
   if (!line.contains(field)) return {};

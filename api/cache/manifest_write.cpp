@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a problem to its line.
+// Writes the line of a problem.
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>

@@ -50,9 +50,9 @@ std::string Recorder::append(const std::string& line) const {
   return why;
 }
 
-// One write under a lock, so that a part of a line, which a full disk leaves, can be taken back
-// before anybody adds to it. Where there are no locks, or somebody keeps one, lines are still kept
-// apart: each is one write at the end of the file.
+// Makes one write under a lock, so that a part of a line, which a full disk leaves, can be taken
+// back before anybody adds to it. Lines are kept apart without locks too, or if somebody keeps one:
+// each is one write at the end of the file.
 std::string Recorder::append_to(int file, const std::string& line) const {
   const bool locked = lock(file);
   struct stat before = {};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// LATHE_RECORD: the problems that a process asks for, as lines of a manifest. Any number of
-// processes may record into one file.
+// Records the problems that a process asks for, as lines of a manifest, in the file of
+// LATHE_RECORD. Any number of processes may record into one file.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,15 @@ namespace lathe {
 class Recorder {
  public:
   explicit Recorder(std::string path, const FileSystem& fs = real_fs());
-  // That of the file which LATHE_RECORD names now, one for each file in a process; null if unset.
+  // Returns the recorder of the file that LATHE_RECORD names now: one for each file in a process,
+  // null if the variable is unset.
   static std::shared_ptr<Recorder> from_environment();
 
   // Appends the problem's line, the first time that this process has it.
   void note(const lathe_problem& problem);
 
  private:
-  // Why it failed; empty if it did not. `line` ends in a newline.
+  // Returns why it failed; empty if it did not. `line` ends in a newline.
   std::string append(const std::string& line) const;
   std::string append_to(int file, const std::string& line) const;
   bool lock(int file) const;

@@ -115,7 +115,7 @@ int64_t number_of(std::string_view text, int64_t otherwise) {
   return error == std::errc() && value >= 0 ? value : otherwise;
 }
 
-// What follows `name` at the beginning of a line.
+// Returns what follows `name` where that begins a line.
 std::string_view after(std::string_view text, std::string_view name) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -136,7 +136,7 @@ int64_t left_in(const MachineTexts::Group& group) {
   return limit - std::max<int64_t>(used - pages, 0);
 }
 
-// `path` and all above it, below `place`, each with its three files.
+// Adds `path` and all above it, below `place`, each with its three files.
 void add_groups(const std::string& place, std::string path, const char* limit, const char* used,
                 std::vector<MachineTexts::Group>* out) {
   for (;;) {

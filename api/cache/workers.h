@@ -12,11 +12,11 @@
 
 namespace lathe {
 
-// What a compile takes at most, mostly the compiler's own memory.
+// A compile takes at most this much memory, mostly the compiler's own.
 inline constexpr int64_t kWorkerBytes = 250'000'000;
 inline constexpr size_t kWorkerStackBytes = 8 << 20;
 
-// What the system says of its memory, as text.
+// The system says this of its memory, as text.
 struct MachineTexts {
   struct Group {  // a control group, or one around it
     std::string limit, used, stat;
@@ -27,7 +27,7 @@ struct MachineTexts {
 };
 // `root` stands before /proc and /sys.
 MachineTexts machine_texts(const std::string& root = {});
-// At least 1. What cannot be read bounds nothing.
+// Returns at least 1. A figure that cannot be read bounds nothing.
 int workers_allowed(const MachineTexts& machine);
 
 // Called by an item's work that is about to take long: a compile, or waiting for another's.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe cache pack | unpack | merge | list`, and `verify` of a bundle.
+// Runs `lathe cache pack | unpack | merge | list`, and `verify` of a bundle.
 #include <cstdio>
 
 #include "api/cli/cache.h"
@@ -18,7 +18,7 @@ Json information_of(const lathe_bundle_report& report) {
   return out;
 }
 
-// What was done, in a sentence that begins with `did`, or as an object.
+// Prints the report, in a sentence that begins with `did`, or as an object.
 int tell(const lathe_bundle_report& report, const CacheOptions& options, const char* did) {
   if (options.json) {
     Json json = {{"bundle", options.bundle}, {"entries", report.entries}, {"bytes", report.bytes}};

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of `lathe cache` share.
+// The parts of `lathe cache` share these declarations.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ int pack_bundle(const CacheOptions& options);
 int unpack_bundle(const CacheOptions& options);
 int merge_bundles(const CacheOptions& options);
 int verify_bundle(const CacheOptions& options);
-// Of a bundle, or of every tier of the cache.
+// Lists the kernels of a bundle, or of every tier of the cache.
 int list_kernels(const CacheOptions& options);
 
 }  // namespace lathe::cli

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe check`: run under all checkers of the simulator and tell what they found.
+// `lathe check` runs under all checkers of the simulator and tells what they found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

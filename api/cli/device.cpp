@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which device the program works on.
+// Chooses the device that the program works on.
 #include "api/cli/device.h"
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ lathe_device_kind kind_of(const std::string& word) {
   return LATHE_DEVICE_NONE;
 }
 
-// What `auto` means here; "auto" if the environment leaves it open.
+// Returns what `auto` means here; "auto" if the environment leaves it open.
 std::string chosen_device(const std::string& device) {
   if (device != "auto") return device;
   const char* text = std::getenv("LATHE_DEVICE");

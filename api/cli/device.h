@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Opening a context from --device, --arch and --cache-dir.
+// Opens a context from --device, --arch and --cache-dir.
 #pragma once
 
 #include "api/cli/handles.h"

@@ -11,7 +11,7 @@
 namespace lathe::cli {
 namespace {
 
-// What is found may change between two calls, so the size is only a hint.
+// The findings may change between two calls, so the size is only a hint.
 std::string doctor_text() {
   std::string text;
   size_t needed = 4096;

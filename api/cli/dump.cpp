@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe dump`: the emitted source, the PTX or the key text of the kernels of a problem.
+// `lathe dump` prints the emitted source, the PTX or the key text of the kernels of a problem.
 #include <algorithm>
 #include <cstdio>
 

@@ -58,7 +58,7 @@ class PartRun {
   StageTimes times_;
 };
 
-// The shard of one rank, cut as the lengths and offsets among `inputs` say.
+// Returns the shard of one rank, cut as the lengths and offsets among `inputs` say.
 Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& ranks, int rank);
 
 // Every input of `problem` must be among `inputs`. `report` gets

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Failures and the text of messages.
+// Makes failures and the text of messages.
 #include "api/cli/failure.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How the program ends: exit codes, and the one exception that carries a code and a sentence.
+// The program ends with an exit code; one exception carries a code and a sentence.
 #pragma once
 
 #include <stdexcept>
@@ -20,9 +20,10 @@ struct Failure : std::runtime_error {
   ExitCode code;
 };
 
-// The caller's arguments or input: names the thing, the value found, the values allowed.
+// Refuses the caller's arguments or input: the text names the thing, the value found, the values
+// allowed.
 [[noreturn]] void refuse(const std::string& text);
-// The device, the compiler or the disk.
+// Reports a failure of the device, the compiler or the disk.
 [[noreturn]] void fail(const std::string& text);
 
 // Turns a failed call of the library into a Failure with the library's own text.

@@ -27,7 +27,7 @@ Owner made(Create create, const Arguments&... arguments) {
   return Owner(object);
 }
 
-// The struct that the library fills: told<lathe_kernel_info>(lathe_plan_kernel, plan, 0).
+// Returns the struct that the library fills: told<lathe_kernel_info>(lathe_plan_kernel, plan, 0).
 template <typename Info, typename Get, typename... Arguments>
 Info told(Get get, const Arguments&... arguments) {
   Info info{};

@@ -10,9 +10,9 @@
 
 namespace lathe::cli {
 
-// While it lives. Made before any thread is: SIGINT is blocked in all of them and waited for in one
-// of its own, because NVRTC's front end handles it as it likes while it compiles for the first time
-// in a process (it exits).
+// Catches Control-C while it lives. It is made before any thread is: SIGINT is blocked in all of
+// them and waited for in one of its own, because NVRTC's front end handles it as it likes while it
+// compiles for the first time in a process (it exits).
 class Interrupt {
  public:
   Interrupt();
@@ -30,7 +30,7 @@ class Interrupt {
   std::thread waiting_;
 };
 
-// What a shell takes for "ended by Control-C".
+// A shell takes this for "ended by Control-C".
 inline constexpr int kInterrupted = 128 + SIGINT;
 
 }  // namespace lathe::cli

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The program `lathe`. The command line: verbs, what all of them share, and what is wrong with the
-// words.
+// The program `lathe` reads its command line: verbs, flags that all of them share, and faults in
+// the words.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>

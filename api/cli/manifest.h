@@ -21,7 +21,7 @@ struct ManifestLine {
 // Each problem once; "-" is standard input. Refuses, naming the line, what the library cannot read.
 std::vector<ManifestLine> read_manifest(const std::string& path);
 
-// What a line of ManifestLine::text says, but for mods and group, as the command line's verbs
+// Holds what a line of ManifestLine::text says, but for mods and group, as the command line's verbs
 // have it.
 struct LineParts {
   const lathe_operator_info* op = nullptr;

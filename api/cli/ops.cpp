@@ -20,7 +20,7 @@ struct Entry {
   std::string sentence;
 };
 
-// Words of a sentence, indented, in lines of at most 96 columns.
+// Returns words of a sentence, indented, in lines of at most 96 columns.
 std::string indented(const std::string& sentence) {
   constexpr size_t kWidth = 96;
   std::string out, line = "     ";

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shared flags.
+// Adds flags that several verbs share.
 #include "api/cli/options.h"
 
 #include <algorithm>

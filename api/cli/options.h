@@ -10,12 +10,13 @@
 
 namespace lathe::cli {
 
-// --device, --arch, --cache-dir. `devices` lists what --device allows; the first is the default.
+// Adds --device, --arch and --cache-dir. `devices` lists what --device allows; the first is the
+// default.
 void add_device_flags(CLI::App* verb, DeviceOptions* options,
                       const std::vector<std::string>& devices);
 void add_json_flag(CLI::App* verb, bool* json);
 
-// How explain and dump are told a problem: from a file's header, or tensor by tensor.
+// Explain and dump take a problem from a file's header, or tensor by tensor.
 struct ProblemOptions {
   std::string op;
   std::string input;
@@ -24,22 +25,22 @@ struct ProblemOptions {
 };
 void add_problem_flags(CLI::App* verb, ProblemOptions* options);
 Problem problem_from(const ProblemOptions& options);
-// "x=bf16:1,-1,4096"
+// Reads "x=bf16:1,-1,4096".
 std::pair<std::string, TensorSpec> parse_tensor(const std::string& text);
 
-// "OP": a positional argument with the known operators in its help.
+// Adds "OP", a positional argument with the known operators in its help.
 void add_operator(CLI::App* verb, std::string* op);
 void add_set_flag(CLI::App* verb, std::vector<std::string>* set);
 
 // A whole number; anything else, or one outside [low, high], is refused.
 int64_t parse_int(const std::string& flag, const std::string& text, int64_t low, int64_t high);
 
-// "a,b" -> {"a", "b"}
+// Splits "a,b" into {"a", "b"}.
 std::vector<std::string> split(const std::string& text, char separator);
 // The lines of a text that are not empty, each with so many fields between tabs.
 std::vector<std::vector<std::string>> rows_of(const std::string& text, size_t fields);
 
-// For printf's %llu.
+// Casts for printf's %llu.
 inline unsigned long long llu(uint64_t value) { return value; }
 
 }  // namespace lathe::cli

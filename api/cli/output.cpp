@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Output files: see output.h.
+// Writes output files: see output.h.
 #include "api/cli/output.h"
 
 #include <filesystem>

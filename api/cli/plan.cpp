@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe plan`: the pure functions behind context parallelism, from a file of cases to a file of
-// answers.
+// `lathe plan` calls the pure functions behind context parallelism, from a file of cases to a file
+// of answers.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -31,7 +31,7 @@ std::string read_text(const char* option, const std::string& path) {
   return text.str();
 }
 
-// Of the cases that were not refused.
+// Returns the schedules of the cases that were not refused.
 std::vector<Schedule> schedules_of(const std::string& asked, const char* answers) {
   const Json cases = Json::parse(asked).at("cases"), results = Json::parse(answers).at("cases");
   std::vector<Schedule> out;

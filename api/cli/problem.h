@@ -27,32 +27,32 @@ struct Problem {
 const lathe_operator_info* find_operator(const std::string& name);
 const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const std::string& name);
 
-// "key=value" texts; each key once.
+// Reads "key=value" texts; each key once.
 Settings parse_settings(const std::vector<std::string>& texts);
 // The value of an option; its default if it is not set.
 std::string setting(const Problem& problem, const std::string& option);
 
-// The problem of these tensors. Outputs among them are taken as the list of what is wanted; without
-// any, lathe_problem_infer says. `values` (may be null) are checked, where kernels would trust
-// them.
+// Makes the problem of these tensors. Outputs among them are taken as the list of what is wanted;
+// without any, lathe_problem_infer says. `values` (may be null) are checked, where kernels would
+// trust them.
 Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors,
                      const TensorMap* values = nullptr);
 
-// Whether a tensor is in and out, and the run changes it.
+// True if a tensor is in and out, and the run changes it.
 bool is_changed(const Problem& problem, const std::string& name);
 
-// "d" + the name of an input: its gradient.
+// True for "d" + the name of an input, which is its gradient.
 bool is_input_gradient(const lathe_operator_info* op, const std::string& name);
 
-// The library's problem. Extents that may change from run to run are left open, so that the plan is
-// the same one that a manifest with open extents makes.
+// Makes the library's problem. Extents that may change from run to run are left open, so that the
+// plan is the same one that a manifest with open extents makes.
 ProblemHandle declare(const Problem& problem);
 
 using DeviceTensors = std::map<std::string, DeviceTensor>;
-// All tensors of a problem, those in `values` with what they hold.
+// Returns all tensors of a problem, those in `values` with what they hold.
 DeviceTensors on_device(lathe_context* context, const Problem& problem, const TensorMap& values);
 
-// What a call of the plan is given of these tensors, by name.
+// Returns the slots of a call of the plan, filled with these tensors by name.
 template <typename Tensors>
 std::vector<const DLTensor*> slots_of(const lathe_plan* plan, const Tensors& tensors) {
   std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan), nullptr);

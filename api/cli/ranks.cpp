@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// execute: one thread per rank, each with its own group, all on one context.
+// Executes on one thread per rank, each with its own group, all on one context.
 #include <algorithm>
 #include <barrier>
 #include <exception>
@@ -13,7 +13,7 @@
 namespace lathe::cli {
 namespace {
 
-// What the ranks share. The first failure in time is the one to tell: those after it are mostly
+// The ranks share this. The first failure in time is the one to tell: those after it are mostly
 // ranks that miss their partner.
 class Crew {
  public:

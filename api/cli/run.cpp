@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe run`: one operator on safetensors files.
+// `lathe run` runs one operator on safetensors files.
 #include "api/cli/run.h"
 
 #include <cstdio>
@@ -13,8 +13,8 @@
 namespace lathe::cli {
 namespace {
 
-// "kda ran on the simulator (sm_90a) in 12 ms: 2 kernels, 1 compiled (310 ms to prepare), 1 from
-// the cache"
+// Writes "kda ran on the simulator (sm_90a) in 12 ms: 2 kernels, 1 compiled (310 ms to prepare), 1
+// from the cache"
 std::string summary(const std::string& op, const Report& report, const StageTimes& times) {
   const auto ms = [](double value) {
     char text[32];

@@ -172,7 +172,7 @@ int tune(const TuneOptions& options) {
   return kDone;
 }
 
-// Whose database: of a GPU by name, or of the device.
+// Opens the database of a GPU by name, or of the device.
 Context open_database(const TuneOptions& options) {
   if (options.gpu.empty()) return open_context(options.device);
   return open_context({"none", options.gpu, options.device.cache_dir});

@@ -14,7 +14,7 @@ namespace lathe::cli {
 
 using Action = std::function<int()>;  // gives the exit code
 
-// Tensors, shapes, options, defaults and sentences of one operator, in lines.
+// Lists tensors, shapes, options, defaults and sentences of one operator, in lines.
 std::string operator_text(const lathe_operator_info& op);
 
 Action add_run(CLI::App* app);

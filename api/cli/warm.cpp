@@ -35,7 +35,7 @@ struct WarmLine {
   const WarmTarget* target = nullptr;
 };
 
-// What was packed, if anything.
+// Holds what was packed, if anything.
 struct WarmBundle {
   std::string path;
   Json report;
@@ -69,14 +69,15 @@ void print_line(const WarmLine& line, const lathe_warming_item_info& item) {
   std::printf("  %8.1f ms\n", item.milliseconds);
 }
 
-// What is left, by the time that compiles have taken so far: what was found took none.
+// Estimates the seconds left from the time that compiles have taken so far; kernels that were found
+// took none.
 double seconds_left(double spent, size_t done, size_t total, size_t compiled) {
   const size_t counted = compiled > 0 ? compiled : done;
   if (counted == 0) return -1;
   return spent / static_cast<double>(counted) * static_cast<double>(total - done);
 }
 
-// A bar on a terminal, elsewhere a line now and then.
+// Shows a bar on a terminal, elsewhere a line now and then.
 class WarmProgress {
  public:
   void count(size_t done, size_t total, size_t compiled) {
@@ -110,7 +111,7 @@ WarmTotals totals_of(const lathe_warming* warming) {
   return out;
 }
 
-// Failures on standard error, the rest on standard output.
+// Reports failures on standard error, the rest on standard output.
 void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& lines,
                     const WarmBundle& bundle, bool json) {
   const WarmTotals totals = totals_of(warming);
@@ -187,7 +188,7 @@ std::vector<WarmTarget> open_targets(const WarmOptions& options) {
   return targets;
 }
 
-// Whether every line has all its kernels.
+// True if every line has all its kernels.
 bool all_there(const lathe_warming* warming) {
   for (size_t i = 0; i < lathe_warming_item_count(warming); ++i) {
     const auto item = told<lathe_warming_item_info>(lathe_warming_item, warming, i);
@@ -234,7 +235,7 @@ int warm(const WarmOptions& options) {
   std::vector<WarmLine> lines;
   for (const WarmTarget& target : targets) {
     for (const ManifestLine& line : manifest) {
-      // What it cannot choose kernels for is an item that the report tells of.
+      // A problem that it cannot choose kernels for is an item that the report tells of.
       (void)lathe_warming_add(warming.get(), target.context.get(), line.problem.get());
       lines.push_back({line.number, &target});
     }

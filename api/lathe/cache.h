@@ -25,12 +25,13 @@ LATHE_API lathe_status lathe_warm(lathe_context* context, const lathe_problem* p
 typedef struct lathe_warming lathe_warming;
 LATHE_API lathe_status lathe_warming_create(lathe_warming** out);
 LATHE_API void lathe_warming_destroy(lathe_warming* warming);
-/* Chooses the kernels of `problem` in `context`; compiles nothing. What fails is an item too, the
- * next one, with the status that is returned. */
+/* Chooses the kernels of `problem` in `context`; compiles nothing. A problem that fails is an item
+ * too, the next one, with the status that is returned. */
 LATHE_API lathe_status lathe_warming_add(lathe_warming* warming, lathe_context* context,
                                          const lathe_problem* problem);
-/* After each kernel, and once before the first; one call at a time, from any thread. `compiled` of
- * those that are `done`. Other than 0: no further kernel is begun. */
+/* Called after each kernel, and once before the first; one call at a time, from any thread.
+ * `compiled` is the number of the `done` kernels that were compiled. If the result is not 0, no
+ * further kernel is begun. */
 typedef int (*lathe_warming_progress)(void* user, size_t done, size_t total, size_t compiled);
 /* Builds what is not built yet, `jobs` kernels at once; 0: as many as there are cores and memory
  * (250 MB each) for. A failure does not stop the others: when all were tried, the first one in the
@@ -50,8 +51,8 @@ typedef struct lathe_warming_item_info {
   double milliseconds;     /* spent on those that no earlier item needs */
 } lathe_warming_item_info;
 LATHE_API size_t lathe_warming_item_count(const lathe_warming* warming);
-/* In the order of lathe_warming_add. Lent strings stay good until the next call of _run, or
- * _destroy. */
+/* Items are in the order of lathe_warming_add. Lent strings stay good until the next call of _run,
+ * or _destroy. */
 LATHE_API lathe_status lathe_warming_item(const lathe_warming* warming, size_t index,
                                           lathe_warming_item_info* out);
 
@@ -106,14 +107,14 @@ typedef struct lathe_tier_info {
   uint64_t entries, bytes;
   uint64_t hits, misses, corrupt; /* by this context */
 } lathe_tier_info;
-/* 0 if the context is NULL. */
+/* Returns 0 if the context is NULL. */
 LATHE_API size_t lathe_cache_tier_count(const lathe_context* context);
 /* Lent strings stay good as long as the context. INVALID_ARGUMENT beyond the last. */
 LATHE_API lathe_status lathe_cache_tier(lathe_context* context, size_t index, lathe_tier_info* out);
 
-/* What is in all tiers, a line each: "key<TAB>kernel<TAB>arch<TAB>bytes<TAB>spec<TAB>path of the
- * tier". A key that several tiers hold is told for the first; damaged entries are not told. `lines`
- * is lent until the calling thread's next call that lists or reports. */
+/* Lists the kernels in all tiers, a line each: "key<TAB>kernel<TAB>arch<TAB>bytes<TAB>spec<TAB>path
+ * of the tier". A key that several tiers hold is told for the first; damaged entries are not told.
+ * `lines` is lent until the calling thread's next call that lists or reports. */
 LATHE_API lathe_status lathe_cache_list(lathe_context* context, const char** lines);
 
 /* ---- bundles
@@ -146,14 +147,14 @@ LATHE_API lathe_status lathe_cache_pack(lathe_context* context, const char* path
  * there is no directory, or if it did not take an entry. `out` may be NULL. */
 LATHE_API lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
                                           lathe_bundle_report* out);
-/* The union of `count` bundles into a new one, which may be one of them. INVALID_ARGUMENT if two
- * hold other code under one key, which it names. `out` may be NULL. */
+/* Writes the union of `count` bundles into a new one, which may be one of them. INVALID_ARGUMENT if
+ * two hold other code under one key, which it names. `out` may be NULL. */
 LATHE_API lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_t count,
                                           lathe_bundle_report* out);
 /* Reads every entry. LATHE_OK with out->bad > 0 if some are damaged. */
 LATHE_API lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report* out);
-/* The same, and `lines` (lent as the report's texts) tells the entries as lathe_cache_list does,
- * without the last field. Of a damaged one kernel and arch are "?". `out` may be NULL. */
+/* Does the same, and `lines` (lent as the report's texts) tells the entries as lathe_cache_list
+ * does, without the last field. A damaged entry has "?" for kernel and arch. `out` may be NULL. */
 LATHE_API lathe_status lathe_bundle_list(const char* path, const char** lines,
                                          lathe_bundle_report* out);
 
@@ -165,7 +166,7 @@ LATHE_API lathe_status lathe_bundle_list(const char* path, const char** lines,
  * CACHE_IO if the disk or the folder refuses, which the text names; what was at `path` is then
  * still there. */
 
-/* Whether lathe_file_write can work, before time is spent on what is to be written. */
+/* Checks that lathe_file_write can work, before time is spent on what is to be written. */
 LATHE_API lathe_status lathe_file_check(const char* path);
 /* Writes `count` pieces one after another; a piece of 0 bytes may be NULL. */
 LATHE_API lathe_status lathe_file_write(const char* path, const void* const* pieces,

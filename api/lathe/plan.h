@@ -57,7 +57,7 @@ typedef struct lathe_operator_info {
 } lathe_operator_info;
 
 LATHE_API size_t lathe_operator_count(void);
-/* NULL if there is no such operator. Lent for ever. */
+/* Returns NULL if there is no such operator. The struct is lent for ever. */
 LATHE_API const lathe_operator_info* lathe_operator_at(size_t index);
 LATHE_API const lathe_operator_info* lathe_operator_find(const char* name);
 
@@ -87,16 +87,17 @@ LATHE_API lathe_status lathe_problem_set_double(lathe_problem* problem, const ch
  * missing, empty or over 256 KiB. */
 LATHE_API lathe_status lathe_problem_set_string(lathe_problem* problem, const char* option,
                                                 const char* value);
-/* What an option that allows FILE would be read from: `size` bytes of device text, copied. Messages
- * call it "<score_mod>". Kernels are cached by the bytes, wherever they came from. Whether the text
- * compiles, has the functions that it must and is pure is seen when a plan is made
+/* Sets an option that allows FILE to `size` bytes of device text, copied. Messages call the text
+ * "<score_mod>". Kernels are cached by the bytes, wherever they came from. The text must compile,
+ * have the functions that it must and be pure, which is checked when a plan is made
  * (INVALID_ARGUMENT, with the compiler's words and the text's line numbers). */
 LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char* option,
                                               const char* text, size_t size);
 
 /* The sequence axis is split over `group`, which must outlive the plan. */
 #define LATHE_REDUCE_PARAMETER_GRADS 1u /* weight and bias gradients are summed over the ranks */
-/* How queries and keys of attention meet. Without one of these keys and values travel a ring. */
+/* Queries and keys of attention meet in one of these ways. Without one, keys and values travel a
+ * ring. */
 #define LATHE_ALLGATHER 2u      /* keys and values are gathered on every rank */
 #define LATHE_DISPATCH 4u       /* both move to where the planner balances the work */
 #define LATHE_EXCHANGE_HEADS 8u /* all-to-all: whole sequences, a share of the heads */
@@ -140,11 +141,11 @@ typedef struct lathe_tensor_info {
   lathe_axis token_axis;            /* whose tokens these are */
   int counts_chunks;                /* the dimension counts chunks of tokens, not tokens */
 } lathe_tensor_info;
-/* `index` as in lathe_operator_info. */
+/* `index` is as in lathe_operator_info. */
 LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, size_t index,
                                                  lathe_tensor_info* out);
 
-/* A problem as one line of text: a JSON object,
+/* Writes a problem as one line of text: a JSON object,
  *   {"op": "flash_attention", "tensors": {"q": ["bf16", [-1, -1, 32, 128]], ...},
  *    "options": {"causal": 1}, "alignment": 8, "snippets": {"score_mod": "..."},
  *    "group": {"world": 4, "flags": ["allgather"]}}
@@ -158,13 +159,14 @@ LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, s
  * INVALID_ARGUMENT if a text is no UTF-8. */
 LATHE_API lathe_status lathe_problem_text(const lathe_problem* problem, char* text, size_t bytes,
                                           size_t* needed);
-/* The problem of a line of `bytes` bytes. Its text is the line, if the line is canonical: spaces,
- * another order, true for 1 and numbers as texts are read too. INVALID_ARGUMENT, with what was
- * found and what is allowed, for what is no JSON, has over 8 MiB, holds a name twice or an unknown
- * field, or what the function for that part of a problem refuses. No file is opened: a text is in
- * mods, or it is refused.
- * Of a group only the number of ranks is known: plans can be made, described and warmed, but
- * lathe_plan_run and lathe_shard_prepare refuse them. lathe_problem_group gives it a real one. */
+/* Makes the problem of a line of `bytes` bytes. Its text is the line, if the line is canonical:
+ * spaces, another order, true for 1 and numbers as texts are read too. INVALID_ARGUMENT, with what
+ * was found and what is allowed, for what is no JSON, has over 8 MiB, holds a name twice or an
+ * unknown field, or what the function for that part of a problem refuses. No file is opened: a text
+ * is in mods, or it is refused.
+ * The line gives only the number of ranks of a group: plans can be made, described and warmed, but
+ * lathe_plan_run and lathe_shard_prepare refuse them. lathe_problem_group gives the problem a real
+ * group. */
 LATHE_API lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes);
 
 /* ---- plans --------------------------------------------------------------------------------------
@@ -179,15 +181,15 @@ LATHE_API lathe_status lathe_problem_parse(lathe_problem** out, const char* line
  * COMPILE_FAILED, NOT_CACHED, CUDA, NCCL, TIMEOUT. The problem may be destroyed afterwards. */
 LATHE_API lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
                                          const lathe_problem* problem);
-/* After its runs have finished on the device. */
+/* The caller waits until the plan's runs have finished on the device. */
 LATHE_API void lathe_plan_destroy(lathe_plan* plan);
 
-/* The index of a declared tensor in the array that lathe_plan_run takes. */
+/* Gives the index of a declared tensor in the array that lathe_plan_run takes. */
 LATHE_API lathe_status lathe_plan_slot(const lathe_plan* plan, const char* name, size_t* out);
 LATHE_API size_t lathe_plan_slot_count(const lathe_plan* plan);
 
-/* Device bytes a run with tensors of these shapes needs; only shapes are read, data may be NULL.
- * With a group, `shard` says how the sequence axis is cut; NULL otherwise. */
+/* Gives the device bytes that a run with tensors of these shapes needs; only shapes are read, data
+ * may be NULL. With a group, `shard` says how the sequence axis is cut; NULL otherwise. */
 LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTensor* const* slots,
                                             const lathe_shard* shard, size_t* out_bytes);
 
@@ -208,11 +210,12 @@ LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTens
 LATHE_API lathe_status lathe_plan_run(const lathe_plan* plan, const DLTensor* const* slots,
                                       void* workspace, size_t workspace_bytes, void* stream);
 
-/* The same on one rank of a group; every rank calls it. Activations hold this rank's tokens of the
- * shard; cu_seqlens and states are those of the whole axis, on every rank: rank r reads and writes
- * the states it owns (initial state n where token cu_seqlens[n] lies, final state n where the last
- * token lies; an empty sequence where min(cu_seqlens[n], T - 1) lies) and leaves the others alone.
- * If the whole axis has no token, every rank owns all states and writes the same values.
+/* Does the same on one rank of a group; every rank calls it. Activations hold this rank's tokens of
+ * the shard; cu_seqlens and states are those of the whole axis, on every rank: rank r reads and
+ * writes the states it owns (initial state n where token cu_seqlens[n] lies, final state n where
+ * the last token lies; an empty sequence where min(cu_seqlens[n], T - 1) lies) and leaves the
+ * others alone. If the whole axis has no token, every rank owns all states and writes the same
+ * values.
  * Ranks that share a device need a stream each, not the legacy default one: on a common stream one
  * waits for itself.
  * A CUDA graph may capture it, after one run outside, in which NCCL connects the ranks. Replays are
@@ -236,7 +239,7 @@ LATHE_API lathe_status lathe_plan_kernel(const lathe_plan* plan, size_t index,
                                          lathe_kernel_info* out);
 
 typedef enum lathe_text { LATHE_TEXT_SOURCE = 0, LATHE_TEXT_PTX, LATHE_TEXT_KEY } lathe_text;
-/* Lent as long as the plan; `size` without the final NUL. */
+/* The text is lent as long as the plan; `size` leaves out the final NUL. */
 LATHE_API lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index,
                                               lathe_text which, const char** out, size_t* size);
 

@@ -17,7 +17,7 @@ extern "C" {
  * --------------------------------------------------------------------------- */
 
 #define LATHE_UNIQUE_ID_BYTES 128
-/* Made by one rank and carried to the others by the caller's own means. */
+/* One rank makes the id, and the caller carries it to the others by means of its own. */
 LATHE_API lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]);
 /* Collective: returns when all `world` ranks, 1 to 65536, have called it, or TIMEOUT. With the
  * simulator the ranks are threads of one process. `timeout_ms` 0: 60000. */
@@ -27,7 +27,7 @@ LATHE_API lathe_status lathe_group_create(lathe_group** out, lathe_context* cont
 /* Adopts an ncclComm_t, which stays the caller's and must outlive the group. */
 LATHE_API lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context,
                                          void* nccl_comm);
-/* Rank and world from the environment of a launcher: torchrun (RANK, WORLD_SIZE), Open MPI
+/* Takes rank and world from the environment of a launcher: torchrun (RANK, WORLD_SIZE), Open MPI
  * (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE), PMI, as of MPICH and Intel (PMI_RANK, PMI_SIZE), or
  * Slurm (SLURM_PROCID, SLURM_NTASKS); sets that contradict each other are refused. Ranks meet at
  * MASTER_ADDR, on the port after MASTER_PORT (29500); where that is not set, in the folder that
@@ -46,26 +46,26 @@ LATHE_API lathe_status lathe_group_split(lathe_group** out, lathe_group* group, 
 LATHE_API void lathe_group_destroy(lathe_group* group);
 LATHE_API int lathe_group_rank(const lathe_group* group);
 LATHE_API int lathe_group_world(const lathe_group* group);
-/* OK, or what went wrong, naming both sides where known: NCCL, or TIMEOUT if an exchange of this
- * rank took longer than the group's timeout on the device. That is noticed by a thread of the
- * library, which then ends the communicator (never an adopted one), so that streams go on; replays
- * of CUDA graphs are not looked after. A group that failed answers the same from then on, and so
- * does every run on it; the process can make another. */
+/* Returns OK, or what went wrong, naming both sides where known: NCCL, or TIMEOUT if an exchange of
+ * this rank took longer than the group's timeout on the device. A thread of the library notices
+ * that, and ends the communicator (never an adopted one), so that streams go on; replays of CUDA
+ * graphs are not looked after. A group that failed answers the same from then on, and so does every
+ * run on it; the process can make another. */
 LATHE_API lathe_status lathe_group_error(const lathe_group* group);
 /* Ends pending communication on this rank; runs in flight finish with wrong numbers. */
 LATHE_API lathe_status lathe_group_abort(lathe_group* group);
 
-/* How a sequence axis of bounds[world] tokens is cut: rank r holds [bounds[r], bounds[r + 1]).
- * Parts may be uneven or empty. `bounds` NULL: even parts of `length` tokens, [r * length / world,
- * (r + 1) * length / world). */
+/* Cuts a sequence axis of bounds[world] tokens: rank r holds [bounds[r], bounds[r + 1]). Parts may
+ * be uneven or empty. `bounds` NULL: even parts of `length` tokens, [r * length / world, (r + 1) *
+ * length / world). */
 LATHE_API lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
                                           const int64_t* bounds);
 LATHE_API void lathe_shard_destroy(lathe_shard* shard);
-/* Of a shard of contiguous parts. */
+/* Gives the rank's tokens; the shard must be one of contiguous parts. */
 LATHE_API lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t* end);
 
-/* Which tokens a rank holds; chunks of different lengths, empty ones too, where it does not divide.
- * A causal mask costs the last ranks of contiguous parts the most. */
+/* Chooses the tokens that a rank holds. Where the axis does not divide, chunks have different
+ * lengths and may be empty. A causal mask costs the last ranks of contiguous parts the most. */
 typedef enum lathe_balance {
   LATHE_BALANCE_NONE = 0,     /* chunk r of `world` */
   LATHE_BALANCE_HEAD_TAIL,    /* chunks r and 2 * world - 1 - r of 2 * world */
@@ -89,15 +89,15 @@ typedef struct lathe_shard_options {
 } lathe_shard_options;
 #define LATHE_SHARD_OPTIONS_INIT \
   { sizeof(lathe_shard_options), 1, 0, LATHE_BALANCE_NONE, 0, -1, NULL, NULL, 0, 0, NULL }
-/* What `options` points to is copied. Every rank gives the same but for `rank`. */
+/* The call copies what `options` points to. Every rank gives the same options but for `rank`. */
 LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
                                                const lathe_shard_options* options);
-/* The positions that this rank holds, in the order of its tensors: `count` pairs of begin and end.
- * Lent as long as the shard. */
+/* Gives the positions that this rank holds, in the order of its tensors: `count` pairs of begin and
+ * end. They are lent as long as the shard. */
 LATHE_API lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
                                              const int64_t** begin_end, size_t* count);
-/* The same, token by token: what the operators shard and unshard take, once it is on the device.
- * `count`: how many `out` has room for, at least as many as this rank holds. */
+/* Gives the same positions, token by token: what the operators shard and unshard take, once it is
+ * on the device. `count`: how many `out` has room for, at least as many as this rank holds. */
 LATHE_API lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int32_t* out,
                                            size_t count);
 /* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
@@ -117,13 +117,14 @@ typedef struct lathe_shard_view {
   int is_first, is_last;
   int64_t pre_tokens; /* tokens of the first local sequence on earlier ranks */
 } lathe_shard_view;
-/* `cu_seqlens` [count] on the host, over the whole axis. Lent until the next call or _destroy. */
+/* `cu_seqlens` [count] lies on the host and covers the whole axis. The view is lent until the next
+ * call or _destroy. */
 LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens,
                                            size_t count, lathe_shard_view* out);
 
-/* The pure functions behind context parallelism, for callers that place their own data: cuts,
- * rings, gathers, halos, and shards that are computed elsewhere than they live. `input` is the
- * JSON text {"cases": [{...}]}, `*out` {"cases": [{...}]} with the results in the same order, or
+/* Calls the pure functions behind context parallelism, for callers that place their own data: cuts,
+ * rings, gathers, halos, and shards that are computed elsewhere than they live. `input` is the JSON
+ * text {"cases": [{...}]}, `*out` {"cases": [{...}]} with the results in the same order, or
  * {"error": "..."} for a case that must be refused. Kinds: cp_context, cp_context_ragged,
  * balancers, ring_schedule, range_rule, gather_slices, conv_halo, merge, dispatch_query,
  * dispatch_kv, planner. INVALID_ARGUMENT for another kind or for text that is no list of cases.

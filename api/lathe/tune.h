@@ -15,9 +15,9 @@ extern "C" {
 /* ---- tuned choices
  * -------------------------------------------------------------------------------------- */
 
-/* Which tile a kernel has is chosen by rules, unless it was measured on the GPU at hand: then by
- * the database <cache>/v1/tuned/<gpu>.txt, which is read when a context is created. A choice is a
- * few constants of a kernel, whose key does not know that it was tuned. */
+/* Rules choose a kernel's tile, unless tiles were measured on the GPU at hand: then the database
+ * <cache>/v1/tuned/<gpu>.txt chooses, which is read when a context is created. A choice is a few
+ * constants of a kernel, whose key does not know that it was tuned. */
 
 typedef struct lathe_tune_candidate {
   const char* kernel;        /* "causal_conv1d" */
@@ -94,10 +94,11 @@ typedef struct lathe_tuned_report {
   const char* problem; /* what is wrong with the file or the line; "" */
 } lathe_tuned_report;
 
-/* What the context knows, a record a line: "MARK<TAB>SOURCE<TAB>RECORD". MARK is "holds"; "stale"
- * for one that holds and was found with other sources or another version of the library; "hidden"
- * where another of the class decides; "other" for one of another GPU, architecture or number of
- * multiprocessors. Lent until the context's next call of it. `out` may be NULL. */
+/* Lists what the context knows, a record a line: "MARK<TAB>SOURCE<TAB>RECORD". MARK is "holds";
+ * "stale" for one that holds and was found with other sources or another version of the library;
+ * "hidden" where another of the class decides; "other" for one of another GPU, architecture or
+ * number of multiprocessors. The lines are lent until the context's next call of this function.
+ * `out` may be NULL. */
 LATHE_API lathe_status lathe_tuned_list(lathe_context* context, const char** lines,
                                         lathe_tuned_report* out);
 /* Adds the records of a file, of whatever GPU, to the databases in the cache directory: of two for

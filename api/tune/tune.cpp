@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_tune: each tuning key of a plan in turn, with the answers found so far.
+// lathe_tune tunes each tuning key of a plan in turn, with the answers found so far.
 #include <cmath>
 #include <deque>
 #include <optional>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kUsualRepeats = 20;
 constexpr double kUsualSeconds = 30;
 
-// What a report points to.
+// Holds what a report points to.
 struct TuneTexts {
   std::deque<std::string> texts;
   std::vector<lathe_tune_candidate> candidates;
@@ -138,7 +138,7 @@ class Tuning {
     return agree(*group(), digests);
   }
 
-  // "causal_conv1d(x:1x4096x2048,weight:2048x4)"
+  // Returns a text such as "causal_conv1d(x:1x4096x2048,weight:2048x4)".
   std::string shape_text(const DLTensor* const* slots) const {
     std::string out = std::string(problem_.op->name) + '(';
     const auto resolved = declared_by(problem_);

@@ -46,9 +46,9 @@ class TuneTensors {
   // Outputs and guards hold a pattern (not a number, in floats), what is in and out its first
   // value. Enqueued.
   Status restore(CUstream stream) const;
-  // The bytes of every output with its guards. Returns when they are here.
+  // Returns the bytes of every output with its guards, when they are here.
   Result<std::vector<std::string>> read(CUstream stream) const;
-  // INVALID_ARGUMENT with the first that differs.
+  // Returns INVALID_ARGUMENT with the first that differs.
   Status compare(const std::vector<std::string>& filled, const std::vector<std::string>& expected,
                  const std::vector<std::string>& found) const;
 

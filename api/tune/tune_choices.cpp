@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Who answers the tuning keys of a plan.
+// Finds who answers the tuning keys of a plan.
 #include "api/tune/tune_choices.h"
 
 #include <algorithm>

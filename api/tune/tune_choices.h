@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// Kernel and class -> the text of a candidate; the heuristic's of what is not among them.
+// Maps kernel and class to the text of a candidate; other tuning keys get the heuristic's.
 class FixedChoices : public Choices {
  public:
   FixedChoices() = default;
@@ -26,12 +26,12 @@ class FixedChoices : public Choices {
   std::map<std::string, std::string> choices_;
 };
 
-// What a plan of the problem asks, each tuning key with more than one candidate once; nothing is
-// compiled.
+// Returns the tuning keys that a plan of the problem asks, each with more than one candidate once;
+// nothing is compiled.
 Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
                                               const lathe_problem& problem);
-// Those of them that matter to a call of these shapes: of kernels that serve different lengths,
-// the ones that serve these.
+// Returns those of them that matter to a call of these shapes: of kernels that serve different
+// lengths, the ones that serve these.
 Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,
                                                    const lathe_problem& problem,
                                                    const DLTensor* const* slots);
@@ -42,7 +42,7 @@ DeviceFacts facts_for(const lathe_context& context, const lathe_problem& problem
 
 // Reads the databases of the context's device: LATHE_TUNED, or the cache directory.
 std::shared_ptr<TunedChoices> open_tuned(lathe_context& context);
-// Of what is embedded: kernels of other sources may have other times.
+// Returns the digest of what is embedded: kernels of other sources may have other times.
 const std::string& sources_digest();
 
 // Tuned choices that travel with kernels: "<gpu> | RECORD", a line of a bundle's information.

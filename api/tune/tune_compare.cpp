@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Comparing the outputs of two runs, element by element.
+// Compares the outputs of two runs, element by element.
 #include "api/tune/tune_compare.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ bool is_float(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 
-// visit(offset in elements) for every element.
+// Calls visit(offset in elements) for every element.
 template <typename Visit>
 void for_each_element(const OutputLayout& layout, Visit visit) {
   std::vector<int64_t> index(layout.extents.size(), 0);

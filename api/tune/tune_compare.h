@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Whether a candidate computed what the default computed: values within what another order of sums
-// explains, and not a byte outside of the tensor.
+// Checks that a candidate computed what the default computed: values within what another order of
+// sums explains, and not a byte outside of the tensor.
 #pragma once
 
 #include <string>

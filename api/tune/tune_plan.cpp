@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Building, running and timing candidates.
+// Builds, runs and times candidates.
 #include "api/tune/tune_plan.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-// What an exported function reports, as a Status again.
+// Returns what an exported function reports as a Status again.
 Status status_of_call(lathe_status status) {
   if (status == LATHE_OK) return {};
   return Status(static_cast<Code>(status), lathe_last_error());

@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// What all tuning keys of one tuning share.
+// All tuning keys of one tuning share this.
 class TuneBench {
  public:
   static Result<std::unique_ptr<TuneBench>> make(lathe_context& context,
@@ -31,7 +31,7 @@ class TuneBench {
   Result<Plan> plan(std::shared_ptr<const Choices> choices) const;
   // Over ranks, by all of them: makes what the plan needs of the shard.
   Status prepare(Plan* plan);
-  // One run; microseconds. TIMEOUT if it takes more than its time.
+  // Runs once and returns microseconds. TIMEOUT if the run takes more than its time.
   Result<double> run(const Plan& plan);
 
   const Device& device() const { return *context_.device; }
@@ -39,7 +39,7 @@ class TuneBench {
   CUstream stream() const { return stream_; }
   bool by_model() const { return by_model_; }
   bool ranks() const { return shard_ != nullptr; }
-  // Empty, or why nothing can be run any more.
+  // Returns why nothing can be run any more; empty if runs can go on.
   const std::string& lost() const { return lost_; }
 
  private:
@@ -64,7 +64,7 @@ class TuneBench {
   std::string lost_;
 };
 
-// Of the kernel that a tuning key is about.
+// Resources of the kernel that a tuning key is about.
 struct TuneResources {
   int registers = -1, smem_bytes = -1, spill_bytes = -1, stack_bytes = -1;
 };
@@ -80,7 +80,7 @@ class PlanRunner : public TuneRunner {
   Result<double> time(size_t candidate) override;
 
   TuneResources resources(size_t candidate) const;
-  // "nvrtc 13.0 ...", of the compiler that made the kernels.
+  // Returns "nvrtc 13.0 ...", the compiler that made the kernels.
   std::string compiler() const;
 
  private:

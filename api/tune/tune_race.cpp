@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The race: build all, verify all, time them in turns, vote.
+// Runs the race: build all, verify all, time them in turns, vote.
 #include "api/tune/tune_race.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kOut = std::numeric_limits<double>::infinity();
 
-// Of sorted samples, at a quarter, a half and so on.
+// Returns a quantile of sorted samples: `share` is 0.25 for a quarter and so on.
 double quantile(const std::vector<double>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(at);
@@ -159,7 +159,7 @@ size_t voted(const Ballot::Votes& votes) {
   for (size_t i = 0; i < votes[0].size(); ++i) {
     double slowest = 0;
     for (const std::vector<double>& vote : votes) {
-      // What is no number was not measured.
+      // A time that is no number was not measured.
       slowest = std::max(slowest, std::isnan(vote[i]) ? kOut : vote[i]);
     }
     if (slowest < best_us) best = i, best_us = slowest;

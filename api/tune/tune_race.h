@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which of several candidates is the fastest that is right, decided by all ranks together. Knows
-// neither devices nor kernels: what can be done with a candidate is behind TuneRunner, and what
-// ranks tell each other behind Ballot.
+// All ranks together decide which of several candidates is the fastest that is right. The race
+// knows neither devices nor kernels: TuneRunner does things with candidates, and ranks tell each
+// other things through Ballot.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-// What can be done with candidates, on this rank. Candidate 0 is the heuristic's.
+// Does on this rank what can be done with candidates. Candidate 0 is the heuristic's.
 class TuneRunner {
  public:
   virtual ~TuneRunner() = default;
@@ -21,7 +21,7 @@ class TuneRunner {
   virtual Status build(size_t candidate) = 0;
   // Runs it once and compares what it wrote with what candidate 0 wrote, which comes first.
   virtual Status verify(size_t candidate) = 0;
-  // Microseconds of one run.
+  // Returns microseconds of one run.
   virtual Result<double> time(size_t candidate) = 0;
 };
 
@@ -38,8 +38,8 @@ class LoneBallot : public Ballot {
   Result<Votes> exchange(const std::vector<double>& mine) override { return Votes{mine}; }
 };
 
-// Of votes[rank][candidate], infinite where it failed: the candidate whose slowest rank is the
-// fastest, the first of several; 0 if each failed somewhere.
+// Returns the candidate whose slowest rank is the fastest, the first of several; 0 if each failed
+// somewhere. votes[rank][candidate] is infinite where it failed.
 size_t voted(const Ballot::Votes& votes);
 
 struct RaceOptions {
@@ -63,8 +63,8 @@ struct RaceResult {
   bool cancelled = false;
   std::vector<Outcome> outcomes;
 };
-// Exchanges the same number of times on every rank, whatever fails on which. Not ok if candidate 0
-// fails on any rank, or an exchange does.
+// Returns the winner; exchanges the same number of times on every rank, whatever fails on which.
+// Not ok if candidate 0 fails on any rank, or an exchange does.
 Result<RaceResult> race(TuneRunner& runner, size_t candidates, const RaceOptions& options,
                         Ballot& ballot);
 

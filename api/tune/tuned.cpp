@@ -131,7 +131,7 @@ std::vector<MadeKernel> kernels_of(const std::vector<EntrySource*>& sources,
   return out;
 }
 
-// Of each device and class the record that would be used there.
+// Returns the record that would be used for each device and class.
 std::vector<TunedRecord> deciding(const std::vector<TunedRecord>& records) {
   std::map<std::string, std::pair<TunedDevice, std::vector<TunedRecord>>> by_device;
   for (const TunedRecord& record : records) {
@@ -157,7 +157,7 @@ std::vector<std::string> tuned_lines(lathe_context& context,
                                      const std::vector<Digest>* keys) {
   std::vector<std::string> lines;
   if (!context.tuned) return lines;
-  // What holds here comes first: of two records for one class a bundle has one.
+  // The records that hold here come first: a bundle has one of two records for one class.
   std::vector<TunedRecord> records = context.tuned->holding();
   const auto others = deciding(all_tuned(*context.store));
   records.insert(records.end(), others.begin(), others.end());

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention at the shapes of published figures: 16384 tokens in a batch, head widths of 64,
-// 128 and 256 with 4096 columns, without a mask and causal; then what they leave out. On a GPU:
-// time of a call with nothing of it in the second cache, in operations of the usual convention,
-// 4 B H Sq Sk D, half if causal, a backward 2.5 times a forward. On the simulator, at shapes that
-// it gets through: what is multiplied and read against what must be, and the time that its model of
-// the device predicts. Every case is checked before it is measured.
+// Measures flash_attention at the shapes of published figures: 16384 tokens in a batch, head widths
+// of 64, 128 and 256 with 4096 columns, without a mask and causal; then what they leave out. On a
+// GPU: time of a call with nothing of it in the second cache, in operations of the usual
+// convention, 4 B H Sq Sk D, half if causal, a backward 2.5 times a forward. On the simulator, at
+// shapes that it gets through: what is multiplied and read against what must be, and the time that
+// its model of the device predicts. Every case is checked before it is measured.
 #include <algorithm>
 #include <stdexcept>
 
@@ -52,7 +52,7 @@ std::vector<AttentionSize> variants(int64_t tokens, int64_t length, int64_t colu
   return sizes;
 }
 
-// Each backward behind its forward; and one that repeats bit for bit.
+// Puts each backward behind its forward, and adds one that repeats bit for bit.
 std::vector<AttentionSize> with_gradients(const std::vector<AttentionSize>& forward) {
   std::vector<AttentionSize> sizes = with_backward(forward);
   sizes.push_back(*std::find_if(sizes.begin(), sizes.end(), [](const AttentionSize& size) {
@@ -76,7 +76,7 @@ std::vector<AttentionSize> decode_sizes() {
           decode(128, 1, 8192, 16, 1, 16), decode(128, 1, 8192, 16, 16, 256)};
 }
 
-// Squares of each width and length, with a mask and without, then variants of one length.
+// Returns squares of each width and length, with a mask and without, then variants of one length.
 std::vector<AttentionSize> square_sizes(const std::vector<int64_t>& lengths, int64_t variant) {
   std::vector<AttentionSize> sizes;
   for (const int64_t width : {64, 128, 256}) {

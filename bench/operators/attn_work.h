@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a flash_attention call has to multiply, and what the simulator counted of it.
+// Computes what a flash_attention call has to multiply, and reads what the simulator counted of it.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace bench {
 
-// The constant `name` of a kernel's spec text.
+// Returns the constant `name` of a kernel's spec text.
 std::optional<int64_t> spec_constant(const std::string& spec, const std::string& name);
 
 // Operations of matrix products: of all pairs of the tiles that hold one which counts, and of the
@@ -32,8 +32,8 @@ struct AttnCounts {
   double seconds = 0;       // predicted by sim/model
   std::string bound, gpu;   // of the longest launch
 };
-// For predictions: lets the simulator run some blocks of each grid, which stand for all of it.
-// Called before the first context.
+// Lets the simulator run some blocks of each grid, which stand for all of it in predictions. Called
+// before the first context.
 void sample_blocks();
 AttnCounts attn_counts(const std::vector<std::string>& launches);
 

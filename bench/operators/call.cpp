@@ -83,7 +83,7 @@ double Call::value(const std::string& name, int64_t index) const {
   return tensors_.values(name, index, 1)[0];
 }
 
-// y or dx of one row, from a window of its own sequence around it.
+// Computes y or dx of one row, from a window of its own sequence around it.
 double Call::expected(int64_t row, int64_t channel) const {
   ref::Conv conv;
   conv.channels = 1;

@@ -19,7 +19,8 @@ struct Shape {
   int64_t sequences = 0;  // packed into that many; 0: not packed
 
   std::string text() const;
-  // Every activation read or written once; states too for the update, weights never.
+  // Returns the bytes if every activation is read or written once; states too for the update,
+  // weights never.
   double minimum_bytes() const;
 };
 

@@ -16,7 +16,7 @@ std::ofstream open_at_end(const std::string& path) {
   return file;
 }
 
-// Whether the last line lacks its end, as after a kill in the middle of a write.
+// True if the last line lacks its end, as after a kill in the middle of a write.
 bool torn(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file || file.tellg() <= 0) return false;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The cases of a bench, one after the other. With --append FILE each row is written as soon as it
-// is there, and FILE.cases keeps what became of every case: the next process goes on behind the
+// Runs the cases of a bench, one after the other. With --append FILE each row is written as soon as
+// it is there, and FILE.cases keeps what became of every case: the next process goes on behind the
 // last.
 #pragma once
 

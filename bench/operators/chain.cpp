@@ -30,7 +30,7 @@ bool is_name(char c) {
          c == '.';
 }
 
-// Instructions and labels, without comments, directives and braces around them.
+// Returns instructions and labels, without comments, directives and braces around them.
 std::vector<Statement> statements(const std::string& ptx) {
   std::vector<Statement> all;
   int line = 1;
@@ -171,7 +171,7 @@ std::vector<Instruction> instructions(const std::vector<Statement>& code) {
   return all;
 }
 
-// When a register's value is there, and how much of that was waiting for global memory.
+// Tells when a register's value is there, and how much of that was waiting for global memory.
 struct Ready {
   double at = 0, global = 0;
 };

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How long a thread block takes by itself: what sim/model leaves out, and what a kernel that walks
-// through a sequence is bound by. From the PTX of a kernel and how often each of its lines ran.
+// Predicts how long a thread block takes by itself, which sim/model leaves out and which bounds a
+// kernel that walks through a sequence. The inputs are the PTX of a kernel and how often each of
+// its lines ran.
 //
 // Code is cut at barriers and where loops begin and end. A stretch between two cuts takes as long
 // as the longest chain of results that wait for one another, or as long as a scheduler needs to
@@ -25,13 +26,13 @@ struct Stretch {
   double path = 0;    // cycles of the longest chain
   double global = 0;  // the part of it that is waiting for global memory
 };
-// Of a kernel whose lines ran `executions` times in `warps` warps together.
+// Returns the stretches of a kernel whose lines ran `executions` times in `warps` warps together.
 std::vector<Stretch> stretches(const std::string& ptx, const std::map<int, uint64_t>& executions,
                                double warps);
 
-// Cycles of one warp, if so many of them share a scheduler.
+// Returns the cycles of one warp, if so many of them share a scheduler.
 double chain_cycles(const std::vector<Stretch>& code, double warps_of_scheduler);
-// Instructions that it issues.
+// Returns the number of instructions that a warp issues.
 double chain_issue(const std::vector<Stretch>& code);
 
 // Thread blocks on a multiprocessor.

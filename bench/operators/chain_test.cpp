@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Chains of small programs, by hand.
+// Checks chains of small programs by hand.
 #include "bench/operators/chain.h"
 
 #include <doctest/doctest.h>

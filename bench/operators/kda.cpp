@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda, forward and backward. On a GPU: time of a call with nothing of it in the second cache, at
-// the shapes of published figures. On the simulator: what is launched, moved and multiplied against
-// the least of it; with --predict what a device would take for the published shapes at best, beside
-// those figures; with --peers the bytes of flash-linear-attention's kernels, launch by launch,
-// beside ours. Every case is checked before it is measured.
+// Measures kda, forward and backward. On a GPU: time of a call with nothing of it in the second
+// cache, at the shapes of published figures. On the simulator: what is launched, moved and
+// multiplied against the least of it; with --predict what a device would take for the published
+// shapes at best, beside those figures; with --peers the bytes of flash-linear-attention's kernels,
+// launch by launch, beside ours. Every case is checked before it is measured.
 #include <cstdlib>
 #include <stdexcept>
 
@@ -117,8 +117,8 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 }
 
 #ifdef LATHE_BENCH_SIM
-// What a warp issues and how long a thread block takes: for another 16 tokens where it walks, in
-// all where the grid grows instead.
+// Makes a table of what a warp issues and how long a thread block takes: for another 16 tokens
+// where it walks, in all where the grid grows instead.
 Table instructions(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "kernel", "threads", "registers", "spill_bytes",
                "shared_bytes", "per", "instructions_of_a_warp", "cycles_alone", "cycles_of_2_warps",
@@ -164,7 +164,7 @@ Table instructions(lathe_context* context, const Settings& settings) {
   return table;
 }
 
-// Without counts, from the plan alone; of the device of the context.
+// Predicts without counts, from the plan alone, for the device of the context.
 double estimated(lathe_context* context, const KdaSize& size) {
   return KdaCall(context, size, true).estimate().microseconds;
 }

@@ -172,7 +172,7 @@ void KdaCall::check_head(int64_t part, int64_t value_head) const {
   one.d_o = load("do", tail, end, s.value_heads(), value_head, s.value_dim);
   if (s.final_state) one.dht = tensors_.values("dht", state * area, area);
   const ref::KdaBackward expected = ref::kda_backward(one);
-  // Half as much again as of all tokens and heads together.
+  // Bounds are half as much again as those of all tokens and heads together.
   const double strict = wide ? 3e-4 : 1.2e-2, loose = wide ? 1.5e-3 : 3e-2;
   check("dv", s.value_heads(), value_head, s.value_dim, strict, expected.dv);
   check("dg", s.value_heads(), value_head, s.key_dim, loose, expected.dg);

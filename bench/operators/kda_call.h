@@ -18,7 +18,8 @@ class KdaCall {
   // Runs, and throws with what is farther from float64 than the bounds of the operator: the last
   // tokens of a few heads of a few sequences, of which the first is the last.
   void check(int heads = 2) const;
-  // The same under the simulator: its lines about the launches. Throws with a finding.
+  // Does the same under the simulator and returns its lines about the launches. Throws with a
+  // finding.
   std::vector<std::string> counted() const;
   const lathe_plan* plan() const { return call_.plan(); }
   lathe_estimate estimate() const { return call_.estimate(); }

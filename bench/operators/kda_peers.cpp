@@ -32,7 +32,7 @@ std::vector<std::string> split(const std::string& line) {
   return cells;
 }
 
-// tests/peers/kda_bytes.py.
+// Adds what tests/peers/kda_bytes.py tells.
 void add_fla(Table* table, const std::string& folder) {
   namespace fs = std::filesystem;
   if (!have_peers(folder)) return;

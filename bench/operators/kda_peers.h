@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of kda beside those of flash-linear-attention's chunk_kda, both counted on the simulator.
+// Compares bytes of kda with those of flash-linear-attention's chunk_kda, both counted on the
+// simulator.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 constexpr int kWarpsOfScheduler = 16;
 constexpr int kSchedulers = 4;
 
-// Whether every line that ran holds, in this text, what ran there.
+// True if every line that ran holds, in this text, what ran there.
 bool ran_as(const Json& launch, const std::vector<std::string>& lines) {
   for (const Json& line : launch.at("lines")) {
     const auto at = static_cast<size_t>(line.at("ptx_line").get<int>() - 1);
@@ -101,7 +101,7 @@ std::vector<KdaLaunchCounts> run_once(lathe_context* context, const KdaSize& siz
   return launches;
 }
 
-// The call's own sizes but one head, one sequence and `tokens`.
+// Returns the call's own sizes but one head, one sequence and `tokens`.
 KdaSize unit_of(const KdaSize& size, int64_t tokens, int64_t segments) {
   KdaSize unit = size;
   unit.batch = 1, unit.heads = 1;
@@ -128,7 +128,8 @@ std::vector<KdaLaunchCounts> kda_counts(lathe_context* context, const KdaSize& s
       *to = times * (from + (*to - from) * reach);
     };
     KdaLaunchCounts& one = all[i];
-    // Of all thread blocks together; of one of them where the grid does not grow with the length.
+    // A chain is a straight line over all thread blocks together, and so over one of them where the
+    // grid does not grow with the length.
     const auto total = [&](const KdaLaunchCounts& launch, size_t k) {
       return launch.chain[k] * launch.blocks;
     };

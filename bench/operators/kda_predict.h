@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a call of kda would take on a device, from counts of a small part of it: one head of one
+// Predicts the time of a call of kda on a device from counts of a small part of it: one head of one
 // sequence at two lengths, by which every count is a straight line in the length, and heads and
 // sequences are alike. sim/model tells what the device's rates allow, bench/chain how long a thread
 // block takes by itself; the longer of the two is the prediction.
@@ -28,7 +28,7 @@ struct KdaLaunchCounts {
   std::vector<std::pair<std::string, double>> classes;  // warp instructions
   std::vector<double> chain;  // cycles of a thread block, by warps of a scheduler: 1, 2, ...
 };
-// Under the simulator, with LATHE_SIM_PROFILE=1; in size.segments, 0 being 1.
+// Counts under the simulator, with LATHE_SIM_PROFILE=1; in size.segments, 0 being 1.
 std::vector<KdaLaunchCounts> kda_counts(lathe_context* context, const KdaSize& size);
 
 struct KdaPrediction {
@@ -37,9 +37,9 @@ struct KdaPrediction {
   double chain_microseconds = 0;  // thread blocks, one after another
   std::string bound;              // of the longest launch: a resource of sim/model, or "chain"
 };
-// Into how many segments a call of this size is cut on a device.
+// Returns into how many segments a call of this size is cut on a device.
 int64_t kda_chosen_segments(const KdaSize& size, const std::string& gpu);
-// Bytes a second of its memory, as published.
+// Returns bytes a second of the GPU's memory, as published.
 double memory_rate(const std::string& gpu);
 KdaPrediction kda_predict(const std::vector<KdaLaunchCounts>& launches, const std::string& gpu);
 

@@ -28,9 +28,9 @@ struct KdaSize {
   const char* dtype_word() const;
   int64_t value_heads() const { return heads * group; }
   int64_t parts() const { return sequences > 0 ? sequences : batch; }
-  // Where sequence `part` begins on the flat axis of batch * tokens.
+  // Returns where sequence `part` begins on the flat axis of batch * tokens.
   int64_t begin(int64_t part) const { return part * batch * tokens / parts(); }
-  // Every input read once, every output written once.
+  // Returns the bytes if every input is read once and every output written once.
   double minimum_bytes() const;
   // Operations of matrix products: those of the state, which every form of chunks has (two reads
   // and an update in the forward; 8 more of them in the gradients), and those inside blocks of 16
@@ -39,7 +39,7 @@ struct KdaSize {
   double block_ops() const;
 };
 
-// The ten of the comparison, forward.
+// Returns the ten sizes of the comparison, forward.
 std::vector<KdaSize> published_sizes();
 
 // Figures that others have published for a shape; nothing here was measured for this table.

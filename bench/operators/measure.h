@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The frame of an operator's bench: a table of timed calls on a GPU, and one of counted calls on
-// the simulator.
+// Holds the frame of an operator's bench: a table of timed calls on a GPU, and one of counted calls
+// on the simulator.
 #pragma once
 
 #include <functional>
@@ -21,10 +21,10 @@ inline Cells joined(Cells row, const Cells& more) {
   row.insert(row.end(), more.begin(), more.end());
   return row;
 }
-// The cells as the name of a case.
+// Returns the cells as the name of a case.
 std::string case_name(const Cells& cells);
 
-// Each size, and its backward behind it.
+// Returns each size, and its backward behind it.
 template <class Size>
 std::vector<Size> with_backward(const std::vector<Size>& forward) {
   std::vector<Size> sizes;
@@ -59,7 +59,7 @@ std::vector<std::string> counted_launches(lathe_context* context, const Call& ca
   });
 }
 
-// How an operator's sizes are told and measured.
+// Says how an operator's sizes are named and measured.
 template <class Size>
 struct Measured {
   Cells names, results;  // the columns of `cells`, and those of a measurement

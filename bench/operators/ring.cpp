@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe_bench ring`: calls over ranks on the simulator's timeline in model time. Ranks are
+// `lathe_bench ring` shows calls over ranks on the simulator's timeline in model time. Ranks are
 // threads, the executor is the real one, a sample of each grid's blocks runs; so results are wrong
-// and nothing is checked here: the tests do that. What is shown is when what would begin and end on
-// devices as fast as sim/model says, joined by links.
+// and nothing is checked here: the tests do that. The table shows when each thing would begin and
+// end on devices as fast as sim/model says, joined by links.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -84,7 +84,7 @@ Job conv() {
           {}};
 }
 
-// Where the simulator writes; made before it is opened.
+// Returns the file that the simulator writes; the name is made before the file is opened.
 std::string timeline_path() {
   static const std::string path = [] {
     const auto chosen = std::filesystem::temp_directory_path() /
@@ -181,7 +181,7 @@ class Rank {
   std::unique_ptr<apitest::Memory> workspace_;
 };
 
-// All ranks once to connect and load, once more on clocks that begin at 0.
+// Runs all ranks once to connect and load, once more on clocks that begin at 0.
 std::vector<Span> run_world(lathe_context* context, const Job& job, const Variant& variant,
                             bool backward, int world, int64_t tokens) {
   char id[LATHE_UNIQUE_ID_BYTES];

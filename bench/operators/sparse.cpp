@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention at the shapes of absorbed latent attention: one key head of 512 columns
-// that are the values too and 64 rotary ones, 128, 64 and 16 query heads, lists of 512 to 2048
-// keys. On a GPU: time of a call, in operations as FlashMLA counts them. On the simulator, at fewer
-// rows: what is multiplied and read against what must be, and the time that its model of the device
-// predicts for so few. Every case is checked before it is measured.
+// Measures sparse_flash_attention at the shapes of absorbed latent attention: one key head of 512
+// columns that are the values too and 64 rotary ones, 128, 64 and 16 query heads, lists of 512 to
+// 2048 keys. On a GPU: time of a call, in operations as FlashMLA counts them. On the simulator, at
+// fewer rows: what is multiplied and read against what must be, and the time that its model of the
+// device predicts for so few. Every case is checked before it is measured.
 #include <stdexcept>
 
 #include "bench/operators/attn_work.h"
@@ -20,7 +20,7 @@ SparseSize latent(int64_t rows, int64_t keys, int64_t heads, int64_t topk) {
   return size;
 }
 
-// Each backward behind its forward, and the first of them deterministic.
+// Puts each backward behind its forward, and adds the first of them again as deterministic.
 std::vector<SparseSize> with_gradients(const std::vector<SparseSize>& forward) {
   std::vector<SparseSize> sizes = with_backward(forward);
   sizes.push_back(sizes[1]);

@@ -134,7 +134,7 @@ void SparseCall::compare(const char* name, const Row& found, const Row& expected
     error += (found[i] - expected[i]) * (found[i] - expected[i]);
     square += expected[i] * expected[i];
   }
-  // Roundings of weights and of the result.
+  // The bound allows roundings of weights and of the result.
   if (std::sqrt(error) <= 0.02 * std::sqrt(square) + 1e-6) return;
   throw std::runtime_error(std::string(name) + " of " + size_.text() + " at " + std::to_string(at) +
                            " is off by " + std::to_string(std::sqrt(error / square)) +
@@ -165,7 +165,7 @@ void SparseCall::check_row(int64_t row, int64_t head) const {
   compare("dq", found, ref::attention_backward(a, forward).dq, row);
 }
 
-// dk over all rows that list the key, from their out and lse.
+// Checks dk over all rows that list the key, from their out and lse.
 void SparseCall::check_key(int64_t at) const {
   const Row k = key(at), v = value(at);
   Row dk(k.size()), dv(v.size());

@@ -19,9 +19,10 @@ struct SparseSize {
   // 2 (D + R + DV) for each head and listed key, as published figures count; a backward has five
   // products.
   double flops() const;
-  // Every input read once, every output written once; of keys those that are listed.
+  // Returns the bytes if every input is read once and every output written once; of keys those that
+  // are listed.
   double minimum_bytes() const;
-  // Keys and values of all lists, read once for all heads.
+  // Returns the bytes of keys and values of all lists, read once for all heads.
   double listed_bytes() const;
 };
 

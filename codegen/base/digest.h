@@ -17,7 +17,7 @@ struct Digest {
   std::string hex() const;
   bool operator==(const Digest&) const = default;
 };
-// The inverse of hex(): 32 small hexadecimal digits, or nothing.
+// Reverses hex(): takes 32 small hexadecimal digits, or returns nothing.
 std::optional<Digest> parse_digest(std::string_view hex);
 Digest digest(std::string_view text);
 

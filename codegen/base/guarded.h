@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where an exception (memory) must not go further, since somebody waits or is to be joined.
+// Stops an exception (memory) where it must not go further, since somebody waits or is to be
+// joined.
 #pragma once
 
 #include <exception>
@@ -9,7 +10,7 @@
 
 namespace lathe {
 
-// What body() returns, a Status or a Result; an exception as a Status.
+// Returns what body() returns, a Status or a Result; an exception as a Status.
 template <typename Body>
 auto guarded(Body&& body) -> decltype(body()) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as text.
+// Writes bytes as text.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace lathe {
 
 inline constexpr std::string_view kHexDigits = "0123456789abcdef";
 
-// Two small hexadecimal digits for each byte.
+// Returns two small hexadecimal digits for each byte.
 inline std::string hex_of(std::string_view bytes) {
   std::string out;
   out.reserve(2 * bytes.size());

@@ -10,7 +10,7 @@ namespace lathe {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// `value` rounded up to a multiple of `step`.
+// Returns `value` rounded up to a multiple of `step`.
 inline int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
 // a * b * ...; 2^56, which no grid and no workspace has, where the product passes that.
@@ -24,7 +24,7 @@ inline int64_t bounded_product(std::initializer_list<int64_t> factors) {
   return product;
 }
 
-// a * b * ... modulo 2^64, for counts that are only reported.
+// Returns a * b * ... modulo 2^64, for counts that are only reported.
 inline uint64_t unsigned_product(std::initializer_list<int64_t> factors) {
   uint64_t product = 1;
   for (const int64_t factor : factors) product *= static_cast<uint64_t>(factor);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// JSON text from outside, read with bounds and with no name twice in an object.
+// Reads JSON text from outside with bounds and with no name twice in an object.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// Why a text is refused. Who reads it says so in words of its own.
+// Says why a text is refused. Its reader says so in words of its own.
 struct JsonFault {
   enum class Kind { syntax, too_deep, too_many_names, name_twice };
   Kind kind;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One sink for warnings. The library never prints: without a sink a message is dropped.
+// All warnings go to one sink. The library never prints: without a sink a message is dropped.
 #pragma once
 
 #include <string>

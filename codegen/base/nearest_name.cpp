@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kLongest = 64;  // no name is longer; a hostile one costs no time
 
-// Levenshtein's distance, one row of its table at a time. Two letters that changed places count as
-// two replacements.
+// Computes Levenshtein's distance, one row of its table at a time. Two letters that changed places
+// count as two replacements.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;

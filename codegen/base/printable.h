@@ -14,10 +14,10 @@ size_t utf8_bytes(std::string_view text, size_t at);
 
 // A name or a value: control characters and what is no UTF-8 as \xNN, cut after about `most` bytes.
 std::string escaped(std::string_view text, size_t most = 100);
-// The same between single quotes.
+// Returns the escaped value between single quotes.
 std::string in_quotes(std::string_view text);
 
-// A whole message: the same escapes, but newlines and tabs stay.
+// Escapes a whole message in the same way, but newlines and tabs stay.
 std::string printable(std::string_view text);
 
 }  // namespace lathe

@@ -39,7 +39,7 @@ Sha256Digest hmac_sha256(std::string_view key, std::string_view message);
 // Compares in a time that does not tell where two codes differ.
 bool same_code(std::string_view a, std::string_view b);
 
-// The bytes of a digest, for messages and for comparisons.
+// Returns the bytes of a digest, for messages and for comparisons.
 inline std::string_view bytes_of(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How every layer reports failure: a code and a text, no exceptions.
+// Every layer reports failure by a code and a text, no exceptions.
 //
 // A text names the thing, the value found and the values allowed. An ok Status holds no text and
 // allocates nothing, so it is fit for the launch path.
@@ -12,7 +12,8 @@
 
 namespace lathe {
 
-// The values of lathe_status in api/lathe.h, in the same order; api/boundary.cpp asserts it.
+// The values are those of lathe_status in api/lathe.h, in the same order; api/boundary.cpp asserts
+// it.
 enum class Code : int {
   ok = 0,
   invalid_argument,

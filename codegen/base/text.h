@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Building messages.
+// Builds messages.
 #pragma once
 
 #include <functional>

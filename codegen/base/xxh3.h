@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128, compiled once for each set of instructions. What includes this must have no
+// XXH3-128, compiled once for each set of instructions. A file that includes this must have no
 // inline function of C++'s library: the linker keeps one of several, maybe that with AVX2.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace lathe {
 
 struct Xxh3 {
   XXH128_hash_t (*hash)(const void* data, size_t size);
-  // Of what comes in pieces; `state` is a XXH3_state_t.
+  // These hash what comes in pieces; `state` is a XXH3_state_t.
   void (*begin)(void* state);
   void (*add)(void* state, const void* data, size_t size);
   XXH128_hash_t (*end)(const void* state);

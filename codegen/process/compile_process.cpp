@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The library's side of the compile process: requests, limits, and the processes that wait.
+// Does the library's side of the compile process: requests, limits, and the processes that wait.
 #include "codegen/process/compile_process.h"
 
 #include <signal.h>
@@ -89,7 +89,7 @@ std::string opening_for(const std::vector<CompilerCandidate>& candidates, int dr
   return opening.add(bytes, driver_version, candidates, headers).finish();
 }
 
-// Why a process said no more.
+// Says why a process said no more.
 struct End {
   Received how = Received::ended;
   bool spoke = false;  // it sent its last words:

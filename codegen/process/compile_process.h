@@ -40,7 +40,7 @@ class CompileProcesses {
   int64_t memory_bytes_ = 0, seconds_ = 0;  // 0: no limit
 };
 
-// How many processes this one has started: a warm start starts none.
+// Returns the number of processes that this one has started: a warm start starts none.
 int64_t compile_processes_started();
 
 }  // namespace lathe

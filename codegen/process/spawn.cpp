@@ -98,7 +98,7 @@ LATHE_UNINSTRUMENTED int give_up(Order* order, const char* step) {
   return 127;
 }
 
-// Everything but 0 to 2 and `kept`, which execve() closes.
+// Closes everything but 0 to 2 and `kept`, which execve() closes.
 LATHE_UNINSTRUMENTED void close_others(long kept, int open_max) {
 #ifdef SYS_close_range
   const bool below = kept == kFirstFree || call(SYS_close_range, kFirstFree, kept - 1, 0) == 0;

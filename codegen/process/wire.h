@@ -40,7 +40,7 @@ class MessageWriter {
     (put(values), ...);
     return *this;
   }
-  // The whole message, with its length.
+  // Returns the whole message, with its length.
   const std::string& finish();
 
  private:
@@ -62,8 +62,8 @@ class MessageWriter {
   std::string bytes_;
 };
 
-// Reads a message's fields in their order. What is not there reads as 0 or as empty text, and
-// good() is false from then on.
+// Reads a message's fields in their order. A missing field reads as 0 or as empty text, and good()
+// is false from then on.
 class MessageReader {
  public:
   explicit MessageReader(std::string_view message) : left_(message) {}
@@ -101,7 +101,8 @@ bool send_bytes(int socket, std::string_view bytes);
 
 enum class Received { message, ended, late };
 
-// The next message without its length. `deadline_ms` is of milliseconds_now(); below 0: none.
+// Returns the next message without its length. `deadline_ms` is of milliseconds_now(); below 0:
+// none.
 Received receive_message(int socket, int64_t deadline_ms, std::string* message);
 
 int64_t milliseconds_now();  // CLOCK_MONOTONIC

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The demo's problems, small enough for the simulator, and the comparison.
+// Makes the demo's problems, small enough for the simulator, and compares results.
 #include "api/cli/demo/demo_cases.h"
 
 #include <algorithm>

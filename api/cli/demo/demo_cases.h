@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the demo shows: problems with seeded inputs, and what their results must be.
+// The demo shows these problems, with seeded inputs and the results that they must have.
 #pragma once
 
 #include "api/cli/problem.h"
@@ -20,10 +20,11 @@ using Values = std::vector<double>;
 Values values(const HostTensor& tensor);
 // Results in double, by name.
 using Expected = std::map<std::string, Values>;
-// By the definitions in reference/. Fails for an operator that the demo does not show.
+// Computes results by the definitions in reference/. Fails for an operator that the demo does not
+// show.
 Expected reference(const Problem& problem, const TensorMap& inputs);
 
-// Of one output: rms error relative to the rms of what is expected.
+// Judges one output: rms error relative to the rms of what is expected.
 struct Verdict {
   std::string output;
   double error = 0, bound = 0;  // a bound of 0 asks for equal values
@@ -33,7 +34,7 @@ Verdict verdict_of(const std::string& output, const HostTensor& actual, const Va
                    double bound);
 std::vector<Verdict> compare(const Problem& problem, const TensorMap& outputs,
                              const Expected& expected);
-// The one nearest to its bound, or the first one beyond it.
+// Returns the verdict nearest to its bound, or the first one beyond it.
 const Verdict& worst_of(const std::vector<Verdict>& verdicts);
 
 // `lathe demo --ranks N`: two layers with their tokens over ranks, against one rank. Gives the exit

@@ -41,7 +41,7 @@ HostTensor viewed(HostTensor tensor, std::vector<int64_t> shape) {
   return tensor;
 }
 
-// One operator on whole tensors, over the session's ranks.
+// Runs one operator on whole tensors, over the session's ranks.
 TensorMap stage(const Session& session, const char* op, Settings settings, const TensorMap& inputs,
                 const std::string& name, LayerRun* run) {
   Specs specs;
@@ -54,7 +54,7 @@ TensorMap stage(const Session& session, const char* op, Settings settings, const
   return out;
 }
 
-// silu(conv(q)), silu(conv(k)), silu(conv(v)) into kda, whose gradients go back through them.
+// Runs silu(conv(q)), silu(conv(k)), silu(conv(v)) into kda, whose gradients go back through them.
 LayerRun kda_layer(const Session& session, int64_t tokens) {
   LayerRun run;
   const std::vector<int64_t> flat = {1, tokens, kHeads * kWidth},
@@ -119,7 +119,7 @@ void print_stages(const LayerRun& run) {
   }
 }
 
-// Where the tokens of contiguous parts are, and what goes on from part to part.
+// Draws where the tokens of contiguous parts are, and what goes on from part to part.
 std::string chain_picture(int ranks, int64_t tokens) {
   std::string line = "      tokens ", arrows = "             ";
   char text[64];

@@ -31,7 +31,7 @@ double number(const Problem& problem, const char* option) {
   return std::stod(setting(problem, option));
 }
 
-// An extent of a tensor; below 0 from its end.
+// Returns an extent of a tensor; below 0 from its end.
 int64_t extent(const TensorMap& inputs, const char* name, int64_t dim) {
   const std::vector<int64_t>& shape = inputs.at(name).spec.shape;
   return shape[dim < 0 ? shape.size() + dim : dim];

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The table of element types, and elements as doubles.
+// Holds the table of element types, and converts elements to doubles.
 #include <bit>
 #include <cmath>
 #include <cstring>

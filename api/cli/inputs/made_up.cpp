@@ -21,14 +21,14 @@ int64_t extent(const Problem& problem, std::initializer_list<const char*> dims) 
   return 0;
 }
 
-// `all` in as many parts as there are offsets less one.
+// Cuts `all` into as many parts as there are offsets less one.
 Value even_offsets(int64_t all, int64_t offsets) {
   const int64_t parts = std::max<int64_t>(offsets - 1, 1);
   return [=](int64_t i) { return all / parts * i + std::min(i, all % parts); };
 }
 
-// Of a row that sees so many keys, or blocks of them, `count` entries as far apart as can be; each
-// row begins elsewhere.
+// Spreads `count` entries of a row as far apart as can be over the `seen` keys, or blocks of them,
+// that the row sees; each row begins elsewhere.
 int64_t spread(int64_t row, int64_t entry, int64_t count, int64_t seen) {
   if (seen <= count) return entry < seen ? entry : -1;
   return (entry * seen / count + row * 61) % seen;
@@ -67,7 +67,7 @@ Value list_entries(const Problem& problem, const TensorSpec& spec) {
   };
 }
 
-// Of each sequence's pages those before it belong to others, as long as there are any.
+// Pages are handed out in order, so no two sequences share one as long as there are enough.
 Value pages(const Problem& problem) {
   const int64_t all = std::max<int64_t>(extent(problem, {"P"}), 1);
   return [=](int64_t i) { return i % all; };
@@ -134,12 +134,12 @@ double small(double noise) { return 0.1 * noise; }
 double decay(double noise) { return -0.2 * std::abs(noise); }  // log of a factor below 1
 double share(double noise) { return 1 / (1 + std::exp(-noise)); }
 double slope(double noise) { return 0.01 * std::abs(noise); }
-// Above what scores of such queries and keys add up to, so that no weight passes 1.
+// Stays above what scores of such queries and keys add up to, so that no weight passes 1.
 double sum_of_scores(double noise) { return 10 + 0.1 * noise; }
 
 using Transform = double (*)(double);
 Transform transform_of(const std::string& name, const Specs& specs) {
-  // Where a step of size beta corrects a state, rows are about as long as 1 or shorter.
+  // A step of size beta corrects a state, so rows are about as long as 1 or shorter.
   if ((name == "q" || name == "k") && specs.count("beta") > 0) return small;
   if (name == "g") return decay;
   if (name == "beta") return share;

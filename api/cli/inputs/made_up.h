@@ -10,13 +10,13 @@ namespace lathe::cli {
 
 // The integers, which decide where kernels read: sequences of one length, lists of keys spread over
 // what a row may see, full pages, a slot for each sequence, one range of all rows and all keys.
-// What is not among them may hold anything: no kernel reads elsewhere for it. Every extent must be
-// known.
+// Tensors that are not among them may hold anything: no kernel reads elsewhere for them. Every
+// extent must be known.
 TensorMap made_up_integers(const Problem& problem);
 
 // Refuses a problem of which an extent is open.
 void require_extents(const Problem& problem);
-// The inputs of such a problem; always the same values for a seed.
+// Returns the inputs of such a problem; always the same values for a seed.
 TensorMap noise_inputs(const Problem& problem, uint64_t seed = 1);
 // Floats of these names and shapes.
 TensorMap noise(const Specs& specs, uint64_t seed);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// --ranks, --rotate and --balance.
+// Reads --ranks, --rotate and --balance.
 #include "api/cli/inputs/rotation.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ const Words<lathe_balance> kBalances = {{"none", LATHE_BALANCE_NONE},
                                         {"per_document", LATHE_BALANCE_PER_DOCUMENT},
                                         {"ptrr", LATHE_BALANCE_PTRR}};
 
-// Of the operators that pass keys around, the methods they have.
+// Methods of the operators that pass keys around.
 const Words<std::vector<std::string>> kChoices = {
     {"flash_attention", {"ring", "allgather", "dispatch", "heads"}},
     {"sparse_flash_attention", {"allgather"}}};

@@ -17,7 +17,7 @@ struct Ranks {
   Ranks(int ranks) : count(ranks) {}  // NOLINT: contiguous parts are the rule
 };
 
-// As given; "": not given.
+// Flags as given; "": not given.
 struct RankFlags {
   std::string ranks, rotate, balance;
 };

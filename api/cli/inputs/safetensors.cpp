@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing safetensors. A file is hostile until every number in its header has been
+// Reads and writes safetensors. A file is hostile until every number in its header has been
 // compared with the size of the file; no memory is taken on its word.
 #include "api/cli/inputs/safetensors.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cutting host tensors along their tokens and their chunks.
+// Cuts host tensors along their tokens and their chunks.
 #include "api/cli/inputs/slices.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ int64_t chunk_size(const Problem& problem) {
   return std::strtoll(setting(problem, "chunk_size").c_str(), nullptr, 10);
 }
 
-// Of all tokens of a row; empty: no states are asked for.
+// Returns the offsets that cut chunks, among all tokens of a row; empty: no states are asked for.
 std::vector<int64_t> cuts_of_chunks(const Problem& problem, const TensorMap& inputs) {
   if (chunk_size(problem) <= 0 || !problem.outputs.contains("chunk_states")) return {};
   const auto offsets = inputs.find(kOffsets);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens, and which chunks of tokens, of a tensor a rank holds; they are cut out and put
-// back.
+// Finds the tokens, and the chunks of tokens, of a tensor that a rank holds, and cuts them out and
+// puts them back.
 #pragma once
 
 #include "api/cli/problem.h"
@@ -22,15 +22,16 @@ struct SplitAxis {
 };
 SplitAxis split_axis(const Problem& problem, const std::string& name);
 
-// What `intervals` hold of a tensor, in their order; and that put where it belongs.
+// `cut` returns what `intervals` hold of a tensor, in their order; `place` puts that where it
+// belongs.
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals);
 void place(const std::vector<std::byte>& part, int dimension, const Intervals& intervals,
            HostTensor* whole);
 
-// Where the parts of `ranks` ranks begin if no chunk may be cut, as even as that allows; empty if
-// no states of chunks are asked for.
+// Returns where the parts of `ranks` ranks begin if no chunk may be cut, as even as that allows;
+// empty if no states of chunks are asked for.
 std::vector<int64_t> chunk_bounds(const Problem& problem, const TensorMap& inputs, int ranks);
-// The chunks of these tokens among all.
+// Returns the chunks of these tokens among all.
 Intervals chunks_of(const Problem& problem, const TensorMap& inputs, const Intervals& tokens);
 
 }  // namespace lathe::cli

@@ -34,7 +34,7 @@ using Specs = std::map<std::string, TensorSpec>;
 std::string shape_text(const std::vector<int64_t>& shape);  // "[1, 8, 4]"
 int64_t element_count(const std::vector<int64_t>& shape);
 
-// Row-major and contiguous.
+// Tensors here are row-major and contiguous.
 struct HostTensor {
   TensorSpec spec;
   std::vector<std::byte> data;
@@ -45,7 +45,7 @@ HostTensor empty_tensor(const TensorSpec& spec);
 double element(const HostTensor& tensor, int64_t index);
 // Rounds to the nearest, ties to even.
 void set_element(HostTensor* tensor, int64_t index, double value);
-// The values of an I32 or I64 tensor.
+// Returns the values of an I32 or I64 tensor.
 std::vector<int64_t> integers(const HostTensor& tensor);
 
 // Device memory of exactly the size of one tensor: a neighbour's bytes are never in reach, so the
@@ -60,7 +60,7 @@ class DeviceTensor {
   const DLTensor* dlpack() const { return &tensor_; }
   size_t bytes() const { return bytes_; }
   void upload(const std::vector<std::byte>& from, void* stream);
-  // Bytes [offset, offset + bytes) of the tensor.
+  // Copies bytes [offset, offset + bytes) of the tensor.
   void download(std::byte* to, size_t offset, size_t bytes, void* stream) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What explain asks the simulator, and `lathe count`, which it starts for that: a plan runs once on
-// the simulator that the environment describes. What comes out of it is of no use, as only some
+// Explain asks this of the simulator, through `lathe count`, which it starts for that: a plan runs
+// once on the simulator that the environment describes. The results are of no use, as only some
 // thread blocks run.
 #include "api/cli/reports/counted.h"
 
@@ -23,9 +23,9 @@
 namespace lathe::cli {
 namespace {
 
-// Of each launch, so that it takes a second or two.
+// A launch with these limits takes a second or two.
 constexpr uint64_t kMostBlocks = 16, kInstructions = 6'000'000;
-// Of a launch, where blocks take turns at all tiles: past it nobody would wait.
+// Limits a launch whose blocks take turns at all tiles: past it nobody would wait.
 constexpr uint64_t kLimit = 40'000'000;
 
 std::vector<std::string> words_of(const CountRequest& request) {
@@ -40,7 +40,7 @@ std::vector<std::string> words_of(const CountRequest& request) {
   return words;
 }
 
-// What the caller wants of the simulator is about runs of its own, not about counts.
+// The caller's settings of the simulator are about runs of its own, not about counts.
 bool passes_on(const std::string& variable) {
   if (variable.starts_with("LATHE_RECORD=")) return false;
   if (!variable.starts_with("LATHE_SIM_")) return true;
@@ -69,7 +69,7 @@ std::vector<char*> pointers(std::vector<std::string>* texts) {
   return out;
 }
 
-// The wait status of this program with other words, its standard error in a file.
+// Returns the wait status of this program with other words, its standard error in a file.
 int run_self(std::vector<std::string> words, std::vector<std::string> environment,
              const LineFile& errors) {
   posix_spawn_file_actions_t actions;
@@ -88,7 +88,7 @@ int run_self(std::vector<std::string> words, std::vector<std::string> environmen
   return status;
 }
 
-// Of what a failed process said the sentence that tells why.
+// Returns the sentence in what a failed process said that tells why.
 std::string reason_in(const std::string& errors, int status, const std::string& gpu) {
   if (errors.find("LATHE_SIM_GPU is") != std::string::npos ||
       errors.find("LATHE_SIM_ARCH is") != std::string::npos) {

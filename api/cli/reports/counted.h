@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a call's launches count on the simulator of a named GPU, some thread blocks of each, and
-// what its model of cost makes of it. The simulator is one device for a process, so each GPU is
-// asked in a process of its own: the hidden verb `count` of this program.
+// Counts a call's launches on the simulator of a named GPU, some thread blocks of each, with what
+// its model of cost makes of them. The simulator is one device for a process, so each GPU is asked
+// in a process of its own: the hidden verb `count` of this program.
 #pragma once
 
 #include "api/cli/options.h"

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kSectorBytes = 32;
 const char* const kIssueSlots = "issue slots";
 
-// What the simulator's model, and the library's formulas, call a resource.
+// The simulator's model, and the library's formulas, call resources by these names.
 constexpr struct {
   const char *name, *word;
 } kWords[] = {{"issue", kIssueSlots},     {"integer", "integer units"},
@@ -31,7 +31,7 @@ std::string word_of(const std::string& name) {
   return name;  // "shared memory", "memory instructions", "L2", "launch", "memory"
 }
 
-// As the simulator computes it for a launch's line: FNV-1a of the text.
+// Hashes a text as the simulator does for a launch's line: FNV-1a.
 std::string digest_of(const std::string& text) {
   uint64_t digest = 0xCBF29CE484222325u;
   for (const char letter : text) {

@@ -12,11 +12,11 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Always shown; what else bounds a kernel joins them.
+// These are always shown; what else bounds a kernel joins them.
 constexpr const char* kResources[] = {"issue slots", "shared memory", "tensor cores", "L2",
                                       "memory"};
 
-// 1234567 as 1,234,567.
+// Writes 1234567 as 1,234,567.
 std::string grouped(uint64_t value) {
   const std::string digits = std::to_string(value);
   std::string out;
@@ -46,7 +46,7 @@ std::string microseconds(double value) {
   return buffer;
 }
 
-// The first column to the left, the others to the right.
+// Aligns the first column to the left, the others to the right.
 void print_table(const std::vector<Row>& rows) {
   std::vector<size_t> widths;
   for (const Row& row : rows) {
@@ -98,7 +98,7 @@ double in_turn(const Json& report) {
   return report.at("estimate").at("chain_microseconds").get<double>();
 }
 
-// What a resource takes by itself; what formulas say where nothing was counted.
+// Returns the time that a resource takes by itself; formulas give it where nothing was counted.
 double alone(const Json& report, const std::string& resource) {
   if (resource == kBlocksInTurn) return in_turn(report);
   if (!report.at("counted").is_null()) {
@@ -116,7 +116,7 @@ std::string alone_text(const Json& report, const std::string& resource) {
   return std::isnan(value) ? "-" : microseconds(value);
 }
 
-// Those of the list, and what bounds something in one of the reports.
+// Returns the resources of the list, and those that bound something in one of the reports.
 Row resources_of(const std::vector<Json>& reports) {
   Row out(std::begin(kResources), std::end(kResources));
   const auto add = [&](const Json& counted) {

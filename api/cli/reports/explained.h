@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What explain says: what was counted, kernel by kernel and in all, the prediction that follows
-// from it or from formulas alone, and the lines for people, from the objects that --json prints.
+// Explain says what was counted, kernel by kernel and in all, the prediction that follows from it
+// or from formulas alone, and the lines for people, from the objects that --json prints.
 #pragma once
 
 #include <vector>
@@ -21,13 +21,13 @@ inline constexpr const char* kBlocksInTurn = "thread blocks in turn";
 Json counts_json(const lathe_plan* plan, const Json& launches);
 
 // {"gpu", "microseconds", "bound", "from": "counts" or "formulas", "sentence"}. `counted`: the
-// above, or null. What formulas know and counts do not, thread blocks in turn, is kept.
+// above, or null. Formulas know thread blocks in turn, which counts do not, and that is kept.
 Json prediction_json(const lathe_estimate& estimate, const Json& counted);
 
 // Kernels, what they are made of, and what they cost on one device.
 void print_explained(const Json& report);
 
-// The cost on several devices, side by side.
+// Prints the cost on several devices, side by side.
 void print_side_by_side(const std::vector<Json>& reports);
 
 }  // namespace lathe::cli

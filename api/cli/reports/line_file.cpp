@@ -64,7 +64,7 @@ Traffic::~Traffic() {
 TrafficCounts Traffic::take() {
   std::map<int, TrafficCounts> ranks;
   for (const Json& json : file_.lines("the counters of messages have")) {
-    // Before their first run the ranks agree on the plan: a collective, no part of it.
+    // The ranks agree on the plan before their first run: a collective, no part of the run.
     if (json.at("hop") == 0 && json.at("sends") == 0 && json.at("receives") == 0) continue;
     TrafficCounts& rank = ranks[json.at("rank").get<int>()];
     const uint64_t bytes =

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator and its NCCL write for this program: lines in a file without a name, which
-// they find by its number, in this process or in a child.
+// The simulator and its NCCL write lines for this program into a file without a name, which they
+// find by its number, in this process or in a child.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class LineFile {
   int number() const { return file_; }
   std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
   std::string text() const;
-  // The lines as JSON objects. Fails, and names `what` they are, if one is no object.
+  // Returns the lines as JSON objects. Fails, and names `what` they are, if one is no object.
   Json lines(const char* what) const;
   void clear();
 
@@ -44,7 +44,7 @@ class Traffic {
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
 
-  // Since the last call. Zeros where another NCCL runs.
+  // Returns the counts since the last call. Zeros where another NCCL runs.
   TrafficCounts take();
 
  private:

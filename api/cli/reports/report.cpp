@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Reports as JSON.
+// Makes reports as JSON.
 #include "api/cli/reports/report.h"
 
 #include <algorithm>

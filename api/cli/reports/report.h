@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a run says about itself: the object of --json.
+// A run says this about itself: the object of --json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -45,7 +45,7 @@ struct Report {
 std::vector<KernelUse> kernel_uses(const lathe_plan* plan);
 lathe_kernel_info kernel_info(const lathe_plan* plan, size_t index);
 
-// One object on standard output.
+// Prints one object on standard output.
 void print_json(const Json& json);
 
 }  // namespace lathe::cli

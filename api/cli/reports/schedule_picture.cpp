@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule is, and its picture in text: a cell is one of the characters that fill quarters
-// of a square, rows downwards and keys to the right.
+// A schedule and its picture in text: a cell is one of the characters that fill quarters of a
+// square, rows downwards and keys to the right.
 #include "api/cli/reports/schedule_picture.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::string number(double value) {
   return text;
 }
 
-// Which of the marks the picture has, in words.
+// Explains in words those of the marks that the picture has.
 std::string legend(const Schedule& schedule) {
   std::string text;
   for (const Area area : {Area::diagonal, Area::all, Area::left, Area::bottom, Area::none}) {

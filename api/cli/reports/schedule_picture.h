@@ -20,7 +20,7 @@ struct ScheduleCell {
   int send_to = -1;  // whom its keys go to beside the step; below 0: nobody
   Area area = Area::none;
 
-  // In blocks: a rank's rows times a rank's keys.
+  // Returns the work in blocks: a rank's rows times a rank's keys.
   double work() const;
 };
 
@@ -32,21 +32,21 @@ struct Schedule {
 
   const ScheduleCell& at(int rank, int step) const { return cells[rank * world + step]; }
   double work(int rank) const;
-  // Of the busiest rank, over the mean.
+  // Returns the work of the busiest rank over the mean.
   double imbalance() const;
 };
 
-// From a case of `lathe plan ring_schedule` and its answer.
+// Makes a schedule of a case of `lathe plan ring_schedule` and its answer.
 Schedule read_schedule(const Json& asked, const Json& answer);
-// Asks the library.
+// Asks the library for a schedule.
 Schedule ring_picture(int world, bool causal, const std::string& balance);
 
-// Lines for a terminal; `hop_bytes` 0: unknown.
+// Returns lines for a terminal; `hop_bytes` 0: unknown.
 std::string picture_text(const Schedule& schedule, uint64_t hop_bytes);
-// One picture below the other; readable on light and dark grounds.
+// Returns one picture below the other; readable on light and dark grounds.
 std::string picture_svg(const std::vector<Schedule>& schedules);
 
-// "3.0 MB"
+// Writes bytes as "3.0 MB".
 std::string bytes_text(double bytes);
 
 }  // namespace lathe::cli
