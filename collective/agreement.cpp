@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A message of one size from every rank, whatever it is about to do: how many digests, then for
-// each the digest of its name and its own.
+// Every rank sends a message of one size, whatever it is about to do: the number of digests, then
+// for each the digest of its name and the digest itself.
 #include "collective/agreement.h"
 
 #include <array>
@@ -27,7 +27,7 @@ bool same_entry(const Message& a, const Message& b, size_t at) {
   return a[1 + 2 * at] == b[1 + 2 * at] && a[2 + 2 * at] == b[2 + 2 * at];
 }
 
-// The first entry that some rank has unlike rank 0.
+// Finds the first entry in which some rank differs from rank 0.
 bool find_difference(const std::vector<Message>& all, Difference* out) {
   for (size_t at = 0; at < kMostDigests; ++at) {
     std::vector<size_t> ranks;
@@ -75,7 +75,7 @@ Status agree(Group& group, std::span<const NamedDigest> digests) {
   std::memcpy(all.data(), bytes.data(), bytes.size());
   Difference found;
   if (!find_difference(all, &found)) return {};
-  // A rank that is about to do something else may not know the name; then it says its own.
+  // A rank that is about to do something else may not know the name; then it reports a general one.
   const bool named = found.at < digests.size();
   return invalid(text(named ? digests[found.at].name : "what the ranks are about to run",
                       " must be equal", " on all ranks: that of rank ", found.ranks,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// That all ranks are about to do the same: digests of what must be equal travel before the first
-// hop, so that a difference has a name instead of being a hang or wrong numbers.
+// Checks that all ranks are about to do the same. Digests of what must be equal travel before the
+// first hop, so a difference is named instead of causing a hang or wrong numbers.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ uint64_t digest_of(std::span<const int64_t> values);
 
 constexpr size_t kMostDigests = 15;
 
-// Collective, off the launch path. INVALID_ARGUMENT on every rank if a digest is not equal on
-// all of them, with the first such of the list and whose differ from rank 0's. What
-// decides which others there are (the operator) comes first. TIMEOUT or NCCL if a rank does not
-// take part.
+// Collective, off the launch path. Returns INVALID_ARGUMENT on every rank if a digest is not equal
+// on all of them. The message names the first such digest of the list and the ranks that differ
+// from rank 0. A digest that decides which others there are (the operator) comes first. Returns
+// TIMEOUT or NCCL if a rank does not take part.
 Status agree(Group& group, std::span<const NamedDigest> digests);
 
 }  // namespace lathe

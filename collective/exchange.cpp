@@ -27,7 +27,7 @@ Status check_hop(const Group& group, const Hop& hop) {
   return {};
 }
 
-// For the watchdog's words, should the hop never end.
+// Describes the hop for the watchdog's message, in case the hop never ends.
 Posting posting_of(const Hop& hop) {
   Posting out;
   out.step = hop.step;

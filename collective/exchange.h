@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One hop between ranks: all its messages in one NCCL group on the exchange stream. Ungrouped sends
-// and receives wait for each other in a circle; in a group they cannot.
+// Posts one hop between ranks: all its messages are in one NCCL group on the exchange stream.
+// Ungrouped sends and receives wait for each other in a circle; in a group they cannot.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace lathe {
 
-// A message to or from `peer`, or `count` of them, `stride` bytes apart: tokens of each row of a
-// batch. Between two ranks messages match in the order of their spans.
+// Describes a message to or from `peer`, or `count` of them, `stride` bytes apart, one for each row
+// of a batch. Between two ranks messages match in the order of their spans.
 struct Transfer {
   int peer = 0;
   void* data = nullptr;
@@ -31,20 +31,20 @@ struct Hop {
 };
 
 // Messages of no bytes are left out, on both sides alike; a hop without messages is no NCCL call.
-// INVALID_ARGUMENT for a peer outside the group, the rank itself, or a null buffer: nothing is
-// enqueued then.
+// Returns INVALID_ARGUMENT, and enqueues nothing, for a peer outside the group, the rank itself, or
+// a null buffer.
 Status post(Group& group, const Hop& hop);
 
-// The same after what `stream` has been given so far.
+// Does the same after the work that is on `stream` so far.
 Status post_after(Group& group, const Hop& hop, CUstream stream);
 
 bool is_empty(const Hop& hop);
 
-// A collective of all ranks on the exchange stream, in the words of a timeout.
+// Describes a collective of all ranks on the exchange stream for the message of a timeout.
 struct Collective {
   const char* name = "ncclAllReduce";
   int step = 0;
-  uint64_t bytes = 0;  // that this rank hands over
+  uint64_t bytes = 0;  // sent by this rank
 };
 // `call(nccl, comm, stream)` makes the call.
 template <typename F>
@@ -55,8 +55,8 @@ Status post(Group& group, const Collective& what, F call) {
   return group.posted({what.step, -1, what.bytes});
 }
 
-// The messages of one NCCL group, told one by one: nothing is kept, so the run path allocates
-// nothing. Those of no bytes are left out, and all that come after one that failed.
+// Posts the messages of one NCCL group one by one. Nothing is kept, so the run path allocates
+// nothing. Messages of no bytes are left out, and so are all after one that failed.
 class Messages {
  public:
   explicit Messages(Group& group) : group_(group) {}
@@ -69,7 +69,7 @@ class Messages {
   Group& group_;
   ncclResult_t result_ = ncclSuccess;
 };
-// `tell(messages)` says them all.
+// `tell(messages)` posts all messages of the group.
 template <typename Tell>
 ncclResult_t in_group(Group& group, const Tell& tell) {
   const ncclResult_t begun = group.nccl().ncclGroupStart();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Two events behind exchanges and who may record them when.
+// Records the two events behind exchanges, and decides when each may be recorded.
 #include "collective/flight.h"
 
 #include "collective/watchdog.h"
@@ -29,7 +29,7 @@ Status Flight::Slot::record(const Driver& driver, CUstream stream, const Posting
   return check(driver, driver.cuEventRecord(event, stream), "cuEventRecord");
 }
 
-// An error is no matter of time: whoever waits for the stream is told.
+// An error counts as over: the thread that waits for the stream sees the error.
 bool Flight::Slot::over(const Driver& driver) const {
   return driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
 }
@@ -73,7 +73,7 @@ Flight::State Flight::inspect(const Driver& driver, Clock::time_point now,
   }
   const uint64_t recorded = recorded_.load();
   if (recorded != passed_.load()) {
-    // Once `first_` stands behind a newer exchange, that one's end says all.
+    // Once `first_` is recorded behind a newer exchange, the end of that exchange covers this one.
     if (armed_.load()) return State::waiting;
     if (!last_.over(driver)) return wait_for(last_);
     oldest_ = nullptr;

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a group has given its exchange stream and may not be over: written by the run path, read by
-// the watchdog, without a lock between them.
+// Records the exchanges of a group that may still run. The run path writes the record and the
+// watchdog reads it, without a lock.
 //
-// Two events. `first` stands behind an exchange until that is over, however many follow; `last`
-// behind the newest one. Were there only the newest, a host that is ahead of its device would start
-// the time anew with every exchange, and with only a count of them would be late for ever.
+// There are two events. `first` is recorded behind an exchange and stays there until that exchange
+// is over; `last` is recorded behind the newest exchange. With `last` alone, a host that is ahead
+// of its device would restart the time with every exchange. With a count of exchanges alone, it
+// would be late for ever.
 #pragma once
 
 #include <atomic>
@@ -15,11 +16,11 @@
 
 namespace lathe {
 
-// An exchange in the words of a timeout.
+// Describes an exchange for the message of a timeout.
 struct Posting {
   int step = 0;        // of its operator
-  int peer = -1;       // whom this rank hears from, the first of them; -1: all ranks
-  uint64_t bytes = 0;  // that this rank sends and receives
+  int peer = -1;       // the first that this rank receives from; -1: all ranks
+  uint64_t bytes = 0;  // sent and received by this rank
 };
 
 class Flight {
@@ -27,17 +28,18 @@ class Flight {
   using Clock = std::chrono::steady_clock;
   enum class State { over, waiting, late };
 
-  // With the device's context current, as for all that takes a driver.
+  // Every function that takes a driver needs the device's context to be current.
   Status open(const Driver& driver);
   void close(const Driver& driver);
 
-  // Behind the calls of an exchange on `stream`, by the thread that runs it. What is captured in a
-  // graph is not watched: its replays are no calls of ours.
+  // The thread that runs an exchange calls this after it has posted the exchange on `stream`. An
+  // exchange that is captured in a graph is not watched, because the library does not see the
+  // replays.
   Status post(const Driver& driver, CUstream stream, const Posting& posting);
   bool pending() const;
 
-  // By one thread at a time: whether the exchanges are over, or one has taken longer than
-  // `patience`, which `late` is then filled with.
+  // Says whether the exchanges are over, or one has taken longer than `patience`; then `late`
+  // describes that one. One thread at a time may call this.
   State inspect(const Driver& driver, Clock::time_point now, std::chrono::milliseconds patience,
                 Posting* late);
 
@@ -54,7 +56,7 @@ class Flight {
   std::atomic<bool> armed_{false};     // `first_` stands behind an exchange
   std::atomic<uint64_t> recorded_{0};  // times that `last_` was
   std::atomic<uint64_t> passed_{0};    // of them, those that are over
-  // The reader's own: the event it waits for and since when.
+  // Only the reader uses these: the event that the reader waits for, and since when.
   const Slot* oldest_ = nullptr;
   Clock::time_point since_;
 };

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Life of a group: connect under a timeout, leave without hanging.
+// Creates groups under a timeout, and destroys them without hanging.
 #include "collective/group.h"
 
 #include <chrono>
@@ -104,7 +104,8 @@ std::shared_ptr<Group> Group::unconnected(int world, int rank) {
   return group;
 }
 
-// Non-blocking, because a blocking call has no communicator to abort while a rank is missing.
+// The communicator is non-blocking, because a blocking call leaves no communicator to abort while a
+// rank is missing.
 Status Group::connect(const UniqueId& id) {
   ncclUniqueId raw;
   std::memcpy(raw.internal, id.bytes, sizeof raw.internal);

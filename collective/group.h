@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a context-parallel group: communicator, exchange stream and the events that order it
-// against the caller's stream. One call at a time per group object; the watchdog alone looks at it
-// from another thread, and ends the communicator if an exchange takes longer than the timeout.
+// A Group is one rank of a context-parallel group. It owns the communicator, the exchange stream
+// and the events that order that stream against the caller's. Only one call at a time may use a
+// Group. The watchdog alone inspects it from another thread, and ends the communicator if an
+// exchange takes longer than the timeout.
 #pragma once
 
 #include <atomic>
@@ -26,25 +27,26 @@ class Group : private Watched {
  public:
   static constexpr int kDefaultTimeoutMs = 60000;
 
-  // Collective over all ranks: blocks until everybody has called it, or the timeout (0: the
-  // default). The timeout also bounds each later call that has to wait for peers to connect, and
-  // how long an exchange may take on the device.
+  // This is a collective over all ranks. It blocks until every rank has called it, or until the
+  // timeout (0: the default). The timeout also bounds each later call that has to wait for peers to
+  // connect, and how long an exchange may take on the device.
   static Result<std::shared_ptr<Group>> create(std::shared_ptr<const Device> device,
                                                std::shared_ptr<const Nccl> nccl, const UniqueId& id,
                                                int world, int rank, int timeout_ms);
   static Result<std::shared_ptr<Group>> create(std::shared_ptr<const Device> device,
                                                NcclChoice choice, const UniqueId& id, int world,
                                                int rank, int timeout_ms);
-  // Adopts a communicator that stays the caller's: never destroyed or aborted here.
+  // Adopts a communicator that the caller keeps: the group never destroys or aborts it.
   static Result<std::shared_ptr<Group>> adopt(std::shared_ptr<const Device> device,
                                               std::shared_ptr<const Nccl> nccl, ncclComm_t comm);
   static Result<std::shared_ptr<Group>> adopt(std::shared_ptr<const Device> device,
                                               NcclChoice choice, ncclComm_t comm);
-  // Collective over the ranks of `parent`: those of one color become a group, ordered by key and,
-  // where that is equal, by their rank in `parent`. Null for a negative color. A group of its own:
-  // `parent` may go first.
+  // This is a collective over the ranks of `parent`. Ranks of one color become a group, ordered by
+  // key, then by their rank in `parent`. Returns null for a negative color. The new group does not
+  // need `parent`, which may be destroyed first.
   static Result<std::shared_ptr<Group>> split(Group& parent, int color, int key);
-  // No ranks behind it, only a number of them: plans choose their kernels for it, nothing runs.
+  // Makes a group without peers, for `world` ranks. Plans choose their kernels for such a group,
+  // but nothing runs.
   static std::shared_ptr<Group> unconnected(int world, int rank);
   // Flushes what was enqueued and leaves, within the timeout; after an error it aborts instead.
   ~Group() override;
@@ -56,14 +58,14 @@ class Group : private Watched {
   int timeout_ms() const { return timeout_ms_; }
   bool adopted() const { return adopted_; }
   bool connected() const { return device_ != nullptr; }
-  // For calls on it, by a thread that holds a Use.
+  // Only a thread that holds a Use may make calls on the communicator.
   ncclComm_t comm() const { return comm_; }
   const Nccl& nccl() const { return *nccl_; }
   const Device& device() const { return *device_; }
   CUstream exchange_stream() const { return stream_; }
 
-  // Keeps the communicator for calls of this thread: the watchdog lets it be as long. Never waits.
-  // Its status is why the group can no longer be used.
+  // Keeps the communicator for calls of this thread; the watchdog does not end the communicator
+  // meanwhile. Never waits. An error in status() says why the group can no longer be used.
   class Use {
    public:
     explicit Use(Group& group);
@@ -77,29 +79,33 @@ class Group : private Watched {
     Status status_;
   };
 
-  // What follows is for the run path: the device's context must be current.
+  // The run path calls the functions below. The device's context must be current.
 
-  // The exchange stream waits for what `stream` has been given so far, and the reverse.
+  // Makes the exchange stream wait for the work that is on `stream` so far, and the reverse.
   Status exchange_after(CUstream stream);
   Status stream_after_exchange(CUstream stream);
 
-  // The outcome of a call on the communicator, within a Use. A non-blocking communicator may still
-  // be busy handing the work to the device: waits for that (not for the work), because only then do
-  // events on the exchange stream cover it. TIMEOUT ends the communicator, unless it was adopted.
+  // Returns the outcome of a call on the communicator, within a Use. A non-blocking communicator
+  // may still be enqueuing the work on the device. The function waits until the work is enqueued
+  // (not until it is done), because only then do events on the exchange stream cover it. TIMEOUT
+  // ends the communicator, unless it was adopted.
   Status complete(ncclResult_t result, const char* call);
-  // Has the watchdog watch an exchange that was just settled. Graphs are not watched:
-  // their replays are no calls of ours.
+  // Has the watchdog watch an exchange that was just posted. Graphs are not watched, because the
+  // library does not see their replays.
   Status posted(const Posting& posting) {
     return flight_.post(device_->driver(), stream_, posting);
   }
-  // Why the group can no longer be used: TIMEOUT after one, NCCL if it failed or was aborted.
+  // Says why the group can no longer be used: TIMEOUT after a timeout, NCCL if it failed or was
+  // aborted.
   Status usable() const;
 
-  // An asynchronous error of the communicator, if there is one by now; or what ended it.
+  // Returns the communicator's asynchronous error, if there is one by now, or the error that ended
+  // it.
   Status async_error();
-  // Ends pending communication; the group is of no further use. Refused for an adopted one.
+  // Ends pending communication; the group cannot be used any more. An adopted communicator cannot
+  // be aborted: the call is refused.
   Status abort();
-  // The group is of no further use, for this reason; pending communication ends, unless the
+  // Marks the group as unusable for this reason, and ends pending communication unless the
   // communicator was adopted. Returns the reason, or the earlier one if there is one.
   Status fail(Status why);
 
@@ -109,7 +115,7 @@ class Group : private Watched {
   Status connect(const UniqueId& id);
   Status make_streams();
   void leave();
-  // Waits, within the timeout, until nothing that was posted is under way.
+  // Waits, within the timeout, until no posted exchange is running.
   bool drained() const;
 
   bool inspect(Clock::time_point now) override;
@@ -131,14 +137,14 @@ class Group : private Watched {
   CUevent to_exchange_ = nullptr, from_exchange_ = nullptr;
   Flight flight_;
   std::shared_ptr<WatchEntry> entry_;
-  // How many Uses there are; kEnded once the communicator is of no use. The run path and the
-  // watchdog meet here alone.
+  // uses_ counts the Uses; it is kEnded once the communicator cannot be used. The run path and the
+  // watchdog share this variable only.
   static constexpr int kEnded = -1;
   std::atomic<int> uses_{0};
   Status why_;  // written with the entry's lock, before uses_ becomes kEnded; then read by all
 };
 
-// ncclInProgress at the deadline, else the state of a communicator that is no longer busy.
+// Returns ncclInProgress at the deadline, else the state of a communicator that is no longer busy.
 ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms);
 
 }  // namespace lathe

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A group in use: two streams ordered by events, and how the run path and the watchdog share a
-// communicator that either may have to end.
+// Implements a group in use. Events order its two streams. The run path and the watchdog share the
+// communicator, and either may have to end it.
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -11,7 +11,7 @@
 
 namespace lathe {
 
-// Short waits are the rule, so the pauses begin small.
+// Most waits are short, so the pauses begin small.
 ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -91,8 +91,8 @@ Status Group::fail(Status why) {
     why_ = std::move(why);
     uses_.store(kEnded);
   }
-  // Not with the lock: it may wait for a stream that another group holds up, and the watchdog has
-  // to come to that one.
+  // The abort runs without the lock. It may wait for a stream that another group blocks, and the
+  // watchdog must be able to reach that group.
   if (!adopted_) (void)nccl_->ncclCommAbort(comm_);
   return why_;
 }
@@ -106,12 +106,13 @@ Status Group::late(const Posting& posting) const {
                adopted_ ? "; the communicator is the caller's to abort" : "; it was aborted")};
 }
 
-// The watchdog's.
+// Only the watchdog calls this.
 bool Group::inspect(Clock::time_point now) {
   if (uses_.load() == kEnded) return false;
   const Device::Scope scope(*device_);
   const Driver& driver = device_->driver();
-  // Else a question about an event would spoil a capture that another thread has begun.
+  // Without the relaxed mode a query of an event would invalidate a capture that another thread has
+  // begun.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver.cuThreadExchangeStreamCaptureMode != nullptr) {
     (void)driver.cuThreadExchangeStreamCaptureMode(&mode);
@@ -122,7 +123,7 @@ bool Group::inspect(Clock::time_point now) {
   if (state == Flight::State::over) return false;
   Status why = late(posting);
   if (state == Flight::State::waiting) {
-    // An error of which the kernels of this rank never hear.
+    // The kernels of this rank do not notice such an error.
     ncclResult_t error = ncclSuccess;
     if (nccl_->ncclCommGetAsyncError(comm_, &error) != ncclSuccess || error == ncclSuccess ||
         error == ncclInProgress) {
@@ -133,7 +134,7 @@ bool Group::inspect(Clock::time_point now) {
   }
   why_ = std::move(why);
   int unused = 0;
-  // A thread amid its calls has a timeout of its own; it is asked again.
+  // A thread inside its calls has its own timeout, so the watchdog inspects again later.
   if (!uses_.compare_exchange_strong(unused, kEnded)) return true;
   if (adopted_) return false;
   // See fail(); nobody else uses the communicator any more.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Groups out of a group: by NCCL where it can, else every color's first rank has made a unique id
-// that travels over the parent.
+// Splits a group, by NCCL if it has ncclCommSplit. Otherwise each color's first rank makes a unique
+// id, which travels over the parent.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -31,7 +31,8 @@ Result<std::shared_ptr<Group>> Group::split_by_nccl(Group& parent, int color, in
     LATHE_TRY(use.status());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    // NCCL may fill it in from a thread of its own, so it lies in what outlives that.
+    // NCCL may fill in the communicator from its own thread, so the parent, which outlives that
+    // thread, holds the pointer.
     parent.half_made_ = nullptr;
     const ncclResult_t result = nccl.ncclCommSplit(
         parent.comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &parent.half_made_, &config);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Keys to their readers and gradients back. Pieces are as many as the documents make them, so
-// messages are told one by one and kept nowhere: the run path allocates nothing.
+// Sends keys to their readers and gradients back. The number of pieces depends on the documents, so
+// messages are posted one by one and not stored: the run path allocates nothing.
 #include "collective/exchange.h"
 #include "collective/plans/key_gather.h"
 
@@ -14,7 +14,7 @@ Status post_group(Group& group, const Collective& what, const Tell& tell) {
               [&](const Nccl&, ncclComm_t, CUstream) { return in_group(group, tell); });
 }
 
-// For messages about a time out.
+// Counts bytes for the message of a timeout.
 template <typename Tensors>
 uint64_t rows_bytes(const Tensors& tensors, int64_t rows) {
   int64_t sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The launchers' variables.
+// Reads the launchers' variables.
 #include "collective/launch.h"
 
 #include <charconv>
@@ -45,7 +45,7 @@ Result<int> number(const char* name, const std::string& value, int low, int high
   return out;
 }
 
-// Nothing if the launcher's set is not complete.
+// Returns nothing if the launcher's set of variables is not complete.
 Result<std::optional<Launch>> read(const Launcher& launcher, const Lookup& lookup) {
   const auto rank = lookup(launcher.rank), world = lookup(launcher.world);
   if (!rank || !world) return std::optional<Launch>();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which rank of how many this process is, as its launcher says in the environment. Pure.
+// Reads from the launcher's environment variables which rank of how many this process is. Pure.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,10 @@ struct Launch {
 
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-// The first launcher whose rank and world are both there. INVALID_ARGUMENT if there is none, naming
-// the variables; if two launchers contradict each other, naming both; if a value is no number or
-// out of range; if several ranks have no address to meet at.
+// Returns the first launcher whose rank and world are both set. Returns INVALID_ARGUMENT if there
+// is none (the message names the variables) or if two launchers contradict each other (the message
+// names both). A value that is no number or out of range, and several ranks without an address to
+// meet at, are INVALID_ARGUMENT too.
 Result<Launch> parse_launch(const Lookup& lookup);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Opening of the NCCL library, real or drop-in, and the wording of its errors.
+// Opens the NCCL library, real or drop-in, and words its errors.
 #include "collective/nccl.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ namespace lathe {
 namespace {
 
 constexpr const char* kLibrary = "libnccl.so.2";
-// Communicators that can be given up after a timeout exist from here on.
+// This is the first version whose communicators can be aborted after a timeout.
 constexpr int kOldestVersion = NCCL_VERSION(2, 14, 0);
 
 std::string real_path(const std::string& path) {
@@ -28,15 +28,16 @@ std::string real_path(const std::string& path) {
   return realpath(path.c_str(), buffer) != nullptr ? buffer : path;
 }
 
-// What is to be opened: the first of `files` that opens, and is not the drop-in if `only_real`.
+// Says which library to open: the first of `files` that opens and, if `only_real`, is not the
+// drop-in.
 struct Asked {
   std::vector<std::string> files;
   bool only_real = false;
   std::string remedy;
 };
 
-// The loader's choice, then where NCCL usually lies. The wheels unpack beside the library or at the
-// root of its build tree.
+// Lists the loader's choice, then the usual places of NCCL. The wheels unpack beside the library or
+// at the root of its build tree.
 std::vector<std::string> usual_files() {
   std::vector<std::string> files = {kLibrary};
   Dl_info self{};
@@ -126,7 +127,7 @@ Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
   return std::shared_ptr<const Nccl>(std::move(nccl));
 }
 
-// 21801 is "2.18.1".
+// Formats version 21801 as "2.18.1".
 std::string spoken(int version) {
   return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }

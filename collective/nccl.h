@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The one table of NCCL entry points, found by dlopen: the real libnccl.so.2, or the drop-in whose
-// ranks are threads of one process.
+// This is the one table of NCCL entry points. dlopen finds the real libnccl.so.2, or the drop-in
+// whose ranks are threads of one process.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,8 @@ namespace lathe {
   X(ncclAllGather)              \
   X(ncclReduceScatter)
 
-// X(name, the first version that has it): null where the library lacks it.
+// Each entry is X(name, the first version that has it). The pointer is null where the library lacks
+// it.
 #define LATHE_NCCL_OPTIONAL(X) X(ncclCommSplit, NCCL_VERSION(2, 18, 1))
 
 struct Nccl {
@@ -51,11 +52,12 @@ enum class NcclChoice { real, threads };  // threads: the drop-in beside the sim
 // one, which may be the drop-in; without it the drop-in is never taken for real.
 Result<std::shared_ptr<const Nccl>> open_nccl(NcclChoice choice);
 
-// NCCL, with the library's version and the first one that has `name`, if the optional function is
-// not there; ok otherwise.
+// Returns NCCL if the optional function `name` is missing; the message has the library's version
+// and the first version that has `name`. Returns ok otherwise.
 Status require(const Nccl& nccl, const char* name);
 
-// NCCL, with the call, the error's sentence and the communicator's last error; ok for ncclSuccess.
+// Returns ok for ncclSuccess, else NCCL with the call, the error's sentence and the communicator's
+// last error.
 Status check(const Nccl& nccl, ncclComm_t comm, ncclResult_t result, const char* call);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Lookups of names.
+// Looks up names.
 #include "collective/resolve.h"
 
 #include <netdb.h>
@@ -15,10 +15,10 @@
 namespace lathe {
 namespace {
 
-// Connected to all at once: a name with more addresses than this is no single host.
+// All addresses are tried at once. A name with more addresses than this is not a single host.
 constexpr size_t kMostAddresses = 16;
 
-// The error of getaddrinfo, 0 for none.
+// Returns the error of getaddrinfo, 0 for none.
 int ask(const std::string& host, int port, int flags, std::vector<Address>& out) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -39,7 +39,7 @@ int ask(const std::string& host, int port, int flags, std::vector<Address>& out)
 
 }  // namespace
 
-// Holds what the thread leaves; the thread and whoever waits own it.
+// Holds the thread's result. The thread and the waiting callers share ownership.
 struct NameLookup::Pending {
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of a host, with a deadline.
+// Looks up the addresses of a host, with a deadline.
 #pragma once
 
 #include <sys/socket.h>
@@ -20,17 +20,18 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&bytes); }
 };
 
-// The addresses of a number, such as 10.0.0.1 or ::1, and of "localhost", which is always this
-// machine's loopback. Empty for every other name: no file is read and no server asked.
+// Returns the addresses of a number, such as 10.0.0.1 or ::1, and of "localhost", which is always
+// this machine's loopback. The result is empty for every other name: no file is read and no server
+// asked.
 std::vector<Address> addresses_without_lookup(const std::string& host, int port);
 
-// The addresses of a host, looked up when addresses() is called, every time anew. getaddrinfo knows
-// no deadline, so a name is looked up by a thread of its own, which outlives this object if the
-// name server does not answer; the next call then waits for the same answer.
+// Looks up the addresses of a host anew at each call of addresses(). getaddrinfo has no deadline,
+// so a separate thread looks up the name. That thread outlives this object if the name server does
+// not answer; the next call then waits for the same answer.
 class NameLookup {
  public:
   NameLookup(std::string host, int port) : host_(std::move(host)), port_(port) {}
-  // Empty, with the reason in `why`, if there is none before the deadline.
+  // The result is empty, with the reason in `why`, if there is no address before the deadline.
   std::vector<Address> addresses(Deadline deadline, std::string& why);
 
  private:

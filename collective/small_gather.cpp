@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One all-gather between two copies, and a wait that an absent rank cannot make endless.
+// Runs one all-gather between two copies, with a wait that an absent rank cannot make endless.
 #include "collective/small_gather.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-// A rank's bytes, then everybody's, in device memory.
+// Holds a rank's bytes, then those of all ranks, in device memory.
 class GatherBuffer {
  public:
   explicit GatherBuffer(Group& group) : group_(group) {}

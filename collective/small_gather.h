@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A few bytes of every rank on every rank's host. Off the launch path: allocates, and waits.
+// Gathers a few bytes of every rank on every rank's host. The launch path does not call this: it
+// allocates and waits.
 #pragma once
 
 #include <string>
@@ -9,8 +10,9 @@
 
 namespace lathe {
 
-// `bytes` of each rank, rank 0 first. Collective; within the group's timeout, and like it an error
-// ends the group. `what` names the purpose: "the agreement on a plan". One rank: no NCCL call.
+// Returns `bytes` bytes of each rank, rank 0 first. The call is collective and bounded by the
+// group's timeout. A timeout or an error ends the group. `what` names the purpose: "the agreement
+// on a plan". A group of one rank makes no NCCL call.
 Result<std::string> small_gather(Group& group, const void* mine, size_t bytes, const char* what);
 
 }  // namespace lathe

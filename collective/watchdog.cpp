@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The watchdog's thread and its sleep.
+// Implements the watchdog's thread and its sleep.
 #include "collective/watchdog.h"
 
 #include <pthread.h>
@@ -89,7 +89,8 @@ void unlock_all() {
   dog.mutex.unlock();
 }
 
-// Threads may still use it while static objects go: it is never destroyed.
+// The watchdog is never destroyed, because threads may still use it while static objects are
+// destroyed.
 Watchdog& the_watchdog() {
   static Watchdog& dog = *[] {
     auto* made = new Watchdog;

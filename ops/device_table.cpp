@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Uploads of tables.
+// Uploads tables.
 #include "ops/device_table.h"
 
 namespace lathe {
 
-// On a stream of its own: other streams of the context may wait for ranks that come here first.
+// The upload has its own stream, because other streams of the context may wait for ranks that come
+// here first.
 Result<DeviceTable> DeviceTable::upload(const Device& device, std::span<const std::byte> bytes) {
   DeviceTable out;
   if (bytes.empty()) return out;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A table on the device that is written once, before anybody reads it.
+// Holds a table on the device that is written once, before any kernel reads it.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace lathe {
 
-// Memory of a device that must outlive it.
+// Owns memory of a device. The device must outlive the table.
 class DeviceTable {
  public:
   DeviceTable() = default;
-  // Returns when the bytes are there: not for the launch path.
+  // Returns when the bytes are on the device, so the launch path must not call it.
   static Result<DeviceTable> upload(const Device& device, std::span<const std::byte> bytes);
   ~DeviceTable();
   DeviceTable(DeviceTable&& other) noexcept { *this = std::move(other); }
@@ -25,7 +25,7 @@ class DeviceTable {
     return *this;
   }
 
-  // Null for a table of no bytes.
+  // Returns null for a table of no bytes.
   const char* data() const { return reinterpret_cast<const char*>(address_); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The words of the operators' shapes taken apart.
+// Parses the words of the operators' shapes.
 #include "ops/dims.h"
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The dims that the operators' shapes are written with, and shapes taken apart.
+// Declares the dims of the operators' shapes, and parses shapes.
 #pragma once
 
 #include <array>
@@ -49,8 +49,8 @@ enum class Dim : uint8_t {
   fixed
 };
 
-// How a dim is cut over the ranks of a group: by the tokens of queries or of keys, or as what is
-// counted along them, chunks and slots of saved states.
+// Says how a dim is cut over the ranks of a group: by the tokens of queries or of keys, or by
+// chunks or slots of saved states, which are counted along tokens.
 enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
 
 struct DimInfo {
@@ -94,14 +94,14 @@ inline constexpr int kDimCount = 32;
 static_assert(std::size(kDims) == kDimCount);
 inline const DimInfo& info_of(Dim dim) { return kDims[static_cast<int>(dim)]; }
 inline const char* name_of(Dim dim) { return info_of(dim).name; }
-// The dim of this name; `fixed` if there is none.
+// Returns the dim of this name; `fixed` if there is none.
 Dim find_dim(std::string_view name);
 
 inline constexpr int kMaxRank = 5;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
 inline constexpr int64_t kMaxExtent = 2147483647;  // kernels count in 32 bits
 
-// An extent for each dim, kUnknown where nothing is known.
+// Holds an extent for each dim, kUnknown if it is not known.
 struct Extents {
   std::array<int64_t, kDimCount> value;
   Extents() {
@@ -112,9 +112,10 @@ struct Extents {
   int64_t operator[](Dim dim) const { return value[static_cast<int>(dim)]; }
 };
 
-// A shape of the table, parsed: "B,T,D", "N+1". A tensor that may have several, "B,Sq,H,D|Tq,H,D",
-// has one of each rank; a shape with Tq or Tk is that of packed sequences. Where two shapes have
-// one rank, as in "N,HV,K,V|N,HV,V,K", an option chooses by number: Operator::shape_option.
+// Holds a parsed shape of the table: "B,T,D", "N+1". A tensor with several shapes,
+// "B,Sq,H,D|Tq,H,D", has one of each rank. A shape with Tq or Tk is that of packed sequences. If
+// two shapes have one rank, as in "N,HV,K,V|N,HV,V,K", an option chooses by number:
+// Operator::shape_option.
 struct Axis {
   Dim dim;
   int plus;
@@ -125,13 +126,14 @@ struct Shape {
 };
 Shape parse_shape(std::string_view shape);  // a single one
 std::vector<Shape> parse_shapes(std::string_view shapes);
-// Returns the shape of this rank, of several the one of that number, or the last; of rank 0 if
-// there is none.
+// Returns the shape of this rank. If there are several, returns the one of that number, or the
+// last. If there is none, the result has rank 0.
 Shape shape_of_rank(std::string_view shapes, int rank, int number = 0);
 std::string shape_text(const Shape& shape);  // "[B,T,D]"
 std::string dim_text(const Axis& axis);      // "N+1"
 bool has_dim(const Shape& shape, Dim dim);
-// Whether a shape is that of packed sequences, or of whole rows of a batch; offsets are neither.
+// Return whether a shape is that of packed sequences, or of whole rows of a batch; offsets are
+// neither.
 bool is_packed_shape(const Shape& shape);
 bool is_batched_shape(const Shape& shape);
 

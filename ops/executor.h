@@ -37,26 +37,27 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // The specs of every kernel, in the order in which the plan lists them.
+  // Returns the specs of all kernels, in the order in which the plan lists them.
   std::vector<KernelSpec> specs() const;
   // Hands over the loaded kernels, in that order.
   void bind(const std::vector<PlanKernel>& kernels);
 
-  // Makes what runs on this shard need that only the lengths tell: once per shard, off the launch
-  // path. May allocate, and talk to the other ranks. Null: nothing.
+  // Makes the state that runs on this shard need and that follows from its lengths: once per shard,
+  // off the launch path. May allocate, and communicate with the other ranks. Returns null if no
+  // state is needed.
   virtual MadeShardState prepare(const lathe_shard&) const {
     return std::unique_ptr<const ShardState>();
   }
   virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
-  // Checks the workspace before it launches or sends anything: what a run works out says how much
-  // it needs, and to work it out twice would be a sixth of a launch.
+  // Checks the workspace before it launches or sends anything. The run computes the needed size
+  // itself, because a second computation would cost a sixth of a launch.
   virtual Status run(const Call& call) const = 0;
   virtual Result<Estimate> estimate(const Call& call) const = 0;
 
  protected:
   Executor() = default;
   // Lists kernels, in the order of the plan. The slots are members of this executor, or of one that
-  // it owns; empty ones are passed over.
+  // it owns. Empty slots are skipped.
   void list(std::initializer_list<KernelSlot*> slots);
   void list(const Executor& step);
   size_t kernel_count() const { return slots_.size(); }
@@ -65,8 +66,8 @@ class Executor {
   std::vector<KernelSlot*> slots_;
 };
 
-// An executor whose calls begin with a plan: what the shapes of a call decide, after the checks
-// that a problem leaves to its calls. Derived has
+// An executor of this kind begins each call with a plan, which follows from the call's shapes,
+// after the checks that a problem leaves to its calls. Derived has
 //   Result<Plan> plan(const Call&) const;
 //   Status launch(const Call&, Plan&) const;
 //   Result<Estimate> estimate_plan(const Call&, const Plan&) const;
@@ -92,13 +93,13 @@ class PlannedExecutor : public Executor {
   const Derived& self() const { return static_cast<const Derived&>(*this); }
 };
 
-// An executor of type T, as the table of operators returns it.
+// Makes an executor of type T, as the table of operators returns it.
 template <typename T, typename... Arguments>
 MadeExecutor executor_of(Arguments&&... arguments) {
   return std::unique_ptr<Executor>(std::make_unique<T>(std::forward<Arguments>(arguments)...));
 }
 
-// The operator's own choice for a resolved problem.
+// Makes the operator's own choice for a resolved problem.
 inline MadeExecutor make_executor(const Resolved& resolved, const DeviceFacts& facts) {
   return resolved.problem.op->make(resolved, facts);
 }

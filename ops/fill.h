@@ -1,25 +1,25 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernel parameters from the tensors of a call. Parameter structs name their fields as the tables
-// name their tensors, so one function fills them all.
+// Fills kernel parameters from the tensors of a call. Parameter structs name their fields as the
+// tables name their tensors, so one function fills them all.
 #pragma once
 
 #include "ops/tensors.h"
 
 namespace lathe {
 
-// Where an activation lies, in the fields that every parameter struct has for it.
+// Holds the strides of an activation, which every parameter struct has fields for.
 struct AttentionStrides {
   long long batch = 0, token = 0, head = 0;
 };
-// Strides of [B, tokens, heads, width], or packed of [tokens, heads, width].
+// Returns the strides of [B, tokens, heads, width], or if packed of [tokens, heads, width].
 inline AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
   const int first = packed ? 0 : 1;
   return {packed ? 0 : tensor.stride[0], tensor.stride[first], tensor.stride[first + 1]};
 }
 
-// X(field): activations have a pointer, and strides from batch to batch, token to token and, where
-// there are heads, head to head; the others have a pointer alone.
+// These lists have X(field). Activations have a pointer, and strides from batch to batch, token to
+// token and, if there are heads, head to head; the others have a pointer alone.
 // clang-format off
 #define LATHE_ACTIVATIONS(X) \
   X(x) X(y) X(residual) X(dx) X(dy) X(q) X(k) X(v) X(g) X(beta) X(q_rope) X(k_rope) X(indices) \
@@ -28,8 +28,9 @@ inline AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
   X(weight) X(bias) X(state) X(initial_state) X(final_state) X(dfinal_state) X(dinitial_state) \
   X(A_log) X(dt_bias) X(cu_seqlens) X(cu_seqlens_q) X(cu_seqlens_k) X(alibi_slopes) X(sinks) \
   X(lse) X(dlse) X(block_out) X(block_lse) X(softmax_max) X(softmax_sum) X(dsinks)
-// Y(field): numbers of a call, which plans and shapes name as the parameter structs do; Z(field):
-// arrays in the workspace, whose offsets are named like the parameters that point to them.
+// Y(field) lists numbers of a call; plans and shapes name them as the parameter structs do.
+// Z(field) lists arrays in the workspace; their offsets are named like the parameters that point to
+// them.
 #define LATHE_NUMBERS(Y) \
   Y(sequences) Y(tokens) Y(rows) Y(keys) Y(heads) Y(kv_heads) Y(value_heads) Y(seq_q) Y(seq_k) \
   Y(head_dim) Y(value_dim) Y(rope_dim) Y(key_dim) Y(segments) Y(topk) Y(splits) Y(slices) \
@@ -46,7 +47,7 @@ inline void put_strides(const AttentionStrides& from, long long* batch, long lon
 }
 
 // Fills the fields of `p` that have a name of the operator's table, which is known at compile time.
-// A tensor that the problem does not declare has no address and no strides. `packed`: those with
+// A tensor that the problem does not declare has no address and no strides. `packed`: tensors with
 // heads have no batch.
 template <const auto& kTable, typename Params>
 void fill_tensors(const Call& call, bool packed, Params* p) {

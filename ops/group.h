@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The C objects for ranks: a group and the cut of a sequence axis.
+// Defines the C objects for ranks: a group and the cut of a sequence axis.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ struct lathe_context;
 
 namespace lathe {
 
-// Flags of a problem's group, those of lathe.h.
+// These flags of a problem's group equal those of lathe.h.
 enum GroupFlags : unsigned {
   kReduceParameterGrads = 1,  // gradients of weights, biases and sinks are summed over the ranks
-  // How queries and keys of attention meet. Without one of these keys travel a ring.
+  // These flags say how queries and keys of attention meet. Without one of them keys travel a ring.
   kAllgather = 2,        // keys are gathered on every rank
   kDispatch = 4,         // both move to where the planner balances the work
   kExchangeHeads = 8,    // whole sequences, a share of the heads
@@ -30,14 +30,16 @@ enum GroupFlags : unsigned {
 struct lathe_group {
   lathe_context* context = nullptr;
   std::shared_ptr<lathe::Group> group;
-  // What lathe_group_share_tuned agreed on, and its digest; null and 0: nothing tuned is used.
+  // lathe_group_share_tuned sets the choices that the ranks agreed on, and their digest; null and
+  // 0: nothing tuned is used.
   std::shared_ptr<const lathe::Choices> choices;
   uint64_t choices_digest = 0;
 };
 
 namespace lathe {
 
-// What a plan made of a shard before its first run: tables on the device, schedules. Immutable.
+// Holds what a plan made of a shard before its first run: tables on the device, schedules.
+// Immutable.
 class ShardState {
  public:
   virtual ~ShardState() = default;
@@ -57,6 +59,6 @@ struct lathe_shard {
   std::vector<ForPlan> states;
 
   bool contiguous() const { return layout.balance == lathe::Balance::none; }
-  // Null if the shard was not prepared for the plan.
+  // Returns null if the shard was not prepared for the plan.
   const lathe::ShardState* find(uint64_t plan) const;
 };

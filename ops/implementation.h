@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ways to compute one step of an operator. A step is a list of implementations: those that support
-// the case compete, by what was tuned for the device, else by their order.
+// Declares the implementations of one step of an operator. A step is a list of implementations.
+// Among those that support the case, tuned choices for the device decide, else the order of the
+// list.
 #pragma once
 
 #include <algorithm>
@@ -15,30 +16,31 @@
 
 namespace lathe {
 
-// A kernel template with its configurations. Implementations of one step have the same parameter
-// struct, so an executor fills it without knowing which of them a plan has. Pure functions of
-// integers; a spec says its shared memory, threads and cluster itself.
+// An implementation is a kernel template with its configurations. Implementations of one step have
+// the same parameter struct, so an executor fills it without knowing which of them a plan has. All
+// are pure functions of integers. A spec states its own shared memory, threads and cluster.
 template <typename Problem, typename Shape, typename Params>
 struct Implementation {
-  // UNSUPPORTED, by name, for a problem or a device that no configuration covers.
+  // Returns UNSUPPORTED, by name, for a problem or a device that no configuration covers.
   Status (*supports)(const Problem&, const DeviceFacts&);
-  // The configurations worth trying, the default first; at least one if the case is supported.
+  // Returns the configurations worth trying, the default first; at least one if the case is
+  // supported.
   std::vector<KernelSpec> (*candidates)(const Problem&, const DeviceFacts&);
-  // The constants that a configuration fixes, beside the number of warps.
+  // `tile` names the constants that a configuration fixes, beside the number of warps.
   std::span<const char* const> tile;
   Grid (*grid)(const KernelSpec&, const Shape&);
-  // Sets the parameters that follow from the configuration; null: none does.
+  // Sets the parameters that follow from the configuration; null if there are none.
   void (*fill)(const KernelSpec&, const Shape&, Params*) = nullptr;
 };
 
-// The implementation and the configuration that a plan takes.
+// Holds the implementation and the configuration that a plan takes.
 template <typename How>
 struct ChosenKernel {
   const How* how = nullptr;
   KernelSpec spec;
 };
 
-// If no implementation supports the case: what the first one says.
+// Returns the first implementation's error if none supports the case.
 template <typename How, typename Problem>
 Result<ChosenKernel<How>> choose_kernel(std::span<const How* const> step, const Problem& problem,
                                         const DeviceFacts& facts) {
@@ -54,8 +56,9 @@ Result<ChosenKernel<How>> choose_kernel(std::span<const How* const> step, const 
   return ChosenKernel<How>{able[chosen.group], groups[chosen.group].specs[chosen.spec]};
 }
 
-// The tile that was tuned for the device, else the first candidate. `tile`: the constants that it
-// fixes. UNSUPPORTED if there is none: `what` then needs at least least() bytes of shared memory.
+// Returns the tile that was tuned for the device, else the first candidate. `tile` names the
+// constants that it fixes. Returns UNSUPPORTED if there is no candidate: `what` then needs at least
+// least() bytes of shared memory.
 template <typename Tile, typename SpecOf, typename Least>
 Result<Tile> choose_tile(const std::vector<Tile>& candidates, const DeviceFacts& facts,
                          std::initializer_list<const char*> tile, SpecOf spec_of, const char* what,
@@ -65,7 +68,7 @@ Result<Tile> choose_tile(const std::vector<Tile>& candidates, const DeviceFacts&
                           facts.arch, " allows ", facts.shared_bytes_per_block));
 }
 
-// The tiles of a table that hold, in its order.
+// Returns the tiles of a table for which `holds` is true, in the table's order.
 template <typename Tiles, typename Holds>
 auto tiles_that(const Tiles& tiles, Holds holds) {
   std::vector<std::remove_cvref_t<decltype(*std::begin(tiles))>> out;
@@ -73,7 +76,7 @@ auto tiles_that(const Tiles& tiles, Holds holds) {
   return out;
 }
 
-// The least shared memory of tiles, of which there is at least one.
+// Returns the least shared memory of the tiles; there is at least one tile.
 template <typename Tiles, typename Bytes>
 int least_bytes(const Tiles& tiles, Bytes bytes_of_tile) {
   int least = bytes_of_tile(*std::begin(tiles));

@@ -15,7 +15,8 @@ bool is_wanted_backward(const lathe_problem& problem) {
   return *gradient && problem.has(find_tensor(*problem.op, gradient));
 }
 
-// The input whose gradient a tensor is, "d" and its name; -1: it is none.
+// Returns the input whose gradient a tensor is, by the name "d" and the input's; -1: it is no
+// gradient.
 int gradient_of(const Operator& op, std::string_view name) {
   if (!name.starts_with('d')) return -1;
   const int input = find_tensor(op, name.substr(1));
@@ -64,7 +65,7 @@ Shape output_shape(const lathe_problem& problem, const TensorInfo& tensor,
   return shapes.front();
 }
 
-// The dims that declared tensors have, or that follow from them.
+// Returns the dims that declared tensors have, or that follow from them.
 std::array<bool, kDimCount> used_dims(const lathe_problem& problem, const Extents& extents) {
   std::array<bool, kDimCount> used{};
   for (int i = 0; i < kDimCount; ++i) used[i] = extents.value[i] != kUnknown;

@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The outputs that follow from a problem's inputs and options.
+// Infers the outputs that follow from a problem's inputs and options.
 #pragma once
 
 #include "ops/values.h"
 
 namespace lathe {
 
-// Checks the inputs that are declared and declares the outputs that follow: results, as options
-// output_NAME say; with the gradient of the first result, the gradients of the inputs that are
-// there. Outputs that are declared already are the list of what is wanted, and nothing is added.
-// `values` as Values takes them, or null: extents that follow from values are then unknown, or the
-// largest there can be.
+// Checks the declared inputs and declares the outputs that follow: results, as options output_NAME
+// say and, if the gradient of the first result is declared, the gradients of the declared inputs.
+// If outputs are declared already, they are the wanted ones, and the function adds none. `values`
+// are as Values takes them. If null, extents that follow from values are unknown, or the largest
+// possible.
 Status infer(lathe_problem* problem, const DLTensor* const* values);
 
-// Leaves every extent open that may vary from call to call.
+// Sets to unknown every extent that may vary from call to call.
 void open_extents(lathe_problem* problem);
 
 }  // namespace lathe

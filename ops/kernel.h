@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel of an operator: its spec and, once a plan has it, the loaded code. This header sees no
-// driver, so the functions of integers that choose kernels may fill slots.
+// Holds a kernel of an operator: its spec and, once a plan has it, the loaded code. This header
+// includes no driver, so the functions of integers that choose kernels may fill slots.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace lathe {
 class Kernel;
 struct BuiltKernel;
 
-// A spec of a template, without constants, whose blocks have dynamic shared memory: the struct
-// `smem` of the template sums it up.
+// Returns a spec of a template, without constants, whose blocks have dynamic shared memory. The
+// template's struct `smem` computes the size.
 inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_bytes, int threads) {
   KernelSpec spec = KernelSpec::of(from, threads);
   spec.smem = smem;
@@ -27,14 +27,15 @@ inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_b
   return spec;
 }
 
-// A kernel as a plan has it.
+// Holds a kernel as a plan has it.
 struct PlanKernel {
   std::shared_ptr<const BuiltKernel> built;
   std::shared_ptr<const Kernel> loaded;  // null in a context without a device
   std::string spec_text, key_hex;        // lent to callers
 };
 
-// A kernel that an operator may need. An empty slot stands for one that a problem does without.
+// A slot holds a kernel that an operator may need. It is empty if a problem does not need the
+// kernel.
 class KernelSlot {
  public:
   KernelSlot() = default;
@@ -45,9 +46,9 @@ class KernelSlot {
   const KernelSpec& operator*() const { return spec_; }
   const KernelSpec* operator->() const { return &spec_; }
 
-  // Takes the loaded kernel over from the plan, and what the compiler said of it.
+  // Takes over the loaded kernel and its compiled properties from the plan.
   void bind(const PlanKernel& kernel);
-  // Registers of a thread as it was compiled; 255, the most there are, where nobody knows.
+  // Returns the registers of a thread of the compiled kernel; 255, the maximum, if not known.
   int registers() const { return registers_; }
 
   // `params` is the kernel's parameter struct. Nothing is launched for a grid without blocks.

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of a kernel family, in integers and flags: everything that changes the code and
-// nothing that varies from call to call (batch, tokens, sequences, pointers, strides).
+// Describes the request to a kernel family in integers and flags. A struct has everything that
+// changes the code, and nothing that varies from call to call (batch, tokens, sequences, pointers,
+// strides).
 #pragma once
 
 #include <array>
@@ -60,8 +61,8 @@ struct AttentionProblem {
   bool append = false;  // new keys and values are stored there first
   bool split = true;    // the keys of a row may be cut into parts
 
-  // A block step: rows and keys are parts of sequences, of which attention ranges or positions
-  // tell who sees whom. At most one of them.
+  // A block step has one of these: rows and keys are parts of sequences, and attention ranges or
+  // positions say which rows see which keys. At most one is set.
   bool ranges = false;
   bool positions = false;
   bool persistent = false;  // fewer blocks of threads than tiles, which take turns
@@ -144,7 +145,7 @@ struct KdaProblem {
   bool ranks = false;      // sequences may begin and go on on other ranks
   bool grouped = true;     // value heads share those of q and k, or may
 
-  // Of the two walks of the backward, whether the forward one is made again.
+  // Returns whether the backward repeats the forward walk.
   bool recomputes() const { return backward && !saves && !given_saved; }
 };
 

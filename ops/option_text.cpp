@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Texts that options name. They are read once, when the option is set.
+// Reads the texts that options name, once, when the option is set.
 #include "ops/option_text.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace lathe {
 namespace {
 
-// The whole of a small file; fails naming the option, the file and why.
+// Reads the whole of a small file. An error names the option, the file and the reason.
 Result<std::string> read_text(const char* option, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     return invalid(text("option ", option, " is '", path, "', which ", why));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Options whose value is a text of the caller's: read from a file, or given as bytes.
+// Handles options whose value is a text of the caller, read from a file or given as bytes.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lathe {
 
-// Whether the value of an option is the name of a file.
+// Returns whether the value of an option is the name of a file.
 bool takes_file(const OptionInfo& option);
 
 // Keeps the text of the file `path` in the problem; INVALID_ARGUMENT names the option, the file and

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Values of options: which are allowed, and their parsing into a struct's members.
+// Checks which values of options are allowed, and parses them into a struct's members.
 #include "ops/options.h"
 
 #include <cfloat>
@@ -30,7 +30,7 @@ bool in_range(std::string_view range, Number number) {
          number < below;
 }
 
-// Whether a number is in the list: a number itself, ">0", ">=0" or a range.
+// Returns whether a number is in the list: a number itself, ">0", ">=0" or a range.
 template <typename Number>
 bool number_allowed(std::string_view allowed, Number number) {
   for (std::string_view each : split(allowed, '|')) {

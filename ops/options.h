@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rows of option tables, each bound to a member of the operator's struct of options, into which its
-// value is parsed once.
+// Makes rows of option tables. Each row is bound to a member of the operator's struct of options,
+// and its value is parsed into that member once.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace lathe {
 
-// Parses an allowed value for a member. INVALID_ARGUMENT where float32 does not hold the number; a
-// value that is no number, such as "unset", is none.
+// Parse an allowed value for a member. They return INVALID_ARGUMENT if float32 does not hold the
+// number. A value that is no number, such as "unset", gives no number.
 Status parse_option(const OptionInfo& option, const std::string& value, bool* out);
 Status parse_option(const OptionInfo& option, const std::string& value, int64_t* out);
 Status parse_option(const OptionInfo& option, const std::string& value, float* out);
 Status parse_option(const OptionInfo& option, const std::string& value, std::optional<float>* out);
-// The number of a word in the list of those that are allowed.
+// Returns the number of a word in the list of allowed words.
 int word_number(const OptionInfo& option, const std::string& value);
 
 template <typename Word>
@@ -28,8 +28,8 @@ requires std::is_enum_v<Word> Status parse_option(const OptionInfo& option,
   return {};
 }
 
-// Rows for the struct Options. A group of options that several operators have is a variable
-// template over it: the members may be those of a base.
+// Makes rows for the struct Options. A group of options that several operators have is a variable
+// template over Options: the members may be those of a base.
 template <typename Options>
 struct Bind {
   template <auto kMember>
@@ -61,11 +61,13 @@ struct Bind {
   }
 };
 
-// An option output_NAME, which says what declaring the tensor NAME says; the two must agree.
+// Makes an option output_NAME, which has the same meaning as declaring the tensor NAME. Both must
+// agree.
 constexpr OptionInfo output_option(const char* name, const char* sentence) {
   return {name, OptionType::integer, "0", "0|1", sentence};
 }
-// An option whose value is a device text: read when it is set, and kept in the problem.
+// Makes an option whose value is a device text. The text is read when the option is set, and kept
+// in the problem.
 constexpr OptionInfo text_option(const char* name, const char* sentence) {
   return {name, OptionType::word, "none", "none|FILE", sentence};
 }
@@ -75,7 +77,7 @@ std::shared_ptr<void> new_options() {
   return std::make_shared<Options>();
 }
 
-// Whether a value of the caller's is allowed.
+// Returns whether a caller's value is allowed.
 bool is_allowed(const OptionInfo& option, const std::string& value);
 
 }  // namespace lathe

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a caller has declared, as the C functions leave it: each call is checked on its own here,
-// and all together in resolve.h when a plan is made.
+// Holds what a caller has declared through the C functions. This code checks each call by itself;
+// resolve.h checks all together when a plan is made.
 #pragma once
 
 #include <array>
@@ -40,24 +40,24 @@ struct lathe_problem {
   std::shared_ptr<const lathe::Choices> choices;  // in place of what was tuned; null: that
 
   bool has(int tensor) const { return tensors[tensor].given; }
-  // Which of a tensor's shapes of one rank the options choose.
+  // Returns which of a tensor's shapes of one rank the options choose.
   int shape_number() const;
-  // The shape of a declared tensor, as the options have it.
+  // Returns the shape of a declared tensor, as the options choose it.
   lathe::Shape shape(int tensor) const;
-  // Of a declared tensor: whether a run writes it.
+  // Returns whether a run writes a declared tensor.
   bool writes(int tensor) const;
-  // The text of the value that holds: what was set, or the table's default. Kernels read options
-  // as Resolved has them, parsed.
+  // Returns the text of an option's value: the value that was set, or the table's default. Kernels
+  // read the parsed options of Resolved.
   std::string option(const char* name) const;
 };
 
 namespace lathe {
 
-// As the C functions: lathe_problem_tensor, and the setters of options, of which `given` is the
-// type; text fits every option.
+// These functions implement the C functions lathe_problem_tensor and the setters of options.
+// `given` is the setter's type; text fits every option.
 Status declare(lathe_problem& problem, const char* name, int dtype, int rank, const int64_t* shape);
 Status set_alignment(lathe_problem& problem, int64_t bytes);
-// What lathe_problem_group says to these flags.
+// Checks the flags of lathe_problem_group.
 Status check_group_flags(const Operator& op, unsigned flags);
 Status set_option(lathe_problem* problem, const char* name, OptionType given,
                   const std::string& value);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies of rows, checks of shards and the order of streams, for all programs of ranks.
+// Copies rows, checks shards and orders streams, for all programs of ranks.
 #include "ops/rank_program.h"
 
 #include <algorithm>

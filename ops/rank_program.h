@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One call of an operator on a rank of several. All programs have one shape: rows are packed, an
-// exchange carries them on a stream of its own, steps compute beside it or behind it, and results
-// return. Here is what the programs share; each says only which rows, which hops and which steps.
+// Holds what the programs for one call of an operator on a rank of several share. All programs have
+// one form: rows are packed, an exchange carries them on its own stream, steps compute beside or
+// behind the exchange, and results return. Each program only says which rows, hops and steps it
+// has.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +15,7 @@
 
 namespace lathe {
 
-// A step. Its calls live on the stack of the outer run.
+// A Part is a step. Its calls live on the stack of the outer run.
 class Part {
  public:
   // `executor` was made for a request of operator `op`, whose table says what tensors are called.
@@ -32,8 +33,8 @@ class Part {
   std::vector<std::array<Shape, kMaxRank + 1>> shapes_;  // by tensor and rank
 };
 
-// Rows of tokens in memory, [batch, groups, tokens, heads, width]. Strides are in elements, and a
-// width is contiguous.
+// Describes rows of tokens in memory, [batch, groups, tokens, heads, width]. Strides are in
+// elements, and a width is contiguous.
 struct TokenRows {
   char* data = nullptr;
   int64_t batch = 1, tokens = 0, heads = 0, width = 0;
@@ -41,16 +42,17 @@ struct TokenRows {
   int64_t groups = 1, group_stride = 0;
 
   int64_t elements() const { return batch * groups * tokens * heads * width; }
-  // These rows without gaps, elsewhere.
+  // Returns these rows without gaps, at another address.
   TokenRows dense_at(char* other) const;
   bool is_dense() const;
 };
-// Rows [batch, tokens, heads, width] without gaps.
+// Returns rows [batch, tokens, heads, width] without gaps.
 TokenRows dense_rows(char* data, int64_t batch, int64_t tokens, int64_t heads, int64_t width);
-// An activation of a call: [B, tokens, heads, width], or packed without a batch.
+// Returns the rows of an activation of a call: [B, tokens, heads, width], or packed without a
+// batch.
 TokenRows rows_of(const Tensor& tensor, bool packed);
 
-// Tokens of one side of a copy that an index names, of `limit` tokens that this side has.
+// Names the tokens of one side of a copy by an index. This side has `limit` tokens.
 struct TokenIndex {
   const void* rows = nullptr;  // int32, one for each token of the other side; null: as they are
   int64_t limit = 0;
@@ -60,33 +62,34 @@ Status copy_rows(const KernelSlot& kernel, const TokenRows& from, const TokenRow
                  const TokenRows& walked, const TokenIndex& index, int64_t element_bytes,
                  CUstream stream);
 
-// The state that the plan made of the call's shard; INVALID_ARGUMENT if it made none.
+// Returns the state that the plan made of the call's shard, or INVALID_ARGUMENT if it made none.
 template <typename State>
 Result<const State*> shard_state_of(const Call& call) {
   if (call.shard_state != nullptr) return static_cast<const State*>(call.shard_state);
   return invalid("the shard was not prepared for this plan: call lathe_shard_prepare first");
 }
-// INVALID_ARGUMENT unless the shard was made with lengths exactly if the problem is packed.
-// `offsets`: the tensor that packs it.
+// Returns INVALID_ARGUMENT unless the shard was made with lengths exactly if the problem is packed.
+// `offsets` names the tensor that packs it.
 Status check_shard_form(const Layout& layout, bool packed, const char* offsets);
-// INVALID_ARGUMENT unless a packed call has as many sequences as the shard was made with.
+// Returns INVALID_ARGUMENT unless a packed call has as many sequences as the shard was made with.
 Status check_shard_sequences(const Call& call, bool packed, int64_t sequences, const char* offsets);
 
-// The exchange of one call, on the group's own stream.
+// Runs the exchange of one call, on the group's own stream.
 class Exchange {
  public:
   Exchange(Group& group, CUstream stream) : group_(group), stream_(stream) {}
 
-  // Posts a hop after what the stream has been given so far. Nothing for a hop without messages.
+  // Posts a hop after the work that is on the stream so far. Does nothing for a hop without
+  // messages.
   Status post(const Hop& hop);
-  // The stream goes on when everything that was posted has arrived.
+  // Makes the stream wait until everything that was posted has arrived.
   Status arrive();
-  // Does so whatever `status` is: what is under way reads and writes the call's memory, so the
-  // caller's stream waits for it even where the call has failed.
+  // Does the same whatever `status` is. Posted messages read and write the call's memory, so the
+  // caller's stream waits for them even if the call has failed.
   Status joined(Status status);
   // Posts a hop that the stream waits for at once.
   Status run(const Hop& hop) { return joined(post(hop)); }
-  // Something was posted by other means.
+  // Records that messages were posted by other means.
   void begin() { waiting_ = true; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators of all families, found by name.
+// Finds the operators of all families by name.
 #include <vector>
 
 #include "codegen/base/nearest_name.h"

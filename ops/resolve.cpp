@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Checks of a whole problem, dim by dim, and the parsing of its options.
+// Checks a whole problem, dim by dim, and parses its options.
 #include "ops/resolve.h"
 
 #include "codegen/base/invalid.h"
@@ -17,7 +17,7 @@ Status check_produces(const lathe_problem& problem) {
   return invalid(text(op.name, " has nothing to compute: declare at least one of ", op.produces));
 }
 
-// Each dim's extent, and which tensor said so.
+// Collects each dim's extent, and remembers which tensor has it.
 Status collect_extents(const lathe_problem& problem, Extents* extents) {
   const Operator& op = *problem.op;
   std::array<const char*, kDimCount> from{};
@@ -58,7 +58,7 @@ Status check_output_option(const lathe_problem& problem, size_t option) {
                       declared ? "" : "not ", "declared"));
 }
 
-// The operator's struct of options, with what is set and else its defaults.
+// Returns the operator's struct of options, with the set values and else its defaults.
 Result<std::shared_ptr<const void>> parse_options(const lathe_problem& problem) {
   const Operator& op = *problem.op;
   const std::shared_ptr<void> out = op.new_options ? op.new_options() : nullptr;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A whole problem against its operator's table.
+// Checks a whole problem against its operator's table.
 #pragma once
 
 #include "ops/problem.h"
 
 namespace lathe {
 
-// A problem that its operator's tables allow, with what follows from it. Lives as long as the
-// problem.
+// Holds a problem that its operator's tables allow, with what follows from it. It must not outlive
+// the problem.
 struct Resolved {
   const lathe_problem& problem;
   Extents extents;                      // kUnknown where they vary
@@ -27,33 +27,35 @@ struct Resolved {
 // what the operator's own function refuses.
 Result<Resolved> resolve(const lathe_problem& problem);
 
-// The extents of declared tensors, and who disagrees. Offsets and the batch settle the number of
-// sequences.
+// Returns the extents of declared tensors, or an error that names the tensors that disagree.
+// Offsets and the batch determine the number of sequences.
 Result<Extents> declared_extents(const lathe_problem& problem);
-// Settles the number of sequences of a call: B is 1 with cu_seqlens, and N is B without. `states`
-// names the tensor that says N, for the message.
+// Resolves the number of sequences of a call: B is 1 with cu_seqlens, and N is B without. `states`
+// names the tensor that has N, for the message.
 Status resolve_sequences(const Operator& op, bool packed, Extents* extents,
                          const char* states = "a tensor");
 
-// Checks of a problem alone, for inference.
+// Inference uses these checks of a problem.
 enum class Outputs { declared, to_infer };
 // With outputs to infer, an input that needs an output passes.
 Status check_required(const lathe_problem& problem, Outputs outputs = Outputs::declared);
 Status check_dtypes(const lathe_problem& problem);
 
-// The widest access of 16, 8, 4, 2 or 1 elements' bytes that an alignment and D elements allow.
+// Returns the bytes of the widest access, at most 16, at least one element, that the alignment and
+// `channels` elements allow.
 int vector_bytes(Dtype dtype, int alignment, int64_t channels);
 
 // Kernels copy rows in pieces of so many bytes.
 inline constexpr int kRowAlignment = 16;
-// UNSUPPORTED if the problem declares less.
+// Returns UNSUPPORTED if the problem declares less.
 Status check_row_alignment(const lathe_problem& problem, int bytes);
-// A width that makes code: known, and a multiple of `step` from `least` to `most`.
+// Checks a width that changes the code: it must be known, and a multiple of `step` from `least` to
+// `most`.
 Status check_width(const char* tensor, const char* dim, int64_t width, int64_t step, int64_t least,
                    int64_t most);
-// A key head serves whole groups of query heads; kUnknown passes.
+// Checks that each key head serves a whole group of query heads; kUnknown passes.
 Status check_heads(int64_t heads, int64_t kv_heads, const char* keys = "k");
-// Every tensor with tokens has the form of `lead`: packed rows or rows of a batch.
+// Checks that every tensor with tokens has the same form: packed rows or rows of a batch.
 Status check_form(const lathe_problem& problem, bool packed, const std::string& why);
 
 }  // namespace lathe

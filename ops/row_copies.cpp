@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tables, launches and messages of rows on their way.
+// Makes tables, launches and messages of rows that move between ranks.
 #include "ops/row_copies.h"
 
 #include "codegen/base/invalid.h"
@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-// Elements as words of this kernel.
+// Converts strides in elements to words of this kernel.
 RowPlaces places(const RowCopier::Side& side, int64_t word_bytes) {
   const auto words = [&](int64_t elements) {
     return static_cast<long long>(elements * side.view.element_bytes / word_bytes);

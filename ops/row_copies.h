@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rows on their way between ranks: kernels that pack and unpack them, tables of rows on the device,
-// and the messages of a hop that carries several tensors.
+// Moves rows between ranks: kernels that pack and unpack them, tables of rows on the device, and
+// the messages of a hop that carries several tensors.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@
 
 namespace lathe {
 
-// Not for the launch path. No rows: null.
+// Uploads a table of rows; null if there are none. The launch path must not call this.
 Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows);
 
-// What one rank does for a list of copies, with its tables on the device.
+// Holds one rank's part of a list of copies, with its tables on the device.
 struct RowRoute {
   RankCopies copies;
   DeviceTable send_rows, receive_rows, own_from, own_to;
@@ -26,14 +26,14 @@ struct RowRoute {
   static Result<RowRoute> make(const Device& device, RankCopies copies);
 };
 
-// The kernels that move rows.
+// Holds the kernels that move rows.
 struct RowKernels {
   KernelSlot wide, narrow;  // words of 16 bytes, and of 4
 
   static RowKernels make();
 };
 
-// Where rows [tokens, batch, heads] of one tensor lie; strides and width in elements.
+// Says where rows [tokens, batch, heads] of one tensor lie. Strides and width are in elements.
 struct RowView {
   void* data = nullptr;
   int64_t token = 0, batch = 0, head = 0;
@@ -42,8 +42,8 @@ struct RowView {
   int64_t row_bytes() const { return width * element_bytes; }
 };
 
-// RowCopies that one launch makes; a launch goes out early where there are more than it takes. On
-// the stack of a run: nothing is allocated.
+// Collects copies for one launch. If there are more than a launch takes, a launch is made early.
+// The object lives on the stack of a run and allocates nothing.
 class RowCopier {
  public:
   RowCopier(const RowKernels& kernels, CUstream stream) : kernels_(kernels), stream_(stream) {}
@@ -55,7 +55,7 @@ class RowCopier {
     int64_t group = 0;            // stride, in elements
     int64_t skip_at = kMaxExtent, skip = 0;
   };
-  // UNSUPPORTED for 2^31 words or more.
+  // Returns UNSUPPORTED for 2^31 words or more.
   Status add(const Side& from, const Side& to, int64_t tokens, int64_t batch, int64_t heads,
              int64_t repeat = 1);
   Status launch();
@@ -68,12 +68,12 @@ class RowCopier {
   MoveRowsParams wide_ = {}, narrow_ = {};
 };
 
-// Sums that one launch makes, of kernel sum_rows. On the stack of a run.
+// Collects sums for one launch of kernel sum_rows. The object lives on the stack of a run.
 class RowAdder {
  public:
   RowAdder(const KernelSlot& kernel, CUstream stream) : kernel_(kernel), stream_(stream) {}
 
-  // Fills last_block. UNSUPPORTED for 2^31 elements or more.
+  // Fills last_block. Returns UNSUPPORTED for 2^31 elements or more.
   Status add(const RowSum& sum);
   Status launch();
 
@@ -83,15 +83,15 @@ class RowAdder {
   SumRowsParams params_ = {};
 };
 
-// One tensor of a hop: rows of `row_bytes`, from the buffer that messages leave to that where they
-// arrive. A buffer that no message touches may be null.
+// Describes one tensor of a hop: rows of `row_bytes`, from the buffer that messages leave to the
+// buffer where they arrive. A buffer that no message touches may be null.
 struct RowTransfer {
   const RankCopies* copies = nullptr;
   char* from = nullptr;
   char* to = nullptr;
   int64_t row_bytes = 0;
 };
-// Fills the spans, which have room enough, and gives the hop.
+// Fills the spans, which the caller makes large enough, and returns the hop.
 Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
            std::span<Transfer> receives);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How an operator is described: its tensors and options, and the functions that check it and make
-// what executes it. Validation, inference, the C tables, the program's help, manifests and
+// Declares how an operator is described: its tensors and options, and the functions that check it
+// and make its executor. Validation, inference, the C tables, the program's help, manifests and
 // docs/operators.md come from these tables; nothing else knows an operator's surface.
 #pragma once
 
@@ -30,7 +30,7 @@ inline constexpr int kMaxTensors = 24;
 
 enum class Role { input, output, inout };
 
-// A tensor of an operator. `dtypes` lists the words that are allowed, "f32|bf16", or names the
+// Describes a tensor of an operator. `dtypes` lists the allowed words, "f32|bf16", or names the
 // tensor whose dtype it has, "=x".
 struct TensorInfo {
   const char* name = "";
@@ -44,8 +44,9 @@ struct TensorInfo {
   const char* changed_by = nullptr;  // in and out, but only read unless this tensor is given
   const char* needed = "";           // "dx,bias": it means nothing without each of these
   bool is_strided = false;           // strides of batch and tokens are free; rows are contiguous
-  // Its address is a multiple of so many bytes. With 0 a strided tensor has what wide accesses of
-  // its rows need, any other its dtype's size. It is never more than the problem declares.
+  // The tensor's address is a multiple of `alignment` bytes. If 0, a strided tensor has the
+  // alignment that wide accesses of its rows need, any other its dtype's size. The alignment is
+  // never more than the problem declares.
   int alignment = 0;
 
   constexpr TensorInfo optional() const { return with(&TensorInfo::is_optional, true); }
@@ -85,20 +86,20 @@ constexpr TensorInfo inout(const char* name, const char* shape, const char* dtyp
   return {name, shape, dtypes, sentence, Role::inout, false};
 }
 
-// The index of a table's row; -1 if there is none of the name.
+// Returns the index of a table's row; -1 if no row has the name.
 constexpr int find_row(std::span<const TensorInfo> table, std::string_view name) {
   for (size_t i = 0; i < table.size(); ++i) {
     if (name == table[i].name) return static_cast<int>(i);
   }
   return -1;
 }
-// The same at compile time, of a row that must be there: code names tensors by it.
+// Returns the index of an existing row at compile time. Code names tensors by this index.
 consteval int index_of(std::span<const TensorInfo> table, std::string_view name) {
   return find_row(table, name) >= 0 ? find_row(table, name)
                                     : throw "the table has no tensor of this name";
 }
 
-// Groups of rows one after another.
+// Returns the groups of rows one after another.
 template <typename Row, size_t... kCounts>
 constexpr auto joined(const std::array<Row, kCounts>&... groups) {
   std::array<Row, (kCounts + ...)> out{};
@@ -112,21 +113,21 @@ constexpr auto joined(const std::array<Row, kCounts>&... groups) {
 
 enum class OptionType { integer, number, word };
 
-// An option of an operator. `allowed` lists values, "none|silu", "0|1", and ranges of numbers,
-// ">0",
-// ">=0", "[-5,0)", "any"; FILE stands for a file's name. ops/options.h makes these rows.
+// Describes an option of an operator. `allowed` lists values, "none|silu", "0|1", and ranges of
+// numbers, ">0", ">=0", "[-5,0)", "any"; FILE stands for a file's name. ops/options.h makes these
+// rows.
 struct OptionInfo {
   const char* name = "";
   OptionType type = OptionType::integer;
   const char* fallback = "";  // the default
   const char* allowed = "";
   const char* sentence = "";
-  // Stores an allowed value in the operator's struct of options. INVALID_ARGUMENT if the member's
-  // type does not hold it. Null: no code reads the value.
+  // Stores an allowed value in the operator's struct of options. Returns INVALID_ARGUMENT if the
+  // member's type does not hold the value. Null: no code reads the value.
   Status (*store)(const OptionInfo& option, const std::string& value, void* options) = nullptr;
 };
 
-// How an operator's batch and its offsets say how many sequences there are.
+// Says how an operator's batch and its offsets determine the number of sequences.
 enum class Sequences {
   one_row,  // offsets pack them into a row, B is 1; without offsets each row is one: N is B
   either,   // offsets or a batch axis: what is known of one holds for the other
@@ -146,11 +147,11 @@ struct Operator {
   const char* shape_option = "";  // chooses among a tensor's shapes of one rank, by number
   // Returns the operator's struct of options with its defaults. Null: it has none.
   std::shared_ptr<void> (*new_options)() = nullptr;
-  // Refuses what the tables cannot say. Called after the checks that they can make.
+  // Refuses problems that the tables cannot exclude. Called after the tables' checks.
   Status (*check)(const Resolved& resolved);
   // Chooses kernels; compiles nothing. Called after `check`.
   MadeExecutor (*make)(const Resolved& resolved, const DeviceFacts& facts);
-  // Fills extents that follow from others. Null: none do.
+  // Fills extents that follow from others. Null: there are none.
   void (*derive)(const lathe_problem& problem, Extents* extents) = nullptr;
   // Refuses values of integer tensors that a kernel would trust. Null: there are none.
   Status (*check_values)(const Values& values) = nullptr;
@@ -158,11 +159,11 @@ struct Operator {
 
 std::span<const Operator> operators();
 const Operator* find_operator(std::string_view name);
-// Index into op.tensors or op.options; -1 if there is none of the name.
+// Return an index into op.tensors or op.options; -1 if none has the name.
 int find_tensor(const Operator& op, std::string_view name);
 int find_option(const Operator& op, std::string_view name);
 std::string operator_names();  // "kda, shard"
-// For messages: what is not there, the nearest name, and all there are.
+// Return messages with the missing name, the nearest name, and all names.
 std::string no_such_operator(std::string_view name);
 std::string no_such_tensor(const Operator& op, std::string_view name);
 std::string no_such_option(const Operator& op, std::string_view name);

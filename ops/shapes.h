@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and dtypes that the tables of several families have.
+// Holds shapes and dtypes that the tables of several families have.
 #pragma once
 
 namespace lathe {
@@ -8,13 +8,13 @@ namespace lathe {
 inline constexpr const char* kFloats = "f32|f16|bf16";
 inline constexpr const char* kOffsets = "i32|i64";
 
-// The attention families: whole rows, or packed ones.
+// The attention families have these shapes: whole rows, or packed ones.
 inline constexpr const char* kQueries = "B,Sq,H,D|Tq,H,D";
 inline constexpr const char* kKeys = "B,Sk,HK,D|Tk,HK,D";
 inline constexpr const char* kValues = "B,Sk,HK,DV|Tk,HK,DV";
 inline constexpr const char* kResults = "B,Sq,H,DV|Tq,H,DV";
 inline constexpr const char* kRows = "B,H,Sq|H,Tq";
-// The option that says that results of an earlier forward are given.
+// This option says that results of an earlier forward are given.
 inline constexpr const char* kSavedForward = "saved_forward";
 
 }  // namespace lathe

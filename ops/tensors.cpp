@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The checks at every run, cheapest first: some tens of integer comparisons, text only on failure.
+// Makes the checks of every run, cheapest first: some tens of integer comparisons, text only on
+// failure.
 #include "ops/tensors.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ Status stride_error(const Slot& slot, const DLTensor& from, const std::string& w
                       list(from.ndim, from.shape), "; ", why));
 }
 
-// Without overlap every stride steps over all that the smaller ones reach.
+// Checks that elements do not overlap: every stride must step over all that the smaller ones reach.
 Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
   const int rank = slot.shape.rank;
   std::array<int, kMaxRank> order{};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of one call: DLPack's against the table and the problem. Nothing here allocates or
-// locks unless it fails.
+// Checks the DLPack tensors of one call against the table and the problem. Nothing here allocates
+// or locks unless it fails.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +17,7 @@ namespace lathe {
 class ShardState;
 struct Resolved;
 
-// A declared tensor, with everything that a run checks prepared.
+// Holds a declared tensor, with everything that a run checks prepared.
 struct Slot {
   int tensor = 0;  // index in the table
   const char* name = "";
@@ -28,7 +28,8 @@ struct Slot {
   int alignment = 1;  // of the address; of strides as well if strided
 };
 
-// One tensor of a call: strides in elements, those of extents 0 and 1 made contiguous.
+// Holds one tensor of a call. Strides are in elements; those of extents 0 and 1 are made
+// contiguous.
 struct Tensor {
   char* data = nullptr;
   std::array<int64_t, kMaxRank> extent{};
@@ -44,24 +45,24 @@ struct Call {
   size_t workspace_bytes = 0;
   CUstream stream = nullptr;
 
-  // INVALID_ARGUMENT unless the workspace has so many bytes, aligned.
+  // Returns INVALID_ARGUMENT unless the workspace is aligned and has `needed` bytes.
   Status check_workspace(int64_t needed) const;
 };
 
 std::vector<Slot> make_slots(const Resolved& resolved);
 
-// The dtype and the rank of a tensor are those of its slot.
+// Checks that the dtype and the rank of a tensor are those of its slot.
 Status check_slot_kind(const Slot& slot, const DLTensor& tensor);
 
-// What of a tensor is looked at.
+// Says which properties of a tensor are checked.
 enum class Checks { shapes, all };
 
-// `slots` and `tensors` in the order of lathe_plan_slot. On one rank of several, T is that of the
-// rank's part. `ordinal`: the device the tensors must be on.
+// `slots` and `tensors` are in the order of lathe_plan_slot. On one rank of several, T is that of
+// the rank's shard. `ordinal` is the device that the tensors must be on.
 Status read_call(const Operator& op, const std::vector<Slot>& slots, const Extents& declared,
                  const DLTensor* const* tensors, Checks checks, int ordinal, Call* call);
 
-// a * b * ... in bytes, or INVALID_ARGUMENT naming `what` if it passes 2^63.
+// Returns a * b * ... in bytes, or INVALID_ARGUMENT naming `what` if the product passes 2^63.
 Result<int64_t> checked_product(const char* what, std::initializer_list<int64_t> factors);
 
 }  // namespace lathe

@@ -23,7 +23,7 @@ std::vector<T> elements(const DLTensor& tensor) {
   return out;
 }
 
-// The dim that offsets cut.
+// Returns the dim that offsets cut.
 Dim cut_dim(std::string_view offsets) {
   return offsets.ends_with("_q") ? Dim::Tq : offsets.ends_with("_k") ? Dim::Tk : Dim::T;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Values of tensors that lie on the device at a run, where nobody checks them: offsets, lists,
-// slots and pages. A caller who has them on the host can have them checked before.
+// Checks values that a run reads on the device unchecked: offsets, lists, slots and pages. A caller
+// who has the values on the host can have them checked before.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -12,25 +12,25 @@
 
 namespace lathe {
 
-// The tensors of a problem whose values are at hand, contiguous in host memory.
+// Holds the tensors of a problem whose values are available, contiguous in host memory.
 class Values {
  public:
-  // `tensors` as in the operator's table; null: not at hand. Tensors that are not declared are
-  // passed over.
+  // `tensors` are as in the operator's table; null: not available. Tensors that are not declared
+  // are skipped.
   Values(const lathe_problem& problem, const DLTensor* const* tensors, Extents* extents)
       : problem_(problem), tensors_(tensors), extents_(extents) {}
 
-  // INVALID_ARGUMENT for a tensor that is not contiguous host memory of the declared shape.
+  // Returns INVALID_ARGUMENT for a tensor that is not contiguous host memory of the declared shape.
   Status check() const;
 
   const lathe_problem& problem() const { return problem_; }
   bool has(int tensor) const { return problem_.has(tensor) && tensors_[tensor] != nullptr; }
-  // The elements of an i32 or i64 tensor.
+  // Returns the elements of an i32 or i64 tensor.
   std::vector<int64_t> integers(int tensor) const;
-  // The elements of a float32 tensor.
+  // Returns the elements of a float32 tensor.
   std::vector<float> floats(int tensor) const;
   int64_t operator[](Dim dim) const { return (*extents_)[dim]; }
-  // For extents that values decide.
+  // Sets an extent that follows from values.
   void set(Dim dim, int64_t extent) const { (*extents_)[dim] = extent; }
 
  private:
@@ -42,7 +42,7 @@ class Values {
 // Offsets begin with 0, never decrease and end with the packed dim's extent. Checks every tensor of
 // shape N+1: cu_seqlens cuts T, cu_seqlens_q Tq and cu_seqlens_k Tk.
 Status check_offsets(const Values& values);
-// A sink is a number, or -inf for none. Passes if the tensor is not at hand.
+// A sink is a number, or -inf for none. Passes if the tensor is not available.
 Status check_sinks(const Values& values, int sinks);
 
 }  // namespace lathe

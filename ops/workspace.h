@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a workspace: sections one after another, each at a multiple of 256 bytes.
+// Lays out a workspace: sections lie one after another, each at a multiple of 256 bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace lathe {
 
-// The alignment of a workspace and of each of its sections, in bytes.
+// A workspace and each of its sections are aligned to this many bytes.
 inline constexpr int64_t kSectionBytes = 256;
 
 // Hands out offsets. A sum beyond 2^63 bytes is remembered, so the caller asks for `status` once,
 // after the last section. Allocates nothing unless it fails.
 class WorkspaceLayout {
  public:
-  // The offset of a section of as many bytes as the product of `factors`, which also goes to
+  // Returns the offset of a section whose bytes are the product of `factors`, which also goes to
   // `bytes`.
   int64_t add(std::initializer_list<int64_t> factors, int64_t* bytes = nullptr) {
     const int64_t offset = total_;
@@ -34,7 +34,7 @@ class WorkspaceLayout {
   }
   int64_t total() const { return total_; }
   bool fits() const { return fits_; }
-  // INVALID_ARGUMENT if the sections do not fit in 2^63 bytes.
+  // Returns INVALID_ARGUMENT if the sections do not fit in 2^63 bytes.
   Status status() const { return fits_ ? Status() : invalid("the workspace passes 2^63 bytes"); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rectangles of rows and keys, joined where the mask allows.
+// Makes rectangles of rows and keys, and joins them where the mask allows.
 #include "collective/plans/attention_ranges.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace lathe {
 namespace {
 
-// A rectangle in the making. In buffers row r keeps key c iff -left <= c - r - diagonal <= right.
+// Holds an unfinished rectangle, counted in buffers. Row r keeps key c iff -left <= c - r -
+// diagonal <= right.
 struct Rectangle {
   Interval rows, keys;
   int64_t diagonal = 0;
@@ -25,13 +26,13 @@ class Joiner {
     return range_rule(rows, keys, diagonal, range_).kind;
   }
 
-  // Rectangles of the same rows, keys of `b` right behind those of `a`.
+  // Joins rectangles of the same rows if the keys of `b` begin where those of `a` end.
   std::optional<Rectangle> beside(const Rectangle& a, const Rectangle& b) const {
     if (a.keys.end != b.keys.begin) return {};
     return as_one(a, b, a.rows, {a.keys.begin, b.keys.end});
   }
-  // Rows of `b` right behind those of `a`, keys that touch: where only one of them has keys, the
-  // other's rows must see none of those.
+  // Joins rectangles if the rows of `b` begin where those of `a` end, and their keys touch. If only
+  // one of them has a key, the other's rows must not see that key.
   std::optional<Rectangle> below(const Rectangle& a, const Rectangle& b) const {
     if (a.rows.end != b.rows.begin) return {};
     if (a.keys.end < b.keys.begin || b.keys.end < a.keys.begin) return {};
@@ -40,7 +41,8 @@ class Joiner {
   }
 
  private:
-  // Whether the part's rows see of the keys `all` what they see of its own, with `diagonal`.
+  // Returns whether, with `diagonal`, the part's rows see the same keys of `all` as they see of the
+  // part's own keys.
   bool fits(const Rectangle& part, Interval all, int64_t diagonal) const {
     const bool same = part.diagonal == diagonal ||
                       (part.full && kind(part.rows, part.keys, diagonal) == RangeKind::full);
@@ -69,7 +71,7 @@ class Joiner {
   VisibleRange range_;
 };
 
-// Cuts what no row or no key needs; whether anything is left.
+// Cuts rows and keys without a visible pair. Returns whether anything is left.
 bool trim(Rectangle* rectangle, const VisibleRange& range) {
   const Rectangle whole = *rectangle;
   Interval &rows = rectangle->rows, &keys = rectangle->keys;
@@ -94,7 +96,8 @@ AttentionRange as_row(const Rectangle& rectangle) {
           word(rectangle.k0)};
 }
 
-// Of one run of rows: what it sees of each run of its sequence's keys, joined along the keys.
+// Returns the rectangles of one run of rows with each run of its sequence's keys, joined along the
+// keys.
 std::vector<Rectangle> row_of_pairs(const TokenRun& rows, std::span<const TokenRun> keys,
                                     int64_t offset, const VisibleRange& range,
                                     const Joiner& joiner) {
@@ -120,8 +123,8 @@ std::vector<Rectangle> row_of_pairs(const TokenRun& rows, std::span<const TokenR
   return out;
 }
 
-// Joins each of `next` with one of those that end at its first row, or puts it behind all. `open`
-// are the places of those, before and after.
+// Joins each rectangle of `next` with one that ends at its first row, or appends it. `open` has the
+// indices of the rectangles that can still be joined, before the call and after.
 void append(std::vector<Rectangle>* rectangles, std::vector<size_t>* open,
             const std::vector<Rectangle>& next, const Joiner& joiner) {
   std::vector<size_t> now;
@@ -164,7 +167,7 @@ std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
 std::vector<AttentionRange> attention_ranges(const std::vector<TokenRun>& rows,
                                              const std::vector<TokenRun>& keys,
                                              const Layout& layout, const VisibleRange& range) {
-  // Runs of a sequence side by side, in the order of their buffer.
+  // The sort puts runs of a sequence side by side, in the order of their buffer.
   std::vector<TokenRun> sorted = keys;
   const auto by_sequence = [](const TokenRun& a, const TokenRun& b) {
     return a.sequence < b.sequence;

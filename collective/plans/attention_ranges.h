@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Who sees whom between some rows and some keys, as the few rectangles that a block step of
-// attention takes. Pure.
+// Says which rows see which keys, as the few rectangles that a block step of attention takes. Pure.
 #pragma once
 
 #include <span>
@@ -11,17 +10,17 @@
 
 namespace lathe {
 
-// As flash_attention_block reads them. Rows [qa, qb) see keys [ka, kb), both counted in buffers:
-// row i of them keeps key j iff -left <= j - i - shift <= right. q0 and k0 are the positions of the
-// first row and key in their sequence; with VisibleRange::positions shift is
-// q0 + (keys - queries of the sequence) - k0.
+// flash_attention_block reads these ranges. Rows [qa, qb) see keys [ka, kb), both counted in
+// buffers: row i of them keeps key j iff -left <= j - i - shift <= right. q0 and k0 are the
+// positions of the first row and key in their sequence; with VisibleRange::positions shift is q0 +
+// (keys - queries of the sequence) - k0.
 struct AttentionRange {
   int32_t qa = 0, qb = 0, ka = 0, kb = 0, shift = 0, q0 = 0, k0 = 0;
   bool operator==(const AttentionRange&) const = default;
 };
 static_assert(sizeof(AttentionRange) == 7 * sizeof(int32_t));
 
-// Some tokens of one sequence that lie side by side in a buffer.
+// A run is some tokens of one sequence that lie side by side in a buffer.
 struct TokenRun {
   int sequence = 0;
   Interval positions;  // in the sequence
@@ -31,14 +30,14 @@ struct TokenRun {
 std::vector<TokenRun> token_runs(const std::vector<Interval>& intervals,
                                  const std::vector<int64_t>& cu_seqlens, int64_t begin = 0);
 
-// Every row with every key that it sees, once: ascending by qa, then by ka. No range is empty, and
-// none holds a row or a key at its edges that the others of it do not need. Ranges are joined where
-// one rectangle with one shift says the same. Runs ascend in their buffers.
+// Returns ranges that hold each row with each key that it sees exactly once, ascending by qa, then
+// by ka. No range is empty, and each row or key at the edge of a range has a visible pair in it.
+// Ranges are joined where one rectangle with one shift says the same. Runs ascend in their buffers.
 std::vector<AttentionRange> attention_ranges(const std::vector<TokenRun>& rows,
                                              const std::vector<TokenRun>& keys,
                                              const Layout& layout, const VisibleRange& range);
 
-// Pairs of a row and a key that are visible.
+// Counts the visible pairs of a row and a key.
 int64_t visible_in(std::span<const AttentionRange> ranges, const VisibleRange& range);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The rounds of a ring and of gathered keys.
+// Makes the rounds of a ring and of gathered keys.
 #include "collective/plans/attention_rounds.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-// The runs of all ranks on both axes, and who sees whom.
+// Holds the runs of all ranks on both axes, and says which rows see which keys.
 class Ranks {
  public:
   Ranks(const Layout& layout, const VisibleRange& range) : layout_(layout), range_(range) {
@@ -41,14 +41,14 @@ class Ranks {
     }
     return false;
   }
-  // How many hops the keys of `owner` make: until no rank behind sees any.
+  // Returns how many hops the keys of `owner` make: they stop when no later rank sees any of them.
   int hops(int owner) const {
     for (int i = world() - 1; i > 0; --i) {
       if (sees((owner + i) % world(), owner)) return i;
     }
     return 0;
   }
-  // From the first to the last of the owner's keys that the rank sees.
+  // Returns the message with the owner's keys from the first to the last that the rank sees.
   KeyMessage seen(int rank, int owner, int peer) const {
     KeyMessage out = {kNoRank, owner, 0, 0};
     const std::vector<AttentionRange> all = ranges(rank, owner);
@@ -79,7 +79,7 @@ KeyMessage whole(const AttentionRounds& rounds, int peer, int owner) {
   return {peer, owner, 0, rounds.key_tokens[owner]};
 }
 
-// What rank - 1 works on in round i is what it sends beside it, if there is a hop i.
+// In round i rank - 1 sends the keys that it works on, if there is a hop i.
 void fill_ring(const Ranks& ranks, AttentionRounds* out) {
   const int world = out->world, rank = out->rank;
   std::vector<int> hops;
@@ -133,7 +133,7 @@ void count(const KeyMessage& send, const KeyMessage& receive, bool gradients,
   counts->receives += receive ? 1 : 0;
   if (send) (gradients ? counts->gradient_tokens : counts->key_tokens) += send.tokens;
 }
-// A group without messages is no call.
+// A group without messages makes no NCCL call, so it is not counted.
 void end_group(const ExchangeCounts& before, ExchangeCounts* counts) {
   counts->groups += counts->sends + counts->receives > before.sends + before.receives ? 1 : 0;
 }

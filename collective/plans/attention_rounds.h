@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in attention over ranks: round by round whose keys it meets, which rows see
-// which of them, and what travels meanwhile. Data for an executor: pure.
+// Plans what one rank does in attention over ranks. Each round says whose keys are read, which rows
+// see which of those keys, and which messages travel meanwhile. The plan is data for an executor.
+// Pure.
 #pragma once
 
 #include "collective/plans/attention_ranges.h"
@@ -12,8 +13,8 @@ enum class Rotation { ring, allgather };
 
 constexpr int kNoRank = -1;
 
-// A message between this rank and `peer`: `tokens` keys (both K and V, or dK and dV) from `begin`
-// on, counted in the buffer of their owner. kNoRank: none.
+// Describes a message between this rank and `peer`: `tokens` keys (both K and V, or dK and dV) from
+// `begin` on, counted in the buffer of their owner. kNoRank: none.
 struct KeyMessage {
   int peer = kNoRank;
   int owner = kNoRank;  // whose keys
@@ -24,22 +25,23 @@ struct KeyMessage {
 };
 
 // Round i of a ring works on the keys of owner (rank - i) mod W. Its hop of keys runs beside it and
-// brings what round i + 1 reads. The keys of an owner travel as far as there is a rank that sees
-// one of them, and no further; there the gradients have met all rows and go straight home.
+// brings what round i + 1 reads. The keys of an owner travel up to the last rank that sees one of
+// them. There the gradients are complete and go straight home.
 //
-// Gathered keys: round 0 works on the rank's own, beside the one exchange of all; round 1 on those
-// of all others, which lie in one buffer by rank (key_offsets). The backward takes the rounds from
-// the last to the first: what the others own can then travel home beside the rank's own.
+// With gathered keys, round 0 works on the rank's own keys while the one exchange runs. Round 1
+// works on the keys of all other ranks, which lie in one buffer by rank (key_offsets). The backward
+// takes the rounds from the last to the first: what the others own can then travel home beside the
+// rank's own.
 struct AttentionRound {
   int owner = kNoRank;  // kNoRank: all the others'
   std::vector<AttentionRange> ranges;
   int64_t visible = 0;  // (row, key): the round's work
 
-  // Of a ring, beside this round.
+  // A ring posts these messages beside this round.
   KeyMessage send_keys, receive_keys;
-  // Of a ring's backward, after this round: the sum of the owner's gradients so far goes on to the
-  // next rank, or home. receive_gradients: the sum that the next round adds its part to;
-  // receive_home: that of this rank's own keys, complete.
+  // A ring's backward posts these messages after this round. send_gradients sends the sum of the
+  // owner's gradients so far to the next rank, or home. receive_gradients receives the sum that the
+  // next round adds to; receive_home receives the complete sum for this rank's own keys.
   KeyMessage send_gradients, receive_gradients, receive_home;
 };
 
@@ -50,24 +52,26 @@ struct AttentionRounds {
   std::vector<int64_t> key_tokens;   // by rank
   std::vector<int64_t> key_offsets;  // W + 1: of the gathered buffer
   int64_t most_key_tokens = 0;       // of a rank: what a travelling buffer holds
-  // As many on every rank: those behind have no visible pair on any.
+  // Every rank has the same number of rounds. Later rounds would have no visible pair on any rank.
   std::vector<AttentionRound> rounds;
 
-  // Of gathered keys, by rank: which of the rank's own keys the peer sees, from the first to the
-  // last; and which of the peer's keys the rank sees. One group. The backward has one more, with
-  // both directions swapped: gradients of keys, partial, to be summed by their owner.
+  // With gathered keys, one group sends to each peer the own keys that the peer sees, from the
+  // first to the last, and receives the peer's keys that this rank sees. The vectors are by rank.
+  // The backward has a second group with both directions swapped: it carries partial gradients of
+  // keys, and the owner of the keys sums them.
   std::vector<KeyMessage> send_keys, receive_keys;
 
   const AttentionRound& own() const { return rounds.front(); }
 };
 
-// `layout` was made for the same axes. INVALID_ARGUMENT for a rank outside its world.
+// `layout` was made for the same axes. Returns INVALID_ARGUMENT for a rank outside its world.
 Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotation rotation,
                                          const VisibleRange& range);
 
-// What a rank sends and how many NCCL groups it calls, forward or backward; tokens of keys as they
-// go (K and V), tokens of their gradients. A ring's backward posts keys of round i with gradients
-// of round i - 1; it and a backward with gathered keys send keys again where `keys_kept` is false.
+// Counts the NCCL groups and messages of a rank in forward or backward, the tokens of keys (K and
+// V) that it sends, and the tokens of their gradients. A ring's backward posts keys of round i with
+// gradients of round i - 1. A ring's backward and a backward with gathered keys send keys again
+// where `keys_kept` is false.
 struct ExchangeCounts {
   int groups = 0, sends = 0, receives = 0;
   int64_t key_tokens = 0, gradient_tokens = 0;  // sent

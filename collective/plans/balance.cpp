@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Balances of a sequence axis: integers only.
+// Balances a sequence axis over ranks. Integers only.
 #include "collective/plans/balance.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ Status check_count(const char* what, int64_t count) {
   return invalid(text("the layout has ", count, " ", what, "; allowed are ", kMost));
 }
 
-// Chunks r and 2W - 1 - r of [begin, end) to rank r. A document of fewer tokens than chunks has
-// mostly empty ones, which are passed over: the work is at most the document's tokens.
+// Deals chunks r and 2W - 1 - r of [begin, end) to rank r. A document of fewer tokens than chunks
+// has mostly empty chunks, which are skipped, so the loop runs at most once for each token.
 void deal_head_tail(Interval document, int world, ShardLayout* layout) {
   const int64_t parts = int64_t{2} * world, tokens = document.size();
   for (int64_t i = 0; i < std::min(tokens, parts); ++i) {
@@ -34,7 +34,7 @@ void deal_head_tail(Interval document, int world, ShardLayout* layout) {
   }
 }
 
-// Intervals of per_document, at most.
+// Returns the largest number of intervals that per_document can make.
 int64_t documents_intervals(const std::vector<int64_t>& cu_seqlens, int world) {
   int64_t out = 0;
   for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens each rank holds when a sequence axis is dealt out to balance attention. Pure.
+// Says which tokens each rank holds when a sequence axis is dealt out to balance attention. Pure.
 #pragma once
 
 #include "collective/plans/shard.h"
@@ -12,7 +12,7 @@ Result<Balance> balance_of(const std::string& word);
 
 constexpr int64_t kDefaultPtrrBlock = 128;
 
-// Per rank, the intervals of positions it holds, in the order of its buffer.
+// Holds for each rank the intervals of positions that the rank has, in the order of its buffer.
 using ShardLayout = std::vector<std::vector<Interval>>;
 
 // none          chunk r of W of the whole axis
@@ -23,11 +23,12 @@ using ShardLayout = std::vector<std::vector<Interval>>;
 Result<ShardLayout> shard_layout(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
                                  int64_t block_size);
 
-// Of each block of queries under a causal mask within documents: key blocks with a visible pair.
+// Returns for each block of queries how many key blocks have a visible pair, under a causal mask
+// within documents.
 std::vector<int64_t> causal_block_costs(const std::vector<int64_t>& cu_seqlens, int64_t block_size);
 
-// Processing-time round robin: blocks in descending order of cost, ties by index, dealt to the
-// ranks from left to right and back; each rank's in ascending order.
+// Deals blocks by processing-time round robin: blocks in descending order of cost, ties by index,
+// go to the ranks from left to right and back. Each rank's blocks are returned in ascending order.
 std::vector<std::vector<int64_t>> ptrr_groups(const std::vector<int64_t>& cost, int world);
 
 }  // namespace lathe

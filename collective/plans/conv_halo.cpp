@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Who sends its tail rows to whom, and the order of kernels and messages on two streams.
+// Decides which rank sends its tail rows to which, and orders kernels and messages on two streams.
 #include "collective/plans/conv_halo.h"
 
 #include "collective/exchange.h"
@@ -8,8 +8,8 @@
 namespace lathe {
 namespace {
 
-// One direction of the exchange: `send` goes to every rank of `to`, slot i of `receive` is filled
-// by rank i of `from`.
+// Holds one direction of the exchange: `send` goes to every rank of `to`, slot i of `receive` is
+// filled by rank i of `from`.
 struct HaloMessages {
   std::array<Transfer, kConvMaxMessages> sends, receives;
   Hop hop;
@@ -34,8 +34,8 @@ Status run(const Step& step, CUstream stream) {
   return step.run == nullptr ? Status() : step.run(step.user, stream);
 }
 
-// Whatever happened, the caller's stream ends after the exchange: its buffers may be reused then,
-// and a capture has no loose end.
+// Makes the caller's stream wait for the exchange, whatever `status` is. Then the exchange's
+// buffers may be reused, and a capture has no unjoined stream.
 Status joined(Group& group, Status status, CUstream stream) {
   const Status join = group.stream_after_exchange(stream);
   return status.ok() ? join : status;
@@ -45,7 +45,8 @@ struct ForwardSteps {
   Step interior, join, boundary;
 };
 
-// `interior`, then the halo as soon as the messages of `hop` are there, then what needs it.
+// Runs `interior`, then joins the halo as soon as the messages of `hop` have arrived, then runs the
+// steps that need the halo.
 Status consume(Group& group, const Hop& hop, bool sources, const ForwardSteps& steps,
                CUstream stream) {
   LATHE_TRY(run(steps.interior, stream));
@@ -73,7 +74,7 @@ HaloPlan halo_plan(const Partition& partition, int rank, int width) {
     if (part.begin - reach >= out.part.end) break;
     if (part.size() > 0) out.destinations.push_back({j, part});
   }
-  // Whatever lies between a part and its nearest source is empty.
+  // All parts between a part and its nearest source are empty.
   out.aligned = out.sources.size() == 1;
   return out;
 }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The halo exchange of causal_conv1d: which ranks' tail rows a part may need, and the execution of
-// forward and backward around steps that the caller supplies. Knows neither NVRTC nor C structs.
+// Plans the halo exchange of causal_conv1d (which ranks' tail rows a rank's shard may need) and
+// runs forward and backward around steps that the caller supplies. This code uses neither NVRTC nor
+// C structs.
 //
 // The plan depends on the part bounds and the width alone, not on cu_seqlens: a rank receives all
 // W - 1 tail rows of every rank that owns a position of [begin - (W - 1), begin), and the kernels
@@ -23,8 +24,8 @@ struct HaloPeer {
   Interval part;
 };
 
-// Distinct non-empty parts that touch a window of W - 1 tokens: at most W - 1, kept in place so
-// that a plan can be made for every run without allocating.
+// Holds the distinct non-empty shards that touch a window of W - 1 tokens. There are at most W - 1,
+// kept in place so that every run can make a plan without allocating.
 class HaloPeers {
  public:
   void push_back(const HaloPeer& peer) { items_[size_++] = peer; }
@@ -45,11 +46,12 @@ struct HaloPlan {
   HaloPeers destinations;  // ranks that need this rank's tail rows, nearest first: ascending
   bool aligned = false;  // one source: it ends where this part begins, its rows are the halo as is
 };
-// `rank` within the partition, `width` 2..kConvMaxMessages + 1. No allocation, and no more than the
-// ranks within reach and the empty parts between are looked at.
+// `rank` is within the partition, `width` is 2..kConvMaxMessages + 1. The function does not
+// allocate, and visits only the ranks within reach and the empty shards between them.
 HaloPlan halo_plan(const Partition& partition, int rank, int width);
 
-// Where the bytes lie. One message is width - 1 rows of batch * channels elements, always whole.
+// Says where the messages lie. One message is width - 1 rows of batch * channels elements, always
+// whole.
 struct HaloBuffers {
   void* send = nullptr;  // forward: this rank's tail rows; backward: its dhalo
   void* receive =
@@ -57,7 +59,7 @@ struct HaloBuffers {
   size_t message_bytes = 0;
 };
 
-// A step enqueues work on `stream` and returns at once. Null: nothing to do.
+// A step enqueues work on `stream` and returns at once. If `run` is null there is nothing to do.
 struct Step {
   Status (*run)(void* user, CUstream stream) = nullptr;
   void* user = nullptr;
@@ -66,23 +68,24 @@ struct Step {
 // Forward, for every rank, also those that only send or have no tokens:
 //   stream:   pack | interior ................ | join | boundary
 //   exchange:      | tail rows to destinations |
-// `interior` is what needs no halo, `boundary` the rest. `pack` runs if there are destinations,
-// `join` if there are sources. One NCCL group, or no NCCL call if there are no peers. The device's
-// context must be current for all that follows.
+// `interior` computes the outputs that need no halo, `boundary` the rest. `pack` runs if there are
+// destinations, `join` if there are sources. The exchange is one NCCL group, or no NCCL call if
+// there are no peers. The device's context must be current for all functions below.
 Status conv_halo_forward(Group& group, const HaloPlan& plan, const HaloBuffers& rows, Step pack,
                          Step interior, Step join, Step boundary, CUstream stream);
 
-// Backward: rows forward as above, then the gradients of the halo travel back and are added, if
-// there are destinations.
+// In the backward the rows travel as in the forward. Then the gradients of the halo travel back and
+// are added, if there are destinations.
 //   stream:   pack | first half of the interior | join | boundary | second half ... | add
 //   exchange:      | tail rows                  |                 | dhalo to sources |
-// Right behind a forward of the same call the halo is there already: `rows` without bytes and no
-// steps `pack` and `join` leave the first exchange out, on every rank.
+// Right after a forward of the same call the halo is there already. Then every rank passes `rows`
+// without bytes and null steps `pack` and `join`, which leaves the first exchange out.
 Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers& rows,
                           const HaloBuffers& gradients, Step pack, Step first_half, Step join,
                           Step boundary, Step second_half, Step add, CUstream stream);
 
-// In-place float32 sum over ranks on the exchange stream, ordered after and before `stream`.
+// Sums float32 values over ranks in place on the exchange stream, ordered after the work on
+// `stream` so far and before its later work.
 Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream);
 
 }  // namespace lathe

@@ -74,7 +74,7 @@ std::map<int64_t, int64_t> document_lengths(const DocumentShards& shards) {
 
 namespace {
 
-// Of one destination.
+// Returns the context of destination `at`.
 SharedContext shared_context(const DocumentShards& shards, const Table& dst, int64_t at,
                              const VisibleRange& visible, std::map<int64_t, int64_t>& lengths) {
   const auto each = [&](const auto& body) {

@@ -16,7 +16,7 @@ using Table = std::vector<std::vector<int64_t>>;  // [rank][shard]
 
 constexpr int64_t kNowhere = -1;
 
-// A run of a document's tokens.
+// A shard is a run of a document's tokens.
 struct DocumentShard {
   int64_t document = 0, start = 0, length = 0;
 };
@@ -28,13 +28,13 @@ struct ChainLink {
   auto operator<=>(const ChainLink&) const = default;
 };
 using DocumentChains = std::map<int64_t, std::vector<ChainLink>>;
-// INVALID_ARGUMENT for documents with gaps or overlaps, and for more than INT_MAX tokens of a
-// document or of a rank.
+// Returns INVALID_ARGUMENT for documents with gaps or overlaps, and for more than INT_MAX tokens of
+// a document or of a rank.
 Result<DocumentChains> document_chains(const DocumentShards& shards);
 
-// The work of one destination. Every key is there once, although the contexts of one document's
-// queries share keys: each document has the keys from the first to the last that one of its rows
-// there sees.
+// Describes the work of one destination. Every key is there once, although the contexts of one
+// document's queries share keys: each document has the keys from the first to the last that one of
+// its rows there sees.
 struct SharedContext {
   struct Query {
     int64_t rank = 0, shard = 0;
@@ -54,7 +54,7 @@ struct SharedContext {
 std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst,
                                            const VisibleRange& visible);
 
-// Tokens of each document: where its last shard ends.
+// Returns the tokens of each document: its length is where its last shard ends.
 std::map<int64_t, int64_t> document_lengths(const DocumentShards& shards);
 
 }  // namespace lathe

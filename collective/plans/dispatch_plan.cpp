@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Homes, the planner's choice or none, and the tables of an exchange without copies.
+// Makes the plan from the homes of the tokens and, if queries move, from the planner's choice.
 #include "collective/plans/dispatch_plan.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Wide = __int128;
 
-// A rank's part of the layout, document by document, in the order of its buffer.
+// Returns each rank's shards, document by document, in the order of its buffer.
 DocumentShards homes_of(const Layout& layout) {
   DocumentShards out(layout.queries.size());
   for (size_t rank = 0; rank < out.size(); ++rank) {
@@ -24,7 +24,7 @@ DocumentShards homes_of(const Layout& layout) {
   return out;
 }
 
-// Where shards begin in the buffers of their ranks.
+// Returns where shards begin in the buffers of their ranks.
 Table first_rows(const DocumentShards& shards) {
   Table out;
   for (const auto& rank : shards) {
@@ -38,13 +38,13 @@ Table first_rows(const DocumentShards& shards) {
   return out;
 }
 
-// A move of (a part of) this shard of its source.
+// Holds a copy of (a part of) this shard of its source.
 struct ShardCopy {
   int64_t shard = 0;
   RowCopy move;
 };
 
-// Between two ranks in the order of the source's shards; neighbours are one.
+// Orders the copies between two ranks by the source's shards, and joins neighbours.
 RowCopies in_order(std::vector<ShardCopy> copies) {
   const auto place = [](const ShardCopy& each) {
     return std::tuple(each.move.from, each.move.to, each.shard);
@@ -56,7 +56,7 @@ RowCopies in_order(std::vector<ShardCopy> copies) {
   return joined(out);
 }
 
-// The ranges of one destination; neighbours in a document are one.
+// Adds the ranges of one destination, and joins neighbours in a document.
 void add_pairs(const DocumentShards& shards, const SharedContext& context, DispatchPlan* plan) {
   std::vector<AttentionRange>& out = plan->ranges.emplace_back();
   std::vector<int32_t>& documents = plan->documents.emplace_back();
@@ -76,7 +76,8 @@ void add_pairs(const DocumentShards& shards, const SharedContext& context, Dispa
   }
 }
 
-// Gradients of keys by the order of attention ranks, each rank's in the order of its keys' copies.
+// Places gradients of keys in the order of attention ranks, each rank's in the order of its keys'
+// copies.
 void place_gradients(DispatchPlan* plan) {
   const size_t world = plan->query_tokens.size();
   plan->slot_tokens.assign(world, 0);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Local sequences, their other holders, and the messages between them.
+// Finds local sequences, the other ranks that hold them, and the messages between these ranks.
 #include "collective/plans/kda_states.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace lathe {
 namespace {
 
-// Ranks other than `own` with tokens of [begin, end), ascending.
+// Returns the ranks other than `own` with tokens of [begin, end), ascending.
 std::vector<int> holders(const Partition& partition, int own, Interval of) {
   std::vector<int> out;
   for (int rank = 0; rank < partition.world(); ++rank) {
@@ -33,8 +33,8 @@ KdaStatesPlan kda_states_plan(const Layout& layout, int rank) {
   }
   out.cu_seqlens = {0};
   if (begin == end) return out;
-  // From the first sequence that ends behind `begin` or is empty there, to the last one that begins
-  // before `end` or is empty behind the last token.
+  // The local sequences go from the first that ends behind `begin` or is empty there, to the last
+  // that begins before `end` or is empty behind the last token.
   const auto is_before = [&](int64_t n) {
     return cu[n + 1] <= begin && !(cu[n] == begin && cu[n + 1] == begin);
   };

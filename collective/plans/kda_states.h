@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The exchange of states between ranks that hold contiguous parts of the tokens: which sequences a
-// rank holds, which of them its ends cut, and whose summaries it needs for those. Pure.
+// Plans the exchange of states between ranks that hold contiguous parts of the tokens. The plan
+// says which sequences a rank holds, which of them the ends of its part cut, and which ranks'
+// summaries it needs for those. Pure.
 //
 // A part is an affine map of the state of a sequence, S' = M S + E, and of its gradient backwards,
 // dS = M^T dS' + D. Only the first and the last sequence of a part can be cut. E of the last one
@@ -29,8 +30,9 @@ struct KdaStatesPlan {
   // The part is the middle of one sequence.
   bool whole() const { return carried && open && sequences() == 1; }
 };
-// Sequences are local where results of theirs belong: an empty one where its offset is or, behind
-// all tokens, with the last one; without any token all are everybody's. The layout is contiguous.
+// A sequence is local to the ranks that return results for it. An empty sequence belongs to the
+// part that holds its offset or, behind all tokens, to the rank of the last token. If there is no
+// token at all, every sequence is local to every rank. The layout is contiguous.
 KdaStatesPlan kda_states_plan(const Layout& layout, int rank);
 
 struct KdaMessage {
@@ -41,8 +43,8 @@ struct KdaMessage {
   int slot = 0;       // of a receiver: its place among `before`, or `after`
   bool operator==(const KdaMessage&) const = default;
 };
-// What is to be moved of a call: states forth, gradients back. Between two ranks messages are in
-// the same order on both sides.
+// Lists the messages of one call: states travel forth, gradients back. Between two ranks messages
+// are in the same order on both sides.
 struct KdaMessages {
   std::vector<KdaMessage> sends, receives;
 };

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Plans of gathered keys: runs of rows, prefixes of sequences, pieces between two ranks.
+// Plans gathered keys: runs of rows, prefixes of sequences, pieces between two ranks.
 #include "collective/plans/key_gather.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ std::vector<TokenRun> row_runs(const Layout& layout, int rank) {
 int64_t keys_of(const Layout& layout, int64_t n) {
   return layout.cu_seqlens_k[n + 1] - layout.cu_seqlens_k[n];
 }
-// Position of a row, which is the `row`-th one of sequence n, among the keys of that sequence.
+// Returns the position of row `row` of sequence n among the keys of that sequence.
 int64_t position(const Layout& layout, int64_t n, int64_t row) {
   return keys_of(layout, n) - (layout.cu_seqlens[n + 1] - layout.cu_seqlens[n]) + row;
 }
 
-// How many keys of each sequence the rank's rows may see; by sequence, ascending.
+// Says how many keys of each sequence the rank's rows may see; by sequence, ascending.
 struct Prefix {
   int64_t sequence = 0, keys = 0, gathered = 0;  // `gathered`: where they begin
 };
@@ -40,7 +40,7 @@ std::vector<Prefix> prefixes(const Layout& layout, int rank, bool causal) {
   return out;
 }
 
-// An interval of the keys' axis, and where it lies in a buffer.
+// Holds an interval of the keys' axis, and its offset in a buffer.
 struct Placed {
   int64_t begin = 0, end = 0, at = 0;
 };
@@ -64,8 +64,8 @@ std::vector<Placed> placed_keys(const Layout& layout, int rank) {
   return out;
 }
 
-// What both have, in the order of the axis. Both are ascending and disjoint. Pieces that follow one
-// another in both buffers are one.
+// Returns the intersection of both lists in the order of the axis. Each list is ascending and
+// disjoint. Pieces that follow one another in both buffers are joined.
 KeyPieces common(const std::vector<Placed>& owned, const std::vector<Placed>& read) {
   KeyPieces out;
   for (auto own = owned.begin(), other = read.begin(); own != owned.end() && other != read.end();) {

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Keys come to the queries: which keys of the whole axis a rank's rows may see, who holds them, and
-// how their gradients go home. Keys are gathered sequence by sequence in the order of the axis, of
-// each sequence its beginning as far as a row of the rank may see: what counts from the start of a
-// sequence stays what it is. The plan is pure; its execution is one NCCL group each way.
+// Brings keys to the queries. The plan says which keys of the whole axis a rank's rows may see,
+// which ranks hold those keys, and how their gradients go home. Keys are gathered sequence by
+// sequence in the order of the axis. Each gathered run begins at the start of its sequence and ends
+// behind the last key that a row of the rank may see, so positions in a sequence stay valid. The
+// plan is pure; its execution is one NCCL group each way.
 #pragma once
 
 #include <span>
@@ -13,7 +14,8 @@
 
 namespace lathe {
 
-// Neighbouring rows of a rank's buffer that are of one sequence, and its gathered keys.
+// A run is neighbouring rows of a rank's buffer that are of one sequence, with the sequence's
+// gathered keys.
 struct KeyRun {
   int64_t sequence = 0;
   int64_t rows_begin = 0, rows_end = 0;  // in the buffer
@@ -21,7 +23,8 @@ struct KeyRun {
   int64_t origin = 0;                    // of keys_begin on the whole axis
 };
 
-// Keys that go from one rank's buffer to another's gathered keys, and their gradients back.
+// A piece is keys that go from one rank's buffer to another's gathered keys, and whose gradients go
+// back.
 struct KeyPiece {
   int64_t at_owner = 0, at_reader = 0, tokens = 0;
   bool operator==(const KeyPiece&) const = default;
@@ -47,38 +50,40 @@ struct KeyGather {
 std::vector<KeyRun> key_runs(const Layout& layout, int rank, bool causal);
 KeyGather key_gather(const Layout& layout, int rank, bool causal);
 
-// Of each row of a rank's buffer its position among the keys of its sequence, as above.
+// Returns for each row of a rank's buffer its position among the keys of its sequence, as above.
 std::vector<int32_t> row_positions(const Layout& layout, int rank);
 
-// Where the parts of the gradient of own key j are, [world, own_keys]: by reader the row among what
-// was returned, of the rank itself the row of its gathered keys; -1: none.
+// Returns where the terms of the gradient of own key j are, [world, own_keys]. For another reader
+// the entry is a row of the returned gradients, for the rank itself a row of its gathered keys; -1:
+// none.
 std::vector<int32_t> gradient_sources(const KeyGather& gather);
 
-// A tensor of keys, [batch, tokens] rows of `row_bytes`; rows are contiguous, batches are not
-// everywhere.
+// Describes a tensor of keys, [batch, tokens] rows of `row_bytes`. Rows are contiguous; batches may
+// have gaps between them in `own`.
 struct GatheredTensor {
   char* own = nullptr;
   int64_t own_batch_bytes = 0;
   char* gathered = nullptr;  // contiguous
   int64_t row_bytes = 0;
 };
-// One group of messages on the exchange stream behind what `stream` has been given so far, and
-// beside it, on `stream`, copies of the rank's own keys. `stream` waits for nothing yet.
+// Posts one group of messages on the exchange stream, after the work that is on `stream` so far,
+// and copies the rank's own keys on `stream` meanwhile. `stream` does not wait for the messages.
 Status gather_keys(Group& group, const KeyGather& plan, std::span<const GatheredTensor> tensors,
                    int64_t batch, CUstream stream);
 
-// Gradients of the gathered keys; both sides contiguous.
+// Describes gradients of the gathered keys. Both buffers are contiguous.
 struct ReturnedTensor {
   char* gathered = nullptr;  // [batch, keys]
   char* returned = nullptr;  // [batch, returned.back()]
   int64_t row_bytes = 0;
 };
-// What every rank tells every other: rank r's bytes lie at r * bytes, on all of them.
+// Describes bytes that every rank sends to every other: rank r's bytes lie at r * bytes on all
+// ranks.
 struct SharedBytes {
   char* data = nullptr;
   int64_t bytes = 0;
 };
-// The same of the gradients' way home.
+// Posts the gradients' way home in the same manner.
 Status return_gradients(Group& group, const KeyGather& plan,
                         std::span<const ReturnedTensor> tensors, int64_t batch,
                         const SharedBytes& shared, CUstream stream);

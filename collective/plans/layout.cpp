@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Both axes of a call, checked and dealt out.
+// Checks both axes of a call and deals them out.
 #include "collective/plans/layout.h"
 
 #include <climits>
@@ -15,7 +15,7 @@ Status check_length(const char* name, int64_t length) {
   return invalid(text(name, " is ", length, "; allowed are 0 to ", INT_MAX));
 }
 
-// A rank's buffer as few runs: interior cuts mean nothing to it.
+// Joins each rank's intervals into as few runs as possible: cuts inside a run do not matter.
 void join_runs(ShardLayout* layout) {
   for (std::vector<Interval>& intervals : *layout) intervals = joined_intervals(intervals);
 }

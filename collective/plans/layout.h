@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How the tokens of one call lie on the ranks: the axis of queries, that of keys, and the sequences
-// on both. Everything an operator over ranks plans with. Pure.
+// Says how the tokens of one call lie on the ranks: the axis of queries, the axis of keys, and the
+// sequences on both. Operators over ranks make their plans from it. Pure.
 #pragma once
 
 #include "collective/plans/balance.h"
@@ -16,8 +16,8 @@ struct LayoutOptions {
   std::vector<int64_t> cu_seqlens;         // empty: each row of the batch is one sequence
   std::vector<int64_t> cu_seqlens_k;       // empty: those of the queries
   int64_t block_size = kDefaultPtrrBlock;  // of ptrr
-  // Of balance none, world + 1 offsets: the parts of queries, and of keys on the same axis. Empty:
-  // even parts.
+  // Balance none may have world + 1 offsets here: the ranks' shards of the queries, and of keys on
+  // the same axis. If it is empty the shards are even.
   std::vector<int64_t> bounds;
 };
 
@@ -26,8 +26,8 @@ struct Layout {
   bool packed = false;
   int64_t length = 0, key_length = 0;
   std::vector<int64_t> cu_seqlens, cu_seqlens_k;  // of the whole axes: never empty
-  // By rank, in the order of its buffer: no interval is empty, and none goes on where another
-  // ended.
+  // Each rank's intervals are in the order of its buffer. No interval is empty, and none begins
+  // where the one before it ends.
   ShardLayout queries, keys;
 
   Partition partition;  // of balance none: the ranks' parts of the queries' axis
@@ -36,9 +36,9 @@ struct Layout {
   int64_t query_tokens(int rank) const;
   int64_t key_tokens(int rank) const;
 };
-// INVALID_ARGUMENT for offsets that begin behind 0, decrease or end elsewhere than the length, for
-// as many sequences of keys as of queries where the numbers differ, and for a length or a world
-// out of range, and for bounds that are no partition or come with another balance than none.
+// Returns INVALID_ARGUMENT for offsets that do not begin at 0, decrease, or do not end at the
+// length; for different numbers of sequences of queries and of keys; for a length or a world out of
+// range; and for bounds that are no partition or come with a balance other than none.
 Result<Layout> make_layout(const LayoutOptions& options);
 
 }  // namespace lathe

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The balancing planner: from the most to the least loaded rank goes, time and again, the piece
-// that brings the most work for the bytes it copies.
+// Implements the balancing planner. Each step moves one piece from the most to the least loaded
+// rank: the piece with the most work for the bytes that it copies.
 #include "collective/plans/planner.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Candidate {
   bool tail = true;
   int64_t tokens = 0, pairs = 0, bytes = 0;
 
-  // More work for its bytes; of equals the one with more work.
+  // Returns true if this piece has more work for its bytes, or as much and more work in all.
   bool better_than(const Candidate& other) const {
     const Wide own = static_cast<Wide>(pairs) * other.bytes;
     const Wide others = static_cast<Wide>(other.pairs) * bytes;
@@ -67,7 +67,7 @@ class Planner {
                         " of them, which is what is allowed: let eps or align be larger"));
   }
 
-  // RowCopies one piece; false if the loads are even enough or nothing fits.
+  // Moves one piece. Returns false if the loads are even enough or nothing fits.
   bool step() {
     const int64_t high = std::max_element(load_.begin(), load_.end()) - load_.begin();
     const int64_t low = std::min_element(load_.begin(), load_.end()) - load_.begin();
@@ -83,7 +83,7 @@ class Planner {
   }
 
  private:
-  // Pairs of the `tokens` first or last tokens of an item.
+  // Counts the visible pairs of the `tokens` first or last tokens of an item.
   int64_t pairs_of(const Item& item, bool tail, int64_t tokens) const {
     return range_rule(rows_of(item, tail, tokens), {0, item.document}, 0, limits_.visible).visible;
   }
@@ -91,12 +91,12 @@ class Planner {
     if (tail) return {item.end() - tokens, item.end()};
     return {item.shard.start, item.shard.start + tokens};
   }
-  // Behind the last key that these rows see.
+  // Returns the end of the keys that these rows see.
   int64_t keys_end(const Item& item, const Interval& rows) const {
     return limits_.visible.keys(rows, item.document).end;
   }
-  // Most tokens of the item whose pairs fit into the budget: all, or a multiple of `align`; 0 if
-  // none do. Pairs grow with tokens.
+  // Returns the most tokens of the item whose pairs fit into the budget: all, or a multiple of
+  // `align`; 0 if none fit. The pairs increase with the tokens.
   int64_t fitting(const Item& item, bool tail, Wide budget) const {
     const auto fits = [&](int64_t tokens) {
       return static_cast<Wide>(pairs_of(item, tail, tokens)) * world_ <= budget;
@@ -113,7 +113,7 @@ class Planner {
     }
     return low * limits_.align;
   }
-  // Keys of each document that are at `rank` for the queries there.
+  // Returns how many keys of each document are at `rank` for the queries there.
   std::map<int64_t, int64_t> keys_at(int64_t rank) const {
     std::map<int64_t, int64_t> keys;
     for (const Item& item : items_) {

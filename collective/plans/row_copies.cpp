@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Lists of copies, and what of them concerns one rank.
+// Makes lists of copies, and extracts one rank's part of a list.
 #include "collective/plans/row_copies.h"
 
 #include <algorithm>
@@ -18,11 +18,11 @@ void append_rows(int64_t first, int64_t count, std::vector<int32_t>* rows) {
   for (int64_t i = 0; i < count; ++i) rows->push_back(static_cast<int32_t>(first + i));
 }
 
-// The rows of one side by peer, each peer's in the order of the list.
+// ByPeer holds the rows of one side by peer, each peer's in the order of the list.
 using ByPeer = std::map<int, std::vector<int32_t>>;
 
-// One message for each peer. Where every peer's rows are one run the buffer is sent as it is, and
-// no list is left.
+// Makes one message for each peer. If every peer's rows are one run the buffer is sent as it is,
+// and the list is cleared.
 void pack(const ByPeer& peers, std::vector<Piece>* pieces, std::vector<int32_t>* rows) {
   bool runs = true;
   for (const auto& [peer, list] : peers) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rows of tokens that go from the buffers of ranks to those of others, as data: who sends which
-// rows to whom, and where they arrive. Every tensor of the same tokens follows one list. Pure.
+// Lists the row copies between the ranks' buffers: who sends which rows to whom, and where the rows
+// arrive. Every tensor of the same tokens follows one list. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace lathe {
 
-// Rows [from_row, from_row + rows) of rank `from`'s buffer become those from `to_row` on of `to`'s.
+// Rows [from_row, from_row + rows) of rank `from`'s buffer become the rows from `to_row` on of rank
+// `to`'s.
 struct RowCopy {
   int from = 0, to = 0;
   int64_t from_row = 0, to_row = 0, rows = 0;
@@ -19,46 +20,50 @@ struct RowCopy {
 };
 using RowCopies = std::vector<RowCopy>;  // in an order that all ranks share
 
-// Leaves out what is empty, and makes one of neighbours that go on where the other ended.
+// Leaves out empty copies, and joins neighbours where the second goes on where the first ends.
 RowCopies joined(const RowCopies& copies);
-// Everything goes home: from and to exchanged.
+// Returns the copies that bring all rows home: `from` and `to` are exchanged.
 RowCopies reversed(const RowCopies& copies);
 
 // More messages than these between two ranks cost more than rows copied once more.
 constexpr int64_t kMostMessages = 64;
-// The most copies from one rank to another one.
+// Returns the largest number of copies from one rank to another.
 int64_t most_between(const RowCopies& copies);
 
-// One message: rows of a buffer, to or from `peer`.
+// A piece is one message: rows of a buffer, to or from `peer`.
 struct Piece {
   int peer = 0;
   int64_t row = 0, rows = 0;
   bool operator==(const Piece&) const = default;
 };
 
-// What one rank does for a list of copies. Between two ranks messages match in their order.
+// Holds one rank's messages and own copies for a list of copies. Between two ranks messages match
+// in their order.
 struct RankCopies {
   std::vector<Piece> sends, receives;
-  // Packed: row i of the message buffer is row send_rows[i] of the source, and received row i is
-  // row receive_rows[i] of the destination; empty where the rows lie as the messages have them.
+  // If packed, row i of the message buffer is row send_rows[i] of the source, and received row i is
+  // row receive_rows[i] of the destination. A list is empty if the rows already lie in message
+  // order.
   std::vector<int32_t> send_rows, receive_rows;
-  // Rows that stay: own_to[i] of the destination is own_from[i] of the source.
+  // These rows stay on the rank: row own_to[i] of the destination is row own_from[i] of the source.
   std::vector<int32_t> own_from, own_to;
 
   int64_t sent() const;
   int64_t received() const;
 };
-// `packed`: one message from a rank to another, else one for each move.
+// If `packed`, a rank sends one message to each other rank, else one for each copy.
 RankCopies copies_of_rank(const RowCopies& copies, int rank, bool packed);
 
-// Every rank's tokens to all others, whole axes at their end: where a share of the heads is
-// computed. The rows that rank r sends to its i-th peer are counted from i * (its tokens).
+// Copies every rank's tokens to all others, so that each rank gets the whole axis to compute its
+// share of the heads. The rows that rank r sends to its i-th peer are counted from i * (its
+// tokens).
 RowCopies axis_copies(const ShardLayout& layout);
 
-// Two levels: `count` ranks at a time hold one part together, their intervals in the order of
-// positions, and meet the other parts as one.
+// Makes the outer of two levels: `count` neighbouring ranks together hold one part and act as one
+// rank. Their intervals are in the order of positions.
 ShardLayout joined_parts(const ShardLayout& layout, int count);
-// The ranks from `first` on that hold one part: their intervals in rows of it.
+// Makes the inner level: the `count` ranks from `first` on hold one part, and their intervals are
+// in rows of that part.
 ShardLayout inside_part(const ShardLayout& layout, int first, int count);
 
 }  // namespace lathe

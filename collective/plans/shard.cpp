@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Partitions of the token axis and the rank-local view of packed sequences: integers only.
+// Makes partitions of the token axis and the rank-local view of packed sequences. Integers only.
 #include "collective/plans/shard.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-// The index of the last interval of `offsets` that begins at or before `position`: for a position
-// inside the axis this is the one non-empty interval that holds it.
+// Returns the index of the last interval of `offsets` that begins at or before `position`. For a
+// position inside the axis this is the one non-empty interval that holds the position.
 int64_t interval_of(const std::vector<int64_t>& offsets, int64_t position) {
   return std::upper_bound(offsets.begin(), offsets.end(), position) - offsets.begin() - 1;
 }
@@ -57,7 +57,7 @@ PartContext context_of(const std::vector<int64_t>& cu, const Partition& partitio
 }  // namespace
 
 Interval chunk(int64_t c, int64_t lo, int64_t n, int64_t parts) {
-  // floor(c n / parts) without forming c n, which may not fit.
+  // `cut` computes floor(c n / parts) without forming c n, which may not fit.
   const int64_t quotient = n / parts, rest = n % parts;
   const auto cut = [&](int64_t i) { return lo + i * quotient + i * rest / parts; };
   return {cut(c), cut(c + 1)};

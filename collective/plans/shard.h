@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Who owns which tokens, and what a rank needs to know about the sequences it holds. Pure.
+// Says who owns which tokens, and describes the sequences that a rank holds. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ Interval chunk(int64_t c, int64_t lo, int64_t n, int64_t parts);
 std::vector<Interval> joined_intervals(const std::vector<Interval>& intervals);
 int64_t total_size(const std::vector<Interval>& intervals);
 
-// A cut of [0, length) into one part per rank, in rank order; parts may be uneven or empty.
+// A partition cuts [0, length) into one part per rank, in rank order. Parts may be uneven or empty.
 struct Partition {
   std::vector<int64_t> bounds;  // world + 1 offsets, first 0, last = length
   int world() const { return static_cast<int>(bounds.size()) - 1; }
@@ -35,15 +35,17 @@ Partition even_partition(int64_t length, int world);
 Status check_partition(const std::vector<int64_t>& bounds);
 Status check_world(int64_t world);
 
-// Twice as many parts as ranks, part p held by rank p or, behind the middle, by rank 2W - 1 - p.
+// There are twice as many parts as ranks. Rank p holds part p in the first half; rank 2W - 1 - p
+// holds part p in the second half.
 inline int head_tail_rank(int part, int world) {
   return part < world ? part : 2 * world - 1 - part;
 }
 
-// INVALID_ARGUMENT unless first is 0, last is `length` (-1: up to INT_MAX) and nothing decreases.
+// Returns INVALID_ARGUMENT unless the first is 0, the last is `length` (-1: up to INT_MAX) and none
+// decreases.
 Status check_cu_seqlens(const std::vector<int64_t>& cu_seqlens, int64_t length);
 
-// The rank-local view of packed sequences. Of a contiguous cut part p is rank p's.
+// Holds the rank-local view of packed sequences. In a contiguous cut rank p holds part p.
 struct PartContext {
   int part = 0, rank = 0;
   Interval interval;

@@ -8,7 +8,7 @@
 namespace lathe {
 namespace {
 
-// Pairs (i, j) of 0 <= i < rows, 0 <= j < keys with j - i <= limit.
+// Counts the pairs (i, j) of 0 <= i < rows, 0 <= j < keys with j - i <= limit.
 int64_t pairs_up_to(int64_t rows, int64_t keys, int64_t limit) {
   // Row i has min(keys, i + limit + 1) of them, where that is positive.
   const int64_t first = std::clamp<int64_t>(-limit, 0, rows);  // the first row with any

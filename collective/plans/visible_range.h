@@ -8,12 +8,12 @@
 
 namespace lathe {
 
-// A row sees the keys from `left` before its own to `right` behind it; below 0: all on that side.
-// The last row of a sequence is at its last key.
+// A row sees the keys from `left` before its own to `right` behind it; a value below 0 means all on
+// that side. The last row of a sequence is at its last key.
 struct VisibleRange {
   int64_t left = -1, right = -1;
-  // Set where positions mean more than who sees whom (ALiBi, mods). Attention ranges are then also
-  // rectangles of positions, and are not joined with others.
+  // `positions` is set if positions decide more than visibility (ALiBi, mods). Then attention
+  // ranges are also rectangles of positions, and are not joined.
   bool positions = false;
 
   // Returns the interval from the first to behind the last key that one of `rows` sees. The

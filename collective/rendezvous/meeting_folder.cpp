@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Files of a shared folder, over the cache's file calls.
+// Implements files of a shared folder with the cache's file calls.
 #include "collective/rendezvous/meeting_folder.h"
 
 #include "codegen/base/digest.h"
@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-// The kind of a thing that is no regular file, for a message.
+// Names the kind of a thing that is no regular file, for a message.
 const char* kind(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a FIFO";

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Small files in a folder that other users may write into as well, read without trusting what lies
-// there.
+// Reads and writes small files in a folder that other users may write into as well. No content of
+// the folder is trusted.
 #pragma once
 
 #include <sys/types.h>
@@ -16,22 +16,23 @@ namespace lathe {
 
 class MeetingFolder {
  public:
-  // INVALID_ARGUMENT, which names LATHE_RENDEZVOUS_DIR, for a folder in which this process cannot
-  // make a file.
+  // Returns INVALID_ARGUMENT, which names LATHE_RENDEZVOUS_DIR, if this process cannot make a file
+  // in the folder.
   static Result<MeetingFolder> open(const std::string& path);
 
-  // Puts a file of these bytes under a name, in place of whatever has the name but a folder.
-  // Readers see all of it or nothing: it is written under a name that nobody can guess, and
-  // renamed.
+  // Puts a file of these bytes under `name`, and replaces anything of that name but a folder.
+  // Readers see all bytes or none, because the file is written under a name that nobody can guess,
+  // and then renamed.
   Status write(const std::string& name, const std::string& bytes) const;
-  // The bytes of a file, if it is a regular one of exactly this size and of this user. No call here
-  // follows a link or waits for a writer of a FIFO. What else lies there is noted in refused().
+  // Returns the bytes of a file if it is a regular file of exactly this size and of this user. No
+  // call here follows a link or waits for a writer of a FIFO. refused() names anything else that
+  // has the name.
   std::optional<std::string> read(const std::string& name, size_t bytes);
-  // Whether there is nothing of the name any more.
+  // Returns true if nothing has the name any more.
   bool remove(const std::string& name) const;
 
   const std::string& path() const { return path_; }
-  // Names what was found last in place of a file that was asked for; empty if nothing was.
+  // Names the last thing that was found in place of a requested file; empty if there was none.
   const std::string& refused() const { return refused_; }
 
  private:
@@ -41,8 +42,8 @@ class MeetingFolder {
 
   std::string path_, refused_;
   Opened folder_;
-  // Owner of the files that this process makes here. It is not always this user: a file server may
-  // give root's files to nobody.
+  // owner_ owns the files that this process makes here. The owner is not always this user: a file
+  // server may give root's files to nobody.
   uid_t owner_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Nonces from the kernel.
+// Draws nonces from the kernel.
 #include "collective/rendezvous/nonce.h"
 
 #include <sys/random.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that nobody can guess and that never come twice.
+// Nonces are numbers that nobody can guess and that never come twice.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lathe {
 
 using Nonce = std::array<char, 16>;
 
-// INTERNAL if the kernel gives no random bytes.
+// Returns INTERNAL if the kernel gives no random bytes.
 Result<Nonce> draw_nonce();
 
 inline std::string_view bytes_of(const Nonce& nonce) { return {nonce.data(), nonce.size()}; }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The ranks' side of a rendezvous over TCP, and the choice between the ways to meet.
+// Implements the ranks' side of a rendezvous over TCP, and chooses between the ways to meet.
 #include "collective/rendezvous/rendezvous.h"
 
 #include <algorithm>
@@ -17,10 +17,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long one attempt may hold up the next.
+// kPatience limits how long one attempt may delay the next.
 constexpr milliseconds kPatience(2000);
 
-// One attempt: true with the id, or false and what is in the way. Definite failures go to `status`.
+// Makes one attempt. Returns true with the id, or false with the reason in `why`. Definite failures
+// go to `status`.
 bool ask(const Launch& launch, NameLookup& host, UniqueId& id, Deadline deadline, std::string& why,
          Status& status) {
   const Result<Nonce> nonce = draw_nonce();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Two kinds of files:
+// Ranks meet through two kinds of files:
 //
 //   lathe-RUN.rank1   rank 1's question: its nonce, drawn for this call; later also: it has the id
 //   lathe-RUN.id      rank 0's answer: the id, the meeting (a nonce of this call of rank 0), and
@@ -46,7 +46,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A name that every file system takes. The digest keeps runs apart whose names differ elsewhere.
+// Returns a name that every file system accepts. The digest distinguishes runs whose names differ
+// only in characters that were replaced.
 std::string base_name(const std::string& run) {
   std::string plain;
   for (const char c : run) {
@@ -77,7 +78,7 @@ class Meeting {
   std::optional<MeetingQuestion> read_question(int rank);
   std::optional<Answer> read_answer();
   Status timeout(std::string said) const;
-  // False at the deadline.
+  // Returns false at the deadline.
   bool pause();
 
   const Launch& launch_;
@@ -99,7 +100,7 @@ bool Meeting::pause() {
   return true;
 }
 
-// A question of this run and of as many ranks.
+// Returns the rank's question if it is of this run and of the same world.
 std::optional<MeetingQuestion> Meeting::read_question(int rank) {
   const auto bytes = folder_.read(tuning_key_of(rank), kQuestionBytes);
   const auto out = bytes ? decode_question(*bytes) : std::nullopt;
@@ -119,7 +120,7 @@ Status Meeting::timeout(std::string said) const {
   return {Code::timeout, said};
 }
 
-// Rank 0's side.
+// Answering is rank 0's side.
 class Answering : private Meeting {
  public:
   Answering(const Launch& launch, MeetingFolder& folder, const UniqueId& id, const Nonce& meeting,
@@ -177,7 +178,7 @@ Status Answering::exchange() {
   }
 }
 
-// Whether a rank has asked, or asked anew.
+// Returns whether a rank has asked, or asked anew.
 bool Answering::look_for_questions() {
   bool changed = false;
   for (int rank = 1; rank < launch_.world; ++rank) {
@@ -231,7 +232,7 @@ void Answering::clean_up() {
   if (answer && answer->meeting == own_.meeting) (void)folder_.remove(answer_);
 }
 
-// The side of every other rank.
+// Asking is the side of every other rank.
 class Asking : private Meeting {
  public:
   Asking(const Launch& launch, MeetingFolder& folder, const Nonce& nonce, int timeout_ms)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One thread serves all connections under poll, each with a deadline of its own, so that silent
-// ones hold nobody up.
+// One thread serves all connections under poll. Each connection has its own deadline, so silent
+// connections delay nobody.
 //
 // A rank whose connection breaks before it has confirmed the id comes again, as does a process that
 // was started in place of a dead one: whoever proves to be rank r gets the id, at any time. Only
@@ -26,12 +26,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long a connection may take from its first byte to its last.
+// kPatience limits how long a connection may take from its first byte to its last.
 constexpr milliseconds kPatience(2000);
-// How many connections are served at once; the others wait in the kernel's queue. Each takes a
-// descriptor of the process.
+// At most kMostPeers connections are served at once; the others wait in the kernel's queue. Each
+// takes a descriptor of the process.
 constexpr size_t kMostPeers = 128;
-// How long no connection is accepted after the system refused one, as where descriptors are short.
+// No connection is accepted for kAcceptPause after the system refused one, for example for lack of
+// descriptors.
 constexpr milliseconds kAcceptPause(50);
 
 struct Peer {
@@ -94,7 +95,7 @@ Status Host::serve() {
   return left_ == 0 ? Status() : missing_ranks();
 }
 
-// Until a connection has something to say or to take, or a deadline passes.
+// Waits until a connection can be read or written, or a deadline passes.
 void Host::wait(const Socket& listener) const {
   Deadline until = deadline_;
   std::vector<pollfd> items;
@@ -167,7 +168,8 @@ void Host::move_bytes() {
   }
 }
 
-// Takes and gives what can be moved now; false once the connection is of no more use.
+// Receives and sends all that it can without waiting. Returns false once the connection is not
+// needed any more.
 bool Host::goes_on(Peer& peer) {
   for (;;) {
     if (!peer.socket.send_some(peer.talk.output)) return false;
@@ -180,7 +182,7 @@ bool Host::goes_on(Peer& peer) {
   }
 }
 
-// Says how far a connection has come.
+// Records how far a connection has come.
 void Host::note(const Peer& peer) {
   if (peer.talk.confirmed()) {
     const auto rank = static_cast<size_t>(peer.talk.welcomed());
@@ -194,8 +196,8 @@ void Host::note(const Peer& peer) {
   }
 }
 
-// Whether a live connection is about to confirm the id for `rank`. Dead ones are given up first:
-// the rank may have been started again.
+// Returns whether a live connection is about to confirm the id for `rank`. Dead connections do not
+// count: the rank may have been started again.
 bool Host::being_served(int rank) const {
   for (const auto& peer : peers_) {
     if (peer->talk.welcomed() != rank) continue;

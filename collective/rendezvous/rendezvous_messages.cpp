@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The fields of each message, and the codes that prove a secret.
+// Lists the fields of each message, and computes the codes that prove a secret.
 #include "collective/rendezvous/rendezvous_messages.h"
 
 #include <array>
@@ -24,7 +24,7 @@ class Fields {
   void operator()(Field&... fields) {
     (move(fields), ...);
   }
-  // What is read is no such message unless all of this holds.
+  // Records a condition of a valid message; bytes that break one condition are not decoded.
   void require(bool condition) { holds_ = holds_ && condition; }
   bool reads() const { return reads_; }
   size_t left() const { return left_.size(); }
@@ -99,8 +99,8 @@ std::optional<Message> decoded(std::string_view magic, std::string_view bytes) {
   return fields.complete() ? std::optional<Message>(std::move(out)) : std::nullopt;
 }
 
-// The message of a code: who speaks, then all that was said. Every piece but the last has a fixed
-// length, so that no two conversations give the same bytes.
+// Computes the code over who speaks and all messages so far. Every piece but the last has a fixed
+// length, so no two conversations give the same bytes.
 Sha256Digest code(std::string_view secret, std::string_view who, std::string_view greeting,
                   std::string_view challenge, std::string_view reply) {
   std::string said(who);

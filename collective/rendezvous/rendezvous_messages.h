@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that ranks exchange before they have a communicator: messages of the socket
-// (rendezvous_talk.h says in which order) and files of the folder (rendezvous_folder.cpp). Pure.
+// Encodes and decodes the bytes that ranks exchange before they have a communicator: messages of
+// the socket (rendezvous_talk.h says in which order) and files of the folder
+// (rendezvous_folder.cpp). Pure.
 //
 // Numbers have the highest byte first. Each message and file begins with eight bytes that name its
 // kind. A decoder takes exactly the bytes that its encoder makes, and nothing else.
@@ -24,7 +25,7 @@ constexpr std::string_view kSocketMagic = "lathe-i2", kQuestionMagic = "lathe-q2
 
 // --- Socket ---
 
-// A rank's first message.
+// Greeting is a rank's first message.
 struct Greeting {
   uint32_t world = 0, rank = 0;
   Sha256Digest run{};  // of the launcher's name of the run
@@ -34,7 +35,7 @@ constexpr size_t kGreetingBytes = kMagicBytes + 8 + 32 + 16;
 std::string encode(const Greeting& greeting);
 std::optional<Greeting> decode_greeting(std::string_view bytes);
 
-// Rank 0's answer to it: another number, drawn for this connection.
+// The challenge is rank 0's answer to the greeting: another nonce, drawn for this connection.
 constexpr size_t kChallengeBytes = kMagicBytes + 16;
 std::string encode_challenge(const Nonce& nonce);
 bool is_challenge(std::string_view bytes);
@@ -59,17 +60,17 @@ constexpr size_t kReplyBytes = kMagicBytes + 8 + NCCL_UNIQUE_ID_BYTES;
 std::string encode(const Reply& reply);
 std::optional<Reply> decode_reply(std::string_view bytes);
 
-// The code by which a rank shows that it knows the secret, without telling it.
+// Returns the code by which a rank shows that it knows the secret, without sending the secret.
 Sha256Digest rank_code(std::string_view secret, std::string_view greeting,
                        std::string_view challenge);
-// The code by which rank 0 shows the same, and that nobody has changed its reply.
+// Returns the code by which rank 0 shows the same, and that nobody has changed its reply.
 Sha256Digest host_code(std::string_view secret, std::string_view greeting,
                        std::string_view challenge, std::string_view reply);
 
 // --- Folder ---
 
-// A rank's file. At first it asks for the id; once the rank has the id the file says of which
-// meeting.
+// MeetingQuestion is a rank's file. At first the file asks for the id; once the rank has the id,
+// the file names the meeting that gave it.
 struct MeetingQuestion {
   bool has_id = false;
   uint32_t world = 0, rank = 0;
@@ -81,7 +82,7 @@ constexpr size_t kQuestionBytes = kMagicBytes + 12 + 32 + 16 + 16;
 std::string encode(const MeetingQuestion& question);
 std::optional<MeetingQuestion> decode_question(std::string_view bytes);
 
-// Rank 0's file.
+// Answer is rank 0's file.
 struct Answer {
   Sha256Digest run{};
   Nonce meeting{};  // drawn for each call of rank 0

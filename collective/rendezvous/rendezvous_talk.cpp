@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Both sides of the conversation.
+// Implements both sides of the conversation.
 #include "collective/rendezvous/rendezvous_talk.h"
 
 #include <algorithm>
@@ -110,7 +110,8 @@ void RankTalk::hear_reply(const std::string& message) {
   if (!reply) return;
   const bool proven = same_code(std::string_view(message).substr(kReplyBytes),
                                 bytes_of(host_code(launch_.secret, greeting_, challenge_, bytes)));
-  // Whoever cannot prove the secret may be anybody, so a failure that it tells of is not final.
+  // A peer that cannot prove the secret may be anybody, so a failure that such a peer reports is
+  // not final.
   if (!proven || reply->verdict == Verdict::other_secret) {
     why_ = launch_.secret.empty() ? "rank 0 there wants a LATHE_RENDEZVOUS_SECRET, which is not set"
                                   : "rank 0 there has another LATHE_RENDEZVOUS_SECRET, or none";

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The conversation between a rank and rank 0 on one connection, without the connection: each side
-// takes bytes and gives bytes. Pure.
+// Holds the conversation between a rank and rank 0 on one connection, without the connection: each
+// side takes bytes and gives bytes. Pure.
 //
 //   rank -> rank 0   greeting: world, rank, digest of the run's name, the rank's nonce
 //   rank 0 -> rank   challenge: rank 0's nonce
@@ -12,8 +12,8 @@
 // The secret itself never travels, both nonces are new for each connection, so that a recorded
 // conversation is worth nothing, and the two codes begin with different words, so that neither side
 // can be made to compute the other's. Without LATHE_RENDEZVOUS_SECRET the secret is the empty
-// string, which everybody knows: the codes then only tell a damaged message. The id is not
-// encrypted: who can read the network's packets can read it.
+// string, which everybody knows: the codes then only detect a damaged message. The id is not
+// encrypted: anyone who can read the network's packets can read the id.
 #pragma once
 
 #include <functional>
@@ -29,9 +29,9 @@ namespace lathe {
 class Talk {
  public:
   virtual ~Talk() = default;
-  // Bytes that the peer has sent; those behind the end of the conversation are ignored.
+  // Takes bytes that the peer has sent. Bytes after the end of the conversation are ignored.
   void take(std::string_view bytes);
-  // Bytes missing from the next message; 0: the conversation is over.
+  // Returns how many bytes the next message still needs; 0: the conversation is over.
   size_t wanted() const { return wanted_ - in_.size(); }
   bool over() const { return wanted_ == 0; }
 
@@ -39,7 +39,7 @@ class Talk {
 
  protected:
   explicit Talk(size_t wanted) : wanted_(wanted) {}
-  // A whole message of `wanted` bytes; returns the length of the next one, 0 to end.
+  // Takes a whole message of `wanted` bytes. Returns the length of the next message, 0 to end.
   virtual size_t hear(const std::string& message) = 0;
 
  private:
@@ -47,21 +47,21 @@ class Talk {
   size_t wanted_;
 };
 
-// Rank 0's side.
+// HostTalk is rank 0's side.
 class HostTalk : public Talk {
  public:
-  // Whether another connection is just about to give this rank its id.
+  // Says whether another connection is just about to give this rank its id.
   using Taken = std::function<bool(int rank)>;
 
-  // The arguments are borrowed for the life of the object.
+  // The caller keeps the arguments alive as long as the object lives.
   HostTalk(const Launch& launch, const UniqueId& id, const Nonce& nonce, Taken taken)
       : Talk(kGreetingBytes), launch_(launch), id_(id), taken_(std::move(taken)), nonce_(nonce) {}
 
-  // The rank that was given the id and has not confirmed it yet, or has; -1: none.
+  // Returns the rank that was given the id, confirmed or not; -1: none.
   int welcomed() const { return welcomed_; }
   bool confirmed() const { return confirmed_; }
   bool greeted() const { return !greeting_.empty(); }
-  // The peer and what was wrong with it; empty if nothing was.
+  // Names the peer and what was wrong with it; empty if nothing was wrong.
   const std::string& refused() const { return refused_; }
 
  private:
@@ -78,14 +78,14 @@ class HostTalk : public Talk {
   bool confirmed_ = false;
 };
 
-// The side of every other rank.
+// RankTalk is the side of every other rank.
 class RankTalk : public Talk {
  public:
-  // `launch` is borrowed for the life of the object.
+  // The caller keeps `launch` alive as long as the object lives.
   RankTalk(const Launch& launch, const Nonce& nonce);
 
-  // Once the conversation is over: whether id() is rank 0's. If not, either status() is a failure
-  // that no other attempt can mend, or why() says what is in the way.
+  // Returns, once the conversation is over, whether id() is rank 0's. If not, either status() is a
+  // failure that another attempt cannot cure, or why() says what went wrong.
   bool has_id() const { return has_id_; }
   const UniqueId& id() const { return id_; }
   const Status& status() const { return status_; }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Non-blocking sockets under poll.
+// Uses non-blocking sockets under poll.
 #include "collective/rendezvous/socket.h"
 
 #include <netinet/in.h>
@@ -31,7 +31,7 @@ bool wait_for(int fd, short events, Deadline deadline) {
 
 bool not_now() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// Bound to one address; a closed Socket and an errno if that cannot be.
+// Returns a socket that is bound to one address, or a closed Socket and an errno.
 Socket bound(const sockaddr* address, socklen_t size, int& error) {
   const int on = 1, off = 0;
   Socket out(socket(address->sa_family, SOCK_STREAM | kFlags, 0));
@@ -46,7 +46,7 @@ Socket bound(const sockaddr* address, socklen_t size, int& error) {
   return {};
 }
 
-// IPv6 that also takes IPv4, else IPv4 where the kernel has no IPv6.
+// Binds IPv6 that also takes IPv4, or IPv4 if the kernel has no IPv6.
 Socket bound_everywhere(int port, int& error) {
   sockaddr_in6 six{};
   six.sin6_family = AF_INET6;
@@ -61,7 +61,7 @@ Socket bound_everywhere(int port, int& error) {
   return bound(reinterpret_cast<const sockaddr*>(&four), sizeof four, error);
 }
 
-// The errno of a connection that was begun, once it is decided.
+// Returns the errno of a connection attempt that has ended.
 int connection_error(int fd) {
   int error = 0;
   socklen_t size = sizeof error;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// TCP with a deadline on every call: just enough to hand out a unique id.
+// Wraps TCP with a deadline on every call: just enough to hand out a unique id.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class Socket {
   int fd() const { return fd_; }
   bool open() const { return fd_ >= 0; }
 
-  // True once all bytes went through before the deadline.
+  // Returns true if all bytes went through before the deadline.
   bool send_all(std::string_view bytes, Deadline deadline) const;
   bool receive_all(std::string& out, size_t bytes, Deadline deadline) const;
 
-  // RowCopies what can be moved without waiting: removes what was sent from `bytes`, or adds at
-  // most `most` bytes to `out`. False if the connection has ended.
+  // Sends or receives as much as it can without waiting: removes sent bytes from `bytes`, or adds
+  // at most `most` bytes to `out`. Returns false if the connection has ended.
   bool send_some(std::string& bytes) const;
   bool receive_some(std::string& out, size_t most) const;
 
@@ -45,20 +45,22 @@ struct Listener {
   bool everywhere = false;  // on every interface, not on one address
 };
 
-// Listens on the address `host`, if it is a number (or "localhost") and one of this machine;
-// otherwise on every interface, since a name, or an address that a router translates, does not tell
-// by which of this machine's addresses the others reach it. TIMEOUT if the port is taken until the
-// deadline (a previous run may be about to leave it), INTERNAL for what waiting cannot mend.
+// Listens on the address `host` if that is a number (or "localhost") and an address of this
+// machine. Otherwise it listens on every interface, because a name, or an address that a router
+// translates, does not tell by which of this machine's addresses the others reach it. Returns
+// TIMEOUT if the port is taken until the deadline (a previous run may be about to leave it),
+// INTERNAL for errors that waiting cannot cure.
 Result<Listener> listen_on(const std::string& host, int port, Deadline deadline);
 
-// A connection that is waiting to be accepted, or a closed Socket and an errno. EAGAIN: none.
+// Accepts a waiting connection. If it cannot, returns a closed Socket and sets `error` to the
+// errno; EAGAIN: no connection is waiting.
 Socket accept_now(const Socket& listener, int& error);
 
-// Tries all addresses side by side; the first that answers is taken. A closed Socket and `why` if
-// none does before the deadline.
+// Tries all addresses side by side and takes the first that answers. If none answers before the
+// deadline, returns a closed Socket and sets `why`.
 Socket connect_to(const std::vector<Address>& addresses, Deadline deadline, std::string& why);
 
-// Milliseconds until `when`, for poll; never negative.
+// Returns the milliseconds until `when`, for poll; never negative.
 int poll_ms(Deadline when);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Grids, workspace and cost of the backward of flash attention: arithmetic on shapes alone.
+// Computes grids, workspace and cost of the backward of flash attention from shapes alone.
 #include <algorithm>
 
 #include "codegen/base/integers.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kColumnsOfThread = 8;  // in finish
 
-// Blocks of one head of a sequence: one for each tile of keys, or, where each has an accumulator of
-// dq to itself, as many as it takes to fill the device.
+// Returns the blocks of one head of a sequence: one for each tile of keys or, if each has its own
+// accumulator of dq, as many as fill the device.
 int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFacts& facts,
                   const AttentionShape& shape) {
   const int64_t tiles = ceil_div(shape.seq_k, keys);

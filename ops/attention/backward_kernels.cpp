@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tiles and specs of the backward of flash attention.
+// Chooses tiles and makes specs of the backward of flash attention.
 #include "ops/attention/backward_kernels.h"
 
 #include <algorithm>
@@ -17,15 +17,16 @@ namespace lathe {
 namespace {
 
 constexpr int kPlaceBytes = 128;  // where the block's keys and queries lie
-// Of 255 registers of a thread; the rest holds addresses, operands and the masks of a row.
+// A thread has 255 registers. Those that are not accumulators hold addresses, operands and the
+// masks of a row.
 constexpr int kMostAccumulators = 224;
 constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
 
-// Narrow heads: many keys a block, whose dk and dv fill the registers of eight warps, and two
-// copies of the queries in flight where they are small. Wide heads: two warps share 16 keys.
-// Behind the first come those for less shared memory, and what else a measurement may prefer: the
-// last two share 32 keys between two warps, which reads 19 % less of shared memory at width 128 for
-// 16 % more instructions.
+// Narrow heads have many keys a block, whose dk and dv fill the registers of eight warps, and two
+// copies of the queries in flight if these are small. For wide heads two warps share 16 keys. Tiles
+// for less shared memory follow, then tiles that a measurement may prefer: the last two share 32
+// keys between two warps, which reads 19 % less of shared memory at width 128 for 16 % more
+// instructions.
 constexpr AttentionBackwardTile kTiles[] = {
     {64, 128, 2, 8, 1}, {64, 128, 1, 8, 1}, {64, 64, 1, 4, 1}, {64, 64, 1, 8, 2},
     {32, 64, 1, 8, 2},  {32, 32, 1, 4, 2},  {64, 64, 2, 4, 1}, {32, 128, 2, 8, 1},
@@ -70,8 +71,8 @@ bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
          !(twofold && widest(problem) > 128) && divides_dq(problem, tile);
 }
 
-// The first that fits, of those with the widths shared where they are over 128, and with two
-// copies of the queries where they are at most 96.
+// Returns the first tile that fits: with shared widths if they are over 128, with two copies of the
+// queries only if widths are at most 96.
 const AttentionBackwardTile* preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
   const int width = widest(problem);
   for (const AttentionBackwardTile& tile : tiles_of(problem)) {

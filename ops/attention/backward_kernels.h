@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The backward of flash attention on the host: tiles, specs, grids, workspace and cost of its
-// three launches. Pure functions of integers.
+// Describes the backward of flash attention on the host: tiles, specs, grids, workspace and cost of
+// its three launches. Pure functions of integers.
 //
 // A block of the main kernel owns keys and walks over the queries that see them, so dk and dv have
-// one writer and are the same bit for bit in every run. dq is added to by many: in no order, or,
-// deterministic, by as many blocks for each head as it has accumulators, each in its own order.
-// Their number follows from the number of multiprocessors, so bits may differ between GPUs.
+// one writer and are the same bit for bit in every run. Many blocks add to dq, in no fixed order.
+// In a deterministic backward each block of a head adds to its own accumulator in a fixed order.
+// The number of accumulators follows from the number of multiprocessors, so bits may differ between
+// GPUs.
 #pragma once
 
 #include "ops/attention/kernels.h"
@@ -23,24 +24,27 @@ struct AttentionBackwardTile {
   bool operator==(const AttentionBackwardTile&) const = default;
 };
 
-// Shared memory of a block: k, v, the stages of q, dout, the score gradients (and the weights where
-// warps share keys), two float32 of each row, and where the block is.
+// Returns the bytes of shared memory of a block: k, v, the stages of q, dout, the score gradients
+// (and the weights where warps share keys), two float32 of each row, and the block's position.
 int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile);
-// float32 registers of a thread that the tile fixes: dk and dv, the scores and their gradients.
+// Returns the float32 registers of a thread that the tile fixes: dk and dv, the scores and their
+// gradients.
 int attention_backward_accumulators(const AttentionProblem& problem,
                                     const AttentionBackwardTile& tile);
 
-// All configurations worth trying, the default first. The tuner and choose() share this list.
+// Returns all configurations worth trying, the default first. The tuner and choose() share this
+// list.
 std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
                                                                  const DeviceFacts& facts);
-// UNSUPPORTED if the device's shared memory is too small for any of them. `apart`: for the kernel
-// with a block for each query head, if that is the only one.
+// Returns UNSUPPORTED if the device's shared memory is too small for any tile. `apart`: the only
+// main kernel is the one with a block for each query head.
 Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
                                                         const DeviceFacts& facts,
                                                         bool apart = false);
 
-// Of dq, dk and dv there is a kernel in which a block adds up the query heads of its key head, and
-// one with a block for each query head and float32 parts of dk and dv, for few keys and heads.
+// Two kernels compute dq, dk and dv. In `together` a block adds up the query heads of its key head.
+// `apart` has a block for each query head and float32 partial sums of dk and dv, for few keys and
+// heads.
 struct AttentionBackwardKernels {
   KernelSlot prepare, finish;
   KernelSlot together, apart;
@@ -48,24 +52,25 @@ struct AttentionBackwardKernels {
 
   const KernelSpec& main() const { return together ? *together : *apart; }
 };
-// Which of the two a problem may need. Neither if only dsinks is asked for.
+// Says which of the two kernels a problem may need: neither if only dsinks is asked for.
 struct AttentionHeadChoice {
   bool together = true, apart = false;
 };
 Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
                                                             const DeviceFacts& facts,
                                                             const AttentionHeadChoice& heads);
-// The main kernel with a tile that the caller picked from the candidates.
+// Returns the main kernel with a tile that the caller picked from the candidates.
 KernelSpec attention_backward_spec(const AttentionProblem& problem,
                                    const AttentionBackwardTile& tile, bool apart);
 
-// The lists of query blocks under a mask_mod, for the main kernel of which `walker` is the spec.
+// Returns the kernel that lists query blocks under a mask_mod, for the main kernel whose spec is
+// `walker`.
 KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker);
-// Key tiles of one sequence, each with a list for every query head.
+// Returns the key tiles of one sequence. Each tile has a list for every query head.
 int64_t attention_key_tiles(const KernelSpec& walker, const AttentionShape& shape);
 int64_t attention_query_entries(const KernelSpec& walker, const AttentionShape& shape);  // at most
 
-// Grids and layout of one call.
+// Holds the grids and the layout of one call.
 struct AttentionBackwardLaunch {
   bool apart = false;
   int64_t rows = 0, keys = 0;  // of all sequences
@@ -77,7 +82,7 @@ struct AttentionBackwardLaunch {
 
   int64_t finish_blocks() const { return dq_blocks + dk_blocks + dv_blocks + dsinks_blocks; }
 };
-// The outputs that are wanted; they may be fewer than the kernels could give.
+// Says which outputs are wanted; they may be fewer than the kernels can compute.
 struct AttentionGradients {
   bool dq = false, dk = false, dv = false, dsinks = false;
 };
@@ -87,12 +92,13 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
                                                   const DeviceFacts& facts,
                                                   const AttentionShape& shape,
                                                   const AttentionGradients& wanted);
-// Whether blocks of whole key heads are too few for the device, so that query heads go apart.
+// Returns whether blocks of whole key heads are too few for the device, so that each query head
+// gets its own block.
 bool attention_heads_apart(const AttentionProblem& problem, const AttentionBackwardTile& tile,
                            const DeviceFacts& facts, const AttentionShape& shape);
 
-// Offsets of the parts of the workspace, each a multiple of 256 bytes; a part that a call has no
-// use for has no bytes.
+// Holds the offsets of the workspace's sections, each a multiple of 256 bytes. A section that a
+// call does not use has no bytes.
 struct AttentionBackwardWorkspace {
   int64_t lse2 = 0;          // float32 [H, rows]
   int64_t error = 0;         // float32 [H, rows]
@@ -102,12 +108,12 @@ struct AttentionBackwardWorkspace {
   int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]
   int64_t total = 0;
 };
-// INVALID_ARGUMENT where the sum passes 2^63.
+// Returns INVALID_ARGUMENT if the sum passes 2^63.
 Result<AttentionBackwardWorkspace> attention_backward_workspace(
     const AttentionProblem& problem, const AttentionShape& shape,
     const AttentionBackwardLaunch& launch);
 
-// Five products per kept pair; bytes count what the three launches read and write.
+// Counts five products per kept pair, and the bytes that the three launches read and write.
 AttentionCost attention_backward_cost(const AttentionProblem& problem,
                                       const AttentionBackwardKernels& kernels,
                                       const AttentionShape& shape,

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_block_bwd behind the plan: its launches, in order, are attention_block_prepare,
-// with positions attention_positions, attention_block_backward, and, deterministic, the finish.
+// Implements flash_attention_block_bwd behind the plan. Its launches, in order, are
+// attention_block_prepare, with positions attention_positions, attention_block_backward, and,
+// deterministic, the finish.
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
@@ -15,7 +16,7 @@ namespace {
 
 namespace tensors = attention_block_bwd;
 
-// A call with its grids; empty if there is nothing to write.
+// Holds a call's grids; `empty` if there is nothing to write.
 struct BlockBwdPlan {
   AttentionShape shape;
   bool empty = false;

@@ -21,14 +21,14 @@ constexpr int64_t kRegisterStep = 8;       // of a thread, as the device gives t
 constexpr int64_t kReservedShared = 1024;  // of each block of threads, by the system
 constexpr int64_t kMostProduct = int64_t{1} << 50;
 
-// a * b, or what no grid and no workspace has.
+// Returns a * b, at most a number that no grid and no workspace has.
 int64_t bounded_product(int64_t a, int64_t b) {
   int64_t product;
   if (__builtin_mul_overflow(a, b, &product)) return kMostProduct;
   return std::min(product, kMostProduct);
 }
 
-// Constants that both kinds of a block step fix.
+// Sets the constants that both kinds of a block step fix.
 AttentionProblem block_problem(AttentionProblem problem) {
   problem.packed = problem.sinks = problem.pack_gqa = false;
   // Rows of other ranges are masked by the code that masks by window.
@@ -172,7 +172,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kColumns = 4;  // of one lane at a time: 16 bytes of float32
 
-// As many lanes for a row as its columns keep busy, so that no warp loads less than it could.
+// Returns as many lanes for a row as its columns keep busy, so that no warp loads less than it
+// could.
 int lanes_for(int value_dim) {
   int lanes = 2;
   while (lanes < 32 && lanes * kColumns < value_dim) lanes *= 2;

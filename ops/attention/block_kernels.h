@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The block step of ring attention on the host: its kernels, which blocks of keys its tiles visit,
-// workspace and costs. Pure functions of integers; tiles are those of the forward.
+// Describes the block step of ring attention on the host: its kernels, the blocks of keys that its
+// tiles visit, workspace and costs. Pure functions of integers. The tiles are those of the forward.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct AttentionBlockKernels {
   KernelSlot prepare, backward;
   KernelSlot finish;  // of a deterministic backward
 };
-// UNSUPPORTED as attention_kernels.
+// Returns UNSUPPORTED where attention_kernels does.
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
                                                       const DeviceFacts& facts);
-// The same with a tile that the caller picked from the candidates.
+// Return the specs with a tile that the caller picked from the candidates.
 KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile);
 KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
                                          const AttentionBackwardTile& tile);
@@ -31,18 +31,19 @@ KernelSpec attention_positions_spec();
 KernelSpec attention_block_prepare_spec();
 KernelSpec attention_block_finish_spec();
 
-// Blocks of threads for `tiles` tiles or slices: as many, or, persistent, those that the device
-// holds at once on all multiprocessors but `sm_margin`. `registers`: of a thread, as it was
-// compiled.
+// Returns the thread blocks for `tiles` tiles or slices: one for each or, if persistent, as many as
+// the device holds at once on all multiprocessors but `sm_margin`. `registers` is the compiled
+// kernel's number for a thread.
 int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
                              int64_t sm_margin, int64_t tiles);
 
-// Warps of attention_positions for `count` positions in runs of `run`.
+// Returns the warps of attention_positions for `count` positions in runs of `run`.
 int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run);
-// Ranges of the positions of key blocks; ranges need none.
+// Returns the bytes for ranges of the positions of key blocks; 0 if the step has attention ranges.
 uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys);
 
-// The backward of one call. Without `deterministic` dq is added to where the caller has it.
+// Holds the backward of one call. Without `deterministic` the kernel adds to dq in the caller's
+// memory.
 struct AttentionBlockBackwardLaunch {
   int64_t slices = 0;  // blocks of one key head, and accumulators of dq if deterministic
   int64_t prepare_blocks = 0, main_blocks = 0, finish_blocks = 0;
@@ -50,7 +51,7 @@ struct AttentionBlockBackwardLaunch {
   int64_t dq_chunks = 0;                              // of dq that prepare zeroes
   int64_t lse2 = 0, sums = 0, ranges = 0, total = 0;  // offsets and bytes of the workspace
 };
-// `first`: dq is written. INVALID_ARGUMENT where the workspace passes 2^63.
+// `first`: dq is written, not added to. Returns INVALID_ARGUMENT if the workspace passes 2^63.
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
     const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
     const AttentionShape& shape, bool first = false);
@@ -59,7 +60,8 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
 
 KernelSpec lse_merge_spec(const LseMergeProblem& problem);
 
-// `rows`: of all heads. A launch may have at most 2^31 - 1 blocks: the caller compares first.
+// `rows` counts those of all heads. A launch may have at most 2^31 - 1 blocks: the caller compares
+// first.
 int64_t lse_merge_blocks(const KernelSpec& spec, int64_t rows);
 Cost lse_merge_cost(const LseMergeProblem& problem, int64_t rows, int64_t heads);
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_block behind the plan: checks, parameters, and one launch, or two with positions.
+// Implements flash_attention_block behind the plan: checks, parameters, and one launch, or two with
+// positions.
 #include <tuple>
 
 #include "codegen/base/invalid.h"
@@ -16,7 +17,7 @@ namespace tensors = attention_block;
 
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions and windows are added in 32 bits
 
-// What the shapes of a call decide.
+// Holds what follows from the shapes of a call.
 struct BlockPlan {
   AttentionShape shape;
   bool empty = false;  // no row to write; or nothing to add, and nothing to begin
@@ -149,7 +150,7 @@ Status check_block_form(const lathe_problem& problem, int lead) {
   return {};
 }
 
-// Positions are those of the rows and keys of every row of a batch.
+// Checks the extents of positions, which every row of a batch shares.
 Status check_positions(const Extents& extents) {
   const std::tuple<const char*, const char*, Dim, Dim> both[] = {{"q_pos", "q", Dim::Tq, Dim::Sq},
                                                                  {"k_pos", "k", Dim::Tk, Dim::Sk}};

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Specs, splits and geometry of flash_attention_decode.
+// Computes specs, splits and geometry of flash_attention_decode.
 #include "ops/attention/decode_kernels.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kElementBytes = 2, kRowEntryBytes = 16;
 constexpr int kRows[] = {16, 32, 64};
-// Of tiles in the table of splits: more than any device has room for side by side.
+// The table of splits has this many tiles: more than any device runs side by side.
 constexpr int64_t kMostTableRows = 1024;
 // More leave too few registers for the query and the copies' addresses: ptxas spills.
 constexpr int kMostAccumulators = 160;
@@ -29,10 +29,11 @@ int rows_for(int64_t rows) {
   return kRows[std::size(kRows) - 1];
 }
 
-// Warps that share the rows of a tile: each owns at least 16 keys of a block.
+// Returns the warps that share the rows of a tile: each owns at least 16 keys of a block.
 int key_warps(const AttentionTile& tile) { return tile.warps * 16 / tile.rows; }
 
-// float32 registers of a thread for out, scores and their 16-bit copy. A warp owns 16 rows.
+// Returns the float32 registers of a thread for out, scores and their 16-bit copy. A warp owns 16
+// rows.
 int accumulators(const AttentionProblem& problem, const AttentionTile& tile) {
   const int scores = tile.keys / key_warps(tile) / 2;
   return attention_padded_width(problem.value_dim) / 2 + scores + scores / 2;
@@ -83,7 +84,8 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
       const int bytes = attention_decode_smem(problem, tile);
       if (bytes > facts.shared_bytes_per_block) continue;
       if (accumulators(problem, tile) > kMostAccumulators) continue;
-      // Most keys in flight with a second block beside it; else the smallest of the largest.
+      // The best tile has the most keys in flight and leaves room for a second block; else fewer
+      // stages win.
       const bool two = 2 * (bytes + 1024) <= facts.shared_bytes_per_multiprocessor;
       const int rank = (two ? 100 : 50 - 10 * stages) + (keys == 64 ? 20 : 0) + stages;
       if (rank > best) {

@@ -1,20 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_decode on the host: which kernels a problem needs, into how many parts a call
-// cuts its keys, how large the grids are and what is moved. Pure functions of integers.
+// Describes flash_attention_decode on the host: which kernels a problem needs, into how many splits
+// a call cuts its keys, how large the grids are and how many bytes move. Pure functions of
+// integers.
 #pragma once
 
 #include "ops/attention/kernels.h"
 
 namespace lathe {
 
-// The kernel with the fewest rows that hold all queries of a key head is the one to launch.
+// A call launches the kernel with the fewest rows that hold all queries of a key head.
 struct AttentionDecodeKernels {
   std::vector<KernelSlot> decode;  // by rows of a tile, ascending; not empty
   KernelSlot append, combine;
 };
-// What the problem declares: queries of a sequence and query heads of a key head; -1: not known.
-// A number of queries that varies from call to call is served by two kernels, one for a single
+// Holds what the problem declares: queries of a sequence and query heads of a key head; -1: not
+// known. If the number of queries varies from call to call there are two kernels, one for a single
 // query and one for many.
 struct AttentionDecodeRows {
   int64_t queries = -1, ratio = -1;
@@ -24,9 +25,9 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
                                                         const AttentionDecodeRows& rows);
 KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile);
 
-// Tiles of `rows` rows that fit the device, the default first. Fewer rows than four warps own leave
-// warps that share the keys of a block; stages are chosen so that two blocks share a
-// multiprocessor, as far as its memory allows.
+// Returns tiles of `rows` rows that fit the device, the default first. If four warps own more rows
+// than that, warps share the keys of a block. Stages are chosen so that two blocks share a
+// multiprocessor if its memory allows.
 std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& problem,
                                                        const DeviceFacts& facts, int rows);
 int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile);
@@ -40,10 +41,11 @@ struct AttentionDecodeShape {
   int64_t most_keys() const { return page * table_width; }  // of a sequence
 };
 
-// Index into `decode`.
+// Returns an index into `decode`.
 size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
                              const AttentionDecodeShape& shape);
-// The number of splits of every launch: attention_num_splits is a search, too long for one.
+// Holds the number of splits for every launch, because attention_num_splits is a search that takes
+// too long for a launch.
 class AttentionSplitTable {
  public:
   AttentionSplitTable() = default;
@@ -55,17 +57,17 @@ class AttentionSplitTable {
   int64_t multiprocessors_ = 0, rows_ = 0, columns_ = 0;
   std::vector<uint8_t> table_;  // [tiles - 1][most splits - 1]
 };
-// `wanted` 0: chosen. A function of capacities, never of lengths.
+// If `wanted` is 0 the function chooses. The result depends on capacities, never on lengths.
 int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
                                 const AttentionDecodeShape& shape,
                                 const AttentionSplitTable& chosen, int64_t wanted);
-// The partial results of `splits` parts: first every o, then every lse.
+// The workspace holds the partial results of the splits: first every o, then every lse.
 int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
                                            const AttentionDecodeShape& shape, int64_t splits);
 uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
                                           const AttentionDecodeShape& shape, int64_t splits);
 int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape);
-// All in x. A launch may have at most 2^31 - 1 blocks: the caller compares these first.
+// All blocks are in x. A launch may have at most 2^31 - 1 blocks: the caller compares these first.
 int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,
                                 int64_t splits);
 int64_t attention_append_blocks(const AttentionDecodeShape& shape);
@@ -78,7 +80,7 @@ struct FastDivision {
 };
 FastDivision fast_division(int64_t divisor);
 
-// With every sequence as long as its table allows: lengths are on the device.
+// Takes every sequence to be as long as its table allows, because lengths are on the device.
 AttentionCost attention_decode_cost(const AttentionProblem& problem, const KernelSpec& spec,
                                     const AttentionDecodeShape& shape, const AttentionMask& mask,
                                     int64_t splits);

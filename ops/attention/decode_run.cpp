@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of flash_attention_decode: parameters, and the launches of append, attention and combine
-// in this order.
+// Implements the plan of flash_attention_decode: parameters, and the launches of append, attention
+// and combine in this order.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMostQueries = int64_t{1} << 30;  // positions are added in 32 bits
 constexpr int64_t kWordBytes = 16;                  // of an append's copy
 
-// What the shapes of a call decide.
+// Holds what follows from the shapes of a call.
 struct DecodePlan {
   AttentionDecodeShape shape;
   size_t kernel = 0;  // of kernels_.decode
@@ -51,7 +51,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   std::shared_ptr<const AttentionSplitTable> splits_;
 };
 
-// One for all plans of the process: making it takes longer than the rest of a plan.
+// All plans of the process share one table, because making a table takes longer than the rest of a
+// plan.
 std::shared_ptr<const AttentionSplitTable> split_table(int multiprocessors) {
   using Tables = std::map<int, std::shared_ptr<const AttentionSplitTable>>;
   static std::mutex mutex;
@@ -208,7 +209,7 @@ Status DecodeExecutor::launch(const Call& call, const DecodePlan& launch) const 
                                  call.stream);
 }
 
-// With every sequence as long as its pages allow: lengths are on the device.
+// Takes every sequence to be as long as its pages allow, because lengths are on the device.
 Result<Estimate> DecodeExecutor::estimate_plan(const Call&, const DecodePlan& launch) const {
   Estimate out;
   if (launch.empty()) return out;

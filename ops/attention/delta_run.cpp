@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_delta behind the plan: the first launch of flash_attention's backward by itself,
-// and the last one where sinks have a gradient.
+// Implements flash_attention_delta behind the plan: the first launch of flash_attention's backward,
+// and the last one if sinks have a gradient.
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/params.h"

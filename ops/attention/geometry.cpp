@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Grids, workspace and costs of the flash attention kernels: arithmetic on shapes alone.
+// Computes grids, workspace and costs of the flash attention kernels from shapes alone.
 #include <algorithm>
 
 #include "codegen/base/integers.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kPartAlignment = 256;  // of each part of a workspace
 
-// Query heads that are rows of one tile, and columns of tiles in the grid.
+// Return the query heads that are rows of one tile, and the columns of tiles in the grid.
 int64_t packed_ratio(const KernelSpec& spec, const AttentionShape& shape) {
   return spec.constant("pack_gqa") != 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
 }
@@ -21,7 +21,7 @@ int64_t grid_heads(const KernelSpec& spec, const AttentionShape& shape) {
 
 using Wide = unsigned __int128;
 
-// Pairs of rows and keys whose key is at most `limit` behind the row.
+// Counts the pairs of rows and keys whose key is at most `limit` behind the row.
 uint64_t pairs_up_to(int64_t rows, int64_t keys, int64_t limit) {
   // Row i has min(keys, i + limit + 1) of them, where that is positive.
   const int64_t first = std::clamp<int64_t>(-limit, 0, rows);  // the first row with any
@@ -31,7 +31,7 @@ uint64_t pairs_up_to(int64_t rows, int64_t keys, int64_t limit) {
          static_cast<uint64_t>(rows - whole) * static_cast<uint64_t>(keys);
 }
 
-// Over the tiles of one column of a sequence: keys read, counting those of each tile.
+// Counts the keys that the tiles of one column of a sequence read, each tile's separately.
 struct Visits {
   Wide keys = 0, blocks = 0;
 };

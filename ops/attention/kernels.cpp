@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Specs of the flash attention family: which kernels a problem needs and with which constants.
+// Makes specs of the flash attention family: which kernels a problem needs and with which
+// constants.
 #include "ops/attention/kernels.h"
 
 #include <algorithm>
@@ -23,15 +24,17 @@ constexpr int kQueueBytes = 256;  // of visits, in a block step
 // measurement can allow; above the second it spills in every step.
 constexpr int kSafeAccumulators = 160, kMostAccumulators = 224;
 
-// Rows first, which decide how often k and v are read, then copies in flight, then few warps, which
-// share each load of k and v between more products. A warp owns 16 or 32 rows.
+// The order is by rows first, which decide how often k and v are read, then by copies in flight,
+// then by few warps, which share each load of k and v between more products. A warp owns 16 or 32
+// rows.
 constexpr AttentionTile kTiles[] = {
     {128, 64, 2, 4}, {64, 64, 2, 4},  {128, 64, 1, 8}, {64, 64, 1, 4},   {128, 64, 2, 8},
     {128, 64, 1, 4}, {128, 32, 2, 4}, {64, 32, 2, 4},  {128, 128, 1, 8}, {64, 32, 1, 4},
 };
 
 // float32 operands are three bfloat16 planes (attention/operand.cuh): tiles of half the elements,
-// and one copy, since the threads that split it cannot run ahead. Rows first, then whole warps.
+// and one copy, since the threads that split it cannot run ahead. The order is by rows first, then
+// by whole warps.
 constexpr AttentionTile kSplitTiles[] = {
     {128, 32, 1, 8}, {64, 32, 1, 4}, {64, 16, 1, 4}, {32, 32, 1, 2}, {32, 16, 1, 2},
 };
@@ -41,7 +44,7 @@ std::span<const AttentionTile> tiles_of(const AttentionProblem& problem) {
   return kTiles;
 }
 
-// Of an element of a tile.
+// Returns the bytes of an element of a tile.
 int element_bytes(const AttentionProblem& problem) { return problem.element == Dtype::f32 ? 6 : 2; }
 
 bool fits(const AttentionProblem& problem, const AttentionTile& tile, const DeviceFacts& facts) {
@@ -49,15 +52,15 @@ bool fits(const AttentionProblem& problem, const AttentionTile& tile, const Devi
          attention_forward_accumulators(problem, tile) <= kMostAccumulators;
 }
 
-// Which of kTiles to begin with. Narrow heads: two copies in flight behind four warps of 32 rows,
-// eight of 16 where registers are short, or half the rows where 128 would all but fill the shared
-// memory. Wide heads: their accumulators want eight warps, or half the rows, and leave room for one
-// copy.
+// Returns the tile of kTiles to begin with. Narrow heads have two copies in flight with four warps
+// of 32 rows, with eight of 16 if registers are short, or with half the rows if 128 would all but
+// fill the shared memory. The accumulators of wide heads need eight warps, or half the rows, and
+// leave room for one copy.
 const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
   if (std::max(problem.head_dim, problem.value_dim) <= 128) {
     const int bytes = attention_forward_smem(problem, kTiles[0]);
     if (4 * bytes > 3 * facts.shared_bytes_per_block) return kTiles[1];
-    // What a mod needs is not known, but that it needs some.
+    // A mod needs registers, but their number is not known.
     const bool safe = attention_forward_accumulators(problem, kTiles[0]) <= kSafeAccumulators &&
                       problem.mods.empty();
     return safe ? kTiles[0] : kTiles[4];

@@ -14,18 +14,19 @@ using Wide = unsigned __int128;
 constexpr int kResidentWarps = 8;
 constexpr int kReservedShared = 1024;  // of each block, by the driver
 
-// What tiles can count on while the rest streams through: FlashAttention-3's scheduler groups heads
-// by 32 MiB on a device of 50 MiB.
+// Returns the bytes of L2 that tiles can use while other data streams through: FlashAttention-3's
+// scheduler groups heads by 32 MiB on a device of 50 MiB.
 int64_t usable_cache(const DeviceFacts& facts) { return int64_t{facts.l2_bytes} * 16 / 25; }
 
-// Blocks of `heads` heads, launched head after head, that all walk the same bytes of their own.
+// Describes the blocks of `heads` heads, launched head after head. All blocks of a head walk the
+// same bytes.
 struct Walk {
   int64_t heads = 0, blocks = 0, bytes = 0;  // blocks and bytes of one head
 };
-// How often the bytes come from memory beyond the first time, times what they are.
+// Returns the bytes that are read from memory again after the first time.
 Wide read_again(const Walk& walk, int64_t running, const DeviceFacts& facts) {
   if (walk.blocks == 0) return 0;
-  // Blocks that run belong to so many heads.
+  // The running blocks belong to this many heads.
   const int64_t in_progress = std::min(ceil_div(running, walk.blocks) + 1, walk.heads);
   const Wide bytes = static_cast<Wide>(walk.bytes);
   if (static_cast<Wide>(in_progress) * bytes <= static_cast<Wide>(usable_cache(facts))) return 0;
@@ -77,7 +78,7 @@ uint64_t attention_backward_memory_bytes(const AttentionProblem& problem,
                                          const AttentionBackwardLaunch& launch,
                                          const std::vector<AttentionSequences>& sequences,
                                          const AttentionCost& cost, const DeviceFacts& facts) {
-  // What lies between the launches is written and read once more.
+  // Data that one launch leaves for another is written and read once more.
   const int64_t row_bytes = 2 * 4 + launch.accumulators * 4 * problem.head_dim;
   Wide bytes = static_cast<Wide>(cost.minimum_bytes) + 2 * launch.rows * shape.heads * row_bytes;
   if (launch.apart) {

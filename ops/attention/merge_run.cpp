@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lse_merge behind the plan: one kernel, no workspace.
+// Implements lse_merge behind the plan: one kernel, no workspace.
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/block_kernels.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What mods add to the flash attention family: their text in its specs, and the kernels
-// that make lists of blocks of a mask_mod.
+// Adds mods to the flash attention family: puts their text into its specs, and makes the kernels
+// that list the blocks of a mask_mod.
 #include <cstddef>
 #include <string_view>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int kWarps = 8;           // as many tiles are classified at once
 constexpr int kKeyTileBytes = 128;  // KeyTile::kBytes of attention/key_tile.cuh
 
-// What the two makers of lists have in common: the tiles of the kernel that walks them.
+// Makes the common part of both list kernels: the tiles of the kernel that walks the lists.
 KernelSpec lists_of(const AttentionProblem& problem, const KernelSpec& walker) {
   KernelSpec spec;
   spec.threads = 32 * kWarps;
@@ -61,7 +61,7 @@ KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const Ke
   spec.set(LATHE_TEMPLATE("attention", "attention_mask_queries", AttentionBackwardParams, softcap));
   spec.smem = "AttentionMaskQueriesSmem";
   spec.smem_bytes = kKeyTileBytes + 4 * kWarps;
-  // A list is one query head's, whether or not a block of the backward has several.
+  // Each list is for one query head, whether or not a block of the backward has several.
   spec.constants.push_back(Constant::flag("heads_apart", "kHeadsApart", true));
   return spec;
 }

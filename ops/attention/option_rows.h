@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Groups of options that the operators of flash attention share.
+// Holds groups of options that the operators of flash attention share.
 #pragma once
 
 #include "ops/attention/schema.h"
@@ -8,7 +8,7 @@
 
 namespace lathe::attention_rows {
 
-// Which keys a row sees, and how its scores are made of products.
+// These options say which keys a row sees, and how products become scores.
 template <typename Options, typename B = Bind<Options>>
 constexpr auto score_options(const char* causal) {
   return std::array{

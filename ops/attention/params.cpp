@@ -8,7 +8,7 @@
 namespace lathe {
 namespace {
 
-// Tensors, sizes, grids and arrays of the workspace.
+// Fills tensors, sizes, grids and arrays of the workspace.
 template <typename Params>
 void fill_call(const AttentionBackwardCall& of, Params* p) {
   fill_tensors<attention::kTensors>(of.call, of.request.problem.packed, p);
@@ -17,7 +17,7 @@ void fill_call(const AttentionBackwardCall& of, Params* p) {
   fill_sections(of.workspace, of.call.workspace, p);
 }
 
-// The sums of dq in the workspace.
+// Fills the sums of dq in the workspace.
 template <typename Params>
 void fill_dq_sums(const AttentionBackwardCall& of, Params* p) {
   put_strides(dense_strides(of.shape.seq_q, of.shape.heads, p->head_dim, of.request.problem.packed),

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a call of flash_attention, or of one of its steps, to the parameters of kernels.
+// Converts a call of flash_attention, or of one of its steps, to the parameters of kernels.
 #pragma once
 
 #include "ops/attention/run.h"
@@ -10,23 +10,24 @@
 
 namespace lathe {
 
-// Texts, types of captured arrays and scalars into the request. INVALID_ARGUMENT for captures that
-// nothing reads, and for gradients through a score_mod that has none.
+// Reads the mods' texts, scalars and types of captured arrays into the request. Returns
+// INVALID_ARGUMENT for captures that no mod reads, and for gradients through a score_mod that has
+// none.
 Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request);
 
-// Lists of blocks in the workspace, and the launch that makes them.
+// Describes the lists of blocks in the workspace, and the launch that makes them.
 struct AttentionLists {
   int64_t entries = 0, counts = 0;  // offsets in bytes
   int64_t stride = 0;               // entries of one list
   int64_t tiles = 0, blocks = 0;    // key tiles of a sequence and blocks of the launch: backward
 };
-// For the kernel that walks them; adds to `sections`.
+// Lay out the lists for the kernel that walks them, in `layout`.
 Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
                                      const AttentionShape& shape, WorkspaceLayout* layout);
 Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
                                       const AttentionShape& shape, WorkspaceLayout* layout);
 
-// What mods read and where the lists are, into the parameters of a kernel.
+// Writes the inputs of mods and the addresses of the lists into the parameters of a kernel.
 template <typename Params>
 void put_mods(const AttentionRequest& request, const Call& call, const AttentionLists& lists,
               Params* p) {
@@ -44,15 +45,15 @@ void put_mods(const AttentionRequest& request, const Call& call, const Attention
   p->visits_stride = lists.stride;
 }
 
-// Sizes of the call, in the fields that a struct has of them.
+// Fills those sizes of the call that the struct has fields for.
 template <typename Params>
 void fill_sizes(const AttentionProblem& problem, const AttentionShape& shape, Params* p) {
   fill_numbers(shape, p);
   fill_numbers(problem, p);
 }
 
-// A window that cuts nothing is none, so that sums of positions and windows stay small. A window
-// cuts nothing that reaches `left` positions back, or `right` ahead.
+// Drops a window that cuts no key, so that sums of positions and windows stay small. A window cuts
+// no key if it reaches `left` positions back, or `right` ahead.
 template <typename Params>
 void fill_windows(const AttentionRequest& request, int64_t left, int64_t right, Params* p) {
   const int64_t back = request.window_left, ahead = request.window_right;
@@ -60,7 +61,7 @@ void fill_windows(const AttentionRequest& request, int64_t left, int64_t right, 
   p->window_right = static_cast<int>(ahead > 0 && ahead >= right ? -1 : ahead);
 }
 
-// Everything that becomes of scores but windows: sizes, scale, softcap, slopes and mods.
+// Fills all that affects scores except windows: sizes, scale, softcap, slopes and mods.
 template <typename Params>
 void fill_scores(const AttentionRequest& request, const AttentionShape& shape, const Call& call,
                  const AttentionLists& lists, Params* p) {
@@ -71,7 +72,7 @@ void fill_scores(const AttentionRequest& request, const AttentionShape& shape, c
   put_mods(request, call, lists, p);
 }
 
-// Strides of rows without gaps: [B, tokens, heads, width].
+// Returns the strides of rows [B, tokens, heads, width] without gaps.
 inline AttentionStrides dense_strides(int64_t tokens, int64_t heads, int64_t width, bool packed) {
   return {packed ? 0 : tokens * heads * width, heads * width, width};
 }
@@ -80,7 +81,7 @@ AttentionForwardParams attention_forward_params(const AttentionRequest& request,
                                                 const KernelSpec& spec, const AttentionShape& shape,
                                                 const Call& call, const AttentionLists& lists);
 
-// One call of the backward, with the layout of its workspace.
+// Holds one call of the backward, with the layout of its workspace.
 struct AttentionBackwardCall {
   const AttentionRequest& request;
   const AttentionShape& shape;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Block ranges and the heuristics that need nothing but lengths. Divisions are of non-negative
-// numbers only: C++ rounds towards zero, a range towards minus infinity.
+// Computes block ranges and the heuristics that need only lengths. Only non-negative numbers are
+// divided, because C++ rounds towards zero and a range towards minus infinity.
 #include "ops/attention/ranges.h"
 
 #include <algorithm>
@@ -13,14 +13,15 @@ namespace {
 
 // Above this the keys and values of one head no longer stay in L2 between its tiles.
 constexpr int64_t kCacheBytes = 50ll << 20;
-// No more partial results than this for one row, whoever asks.
+// One row has at most this many partial results, also if the caller asks for more.
 constexpr int64_t kMostSplits = 256;
 // Fewer key blocks are not worth a second kernel.
 constexpr int64_t kFewBlocks = 4;
-// As good as the best, for the fewest splits.
+// A number of splits whose fill is at least this share of the best counts as good; the fewest such
+// splits win.
 constexpr double kGoodFill = 0.85;
 
-// The share of the last wave, and of all before it, that has work.
+// Returns the share of all waves that has work.
 double fill(int64_t blocks, int64_t multiprocessors) {
   const int64_t waves = ceil_div(blocks, multiprocessors);
   return static_cast<double>(blocks) / static_cast<double>(waves * multiprocessors);

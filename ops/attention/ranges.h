@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which keys a query row keeps and which blocks a tile visits: arithmetic on positions alone.
-// The device text computes the same ranges; the host needs them for costs, splits and tests.
+// Computes which keys a query row keeps and which blocks a tile visits, from positions alone. The
+// device text computes the same ranges; the host needs them for costs, splits and tests.
 //
 // Row i of a sequence keeps the keys lo(i) <= j <= hi(i); both diagonals end at the bottom right.
 #pragma once
@@ -21,7 +21,7 @@ struct AttentionMask {
   int64_t last_key(int64_t row) const;   // hi(row); below lo(row): the row is empty
 };
 
-// Blocks [begin, end), none if begin == end.
+// Holds blocks [begin, end), none if begin == end.
 struct BlockRange {
   int64_t begin = 0, end = 0;
 
@@ -43,22 +43,26 @@ struct KeyBlocks {
 KeyBlocks attention_key_blocks(const AttentionMask& mask, int64_t row_begin, int64_t row_end,
                                int64_t block);
 
-// The query blocks that hold a row which keeps one of the keys [key_begin, key_end), which are not
-// none and lie within the sequence; rows between that keep none of them may be among them.
+// Returns the query blocks that hold a row which keeps one of the keys [key_begin, key_end). There
+// is at least one such key, and all lie within the sequence. Rows in between that keep none of the
+// keys may be included.
 BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, int64_t key_end,
                                   int64_t block);
 
-// Part `split` of `splits` of a range; the last ones may be empty.
+// Returns part `split` of `splits` of a range; the last parts may be empty.
 BlockRange attention_split(const BlockRange& range, int64_t split, int64_t splits);
 
-// The query rows [begin, end) of tile `tile`, `ratio` query heads being rows of it (1: not packed).
+// Returns the query rows [begin, end) of tile `tile`. `ratio` query heads are rows of one tile (1:
+// not packed).
 BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries);
 
-// Whether packing the `ratio` query heads of a key head into one tile wastes fewer rows of it, or,
-// with packed lengths, always. A group of one head is packed as it is: false.
+// Returns whether to pack the `ratio` query heads of a key head into one tile: if that wastes fewer
+// rows of the tile or, with packed lengths, always. Returns false for a group of one head, which
+// needs no packing.
 bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool packed);
 
-// Into how many parts the keys of each tile are cut, so that few tiles fill the device.
+// Describes a launch for attention_num_splits, which cuts the keys of each tile into splits so that
+// few tiles fill the device.
 struct SplitProblem {
   int64_t tiles = 0;  // of the whole launch, after packing of heads
   int64_t multiprocessors = 0;
@@ -69,10 +73,10 @@ struct SplitProblem {
   int64_t limit = 128;
 };
 int64_t attention_num_splits(const SplitProblem& question);
-// The same of 1..limit key blocks where it is tiles that are short; in one pass, for tables.
+// Returns the same for 1..limit key blocks if there are too few tiles; one pass fills a table.
 std::vector<int64_t> attention_num_splits_by_blocks(int64_t tiles, int64_t multiprocessors,
                                                     int64_t limit);
-// A number of splits that was asked for, bounded by what is there.
+// Returns a requested number of splits, bounded by the number of key blocks.
 int64_t attention_clamp_splits(int64_t splits, int64_t key_blocks);
 
 }  // namespace lathe

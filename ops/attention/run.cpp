@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of flash_attention: which kernels it holds, which of them a call takes, the launches.
+// Implements the plan of flash_attention: which kernels it holds, which of them a call takes, the
+// launches.
 #include "ops/attention/run.h"
 
 #include <algorithm>
@@ -27,8 +28,8 @@ struct AttentionSlots {
   AttentionBackwardKernels backward;           // empty slots without a backward
 };
 
-// What the shapes of a call decide. The lists of a mask_mod lie behind the backward's part of the
-// workspace.
+// Holds what follows from a call's shapes. The lists of a mask_mod lie behind the backward's part
+// of the workspace.
 struct AttentionPlan {
   AttentionShape shape;
   AttentionShape whole;  // of grids: packed rows of no sequence are padding, which somebody writes
@@ -56,7 +57,7 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
   }
   bool has_backward() const { return kernels_.backward.prepare.has_value(); }
-  // What a problem with open extents leaves to its calls.
+  // Checks extents that a problem leaves open to its calls.
   Status check(const AttentionPlan& plan) const;
   Status plan_backward(AttentionPlan* plan) const;
   Status plan_lists(AttentionPlan* plan) const;
@@ -266,7 +267,7 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
   return {};
 }
 
-// Both kinds of blocks, unless the problem declares enough to tell which.
+// Returns both kinds of blocks, unless the problem declares enough to tell which.
 Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
                                          const DeviceFacts& facts) {
   if (request.ratio == 1) return AttentionHeadChoice{true, false};

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention behind the plan: what a problem asks for, and the checks of its own.
+// Implements flash_attention behind the plan: the request of a problem, and the operator's own
+// checks.
 #pragma once
 
 #include "ops/attention/backward_kernels.h"
@@ -12,7 +13,7 @@
 
 namespace lathe {
 
-// What makes the code, and the numbers that are only handed to it.
+// Holds the properties that select the code, and the numbers that are only passed to the kernels.
 struct AttentionRequest {
   AttentionProblem problem;
   float softmax_scale = 0, softcap = 0;            // softcap 0: none
@@ -23,43 +24,45 @@ struct AttentionRequest {
   std::array<int, 4> captured = {-1, -1, -1, -1};  // tensors that they read, as in the table
   AttentionGradients gradients;                    // those that are asked for
   AttentionOptions options;                        // of flash_attention
-  // What the problem declares, for choices that fit it: kUnknown where it varies.
+  // `declared` and `ratio` are the problem's extents, for choices that fit them; kUnknown if an
+  // extent varies.
   AttentionShape declared;
   int64_t ratio = kUnknown;  // query heads of a key head
   int64_t sm_margin = 0;     // multiprocessors that steps leave to an exchange
 };
 
-// Refuses what the tables cannot say: widths, groups of heads that are not whole, and tensors of
-// which some are packed and some are not.
+// Refuses problems that the tables cannot exclude: wrong widths, groups of heads that are not
+// whole, and tensors of which some are packed and some are not.
 Status check_attention(const Resolved& resolved);
 
-// A width of queries and keys, or of values: known, and one that kernels are made for.
+// Checks that a width of queries and keys, or of values, is known and one that kernels are made
+// for.
 Status check_head_width(const char* tensor, const char* dim, int64_t width);
 
 // Returns the part of a request that all operators of the family have: types, widths, windows,
-// softcap, ALiBi and mods. The arguments are tensors of the operator. UNSUPPORTED, by name, for
-// what no template covers.
+// softcap, ALiBi and mods. The arguments are tensors of the operator. Returns UNSUPPORTED, by name,
+// for features that no template covers.
 Result<AttentionRequest> score_request(const Resolved& resolved, int element, int capture_0,
                                        int alibi_slopes);
 
-// The shape that kernels' geometry depends on; kUnknown where an extent is.
+// Returns the shape that the kernels' geometry depends on; kUnknown where an extent is kUnknown.
 AttentionShape attention_shape(const Extents& extents, bool packed);
 
-// The request of flash_attention.
+// Returns the request of flash_attention.
 Result<AttentionRequest> attention_request(const Resolved& resolved);
 
-// INVALID_ARGUMENT for options that mean nothing without ranks that exchange keys.
+// Returns INVALID_ARGUMENT for options that have no meaning without ranks that exchange keys.
 Status check_without_ranks(const AttentionRequest& request);
 
 // Chooses kernels; compiles nothing.
 MadeExecutor make_attention(const AttentionRequest& request, const DeviceFacts& facts);
 
 Status check_attention_values(const Values& values);
-// Pages: block_table within the cache as far as it is in use, cache_seqlens within block_table, and
-// no page that one sequence appends to in use by another.
+// Checks pages: used entries of block_table lie within the cache, cache_seqlens fits block_table,
+// and no page that one sequence appends to is used by another.
 Status check_decode_values(const Values& values);
-// Attention ranges: intervals within rows and keys, ascending, and no row sees a key in two of
-// them. Positions are small enough to add.
+// Checks attention ranges: intervals lie within rows and keys and ascend, no row sees a key in two
+// of them, and positions are small enough to add.
 Status check_block_values(const Values& values);
 Status check_delta_values(const Values& values);
 Status check_merge_values(const Values& values);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators flash_attention and flash_attention_decode.
+// Defines the operators flash_attention and flash_attention_decode.
 #include "ops/attention/schema.h"
 
 #include "ops/attention/option_rows.h"

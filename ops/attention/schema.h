@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors and options of flash attention, over whole or packed sequences and over pages.
+// Lists the tensors and options of flash attention, over whole or packed sequences and over pages.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace attention_rows {
 inline constexpr const char* kHalves = "f16|bf16|f32";
 inline constexpr const char* kAnyType = "f32|f16|bf16|i32|i64";
 
-// Arrays that a score_mod or a mask_mod reads.
+// A score_mod or a mask_mod reads these arrays.
 inline constexpr std::array kCaptures = {
     input("capture_0", "C0", kAnyType, "Mods read it as captures.get<0>(i).").optional(),
     input("capture_1", "C1", kAnyType, "The same, captures.get<1>(i).").optional(),
@@ -111,7 +111,7 @@ inline constexpr int q = at("q"), k_cache = at("k_cache"), v_cache = at("v_cache
 
 }  // namespace attention_decode
 
-// How a score is made; score_mod and mask_mod are texts, which the problem keeps.
+// Says how a score is computed. score_mod and mask_mod are texts, which the problem keeps.
 struct ScoreOptions {
   std::optional<float> softmax_scale;  // none: D^-0.5
   bool causal = false;

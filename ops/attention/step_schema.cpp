@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators that a ring of attention is made of.
+// Defines the operators that a ring of attention is made of.
 #include "ops/attention/step_schema.h"
 
 #include "ops/attention/block.h"

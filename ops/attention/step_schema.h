@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors and options of a ring's steps.
+// Lists the tensors and options of a ring's steps.
 #pragma once
 
 #include "ops/attention/schema.h"
 
 namespace lathe {
 
-// A step of ring attention over one block of keys. Rows and keys may be any parts of sequences, in
-// any order; either `ranges` or `q_pos` and `k_pos` say who sees whom, in every row of a batch
-// alike. The caller keeps (out, lse) from step to step, and begins with first = 1, or with out 0
-// and lse -inf.
+// attention_block is a step of ring attention over one block of keys. Rows and keys may be any
+// parts of sequences, in any order. Either `ranges` or `q_pos` and `k_pos` say which rows see which
+// keys, in every row of a batch alike. The caller keeps (out, lse) from step to step, and begins
+// with first = 1, or with out 0 and lse -inf.
 namespace attention_block {
 
 using namespace attention_rows;
@@ -51,8 +51,9 @@ inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"
 
 }  // namespace attention_block
 
-// Its gradients, block by block: dk and dv travel with the block, dq stays with the rows. lse and
-// delta are those of all blocks together, sinks included: flash_attention_delta makes delta, once.
+// attention_block_bwd computes the gradients of a block step. dk and dv travel with the block, dq
+// stays with the rows. lse and delta are those of all blocks together, sinks included.
+// flash_attention_delta computes delta once.
 namespace attention_block_bwd {
 
 using attention_block::kInputs;

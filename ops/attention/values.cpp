@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-// The pages of a cache, and what a call appends to them.
+// Holds the pages of a cache, and what a call appends to them.
 struct Pages {
   explicit Pages(const Values& values)
       : pages(values[Dim::P]),
@@ -33,7 +33,7 @@ struct Pages {
   std::vector<int64_t> entries, lengths;
 };
 
-// Also gathers which sequence appends to which page.
+// Checks the table's entries, and gathers which sequence appends to which page.
 Status check_entries(const Pages& cache, std::map<int64_t, size_t>* writers) {
   const int64_t room = cache.width * cache.page;
   for (size_t b = 0; b < cache.lengths.size(); ++b) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Grids, buffers and costs of the causal_conv1d kernels: arithmetic on shapes alone.
+// Computes grids, buffers and costs of the causal_conv1d kernels from shapes alone.
 #include <algorithm>
 
 #include "codegen/base/integers.h"
@@ -16,7 +16,8 @@ int64_t warps_of(const KernelSpec& spec) { return spec.threads / 32; }
 
 Grid line(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
 
-// Rows read before, or after, the runs of tokens that warps walk, in all rows of the batch.
+// Counts the rows read before, or after, the runs of tokens that warps walk, in all rows of the
+// batch.
 struct ExtraRows {
   uint64_t before = 0, after = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Specs of the causal_conv1d family: which kernels a problem needs and with which constants.
+// Makes specs of the causal_conv1d family: which kernels a problem needs and with which constants.
 #include "ops/conv/kernels.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lathe {
 namespace {
 
-// The bytes of shared memory any device gives without asking for more.
+// Every device gives a block this many bytes of shared memory by default.
 constexpr int kDefaultShared = 48 * 1024;
 // Rows in flight of the update kernel's block: so many sequences share one staged filter.
 constexpr int kUpdateWarps = 8;
@@ -79,7 +79,8 @@ void add_common(KernelSpec* spec, const ConvProblem& problem, bool weight, int v
   constants.push_back(Constant::integer("vector", "kVectorBytes", vector));
 }
 
-// A kernel whose warps walk runs of tokens; `own` are the constants that the other one lacks.
+// Returns a kernel whose warps walk runs of tokens. `own` are the constants that the other walk
+// lacks.
 KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile, int vector,
                      std::initializer_list<Constant> own) {
   add_common(&spec, problem, true, vector);

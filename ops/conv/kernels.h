@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The causal_conv1d family on the host: which kernels a problem needs, with which tiles, how large
-// their grids are and what they move. Pure functions of integers.
+// Describes the causal_conv1d family on the host: which kernels a problem needs, with which tiles,
+// how large their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
 #include <cstdint>
@@ -18,40 +18,42 @@
 
 namespace lathe {
 
-// Tile constants: part of the spec, never functions of T, B or N.
+// Tile constants are part of the spec. They never depend on T, B or N.
 struct ConvTile {
   int tokens = 64;  // tokens one thread walks
   int warps = 4;    // threads = 32 * warps
-  // How the threads of a block are laid over (channels, tokens) is the template's affair.
+  // The template decides how the threads of a block cover (channels, tokens).
 };
 
-// All configurations worth trying, the default first. The tuner and choose() share this list.
+// Returns all configurations worth trying, the default first. The tuner and choose() share this
+// list.
 std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts);
-// UNSUPPORTED if the device's shared memory is too small for any of them.
+// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
 Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& facts);
 
-// Geometry. `tokens` = end - begin of this rank.
+// Holds the geometry of a call. `tokens` = end - begin of this rank.
 struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
 };
 
-// A way to compute causal_conv1d_update.
+// A ConvUpdate is one implementation of causal_conv1d_update.
 using ConvUpdate = Implementation<ConvProblem, ConvShape, ConvUpdateParams>;
-// X(implementation), in the order in which they are taken where nothing was tuned.
+// Lists X(implementation), in the order in which they are taken if nothing was tuned.
 #define LATHE_CONV_UPDATES(X) X(conv_update_sequences) X(conv_update_row)
 #define LATHE_CONV_DECLARE(name) extern const ConvUpdate name;
 LATHE_CONV_UPDATES(LATHE_CONV_DECLARE)
 #undef LATHE_CONV_DECLARE
 std::span<const ConvUpdate* const> conv_updates();
 
-// The spec that updates have in common: that of a block with a warp for each of several sequences.
+// Returns the spec that updates have in common: a block has a warp for each of several sequences.
 KernelSpec conv_update_spec(const ConvProblem& problem);
-// Bytes that a warp of an update stages: the filter of its channels, and their slots of the state.
+// Holds the bytes that a warp of an update stages: the filter of its channels, and their slots of
+// the state.
 struct ConvUpdateShared {
   int filter = 0, slots = 0;
 };
 ConvUpdateShared conv_update_shared(const ConvProblem& problem);
-// Shared memory that every device gives a block without being asked, in bytes.
+// Returns the bytes of shared memory that a block has by default.
 int conv_shared_limit(const DeviceFacts& facts);
 
 struct ConvKernels {
@@ -67,8 +69,8 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
 
 int64_t conv_vector(const KernelSpec& spec);  // elements of one access
 
-// The constants of a spec that a walk's grid depends on. An executor keeps them: a launch has no
-// time to look constants up by their names.
+// Holds the constants of a spec that a walk's grid depends on. An executor keeps them, because a
+// launch has no time to look up constants by name.
 struct ConvWalk {
   ConvWalk() = default;
   ConvWalk(const KernelSpec& spec);
@@ -77,13 +79,14 @@ struct ConvWalk {
 };
 int64_t conv_tiles(const ConvWalk& walk, int64_t tokens);  // token tiles of one batch row
 int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
-// A launch over `tiles` token tiles and `state_tiles` state tiles (either may be 0, not both).
+// Returns the grid of a launch over `tiles` token tiles and `state_tiles` state tiles (either may
+// be 0, not both).
 Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape);
 
-// Reference: causal_conv1d.md, section 9.
+// The formulas are in causal_conv1d.md, section 9.
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape);
 
 }  // namespace lathe

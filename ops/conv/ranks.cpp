@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The launches of causal_conv1d on one rank among several. Only the first token tile and the state
-// tiles need the halo: all others run while the messages travel.
+// Launches causal_conv1d on one rank among several. Only the first token tile and the state tiles
+// need the halo: all others run while the messages travel.
 #include <algorithm>
 
 #include "ops/conv/run.h"
 
 namespace lathe {
 
-// The steps that collective/plans/conv_halo.h calls, with the parameters they launch. On the stack
-// of one call.
+// Holds the steps that collective/plans/conv_halo.h calls, with their launch parameters. The object
+// lives on the stack of one call.
 struct ShardedConv {
   const ConvExecutor& executor;
   const Call& call;

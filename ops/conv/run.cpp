@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of causal_conv1d: kernels, workspace, parameters, and the launches of a single rank.
+// Implements the plan of causal_conv1d: kernels, workspace, parameters, and the launches of a
+// single rank.
 #include "ops/conv/run.h"
 
 #include <algorithm>

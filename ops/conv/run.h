@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv1d behind the plan: how a call becomes parameters, launches and messages.
+// Implements causal_conv1d behind the plan: a call becomes parameters, launches and messages.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace lathe {
 
-// Where a rank's part lies, and the shape the kernels' geometry depends on.
+// Says where a rank's shard lies, and the shape that the kernels' geometry depends on.
 struct ConvPart {
   int64_t length = 0, begin = 0, end = 0;
   ConvShape shape;
 };
 ConvPart conv_part(const Call& call);
 
-// The fields that say where a part lies, of any parameter struct that has them.
+// Fills the fields that say where a shard lies, in any parameter struct that has them.
 template <typename Params>
 void fill_part(const ConvPart& part, Params* p) {
   p->batch = static_cast<int>(part.shape.batch);
@@ -33,7 +33,8 @@ void fill_part(const ConvPart& part, Params* p) {
   if constexpr (requires { p->end; }) p->end = static_cast<int>(part.end);
 }
 
-// Token tiles [first, first + tiles) of a part and its state tiles; nothing if there are neither.
+// Launches token tiles [first, first + tiles) of a shard and its state tiles; nothing if there are
+// neither.
 template <typename Params>
 Status launch_tiles(const KernelSlot& kernel, const ConvWalk& walk, const ConvShape& shape,
                     Params p, int first, int tiles, int state_tiles, CUstream stream) {
@@ -44,7 +45,7 @@ Status launch_tiles(const KernelSlot& kernel, const ConvWalk& walk, const ConvSh
   return kernel.launch(conv_grid(walk, shape, p.tiles, p.state_tiles), &p, stream);
 }
 
-// Offsets of the sections of the workspace. Those that a call has no use for have no bytes.
+// Holds the offsets of the workspace's sections. A section that a call does not use has no bytes.
 struct ConvWorkspace {
   int64_t partials = 0;                    // float32 [B * tiles, W + 1, D]
   int64_t sums = 0;                        // float32 [W + 1, D], all-reduced over the ranks
@@ -68,14 +69,14 @@ class ConvExecutor final : public Executor {
  private:
   friend struct ShardedConv;
 
-  // The halo's plan of a call; without ranks an empty one.
+  // Returns the halo plan of a call, an empty one without ranks.
   HaloPlan halo(const Call& call) const;
   Result<ConvWorkspace> lay_out(const Call& call, const ConvPart& part, const HaloPlan& halo) const;
   ConvForwardParams forward_params(const Call& call, const ConvPart& part) const;
   ConvBackwardParams backward_params(const Call& call, const ConvPart& part,
                                      const ConvWorkspace& workspace) const;
   Status weight_grad(const Call& call, const ConvPart& part, const ConvWorkspace& workspace) const;
-  // The launches of one rank among several: ranks.cpp.
+  // Launches one rank among several; see ranks.cpp.
   Status run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
                      const ConvWorkspace& workspace) const;
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators causal_conv1d and causal_conv1d_update.
+// Defines the operators causal_conv1d and causal_conv1d_update.
 #include "ops/conv/schema.h"
 
 #include "ops/conv/run.h"
@@ -24,7 +24,8 @@ Status check_conv(const Resolved& resolved) {
   return check_width("weight", "W", resolved[Dim::W], 1, kMinWidth, kMaxWidth);
 }
 
-// What both operators ask for; the arguments are tensors of the operator.
+// Returns the part of a problem that both operators share. The arguments are tensors of the
+// operator.
 ConvProblem filter_problem(const Resolved& resolved, int x, int weight, int bias, int residual) {
   ConvProblem asked;
   asked.x = resolved.dtype(x);

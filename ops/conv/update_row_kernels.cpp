@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv1d_update with the warps of a block along the channels of one sequence.
+// Implements causal_conv1d_update with the warps of a block along the channels of one sequence.
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "ops/conv/kernels.h"

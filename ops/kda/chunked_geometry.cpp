@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Grids, workspace and cost of chunked KDA: arithmetic on shapes alone.
+// Computes grids, workspace and cost of chunked KDA from shapes alone.
 #include <algorithm>
 #include <initializer_list>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Specs of chunked KDA: which kernels a problem needs, with which tiles and constants.
+// Makes specs of chunked KDA: which kernels a problem needs, with which tiles and constants.
 #include "ops/kda/chunked_kernels.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ constexpr int kPanel = 64;  // columns that rows in shared memory come in
 constexpr int kBackwardThreads = 256, kFinishThreads = 256;
 constexpr int kPassKeys = 32;  // columns of K that the gradients are worked on at a time
 
-// Of 16 tokens: three tiles of 16-bit rows and two of pairs, three times over where a float32 is
-// the sum of three, the decay, three numbers a token, and float32 pairs.
+// Returns the bytes of a block of 16 tokens: three tiles of 16-bit rows and two of pairs (three
+// planes of each for float32), the decay, three numbers a token, and float32 pairs.
 int block_bytes(const KdaProblem& problem) {
   const int width = kda_padded_keys(problem), planes = problem.element == Dtype::f32 ? 3 : 1;
   return round_up(planes * (3 * 16 * 2 * width + 2 * 512) + 4 * width + 3 * 64 + 16 * 4 * 24, 1024);

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Chunked KDA on the host: tiles, specs, grids, workspace and cost of its launches. Pure functions
-// of integers.
+// Describes chunked KDA on the host: tiles, specs, grids, workspace and cost of its launches. Pure
+// functions of integers.
 //
-// The forward is one walk over the tokens. The backward walks back, and forward once more unless
-// the forward has left what that gives; then chunks of 64 tokens go on their own, and the gradients
-// of A_log and dt_bias are summed over them.
+// The forward is one walk over the tokens. The backward walks back. It also walks forward once more
+// unless the forward has saved the values and states. Then chunks of 64 tokens are computed
+// independently, and the gradients of A_log and dt_bias are summed over them.
 #pragma once
 
 #include "ops/kda/kernels.h"
@@ -13,9 +13,9 @@
 
 namespace lathe {
 
-// Of a walk: a block owns the values of a head that its warps have in registers, 16 each, and
-// prepares as many blocks of 16 tokens at once. Part of the spec, a function of the widths and
-// never of a length, a batch or a number of heads.
+// Holds the tile of a walk. A thread block owns the values of a head that its warps have in
+// registers, 16 each, and prepares one block of 16 tokens per warp at once. The tile is part of the
+// spec. It depends on the widths, never on a length, a batch or a number of heads.
 struct KdaWalkTile {
   int warps = 8;
 
@@ -23,15 +23,16 @@ struct KdaWalkTile {
   bool operator==(const KdaWalkTile&) const = default;
 };
 
-// K as kernels have it: 64, 128, 192 or 256.
+// Returns K as kernels have it: 64, 128, 192 or 256.
 int kda_padded_keys(const KdaProblem& problem);
-// Shared memory: a prepared block for each warp, and rows of v.
+// Returns the bytes of shared memory: a prepared block for each warp, and rows of v.
 int kda_walk_smem(const KdaProblem& problem, const KdaWalkTile& tile);
 int kda_backward_smem(const KdaProblem& problem);
 
-// All configurations worth trying, the default first. The tuner and choose() share this list.
+// Returns all configurations worth trying, the default first. The tuner and choose() share this
+// list.
 std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const DeviceFacts& facts);
-// UNSUPPORTED if the device's shared memory is too small for any of them.
+// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
 
 struct KdaChunkedKernels {
@@ -44,16 +45,16 @@ struct KdaChunkedKernels {
   KernelSlot finish;    // kda_backward_finish
 };
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
-// The walks with a tile that the caller picked from the candidates.
+// Return the walks with a tile that the caller picked from the candidates.
 KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile);
 KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile);
 KernelSpec kda_backward_spec(const KdaProblem& problem);
 KernelSpec kda_backward_finish_spec();
 
-// Blocks of a walk that the device has room for.
+// Returns how many blocks of a walk the device holds at once.
 int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts);
 
-// Geometry. T tokens of each of the batch's rows, or of all packed sequences.
+// Holds the geometry. `tokens` is T: of each row of the batch, or of all packed sequences.
 struct KdaChunkedShape {
   int64_t sequences = 0, heads = 0, value_heads = 0;
   int64_t tokens = 0;
@@ -61,16 +62,16 @@ struct KdaChunkedShape {
 };
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape);   // tokens of all
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // params/kda_chunked.h
-// Chunks of `size` tokens that chunk_states has, at most: packed lengths are on the device.
+// Returns the most chunks of `size` tokens that chunk_states has; packed lengths are on the device.
 int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);
-// Into how many segments a call cuts its sequences; `asked` as the option: 0 leaves it to the
-// shape. A problem that is neither segmented nor warmed up has one.
+// Returns into how many segments a call cuts its sequences. `asked` is the option; 0 leaves the
+// choice to the shape. A problem that is neither segmented nor warmed up has one segment.
 int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                      const DeviceFacts& facts, const KdaChunkedShape& shape, int asked);
 
-// Blocks of each launch of one call, all in x; 0: there is nothing for it to do. A launch may have
-// at most 2^31 - 1, which the caller compares; no number here wraps around.
+// Holds the blocks of each launch of one call, all in x; 0: the launch is skipped. A launch may
+// have at most 2^31 - 1 blocks, which the caller checks. No number here wraps around.
 struct KdaLaunch {
   int64_t summary_forward = 0, summary_back = 0;  // of one launch
   int64_t merge = 0;
@@ -86,8 +87,8 @@ struct KdaLaunch {
 KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                      const KdaChunkedShape& shape);
 
-// Offsets of the parts of the workspace; a part that a call has no use for has no bytes.
-// `saved_outside`: what the forward leaves has tensors of its own.
+// Holds the offsets of the workspace's sections. A section that a call does not use has no bytes.
+// `saved_outside`: the caller's tensors hold the forward's saved values and states.
 struct KdaWorkspace {
   int64_t summaries = 0;     // float32 [N, segments, HV, V, K]
   int64_t transitions = 0;   // float32 [N, segments, HV, K, K]
@@ -100,12 +101,12 @@ struct KdaWorkspace {
   int64_t bias_sums = 0;     // float32 [slots, HV, K]
   int64_t total = 0;
 };
-// INVALID_ARGUMENT where the sum passes 2^63.
+// Returns INVALID_ARGUMENT if the sum passes 2^63.
 Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedShape& shape,
                                    bool saved_outside);
 
-// Every tensor once is the minimum; bytes count what the launches read of memory and write, of what
-// L2 holds once, tensor operations what their matrix instructions do.
+// The minimum counts every tensor once. Bytes count what the launches read from memory and write;
+// data that L2 holds counts once. Tensor operations count the work of the matrix instructions.
 Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                       const KdaChunkedShape& shape, int64_t chunk_size);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of `kda`: which kernels it holds, the workspace of a call, the launches.
+// Implements the plan of `kda`: which kernels it holds, the workspace of a call, the launches.
 #include "ops/kda/chunked_run.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Result<KdaPlan> KdaExecutor::plan(const Call& call) const {
   return out;
 }
 
-// What segments start from, for the walks of both directions.
+// Computes the states that segments start from, for the walks of both directions.
 Status KdaExecutor::run_segments(const KdaCall& of) const {
   if (of.launch.summary() > 0) {
     const KdaSummaryParams p = kda_summary_params(of, walk());
@@ -127,8 +127,8 @@ Result<Estimate> KdaExecutor::estimate_plan(const Call& call, const KdaPlan& pla
 
 namespace {
 
-// Whether a call may come to have more than one segment: one of few and long sequences, unless the
-// problem declares otherwise.
+// Returns whether a call may have more than one segment: one of few and long sequences may, unless
+// the problem declares otherwise.
 bool may_cut(const KdaRequest& request, const KdaChunkedKernels& kernels,
              const DeviceFacts& facts) {
   KdaChunkedShape shape = request.declared;

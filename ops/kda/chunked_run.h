@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda behind the plan: one rank's launches, and those of a rank among several.
+// Implements kda behind the plan: the launches of a single rank, and those of a rank among several.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace lathe {
 
-// What a plan made of a shard: who exchanges what, and the lengths of the part on the device.
+// Holds what a plan made of a shard: which rank exchanges which states, and the lengths of the
+// rank's part on the device.
 struct KdaShardState final : ShardState {
   template <typename Offset>
   Status upload(const Device& device) {
@@ -27,8 +28,8 @@ struct KdaShardState final : ShardState {
   KdaStatesPlan plan;
   KdaMessages messages;
   int64_t sequences = 0;  // of the whole axis; fixed lengths: not told
-  // Filled by each run without allocating: a group, and so a plan and its shards, runs one call at
-  // a time.
+  // Each run fills these without allocating. A group, and so a plan and its shards, runs one call
+  // at a time.
   mutable std::vector<Transfer> sends, receives;
 };
 
@@ -36,7 +37,7 @@ inline const KdaShardState& state_of(const Call& call) {
   return *static_cast<const KdaShardState*>(call.shard_state);
 }
 
-// What the shapes of a call decide.
+// Holds what follows from the shapes of a call.
 struct KdaPlan {
   KdaChunkedShape shape;
   KdaLaunch launch;
@@ -62,14 +63,14 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
 
   const KdaProblem& problem() const { return request_.problem; }
   KdaChunkedShape shape(const Call& call) const;
-  // What a problem with open extents leaves to its calls; the blocks of its launches.
+  // Checks extents that a problem leaves open to its calls, and returns the blocks of the launches.
   Result<KdaLaunch> check(const Call& call, const KdaChunkedShape& shape) const;
   Status run_segments(const KdaCall& of) const;
   Status run_merge(const KdaCall& of) const;
   Status run_forward(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
 
-  // Of a rank among several: kda_part.cpp, kda_sharded.cpp.
+  // A rank among several uses these functions: part_run.cpp, ranks.cpp.
   Status check_part(const Call& call) const;
   KdaChunkedShape part_shape(const Call& call) const;
   Result<KdaRankWorkspace> rank_workspace(const Call& call, const KdaPlan& plan) const;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Specs of the KDA family: which kernels a problem needs and with which constants.
+// Makes specs of the KDA family: which kernels a problem needs and with which constants.
 #include "ops/kda/kernels.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The KDA family on the host: which kernels a problem needs, with which tiles, how large their
-// grids are and what they move. Pure functions of integers.
+// Describes the KDA family on the host: which kernels a problem needs, with which tiles, how large
+// their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace lathe {
 
-// How a block of kda_recurrent divides K and V: part of the spec, a function of the widths and
-// never of a length, a batch or a number of heads.
+// Says how a block of kda_recurrent divides K and V. The tile is part of the spec. It depends on
+// the widths, never on a length, a batch or a number of heads.
 struct KdaRecurrentTile {
   int key_lanes = 16;  // lanes of a warp over K, 8 or 16; the others go over V
   int warps = 4;       // side by side along V
@@ -26,35 +26,36 @@ struct KdaRecurrentTile {
   bool operator==(const KdaRecurrentTile&) const = default;
 };
 
-// All configurations worth trying, the default first. The tuner and choose() share this list.
+// Returns all configurations worth trying, the default first. The tuner and choose() share this
+// list.
 std::vector<KdaRecurrentTile> kda_recurrent_candidates(const KdaProblem& problem,
                                                        const DeviceFacts& facts);
-// UNSUPPORTED if the device's shared memory is too small for any of them.
+// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
 Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const DeviceFacts& facts);
-// Shared memory of a block: two buffers of one token per warp.
+// Returns the bytes of shared memory of a block: two buffers of one token per warp.
 int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
-// UNSUPPORTED, by name, for types and widths that no kernel of the family has.
+// Returns UNSUPPORTED, by name, for types and widths that no kernel of the family has.
 Status kda_check(const KdaProblem& problem);
 
 struct KdaKernels {
   KernelSlot recurrent;
 };
 Result<KdaKernels> kda_kernels(const KdaProblem& problem, const DeviceFacts& facts);
-// The same with a tile that the caller picked from the candidates.
+// Returns the kernel with a tile that the caller picked from the candidates.
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
-// Geometry. `rows`: tokens of all sequences.
+// Holds the geometry. `rows` counts the tokens of all sequences.
 struct KdaShape {
   int64_t sequences = 0, heads = 0, value_heads = 0;
   int64_t rows = 0;
 };
-// One block per tile of V, value head and sequence, all in x. A launch may have at most 2^31 - 1
-// blocks: the caller compares this number, of one sequence, first.
+// Counts one block per tile of V, value head and sequence, all in x. A launch may have at most 2^31
+// - 1 blocks: the caller compares this number, of one sequence, first.
 int64_t kda_recurrent_blocks(const KernelSpec& spec, const KdaShape& shape);
 Grid kda_recurrent_grid(const KernelSpec& spec, const KdaShape& shape);
 
-// Which states a call of kda_recurrent reads and writes.
+// Says which states a call of kda_recurrent reads and writes.
 struct KdaStateTraffic {
   bool initial = false, final = false;  // without a pool; with one every state is
 };

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Filling the parameters of chunked KDA.
+// Fills the parameters of chunked KDA.
 #include "ops/kda/params.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-// Tensors, sizes and arrays of the workspace.
+// Fills tensors, sizes and arrays of the workspace.
 template <typename Params>
 void fill(const KdaCall& of, Params* p) {
   fill_tensors<kda::kTensors>(of.call, false, p);
@@ -35,7 +35,7 @@ KdaInputs inputs_of(const KdaCall& of, const KernelSpec& walk) {
   return in;
 }
 
-// What the forward leaves: tensors of the caller's, or parts of the workspace.
+// Holds the forward's saved values and states: the caller's tensors, or sections of the workspace.
 struct Saved {
   void *values, *states;
 };

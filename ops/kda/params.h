@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a checked call of `kda` to the parameters of its launches.
+// Converts a checked call of `kda` to the parameters of its launches.
 #pragma once
 
 #include "ops/kda/request.h"
@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// Where one rank among several stands in the whole: the carried states are in the workspace. Of a
-// whole call nothing is set.
+// Says where one rank among several stands in the whole. The carried states are in the workspace.
+// In a call on one rank nothing is set.
 struct KdaPartOf {
   bool ranks = false;
   int64_t first = 0;                 // global number of local sequence 0
@@ -17,7 +17,8 @@ struct KdaPartOf {
   KdaCarry carry = {};
 };
 
-// What ranks exchange, behind the workspace of one rank. `rows`: of the batch, or 1 if packed.
+// Lays out the data that ranks exchange, behind the workspace of one rank. `rows` is that of the
+// batch, or 1 if packed.
 struct KdaRankWorkspace {
   int64_t end = 0, map = 0, grad = 0;     // of this part: float32 [rows, HV, V or K, K]
   int64_t ends = 0, end_maps = 0;         // of those before, one after another
@@ -34,13 +35,13 @@ struct KdaCall {
   const Call& call;
   KdaPartOf part;
 
-  // A state tensor of the caller's, at local sequence 0.
+  // Returns the address of a caller's state tensor at local sequence 0.
   char* states(int tensor) const;
 };
 
 KdaSummaryParams kda_summary_params(const KdaCall& of, const KernelSpec& walk);
 KdaMergeParams kda_merge_params(const KdaCall& of);
-// `walk`: the spec whose tiles cut V.
+// `walk` is the spec whose tiles cut V.
 KdaForwardParams kda_forward_params(const KdaCall& of, const KernelSpec& walk);
 KdaBackwardScanParams kda_scan_params(const KdaCall& of, const KernelSpec& walk);
 KdaBackwardParams kda_backward_params(const KdaCall& of, const KernelSpec& walk);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda on one rank among several, before it runs: what is made of a shard, the shape and the
-// workspace of its part, and what all of it costs.
+// Prepares kda on one rank among several: the state of a shard, the shape and the workspace of its
+// part, and the cost.
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
@@ -87,8 +87,8 @@ Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call, const Kda
   return out;
 }
 
-// What one rank does not: summaries that are handed on, and their composition. Messages are no
-// launches.
+// Adds the launches that a single rank does not have: summaries that are sent, and their
+// composition. Messages are no launches.
 void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
                                Estimate* out) const {
   const KdaStatesPlan& plan = state_of(call).plan;

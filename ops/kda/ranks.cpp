@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda on one rank among several: summaries of the sequences that the part's ends cut, one exchange
-// of them, their composition, and one rank's launches on what it gives.
+// Runs kda on one rank among several: summaries of the sequences that the part's ends cut, one
+// exchange of them, their composition, and one rank's launches on what it gives.
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
@@ -10,7 +10,7 @@
 #include "ops/rank_program.h"
 
 namespace lathe {
-// The steps of one call, on the stack.
+// Holds the steps of one call, on the stack.
 struct ShardedKda {
   const KdaExecutor& executor;
   const KdaShardState& shard_state;
@@ -39,7 +39,8 @@ struct ShardedKda {
   int used(int64_t local) const;
 };
 
-// Of one segment the walks themselves leave what is sent, and only of the sequences that are cut.
+// Makes the summaries that are sent. With one segment the summary kernel runs only for the
+// sequences that are cut.
 Status ShardedKda::summarize() const {
   KdaSummaryParams p = kda_summary_params(of, executor.walk());
   int64_t blocks = of.launch.summary();
@@ -48,7 +49,8 @@ Status ShardedKda::summarize() const {
     const bool forth = plan().open && (states() || plan().whole());
     const int64_t forward = forth ? rows * each.forward : 0;
     const int64_t back = plan().carried && grads() ? rows * each.back : 0;
-    // The kernel counts sequences from the first local one: what it writes of the last lies here.
+    // The kernel counts sequences from the first local one, so the address is shifted for the last
+    // one.
     const int64_t skipped = forth ? last() : 0;
     p.forward_blocks = static_cast<int>(forward);
     p.forward_skipped = static_cast<int>(skipped * each.forward);
@@ -61,7 +63,7 @@ Status ShardedKda::summarize() const {
   return executor.kernels_.summary.launch(blocks, &p, of.call.stream);
 }
 
-// Segments of a local sequence that have tokens.
+// Returns how many segments of a local sequence have tokens.
 int ShardedKda::used(int64_t local) const {
   const bool packed = executor.problem().packed;
   const int64_t count =
@@ -84,7 +86,7 @@ Status ShardedKda::launch_compose(KdaComposeParams p) const {
   return executor.kernels_.compose.launch(forward + back, &p, of.call.stream);
 }
 
-// The part's map from those of the segments of the sequence that is cut.
+// Composes the part's map from the maps of the segments of the sequence that is cut.
 Status ShardedKda::compose_segments() const {
   if (of.shape.segments == 1) return {};
   const KdaWorkspace& w = of.workspace;
@@ -134,8 +136,8 @@ Status ShardedKda::exchange() const {
   return Exchange(*executor.group_, of.call.stream).run(hop);
 }
 
-// What the parts before make of the first sequence's state, and those behind of the last one's
-// gradient: a tree, in the slots of the messages.
+// Composes the first sequence's state from the parts before, and the last one's gradient from those
+// behind: a tree, in the slots of the messages.
 Status ShardedKda::compose_parts() const {
   const int64_t runs = rows * of.shape.value_heads;
   const int forth = states() ? before() : 0, back = grads() ? after() : 0;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_recurrent behind the plan: one kernel, no workspace.
+// Implements kda_recurrent behind the plan: one kernel, no workspace.
 #include <algorithm>
 #include <utility>
 

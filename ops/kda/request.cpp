@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a problem of the KDA operators to integers and flags, with its refusals: what they share,
-// and kda_recurrent's own.
+// Converts a problem of the KDA operators to integers and flags, and refuses unsupported ones: the
+// shared checks, and kda_recurrent's own.
 #include "ops/kda/request.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kWidthStep = 4, kLeastWidth = 8, kMostWidth = 256;
 
-// Options that mean nothing without another, or without a tensor.
+// Refuses options that mean nothing without another, or without a tensor.
 Status check_transforms(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   for (const int tensor : {kda::A_log, kda::dt_bias}) {
@@ -141,7 +141,8 @@ namespace {
 
 constexpr int kLeastAlignment = 8;  // kernels read rows in pieces of 8 or 16 bytes
 
-// Any gradient that takes more than the walk back, which alone gives that of the initial state.
+// Returns whether any gradient needs more than the walk back, which alone gives that of the initial
+// state.
 bool has_gradients(const Resolved& resolved) {
   for (const int tensor :
        {kda::dq, kda::dk, kda::dv, kda::dg, kda::dbeta, kda::dA_log, kda::ddt_bias}) {

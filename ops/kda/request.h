@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The KDA operators behind the plan: what a problem asks for, and the checks of their own.
+// Declares the KDA operators behind the plan: the request of a problem, and the operators' own
+// checks.
 #pragma once
 
 #include "ops/executor.h"
@@ -11,32 +12,32 @@
 
 namespace lathe {
 
-// What makes the code, and the numbers that are only handed to it.
+// Holds the properties that select the code, and the numbers that are only passed to the kernels.
 struct KdaRequest {
   KdaProblem problem;
   float scale = 0;
   float lower_bound = 0;  // 0: unset
   float beta_factor = 1;  // 2 with negative eigenvalues
   bool initial_state = false, final_state = false;
-  // Of `kda` alone.
+  // Only `kda` uses the members below.
   int chunk_size = 64;
   int segments = 0;            // 0: chosen
   KdaChunkedShape declared;    // what is known of every call: kUnknown where it varies
   bool saved_outside = false;  // what the forward leaves has tensors of its own
 };
 
-// Refuse what the tables cannot say: widths, groups of heads that are not whole, and options that
-// need each other or a tensor.
+// These functions refuse problems that the tables cannot exclude: wrong widths, groups of heads
+// that are not whole, and options without the option or tensor that they need.
 Status check_kda(const Resolved& resolved);
 Status check_kda_recurrent(const Resolved& resolved);
 
-// Checks of extents that a problem may leave to its calls: whole groups of heads, dt_bias of all of
-// them, and a column for each token unless `packed`. kUnknown passes.
+// Checks extents that a problem may leave to its calls: groups of heads are whole, dt_bias has all
+// heads, and each token has a column unless `packed`. kUnknown passes.
 Status check_kda_extents(const Extents& extents, bool packed);
-// kda has as many chunks and slots as its tokens make.
+// Checks that kda has as many chunks and slots as its tokens make.
 Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size);
 
-// UNSUPPORTED, by name, for what no template covers.
+// Return UNSUPPORTED, by name, for features that no template covers.
 Result<KdaRequest> kda_request(const Resolved& resolved);
 Result<KdaRequest> kda_recurrent_request(const Resolved& resolved);
 
@@ -49,12 +50,13 @@ KdaRequest read_kda_inputs(const Resolved& resolved);
 MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts);
 MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts);
 
-// Chunks NT and slots of saved states. Of packed sequences as many chunks as there can be.
+// Sets the chunks NT and the slots of saved states. For packed sequences NT is the most chunks that
+// there can be.
 void derive_kda(const lathe_problem& problem, Extents* extents);
 // Sets NT to the chunks that the offsets make.
 Status check_kda_values(const Values& values);
-// Slots of kda_recurrent: each below S, none in use by two sequences, accepted tokens that are
-// columns, and a column for each token.
+// Checks the slots of kda_recurrent: each is below S, no two sequences use the same, accepted
+// tokens are columns, and each token has a column.
 Status check_kda_slots(const Values& values);
 
 }  // namespace lathe

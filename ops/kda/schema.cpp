@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators kda and kda_recurrent.
+// Defines the operators kda and kda_recurrent.
 #include "ops/kda/schema.h"
 
 #include "ops/kda/request.h"

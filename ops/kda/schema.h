@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors and options of Kimi Delta Attention.
+// Lists the tensors and options of Kimi Delta Attention.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ inline constexpr const char *kHeads = "B,T,H,K", *kValueHeads = "B,T,HV,V", *kGa
                             *kState = "N,HV,K,V|N,HV,V,K";
 inline constexpr int kAlignment = 16;  // kernels read float32 rows in pieces of 16 bytes
 
-// The first rows of both operators: code that both share names tensors by kda's indices.
+// These are the first rows of both operators, because shared code names tensors by kda's indices.
 inline constexpr std::array kInputs = {
     input("q", kHeads, kFloats, "Queries; their dtype is that of keys, values and o.").strided(),
     input("k", kHeads, "=q", "Keys.").strided(),
@@ -87,7 +87,7 @@ inline constexpr auto kTensors = joined(
     });
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
-// "do" is a word of the language.
+// The tensor "do" is d_o here, because `do` is a keyword of C++.
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = at("beta"),
                      A_log = at("A_log"), dt_bias = at("dt_bias"),
                      initial_state = at("initial_state"), cu_seqlens = at("cu_seqlens"),
@@ -134,7 +134,7 @@ inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = 
 
 }  // namespace kda_recurrent
 
-// Options that both operators have.
+// Both operators have these options.
 struct KdaInputOptions {
   std::optional<float> scale;  // none: K^-0.5
   bool use_qk_l2norm_in_kernel = false, use_gate_in_kernel = false;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Segments of chunked KDA: arithmetic on shapes, and two specs that follow from a walk's.
+// Computes segments of chunked KDA from shapes, and makes the specs that follow from a walk's.
 #include "ops/kda/segments.h"
 
 #include <algorithm>
@@ -22,9 +22,11 @@ constexpr int kMergeRows = 8, kMergeStages = 3;  // kda_merge.cuh
 // columns.
 constexpr int kLeastSegments = 4;
 constexpr int64_t kLeastLength = 256;
-// Of the time of one segment at most this; and as good as the best, for the fewest segments.
+// Segments must take at most this share of the time of one segment; the same share decides which
+// number is as good as the best, and the fewest win.
 constexpr double kWorthwhile = 0.9;
-// In the time a walk takes for a token, about 0.1 us: a link of the chain, the two launches.
+// These are the times of a link of the chain and of the two launches, in the time a walk takes for
+// a token (about 0.1 us).
 constexpr int64_t kLinkTokens = 16, kLaunchTokens = 64;
 
 int columns_of(const KernelSpec& walk) { return walk.threads / 2; }  // 16 a warp
@@ -39,7 +41,7 @@ bool is_of_the_walk_alone(const Constant& constant) {
   return false;
 }
 
-// In tokens of one walk: the launches of a call in `segments`.
+// Returns the time of a call's launches with `segments` segments, in tokens of one walk.
 int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
   const int64_t walks = (question.forward + question.back) * question.value_tiles;
   const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
@@ -177,7 +179,7 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
            static_cast<uint64_t>(segments);
   };
   cost.bytes += share(row, walks) + share(value_row, (states + grads) * (segments - 1));
-  // Per block of 16 tokens what the walks do, without the output.
+  // `block` counts a walk's operations for a block of 16 tokens, without the output.
   const bool wide = problem.element == Dtype::f32;
   const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
   const int64_t block =

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of chunked KDA in segments on the host: how many, the specs and grids of kda_summary,
-// kda_merge and kda_compose, which go before the walks, and what they hold and move. Pure functions
-// of integers.
+// Cuts sequences of chunked KDA into segments, on the host. The functions choose the number of
+// segments, and give the specs, grids, buffers and cost of kda_summary, kda_merge and kda_compose,
+// which run before the walks. Pure functions of integers.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@ namespace lathe {
 
 constexpr int kKdaMostSegments = 32;
 
-// What a call wants of the summaries, and what it gives. Without `states` the transitions alone are
-// made: a backward that was left the forward's states walks nothing but back.
+// Says which results of the summaries a call needs, and which states it gives. Without `states` the
+// forward direction makes transitions alone: a backward that has the forward's saved states only
+// walks back.
 struct KdaSummaryParts {
   bool states = false;         // where each segment starts
   bool grads = false;          // the gradients where each ends
@@ -24,14 +25,14 @@ struct KdaSummaryParts {
   bool dht = false;            // meaningful with grads
 };
 
-// `walk` is kda_forward or kda_backward_scan: tile, types and options are its own.
+// `walk` is kda_forward or kda_backward_scan; the specs take its tile, types and options.
 KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
 KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
 KernelSpec kda_compose_spec(const KernelSpec& walk);
 int kda_merge_smem(int padded_keys);
 
-// kda_forward with segments that start early from zero, in its own launch and nothing before it.
-// `forward` is its spec; its grid is the forward's.
+// Returns kda_forward with segments that start early from a zero state, so no launch runs before
+// it. `forward` is the spec of kda_forward; the grid is the same.
 KernelSpec kda_forward_warmup_spec(const KernelSpec& forward);
 
 struct KdaSegmentShape {
@@ -42,9 +43,10 @@ struct KdaSegmentShape {
   int64_t runs() const { return sequences * value_heads * segments; }
 };
 
-// Blocks of a launch, all in x; 0: there is nothing for it to do. One segment needs neither, unless
-// it hands something on to another rank; two need no chain, the first one's end being the second
-// one's start, unless the first one starts from another rank's state.
+// Holds the blocks of a launch, all in x; 0: the launch is skipped. One segment needs neither
+// summary nor chain, unless it passes a state to another rank. Two segments need no chain, because
+// the end of the first is the start of the second, unless the first starts from another rank's
+// state.
 struct KdaSummaryBlocks {
   int64_t forward = 0, back = 0;  // of one launch
 
@@ -52,23 +54,26 @@ struct KdaSummaryBlocks {
 };
 KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape);
 int64_t kda_merge_blocks(const KernelSpec& merge, const KdaSegmentShape& shape);
-// Blocks of the summary for one sequence, of either kind: what a launch skips.
+// Returns the blocks of the summary for one sequence, of either kind. A launch skips sequences by
+// this number.
 KdaSummaryBlocks kda_summary_each(const KernelSpec& summary, const KdaSegmentShape& shape);
-// Of a level of a tree that makes one of every `radix` elements.
+// Returns the blocks of one tree level, which reduces every `radix` elements to one.
 int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix);
-// Elements that become one in a level: as log W has it for many ranks, one launch up to five.
+// A level reduces this many elements to one: log W launches for many ranks, one launch up to five
+// ranks.
 constexpr int kKdaComposeRadix = 4;
 
-// float32 numbers of what KdaSummaryParams points to; none with one segment.
+// Return the float32 numbers in the arrays that KdaSummaryParams points to; none with one segment.
 int64_t kda_end_numbers(const KdaSegmentShape& shape);  // summaries, and grad_ends
 int64_t kda_transition_numbers(const KdaSegmentShape& shape);
 
-// Both launches; `rows`: tokens of all sequences. Nothing here is of the least that has to move.
+// Returns the cost of both launches. `rows` counts the tokens of all sequences. No byte here counts
+// in the minimum.
 Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
                        const KernelSpec& merge, const KdaSegmentShape& shape, int64_t rows);
 
-// What a rank does more for the sequences that its part's ends cut, of one segment each: `forth`
-// and `back` tokens walked, with transitions if `maps`, and `links` maps composed.
+// Describes a rank's extra work for the sequences that the ends of its part cut, of one segment
+// each: it walks `forth` and `back` tokens, with transitions if `maps`, and composes `links` maps.
 struct KdaPartWalks {
   int64_t forth = 0, back = 0;
   bool states = false, maps = false;
@@ -77,8 +82,8 @@ struct KdaPartWalks {
 Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
                    const KdaSegmentShape& shape, const KdaPartWalks& walks);
 
-// How many segments a call is cut into where nobody says: from its shape and the device, never from
-// data, so that its bits do not depend on what the lengths on the device are.
+// Describes a call for the choice of its number of segments. The choice depends on the shape and
+// the device, never on data, so the bits of a result do not depend on the lengths on the device.
 struct KdaSegmentProblem {
   int64_t heads = 0;                       // value heads of all sequences
   int64_t value_tiles = 1, key_tiles = 1;  // blocks of threads for the columns of V, and of M

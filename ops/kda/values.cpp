@@ -17,7 +17,7 @@ int64_t chunk_size(const lathe_problem& problem) {
   return std::strtoll(problem.option("chunk_size").c_str(), nullptr, 10);
 }
 
-// The rows of state_indices: [N] is one column, [N,spec] one for each token.
+// Holds the rows of state_indices: [N] is one column, [N,spec] one for each token.
 struct StateSlots {
   explicit StateSlots(const Values& values)
       : entries(values.integers(kda_recurrent::state_indices)) {
@@ -36,7 +36,7 @@ struct StateSlots {
     return std::all_of(row, row + static_cast<std::ptrdiff_t>(columns),
                        [](int64_t slot) { return slot < 0; });
   }
-  // The slots that a sequence with tokens reads and writes; none if it is padding.
+  // Returns the slots that a sequence with tokens reads and writes; none if it is padding.
   std::vector<int64_t> touched(size_t n, int64_t tokens) const {
     if (tokens == 0 || is_padding(n)) return {};
     const size_t first = accepted.empty() ? 0 : static_cast<size_t>(accepted[n] - 1);
@@ -86,7 +86,7 @@ Status check_owners(const StateSlots& slots, const std::vector<int64_t>& tokens)
   return {};
 }
 
-// Tokens of each sequence; empty if they are not known.
+// Returns the tokens of each sequence; empty if they are not known.
 std::vector<int64_t> tokens_of(const Values& values, size_t sequences) {
   if (!values.problem().has(kda_recurrent::cu_seqlens)) {
     return std::vector<int64_t>(sequences, values[Dim::T]);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// shard and unshard: one launch from x to y; in place one into the workspace and one back.
+// Implements shard and unshard: one launch from x to y; in place, one launch into the workspace and
+// one back.
 #include "codegen/base/invalid.h"
 #include "ops/rank_program.h"
 #include "ops/row_kernels.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operators shard and unshard, which bring tensors to their ranks and back.
+// Defines the operators shard and unshard, which bring tensors to their ranks and back.
 #include "ops/shard/schema.h"
 
 #include "ops/options.h"

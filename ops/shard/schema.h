@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors and options of shard and unshard.
+// Lists the tensors and options of shard and unshard.
 #pragma once
 
 #include "ops/executor.h"
@@ -13,7 +13,8 @@ namespace lathe {
 namespace shard_rows {
 
 inline constexpr const char* kAnyType = "f32|f16|bf16|i32|i64";
-// A tensor with all T tokens, by the axis of tokens; and with the S tokens that are indexed.
+// These are the shapes of a tensor with all T tokens, by the axis of tokens, and of one with the S
+// indexed tokens.
 inline constexpr const char *kWhole = "T,B,H,D|B,T,H,D|B,H,T,D|B,H,D,T|T,H,D|B,T,D|B,H,T|T,D|B,T|T",
                             *kSome = "S,B,H,D|B,S,H,D|B,H,S,D|B,H,D,S|S,H,D|B,S,D|B,H,S|S,D|B,S|S";
 
@@ -48,7 +49,7 @@ struct ShardOptions {
   int64_t axis = 0;
 };
 
-// Refuses what the tables cannot say.
+// Refuses problems that the tables cannot exclude.
 Status check_shard_rows(const Resolved& resolved);
 
 MadeExecutor make_shard_rows(const Resolved& resolved, const DeviceFacts& facts);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Grids, chunks of rows, workspace and cost of the backward of sparse attention.
+// Computes grids, chunks of rows, workspace and cost of the backward of sparse attention.
 #include <algorithm>
 #include <initializer_list>
 
@@ -20,7 +20,7 @@ constexpr int64_t kMostPlaces = (int64_t{1} << 31) - 1;
 constexpr int64_t kMostBlocks = (int64_t{1} << 32) - 1;  // of all chunks
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
-// a * b * ..., or at most a number that no grid and no memory has.
+// Returns a * b * ..., at most a number that no grid and no memory has.
 int64_t product(std::initializer_list<int64_t> factors) {
   int64_t result = 1;
   for (const int64_t factor : factors) {
@@ -35,7 +35,7 @@ int64_t slot_width(const SparseProblem& problem) {
   return key_width(problem) + (problem.values_in_keys ? 0 : problem.value_dim);
 }
 
-// Rows of a chunk: of equal chunks, as few as the budget allows.
+// Chooses the rows of a chunk: chunks are equal, and as few as the budget allows.
 void choose_chunk(const SparseProblem& problem, const SparseShape& shape, bool ordered,
                   SparseBackwardLaunch* launch) {
   if (!ordered || launch->rows == 0) {
@@ -76,8 +76,8 @@ void lay_out(const SparseProblem& problem, const SparseShape& shape, const Spars
   at.total = layout.fits() ? layout.total() : kMostBytes;
 }
 
-// What the kernels count with: 32 bits for blocks of all chunks, 31 for what a chunk has of keys
-// and entries.
+// Checks the integers of the kernels: 32 bits for the blocks of all chunks, 31 for the keys and
+// entries of a chunk.
 Status check_counts(const SparseShape& shape, bool ordered, const SparseBackwardLaunch& launch) {
   if (launch.workspace.total >= kMostBytes) {
     return invalid("sparse_flash_attention: the workspace passes 2^60 bytes");

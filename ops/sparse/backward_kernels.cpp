@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tiles and specs of the backward of sparse attention.
+// Chooses tiles and makes specs of the backward of sparse attention.
 #include "ops/sparse/backward_kernels.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kElementBytes = 2;
 constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256, kGatherThreads = 256;
-// Of dq, found by trial: with 64 keys a step the scores take as many again, and where gradients of
-// keys are added float by float, their addresses are twice as many.
+// These bounds on the registers of dq were found by trial. With 64 keys a step the scores take as
+// many again; if gradients of keys are added float by float, their addresses are twice as many.
 constexpr int kMostAccumulators = 144, kMostOfSingles = 128, kMostOfWideSteps = 48;
 
 // Many heads first, for keys are read and their gradients added once for all heads of a block. Four
@@ -35,7 +35,7 @@ int padded_keys(const SparseProblem& problem) {
 
 bool adds_singles(const DeviceFacts& facts) { return facts.arch.rfind("sm_8", 0) == 0; }
 
-// 16, 32 or 64: no more than the group fills.
+// Returns 16, 32 or 64 heads: no more than the group fills.
 int most_heads(const SparseProblem& problem) {
   return problem.group <= 0 || problem.group > 32 ? 64 : problem.group > 16 ? 32 : 16;
 }

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The backward of sparse attention on the host: tiles, specs, grids, workspace and cost of its
-// launches. Pure functions of integers.
+// Describes the backward of sparse attention on the host: tiles, specs, grids, workspace and cost
+// of its launches. Pure functions of integers.
 //
 // A block of the main kernel owns a row and some of its heads, so gradients of queries have one
-// writer and are the same bit for bit in every run. Those of keys are float32 sums that many rows
-// add to: in no order, or, deterministic, in that of the rows. Then rows come in chunks, and what
-// each entry of their lists contributes goes through the workspace.
+// writer and are the same bit for bit in every run. Gradients of keys are float32 sums that many
+// rows add to, in no fixed order or, if deterministic, in the order of the rows. A deterministic
+// backward takes rows in chunks, and stores the contribution of each list entry in the workspace.
 #pragma once
 
 #include "ops/sparse/kernels.h"
@@ -23,16 +23,16 @@ struct SparseBackwardTile {
   bool operator==(const SparseBackwardTile&) const = default;
 };
 
-// Shared memory of a block: q, dout, the stages of k and v, weights and their gradients, partial
-// scores, the list, two float32 of each head.
+// Returns the bytes of shared memory of a block: q, dout, the stages of k and v, weights and their
+// gradients, partial scores, the list, two float32 of each head.
 int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile& tile);
-// float32 registers of a thread that hold dq.
+// Returns the float32 registers of a thread that hold dq.
 int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackwardTile& tile);
 
-// All tiles worth trying on the device, the default first.
+// Returns all tiles worth trying on the device, the default first.
 std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& problem,
                                                            const DeviceFacts& facts);
-// UNSUPPORTED if the device's shared memory is too small for any of them.
+// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
 Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
                                                   const DeviceFacts& facts);
 
@@ -43,18 +43,19 @@ struct SparseBackwardKernels {
 };
 Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,
                                                       const DeviceFacts& facts);
-// The same with a tile that the caller picked from the candidates.
+// Returns the kernels with a tile that the caller picked from the candidates.
 SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,
                                             const SparseBackwardTile& tile);
 
-// The outputs that are wanted; they may be fewer than the kernels could give. With values in keys
-// dk has the gradients of both, and there is no dv.
+// Says which outputs are wanted; they may be fewer than the kernels can compute. With values in
+// keys dk has the gradients of both, and there is no dv.
 struct SparseGradients {
   bool dq = false, dk = false, dv = false, dsinks = false;  // dq and dk: with rotary parts
 };
 
-// Offsets of the parts of the workspace, each a multiple of 256 bytes; a part that a call has no
-// use for has no bytes. What `prepare` zeroes lies together: zeroed .. zeroed_end.
+// Holds the offsets of the workspace's sections, each a multiple of 256 bytes. A section that a
+// call does not use has no bytes. The sections that `prepare` zeroes lie together: zeroed ..
+// zeroed_end.
 struct SparseBackwardWorkspace {
   int64_t delta = 0;         // float32 [rows, H]
   int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]
@@ -72,12 +73,12 @@ struct SparseBackwardWorkspace {
   int64_t total = 0;
 };
 
-// Grids and layout of one call: functions of capacities, never of lengths.
+// Holds the grids and the layout of one call. They depend on capacities, never on lengths.
 struct SparseBackwardLaunch {
   int64_t rows = 0, keys = 0;  // of all sequences
   int64_t head_tiles = 0;
   int64_t prepare_tiles = 0, prepare_blocks = 0;
-  // Rows of a launch of the main kernel: all, or as many as the workspace has room for.
+  // A launch of the main kernel takes `chunk` rows: all, or as many as fit in the workspace.
   int64_t chunk = 0, chunks = 0;
   int64_t row_blocks = 0;     // of a row, in the main kernel
   int64_t ranges_blocks = 0;  // behind each chunk; fill has a block for each row and key head
@@ -88,16 +89,16 @@ struct SparseBackwardLaunch {
   int64_t finish_blocks() const { return dk_blocks + dv_blocks + dsinks_blocks; }
   int64_t zero_chunks() const { return (workspace.zeroed_end - workspace.zeroed) / 16; }
 };
-// What the slots of a chunk may take, if one row does not take more.
+// The slots of a chunk take at most this many bytes, unless one row takes more.
 inline constexpr int64_t kSparseChunkBytes = int64_t{1} << 30;
-// INVALID_ARGUMENT where a number passes what the kernels count with.
+// Returns INVALID_ARGUMENT if a number does not fit the kernels' integers.
 Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem,
                                                     const SparseBackwardKernels& kernels,
                                                     const SparseShape& shape,
                                                     const SparseGradients& wanted);
 
-// Five products per row, head and listed key, as if no entry were skipped; bytes count what the
-// launches read and write.
+// Counts five products per row, head and listed key, as if no entry were skipped, and the bytes
+// that the launches read and write.
 Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKernels& kernels,
                           const SparseShape& shape, const SparseBackwardLaunch& launch,
                           int64_t cached = 0);

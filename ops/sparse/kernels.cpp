@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Specs of the sparse attention family: which kernels a problem needs and with which constants.
+// Makes specs of the sparse attention family: which kernels a problem needs and with which
+// constants.
 #include "ops/sparse/kernels.h"
 
 #include <algorithm>
@@ -25,7 +26,8 @@ constexpr int kWarpValues = 256;  // columns of v that a warp has in registers
 constexpr int kCombineThreads = 128;
 constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room for no more tiles
 constexpr int kReservedShared = 1024;  // of each block, by the system
-// Of a thread, for out and the scores with their 16-bit copy; found by trial.
+// A thread has at most this many registers for out and the scores with their 16-bit copy; found by
+// trial.
 constexpr int kMostAccumulators = 152;
 
 Status check_width(const char* dim, int width, int least, int most) {
@@ -46,8 +48,8 @@ bool fits(const SparseProblem& problem, const SparseTile& tile, const DeviceFact
          accumulators(problem, tile) <= kMostAccumulators;
 }
 
-// Warps for each 16 heads: few, but four of them in a block and none with more columns of v than
-// it has registers for. A warp takes columns of v in turns of 32.
+// Returns the warps for each 16 heads: as few as possible, but at least four in a block, and none
+// with more columns of v than it has registers for. A warp takes columns of v in turns of 32.
 int groups_for(const SparseProblem& problem, int heads) {
   const int values = sparse_padded_width(problem.value_dim);
   int groups = 1;
@@ -56,7 +58,8 @@ int groups_for(const SparseProblem& problem, int heads) {
   return groups;
 }
 
-// A third stage, as long as it does not cost the second block of a multiprocessor.
+// Returns whether a tile takes a third stage: if that does not cost the second block of a
+// multiprocessor.
 bool takes_third(const SparseProblem& problem, const SparseTile& two, const DeviceFacts& facts) {
   SparseTile three = two;
   three.stages = 3;
@@ -103,7 +106,8 @@ int sparse_forward_smem(const SparseProblem& problem, const SparseTile& tile) {
          scores + list;
 }
 
-// Heads first, which decide how often keys are read; then keys of a step, then what is on its way.
+// The order is by heads first, which decide how often keys are read; then by keys of a step, then
+// by stages.
 std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const DeviceFacts& facts) {
   std::vector<SparseTile> candidates;
   for (const int most : {kMostHeads, 48, 32, 16}) {
@@ -215,8 +219,8 @@ SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& 
   return out;
 }
 
-// As of dense attention, whose tiles share keys too: FlashAttention-3's scheduler groups heads by
-// 32 MiB on a device of 50 MiB.
+// The share is that of dense attention, whose tiles share keys too: FlashAttention-3's scheduler
+// groups heads by 32 MiB on a device of 50 MiB.
 int64_t sparse_cached_bytes(const DeviceFacts& facts) { return int64_t{facts.l2_bytes} * 16 / 25; }
 
 Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,

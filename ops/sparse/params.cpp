@@ -13,14 +13,14 @@ namespace of_op = sparse_attention;
 
 int to_int(int64_t value) { return static_cast<int>(value); }
 
-// Tensors and sizes.
+// Fills tensors and sizes.
 template <typename Params>
 void fill(const SparseCall& of, Params* p) {
   fill_tensors<sparse_attention::kTensors>(of.call, of.request.tokens, p);
   fill_numbers(of.shape, p);
   fill_numbers(of.request.problem, p);
 }
-// The same of the backward, with its grids and the arrays of its workspace.
+// Fills the same for the backward, with its grids and the arrays of its workspace.
 template <typename Params>
 void fill(const SparseBackwardCall& of, Params* p) {
   fill(of.of, p);

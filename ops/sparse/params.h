@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a call of sparse_flash_attention to the parameters of its kernels.
+// Converts a call of sparse_flash_attention to the parameters of its kernels.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,10 @@
 
 namespace lathe {
 
-// Rows and keys that are a part of the whole axes: what then stands for offsets and positions.
+// Replaces offsets and positions if rows and keys are a part of the whole axes.
 struct SparsePlaces {
-  // Packed: runs of rows that are of one sequence, as SparseInputs has sequences.
+  // If packed, these describe runs of rows that are of one sequence, as SparseInputs describes
+  // sequences.
   const void* cu_seqlens_q = nullptr;
   const void* key_starts = nullptr;
   const void* key_ends = nullptr;
@@ -30,25 +31,26 @@ struct SparseCall {
   const SparsePlaces* places = nullptr;  // null: the whole axes
 };
 
-// The forward; its partial results begin with the workspace.
+// Return the forward's parameters. Its partial results begin at the start of the workspace.
 SparseForwardParams sparse_forward_params(const SparseCall& of, int64_t head_tiles, int64_t splits,
                                           const SparsePartials& partials);
 SparseCombineParams sparse_combine_params(const SparseCall& of, const SparseForwardParams& forward);
 
-// The backward, which has `workspace` behind the forward.
+// Holds a call of the backward, whose `workspace` lies behind the forward's.
 struct SparseBackwardCall {
   const SparseCall& of;
   const SparseBackwardLaunch& launch;
   char* workspace;
 };
 SparseBackwardPrepareParams sparse_prepare_params(const SparseBackwardCall& of);
-// Of all rows, or of the chunk that begins at `first_row`.
+// Returns the parameters for all rows, or for the chunk that begins at `first_row`.
 SparseBackwardParams sparse_backward_params(const SparseBackwardCall& of, int64_t first_row);
 SparseBackwardGatherParams sparse_gather_params(const SparseBackwardCall& of,
                                                 const SparseBackwardParams& main, int64_t rows);
 SparseBackwardFinishParams sparse_finish_params(const SparseBackwardCall& of);
 
-// What the shapes of a call decide. Forward and backward have the workspace one after the other.
+// Holds what follows from the shapes of a call. Forward and backward use the workspace one after
+// the other.
 struct SparsePlan {
   SparseShape shape;
   bool forward = false;                            // there is a row to write
@@ -59,7 +61,7 @@ struct SparsePlan {
   int64_t total() const { return std::max(partials.total, backward.workspace.total); }
 };
 
-// sparse_flash_attention on one device, in the steps that ranks put exchanges between.
+// Runs sparse_flash_attention on one device, in steps between which ranks run exchanges.
 class SparseExecutor final : public PlannedExecutor<SparseExecutor, SparsePlan> {
  public:
   SparseExecutor(const SparseRequest& request, const SparseKernels& kernels,
@@ -69,12 +71,12 @@ class SparseExecutor final : public PlannedExecutor<SparseExecutor, SparsePlan> 
   Status launch(const Call& call, const SparsePlan& plan) const;
   Result<Estimate> estimate_plan(const Call& call, const SparsePlan& plan) const;
 
-  // The steps of a run, in this order. `places` null: the whole axes are here.
+  // A run has these steps, in this order. If `places` is null the whole axes are here.
   Status run_forward(const Call& call, const SparsePlan& launch, const SparsePlaces* places) const;
-  // Reads no key: delta, and the sums of key gradients become 0.
+  // Computes delta, and sets the sums of key gradients to 0. Reads no key.
   Status run_prepare(const Call& call, const SparsePlan& launch) const;
   Status run_backward(const Call& call, const SparsePlan& launch, const SparsePlaces* places) const;
-  // From sums to what `p` asks for.
+  // Converts sums to the gradients that `p` asks for.
   Status run_finish(const SparseBackwardFinishParams& p, CUstream stream) const;
 
   const SparseRequest& request() const { return request_; }

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of sparse_flash_attention on one rank of several: kernels, checks of a call, workspace.
+// Implements the plan of sparse_flash_attention on one rank of several: kernels, checks of a call,
+// workspace.
 #include "ops/sparse/ranks.h"
 
 #include <algorithm>
@@ -147,7 +148,7 @@ namespace {
 
 constexpr int64_t kMostKeys = int64_t{1} << 30;  // positions are added in 32 bits
 
-// Arrays one behind the other, as they will lie on the device.
+// Holds arrays one behind the other, as they will lie on the device.
 class Image {
  public:
   template <typename T>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention on one rank of several: its rows, and of the keys those that they may see,
-// gathered into the workspace.
+// Runs sparse_flash_attention on one rank of several: on its rows, and on the keys that these rows
+// may see, gathered into the workspace.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace lathe {
 
-// What runs on a shard need of it.
+// Holds what runs need to know about a shard.
 class SparseShardState final : public ShardState {
  public:
-  // INVALID_ARGUMENT if the shard and the problem do not agree about sequences.
+  // Returns INVALID_ARGUMENT if the shard and the problem do not agree about sequences.
   static Result<std::unique_ptr<const SparseShardState>> make(const SparseRequest& request,
                                                               const lathe_shard& shard,
                                                               const Device& device);
@@ -34,7 +34,8 @@ class SparseShardState final : public ShardState {
 
 inline constexpr int kSparseKeyTensors = 3;  // k, v and k_rope, or their gradients
 
-// Offsets in the workspace. The gathered keys and what returns of their gradients take turns.
+// Holds offsets in the workspace. The gathered keys and the returned gradients use the same bytes
+// in turn.
 struct SparseRankOffsets {
   int64_t keys[kSparseKeyTensors] = {};      // gathered
   int64_t dense[kSparseKeyTensors] = {};     // own keys, if they have gaps
@@ -81,12 +82,13 @@ class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRank
   bool has_keys(int tensor) const {
     return tensor == 0 || (tensor == 1 ? !problem().values_in_keys : problem().rope_dim > 0);
   }
-  // Sums of gradients, as the rows of one device leave them: of k and k_rope together, and of v.
+  // Returns the width of gradient sums as one device computes them: of k and k_rope together, and
+  // of v.
   int sum_width(int tensor) const {
     if (tensor == 0 && wanted().dk) return problem().head_dim + problem().rope_dim;
     return tensor == 1 && wanted().dv ? problem().value_dim : 0;
   }
-  // Columns of a key's row that travel: of sums, or narrow of each tensor.
+  // Returns the columns of a key's row that travel: those of sums or, if narrow, of each tensor.
   int returned_width(int tensor) const {
     if (!ranks_.narrow) return sum_width(tensor);
     const bool asked = tensor == 1 ? wanted().dv : wanted().dk;
@@ -101,7 +103,7 @@ class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRank
   }
 
   Status check_call(const Call& call, const SparseRankPlan& run) const;
-  // Whether rows of keys, all heads of them, are messages as they lie.
+  // Returns whether rows of keys, with all heads, can be sent from where they lie.
   bool is_dense(const Tensor& tensor) const;
   bool packs(const Call& call, const SparseRankPlan& run, int tensor) const {
     return has_keys(tensor) && run.batch * run.gather().own_keys > 0 &&

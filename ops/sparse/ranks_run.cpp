@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The launches and messages of sparse_flash_attention on one rank of several.
+// Runs the launches and messages of sparse_flash_attention on one rank of several.
 //
 //   stream:   pack | own keys, delta | forward | rows of the backward | finish |        | join
 //   exchange:      | others' keys ...|                                         | return |
 //
-// The keys must be there before the first list is read, for any entry may name any of them: beside
-// their gathering runs only what reads none: copies of the rank's own, and of a backward on its own
-// delta and the zeroing of sums. What a forward has gathered the backward of the same call finds.
+// The keys must be there before the first list is read, because any entry may name any key. Only
+// work that reads no gathered key runs beside the gathering: copies of the rank's own keys and, in
+// a call with a backward alone, delta and the zeroing of sums. The backward of a call reuses the
+// keys that its forward gathered.
 #include <algorithm>
 
 #include "ops/fill.h"
@@ -24,7 +25,7 @@ constexpr int kGradients[SparseOverRanks::kKeyTensors] = {of_op::dk, of_op::dv, 
 
 }  // namespace
 
-// The gathered keys stand for the caller's.
+// Puts the gathered keys in place of the caller's.
 void SparseOverRanks::place(const Call& call, SparseRankPlan* run) const {
   const bool tokens = own_->request().tokens;
   run->call.workspace = call.workspace + run->offsets.own;
@@ -65,7 +66,7 @@ Status SparseOverRanks::gather(const Call& call, const SparseRankPlan& run) cons
                      call.stream);
 }
 
-// dsinks, to where they are wanted or among those of all ranks; and narrow gradients.
+// Writes dsinks to the caller's tensor or among those of all ranks, and makes narrow gradients.
 Status SparseOverRanks::finish(const Call& call, const SparseRankPlan& run) const {
   const SparseCall of{own_->request(), run.launch.shape, run.call};
   SparseBackwardFinishParams p =

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a problem of sparse_flash_attention to integers and flags, with its refusals.
+// Converts a problem of sparse_flash_attention to integers and flags, and refuses unsupported ones.
 #include "codegen/base/invalid.h"
 #include "ops/sparse/run.h"
 

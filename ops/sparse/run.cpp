@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of sparse_flash_attention: which kernels it holds, what the shapes of a call decide, the
-// launches.
+// Implements the plan of sparse_flash_attention: which kernels it holds, what the shapes of a call
+// decide, the launches.
 #include "ops/sparse/run.h"
 
 #include <algorithm>
@@ -103,7 +103,8 @@ Status SparseExecutor::run_forward(const Call& call, const SparsePlan& launch,
                                  call.stream);
 }
 
-// The main kernel over a chunk of rows, and what joins its parts in their order.
+// Runs the main kernel over a chunk of rows, and the kernels that join its results in the order of
+// the rows.
 Status SparseExecutor::run_rows(const SparseBackwardCall& of, int64_t first,
                                 CUstream stream) const {
   const SparseBackwardLaunch& launch = of.launch;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention behind the plan: what a problem asks for, and the checks of its own.
+// Declares sparse_flash_attention behind the plan: the request of a problem, and the operator's own
+// checks.
 #pragma once
 
 #include "ops/executor.h"
@@ -10,7 +11,7 @@
 
 namespace lathe {
 
-// What makes the code, and the numbers that are only handed to it.
+// Holds the properties that select the code, and the numbers that are only passed to the kernels.
 struct SparseRequest {
   SparseProblem problem;
   float scale = 0;
@@ -22,23 +23,23 @@ struct SparseRequest {
   SparseGradients gradients;  // those that are asked for
 };
 
-// Refuses what the tables cannot say: widths, groups of heads that are not whole, tensors of which
-// some are packed, and what options need of each other.
+// Refuses problems that the tables cannot exclude: wrong widths, groups of heads that are not
+// whole, tensors of which only some are packed, and options without the option that they need.
 Status check_sparse(const Resolved& resolved);
 
-// The part of it that a problem with open extents leaves to its calls. kUnknown passes.
+// Makes the checks that a problem with open extents leaves to its calls. kUnknown passes.
 Status check_sparse_extents(const Extents& extents, int block_shift);
 
-// UNSUPPORTED, by name, for what no template covers.
+// Returns UNSUPPORTED, by name, for features that no template covers.
 Result<SparseRequest> sparse_request(const Resolved& resolved);
 
-// The ranks that rows and keys are split over.
+// Describes the ranks that rows and keys are split over.
 struct SparseGroup {
   Group* group = nullptr;     // null: one device
   bool reduce_sinks = false;  // dsinks are summed over the ranks
   bool narrow = false;        // gradients of keys travel in the keys' type
 };
-// UNSUPPORTED, by name, for flags of a group that sparse attention has no use for.
+// Returns UNSUPPORTED, by name, for flags of a group that sparse attention does not support.
 Result<SparseGroup> sparse_group(const lathe_problem& problem);
 
 // Chooses kernels; compiles nothing.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operator sparse_flash_attention.
+// Defines the operator sparse_flash_attention.
 #include "ops/sparse/schema.h"
 
 #include "ops/options.h"
@@ -36,7 +36,7 @@ constexpr OptionInfo kSparseOptions[] = {
         "reads the first two."),
 };
 
-// Heads of a group, and the width of values that are columns of the keys.
+// Sets the heads of a group, and the width of values that are columns of the keys.
 void derive(const lathe_problem&, Extents* extents) {
   Extents& e = *extents;
   if (e[Dim::G] == kUnknown && e[Dim::H] != kUnknown && e[Dim::HK] > 0) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors and options of sparse flash attention.
+// Lists the tensors and options of sparse flash attention.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Attention by dispatch: what a problem needs, what a shard's lengths say, and where everything
-// lies. Rows of a batch have equal lengths, so one plan serves them all, and they travel together.
+// Implements attention by dispatch: the needs of a problem, the state of a shard, and the layout of
+// the workspace. Rows of a batch have equal lengths, so one plan serves them all, and they travel
+// together.
 #include "ops/attention/ranks/dispatch.h"
 
 #include "codegen/base/invalid.h"
@@ -13,8 +14,8 @@ namespace {
 
 namespace att = attention;
 
-// What a byte to another rank costs in operations of matrix units: half of what an H100 is
-// published with in 16 bits, over the 50 GB/s of a network card.
+// A byte to another rank costs this many operations of matrix units: half of an H100's published
+// 16-bit rate, over the 50 GB/s of a network card.
 constexpr int64_t kOperationsOfByte = 8000;
 
 Status check_covered(const AttentionRequest& request) {
@@ -151,7 +152,7 @@ void AttentionDispatch::lay_out(const Call& call, const Traveller& each, Dispatc
   if (each.rows) at.dense = layout->add({arrived, row});
 }
 
-// What a step reads and writes beside what travels.
+// Lays out the buffers that a step reads and writes beside the travelling tensors.
 void AttentionDispatch::lay_out_step(const Call& call, DispatchOffsets* offsets,
                                      WorkspaceLayout* layout) const {
   const DispatchShardState& state = *offsets->state;
@@ -213,7 +214,7 @@ namespace att = attention;
 
 }  // namespace
 
-// Rows as they arrive: token after token, of all rows of the batch.
+// Returns rows as they arrive: token after token, each with all rows of the batch.
 TokenRows AttentionDispatch::arrived(const Call& call, const DispatchOffsets& offsets,
                                      int64_t offset, bool keys, int64_t width) const {
   TokenRows out;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention over ranks by dispatch: queries and keys go to where the planner has the work
-// balanced, one block step computes there over whole contexts, results go home.
+// Runs flash_attention over ranks by dispatch. Queries and keys go to the ranks that the balanced
+// plan names, one block step computes there over whole contexts, and results go home.
 #pragma once
 
 #include "collective/group.h"
@@ -11,7 +11,7 @@
 
 namespace lathe {
 
-// What a shard's lengths say.
+// Holds the state that follows from a shard's lengths.
 class DispatchShardState final : public ShardState {
  public:
   static MadeShardState make(const Device& device, const lathe_shard& shard, DispatchPlan plan,
@@ -22,11 +22,11 @@ class DispatchShardState final : public ShardState {
   RowRoute queries_there, queries_back, keys_there, gradients;
   DeviceTable ranges, documents, sum_first, sum_terms;
   RankCopies shares;  // of dsinks: every rank's to all others, in rows by rank
-  // Room for the messages of one hop. A group runs one call at a time.
+  // These vectors hold the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
 };
 
-// Offsets in the workspace; no bytes where a call has no use for them.
+// Holds offsets in the workspace. A section that a call does not use has no bytes.
 struct DispatchTensorOffsets {
   bool direct = false;   // the caller's rows are compact: they are sent, or arrive, where they lie
   int64_t home = 0;      // else compact rows of the rank's own tokens
@@ -47,7 +47,7 @@ struct DispatchOffsets {
   int64_t bytes = 0;
 
   int64_t total() const { return bytes; }
-  // A rank's dsinks, which a sum reads four at a time.
+  // Returns the padded size of a rank's dsinks, because a sum reads four at a time.
   int64_t padded_heads() const { return (heads + 3) / 4 * 4; }
 };
 
@@ -74,7 +74,7 @@ class AttentionDispatch final : public PlannedExecutor<AttentionDispatch, Dispat
   void lay_out_step(const Call& call, DispatchOffsets* offsets, WorkspaceLayout* layout) const;
 
   bool names_documents() const { return packed() && !request_.problem.mods.empty(); }
-  // Calls of the steps.
+  // These functions build the calls of the steps.
   TokenRows arrived(const Call& call, const DispatchOffsets& offsets, int64_t offset, bool keys,
                     int64_t width) const;
   BlockInputs inputs(const Call& call, const DispatchOffsets& offsets) const;
@@ -87,7 +87,7 @@ class AttentionDispatch final : public PlannedExecutor<AttentionDispatch, Dispat
     const int64_t offset = rounds() ? offsets.out : offsets.tensors[attention::out].far;
     return arrived(call, offsets, offset, false, request_.problem.value_dim);
   }
-  // The steps there are, with their calls, in the order in which they run.
+  // Calls `f` for each existing step and its call, in the order in which they run.
   template <typename F>
   Status for_steps(const Call& call, const DispatchOffsets& offsets, F f) const;
 
@@ -99,7 +99,7 @@ class AttentionDispatch final : public PlannedExecutor<AttentionDispatch, Dispat
   std::vector<Traveller> key_gradients_;  // dk and dv, as far as they are asked for
   AttentionSteps steps_;
   RowKernels kernels_ = RowKernels::make();
-  // Float32 rounded; gradients of keys added up; dsinks of ranks.
+  // These kernels round float32, add up gradients of keys, and add up the ranks' dsinks.
   KernelSlot round_, add_keys_, add_sinks_;
 };
 
@@ -112,7 +112,7 @@ Status AttentionDispatch::for_steps(const Call& call, const DispatchOffsets& off
   return f(steps_.gradients_next->executor(), gradient_call(call, offsets));
 }
 
-// Method LATHE_DISPATCH on a group of several ranks.
+// Makes the executor for method LATHE_DISPATCH on a group of several ranks.
 MadeExecutor make_attention_dispatch(const lathe_problem& problem, const AttentionRequest& request,
                                      const DeviceFacts& facts, Group* group);
 

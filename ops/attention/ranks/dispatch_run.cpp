@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One call of attention by dispatch: rows go out in one hop, a step computes over whole contexts,
-// results go home in one hop. A backward in the same call needs no hop of its own: its upstream
-// gradients go out with the queries.
+// Runs one call of attention by dispatch: rows go out in one hop, a step computes over whole
+// contexts, results go home in one hop. A backward in the same call needs no hop of its own: its
+// upstream gradients go out with the queries.
 #include "codegen/base/invalid.h"
 #include "ops/attention/ranks/dispatch.h"
 
@@ -13,8 +13,8 @@ namespace att = attention;
 
 }  // namespace
 
-// The steps of one call, in their order. What waits for what: copies that read what others write
-// are launches of their own; hops wait for the stream and the stream for them.
+// Holds the steps of one call, in their order. A copy that reads another copy's output is a
+// separate launch. Hops wait for the stream, and the stream waits for hops.
 class DispatchRun {
  public:
   DispatchRun(const AttentionDispatch& executor, const Call& call, const DispatchOffsets& offsets)
@@ -142,7 +142,8 @@ Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row
   return adder.launch();
 }
 
-// As they travel: dq rounded, it has met all its keys; dk and dv only on request.
+// Rounds gradients to the types in which they travel: dq, which is complete; dk and dv only on
+// request.
 Status DispatchRun::gradients() {
   if (!executor_.rounds()) return {};
   if (asked().gradients.dq) {
@@ -228,7 +229,7 @@ Status DispatchRun::add_key_gradients() const {
   return adder.launch();
 }
 
-// Over the ranks, if that was asked for.
+// Adds dsinks over the ranks if the group's flags ask for that.
 Status DispatchRun::add_dsinks() const {
   const int64_t padded = offsets_.padded_heads();
   const int64_t own = call_.shard->rank * padded * 4;
@@ -255,7 +256,7 @@ Status AttentionDispatch::launch(const Call& call, const DispatchOffsets& offset
   return DispatchRun(*this, call, offsets)();
 }
 
-// The parts, and the rows that are offsets out before a hop and behind it.
+// Estimates the steps, and the row copies before a hop and behind it.
 Result<Estimate> AttentionDispatch::estimate_plan(const Call& call,
                                                   const DispatchOffsets& offsets) const {
   Estimate out;

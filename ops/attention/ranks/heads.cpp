@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Attention by exchanged heads: what travels and where it lies.
-// After DeepSpeed Ulysses (arXiv 2309.14509), for any balance: whole sequences are put together in
-// the order of their positions, so the call in the middle knows nothing of ranks.
+// Plans attention by exchanged heads: which tensors travel and where they lie. The method follows
+// DeepSpeed Ulysses (arXiv 2309.14509), for any balance: whole sequences are put together in the
+// order of their positions, so the call in the middle knows nothing of ranks.
 #include "ops/attention/ranks/heads.h"
 
 #include <algorithm>
@@ -147,7 +147,7 @@ Result<HeadsOffsets> AttentionHeads::plan(const Call& call) const {
   return offsets;
 }
 
-// The whole sequences of this rank's heads.
+// Returns the call on the whole sequences of this rank's heads.
 Call AttentionHeads::inner_call(const Call& call, const HeadsOffsets& offsets) const {
   Call inner;
   inner.stream = call.stream;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention over ranks by heads: one exchange gives every rank whole sequences and a share of
-// the heads, an ordinary call works on them, one exchange brings the results home.
+// Runs flash_attention over ranks by heads. One exchange gives every rank whole sequences and a
+// share of the heads, an ordinary call computes on them, and one exchange brings the results home.
 #pragma once
 
 #include <array>
@@ -13,18 +13,18 @@
 
 namespace lathe {
 
-// How heads are dealt out: rank r has query heads [r q_heads, (r + 1) q_heads) and key heads
-// [r kv_heads / repeat, ..): each key head is on `repeat` ranks, and kv_heads is 1 where that is
-// more than one.
+// Says how heads are dealt out. Rank r has query heads [r q_heads, (r + 1) q_heads) and key heads
+// [r kv_heads / repeat, ..). Each key head is on `repeat` ranks; kv_heads is 1 if `repeat` is more
+// than 1.
 struct HeadShare {
   int64_t q_heads = 0, kv_heads = 0, repeat = 1;
 };
-// INVALID_ARGUMENT, with H, HK and W, for heads that cannot be dealt out evenly.
+// Returns INVALID_ARGUMENT, with H, HK and W, for heads that cannot be dealt out evenly.
 Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world);
 
-// Method LATHE_EXCHANGE_HEADS on a group of several ranks. Two levels, by option head_ranks: ranks
-// 0 .. head_ranks - 1 exchange heads, the next as many, and so on; between ranks of the same heads
-// keys travel a ring. The group is then split, so every rank makes its plan at the same time.
+// Makes the executor for method LATHE_EXCHANGE_HEADS on a group of several ranks. Option head_ranks
+// makes two levels: each run of head_ranks ranks exchanges heads, and keys travel a ring between
+// ranks of the same heads. The group is then split, so every rank makes its plan at the same time.
 MadeExecutor make_attention_heads(const lathe_problem& problem, const AttentionRequest& request,
                                   const DeviceFacts& facts, Group* group);
 
@@ -37,17 +37,17 @@ class HeadsShardState final : public ShardState {
   HeadsRoutes queries, keys;
   int64_t all_queries = 0, all_keys = 0;  // of the part that the ranks hold together
   RankCopies dsinks;                      // rows are ranks' shares
-  // Two levels: the part among the others, and what the ring made of it.
+  // With two levels, these hold the ring's shard and the state that the ring made of it.
   lathe_shard ring;
   std::unique_ptr<const ShardState> of_ring;
-  // Room for the messages of one hop. A group runs one call at a time.
+  // These vectors hold the messages of one hop. A group runs one call at a time.
   mutable std::vector<Transfer> sends, receives;
 
   const HeadsRoutes& axis(bool of_keys) const { return of_keys ? keys : queries; }
   int64_t all(bool of_keys) const { return of_keys ? all_keys : all_queries; }
 };
 
-// Where a traveller lies in the workspace.
+// Says where a traveller lies in the workspace.
 struct HeadsTensorOffsets {
   int64_t message = 0;  // a share of the heads for, or from, each other rank
   int64_t whole = 0;    // [all tokens, batch, share of the heads]

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One call of attention by exchanged heads: rows are packed, a hop brings whole sequences, the call
-// in the middle runs, a hop brings the results home.
+// Runs one call of attention by exchanged heads: rows are packed, a hop brings whole sequences, the
+// call in the middle runs, a hop brings the results home.
 #include "codegen/base/invalid.h"
 #include "ops/attention/ranks/heads.h"
 
@@ -12,7 +12,7 @@ namespace att = attention;
 
 }  // namespace
 
-// One call: its workspace offsets, and the steps in their order.
+// Holds one call: its workspace offsets, and the steps in their order.
 class HeadsRun {
  public:
   HeadsRun(const AttentionHeads& executor, const Call& call, const HeadsOffsets& offsets)
@@ -36,7 +36,7 @@ class HeadsRun {
     return call_.extents[executor_.token_dim(each.keys)];
   }
   int64_t repeat(const Traveller& each) const { return each.keys ? offsets_.share.repeat : 1; }
-  // Near are the messages: a share of the heads for, or from, each other rank.
+  // The near side is the messages: a share of the heads for, or from, each other rank.
   Journey journey(const Traveller& each) const {
     const HeadsRoutes& axis = offsets_.state->axis(each.keys);
     const HeadsTensorOffsets& o = offsets_.tensors[each.tensor];
@@ -51,7 +51,7 @@ class HeadsRun {
   char* at(int64_t offset) const { return call_.workspace + offset; }
   char* dsinks() const { return call_.tensors[att::dsinks].data; }
 
-  // The caller's tensor; heads from `skip_at` on are those `skip` behind.
+  // Returns the caller's tensor. Heads from `skip_at` on are those `skip` behind.
   Side local(const Traveller& each, int64_t skip_at, int64_t skip) const {
     Side side = local_side(each, call_.tensors[each.tensor], executor_.packed());
     side.skip_at = skip_at, side.skip = skip;
@@ -81,7 +81,7 @@ class HeadsRun {
   int rank_;
 };
 
-// Shares of the other ranks into messages, the own one where it belongs.
+// Copies the shares of other ranks into messages, and the own share to its final offset.
 Status HeadsRun::pack() {
   RowCopier copies = mover();
   for (const Traveller& each : executor_.travellers_) {
@@ -104,7 +104,8 @@ Status HeadsRun::pack() {
   return copies.launch();
 }
 
-// What came in messages of many runs, to its places; then numbers of rows as kernels take them.
+// Copies the rows of messages of many runs to their offsets; then lays out per-row numbers as
+// kernels take them.
 Status HeadsRun::unfold() {
   RowCopier scattered = mover(), turned = mover();
   for (const Traveller& each : executor_.travellers_) {
@@ -123,8 +124,8 @@ Status HeadsRun::fold() {
   return gathered.launch();
 }
 
-// The own share needs no message: it is read where it was computed, or, where shares are summed,
-// offsets behind the others'.
+// Copies the results out of the messages. The own share needs no message: the copy reads it where
+// it was computed or, if shares are summed, behind the others'.
 Status HeadsRun::unpack() {
   RowCopier copies = mover();
   for (const Traveller& each : executor_.travellers_) {
@@ -144,7 +145,7 @@ Status HeadsRun::unpack() {
   return offsets_.share.repeat > 1 ? add_sums() : Status();
 }
 
-// What the ranks that share a key head found for it, in the order of the ranks.
+// Adds the gradients of the ranks that share a key head, in the order of the ranks.
 Status HeadsRun::add_sums() const {
   RowAdder adder(executor_.sum_, call_.stream);
   for (const Traveller& each : executor_.travellers_) {
@@ -166,7 +167,7 @@ Status HeadsRun::add_sums() const {
   return adder.launch();
 }
 
-// Heads of other ranks: their part of the sum is 0.
+// Sets dsinks of other ranks' heads to 0, this rank's term of the sum.
 Status HeadsRun::clear_dsinks() const {
   return clear(*executor_.group_, dsinks(), call_.extents[Dim::H] * 4, call_.stream);
 }
@@ -190,7 +191,8 @@ Status AttentionHeads::launch(const Call& call, const HeadsOffsets& offsets) con
   return HeadsRun(*this, call, offsets)();
 }
 
-// The call in the middle, and the rows that are packed before a hop and unpacked behind it.
+// Estimates the call in the middle, and the rows that are packed before a hop and unpacked behind
+// it.
 Result<Estimate> AttentionHeads::estimate_plan(const Call& call,
                                                const HeadsOffsets& offsets) const {
   LATHE_ASSIGN(Estimate out, part_->executor().estimate(inner_call(call, offsets)));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan of flash_attention over ranks: its parts, what it makes of a shard, its checks.
+// Implements the plan of flash_attention over ranks: its steps, the state of a shard, its checks.
 #include "ops/attention/ranks/sharded.h"
 
 #include <algorithm>
@@ -117,7 +117,7 @@ Result<DeviceTable> upload(const Device& device, const std::vector<T>& values) {
   return DeviceTable::upload(device, std::as_bytes(std::span(values)));
 }
 
-// The sequence of each range, which is that of its first row.
+// Returns the sequence of each range, which is that of its first row.
 std::vector<int32_t> sequences_of(const std::vector<AttentionRange>& ranges, const Layout& layout,
                                   int rank) {
   const std::vector<TokenRun> runs = token_runs(layout.queries[rank], layout.cu_seqlens);
@@ -152,7 +152,7 @@ MadeShardState AttentionTables::make(const Device& device, const Layout& layout,
   const auto own = static_cast<int32_t>(rounds.key_tokens[rounds.rank]);
   std::vector<int32_t> places = {-1, 0, own, 0, 0, own};
   for (int peer = 0; peer < static_cast<int>(rounds.send_keys.size()); ++peer) {
-    // Whoever got keys returns their gradients.
+    // A rank that received keys returns their gradients.
     const KeyMessage& share = rounds.send_keys[peer];
     if (!share && peer != rounds.rank) continue;
     const auto before = static_cast<int32_t>(peer == rounds.rank ? -1 : out->share_tokens_);
@@ -168,8 +168,8 @@ MadeShardState AttentionTables::make(const Device& device, const Layout& layout,
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-// The rounds count keys in a buffer of all ranks' keys. What a range holds is seen and stays side
-// by side.
+// Changes the rounds, which count keys in a buffer of all ranks' keys, to a buffer of the seen keys
+// only. The keys of a range are all seen and stay side by side.
 void AttentionTables::gather_only_seen() {
   for (const KeyMessage& message : rounds_.receive_keys) {
     gathered_.push_back(gathered_.back() + (message ? message.tokens : 0));

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention on one rank of a group: steps of attention to blocks of keys, which travel a ring
-// or are gathered meanwhile. Only float32 partial results are carried from step to step.
+// Runs flash_attention on one rank of a group, in steps of attention to blocks of keys. The keys
+// travel a ring or are gathered meanwhile. Only float32 partial results are carried from step to
+// step.
 #pragma once
 
 #include <array>
@@ -13,10 +14,10 @@
 
 namespace lathe {
 
-// What a shard's lengths say: the rounds, with their pairs on the device.
+// Holds the rounds that follow from a shard's lengths, with their attention ranges on the device.
 class AttentionTables final : public ShardState {
  public:
-  // `names_sequences`: mods are told of each range which sequence it is of.
+  // `names_sequences`: mods receive each range's sequence.
   static MadeShardState make(const Device& device, const Layout& layout,
                              AttentionRounds attention_rounds, bool names_sequences);
   const AttentionRounds& rounds() const { return rounds_; }
@@ -27,7 +28,8 @@ class AttentionTables final : public ShardState {
     const char* data = range_sequences_.data();
     return data ? data + first_[round] * sizeof(int32_t) : nullptr;
   }
-  // Of sum_parts: this rank's own sum alone; one that arrived; and own keys' shares, by rank.
+  // These number the tables of sum_parts: this rank's own sum alone; one that arrived; the shares
+  // of own keys' gradients, by rank.
   static constexpr int kOwn = 0, kArrived = 1, kShares = 2;
   struct Places {
     const void* data = nullptr;
@@ -36,11 +38,12 @@ class AttentionTables final : public ShardState {
   };
   Places places(int which) const;
   int64_t sequences() const { return sequences_; }
-  // The gathered keys, rank by rank, are those that this rank sees and no others: what nobody sent
+  // The gathered keys, rank by rank, are exactly those that this rank sees. Keys that no rank sent
   // could be NaN.
   int64_t tokens_before(int rank) const { return gathered_[rank]; }
   int64_t gathered_tokens() const { return gathered_.back(); }
-  // Room for the messages of one hop with every other rank. A group runs one call at a time.
+  // Return space for the messages of one hop with every other rank. A group runs one call at a
+  // time.
   std::span<Transfer> sends() const { return sends_; }
   std::span<Transfer> receives() const { return receives_; }
 
@@ -57,7 +60,7 @@ class AttentionTables final : public ShardState {
   mutable std::vector<Transfer> sends_, receives_;
 };
 
-// Offsets in the workspace. Sections that a call has no use for have no bytes.
+// Holds offsets in the workspace. A section that a call does not use has no bytes.
 struct AttentionShardedLayout {
   int64_t out = 0, lse = 0;                 // float32 partial results, where the caller has none
   int64_t packed[2] = {};                   // own keys and values, if the caller's have gaps
@@ -91,7 +94,7 @@ class AttentionSharded final : public Executor {
   bool backward() const { return request_.problem.backward || request_.problem.dsinks; }
   bool names_sequences() const { return request_.problem.packed && !request_.problem.mods.empty(); }
   bool gathers() const { return (flags_ & kAllgather) != 0; }
-  // How gradients of keys travel.
+  // Returns the type in which gradients of keys travel.
   Dtype travelling() const {
     return flags_ & kNarrowGradients ? request_.problem.element : Dtype::f32;
   }
@@ -103,11 +106,12 @@ class AttentionSharded final : public Executor {
   KernelSlot copy_rows_, add_rows_, sum_parts_;
 };
 
-// `group` of more than one rank, with its flags. UNSUPPORTED, by name, for what no step covers.
+// `group` has more than one rank; `flags` are the group's. Returns UNSUPPORTED, by name, for what
+// no step covers.
 MadeExecutor make_attention_sharded(const AttentionRequest& request, const DeviceFacts& facts,
                                     Group* group, unsigned flags);
 
-// The messages of one hop of a ring: keys, and in the backward gradients that go on or home.
+// Holds the messages of one hop of a ring: keys, and in the backward gradients that go on or home.
 struct RingHop {
   std::array<Transfer, 4> send, receive;
   size_t sends = 0, receives = 0;
@@ -126,14 +130,15 @@ class AttentionRankRun {
   const AttentionShardedLayout& places() const { return places_; }
   Status forward();
   Status backward();
-  // Launches and costs of this rank.
+  // Counts the launches and costs of this rank.
   Result<Estimate> estimate();
 
  private:
-  // How a block of keys and values becomes messages: one; two; or two for each row of the batch.
+  // Says how a block of keys and values becomes messages: one; two; or two for each row of the
+  // batch.
   enum class Form { joined, apart, rows };
   // Keys may be gathered in slices: some key heads, with their query heads, of one row of the
-  // batch. What follows is about the slice that was taken last; first about everything.
+  // batch. The members below describe the slice that was taken last; before that, everything.
   int64_t head_groups() const;
   int64_t slices() const { return head_groups() > 1 ? all_batch_ * head_groups() : 1; }
   void take(int64_t slice);
@@ -153,7 +158,7 @@ class AttentionRankRun {
   }
 
   TokenRows given(int tensor) const;
-  // Keys, then values, of `bytes` an element.
+  // Returns keys, then values, of `bytes` bytes an element.
   KeyBlock block(int64_t offset, int64_t tokens, int64_t bytes) const;
   KeyBlock own_keys() const;
   KeyBlock sent_keys() const;
@@ -162,7 +167,7 @@ class AttentionRankRun {
   KeyBlock keys_of(int i) const {
     return !executor_.gathers() || i == 0 ? ring_keys(i) : gathered_keys();
   }
-  // float32 [batch, rows, heads, width] and [batch, heads, rows].
+  // Return float32 [batch, rows, heads, width] and [batch, heads, rows].
   TokenRows rows_at(int64_t offset, int64_t width) const;
   char* row_values(char* data) const {
     const int64_t first = (slice_.row * all_heads_ + slice_.head) * rows_;
@@ -172,14 +177,14 @@ class AttentionRankRun {
 
   void lay_out_backward(WorkspaceLayout* layout);
   Result<size_t> inner_bytes();
-  // Of all (row, key) of round i those that are visible.
+  // Returns the share of round i's (row, key) pairs that are visible.
   double share_seen(int i, const KeyBlock& keys) const;
   void add_exchange(Estimate* out) const;
   Status estimate_slice(AttentionTally* tally) const;
   void lay_out_keys(WorkspaceLayout* layout);
   int64_t add_keys_to(WorkspaceLayout* layout, int64_t tokens, int64_t bytes) const;
 
-  // Calls of the parts.
+  // These functions build the calls of the steps.
   Call inner_call() const;  // with the stream and the workspace of steps
   BlockInputs inputs(int i, const KeyBlock& keys) const;
   Call step_call(const Part& part, int i, const KeyBlock& keys) const;
@@ -206,12 +211,12 @@ class AttentionRankRun {
   Status gathered_backward();
   Status others_gradients();
 
-  // Rows moved, added and rounded.
+  // These functions move, add and round rows.
   Status copy(const TokenRows& from, const TokenRows& to) {
     return copy_rows(executor_.copy_rows_, from, to, from, {nullptr, from.tokens}, element(),
                      call_.stream);
   }
-  // `own` is float32 and without gaps; parts are as they travelled.
+  // `own` is float32 and without gaps; `parts` has the type in which gradients travel.
   Status sum(const char* own, const char* parts, const AttentionTables::Places& places,
              const TokenRows& to);
   Status cast(const TokenRows& from, const TokenRows& to) {

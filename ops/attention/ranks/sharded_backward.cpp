@@ -19,7 +19,7 @@ Status AttentionRankRun::gradients(int i, bool first, const KeyBlock& keys, cons
   return part.executor().run(gradients_call(part, i, keys, sums));
 }
 
-// What goes on or home after round i.
+// Adds to a hop the gradients that go on or home after round i.
 void AttentionRankRun::add_gradients(int i, RingHop* hop) const {
   const AttentionRound& done = at_round(i);
   const int64_t bytes = bytes_of(executor_.travelling());
@@ -34,8 +34,8 @@ void AttentionRankRun::add_gradients(int i, RingHop* hop) const {
   add_to(done.receive_home, places_.home, hop->receive, &hop->receives);
 }
 
-// The sum of round i: what arrived, and this rank's part. A sum that nothing is added to goes on as
-// it is.
+// Makes the sum of round i from the arrived sum and this rank's share. A sum that this rank adds
+// nothing to goes on unchanged.
 Status AttentionRankRun::add_arrived(int i) {
   const bool arrived = i > 0 && at_round(i - 1).receive_gradients;
   const bool added = i == 0 || !at_round(i).ranges.empty();
@@ -68,8 +68,8 @@ Status AttentionRankRun::ring_backward() {
   return at_round(0).send_gradients ? give_home(true) : Status();
 }
 
-// What this rank owes for the keys of others, and what it is owed for its own: the shares of each
-// rank one after another, those of keys before those of values.
+// Returns the hop that sends gradients of other ranks' keys and receives those of own keys. The
+// shares of the ranks lie one after another, those of keys before those of values.
 Hop AttentionRankRun::return_hop() const {
   const int64_t bytes = bytes_of(executor_.travelling());
   const KeyBlock from =
@@ -95,7 +95,8 @@ Hop AttentionRankRun::return_hop() const {
           "the return of gradients"};
 }
 
-// Own rows with the keys of others. Without a range there is nothing that anybody waits for.
+// Computes gradients of own rows with the keys of others. If there is no range, no rank waits for a
+// result.
 Status AttentionRankRun::others_gradients() {
   if (at_round(1).ranges.empty()) return {};
   const KeyBlock keys = gathered_keys();
@@ -107,8 +108,8 @@ Status AttentionRankRun::others_gradients() {
   return cast(sums.v, owed.v);
 }
 
-// The others' keys first: what they are owed then travels beside the round of own keys, and the
-// next slice's keys after it.
+// Takes the others' keys first: their gradients then travel beside the round of own keys, and the
+// next slice's keys after them.
 Status AttentionRankRun::gathered_backward() {
   const bool again = !keeps_gathered(), others = !at_round(1).ranges.empty();
   if (again) LATHE_TRY(begin_gather(0));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What one rank launches, computes and sends. Of a step that sees few of the keys only what it sees
-// is counted as computed.
+// Estimates what one rank launches, computes and sends. A step counts only the visible pairs as
+// computed.
 #include "ops/attention/ranks/sharded.h"
 
 namespace lathe {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The forward over ranks. Before round i the stream waits for the hop that brought its keys; the
-// exchange waits for round i - 1, whose buffer is free then; hop i is posted, round i launched:
+// Runs the forward over ranks. Before round i the stream waits for the hop that brought its keys;
+// the exchange waits for round i - 1, whose buffer is free then; hop i is posted, round i launched:
 //
 //   stream:   round 0 | round 1 | ... | round n - 1 | sinks, rounding
 //   exchange: hop 0   | hop 1   | ...
@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-// Blocks of a ring travel whole. Of gathered keys each row of the batch is a message, because the
-// rows lie apart on one side.
+// Returns a message. Blocks of a ring travel whole. Gathered keys have a message for each row of
+// the batch, because the rows lie apart on one side.
 Transfer AttentionRankRun::transfer(const KeyMessage& message, const TokenRows& rows, int64_t bytes,
                                     bool whole) const {
   const int64_t row = rows.heads * rows.width * bytes;  // of one token

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rows moved, added and rounded between the steps of sharded attention.
+// Moves, adds and rounds rows between the steps of sharded attention.
 #include <utility>
 
 #include "ops/attention/ranks/sharded.h"
@@ -32,7 +32,8 @@ Status AttentionRankRun::sum(const char* own, const char* parts,
   return kernel.launch(row_blocks(*kernel, p.cells, p.lane_bits), &p, call_.stream);
 }
 
-// What is sent from where the caller has it may have no gaps.
+// Copies own keys without gaps, because messages that are sent from the caller's memory may have
+// none.
 Status AttentionRankRun::pack_own_keys() {
   const KeyBlock from = own_keys(), to = sent_keys();
   LATHE_TRY(copy(from.k, to.k));
@@ -60,8 +61,8 @@ Status AttentionRankRun::add_sums(int64_t tokens, bool arrived) {
   return kernel.launch(item_blocks(*kernel, p.count), &p, call_.stream);
 }
 
-// The whole sums of own keys to where the caller wants them: those that came home, or those of own
-// rows, the only ones that see them.
+// Writes the whole sums of own keys to the caller's tensors: the sums that came home, or those of
+// own rows if no other rows see the keys.
 Status AttentionRankRun::give_home(bool arrived) {
   const KeyBlock home = arrived
                             ? block(places_.home, own_tokens(), bytes_of(executor_.travelling()))

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where everything lies in a call of sharded attention, and the calls of its steps.
+// Lays out the workspace of a call of sharded attention, and builds the calls of its steps.
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
@@ -119,7 +119,8 @@ int64_t AttentionRankRun::add_keys_to(WorkspaceLayout* layout, int64_t tokens,
   return layout->add({batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes});
 }
 
-// Two of what is filled for a later step while an earlier one reads.
+// Lays out the buffers of keys. There are two of a buffer that is filled for a later step while an
+// earlier one reads.
 void AttentionRankRun::lay_out_keys(WorkspaceLayout* layout) {
   const KeyBlock own = own_keys();
   packs_ = sends_own_keys() && (!own.k.is_dense() || !own.v.is_dense());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The steps that attention over ranks is made of, and their calls. Rings, gathered keys and
-// dispatch differ in which rows and keys a step has, not in the steps.
+// Holds the steps of attention over ranks, and builds their calls. Rings, gathered keys and
+// dispatch differ in the rows and keys of a step, not in the steps.
 #pragma once
 
 #include "ops/attention/block.h"
@@ -13,7 +13,7 @@ struct KeyBlock {
   TokenRows k, v;
 };
 
-// The tensors that a step and its gradients both read.
+// Holds the tensors that a step and its gradients both read.
 struct BlockInputs {
   TokenRows q;
   KeyBlock keys;
@@ -27,10 +27,11 @@ struct BlockInputs {
 class AttentionSteps {
  public:
   // Chooses the kernels of the steps that `whole` needs. `rounds`: rows meet their keys in several
-  // rounds, of which all but the first go on; else a single gradient step adds to what is there.
+  // rounds, and all but the first continue a result; else a single gradient step adds to existing
+  // gradients.
   Status make(const AttentionRequest& whole, const DeviceFacts& facts, bool rounds);
 
-  // The steps there are, in the order of the plan's kernels.
+  // Returns the existing steps, in the order of the plan's kernels.
   std::vector<const Part*> all() const;
 
   std::unique_ptr<Part> first, next;                      // of the forward
@@ -38,8 +39,8 @@ class AttentionSteps {
   std::unique_ptr<Part> delta;                            // before gradients
   std::unique_ptr<Part> gradients_first, gradients_next;  // of the backward
 
-  // Calls of a step, for the outer call `of`. Numbers of rows, `lse` and so on, are float32
-  // [batch, heads, rows] of the rows that stand beside them.
+  // Build the calls of a step, for the outer call `of`. Per-row numbers such as `lse` are float32
+  // [batch, heads, rows] for the rows of the same argument list.
   void put_forward(const Part& step, const BlockInputs& in, const TokenRows& out, const void* lse,
                    const Call& of, Call* call) const;
   void put_finish(const TokenRows& out, const void* lse, const TokenRows& rounded, const Call& of,

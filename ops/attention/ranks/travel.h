@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of attention that travel whole: by dispatch to other ranks, or with exchanged heads.
+// Handles the tensors of attention that travel whole: by dispatch to other ranks, or with exchanged
+// heads.
 #pragma once
 
 #include "ops/attention/run.h"
@@ -8,7 +9,7 @@
 
 namespace lathe {
 
-// A tensor that is cut along the tokens.
+// A traveller is a tensor that is cut along the tokens.
 struct Traveller {
   int tensor = 0;
   bool keys = false;             // has the tokens and heads of keys
@@ -16,20 +17,21 @@ struct Traveller {
   bool there = true;             // an input; else a result
   int64_t width = 1, bytes = 4;  // columns of a head, and bytes of one
 };
-// Lists those that the problem declares, in the order of messages.
+// Lists the travellers that the problem declares, in the order of messages.
 std::vector<Traveller> travellers_of(const lathe_problem& problem, const AttentionProblem& asked,
                                      bool key_gradients);
 
-// The caller's tensor.
+// Returns the caller's tensor as a side of a copy.
 RowCopier::Side local_side(const Traveller& each, const Tensor& tensor, bool packed);
-// Compact rows: token after token, of all rows of the batch and all `heads`.
+// Returns compact rows: token after token, each with all rows of the batch and all `heads`.
 RowCopier::Side compact_side(const Traveller& each, char* data, int64_t batch, int64_t heads,
                              const DeviceTable* index = nullptr);
-// Numbers of rows as steps take them: [batch, heads, tokens].
+// Returns per-row numbers in the layout of the steps: [batch, heads, tokens].
 RowCopier::Side dense_side(const Traveller& each, char* data, int64_t heads, int64_t tokens);
 
-// One traveller's way in a call. Its rows are near, where the rank has them, and far, where they
-// are computed with; a hop carries them from one to the other by the lists of the route.
+// A journey is one traveller's way in a call. Its rows are near on the rank that owns them, and far
+// on the rank that computes with them. A hop carries the rows between both by the lists of the
+// route.
 struct Journey {
   const Traveller* each = nullptr;
   const RowRoute* route = nullptr;
@@ -47,16 +49,16 @@ struct Journey {
               int64_t tokens) const {
     return copies->add(source, target, tokens, batch, heads);
   }
-  // Before the hop: results that steps left dense become rows; rows that are listed are packed.
+  // Runs before the hop: turns the steps' dense results into rows, and packs rows that are listed.
   Status leave(RowCopier* turned, RowCopier* packed) const;
-  // The rows that stay on this rank.
+  // Copies the rows that stay on this rank.
   Status stay(RowCopier* copies) const;
-  // Behind the hop: what came packed goes to its rows; inputs become dense.
+  // Runs after the hop: scatters packed data to its rows, and makes inputs dense.
   Status enter(RowCopier* scattered, RowCopier* turned) const;
   RowTransfer transfer() const;
 };
 
-// Every rank tells all others one row; rows lie by rank.
+// Returns copies by which every rank sends one row to all others; rows lie by rank.
 RankCopies shares_of_ranks(int rank, int world);
 
 }  // namespace lathe
